@@ -1,0 +1,106 @@
+"""Every error this project raises on purpose, under one root.
+
+HarnessError
+├── UsageError              what was asked for makes no sense here           exit 2
+│   ├── ConfigError         a configuration file or variable is wrong
+│   ├── SuiteError          a suite is missing, broken, or not at that commit
+│   └── GitError            a commit or repository cannot be read
+└── MeasureError            what was asked for could not be done             exit 3
+    ├── DeviceError         no device, or it cannot be opened
+    ├── BuildError          a kernel does not compile; carries the log
+    ├── LaunchError         the device cannot run this launch
+    ├── OutOfMemoryError    more memory than the device has free
+    ├── WorkerError         a child process crashed, hung or was lost
+    └── StoreError          a record cannot be written or read
+
+A message says what failed, the value, what was expected and what to do. `reason` is a stable code for machines.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BuildError",
+    "ConfigError",
+    "DeviceError",
+    "ExitCode",
+    "GitError",
+    "HarnessError",
+    "LaunchError",
+    "MeasureError",
+    "OutOfMemoryError",
+    "StoreError",
+    "SuiteError",
+    "UsageError",
+    "WorkerError",
+]
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What a `harness` command's exit status means."""
+
+    FINE = 0
+    REGRESSION = 1
+    USAGE = 2
+    NOT_MEASURED = 3
+    INCONCLUSIVE = 4
+    INTERRUPTED = 130
+
+
+class HarnessError(Exception):
+    """Root of every error raised on purpose."""
+
+    exit_code: ExitCode = ExitCode.NOT_MEASURED
+    reason: str = "error"
+
+    def __init__(self, message: str, *, log: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.log = log
+        """Longer evidence, such as a compiler's output; empty when there is none."""
+
+
+class UsageError(HarnessError):
+    exit_code = ExitCode.USAGE
+    reason = "usage"
+
+
+class ConfigError(UsageError):
+    reason = "config"
+
+
+class SuiteError(UsageError):
+    reason = "suite"
+
+
+class GitError(UsageError):
+    reason = "git"
+
+
+class MeasureError(HarnessError):
+    reason = "measure"
+
+
+class DeviceError(MeasureError):
+    reason = "no-device"
+
+
+class BuildError(MeasureError):
+    reason = "build-failed"
+
+
+class LaunchError(MeasureError):
+    reason = "launch-refused"
+
+
+class OutOfMemoryError(MeasureError):
+    reason = "out-of-memory"
+
+
+class WorkerError(MeasureError):
+    reason = "crashed"
+
+
+class StoreError(MeasureError):
+    reason = "store"

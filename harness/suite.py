@@ -1,0 +1,285 @@
+"""What a kernel author writes: a suite is one problem and the kernels that solve it.
+
+Nothing here touches a device. The names exported from here are public: a suite.py written against them, at any commit,
+keeps loading with every later harness.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Axis", "Case", "Input", "Kernel", "Output", "Problem", "Suite", "ceil_div"]
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Union
+
+from harness.errors import SuiteError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MAX_AXIS = 2**31 - 1
+"""Axes reach kernels as 32-bit signed integers."""
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_CAPABILITY = re.compile(r"sm_(\d+)(\d)\Z")
+
+
+def ceil_div(dividend: int, divisor: int) -> int:
+    """The number of tiles of `divisor` elements that cover `dividend` elements."""
+    return -(-dividend // divisor)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The sizes that an axis takes: `default` on a GPU, `quick` on a CPU or where time is short.
+
+    Axes of a problem that share one Axis object move together: ``m = n = k = Axis((1024, 2048))`` means square
+    matrices of 1024 and of 2048.
+    """
+
+    default: tuple[int, ...]
+    quick: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "default", tuple(self.default))
+        object.__setattr__(self, "quick", tuple(self.quick) or self.default[:1])
+        for size in (*self.default, *self.quick):
+            if not isinstance(size, int) or not 1 <= size <= MAX_AXIS:
+                raise SuiteError(f"Axis size {size!r} is not an integer from 1 to {MAX_AXIS}.")
+        if not self.default:
+            raise SuiteError("Axis() has no sizes: give at least one, as in Axis(default=(1024, 2048)).")
+
+
+class Array:
+    """A named array of a problem; its shape is a list of axis names."""
+
+    def __init__(self, *shape: str, dtype: str | None = None) -> None:
+        self.shape = shape
+        self.dtype = dtype
+
+    def shape_at(self, case: Case) -> tuple[int, ...]:
+        return tuple(case.sizes[axis] for axis in self.shape)
+
+    def dtype_at(self, case: Case) -> str:
+        return self.dtype or case.dtype
+
+
+class Input(Array):
+    """An array that kernels read. Without a dtype of its own it has the kernel's."""
+
+
+class Output(Array):
+    """An array that kernels write. Without a dtype of its own it has the kernel's."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel at one point of its problem's axes. Axis sizes and macros read as attributes: ``case.m``, ``case.BM``."""
+
+    suite: str
+    kernel: str
+    sizes: Mapping[str, int]
+    dtype: str = "float32"
+    macros: Mapping[str, int] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> int:
+        for values in ("sizes", "macros"):
+            found = self.__dict__.get(values, {})
+            if name in found:
+                return int(found[name])
+        raise AttributeError(f"case has no axis or macro named {name!r}")
+
+    @property
+    def size_label(self) -> str:
+        """``4096`` for a point whose axes are all equal, else ``500x300x700``."""
+        values = list(self.sizes.values())
+        return str(values[0]) if len(set(values)) == 1 else "x".join(map(str, values))
+
+    @property
+    def id(self) -> str:
+        """``matmul.naive[m=64,n=64,k=64]``: stable across machines and commits."""
+        return f"{self.suite}.{self.kernel}[{','.join(f'{axis}={size}' for axis, size in self.sizes.items())}]"
+
+
+Extent = Union[int, tuple[int, ...]]
+"""One to three numbers, x first, as CUDA counts them."""
+Geometry = Union[Extent, Callable[[Case], Extent]]
+
+
+class Problem:
+    """What is computed: axes, arrays, reference and work. Subclass it and declare axes and arrays as class attributes.
+
+    Kernels receive the inputs, then the outputs, then the axes, each group in declaration order, unless a kernel gives
+    its own `args`.
+    """
+
+    axes: ClassVar[dict[str, Axis]] = {}
+    arrays: ClassVar[dict[str, Array]] = {}
+    independent: ClassVar[str | None] = None
+    """An axis along which each slice of the outputs depends only on the same slice of the inputs that have this axis.
+    It lets large cases be verified slice by slice."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        members = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
+        cls.axes = {name: value for name, value in members.items() if isinstance(value, Axis)}
+        cls.arrays = {name: value for name, value in members.items() if isinstance(value, Array)}
+        for name, array in cls.arrays.items():
+            if unknown := [axis for axis in array.shape if axis not in cls.axes]:
+                raise SuiteError(f"Array {name!r} of {cls.__name__} has shape {array.shape}, but {unknown[0]!r} is no axis.")
+        if cls.independent is not None and cls.independent not in cls.axes:
+            raise SuiteError(f"{cls.__name__}.independent is {cls.independent!r}, which is no axis of it.")
+
+    @property
+    def inputs(self) -> dict[str, Array]:
+        return {name: array for name, array in self.arrays.items() if isinstance(array, Input)}
+
+    @property
+    def outputs(self) -> dict[str, Array]:
+        return {name: array for name, array in self.arrays.items() if isinstance(array, Output)}
+
+    def data(self, case: Case, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
+        """The inputs, host side. Unless overridden: standard normal, because zeros and small integers run faster."""
+        return {
+            name: rng.standard_normal(array.shape_at(case), dtype="float32").astype(array.dtype_at(case), copy=False)
+            for name, array in self.inputs.items()
+        }
+
+    def reference(self, case: Case, **inputs: NDArray[np.float64]) -> NDArray[np.float64] | dict[str, NDArray[np.float64]]:
+        """The right answer in float64: the one output, or outputs by name."""
+        raise NotImplementedError(f"{type(self).__name__} has no reference(): nothing unverified is ever timed.")
+
+    def tolerance(self, case: Case, **inputs: NDArray[np.float64]) -> NDArray[np.float64] | float:
+        """The largest absolute error allowed per element, broadcast to the output. Unless overridden: exact."""
+        return 0.0
+
+    def integer_bound(self, case: Case) -> int | None:
+        """The largest r for which inputs that are integers in [-r, r] make every kernel's arithmetic exact; None if none."""
+        return None
+
+    def flop(self, case: Case) -> int | None:
+        """Floating-point operations of one launch; None where the count has no meaning."""
+        return None
+
+    def moved_bytes(self, case: Case) -> int:
+        """The fewest bytes of device memory one launch can move: each input read once, each output written once."""
+        import numpy as np
+
+        return sum(
+            np.dtype(array.dtype_at(case)).itemsize * _product(array.shape_at(case)) for array in self.arrays.values()
+        )
+
+    def points(self, *, quick: bool = False) -> Iterator[dict[str, int]]:
+        """Every point of the axes; axes that share an Axis object move together."""
+        groups: dict[int, list[str]] = {}
+        for name, axis in self.axes.items():
+            groups.setdefault(id(axis), []).append(name)
+        yield from self._points(list(groups.values()), quick=quick)
+
+    def _points(self, groups: list[list[str]], *, quick: bool) -> Iterator[dict[str, int]]:
+        def extend(point: dict[str, int], rest: list[list[str]]) -> Iterator[dict[str, int]]:
+            if not rest:
+                yield {name: point[name] for name in self.axes}
+                return
+            axis = self.axes[rest[0][0]]
+            for size in axis.quick if quick else axis.default:
+                yield from extend({**point, **dict.fromkeys(rest[0], size)}, rest[1:])
+
+        return extend({}, groups)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One stage of a ladder: a source file and how to launch it."""
+
+    name: str
+    source: str
+    """Path relative to the suite's folder."""
+    block: Geometry
+    grid: Geometry
+    macros: Mapping[str, int | Callable[[Case], int]] = field(default_factory=dict)
+    """Compiled in with -D; a callable is given the case, for macros that depend on the size."""
+    entry: str = ""
+    """Name of the kernel function; the kernel's own name when empty."""
+    dtype: str = "float32"
+    requires: str | None = None
+    """Least CUDA compute capability, such as "sm_70"; such a kernel is CUDA only."""
+    dynamic_shared_bytes: int | Callable[[Case], int] = 0
+    args: tuple[str, ...] = ()
+    """Names of arrays and axes in the order of the function's parameters; empty for the problem's own order."""
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Extra compiler options by backend name."""
+    about: str = ""
+
+    def __post_init__(self) -> None:
+        if not _IDENTIFIER.match(self.name):
+            raise SuiteError(f"Kernel name {self.name!r} is not an identifier (letters, digits and underscores).")
+        if self.requires is not None and not _CAPABILITY.match(self.requires):
+            raise SuiteError(f"Kernel {self.name!r} requires {self.requires!r}; expected the form 'sm_70'.")
+
+    @property
+    def function(self) -> str:
+        return self.entry or self.name
+
+    @property
+    def capability(self) -> tuple[int, int] | None:
+        """Least compute capability as (major, minor), or None where any device will do."""
+        match = _CAPABILITY.match(self.requires or "")
+        return (int(match[1]), int(match[2])) if match else None
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A problem and its kernels, in ladder order: the first kernel is what speed-ups are counted from."""
+
+    name: str
+    problem: Problem
+    kernels: Sequence[Kernel]
+    headline: str = "GFLOP/s"
+    """GFLOP/s or GB/s."""
+    prelude: Mapping[str, str] = field(default_factory=dict)
+    """By backend name, a header that goes before every kernel's source, relative to the suite's folder."""
+    root: Path = Path()
+    """The suite's folder; set by the loader."""
+
+    def __post_init__(self) -> None:
+        if not _IDENTIFIER.match(self.name):
+            raise SuiteError(f"Suite name {self.name!r} is not an identifier (letters, digits and underscores).")
+        if self.headline not in ("GFLOP/s", "GB/s"):
+            raise SuiteError(f"Suite {self.name!r} has headline {self.headline!r}; expected 'GFLOP/s' or 'GB/s'.")
+        if not self.kernels:
+            raise SuiteError(f"Suite {self.name!r} has no kernels.")
+        names = [kernel.name for kernel in self.kernels]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise SuiteError(f"Suite {self.name!r} has two kernels named {min(twice)!r}.")
+        if not self.problem.outputs:
+            raise SuiteError(f"The problem of suite {self.name!r} declares no Output: there is nothing to verify.")
+
+    @cached_property
+    def by_name(self) -> dict[str, Kernel]:
+        return {kernel.name: kernel for kernel in self.kernels}
+
+    def case(self, kernel: Kernel, sizes: Mapping[str, int]) -> Case:
+        plain = Case(self.name, kernel.name, dict(sizes), kernel.dtype)
+        macros: dict[str, int] = {}
+        for name, value in kernel.macros.items():
+            macros[name] = value(plain) if callable(value) else value
+        return Case(self.name, kernel.name, dict(sizes), kernel.dtype, macros)
+
+    def rate(self, case: Case, time_ns: float) -> float:
+        """The headline figure of a launch that took `time_ns`: GFLOP/s or GB/s."""
+        work = self.problem.flop(case) if self.headline == "GFLOP/s" else self.problem.moved_bytes(case)
+        if work is None:
+            raise SuiteError(f"Suite {self.name!r} has headline {self.headline} but its problem has no flop().")
+        return work / time_ns
+
+
+def _product(shape: Sequence[int]) -> int:
+    product = 1
+    for extent in shape:
+        product *= extent
+    return product
