@@ -254,4 +254,5 @@ class Run:
     settings: Mapping[str, str | int | float | bool | None]
     peaks: Mapping[str, float] = field(default_factory=dict)
     """The card's peak by what limits it: float32, float16 in GFLOP/s; memory in GB/s. Empty where unknown."""
-    telemetry_unavailable: Mapping[str, str] = field(default_factory=dict)
+    identity: Mapping[str, str] = field(default_factory=dict)
+    """What the card's driver says of it that stays: VBIOS, power limit, ECC, persistence and the like."""

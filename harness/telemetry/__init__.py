@@ -1,0 +1,42 @@
+"""What a device says of itself while it is being measured: clocks, temperature, power, who else is on it.
+
+with closing(probe_for(device)) as probe, Sampler(probe) as sampler:
+    ...  # start the child, measure, learn when by the host monotonic clock it started and ended
+    telemetry = telemetry_of(sampler, started_ns, ended_ns, own_pids=[child.pid])
+"""
+
+from __future__ import annotations
+
+__all__ = ["Limits", "NoProbe", "Probe", "Sampler", "ScriptedProbe", "probe_for", "telemetry_of"]
+
+from typing import TYPE_CHECKING
+
+from harness.errors import DeviceError
+from harness.telemetry.base import Limits, Probe, Sampler, telemetry_of
+from harness.telemetry.scripted import NoProbe, ScriptedProbe
+
+if TYPE_CHECKING:
+    from harness.records import DeviceInfo
+
+
+def probe_for(device: DeviceInfo) -> Probe:
+    """Return the probe that can tell most of the device; one that tells only why, where there is none.
+
+    The caller closes it.
+    """
+    if device.backend == "null":
+        return ScriptedProbe()
+    if device.kind == "cpu":
+        from harness.telemetry.host import HostProbe
+
+        return HostProbe()
+    if device.backend == "cuda" or "nvidia" in device.vendor.lower():
+        from harness.telemetry.nvml import NvmlProbe
+
+        try:
+            return NvmlProbe(device.pci_bus_id, device.uuid)
+        except DeviceError as error:
+            return NoProbe(error.message)
+    return NoProbe(
+        f"no telemetry for a {device.kind} of {device.vendor or 'an unknown vendor'}: NVIDIA cards only"
+    )

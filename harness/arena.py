@@ -1,0 +1,116 @@
+"""A case's arrays on the device, each between two guard zones.
+
+The zones are filled with NaN. A kernel that writes past an array damages a zone, which is looked at afterwards; one that
+reads past an input gets NaN, which no masking multiplication by zero can hide.
+"""
+
+from __future__ import annotations
+
+__all__ = ["GUARD_BYTES", "Arena", "needed_bytes"]
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.backends.base import Argument, Device, Memory
+from harness.errors import OutOfMemoryError, SuiteError
+from harness.suite import Case, Kernel, Problem
+
+GUARD_BYTES = 2**20
+"""Per side. Wide enough for one tile row past the end of a matrix 4096 columns wide."""
+
+_POISON = 0xFF
+"""Every IEEE format reads a word of ones as NaN."""
+
+
+def needed_bytes(problem: Problem, case: Case) -> int:
+    """Device memory that the case's arrays take, guard zones included."""
+    return sum(_size_bytes(problem, case, name) + 2 * GUARD_BYTES for name in problem.arrays)
+
+
+def _size_bytes(problem: Problem, case: Case, name: str) -> int:
+    array = problem.arrays[name]
+    elements = 1
+    for extent in array.shape_at(case):  # in Python's integers: NumPy's would overflow for a huge size
+        elements *= extent
+    return elements * np.dtype(array.dtype_at(case)).itemsize
+
+
+class Arena:
+    """The arrays of one case on one device; a context manager that frees them.
+
+    Raises OutOfMemoryError, before allocating anything, where they cannot fit.
+    """
+
+    def __init__(self, device: Device, problem: Problem, case: Case) -> None:
+        needed, free = needed_bytes(problem, case), device.free_bytes()
+        limit = device.info.memory_bytes if free is None else free
+        if needed > limit:
+            raise OutOfMemoryError(
+                f"{case.id} needs {needed / 2**30:.1f} GiB on the device; {device.info.name} has {limit / 2**30:.1f} GiB "
+                "free: use a smaller size."
+            )
+        self.device, self.problem, self.case = device, problem, case
+        self.sizes = {name: _size_bytes(problem, case, name) for name in problem.arrays}
+        self.whole: dict[str, Memory] = {}
+        self.views: dict[str, Memory] = {}
+        try:
+            for name, size_bytes in self.sizes.items():
+                self.whole[name] = device.allocate(size_bytes + 2 * GUARD_BYTES)
+                self.views[name] = device.view(self.whole[name], GUARD_BYTES, size_bytes)
+                device.fill(self.whole[name], 0, GUARD_BYTES, _POISON)
+                device.fill(self.whole[name], GUARD_BYTES + size_bytes, GUARD_BYTES, _POISON)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Arena:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.views.clear()
+        while self.whole:
+            self.device.release(self.whole.popitem()[1])
+
+    def write(self, data: Mapping[str, NDArray[Any]]) -> None:
+        for name, array in data.items():
+            self.device.write(self.whole[name], GUARD_BYTES, np.ascontiguousarray(array))
+
+    def poison(self) -> None:
+        """Fill every output with NaN."""
+        for name in self.problem.outputs:
+            self.device.fill(self.whole[name], GUARD_BYTES, self.sizes[name], _POISON)
+
+    def read(self, name: str) -> NDArray[Any]:
+        array = self.problem.arrays[name]
+        out = np.empty(array.shape_at(self.case), array.dtype_at(self.case))
+        self.device.read(self.whole[name], GUARD_BYTES, out)
+        return out
+
+    def damage(self) -> str:
+        """A sentence naming the arrays whose guard zones were written to; empty if none was."""
+        zone = np.empty(GUARD_BYTES, np.uint8)
+        found = []
+        for name, size_bytes in self.sizes.items():
+            for side, offset in (("before", 0), ("after", GUARD_BYTES + size_bytes)):
+                self.device.read(self.whole[name], offset, zone)
+                if touched := int(np.count_nonzero(zone != _POISON)):
+                    found.append(f"{touched} bytes {side} {name}")
+        return f"The kernel wrote outside its arrays: {', '.join(found)}." if found else ""
+
+    def arguments(self, kernel: Kernel) -> list[Argument]:
+        """The kernel's arguments in order: arrays as device views, axes as 32-bit integers."""
+        names = kernel.args or (*self.problem.inputs, *self.problem.outputs, *self.problem.axes)
+        return [self._argument(kernel, name) for name in names]
+
+    def _argument(self, kernel: Kernel, name: str) -> Argument:
+        if name in self.views:
+            return self.views[name]
+        if name in self.case.sizes:
+            return np.int32(self.case.sizes[name])
+        raise SuiteError(f"Kernel {kernel.name!r} has argument {name!r}, which is no array and no axis of its problem.")

@@ -1,0 +1,123 @@
+"""The contract that every backend keeps, small enough to read in a minute.
+
+A backend is one module with two functions, `devices()` and `open_device(index)`, and a class that is a `Device`.
+Work is enqueued in order and runs asynchronously; times are read after `synchronize()`.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Argument", "Backend", "Built", "Device", "Memory", "Timing", "check_launch"]
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from harness.errors import LaunchError
+from harness.records import DeviceInfo, Launch, Resources, Toolchain
+from harness.sources import Program
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Memory = Any
+"""A device's own handle of an allocation, or of a part of one; opaque to everybody else."""
+
+Timing = Callable[[], float]
+"""Device time in ns of what was enqueued for it; call it after synchronize()."""
+
+
+class Built(Protocol):
+    """A kernel built for one device."""
+
+    resources: Resources
+    cached: bool
+
+
+Argument = Any
+"""A Memory, or a NumPy scalar passed by value."""
+
+
+class Device(Protocol):
+    """One open device. Errors are HarnessErrors: BuildError, OutOfMemoryError, LaunchError, MeasureError."""
+
+    info: DeviceInfo
+    toolchain: Toolchain
+    clock: str
+    """What tells the time: cuda-event, opencl-profiling, scripted."""
+
+    def build(self, program: Program) -> Built:
+        """Compile, or take from the cache. Safe to call from several threads."""
+
+    def free_bytes(self) -> int | None:
+        """Memory that an allocation could still get; None where the device cannot tell."""
+
+    def allocate(self, size_bytes: int) -> Memory: ...
+
+    def view(self, memory: Memory, offset_bytes: int, size_bytes: int) -> Memory:
+        """A part of an allocation, to pass as an argument; the offset is a multiple of 1 MiB."""
+
+    def release(self, memory: Memory) -> None: ...
+
+    def write(self, memory: Memory, offset_bytes: int, data: NDArray[Any]) -> None:
+        """Copy a contiguous host array to the device; returns when it is there."""
+
+    def read(self, memory: Memory, offset_bytes: int, out: NDArray[Any]) -> None:
+        """Fill a contiguous host array from the device, after everything enqueued before."""
+
+    def fill(self, memory: Memory, offset_bytes: int, size_bytes: int, byte: int) -> None: ...
+
+    def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None: ...
+
+    def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:
+        """Enqueue `launches` launches back to back; their time together."""
+
+    def flush_l2(self) -> None:
+        """Enqueue work that leaves nothing of earlier arrays in the last-level cache."""
+
+    def occupy(self, duration_ns: int) -> None:
+        """Enqueue a busy wait, so that what is enqueued next runs without gaps; may do nothing."""
+
+    def tick_ns(self) -> float:
+        """The smallest step of the clock, measured."""
+
+    def synchronize(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Backend(Protocol):
+    """What a backend module offers."""
+
+    def devices(self) -> list[DeviceInfo]:
+        """Every device, without opening one. Raises DeviceError, saying what to do, where the backend cannot work."""
+
+    def open_device(self, index: int) -> Device: ...
+
+
+def check_launch(launch: Launch, device: DeviceInfo, resources: Resources | None = None) -> None:
+    """Refuse, with the numbers, a launch that the device's own limits rule out.
+
+    Raises LaunchError. Before the build `resources` is None, and only what needs no compiler is checked.
+    """
+    threads = launch.block[0] * launch.block[1] * launch.block[2]
+    shared_bytes = launch.dynamic_shared_bytes + ((resources and resources.static_shared_bytes) or 0)
+    most_threads = min(device.max_threads_per_block, (resources and resources.max_threads_per_block) or threads)
+    if min(*launch.block, *launch.grid) < 1:
+        raise LaunchError(f"Grid {launch.grid} and block {launch.block} need at least 1 in every direction.")
+    if threads > min(most_threads, device.max_threads_per_block):
+        raise LaunchError(
+            f"A block of {_by(launch.block)} = {threads} threads is more than the {min(most_threads, device.max_threads_per_block)} "
+            f"that {device.name} can run of this kernel: use a smaller block, or fewer registers per thread."
+        )
+    if any(extent > most for extent, most in zip(launch.block, device.max_block, strict=True)):
+        raise LaunchError(f"Block {_by(launch.block)} exceeds {device.name}'s largest block {_by(device.max_block)}.")
+    if any(extent > most for extent, most in zip(launch.grid, device.max_grid, strict=True)):
+        raise LaunchError(f"Grid {_by(launch.grid)} exceeds {device.name}'s largest grid {_by(device.max_grid)}.")
+    if shared_bytes > device.max_shared_bytes:
+        raise LaunchError(
+            f"A block needs {shared_bytes} bytes of shared memory; {device.name} has {device.max_shared_bytes} per block: "
+            "use a smaller size or tile."
+        )
+
+
+def _by(extents: tuple[int, ...]) -> str:
+    return "x".join(map(str, extents))

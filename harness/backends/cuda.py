@@ -1,0 +1,333 @@
+"""CUDA cards through PyCUDA.
+
+One primary context per device, shared with whatever else the process runs on the card. Kernels are `SourceModule`s whose
+binaries come from the harness's own cache, so that a machine needs nvcc only for kernels it has not seen.
+"""
+
+from __future__ import annotations
+
+__all__ = ["CudaDevice", "devices", "open_device"]
+
+import contextlib
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from harness.backends.base import Argument, Built, Memory, Timing
+from harness.cache import BinaryCache
+from harness.errors import BuildError, DeviceError, LaunchError, MeasureError, OutOfMemoryError
+from harness.records import DeviceInfo, Launch, Resources, Toolchain
+from harness.sources import Program
+
+_OPTIONS = ("-std=c++17",)
+
+_HELPERS = r"""
+// Reads more than the L2 holds: a memset would leave it full of lines that still have to be written back.
+extern "C" __global__ void harness_flush(const uint4 *data, unsigned *sink, unsigned long long count) {
+    unsigned sum = 0;
+    const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
+    for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
+        const uint4 v = data[i];
+        sum ^= v.x ^ v.y ^ v.z ^ v.w;
+    }
+    if (sum == 1u) *sink = sum;
+}
+// Ends by itself, so it cannot hang a card whose host has died.
+extern "C" __global__ void harness_occupy(unsigned long long duration_ns) {
+    unsigned long long start, now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
+    do { asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); } while (now - start < duration_ns);
+}
+"""
+
+
+def _driver() -> Any:
+    try:
+        import pycuda.driver as driver
+    except ImportError as error:
+        if "libcuda" in str(error):
+            raise DeviceError(f"There is no NVIDIA driver ({error}). Install the driver of your card.") from None
+        raise DeviceError(
+            f"PyCUDA cannot be imported ({error}). With the CUDA toolkit on PATH, install it with: pip install 'gpu-harness[cuda]'"
+        ) from None
+    try:
+        driver.init()
+    except driver.Error as error:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        hint = (
+            f"CUDA_VISIBLE_DEVICES is {visible!r}, which hides every card: unset it."
+            if visible is not None and "no CUDA-capable device" in str(error)
+            else "'nvidia-smi' tells whether the driver and a card are there."
+        )
+        raise DeviceError(f"CUDA does not start ({error}). {hint}") from None
+    return driver
+
+
+@contextlib.contextmanager
+def _translated(what: str) -> Iterator[None]:
+    """PyCUDA's errors as the harness's own. CUDA reports a kernel's fault at a later call: `what` says which one."""
+    driver = _driver()
+    try:
+        yield
+    except driver.MemoryError as error:
+        raise OutOfMemoryError(f"{what}: the card is out of memory ({error}).") from error
+    except driver.LaunchError as error:
+        raise LaunchError(f"{what}: the kernel failed on the card ({error}).") from error
+    except driver.LogicError as error:
+        raise LaunchError(f"{what}: {error}.") from error
+    except driver.Error as error:
+        raise MeasureError(f"{what}: {error}.") from error
+
+
+def devices() -> list[DeviceInfo]:
+    driver = _driver()
+    found = [_describe(index, driver.Device(index)) for index in range(driver.Device.count())]
+    if not found:
+        raise DeviceError("CUDA sees no card. 'nvidia-smi' tells whether the driver does; check CUDA_VISIBLE_DEVICES.")
+    return found
+
+
+def _describe(index: int, handle: Any) -> DeviceInfo:
+    driver = _driver()
+    a = driver.device_attribute
+    major, minor = handle.compute_capability()
+
+    def read(*names: str) -> int:
+        return next(int(handle.get_attribute(getattr(a, name))) for name in names if hasattr(a, name))
+
+    return DeviceInfo(
+        spec=f"cuda:{index}",
+        backend="cuda",
+        name=handle.name(),
+        vendor="NVIDIA",
+        driver=".".join(map(str, divmod(driver.get_driver_version() // 10, 100))),
+        kind="gpu",
+        arch=f"sm_{major}{minor}",
+        uuid=str(handle.uuid()) if hasattr(handle, "uuid") else None,
+        pci_bus_id=handle.pci_bus_id(),
+        compute_capability=(major, minor),
+        compute_units=read("MULTIPROCESSOR_COUNT"),
+        memory_bytes=int(handle.total_memory()),
+        l2_bytes=read("L2_CACHE_SIZE") or None,
+        max_threads_per_block=read("MAX_THREADS_PER_BLOCK"),
+        max_block=(read("MAX_BLOCK_DIM_X"), read("MAX_BLOCK_DIM_Y"), read("MAX_BLOCK_DIM_Z")),
+        max_grid=(read("MAX_GRID_DIM_X"), read("MAX_GRID_DIM_Y"), read("MAX_GRID_DIM_Z")),
+        max_shared_bytes=read("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", "MAX_SHARED_MEMORY_PER_BLOCK"),
+        max_clock_mhz=read("CLOCK_RATE") // 1000 or None,
+    )
+
+
+def open_device(index: int) -> CudaDevice:
+    return CudaDevice(index)
+
+
+@functools.cache
+def _nvcc_version() -> str:
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        return ""
+    done = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False)
+    lines = [line for line in done.stdout.splitlines() if "release" in line]
+    return f"nvcc {lines[0].partition('release')[2].strip()}" if lines else "nvcc of unknown version"
+
+
+@dataclass
+class CudaBuilt:
+    function: Any
+    resources: Resources
+    cached: bool
+
+
+class CudaDevice:
+    clock = "cuda-event"
+
+    def __init__(self, index: int, cache: BinaryCache | None = None) -> None:
+        driver = _driver()
+        handle = driver.Device(index)
+        self.info = _describe(index, handle)
+        self.cache = cache or BinaryCache()
+        self.toolchain = Toolchain(compiler=_nvcc_version() or "no nvcc", options=_OPTIONS)
+        self._prepared: dict[tuple[Any, ...], Any] = {}
+        self._flush: tuple[Any, Any, Any, int] | None = None
+        with _translated(f"Opening {self.info.spec}"):
+            self.context = handle.retain_primary_context()
+            self.context.push()
+            self.stream = driver.Stream()
+
+    def build(self, program: Program) -> CudaBuilt:
+        binary, cached = self._binary(program)
+        with _translated(f"Loading {program.name}"):
+            module = _source_module()(binary)
+            try:
+                function = module.get_function(program.function)
+            except _driver().LogicError:
+                raise BuildError(
+                    f"{program.name} has no kernel function named {program.function!r}: check its entry, and that it is extern \"C\"."
+                ) from None
+        return CudaBuilt(function, _resources(function, binary), cached)
+
+    def compile(self, program: Program) -> None:
+        """Fill the cache without loading: needs no context, so threads can do it side by side."""
+        self._binary(program)
+
+    def _binary(self, program: Program) -> tuple[bytes, bool]:
+        options = (*_OPTIONS, *program.options)
+        key = BinaryCache.key(program.text, options, self.toolchain.compiler, self.info.arch)
+        if binary := self.cache.get(key):
+            return binary, True
+        if not _nvcc_version():
+            raise BuildError(f"{program.name} cannot be compiled: nvcc is not on PATH. Install the CUDA toolkit or add its bin folder to PATH.")
+        binary = self._compile(program, options)
+        self.cache.put(key, binary)
+        return binary, False
+
+    def _compile(self, program: Program, options: tuple[str, ...]) -> bytes:
+        from pycuda import compiler
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # nvcc's remarks arrive as warnings; errors carry their log
+                return bytes(
+                    compiler.compile(
+                        program.text, options=list(options), no_extern_c=True, arch=self.info.arch, cache_dir=False
+                    )
+                )
+        except _driver().CompileError as error:
+            log = "\n".join(part for part in (error.stdout, error.stderr) if part).strip()
+            raise BuildError(f"{program.name} does not compile with {self.toolchain.compiler}.", log=log) from None
+
+    def free_bytes(self) -> int:
+        with _translated("Asking for free memory"):
+            return int(_driver().mem_get_info()[0])
+
+    def allocate(self, size_bytes: int) -> Memory:
+        with _translated(f"Allocating {size_bytes} bytes"):
+            return _driver().mem_alloc(size_bytes)
+
+    def view(self, memory: Memory, offset_bytes: int, size_bytes: int) -> Memory:  # noqa: ARG002
+        return np.uintp(int(memory) + offset_bytes)
+
+    def release(self, memory: Memory) -> None:
+        with _translated("Freeing memory"):
+            memory.free()
+
+    def write(self, memory: Memory, offset_bytes: int, data: np.ndarray[Any, Any]) -> None:
+        with _translated("Copying to the card"):
+            _driver().memcpy_htod(int(memory) + offset_bytes, data)
+
+    def read(self, memory: Memory, offset_bytes: int, out: np.ndarray[Any, Any]) -> None:
+        self.synchronize()
+        with _translated("Copying from the card"):
+            _driver().memcpy_dtoh(out, int(memory) + offset_bytes)
+
+    def fill(self, memory: Memory, offset_bytes: int, size_bytes: int, byte: int) -> None:
+        with _translated("Filling the card's memory"):
+            _driver().memset_d8_async(int(memory) + offset_bytes, byte, size_bytes, self.stream)
+
+    def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
+        assert isinstance(built, CudaBuilt)
+        with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
+            self._enqueue(built.function, launch, arguments)
+
+    def _enqueue(self, function: Any, launch: Launch, arguments: Sequence[Any]) -> None:
+        key = (id(function), launch.dynamic_shared_bytes)
+        if key not in self._prepared:
+            function.prepare([np.dtype(type(argument)).char for argument in arguments])
+            if launch.dynamic_shared_bytes > 48 * 1024:
+                attribute = _driver().function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
+                function.set_attribute(attribute, launch.dynamic_shared_bytes)
+            self._prepared[key] = function  # kept, so that its id stays its own
+        function.prepared_async_call(
+            launch.grid, launch.block, self.stream, *arguments, shared_size=launch.dynamic_shared_bytes
+        )
+
+    def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:
+        assert isinstance(built, CudaBuilt)
+        driver = _driver()
+        start, end = driver.Event(), driver.Event()
+        with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
+            start.record(self.stream)
+            for _ in range(launches):
+                self._enqueue(built.function, launch, arguments)
+            end.record(self.stream)
+        return lambda: float(end.time_since(start)) * 1e6  # PyCUDA counts in ms
+
+    @functools.cached_property
+    def _helpers(self) -> Any:
+        binary, _ = self._binary(Program("harness.helpers", "", _HELPERS))
+        return _source_module()(binary)
+
+    def flush_l2(self) -> None:
+        if self.info.l2_bytes is None:
+            return
+        with _translated("Flushing the L2 cache"):
+            if self._flush is None:
+                size_bytes = 3 * self.info.l2_bytes // 16 * 16
+                function = self._helpers.get_function("harness_flush")
+                self._flush = (function, self.allocate(size_bytes), self.allocate(4), size_bytes // 16)
+                self.fill(self._flush[1], 0, size_bytes, 0)
+            function, data, sink, count = self._flush
+            arguments = (np.uintp(int(data)), np.uintp(int(sink)), np.uint64(count))
+            self._enqueue(function, Launch(grid=(4 * self.info.compute_units, 1, 1), block=(512, 1, 1)), arguments)
+
+    def occupy(self, duration_ns: int) -> None:
+        with _translated("Occupying the card"):
+            function = self._helpers_occupy
+            self._enqueue(function, Launch(grid=(1, 1, 1), block=(1, 1, 1)), (np.uint64(duration_ns),))
+
+    @functools.cached_property
+    def _helpers_occupy(self) -> Any:
+        return self._helpers.get_function("harness_occupy")
+
+    def tick_ns(self) -> float:
+        """The smallest difference between distinct times of empty intervals."""
+        driver = _driver()
+        pairs = [(driver.Event(), driver.Event()) for _ in range(128)]
+        for start, end in pairs:
+            start.record(self.stream)
+            end.record(self.stream)
+        self.synchronize()
+        times = sorted({round(end.time_since(start) * 1e6) for start, end in pairs})
+        steps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)] or times
+        return float(min(step for step in [*steps, 1000] if step > 0))
+
+    def synchronize(self) -> None:
+        with _translated("Waiting for the card"):
+            self.stream.synchronize()
+
+    def close(self) -> None:
+        with contextlib.suppress(MeasureError), _translated("Closing the card"):
+            self.context.pop()
+            self.context.detach()
+
+
+def _resources(function: Any, binary: bytes) -> Resources:
+    attribute = _driver().function_attribute
+    return Resources(
+        registers=int(function.get_attribute(attribute.NUM_REGS)),
+        static_shared_bytes=int(function.get_attribute(attribute.SHARED_SIZE_BYTES)),
+        local_bytes=int(function.get_attribute(attribute.LOCAL_SIZE_BYTES)),
+        max_threads_per_block=int(function.get_attribute(attribute.MAX_THREADS_PER_BLOCK)),
+        binary_sha256=hashlib.sha256(binary).hexdigest(),
+    )
+
+
+@functools.cache
+def _source_module() -> Any:
+    """PyCUDA's SourceModule, given a binary in place of a source: its own cache cannot be asked for one."""
+    from pycuda.compiler import SourceModule
+
+    class CachedSourceModule(SourceModule):  # type: ignore[misc]
+        def __init__(self, binary: bytes) -> None:
+            self.module = _driver().module_from_buffer(binary)
+            self._bind_module()
+
+    return CachedSourceModule

@@ -1,0 +1,178 @@
+"""A device that needs no hardware: it computes each kernel's reference on the host and makes up its times.
+
+Times are deterministic: a function of the program's text and the bytes it touches, or of the script in
+$HARNESS_NULL_SCRIPT, a JSON file of kernel name (such as ``matmul.naive``) to behaviour::
+
+    {"matmul.naive": {"times_ns": [1000.0, 1010.0], "fault": "wrong"}}
+
+Faults: build, wrong, nan, unwritten, overrun, crash, hang, error, memory. It is what the tests run on and what a suite's author can try a
+pipeline with; no figure of it says anything about a kernel.
+"""
+
+from __future__ import annotations
+
+__all__ = ["NullDevice", "devices", "open_device"]
+
+import itertools
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.backends.base import Argument, Built, Memory, Timing
+from harness.errors import BuildError, ConfigError, LaunchError, OutOfMemoryError
+from harness.records import DeviceInfo, Launch, Resources, Toolchain
+from harness.sources import Program
+
+MEMORY_BYTES = 8 * 2**30
+
+
+def devices() -> list[DeviceInfo]:
+    return [
+        DeviceInfo(
+            spec="null:0",
+            backend="null",
+            name="null",
+            vendor="none",
+            driver="1",
+            kind="other",
+            arch="null",
+            compute_units=1,
+            memory_bytes=MEMORY_BYTES,
+            l2_bytes=1,
+            max_threads_per_block=1024,
+            max_block=(1024, 1024, 64),
+            max_grid=(2**31 - 1, 65535, 65535),
+            max_shared_bytes=64 * 1024,
+        )
+    ]
+
+
+def open_device(index: int) -> NullDevice:
+    return NullDevice(devices()[index], _script())
+
+
+def _script() -> dict[str, Any]:
+    path = os.environ.get("HARNESS_NULL_SCRIPT")
+    if not path:
+        return {}
+    try:
+        script = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"HARNESS_NULL_SCRIPT names {path}, which is no readable JSON file: {error}") from None
+    if not isinstance(script, dict):
+        raise ConfigError(f"HARNESS_NULL_SCRIPT names {path}, which holds no JSON object.")
+    return script
+
+
+@dataclass
+class NullBuilt:
+    program: Program
+    fault: str
+    times_ns: Iterator[float] | None
+    resources: Resources = field(default_factory=Resources)
+    cached: bool = False
+
+
+class NullDevice:
+    clock = "scripted"
+
+    def __init__(self, info: DeviceInfo, script: Mapping[str, Any]) -> None:
+        self.info = info
+        self.toolchain = Toolchain(compiler="null 1")
+        self.script = script
+        self.allocated_bytes = 0
+
+    def build(self, program: Program) -> NullBuilt:
+        behaviour = self.script.get(program.name, {})
+        if behaviour.get("fault") == "build":
+            raise BuildError(f"{program.name} does not compile.", log=f"{program.name}: error: scripted fault")
+        times = behaviour.get("times_ns")
+        return NullBuilt(
+            program,
+            behaviour.get("fault", ""),
+            itertools.cycle(times) if times else None,
+            Resources(binary_sha256=program.sha256),
+        )
+
+    def free_bytes(self) -> int:
+        return MEMORY_BYTES - self.allocated_bytes
+
+    def allocate(self, size_bytes: int) -> Memory:
+        if size_bytes > self.free_bytes():
+            raise OutOfMemoryError(f"{size_bytes} bytes do not fit in the {self.free_bytes()} free of the null device.")
+        self.allocated_bytes += size_bytes
+        return np.zeros(size_bytes, np.uint8)
+
+    def view(self, memory: Memory, offset_bytes: int, size_bytes: int) -> Memory:
+        return memory[offset_bytes : offset_bytes + size_bytes]
+
+    def release(self, memory: Memory) -> None:
+        self.allocated_bytes -= memory.nbytes
+
+    def write(self, memory: Memory, offset_bytes: int, data: np.ndarray[Any, Any]) -> None:
+        memory[offset_bytes : offset_bytes + data.nbytes] = data.reshape(-1).view(np.uint8)
+
+    def read(self, memory: Memory, offset_bytes: int, out: np.ndarray[Any, Any]) -> None:
+        out.reshape(-1).view(np.uint8)[:] = memory[offset_bytes : offset_bytes + out.nbytes]
+
+    def fill(self, memory: Memory, offset_bytes: int, size_bytes: int, byte: int) -> None:
+        memory[offset_bytes : offset_bytes + size_bytes] = byte
+
+    def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:  # noqa: ARG002
+        assert isinstance(built, NullBuilt)
+        _misbehave(built.fault)
+        if built.program.emulate is None:
+            return
+        outputs = built.program.emulate(*arguments)
+        for view, values in outputs:
+            target = view.view(values.dtype)
+            if built.fault != "unwritten":
+                target[:] = values.reshape(-1)
+            if built.fault in ("wrong", "nan"):
+                target[target.size // 2] = np.nan if built.fault == "nan" else target[target.size // 2] + 1
+            if built.fault == "overrun":
+                view.base[: view.nbytes] = 0
+
+    def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:  # noqa: ARG002
+        assert isinstance(built, NullBuilt)
+        if built.fault in ("crash", "hang", "error"):
+            _misbehave(built.fault)
+        if built.times_ns is not None:
+            total_ns = sum(itertools.islice(built.times_ns, launches))
+        else:
+            touched_bytes = sum(argument.nbytes for argument in arguments)
+            total_ns = launches * touched_bytes * (1 + int(built.program.sha256[:4], 16) / 0xFFFF)
+        return lambda: total_ns
+
+    def flush_l2(self) -> None:
+        pass
+
+    def occupy(self, duration_ns: int) -> None:
+        pass
+
+    def tick_ns(self) -> float:
+        return 1.0
+
+    def synchronize(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def _misbehave(fault: str) -> None:
+    if fault == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if fault == "hang":
+        time.sleep(3600)
+    if fault == "error":
+        raise LaunchError("The null device was told to fail this launch.")
+    if fault == "memory":
+        raise OutOfMemoryError("The null device was told to run out of memory.")

@@ -1,0 +1,61 @@
+"""Where the harness keeps what it can make again: exported commits and compiled binaries."""
+
+from __future__ import annotations
+
+__all__ = ["BinaryCache", "cache_dir", "write_atomically"]
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+
+def cache_dir() -> Path:
+    """$HARNESS_CACHE_DIR, else `harness` in the user's cache folder."""
+    if chosen := os.environ.get("HARNESS_CACHE_DIR"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "harness"
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that a reader sees all of it or none of it, whatever happens on the way."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, scratch = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp makes files private; results and caches are shared like any other file.
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(scratch).chmod(0o666 & ~umask)
+        Path(scratch).replace(path)
+    except BaseException:
+        Path(scratch).unlink(missing_ok=True)
+        raise
+
+
+class BinaryCache:
+    """Compiled kernels by everything that could change them. A cache that cannot be written is no error, only slower."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder or cache_dir() / "binaries"
+
+    @staticmethod
+    def key(text: str, options: tuple[str, ...], compiler: str, arch: str) -> str:
+        parts = (text, *options, compiler, arch)
+        # Lengths keep ("ab", "c") and ("a", "bc") apart.
+        return hashlib.sha256("".join(f"{len(part)}:{part}" for part in parts).encode()).hexdigest()
+
+    def get(self, key: str) -> bytes | None:
+        try:
+            return (self.folder / key[:2] / key).read_bytes() or None
+        except OSError:
+            return None
+
+    def put(self, key: str, binary: bytes) -> None:
+        try:
+            write_atomically(self.folder / key[:2] / key, binary)
+        except OSError:
+            return

@@ -1,0 +1,68 @@
+"""The command line. Commands are imported when they are called, so that help and listing stay instant."""
+
+from __future__ import annotations
+
+__all__ = ["main"]
+
+import importlib
+import sys
+
+import click
+
+from harness import __version__
+from harness.errors import ExitCode, HarnessError
+
+COMMANDS = {
+    "devices": "Show what this machine can measure on.",
+    "list": "Show suites, kernels and sizes.",
+    "check": "Verify kernels against their reference, without timing them.",
+    "run": "Verify and measure kernels: the ladder.",
+    "machine": "Register this machine's device with asv.",
+}
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"harness.cli.{cmd_name}_command")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="harness")
+def cli() -> None:
+    """Which commit slowed which GPU kernel, on which card, by how much and how surely.
+
+    Exit status: 0 fine, 1 regression or failed check, 2 wrong usage or configuration, 3 could not measure,
+    4 inconclusive, 130 interrupted.
+    """
+
+
+def main() -> None:
+    """Run the command line and exit with its status."""
+    sys.exit(_run())
+
+
+def _run() -> int:
+    try:
+        return int(cli.main(standalone_mode=False) or ExitCode.FINE)
+    except HarnessError as error:
+        click.echo(f"harness: {error.message}", err=True)
+        if error.log:
+            click.echo(error.log, err=True)
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return ExitCode.USAGE
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("harness: interrupted.", err=True)
+        return ExitCode.INTERRUPTED

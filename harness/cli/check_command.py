@@ -1,0 +1,20 @@
+"""harness check: verify only."""
+
+from __future__ import annotations
+
+import click
+
+from harness.cli.options import Selection, selection_options
+
+
+@click.command("check")
+@selection_options
+def command(selection: Selection) -> int:
+    """Verify the kernels that CASES select (globs such as 'matmul.*tiling*'), or all of them, without timing.
+
+    Outputs are poisoned with NaN first, arrays lie between guard zones, and every element is compared with a float64
+    reference. Exit status 1 if any is wrong, 3 if any could not be run.
+    """
+    from harness.cli.execute import execute
+
+    return execute(selection, "check", None, results=None, save=False)

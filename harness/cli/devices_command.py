@@ -1,0 +1,32 @@
+"""harness devices: what this machine can measure on."""
+
+from __future__ import annotations
+
+import click
+
+from harness import backends
+from harness.cli.options import echo_json, json_option
+from harness.errors import ExitCode
+
+
+@click.command("devices")
+@json_option
+def command(as_json: bool) -> int:
+    """Show every device, the one that is the default, and for a backend without devices why.
+
+    Exit status 3 where there is no device at all.
+    """
+    surveys = backends.survey()
+    found = [device for survey in surveys for device in survey.devices]
+    if as_json:
+        problems = {survey.backend: survey.problem for survey in surveys if survey.problem}
+        echo_json({"default": found[0].spec if found else None, "devices": found, "problems": problems})
+        return ExitCode.FINE if found else ExitCode.NOT_MEASURED
+    from harness.report.tables import devices_table, print_out
+
+    if found:
+        print_out(devices_table(found))
+    for survey in surveys:
+        if survey.problem:
+            click.echo(f"{survey.backend}: {survey.problem}", err=True)
+    return ExitCode.FINE if found else ExitCode.NOT_MEASURED

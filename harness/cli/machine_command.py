@@ -1,0 +1,27 @@
+"""harness machine: this machine's device as an asv machine."""
+
+from __future__ import annotations
+
+import click
+
+from harness.cli.options import device_option, echo_json, json_option
+from harness.config import load_config
+
+
+@click.command("machine")
+@device_option
+@json_option
+def command(device: str | None, as_json: bool) -> None:
+    """Write the device into asv's machine file, ~/.asv-machine.json, so that asv never asks a question.
+
+    One card is one asv machine: its name is made of its model and UUID. 'asv run' does this by itself.
+    """
+    from harness.integrations.asv_machine import register
+
+    path, entry = register(device or load_config().device)
+    if as_json:
+        echo_json({"path": str(path), "machine": entry})
+        return
+    click.echo(f"{entry['machine']} is registered in {path}:")
+    for key, value in entry.items():
+        click.echo(f"  {key:18} {value}")

@@ -1,0 +1,29 @@
+"""harness run: verify and measure, and print the ladder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.cli.options import Selection, selection_options
+from harness.measure import MeasureSettings
+
+
+@click.command("run")
+@click.option("--l2", type=click.Choice(["cold", "hot"]), help="L2 cache before each launch; default: cold on a GPU, hot on a CPU.")
+@click.option("--max-time", type=click.FloatRange(min=0, min_open=True), default=2.0, show_default=True, metavar="SECONDS",
+              help="Most time to measure one case for.")
+@click.option("--results", type=click.Path(path_type=Path), help="Folder for records; default: the project's.")
+@click.option("--no-save", is_flag=True, help="Keep no record.")
+@selection_options
+def command(selection: Selection, l2: str | None, max_time: float, results: Path | None, no_save: bool) -> int:
+    """Verify, then measure, the kernels that CASES select (globs such as 'matmul.*tiling*'), or all of them.
+
+    Prints a ladder per size: rate, speed-up over the first kernel, share of the card's peak, clocks and temperature.
+    A kernel whose result is wrong is never timed.
+    """
+    from harness.cli.execute import execute
+
+    measure = MeasureSettings(l2=l2, max_time_s=max_time)  # type: ignore[arg-type]
+    return execute(selection, "run", measure, results=results, save=not no_save)

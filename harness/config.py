@@ -1,0 +1,100 @@
+"""Settings of a project: ``[tool.harness]`` in pyproject.toml or harness.toml, then HARNESS_* variables, then options."""
+
+from __future__ import annotations
+
+__all__ = ["Config", "load_config"]
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from harness.errors import ConfigError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """One field a key. Unknown keys are errors: a misspelt one must not be silently without effect."""
+
+    root: Path
+    """Where paths are relative to: the folder of the file, or the current one without a file."""
+    suites: tuple[str, ...] = ("kernels/*",)
+    """Globs of folders with a suite.py."""
+    device: str | None = None
+    l2: str | None = None
+    timeout_s: float = 120.0
+    results: str = ".asv/results"
+    """Where asv's results and ours lie, a folder a machine."""
+
+
+_CHOICES = {"l2": ("cold", "hot")}
+
+
+def load_config(start: Path | None = None) -> Config:
+    """The configuration that holds in a folder: the nearest file upwards, then the environment. Raises ConfigError."""
+    config = _from_file(start or Path.cwd())
+    for field in fields(Config):
+        variable = f"HARNESS_{field.name.upper()}"
+        if field.name != "root" and (text := os.environ.get(variable)):
+            value: Any = tuple(text.split(os.pathsep)) if field.name == "suites" else text
+            config = _with(config, field.name, value, variable)
+    return config
+
+
+def _from_file(start: Path) -> Config:
+    for folder in (start, *start.parents):
+        for name in ("harness.toml", "pyproject.toml"):
+            table = _table(folder / name)
+            if table is not None:
+                config = Config(root=folder)
+                for key, value in table.items():
+                    config = _with(config, key, value, f"{folder / name}, key {key!r}")
+                return config
+    return Config(root=start)
+
+
+def _table(path: Path) -> Mapping[str, Any] | None:
+    """The harness's table of a file; None where the file is not there or says nothing about the harness."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"Cannot read {path}: {error}.") from None
+    table = content if path.name == "harness.toml" else content.get("tool", {}).get("harness")
+    if table is not None and not isinstance(table, dict):
+        raise ConfigError(f"{path}: [tool.harness] is {table!r}; expected a table.")
+    return table
+
+
+def _with(config: Config, key: str, value: Any, where: str) -> Config:
+    known = {field.name for field in fields(Config)} - {"root"}
+    if key not in known:
+        raise ConfigError(f"{where}: no such setting. Known settings: {', '.join(sorted(known))}.")
+    if key == "suites":
+        if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
+            raise ConfigError(f"{where} is {value!r}; expected a list of folders, such as ['kernels/*'].")
+        return replace(config, suites=tuple(value))
+    if key == "timeout_s":
+        return replace(config, timeout_s=_seconds(value, where))
+    if not isinstance(value, str) or value not in _CHOICES.get(key, (value,)):
+        expected = " or ".join(_CHOICES.get(key, ("a text",)))
+        raise ConfigError(f"{where} is {value!r}; expected {expected}.")
+    return replace(config, **{key: value})
+
+
+def _seconds(value: Any, where: str) -> float:
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise ConfigError(f"{where} is {value!r}; expected a number of seconds above 0.")
+    return seconds

@@ -1,0 +1,87 @@
+"""What the harness asks of git, through git's own command."""
+
+from __future__ import annotations
+
+__all__ = ["committed_at", "export", "is_dirty", "newest_commits", "repository_of", "resolve"]
+
+import io
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+
+from harness.errors import GitError
+
+
+def _git(repository: Path, *args: str) -> bytes:
+    # Hooks of git set these; they would silently point every command at another repository.
+    env = {key: value for key, value in os.environ.items() if key not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")}
+    try:
+        done = subprocess.run(["git", "-C", str(repository), *args], capture_output=True, check=False, env=env)
+    except FileNotFoundError:
+        raise GitError("The git command was not found on PATH: install git.") from None
+    if done.returncode:
+        raise GitError(done.stderr.decode(errors="replace").strip() or f"git {args[0]} failed in {repository}.")
+    return done.stdout
+
+
+def repository_of(path: Path) -> Path | None:
+    """The top folder of the repository that holds `path`; None outside any."""
+    folder = path if path.is_dir() else path.parent
+    try:
+        return Path(_git(folder, "rev-parse", "--show-toplevel").decode().strip())
+    except GitError:
+        return None
+
+
+def resolve(repository: Path, revision: str) -> str:
+    """The full hash of a commit named by `revision`."""
+    try:
+        return _git(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}").decode().strip()
+    except GitError:
+        shallow = _git(repository, "rev-parse", "--is-shallow-repository").decode().strip() == "true"
+        hint = (
+            " This clone is shallow: fetch the whole history with 'git fetch --unshallow'."
+            if shallow
+            else " 'git log --oneline' lists what there is."
+        )
+        raise GitError(f"No commit named {revision!r} in {repository}.{hint}") from None
+
+
+def committed_at(repository: Path, commit: str) -> str:
+    """The committer's date of a commit, ISO 8601."""
+    return _git(repository, "show", "--no-patch", "--format=%cI", commit).decode().strip()
+
+
+def is_dirty(repository: Path, *paths: Path) -> bool:
+    """Whether anything under `paths` differs from HEAD, files that git does not know included."""
+    return bool(_git(repository, "status", "--porcelain", "--", *map(str, paths)).strip())
+
+
+def newest_commits(repository: Path, count: int, *paths: str) -> list[str]:
+    """The newest `count` commits that touched `paths`, newest first."""
+    return _git(repository, "log", f"--max-count={count}", "--format=%H", "--", *paths).decode().split()
+
+
+def export(repository: Path, commit: str, folder: str, destination: Path) -> Path:
+    """Write `folder` as it was at `commit` below `destination`, once, and return the folder there.
+
+    The files come out of git's object store, so the working tree cannot leak into an older commit. `destination` should
+    belong to this commit and folder alone: where it exists already, it is taken as complete.
+    """
+    if not destination.exists():
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=".export-", dir=destination.parent))
+        try:
+            archive = _git(repository, "archive", "--format=tar", commit, "--", folder)
+            with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+                tar.extractall(scratch, filter="data")
+            scratch.rename(destination)
+        except OSError:
+            if not destination.exists():  # else another process was first, which is as good
+                raise
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    return destination / folder

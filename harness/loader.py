@@ -1,0 +1,158 @@
+"""Suites from folders, at the working tree or at any git commit.
+
+A suite.py runs under a name of its own, and what it imports from its folder is forgotten afterwards, so that the same
+suite at two commits never gets the other's modules.
+"""
+
+from __future__ import annotations
+
+__all__ = ["LoadedSuite", "discover", "load", "load_folder"]
+
+import contextlib
+import dataclasses
+import hashlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import git
+from harness.cache import cache_dir
+from harness.errors import SuiteError
+from harness.records import Source
+from harness.sources import tree_sha256
+from harness.suite import Suite
+
+
+@dataclass(frozen=True)
+class LoadedSuite:
+    """A suite and where it came from."""
+
+    suite: Suite
+    source: Source
+
+
+def load(path: Path, commit: str | None = None, repository: Path | None = None) -> LoadedSuite:
+    """The suite in folder `path`, at the working tree, or as it was at `commit` of the repository that holds it.
+
+    Raises SuiteError where there is no such suite or it is broken, GitError where there is no such commit.
+    """
+    path = path.resolve()
+    repository = repository or git.repository_of(path if path.exists() else _existing_parent(path))
+    if commit is None:
+        suite = load_folder(path)
+        return LoadedSuite(suite, _source_of_tree(suite, path, repository))
+    if repository is None:
+        raise SuiteError(f"{path} is in no git repository, so it cannot be loaded at commit {commit!r}.")
+    commit = git.resolve(repository, commit)
+    inside = path.relative_to(repository.resolve())
+    suite = load_folder(_exported(repository, commit, inside))
+    source = Source(
+        suite=suite.name,
+        path=inside.as_posix(),
+        commit=commit,
+        committed_at=git.committed_at(repository, commit),
+        tree_sha256=tree_sha256(suite),
+    )
+    return LoadedSuite(suite, source)
+
+
+def _existing_parent(path: Path) -> Path:
+    return next(parent for parent in path.parents if parent.exists())
+
+
+def _source_of_tree(suite: Suite, path: Path, repository: Path | None) -> Source:
+    where = path.relative_to(repository.resolve()) if repository else path
+    commit = None
+    if repository is not None:
+        with contextlib.suppress(git.GitError):  # a repository without a commit yet
+            commit = git.resolve(repository, "HEAD")
+    if repository is None or commit is None:
+        return Source(suite=suite.name, path=where.as_posix(), tree_sha256=tree_sha256(suite))
+    preludes = [(suite.root / prelude).resolve() for prelude in suite.prelude.values()]
+    return Source(
+        suite=suite.name,
+        path=where.as_posix(),
+        commit=commit,
+        committed_at=git.committed_at(repository, commit),
+        dirty=git.is_dirty(repository, path, *(prelude for prelude in preludes if prelude.is_relative_to(repository.resolve()))),
+        tree_sha256=tree_sha256(suite),
+    )
+
+
+def _exported(repository: Path, commit: str, inside: Path) -> Path:
+    """The suite's folder at a commit, with its neighbours: preludes and shared headers lie beside it."""
+    folder = inside.parent if inside.parent != Path() else inside
+    identity = hashlib.sha256(folder.as_posix().encode()).hexdigest()[:12]
+    try:
+        exported = git.export(repository, commit, folder.as_posix(), cache_dir() / "commits" / f"{commit}-{identity}")
+    except git.GitError as error:
+        raise SuiteError(f"Commit {commit[:12]} has no suite {inside.as_posix()}: {error.message}") from None
+    return exported if folder == inside else exported / inside.name
+
+
+def load_folder(folder: Path) -> Suite:
+    """The suite whose suite.py lies in `folder`.
+
+    Raises SuiteError, with the traceback as its log, where suite.py is missing, raises, or defines no `suite`.
+    """
+    file = folder / "suite.py"
+    if not file.is_file():
+        raise SuiteError(f"No suite.py in {folder}: a suite is a folder with a suite.py and its sources.")
+    name = "_harness_suite_" + hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:16]
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise SuiteError(f"{file} cannot be loaded as a Python module.")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        with _importing_from(folder):
+            # Compiled here rather than by the import system, which would trust a stale .pyc of the same size and second.
+            exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), module.__dict__)  # noqa: S102
+    except KeyboardInterrupt:
+        raise
+    except SuiteError as error:
+        raise SuiteError(f"{file} is wrong: {error.message}", log=traceback.format_exc()) from error
+    except BaseException as error:
+        line = next((f"{f.filename}:{f.lineno}" for f in reversed(traceback.extract_tb(error.__traceback__)) if f.filename == str(file)), str(file))
+        raise SuiteError(f"{line} raised {type(error).__name__}: {error}", log=traceback.format_exc()) from error
+    suite = getattr(module, "suite", None)
+    if not isinstance(suite, Suite):
+        raise SuiteError(f"{file} defines no `suite`: expected suite = Suite(...), found {suite!r}.")
+    return dataclasses.replace(suite, root=folder)
+
+
+@contextlib.contextmanager
+def _importing_from(folder: Path) -> Iterator[None]:
+    """Let modules be imported from `folder`, and from nowhere else if it has one of that name; forget them afterwards."""
+    place = str(folder)
+    own = {path.stem if path.suffix == ".py" else path.name for path in folder.iterdir()}
+    hidden = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in own}
+    before = set(sys.modules)
+    wrote_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    for name in hidden:
+        del sys.modules[name]
+    sys.path.insert(0, place)
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = wrote_bytecode
+        sys.path.remove(place)
+        for name in set(sys.modules) - (before - hidden.keys()):
+            file = getattr(sys.modules[name], "__file__", None)
+            if file and Path(file).is_relative_to(folder):
+                del sys.modules[name]
+        sys.modules.update(hidden)
+
+
+def discover(root: Path, patterns: Sequence[str]) -> list[Path]:
+    """The folders with a suite.py that match `patterns`, such as kernels/*, below `root`, in order of name."""
+    found = {
+        folder.resolve(): None
+        for pattern in patterns
+        for folder in sorted(root.glob(pattern) if not Path(pattern).is_absolute() else [Path(pattern)])
+        if (folder / "suite.py").is_file()
+    }
+    return list(found)

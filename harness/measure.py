@@ -1,0 +1,149 @@
+"""Timing one verified kernel on one device: warm up, choose the slot, then slots until the interval is narrow enough.
+
+A slot is what one time is taken of: `launches_per_slot` launches, enough for the clock's tick. Hot, they run back to
+back in one interval; cold, each has an interval of its own behind a flush of the L2, and the slot is their mean.
+"""
+
+from __future__ import annotations
+
+__all__ = ["MeasureSettings", "Subject", "measure"]
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.backends.base import Argument, Built, Device
+from harness.records import L2Policy, Launch, Measurement
+from harness.statistics import summarize
+
+TICKS_PER_SLOT = 100
+"""A slot lasts at least this many ticks, so that reading the clock costs under 1 %."""
+MOST_LAUNCHES_PER_SLOT = 1000
+ENQUEUE_NS = 20_000
+"""Host time to enqueue one operation, with margin: how long the device is kept busy so that none of it shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureSettings:
+    """How long to try, and when to stop."""
+
+    l2: L2Policy | None = None
+    """None: cold where the device can flush its cache, hot elsewhere."""
+    precision: float = 0.002
+    """Stop when half the 99 % interval of the median is below this share of it."""
+    min_slots: int = 20
+    max_slots: int = 2000
+    min_time_s: float = 0.2
+    """Long enough for telemetry to see the kernel."""
+    max_time_s: float = 2.0
+    warmup_min_s: float = 0.1
+    warmup_max_s: float = 2.0
+    settled: float = 0.01
+    """Warm when two successive windows of times differ by less than this share."""
+    min_slot_ns: float = 100_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is measured: a built kernel, its launch and its arguments."""
+
+    built: Built
+    launch: Launch
+    arguments: Sequence[Argument]
+
+
+def measure(device: Device, subject: Subject, settings: MeasureSettings) -> Measurement:
+    """Raw times of a kernel."""
+    l2 = _policy(device, settings)
+    tick_ns = device.tick_ns()
+    warmup = _warm_up(device, subject, settings)
+    launches = _launches_per_slot(warmup.time_ns, tick_ns, settings)
+    slot = _cold_slot if l2 == "cold" else _hot_slot
+    times: list[float] = []
+    started_ns = time.monotonic_ns()
+    stopped_by: Literal["precision", "time", "slots"] | None = None
+    while stopped_by is None:
+        batch = _batch(launches, warmup.time_ns, settings.max_slots - len(times))
+        device.occupy(batch * launches * 3 * ENQUEUE_NS if warmup.time_ns < 10 * ENQUEUE_NS else 0)
+        timings = [slot(device, subject, launches) for _ in range(batch)]
+        device.synchronize()
+        times += [timing() for timing in timings]
+        stopped_by = _stop(times, (time.monotonic_ns() - started_ns) / 1e9, settings)
+    return Measurement(
+        times_ns=tuple(times),
+        launches_per_slot=launches,
+        l2=l2,
+        clock=device.clock,
+        tick_ns=tick_ns,
+        warmup_launches=warmup.launches,
+        warmup_s=warmup.duration_s,
+        settled=warmup.settled,
+        stopped_by=stopped_by,
+        started_ns=started_ns,
+        ended_ns=time.monotonic_ns(),
+    )
+
+
+def _policy(device: Device, settings: MeasureSettings) -> L2Policy:
+    return settings.l2 or ("hot" if device.info.l2_bytes is None else "cold")
+
+
+def _hot_slot(device: Device, subject: Subject, launches: int) -> Callable[[], float]:
+    timing = device.timed(subject.built, subject.launch, subject.arguments, launches)
+    return lambda: timing() / launches
+
+
+def _cold_slot(device: Device, subject: Subject, launches: int) -> Callable[[], float]:
+    timings = []
+    for _ in range(launches):
+        device.flush_l2()
+        timings.append(device.timed(subject.built, subject.launch, subject.arguments, 1))
+    return lambda: math.fsum(timing() for timing in timings) / launches
+
+
+@dataclass(frozen=True, slots=True)
+class _Warmup:
+    launches: int
+    duration_s: float
+    settled: bool
+    time_ns: float
+    """Of one launch, at the end."""
+
+
+def _warm_up(device: Device, subject: Subject, settings: MeasureSettings) -> _Warmup:
+    """Launch until two successive windows of times agree, which is when clocks have settled too."""
+    started = time.monotonic()
+    windows: list[float] = []
+    launches, batch = 0, 1
+    while True:
+        timing = device.timed(subject.built, subject.launch, subject.arguments, batch)
+        device.synchronize()
+        launches += batch
+        windows.append(max(timing() / batch, 1.0))
+        duration = time.monotonic() - started
+        settled = len(windows) > 2 and abs(windows[-1] / windows[-2] - 1) < settings.settled
+        if (settled and duration >= settings.warmup_min_s) or duration >= settings.warmup_max_s:
+            return _Warmup(launches, duration, settled, windows[-1])
+        # Windows of a tenth of the least warm-up: long enough to mean something, short enough to stop in time.
+        batch = max(1, min(MOST_LAUNCHES_PER_SLOT, int(settings.warmup_min_s * 1e8 / windows[-1])))
+
+
+def _launches_per_slot(time_ns: float, tick_ns: float, settings: MeasureSettings) -> int:
+    slot_ns = max(TICKS_PER_SLOT * tick_ns, settings.min_slot_ns)
+    return max(1, min(MOST_LAUNCHES_PER_SLOT, math.ceil(slot_ns / time_ns)))
+
+
+def _batch(launches: int, time_ns: float, most: int) -> int:
+    """Slots to enqueue before waiting: some 20 ms of work, so that stopping is prompt and the queue never drains."""
+    return max(1, min(most, 50, int(20e6 / (launches * time_ns))))
+
+
+def _stop(times: Sequence[float], elapsed_s: float, settings: MeasureSettings) -> Literal["precision", "time", "slots"] | None:
+    enough = len(times) >= settings.min_slots and elapsed_s >= settings.min_time_s
+    if enough and summarize(times).half_width < settings.precision:
+        return "precision"
+    if len(times) >= settings.max_slots:
+        return "slots"
+    return "time" if elapsed_s >= settings.max_time_s and len(times) >= 3 else None

@@ -1,0 +1,61 @@
+"""Progress on standard error: a live bar in a terminal, a line a case in a log."""
+
+from __future__ import annotations
+
+__all__ = ["ProgressObserver"]
+
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from harness.planning import PlannedCase
+from harness.records import DeviceInfo, Row
+
+
+class ProgressObserver:
+    """Shows a run as it goes; a context manager."""
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True)
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self.console,
+            transient=True,
+            disable=not self.console.is_terminal,
+        )
+        self.task = self.progress.add_task("opening the device", total=None)
+        self.name = ""
+        self.began = 0.0
+        self.device = ""
+
+    def __enter__(self) -> ProgressObserver:
+        self.progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.progress.stop()
+
+    def opened(self, device: DeviceInfo) -> None:
+        if device.spec != self.device:
+            self.console.print(f"Device: {device.spec}, {device.name}", highlight=False)
+        self.device = device.spec
+
+    def started(self, planned: PlannedCase, number: int, total: int) -> None:
+        self.name = f"{planned.case.suite}.{planned.kernel.name} {planned.case.size_label}"
+        self.began = time.monotonic()
+        self.progress.update(self.task, description=self.name, completed=number - 1, total=total)
+
+    def stage(self, stage: str) -> None:
+        self.progress.update(self.task, description=f"{self.name} [dim]{stage}[/]" if self.name else stage)
+
+    def finished(self, row: Row) -> None:
+        self.progress.advance(self.task)
+        if not self.console.is_terminal:
+            took = time.monotonic() - self.began
+            reason = f" ({row.reason})" if row.reason else ""
+            self.console.print(f"{self.name}: {row.status}{reason}, {took:.1f} s", highlight=False, soft_wrap=True)

@@ -1,0 +1,116 @@
+"""Tables for the terminal. Functions return a table; only `print_out` prints."""
+
+from __future__ import annotations
+
+__all__ = ["check_table", "devices_table", "ladder_tables", "print_out"]
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from harness.records import DeviceInfo, Row, Run
+from harness.report.summary import RowSummary, summary_of
+from harness.session import RunResult
+
+_STATUS_STYLE = {"measured": "green", "verified": "green", "failed": "red", "skipped": "dim"}
+
+
+def print_out(table: Table) -> None:
+    """Print to standard output, never wider than the terminal, 80 columns where there is none."""
+    console = Console()
+    console.print(table if console.is_terminal else table, soft_wrap=False)
+
+
+def devices_table(devices: Sequence[DeviceInfo]) -> Table:
+    table = _table("spec", "device", "arch", ">units", ">memory", "driver")
+    for number, device in enumerate(devices):
+        table.add_row(
+            device.spec + (" (default)" if number == 0 else ""),
+            device.name,
+            device.arch if device.backend == "cuda" else "",
+            str(device.compute_units),
+            f"{device.memory_bytes / 2**30:.0f} GiB",
+            device.driver,
+        )
+    return table
+
+
+def check_table(result: RunResult) -> Table:
+    """A line a kernel and size: verified or not, and how far the largest error is from its bound."""
+    table = _table("kernel", ">size", "result", ">error / bound")
+    table.title = _title(result.run)
+    for row in result.rows:
+        checks = row.verification.checks if row.verification else ()
+        ratios = [check.largest_ratio for check in checks]
+        worst = max((ratio for ratio in ratios if ratio is not None), default=None)
+        told = f"{worst:.2f}" if worst is not None and None not in ratios else ""
+        table.add_row(row.kernel, _size(row), _status(row), told)
+    return table
+
+
+def ladder_tables(result: RunResult) -> Iterator[Table]:
+    """A ladder per size: rate, speed-up over the first kernel, share of peak, clock, temperature, verified or not."""
+    for size in dict.fromkeys(_size(row) for row in result.rows):
+        rows = [row for row in result.rows if _size(row) == size]
+        yield _ladder(result.run, size, rows)
+
+
+def _ladder(run: Run, size: str, rows: Sequence[Row]) -> Table:
+    summaries = [summary_of(row, run) for row in rows]
+    first = next((s.rate for row, s in zip(rows, summaries, strict=True) if row.kernel == run.kernels[0]), None)
+    columns = {
+        "ms": [_number(s.time_ms, 4) for s in summaries],
+        "±%": [_half_width(s) for s in summaries],
+        run.headline: [_number(s.rate, 4) for s in summaries],
+        "speed-up": [f"{s.rate / first:.1f}x" if s.rate and first else "" for s in summaries],
+        "% peak": [_number(s.peak_percent, 2) for s in summaries],
+        "SM MHz": [_number(s.sm_clock_mhz, 4) for s in summaries],
+        "°C": [_number(s.temperature_c, 2) for s in summaries],
+        "W": [_number(s.power_w, 3) for s in summaries],
+    }
+    # A column that a device has nothing to say in would only take room from those that it has.
+    shown = {name: cells for name, cells in columns.items() if any(cells)}
+    table = _table("kernel", *(f">{name}" for name in shown), "result")
+    table.title = f"{_title(run)}, size {size}"
+    for index, row in enumerate(rows):
+        table.add_row(row.kernel, *(cells[index] for cells in shown.values()), _status(row))
+    return table
+
+
+def _title(run: Run) -> str:
+    commit = (run.source.commit or "no commit")[:10] + (" + changes" if run.source.dirty else "")
+    return f"{run.source.suite} at {commit} on {run.device.name} ({run.device.spec})"
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, title_justify="left", title_style="bold", header_style="dim")
+    for column in columns:
+        right = column.startswith(">")
+        table.add_column(column.removeprefix(">"), justify="right" if right else "left", overflow="fold", no_wrap=right)
+    return table
+
+
+def _status(row: Row) -> str:
+    text = row.status if row.status in ("verified", "measured") else f"{row.status}: {row.reason}"
+    text = "verified" if row.status == "measured" else text
+    return f"[{_STATUS_STYLE[row.status]}]{text}[/]"
+
+
+def _size(row: Row) -> str:
+    values = list(row.sizes.values())
+    return str(values[0]) if len(set(values)) == 1 else "x".join(map(str, values))
+
+
+def _half_width(summary: RowSummary) -> str:
+    if summary.time_ms is None or summary.time_low_ms is None or summary.time_high_ms is None:
+        return ""
+    return f"{100 * (summary.time_high_ms - summary.time_low_ms) / (2 * summary.time_ms):.2f}"
+
+
+def _number(value: float | None, digits: int) -> str:
+    """A number with this many significant digits, thousands apart, never in powers of ten; empty for None."""
+    if value is None:
+        return ""
+    whole = len(str(int(abs(value))))
+    return f"{value:,.{max(0, digits - whole)}f}"

@@ -1,0 +1,247 @@
+"""A run, from a plan to rows: open, build, verify, measure, store. The device is only ever touched by child processes."""
+
+from __future__ import annotations
+
+__all__ = ["Observer", "RunResult", "Session", "SessionSettings"]
+
+import dataclasses
+import datetime
+import secrets
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+
+import harness
+from harness import protocol
+from harness.child import Child
+from harness.errors import DeviceError, ExitCode, HarnessError, UsageError, WorkerError
+from harness.host import describe_host
+from harness.loader import LoadedSuite
+from harness.machine import machine_name
+from harness.measure import MeasureSettings
+from harness.peaks import peaks
+from harness.planning import PlannedCase, refusal
+from harness.records import DeviceInfo, Row, RowStatus, Run
+from harness.store import RunWriter
+from harness.suite import Kernel
+from harness.telemetry import Probe, Sampler, probe_for, telemetry_of
+
+OPEN_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """How a run is carried out."""
+
+    command: str = "run"
+    device: str | None = None
+    measure: MeasureSettings | None = field(default_factory=MeasureSettings)
+    """None verifies only."""
+    timeout_s: float = 120.0
+    """For one case: building, verifying and measuring it."""
+    seed: int = 1
+    results: Path | None = None
+    """Folder of all records; the device's own lie in a folder of its name. None stores nothing."""
+
+
+class Observer(Protocol):
+    """Who is told how a run goes."""
+
+    def opened(self, device: DeviceInfo) -> None: ...
+    def started(self, planned: PlannedCase, number: int, total: int) -> None: ...
+    def stage(self, stage: str) -> None: ...
+    def finished(self, row: Row) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    run: Run
+    rows: tuple[Row, ...]
+    path: Path | None
+    """The stored record."""
+    interrupted: bool = False
+
+
+class Session:
+    """One suite on one device; a context manager. Entering it finds the device.
+
+    Raises UsageError for a device or policy that makes no sense, DeviceError where there is no such device.
+    """
+
+    def __init__(self, loaded: LoadedSuite, settings: SessionSettings, observer: Observer) -> None:
+        self.loaded = loaded
+        self.settings = settings
+        self.observer = observer
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Session:
+        with ExitStack() as stack:
+            self.scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="harness-")))
+            self._builder = stack.enter_context(Child(self.scratch))
+            self._spec = self.settings.device
+            self._opened = self.open(self._builder)
+            self.device = self._opened.device
+            self._spec = self.device.spec
+            self._check_policy(self.device)
+            self.observer.opened(self.device)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def run(self, plan: Sequence[PlannedCase]) -> RunResult:
+        """Run every planned case. One that fails, crashes or hangs costs its own row only.
+
+        Raises StoreError where the record cannot be written. An interrupt ends the run early: finished rows are stored
+        and returned.
+        """
+        with closing(probe_for(self.device)) as probe:
+            run = _describe(self.loaded, self.settings, self._opened, probe)
+            results = self.settings.results
+            writer = RunWriter(results / machine_name(self.device), run) if results else None
+            with writer or nullcontext():
+                rows: list[Row] = []
+                interrupted = False
+                try:
+                    self._build(plan)
+                    for row in self.rows(plan, probe):
+                        rows.append(row)
+                        if writer:
+                            writer.add(row)
+                        self.observer.finished(row)
+                except KeyboardInterrupt:
+                    interrupted = True
+                path = writer.finish(complete=not interrupted) if writer else None
+        return RunResult(run, tuple(rows), path, interrupted)
+
+    def _build(self, plan: Sequence[PlannedCase]) -> None:
+        """Compile everything side by side, in the process that found the device."""
+        wanted = [planned for planned in plan if refusal(planned.kernel, self.device) is None]
+        cases = tuple((planned.kernel.name, planned.case.sizes) for planned in wanted)
+        self.observer.stage("build")
+        try:
+            self._builder.ask(protocol.BuildAll(cases=cases), self.settings.timeout_s * max(1, len(wanted)))
+        except WorkerError:
+            pass  # a compiler that hangs or kills its process is reported by the case that needs it
+        finally:
+            self._builder.kill()
+
+    def _check_policy(self, device: DeviceInfo) -> None:
+        if self.settings.measure and self.settings.measure.l2 == "cold" and device.l2_bytes is None:
+            raise UsageError(f"{device.name} has no cache that can be flushed: measure with --l2 hot.")
+
+    def open(self, child: Child) -> protocol.Opened:
+        request = protocol.Open(device=self._spec, suite=str(self.loaded.suite.root), scratch=str(self.scratch))
+        reply = child.ask(request, OPEN_TIMEOUT_S)
+        if isinstance(reply, protocol.Failed):
+            kind = UsageError if reply.exit_code == ExitCode.USAGE else DeviceError
+            raise kind(reply.message, log=reply.log)
+        assert isinstance(reply, protocol.Opened)
+        return reply
+
+    def rows(self, plan: Sequence[PlannedCase], probe: Probe) -> Iterator[Row]:
+        """One row a case, in plan order. Every kernel has a process of its own, and a new one after a failure."""
+        station: _Station | None = None
+        try:
+            for number, planned in enumerate(plan, 1):
+                self.observer.started(planned, number, len(plan))
+                if refused := refusal(planned.kernel, self.device):
+                    yield _row(planned, "skipped", refused.reason, refused.message)
+                    continue
+                if station is not None and station.kernel is not planned.kernel:
+                    station.close()
+                    station = None
+                try:
+                    station = station or _Station(self, planned.kernel, probe)
+                    row = station.run(planned)
+                except HarnessError as error:
+                    row = _row(planned, "failed", error.reason, error.message, error.log)
+                if row.status == "failed" and station is not None:
+                    station.close()
+                    station = None
+                yield row
+        finally:
+            if station is not None:
+                station.close()
+
+
+class _Station:
+    """A worker process for one kernel, with a sampler that has watched the card since before it started."""
+
+    def __init__(self, session: Session, kernel: Kernel, probe: Probe) -> None:
+        self.kernel = kernel
+        self._session = session
+        with ExitStack() as stack:
+            self._sampler = stack.enter_context(Sampler(probe))
+            self._child = Child(session.scratch)
+            stack.callback(self._end)
+            session.open(self._child)
+            self._stack = stack.pop_all()
+
+    def run(self, planned: PlannedCase) -> Row:
+        settings = self._session.settings
+        request = protocol.Measure(
+            kernel=planned.kernel.name, sizes=planned.case.sizes, seed=settings.seed, settings=settings.measure
+        )
+        reply = self._child.ask(request, settings.timeout_s, self._session.observer.stage)
+        if isinstance(reply, protocol.Failed):
+            return _row(planned, "failed", reply.reason, reply.message, reply.log)
+        assert isinstance(reply, protocol.Done)
+        assert reply.row is not None
+        if reply.row.measurement is None:
+            return reply.row
+        times = reply.row.measurement
+        seen = telemetry_of(self._sampler, times.started_ns, times.ended_ns, own_pids=[self._child.pid])
+        return dataclasses.replace(reply.row, telemetry=seen)
+
+    def _end(self) -> None:
+        # Killed rather than asked: nothing in a worker is worth waiting for, and a hung kernel would not answer.
+        self._child.kill()
+        self._child.close()
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+def _row(planned: PlannedCase, status: RowStatus, reason: str, message: str, log: str = "") -> Row:
+    """A row with no result, only a reason."""
+    return Row(
+        case=planned.case.id,
+        kernel=planned.kernel.name,
+        sizes=planned.case.sizes,
+        dtype=planned.kernel.dtype,
+        status=status,
+        reason=reason,
+        message=message,
+        log=log,
+    )
+
+
+def _describe(loaded: LoadedSuite, settings: SessionSettings, opened: protocol.Opened, probe: Probe) -> Run:
+    limits = probe.limits()
+    measure = settings.measure
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return Run(
+        harness_version=harness.__version__,
+        run_id=secrets.token_hex(8),
+        started_at=now.isoformat(timespec="seconds"),
+        command=settings.command,
+        source=loaded.source,
+        headline=loaded.suite.headline,
+        kernels=tuple(kernel.name for kernel in loaded.suite.kernels),
+        device=opened.device,
+        toolchain=opened.toolchain,
+        host=describe_host(),
+        settings={
+            "seed": settings.seed,
+            "timeout_s": settings.timeout_s,
+            **({name: getattr(measure, name) for name in measure.__slots__} if measure else {}),
+        },
+        peaks=peaks(opened.device, limits.max_sm_clock_mhz, limits.max_memory_clock_mhz, limits.memory_bus_bits),
+        identity=probe.identity(),
+    )

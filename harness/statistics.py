@@ -1,0 +1,64 @@
+"""Centre, spread and interval of a sample of times. Pure functions; every estimate is robust to stray slots."""
+
+from __future__ import annotations
+
+__all__ = ["Summary", "summarize"]
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+CONFIDENCE = 0.99
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Of times per launch, in ns."""
+
+    median_ns: float
+    low_ns: float
+    high_ns: float
+    """The interval that holds the median of the population with 99 % confidence."""
+    spread: float
+    """Scaled median absolute deviation over the median: the relative standard deviation, were the noise normal."""
+    count: int
+
+    @property
+    def half_width(self) -> float:
+        """Half the interval over the median."""
+        return (self.high_ns - self.low_ns) / (2 * self.median_ns)
+
+
+def summarize(times_ns: Sequence[float]) -> Summary:
+    """Median, distribution-free interval and spread of at least one time."""
+    ordered = sorted(times_ns)
+    median = _median(ordered)
+    low, high = _median_ranks(len(ordered))
+    deviations = sorted(abs(time - median) for time in ordered)
+    # 1.4826 makes the median absolute deviation estimate the standard deviation of a normal distribution.
+    return Summary(median, ordered[low], ordered[high], 1.4826 * _median(deviations) / median, len(ordered))
+
+
+def _median(ordered: Sequence[float]) -> float:
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def _median_ranks(count: int) -> tuple[int, int]:
+    """Indices of the order statistics that bracket the median with CONFIDENCE, or the extremes if none do.
+
+    The number of values below the median is binomial(count, 1/2) whatever the distribution: David & Nagaraja, Order
+    Statistics, 3rd ed., section 7.1.
+    """
+    low, tail = 0, 0.0
+    for index in range(count // 2):
+        tail += math.comb(count, index) / 2.0**count if count < 1000 else _normal_term(count, index)
+        if tail > (1 - CONFIDENCE) / 2:
+            break
+        low = index
+    return low, count - 1 - low
+
+
+def _normal_term(count: int, index: int) -> float:
+    """binomial(count, index) / 2**count for counts whose powers of two overflow a float."""
+    return math.exp(math.lgamma(count + 1) - math.lgamma(index + 1) - math.lgamma(count - index + 1) - count * math.log(2))

@@ -1,0 +1,272 @@
+"""What a probe promises, the thread that samples one, and how its samples become one measurement's telemetry.
+
+A probe may fail at any moment and a measurement must not care: here every failure ends up as a reason beside
+the values, never as an exception.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Limits", "Probe", "Sampler", "foreign_processes", "nearest_or_within", "telemetry_of"]
+
+import threading
+import time
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, final
+
+from harness.errors import DeviceError
+from harness.records import Snapshot, Telemetry
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from types import TracebackType
+
+_MOST_FAILURES_IN_A_ROW = 10
+_PROBE_ANSWERS_WITHIN_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What the device can reach at most, as far as it tells."""
+
+    max_sm_clock_mhz: float | None = None
+    max_memory_clock_mhz: float | None = None
+    """As the driver counts it: two transfers per pin and cycle."""
+    memory_bus_bits: int | None = None
+    power_limit_w: float | None = None
+    """The limit in force, which may be lower than the card's default."""
+
+
+class Probe(Protocol):
+    """One device's own account of itself. Reads only: a probe never changes a setting.
+
+    `snapshot` raises DeviceError when the device is gone; a single value that it cannot tell is None in the
+    snapshot and has its reason in `unavailable`, complete after the first full snapshot. A light snapshot
+    (full=False) leaves out what is too dear to read many times a second: throttle_ns, memory_used_bytes and
+    processes. `close` may be called twice.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def unavailable(self) -> Mapping[str, str]:
+        """Field name to why it is missing, or at times was; throttle_ns.hw_thermal is one counter."""
+        ...
+
+    def snapshot(self, *, full: bool = True) -> Snapshot: ...
+    def identity(self) -> Mapping[str, str]:
+        """Facts that hold for a session and belong in its record, each with its unit in its name."""
+        ...
+
+    def limits(self) -> Limits: ...
+    def close(self) -> None: ...
+
+
+@final
+class Sampler:
+    """Keeps a light snapshot every `interval_s`, and a full one, a mark, every `mark_s` and at both ends.
+
+    Enter it before the child process that measures is started: what holds a context on entering is how
+    foreign processes are told from our own. Use one sampler for one child; the probe lives on.
+
+    Nothing here raises on the probe's account. A failed sample is left out, a failed mark is an empty
+    snapshot, and `unavailable` says why under the key 'probe'. Sampling stops after a DeviceError or ten
+    failures in a row. With interval_s=None there is no thread, and `sample` and `mark` are called by hand.
+    """
+
+    def __init__(self, probe: Probe, *, interval_s: float | None = 0.02, mark_s: float = 0.5) -> None:
+        self.probe = probe
+        self._interval_s = interval_s
+        self._mark_ns = int(mark_s * 1e9)
+        self._snapshots: list[Snapshot] = []
+        self._marks: list[Snapshot] = []
+        self._failure = ""
+        self._failures = 0
+        self._failures_in_a_row = 0
+        self._device_lost = False
+        self._lock = threading.Lock()
+        self._leaving = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
+
+    def __enter__(self) -> Sampler:
+        self.mark()
+        if self._interval_s is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leaving.set()
+        if self._thread.is_alive():
+            self._thread.join(_PROBE_ANSWERS_WITHIN_S)
+        self.mark()
+
+    @property
+    def snapshots(self) -> tuple[Snapshot, ...]:
+        """Everything kept so far, marks included, oldest first."""
+        return tuple(sorted(self._snapshots, key=_at_ns))
+
+    @property
+    def marks(self) -> tuple[Snapshot, ...]:
+        """The full snapshots kept so far, oldest first; the first is from before the child started."""
+        return tuple(sorted(self._marks, key=_at_ns))
+
+    @property
+    def stopped(self) -> bool:
+        """True once sampling has given up; marks still ask the probe."""
+        return self._device_lost or self._failures_in_a_row >= _MOST_FAILURES_IN_A_ROW
+
+    @property
+    def unavailable(self) -> Mapping[str, str]:
+        """The probe's own reasons, and under 'probe' the first failure to get a snapshot at all."""
+        if not self._failures:
+            return dict(self.probe.unavailable)
+        how_often = f"{self._failures} failed, {len(self._snapshots)} kept"
+        return {**self.probe.unavailable, "probe": f"{self._failure} ({how_often})"}
+
+    def sample(self) -> None:
+        """Keep a light snapshot of this moment, if there is one to be had."""
+        self._take(full=False)
+
+    def mark(self) -> Snapshot:
+        """Keep a full snapshot of this moment and return it; an empty one where the probe fails."""
+        # The failed mark is kept too, so that a window beside it has an edge in time.
+        return self._take(full=True) or self._keep(Snapshot(at_ns=time.monotonic_ns()), full=True)
+
+    def window(self, started_ns: int, ended_ns: int) -> tuple[Snapshot, ...]:
+        """Return the snapshots between two moments of the host monotonic clock; see `nearest_or_within`."""
+        return nearest_or_within(self.snapshots, started_ns, ended_ns)
+
+    def _run(self) -> None:
+        interval_s = self._interval_s
+        next_mark_ns = time.monotonic_ns() + self._mark_ns
+        while not self.stopped and not self._leaving.wait(interval_s):
+            now_ns = time.monotonic_ns()
+            if now_ns < next_mark_ns:
+                self.sample()
+            else:
+                self.mark()
+                next_mark_ns = now_ns + self._mark_ns
+
+    def _take(self, *, full: bool) -> Snapshot | None:
+        # A driver that hangs in the thread's call must not hang the harness: nothing here waits for ever.
+        if not self._lock.acquire(timeout=_PROBE_ANSWERS_WITHIN_S):
+            self._note(f"the {self.probe.name} probe gave no answer for {_PROBE_ANSWERS_WITHIN_S:g} s")
+            return None
+        try:
+            snapshot = self.probe.snapshot(full=full)
+        except Exception as error:  # noqa: BLE001  # telemetry must not end a measurement
+            self._note(f"{type(error).__name__}: {error}", lost=isinstance(error, DeviceError))
+            return None
+        else:
+            self._failures_in_a_row = 0
+            return self._keep(snapshot, full=full)
+        finally:
+            self._lock.release()
+
+    def _keep(self, snapshot: Snapshot, *, full: bool) -> Snapshot:
+        self._snapshots.append(snapshot)
+        if full:
+            self._marks.append(snapshot)
+        return snapshot
+
+    def _note(self, reason: str, *, lost: bool = False) -> None:
+        self._failure = self._failure or reason
+        self._failures += 1
+        self._failures_in_a_row += 1
+        self._device_lost = self._device_lost or lost
+
+
+def nearest_or_within(snapshots: Sequence[Snapshot], started_ns: int, ended_ns: int) -> tuple[Snapshot, ...]:
+    """Return those of the snapshots (oldest first) that lie in the window, edges included.
+
+    A window shorter than the sampling interval may hold none: then the one nearest to it is the answer. Empty
+    only where there is no snapshot at all.
+    """
+    first = bisect_left(snapshots, started_ns, key=_at_ns)
+    last = bisect_right(snapshots, ended_ns, key=_at_ns)
+    if first < last:
+        return tuple(snapshots[first:last])
+    beside = snapshots[max(first - 1, 0) : first + 1]
+    return tuple(sorted(beside, key=lambda s: max(started_ns - s.at_ns, s.at_ns - ended_ns))[:1])
+
+
+def telemetry_of(
+    sampler: Sampler, started_ns: int, ended_ns: int, own_pids: Collection[int] = ()
+) -> Telemetry:
+    """Return what the sampler saw of one measurement, given by its edges on the host monotonic clock.
+
+    `before` and `after` are the nearest full snapshots outside the measurement, so that a throttle counter
+    that did not move between them did not move during it. Called at once after the measurement, while the
+    child still holds its context, this takes the `after` mark itself. `own_pids` are the process ids of the
+    child and its children.
+    """
+    if not any(mark.at_ns >= ended_ns for mark in sampler.marks):
+        sampler.mark()
+    marks = sampler.marks or (Snapshot(at_ns=time.monotonic_ns()),)
+    earlier = [mark for mark in marks if mark.at_ns <= started_ns]
+    later = [mark for mark in marks if mark.at_ns >= ended_ns]
+    before = earlier[-1] if earlier else marks[0]
+    after = later[0] if later else marks[-1]
+    foreign = foreign_processes(
+        [mark.processes for mark in marks if mark.at_ns <= before.at_ns],
+        [mark.processes for mark in marks if before.at_ns <= mark.at_ns <= after.at_ns],
+        own_pids,
+    )
+    unavailable = dict(sampler.unavailable)
+    if foreign is None:
+        unavailable.setdefault(
+            "foreign_processes",
+            unavailable.get("processes", "the driver's list does not even show the harness's own process"),
+        )
+    return Telemetry(
+        probe=sampler.probe.name,
+        before=before,
+        during=sampler.window(started_ns, ended_ns),
+        after=after,
+        unavailable=unavailable,
+        foreign_processes=foreign,
+    )
+
+
+def foreign_processes(
+    earlier: Sequence[Iterable[int] | None],
+    while_measuring: Sequence[Iterable[int] | None],
+    own_pids: Collection[int],
+) -> tuple[int, ...] | None:
+    """Return the processes that shared the device with the measurement, sorted; None where nobody can know.
+
+    Both arguments are the driver's process lists, oldest first, None for one that could not be read. The
+    first of `earlier` is from before our child had a context, those of `while_measuring` are from when it had
+    one.
+
+    The driver knows no process namespaces: inside a container it lists the host's numbers, if it lists any,
+    and then ours is not among `own_pids`. So:
+
+    - one of `own_pids` is listed: numbers mean what they say, and every other process is foreign;
+    - none is, but there are newcomers since the first list: the first of them is taken to be ours, and every
+      other process is foreign. Newcomers between the same two lists cannot be told apart, so the number named
+      may be ours; that there is a foreign process is still right;
+    - none is and nobody is new: whoever is listed is foreign. An empty list then is no proof of being alone,
+      for our own process has a context and is missing from it: the answer is None.
+
+    Without `own_pids` nothing of ours uses the device, and every process listed is foreign.
+    """
+    lists = [frozenset(pids) for pids in while_measuring if pids is not None]
+    if not lists:
+        return None
+    listed = frozenset[int]().union(*lists)
+    own = listed.intersection(own_pids)
+    if own or not own_pids:
+        return tuple(sorted(listed - own))
+    at_rest = earlier[0] if earlier else None
+    if at_rest is None or not listed:
+        return None
+    history = [frozenset(pids) for pids in earlier if pids is not None] + lists
+    newcomers = [pid for pids in history for pid in sorted(pids & listed - frozenset(at_rest))]
+    return tuple(sorted(listed - set(newcomers[:1])))
+
+
+def _at_ns(snapshot: Snapshot) -> int:
+    return snapshot.at_ns

@@ -1,0 +1,34 @@
+// The product as a sum of outer products: the block walks along k in steps of its own size, stages one square tile of A
+// and one of B, and adds a column of the one times a row of the other, TILE times. Unlike in loop_tiling_shared, shared
+// memory does not grow with k. The tile of A is stored transposed, so that its column too is read in one piece.
+
+KERNEL LAUNCH_BOUNDS(TILE, TILE, 1) outer_product(
+    const GLOBAL float* RESTRICT a, const GLOBAL float* RESTRICT b, GLOBAL float* RESTRICT c, int m, int n, int k)
+{
+    SHARED float column_a[TILE][TILE + 1];  // one more, so that storing the transpose hits a different bank each
+    SHARED float row_b[TILE][TILE];
+
+    const int x = THREAD_X;
+    const int y = THREAD_Y;
+    const int tiles_n = (n - 1) / TILE + 1;
+    const int row = BLOCK_X / tiles_n * TILE + y;
+    const int column = BLOCK_X % tiles_n * TILE + x;
+
+    // Beyond the edges of C the last row and column are repeated, and never stored; beyond the end of k tiles are zero.
+    a += (index_t)min(row, m - 1) * k + x;
+    b += (index_t)y * n + min(column, n - 1);
+    float sum = 0.0f;
+    for (int left = k; left > 0; left -= TILE) {
+        column_a[x][y] = x < left ? *a : 0.0f;
+        row_b[y][x] = y < left ? *b : 0.0f;
+        a += TILE;
+        b += (index_t)TILE * n;
+        BARRIER();
+        #pragma unroll
+        for (int p = 0; p < TILE; ++p)
+            sum += column_a[p][y] * row_b[p][x];
+        BARRIER();
+    }
+    if (row < m && column < n)
+        c[(index_t)row * n + column] = sum;
+}

@@ -1,0 +1,165 @@
+"""Matrix multiplication from naive to tensor cores: each kernel changes one thing over an earlier one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from harness import Axis, Case, Input, Kernel, Output, Problem, Suite, ceil_div
+
+ERROR_CONSTANT = 8.0
+
+
+class Matmul(Problem):
+    """C[m, n] = A[m, k] @ B[k, n], row major."""
+
+    m = n = k = Axis(default=(1024, 2048, 4096), quick=(256, 512))
+    a = Input("m", "k")
+    b = Input("k", "n")
+    c = Output("m", "n", dtype="float32")
+    independent = "m"
+
+    def reference(self, case: Case, **inputs: Any) -> Any:
+        return inputs["a"] @ inputs["b"]
+
+    def tolerance(self, case: Case, **inputs: Any) -> Any:
+        """Proportional to the norms of the row and the column, which grow with k as the error does."""
+        unit = 2.0**-22 if case.dtype == "float16" else 2.0**-24
+        rows = np.linalg.norm(inputs["a"], axis=1)
+        columns = np.linalg.norm(inputs["b"], axis=0)
+        return ERROR_CONSTANT * unit * np.outer(rows, columns)
+
+    def integer_bound(self, case: Case) -> int | None:
+        return next((bound for bound in (3, 2, 1) if case.k * bound**2 < 2**24), None)
+
+    def flop(self, case: Case) -> int:
+        return 2 * case.m * case.n * case.k
+
+
+# Grids that cover C have one dimension: CUDA allows 65 535 blocks in the others, too few for a long matrix.
+def square_tiles(case: Case) -> int:
+    return ceil_div(case.m, case.TILE) * ceil_div(case.n, case.TILE)
+
+
+def square_block(case: Case) -> tuple[int, int]:
+    return case.TILE, case.TILE
+
+
+def fragment_tiles(case: Case) -> int:
+    edge = 16 * case.FRAGMENTS
+    return ceil_div(case.m, edge) * ceil_div(case.n, edge)
+
+
+LOOP_GRID = (16, 16)
+"""Where the grid does not depend on the matrix: 256 blocks of 1,024 threads, a wave of a large card."""
+
+suite = Suite(
+    "matmul",
+    Matmul(),
+    headline="GFLOP/s",
+    prelude={"cuda": "../portable/cuda.h", "opencl": "../portable/opencl.h"},
+    kernels=[
+        Kernel(
+            "naive",
+            "naive.cu",
+            macros={"TILE": 32},
+            block=square_block,
+            grid=square_tiles,
+            about="one thread per element of C; a warp walks down the rows, uncoalesced",
+        ),
+        Kernel(
+            "naive_coalesced",
+            "naive_coalesced.cu",
+            macros={"TILE": 32},
+            block=square_block,
+            grid=square_tiles,
+            about="one thread per element of C; a warp walks along the columns, coalesced",
+        ),
+        Kernel(
+            "block_tiling",
+            "block_tiling.cu",
+            macros={"TILE": 16},
+            block=square_block,
+            grid=square_tiles,
+            about="a block stages 16x16 tiles of A and B in shared memory",
+        ),
+        Kernel(
+            "shared_tile",
+            "shared_tile.cu",
+            macros={"TILE": 32},
+            block=square_block,
+            grid=square_tiles,
+            about="32x32 tiles: one warp per row of the tile, whole lines, no bank conflicts",
+        ),
+        Kernel(
+            "thread_tiling",
+            "thread_tiling.cu",
+            macros={"TILE": 32, "TM": 8},
+            block=lambda c: (c.TILE, c.TILE // c.TM),
+            grid=square_tiles,
+            about="a thread computes 8 elements of one column of a 32x32 tile",
+        ),
+        Kernel(
+            "thread_tiling_2d",
+            "thread_tiling_2d.cu",
+            macros={"BM": 64, "BN": 64, "BK": 64, "TM": 8, "TN": 8},
+            block=lambda c: (c.BN // c.TN, c.BM // c.TM),
+            grid=lambda c: ceil_div(c.m, c.BM) * ceil_div(c.n, c.BN),
+            about="a thread computes an 8x8 patch of a 64x64 tile",
+        ),
+        Kernel(
+            "loop_tiling",
+            "loop_tiling.cu",
+            macros={"TILE": 32},
+            block=square_block,
+            grid=LOOP_GRID,
+            about="naive_coalesced with a fixed grid whose blocks stride over C",
+        ),
+        Kernel(
+            "loop_tiling_shared",
+            "loop_tiling_shared.cu",
+            macros={"TILE": 8},
+            block=square_block,
+            grid=LOOP_GRID,
+            dynamic_shared_bytes=lambda c: 4 * 2 * c.TILE * c.k,
+            about="inner product: whole rows of A and columns of B in shared memory, which grows with k",
+        ),
+        Kernel(
+            "outer_product",
+            "outer_product.cu",
+            macros={"TILE": 32},
+            block=square_block,
+            grid=square_tiles,
+            about="walks k in steps of the block, adding outer products; shared memory is bounded",
+        ),
+        Kernel(
+            "outer_product_loop_tiling",
+            "outer_product_loop_tiling.cu",
+            macros={"TILE": 32},
+            block=square_block,
+            grid=LOOP_GRID,
+            about="outer_product with a fixed grid whose blocks stride over C",
+        ),
+        Kernel(
+            "wmma",
+            "wmma.cu",
+            macros={"FRAGMENTS": 1},
+            dtype="float16",
+            requires="sm_70",
+            block=32,
+            grid=fragment_tiles,
+            about="one warp per 16x16 tile of C, tensor cores, fragments straight from device memory",
+        ),
+        Kernel(
+            "wmma_warp_tiling",
+            "wmma_warp_tiling.cu",
+            macros={"FRAGMENTS": 4},
+            dtype="float16",
+            requires="sm_70",
+            block=32,
+            grid=fragment_tiles,
+            about="one warp per 64x64 tile of C: 4x4 accumulators, fragments of B reused across rows",
+        ),
+    ],
+)

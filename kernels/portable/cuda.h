@@ -1,0 +1,29 @@
+// The dialect in which portable kernels are written, for CUDA. opencl.h gives the same words to OpenCL C 1.2.
+
+typedef long long index_t;  // offsets of elements: 64 bits, because arrays may hold more than 2^31 of them
+
+#define KERNEL extern "C" __global__ void                    // KERNEL LAUNCH_BOUNDS(x, y, z) name(parameters) { body }
+#define LAUNCH_BOUNDS(x, y, z) __launch_bounds__((x) * (y) * (z))  // the block's size, fixed at compile time
+
+#define GLOBAL                  // before the type of a pointer to device memory: GLOBAL float* RESTRICT c
+#define RESTRICT __restrict__   // no other parameter points to the same memory
+#define SHARED __shared__       // an array that the block shares, declared at the top level of a kernel's body
+#define BARRIER() __syncthreads()
+
+// Shared memory whose size is known at launch: the first goes last in the parameter list, with no comma before it;
+// the second is the body's first line.
+#define DYNAMIC_SHARED_PARAMETER(type, name)
+#define DYNAMIC_SHARED(type, name) extern __shared__ __align__(16) type name[]
+
+#define THREAD_X ((int)threadIdx.x)  // this thread in its block
+#define THREAD_Y ((int)threadIdx.y)
+#define THREAD_Z ((int)threadIdx.z)
+#define BLOCK_X ((int)blockIdx.x)    // this block in the grid; CUDA allows 2^31 - 1 in x, 65 535 in y and z
+#define BLOCK_Y ((int)blockIdx.y)
+#define BLOCK_Z ((int)blockIdx.z)
+#define BLOCK_SIZE_X ((int)blockDim.x)  // threads in a block
+#define BLOCK_SIZE_Y ((int)blockDim.y)
+#define BLOCK_SIZE_Z ((int)blockDim.z)
+#define GRID_X ((int)gridDim.x)         // blocks in the grid
+#define GRID_Y ((int)gridDim.y)
+#define GRID_Z ((int)gridDim.z)

@@ -1,0 +1,52 @@
+"""Transposing a matrix: the same bytes as a copy, so copy's GB/s are what these kernels aim at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness import Axis, Case, Input, Kernel, Output, Problem, Suite, ceil_div
+
+
+class Transpose(Problem):
+    """Y[cols, rows] = X[rows, cols] turned over."""
+
+    rows = cols = Axis(default=(4096, 8192), quick=(1024, 2048))
+    x = Input("rows", "cols")
+    y = Output("cols", "rows")
+
+    def reference(self, case: Case, **inputs: Any) -> Any:
+        return inputs["x"].T
+
+
+def block(case: Case) -> tuple[int, int]:
+    return case.TILE, case.THREADS_Y
+
+
+def tiles(case: Case) -> int:
+    return ceil_div(case.rows, case.TILE) * ceil_div(case.cols, case.TILE)
+
+
+suite = Suite(
+    "transpose",
+    Transpose(),
+    headline="GB/s",
+    prelude={"cuda": "../portable/cuda.h", "opencl": "../portable/opencl.h"},
+    kernels=[
+        Kernel(
+            "transpose_naive",
+            "transpose_naive.cu",
+            macros={"TILE": 32, "THREADS_Y": 8},
+            block=block,
+            grid=tiles,
+            about="reads along rows, writes down columns, uncoalesced",
+        ),
+        Kernel(
+            "transpose_tiled",
+            "transpose_tiled.cu",
+            macros={"TILE": 32, "THREADS_Y": 8},
+            block=block,
+            grid=tiles,
+            about="by way of a padded tile in shared memory: reads and writes along rows",
+        ),
+    ],
+)
