@@ -17,8 +17,8 @@ class Open(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Open a device; the first message, once. Answered by Opened or Failed."""
 
     device: str | None
-    suite: str
-    """The suite's folder, already at the right commit."""
+    suite: str | None
+    """The suite's folder, already at the right commit; None to learn only what the device is."""
     scratch: str
     """A folder that every worker of a run shares, for references that several kernels need."""
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["Observer", "RunResult", "Session", "SessionSettings"]
+__all__ = ["Observer", "RunResult", "Session", "SessionSettings", "find_device"]
 
 import dataclasses
 import datetime
 import secrets
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -44,6 +44,8 @@ class SessionSettings:
     timeout_s: float = 120.0
     """For one case: building, verifying and measuring it."""
     seed: int = 1
+    machine: str | None = None
+    """Name of the device's folder of records; None makes one from the device."""
     results: Path | None = None
     """Folder of all records; the device's own lie in a folder of its name. None stores nothing."""
 
@@ -84,7 +86,8 @@ class Session:
             self._builder = stack.enter_context(Child(self.scratch))
             self._spec = self.settings.device
             self._opened = self.open(self._builder)
-            self.device = self._opened.device
+            self.probe = stack.enter_context(closing(probe_for(self._opened.device)))
+            self.device = _identified(self._opened.device, self.probe)
             self._spec = self.device.spec
             self._check_policy(self.device)
             self.observer.opened(self.device)
@@ -100,24 +103,26 @@ class Session:
         Raises StoreError where the record cannot be written. An interrupt ends the run early: finished rows are stored
         and returned.
         """
-        with closing(probe_for(self.device)) as probe:
-            run = _describe(self.loaded, self.settings, self._opened, probe)
-            results = self.settings.results
-            writer = RunWriter(results / machine_name(self.device), run) if results else None
-            with writer or nullcontext():
-                rows: list[Row] = []
-                interrupted = False
-                try:
-                    self._build(plan)
-                    for row in self.rows(plan, probe):
-                        rows.append(row)
-                        if writer:
-                            writer.add(row)
-                        self.observer.finished(row)
-                except KeyboardInterrupt:
-                    interrupted = True
-                path = writer.finish(complete=not interrupted) if writer else None
+        run = self._describe()
+        rows: list[Row] = []
+        interrupted = False
+        with self._writer(run) as writer:
+            try:
+                self._build(plan)
+                for row in self._rows(plan):
+                    rows.append(row)
+                    if writer:
+                        writer.add(row)
+                    self.observer.finished(row)
+            except KeyboardInterrupt:
+                interrupted = True
+            path = writer.finish(complete=not interrupted) if writer else None
         return RunResult(run, tuple(rows), path, interrupted)
+
+    def _writer(self, run: Run) -> AbstractContextManager[RunWriter | None]:
+        if self.settings.results is None:
+            return nullcontext()
+        return RunWriter(self.settings.results / (self.settings.machine or machine_name(self.device)), run)
 
     def _build(self, plan: Sequence[PlannedCase]) -> None:
         """Compile everything side by side, in the process that found the device."""
@@ -136,15 +141,34 @@ class Session:
             raise UsageError(f"{device.name} has no cache that can be flushed: measure with --l2 hot.")
 
     def open(self, child: Child) -> protocol.Opened:
-        request = protocol.Open(device=self._spec, suite=str(self.loaded.suite.root), scratch=str(self.scratch))
-        reply = child.ask(request, OPEN_TIMEOUT_S)
-        if isinstance(reply, protocol.Failed):
-            kind = UsageError if reply.exit_code == ExitCode.USAGE else DeviceError
-            raise kind(reply.message, log=reply.log)
-        assert isinstance(reply, protocol.Opened)
-        return reply
+        """Open this session's device and suite in a worker."""
+        return _open(child, protocol.Open(device=self._spec, suite=str(self.loaded.suite.root), scratch=str(self.scratch)))
 
-    def rows(self, plan: Sequence[PlannedCase], probe: Probe) -> Iterator[Row]:
+    def _describe(self) -> Run:
+        limits = self.probe.limits()
+        measure = self.settings.measure
+        now = datetime.datetime.now(datetime.timezone.utc)
+        return Run(
+            harness_version=harness.__version__,
+            run_id=secrets.token_hex(8),
+            started_at=now.isoformat(timespec="seconds"),
+            command=self.settings.command,
+            source=self.loaded.source,
+            headline=self.loaded.suite.headline,
+            kernels=tuple(kernel.name for kernel in self.loaded.suite.kernels),
+            device=self.device,
+            toolchain=self._opened.toolchain,
+            host=describe_host(),
+            settings={
+                "seed": self.settings.seed,
+                "timeout_s": self.settings.timeout_s,
+                **({name: getattr(measure, name) for name in measure.__slots__} if measure else {}),
+            },
+            peaks=peaks(self.device, limits.max_sm_clock_mhz, limits.max_memory_clock_mhz, limits.memory_bus_bits),
+            identity=self.probe.identity(),
+        )
+
+    def _rows(self, plan: Sequence[PlannedCase]) -> Iterator[Row]:
         """One row a case, in plan order. Every kernel has a process of its own, and a new one after a failure."""
         station: _Station | None = None
         try:
@@ -157,7 +181,7 @@ class Session:
                     station.close()
                     station = None
                 try:
-                    station = station or _Station(self, planned.kernel, probe)
+                    station = station or _Station(self, planned.kernel)
                     row = station.run(planned)
                 except HarnessError as error:
                     row = _row(planned, "failed", error.reason, error.message, error.log)
@@ -173,11 +197,11 @@ class Session:
 class _Station:
     """A worker process for one kernel, with a sampler that has watched the card since before it started."""
 
-    def __init__(self, session: Session, kernel: Kernel, probe: Probe) -> None:
+    def __init__(self, session: Session, kernel: Kernel) -> None:
         self.kernel = kernel
         self._session = session
         with ExitStack() as stack:
-            self._sampler = stack.enter_context(Sampler(probe))
+            self._sampler = stack.enter_context(Sampler(session.probe))
             self._child = Child(session.scratch)
             stack.callback(self._end)
             session.open(self._child)
@@ -222,26 +246,26 @@ def _row(planned: PlannedCase, status: RowStatus, reason: str, message: str, log
     )
 
 
-def _describe(loaded: LoadedSuite, settings: SessionSettings, opened: protocol.Opened, probe: Probe) -> Run:
-    limits = probe.limits()
-    measure = settings.measure
-    now = datetime.datetime.now(datetime.timezone.utc)
-    return Run(
-        harness_version=harness.__version__,
-        run_id=secrets.token_hex(8),
-        started_at=now.isoformat(timespec="seconds"),
-        command=settings.command,
-        source=loaded.source,
-        headline=loaded.suite.headline,
-        kernels=tuple(kernel.name for kernel in loaded.suite.kernels),
-        device=opened.device,
-        toolchain=opened.toolchain,
-        host=describe_host(),
-        settings={
-            "seed": settings.seed,
-            "timeout_s": settings.timeout_s,
-            **({name: getattr(measure, name) for name in measure.__slots__} if measure else {}),
-        },
-        peaks=peaks(opened.device, limits.max_sm_clock_mhz, limits.max_memory_clock_mhz, limits.memory_bus_bits),
-        identity=probe.identity(),
+def _identified(device: DeviceInfo, probe: Probe) -> DeviceInfo:
+    """The device with what its driver knows better: the card's UUID, and the driver's own version."""
+    identity = probe.identity()
+    return dataclasses.replace(
+        device, uuid=device.uuid or identity.get("uuid"), driver=identity.get("driver") or device.driver
     )
+
+
+def find_device(spec: str | None) -> DeviceInfo:
+    """The device that `spec` names, or the default. Raises UsageError, DeviceError."""
+    with tempfile.TemporaryDirectory(prefix="harness-") as scratch, Child(Path(scratch)) as child:
+        device = _open(child, protocol.Open(device=spec, suite=None, scratch=scratch)).device
+        with closing(probe_for(device)) as probe:
+            return _identified(device, probe)
+
+
+def _open(child: Child, request: protocol.Open) -> protocol.Opened:
+    reply = child.ask(request, OPEN_TIMEOUT_S)
+    if isinstance(reply, protocol.Failed):
+        kind = UsageError if reply.exit_code == ExitCode.USAGE else DeviceError
+        raise kind(reply.message, log=reply.log)
+    assert isinstance(reply, protocol.Opened)
+    return reply

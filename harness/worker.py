@@ -47,7 +47,8 @@ class Worker:
     def __init__(self, request: protocol.Open, report: Callable[[protocol.Reply], None]) -> None:
         self.report = report
         self.device: Device = open_device(request.device)
-        self.suite: Suite = load_folder(Path(request.suite))
+        if request.suite is not None:
+            self.suite: Suite = load_folder(Path(request.suite))
         self.scratch = Path(request.scratch)
 
     def build_all(self, request: protocol.BuildAll) -> None:

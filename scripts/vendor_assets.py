@@ -26,9 +26,9 @@ from pathlib import Path
 
 import msgspec
 
-from harness.integrations.asv_site import Asset, Manifest, find_remote_loads
+from harness.integrations.asv_site import ASSETS, VENDOR, Asset, Manifest, find_remote_loads
 
-VENDOR = Path(__file__).resolve().parent.parent / "harness" / "assets" / "vendor"
+TARGET = ASSETS / VENDOR
 
 CDNJS = "https://cdnjs.cloudflare.com/ajax/libs"
 JSDELIVR = "https://cdn.jsdelivr.net/npm"
@@ -184,16 +184,16 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
     check = parser.parse_args().check
     with tempfile.TemporaryDirectory() as scratch:
-        fresh = Path(scratch) / "vendor"
+        fresh = Path(scratch) / VENDOR
         build(fresh, Path(scratch))
         if check:
-            different = differences(fresh, VENDOR)
+            different = differences(fresh, TARGET)
             print("\n".join(different) or "the vendored files are up to date")
             return int(bool(different))
-        if VENDOR.exists():
-            shutil.rmtree(VENDOR)
-        shutil.copytree(fresh, VENDOR)
-    print(f"wrote {VENDOR}")
+        if TARGET.exists():
+            shutil.rmtree(TARGET)
+        shutil.copytree(fresh, TARGET)
+    print(f"wrote {TARGET}")
     return 0
 
 

@@ -9,24 +9,24 @@ from importlib.resources import files
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import msgspec
 import pytest
 
 pytest.importorskip("asv")
 
 from harness.errors import ConfigError
 from harness.integrations.asv_site import (
+    ASSETS,
     VENDOR,
-    Manifest,
     OfflineSite,
     find_remote_loads,
+    load_manifest,
     make_offline,
 )
 from tests.browser.asv_tree import make_project, publish
 
 ASV_WWW = Path(str(files("asv").joinpath("www")))
-OURS = Path(str(files("harness").joinpath("assets", VENDOR)))
-MANIFEST = msgspec.json.decode((OURS / "manifest.json").read_bytes(), type=Manifest)
+OURS = ASSETS / VENDOR
+MANIFEST = load_manifest()
 
 
 class Loads(HTMLParser):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
 
@@ -149,7 +150,7 @@ def test_a_willing_card_tells_everything_in_our_units():
     }
     assert snapshot.memory_used_bytes == 2**30
     assert snapshot.processes == (7, 12)
-    assert watcher.unavailable == {}
+    assert list(watcher.unavailable) == ["load_average"]
 
 
 def test_a_light_snapshot_does_not_ask_what_is_dear():
@@ -185,7 +186,7 @@ def test_a_refused_field_is_none_with_its_reason_and_not_asked_again(code):
     first, second = watcher.snapshot(), watcher.snapshot()
     assert (first.utilization_percent, second.utilization_percent) == (None, None)
     assert (first.sm_clock_mhz, second.temperature_c) == (1500, 61)
-    assert list(watcher.unavailable) == ["utilization_percent"]
+    assert set(watcher.unavailable) == {"load_average", "utilization_percent"}
     assert watcher.unavailable["utilization_percent"].startswith("nvmlDeviceGetUtilizationRates: ")
     assert len(nvml.asked("nvmlDeviceGetUtilizationRates")) == 1
 
@@ -223,7 +224,7 @@ def test_older_calls_stand_in_for_newer_ones():
     assert snapshot.p_state == 2
     assert snapshot.clock_event_reasons == ("hw_slowdown",)
     assert snapshot.processes == (8,)
-    assert watcher.unavailable == {}
+    assert list(watcher.unavailable) == ["load_average"]
     assert watcher.identity()["power_w_is_from"].startswith("nvmlDeviceGetPowerUsage")
 
 
@@ -251,7 +252,9 @@ def test_each_throttle_counter_is_judged_by_its_own_return():
     watcher = probe(nvml)
     first = watcher.snapshot()
     assert first.throttle_ns == {"sw_power_cap": 5000, "hw_thermal": 7, "hw_power_brake": 0}
-    assert set(watcher.unavailable) == {"throttle_ns.sw_thermal", "throttle_ns.sync_boost"}
+    assert watcher.unavailable["throttle_ns.sw_thermal"] == "field 269: Not Supported"
+    assert watcher.unavailable["throttle_ns.sync_boost"] == "at times: field 76: Unknown Error"
+    assert "throttle_ns" not in watcher.unavailable
     nvml.fields[76] = (ULL, 4)
     second = watcher.snapshot()
     assert second.throttle_ns == {"sw_power_cap": 5000, "sync_boost": 4, "hw_thermal": 7, "hw_power_brake": 0}
@@ -275,6 +278,16 @@ def test_no_counter_at_all_is_none_and_never_an_empty_map():
     asked = len(nvml.asked("nvmlDeviceGetFieldValues"))
     assert watcher.snapshot().throttle_ns is None
     assert len(nvml.asked("nvmlDeviceGetFieldValues")) == asked
+
+
+def test_a_card_that_refuses_everything_leaves_no_gap_without_a_reason():
+    others = [name for name in OTHER_CALLS if "Running" in name or "MemoryInfo" in name]
+    refused = ["nvmlDeviceGetClockInfo", "nvmlDeviceGetFieldValues", *LIGHT_CALLS, *others]
+    watcher = probe(FakeNvml(**dict.fromkeys(refused, refuse())))
+    snapshot = watcher.snapshot()
+    missing = {field.name for field in fields(snapshot) if getattr(snapshot, field.name) is None}
+    assert missing == {field.name for field in fields(snapshot)} - {"at_ns"}
+    assert missing == set(watcher.unavailable)
 
 
 def test_field_values_refused_as_a_whole():
@@ -341,7 +354,7 @@ def test_a_card_lost_while_sampled_ends_the_sampling_alone():
     with sampler:
         sampler.sample()
         assert sampler.stopped
-    telemetry = telemetry_of(sampler, 0, 1)
+    telemetry = telemetry_of(sampler, 0, 1, own_pids=())
     assert telemetry.before.sm_clock_mhz == 1500
     assert "GPU is lost" in telemetry.unavailable["probe"]
 

@@ -7,14 +7,23 @@ them. It refuses to publish a page that would still need the network: its reader
 
 from __future__ import annotations
 
-__all__ = ["VENDOR", "Asset", "Manifest", "OfflineSite", "RemoteLoad", "find_remote_loads", "make_offline"]
+__all__ = [
+    "ASSETS",
+    "VENDOR",
+    "Asset",
+    "Manifest",
+    "OfflineSite",
+    "RemoteLoad",
+    "find_remote_loads",
+    "load_manifest",
+    "make_offline",
+]
 
 import math
 import re
 import shutil
 from html import escape
 from html.parser import HTMLParser
-from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -25,8 +34,10 @@ from asv.util import UserError
 
 from harness.errors import ConfigError
 
+ASSETS = Path(__file__).resolve().parent.parent / "assets"
+
 VENDOR = "vendor"
-"""The folder beside index.html, and the one in harness/assets that it is copied from."""
+"""The folder beside index.html, and the one in ASSETS that it is copied from."""
 
 # A browser follows these only when somebody clicks; asv links its feed as "alternate".
 NEVER_LOADED = frozenset({"alternate", "author", "bookmark", "canonical", "help", "license", "next", "prev"})
@@ -92,16 +103,20 @@ class OfflineSite(OutputPublisher):  # type: ignore[misc]  # asv is untyped
 
 def make_offline(html_dir: Path) -> None:
     """Rewrite every page below html_dir to load vendored copies; a second call changes nothing."""
-    with as_file(files("harness").joinpath("assets")) as assets:
-        manifest = msgspec.json.decode((assets / VENDOR / "manifest.json").read_bytes(), type=Manifest)
-        # Every page is rewritten before anything is written: a refused site must not look half right.
-        rewritten = {page: _localise(page, html_dir, manifest) for page in sorted(html_dir.rglob("*.html"))}
-        _check_styles(html_dir, manifest)
-        shutil.copytree(assets / VENDOR, html_dir / VENDOR, dirs_exist_ok=True)
-        for page, html in rewritten.items():
-            _write(page, html)
-        # asv's own text blames the reader's internet connection, which can no longer be the cause.
-        shutil.copyfile(assets / "error.html", html_dir / "error.html")
+    manifest = load_manifest()
+    # Every page is rewritten before anything is written: a refused site must not look half right.
+    rewritten = {page: _localise(page, html_dir, manifest) for page in sorted(html_dir.rglob("*.html"))}
+    _check_styles(html_dir, manifest)
+    for page, html in rewritten.items():
+        _write(page, html)
+    for source in sorted(path for path in (ASSETS / VENDOR).rglob("*") if path.is_file()):
+        _copy(source, html_dir / source.relative_to(ASSETS))
+    # asv's own text blames the reader's internet connection, which can no longer be the cause.
+    _copy(ASSETS / "error.html", html_dir / "error.html")
+
+
+def load_manifest() -> Manifest:
+    return msgspec.json.decode((ASSETS / VENDOR / "manifest.json").read_bytes(), type=Manifest)
 
 
 def find_remote_loads(html: str) -> list[RemoteLoad]:
@@ -217,6 +232,12 @@ def _needs_network(file: Path, what: str, manifest: Manifest) -> SiteError:
         f"asv {manifest.asv} asks for: publish with that asv, take the reference out of the page, or add the "
         "file with scripts/vendor_assets.py."
     )
+
+
+def _copy(source: Path, target: Path) -> None:
+    # Contents only: where the package is installed read-only, asv could not delete the site the next time.
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
 
 
 def _read(file: Path) -> str:

@@ -1,8 +1,10 @@
 """What a device says of itself while it is being measured: clocks, temperature, power, who else is on it.
 
-with closing(probe_for(device)) as probe, Sampler(probe) as sampler:
-    ...  # start the child, measure, learn when by the host monotonic clock it started and ended
-    telemetry = telemetry_of(sampler, started_ns, ended_ns, own_pids=[child.pid])
+A session opens one probe, and one sampler for each child process that measures:
+
+    with closing(probe_for(device)) as probe, Sampler(probe) as sampler:
+        ...  # start the child; it measures and reports started_ns and ended_ns
+        telemetry = telemetry_of(sampler, started_ns, ended_ns, own_pids=[child.pid])
 """
 
 from __future__ import annotations
@@ -37,6 +39,4 @@ def probe_for(device: DeviceInfo) -> Probe:
             return NvmlProbe(device.pci_bus_id, device.uuid)
         except DeviceError as error:
             return NoProbe(error.message)
-    return NoProbe(
-        f"no telemetry for a {device.kind} of {device.vendor or 'an unknown vendor'}: NVIDIA cards only"
-    )
+    return NoProbe(f"{device.spec} is neither a CPU nor an NVIDIA card: nothing here can watch it")

@@ -83,7 +83,7 @@ class Sampler:
         self._failure = ""
         self._failures = 0
         self._failures_in_a_row = 0
-        self._device_lost = False
+        self._stopped = False
         self._lock = threading.Lock()
         self._leaving = threading.Event()
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
@@ -115,7 +115,7 @@ class Sampler:
     @property
     def stopped(self) -> bool:
         """True once sampling has given up; marks still ask the probe."""
-        return self._device_lost or self._failures_in_a_row >= _MOST_FAILURES_IN_A_ROW
+        return self._stopped
 
     @property
     def unavailable(self) -> Mapping[str, str]:
@@ -175,7 +175,7 @@ class Sampler:
         self._failure = self._failure or reason
         self._failures += 1
         self._failures_in_a_row += 1
-        self._device_lost = self._device_lost or lost
+        self._stopped = self._stopped or lost or self._failures_in_a_row >= _MOST_FAILURES_IN_A_ROW
 
 
 def nearest_or_within(snapshots: Sequence[Snapshot], started_ns: int, ended_ns: int) -> tuple[Snapshot, ...]:
@@ -192,10 +192,10 @@ def nearest_or_within(snapshots: Sequence[Snapshot], started_ns: int, ended_ns: 
     return tuple(sorted(beside, key=lambda s: max(started_ns - s.at_ns, s.at_ns - ended_ns))[:1])
 
 
-def telemetry_of(
-    sampler: Sampler, started_ns: int, ended_ns: int, own_pids: Collection[int] = ()
-) -> Telemetry:
+def telemetry_of(sampler: Sampler, started_ns: int, ended_ns: int, *, own_pids: Collection[int]) -> Telemetry:
     """Return what the sampler saw of one measurement, given by its edges on the host monotonic clock.
+
+    On Linux time.monotonic_ns is one clock for every process, so the child's own edges serve as they are.
 
     `before` and `after` are the nearest full snapshots outside the measurement, so that a throttle counter
     that did not move between them did not move during it. Called at once after the measurement, while the
@@ -204,7 +204,7 @@ def telemetry_of(
     """
     if not any(mark.at_ns >= ended_ns for mark in sampler.marks):
         sampler.mark()
-    marks = sampler.marks or (Snapshot(at_ns=time.monotonic_ns()),)
+    marks = sampler.marks
     earlier = [mark for mark in marks if mark.at_ns <= started_ns]
     later = [mark for mark in marks if mark.at_ns >= ended_ns]
     before = earlier[-1] if earlier else marks[0]

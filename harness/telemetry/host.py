@@ -10,6 +10,7 @@ __all__ = ["HostProbe"]
 
 import os
 import time
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,7 @@ class HostProbe:
             ("memory_clock_mhz", "p_state", "clock_event_reasons", "throttle_ns", "processes"), _NOT_A_GPU
         )
         clocks = sorted(sysfs.glob("devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq"))
-        self._clocks = clocks[:: -(-len(clocks) // _MOST_CLOCKS_READ) or 1]
+        self._clocks = clocks[:: max(1, ceil(len(clocks) / _MOST_CLOCKS_READ))]
         self._sensors = [
             name.with_name("temp1_input")
             for name in sorted(sysfs.glob("class/hwmon/hwmon*/name"))
@@ -68,6 +69,7 @@ class HostProbe:
         ]
         self._energy_uj: dict[Path, int] = {}
         self._energy_j = 0.0
+        # Nanoseconds, joules and watts of the last reading that was far enough from the one before.
         self._power: tuple[int, float, float | None] | None = None
         self._busy: tuple[float, float] = _busy_and_total_s()
         self._utilization: float | None = None
@@ -125,7 +127,7 @@ class HostProbe:
                     f"{package / 'energy_uj'} cannot be read: most kernels let only root read it"
                 )
             before_uj = self._energy_uj.get(package, now_uj)
-            wrapped_uj = _number(package / "max_energy_range_uj") or 0 if now_uj < before_uj else 0
+            wrapped_uj = (_number(package / "max_energy_range_uj") or 0) if now_uj < before_uj else 0
             self._energy_j += (now_uj - before_uj + wrapped_uj) / 1e6
             self._energy_uj[package] = now_uj
         if not self._packages:

@@ -82,7 +82,7 @@ class NvmlProbe:
     def __init__(self, pci_bus_id: str | None = None, uuid: str | None = None, *, nvml: Any = None) -> None:
         self._nvml = nvml or _pynvml()
         self._errors = (self._nvml.NVMLError, self._nvml.NVMLLibraryMismatchError, AttributeError)
-        self._unavailable: dict[str, str] = {}
+        self._unavailable = {"load_average": "a card has none"}
         self._ways = {field: dict(ways) for field, ways in {**_LIGHT, **_FULL}.items()}
         self._throttle_fields = dict(_THROTTLE_FIELDS)
         self._closed = False
@@ -147,7 +147,7 @@ class NvmlProbe:
                 return value
             if _passes(error):
                 # Not the next way: one field must not mix two meanings, such as instant and mean power.
-                self._unavailable.setdefault(field, f"at times: {way}: {error}")
+                self._note(field, way, error)
                 return None
             refusals.append(f"{way}: {error}")
             del ways[way]
@@ -162,7 +162,7 @@ class NvmlProbe:
             return None
         answers, error = self._try(lambda n, c: n.nvmlDeviceGetFieldValues(c, list(wanted)))
         if error is not None:
-            self._unavailable["throttle_ns"] = f"nvmlDeviceGetFieldValues: {error}"
+            self._note("throttle_ns", "nvmlDeviceGetFieldValues", error)
             if not _passes(error):
                 wanted.clear()
             return None
@@ -172,12 +172,18 @@ class NvmlProbe:
             if error is None:
                 counters[wanted[answer.fieldId]] = int(value)
                 continue
-            self._unavailable[f"throttle_ns.{wanted[answer.fieldId]}"] = f"field {answer.fieldId}: {error}"
+            self._note(f"throttle_ns.{wanted[answer.fieldId]}", f"field {answer.fieldId}", error)
             if not _passes(error):
                 del wanted[answer.fieldId]
-        if not counters:
-            self._unavailable["throttle_ns"] = f"every counter is refused, the last one with: {error}"
+        if not counters and error is not None:
+            self._note("throttle_ns", "every counter", error)
         return counters or None
+
+    def _note(self, field: str, way: str, error: Exception) -> None:
+        if _passes(error):
+            self._unavailable.setdefault(field, f"at times: {way}: {error}")
+        else:
+            self._unavailable[field] = f"{way}: {error}"
 
     def _try(self, read: Read) -> tuple[Any, Exception | None]:
         """Return what is read and no error, or None and the error; a lost card is raised."""

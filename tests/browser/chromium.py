@@ -85,13 +85,15 @@ class Site:
         return int(self.script(visible, selector))
 
     def painted(self, selector: str) -> bool:
-        """Whether a canvas has any pixel that is not transparent."""
+        """Whether a canvas shows anything in colour: asv draws frames, grids and labels in grey."""
         return bool(
             self.script(
                 """const canvas = document.querySelector(arguments[0]);
                 if (!canvas || !canvas.width || !canvas.height) return false;
-                const image = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
-                return image.data.some((value, index) => index % 4 === 3 && value > 0);""",
+                const image = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+                for (let i = 0; i < image.length; i += 4)
+                    if (image[i + 3] > 0 && Math.abs(image[i] - image[i + 2]) > 40) return true;
+                return false;""",
                 selector,
             )
         )

@@ -1,0 +1,163 @@
+"""What makes asv run kernels over commits: name this module, with a dot in front, among asv.conf.json's "plugins".
+
+- an environment type, ``checkout``: the interpreter at hand, nothing built or installed per commit. Kernels come out of
+  git's object store by commit, so a working tree cannot leak into an older commit's figures.
+- one measurement, many tracks: a class measures once, in setup_cache; asv would start a process for each track,
+  kernel and size to read one number of it, and here they are read in this process.
+- machines: the card is registered by itself, and what an update changes (driver, kernel) does not split a history.
+- pages that need no network (`harness.integrations.asv_site`).
+
+Without a word, asv ignores a plugin that it does not find: the ``checkout`` environment type is then unknown, which is an
+error, so an asv.conf.json that names it cannot run without this module.
+"""
+
+from __future__ import annotations
+
+__all__ = ["CheckoutEnvironment", "setup"]
+
+import json
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from asv import util
+from asv.console import log
+from asv.environment import Environment
+from asv.machine import Machine, MachineCollection
+from asv.runner import BENCHMARK_RUN_SCRIPT
+
+from harness.config import load_config
+from harness.errors import HarnessError
+from harness.integrations import asv_site
+from harness.integrations.asv_machine import register
+from harness.integrations.asv_tracks import ANSWERS
+from harness.machine import ANNOTATIONS
+
+_ = asv_site  # asv finds publishers by subclass: importing is using
+
+
+class CheckoutEnvironment(Environment):  # type: ignore[misc]
+    """asv's view of the running interpreter, at whatever commit is asked for."""
+
+    tool_name = "checkout"
+
+    def __init__(self, conf: Any, python: str, requirements: dict[str, str], tagged_env_vars: dict[Any, str]) -> None:
+        # asv's own constructor reads both before it sets them. The name of the interpreter is no part of a series.
+        self._python = python
+        self._requirements = requirements
+        super().__init__(conf, python, requirements, tagged_env_vars)
+        self._global_env_vars["HARNESS_ASV_RESULTS"] = str(Path(conf.results_dir).absolute())
+        self._global_env_vars["HARNESS_ASV_REPOSITORY"] = str(Path(conf.repo).absolute())
+
+    @classmethod
+    def matches(cls, python: str) -> bool:  # noqa: ARG003
+        return True
+
+    def check_presence(self) -> bool:
+        return True
+
+    def create(self) -> None:
+        Path(self._path).mkdir(parents=True, exist_ok=True)
+
+    def find_executable(self, executable: str) -> str:
+        return sys.executable if executable == "python" else str(super().find_executable(executable))
+
+    def install_project(self, conf: Any, repo: Any, commit_hash: str) -> None:  # noqa: ARG002
+        """Nothing to build: the suite of this commit is exported when it is measured."""
+        self._set_commit_hash(commit_hash)
+
+    def run(self, args: list[str], **kwargs: Any) -> Any:
+        command = args[1] if args[:1] == [BENCHMARK_RUN_SCRIPT] else ""
+        if command == "run" and (answered := _answer(args, Path(kwargs["cwd"]))):
+            return answered
+        if command == "setup_cache":
+            with _shown_progress() as path:
+                kwargs["env"] = {**kwargs["env"], "HARNESS_PROGRESS": path}
+                return self.run_executable("python", args, **kwargs)
+        return self.run_executable("python", args, **kwargs)
+
+
+def _answer(args: list[str], cache: Path) -> tuple[str, str, int] | None:
+    """The result of one track, kernel and size from what setup_cache left; None lets asv start its process after all."""
+    try:
+        _, _, _, name, _, profile, result_file = args
+        track, _, index = name.rpartition(".")[2].partition("-")
+        answer = json.loads((cache / ANSWERS).read_text(encoding="utf-8"))[track][int(index)]
+    except (OSError, ValueError, LookupError):
+        return None
+    if profile != "None":
+        return None
+    if "error" in answer:
+        return answer["error"], "", 1
+    Path(result_file).write_text(json.dumps(answer["value"]), encoding="utf-8")
+    return "", "", 0
+
+
+@contextmanager
+def _shown_progress() -> Iterator[str]:
+    """A file for a child to write progress to, and a thread that shows its lines while asv waits for the child."""
+    over = threading.Event()
+    with tempfile.NamedTemporaryFile("r", prefix="harness-progress-", encoding="utf-8") as file:
+
+        def follow() -> None:
+            while True:
+                ended = over.wait(0.2)
+                for line in file.read().splitlines():
+                    log.info(line)
+                if ended:
+                    return
+
+        thread = threading.Thread(target=follow, daemon=True)
+        thread.start()
+        try:
+            yield file.name
+        finally:
+            over.set()
+            thread.join()
+
+
+def setup() -> None:
+    """Called by asv once it has imported the plugin."""
+    if getattr(Machine.load, "registers", False):
+        return
+    original_load, original_save = Machine.load, Machine.save
+
+    def load(
+        interactive: bool = False, force_interactive: bool = False, machine_name: str | None = None, **kwargs: Any
+    ) -> Any:
+        if machine_name is None and interactive and not force_interactive and kwargs.get("_path") is None:
+            machine_name = _register()
+        machine = original_load(
+            interactive=interactive, force_interactive=force_interactive, machine_name=machine_name, **kwargs
+        )
+        os.environ["HARNESS_ASV_MACHINE"] = machine.machine
+        for key in ANNOTATIONS:
+            machine.__dict__.pop(key, None)
+        return machine
+
+    def save(self: Any, results_dir: str) -> None:
+        original_save(self, results_dir)
+        try:
+            known = MachineCollection.load(self.machine)
+        except util.UserError:
+            return
+        notes = {key: known[key] for key in ANNOTATIONS if key in known}
+        util.write_json(os.path.join(results_dir, self.machine, "machine.json"), {**self.__dict__, **notes}, self.api_version)  # noqa: PTH118
+
+    load.registers = True  # type: ignore[attr-defined]
+    Machine.load = staticmethod(load)
+    Machine.save = save
+
+
+def _register() -> str:
+    try:
+        _, entry = register(load_config().device)
+    except HarnessError as error:
+        raise util.UserError(error.message) from error
+    log.info(f"Machine: {entry['machine']} ({entry['gpu']})")
+    return entry["machine"]

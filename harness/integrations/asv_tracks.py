@@ -1,0 +1,216 @@
+"""asv benchmarks of a suite: measured once a commit, read by many ``track_*``.
+
+benchmarks/ holds one small class a suite::
+
+    from harness.integrations import asv_tracks
+
+    class Matmul(asv_tracks.SuiteTracks):
+        folder = "kernels/matmul"
+
+        def setup_cache(self):
+            return self.measure()
+
+(setup_cache is written out because asv tells caches apart by the line that defines them.)
+"""
+
+from __future__ import annotations
+
+__all__ = ["ANSWERS", "TRACKS", "SuiteTracks", "Track"]
+
+import contextlib
+import inspect
+import itertools
+import json
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from harness.config import load_config
+from harness.loader import load
+from harness.measure import MeasureSettings
+from harness.planning import PlannedCase, plan
+from harness.records import DeviceInfo, Row, Run
+from harness.report.summary import RowSummary, summary_of
+from harness.session import RunResult, Session, SessionSettings
+from harness.suite import Suite
+
+ANSWERS = "harness-answers.json"
+"""In the folder that a class's benchmarks share: track name to one answer a parameter combination, in asv's order."""
+
+METHOD_VERSION = "1"
+"""Of how things are measured. Raise it when figures of before and after must not share a graph."""
+
+SETUP_TIMEOUT_S = 6 * 3600.0
+
+Answer = dict[str, Any]
+"""{"value": ...} as asv stores it, or {"error": text}."""
+
+_NOTHING: Answer = {"value": math.nan}
+"""What asv shows as n/a: no such kernel at this commit, or not on this device."""
+
+
+@dataclass(frozen=True)
+class Track:
+    """One number of a measured row, and what asv should know of it."""
+
+    unit: str
+    direction: Literal["higher", "lower", "none"]
+    """Which way is better. asv copies it into benchmarks.json; by itself it takes every rise for a regression."""
+    read: Callable[[Row, RowSummary], Any]
+    headline: str | None = None
+    """The only headline with which the track makes sense; None for all."""
+
+
+def _rate(work: Callable[[Row], int | None]) -> Callable[[Row, RowSummary], Any]:
+    """A rate a slot, in the form of which asv makes a median with an interval."""
+
+    def read(row: Row, _: RowSummary) -> Any:
+        amount = work(row)
+        if row.measurement is None or not amount:
+            return None
+        return {"samples": [amount / time_ns for time_ns in row.measurement.times_ns], "number": 1}
+
+    return read
+
+
+def _time_ms(row: Row, _: RowSummary) -> Any:
+    return row.measurement and {"samples": [time_ns / 1e6 for time_ns in row.measurement.times_ns], "number": 1}
+
+
+def _error_ratio(row: Row, _: RowSummary) -> float | None:
+    ratios = [check.largest_ratio for check in row.verification.checks] if row.verification else []
+    return max((ratio for ratio in ratios if ratio is not None), default=None)
+
+
+TRACKS = {
+    "track_gflops": Track("GFLOP/s", "higher", _rate(lambda row: row.flop), "GFLOP/s"),
+    "track_gbytes_per_s": Track("GB/s", "higher", _rate(lambda row: row.moved_bytes), "GB/s"),
+    "track_time_ms": Track("ms", "lower", _time_ms),
+    "track_sm_clock_mhz": Track("MHz", "none", lambda _, s: s.sm_clock_mhz),
+    "track_memory_clock_mhz": Track("MHz", "none", lambda _, s: s.memory_clock_mhz),
+    "track_temperature_c": Track("°C", "none", lambda _, s: s.temperature_c),
+    "track_power_w": Track("W", "lower", lambda _, s: s.power_w),
+    "track_error_ratio": Track("largest error / bound", "lower", _error_ratio),
+    "track_registers": Track("registers per thread", "lower", lambda row, _: row.resources and row.resources.registers),
+    "track_local_bytes": Track("bytes per thread", "lower", lambda row, _: row.resources and row.resources.local_bytes),
+}
+
+
+class _FileObserver:
+    """Tells the asv process, by way of a file, how far the measurement is."""
+
+    def __init__(self) -> None:
+        self.path = os.environ.get("HARNESS_PROGRESS")
+
+    def opened(self, device: DeviceInfo) -> None:
+        self._say(f"Device: {device.spec}, {device.name}")
+
+    def started(self, planned: PlannedCase, number: int, total: int) -> None:
+        self.name = f"[{number}/{total}] {planned.case.suite}.{planned.kernel.name} {planned.case.size_label}"
+
+    def stage(self, stage: str) -> None:
+        pass
+
+    def finished(self, row: Row) -> None:
+        self._say(f"{self.name}: {row.status}" + (f" ({row.reason})" if row.reason else ""))
+
+    def _say(self, line: str) -> None:
+        if self.path:
+            with contextlib.suppress(OSError), open(self.path, "a", encoding="utf-8") as file:  # noqa: PTH123
+                file.write(line + "\n")
+
+
+class SuiteTracks:
+    """Subclass it with `folder`, the suite's folder relative to the project, and a setup_cache of its own."""
+
+    folder: ClassVar[str]
+    params: ClassVar[list[list[Any]]] = []
+    param_names: ClassVar[list[str]] = ["kernel", "size"]
+    timeout = 60.0
+
+    def __init_subclass__(cls) -> None:
+        # The working tree's suite says which kernels and sizes there are graphs of; each commit's own is measured.
+        suite = load(cls._path()).suite
+        cls.params = [[kernel.name for kernel in suite.kernels], [_label(suite, point) for point in _points(suite)]]
+        for name, track in TRACKS.items():
+            if track.headline in (None, suite.headline):
+                setattr(cls, name, _method(name, track))
+        setup_cache: Any = cls.__dict__["setup_cache"]
+        setup_cache.timeout = SETUP_TIMEOUT_S
+
+    @classmethod
+    def _path(cls) -> Path:
+        return Path(inspect.getfile(cls)).parent.parent / cls.folder
+
+    def measure(self) -> dict[str, list[Answer]]:
+        """Measure the suite at asv's commit and leave an answer for every track, kernel and size.
+
+        Raises HarnessError where the suite does not load at that commit, or there is no device.
+        """
+        config = load_config(self._path())
+        repository = os.environ.get("HARNESS_ASV_REPOSITORY")
+        loaded = load(self._path(), os.environ.get("ASV_COMMIT"), Path(repository) if repository else None)
+        settings = SessionSettings(
+            command="asv",
+            device=config.device,
+            measure=MeasureSettings(l2=config.l2),  # type: ignore[arg-type]
+            timeout_s=config.timeout_s,
+            results=Path(os.environ.get("HARNESS_ASV_RESULTS") or config.root / config.results),
+            machine=os.environ.get("HARNESS_ASV_MACHINE"),
+        )
+        with Session(loaded, settings, _FileObserver()) as session:
+            result = session.run(plan(loaded.suite, quick=session.device.kind != "gpu"))
+        if result.interrupted:
+            raise KeyboardInterrupt
+        answers = self._answers(result)
+        Path(ANSWERS).write_text(json.dumps(answers), encoding="utf-8")
+        return answers
+
+    def _answers(self, result: RunResult) -> dict[str, list[Answer]]:
+        rows = {(row.kernel, _label_of(row.sizes)): row for row in result.rows}
+        keys = list(itertools.product(*self.params))
+        names = [name for name in TRACKS if hasattr(self, name)]
+        return {name: [_answer(TRACKS[name], rows.get(key), result.run) for key in keys] for name in names}
+
+
+def _method(name: str, track: Track) -> Callable[..., Any]:
+    def read(self: SuiteTracks, answers: dict[str, list[Answer]], kernel: str, size: int | str) -> Any:
+        """Used where something other than the plugin's environment runs the benchmarks; see `asv_plugin._answer`."""
+        answer = answers[name][list(itertools.product(*self.params)).index((kernel, size))]
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer["value"]
+
+    read.__name__ = name
+    attributes: Any = read
+    attributes.unit = track.unit
+    attributes.direction = track.direction
+    attributes.version = METHOD_VERSION
+    return read
+
+
+def _answer(track: Track, row: Row | None, run: Run) -> Answer:
+    if row is None or row.status == "skipped":
+        return _NOTHING
+    if row.status == "failed":
+        return {"error": f"{row.case} ({row.reason}): {row.message}\n{row.log}".strip()}
+    value = track.read(row, summary_of(row, run))
+    return _NOTHING if value is None else {"value": value}
+
+
+def _points(suite: Suite) -> list[Mapping[str, int]]:
+    """Every point that any device measures: one list for all, because asv has one list of parameters for all machines."""
+    points = [*suite.problem.points(quick=True), *suite.problem.points()]
+    return sorted({tuple(point.items()): point for point in points}.values(), key=lambda point: list(point.values()))
+
+
+def _label(suite: Suite, point: Mapping[str, int]) -> int | str:
+    return _label_of({axis: point[axis] for axis in suite.problem.axes})
+
+
+def _label_of(sizes: Mapping[str, int]) -> int | str:
+    values = list(sizes.values())
+    return values[0] if len(set(values)) == 1 else "x".join(map(str, values))
