@@ -1,6 +1,7 @@
 """Which commit slowed which GPU kernel, on which card, by how much and how surely.
 
-What a suite.py imports comes from here: `Axis`, `Case`, `Input`, `Kernel`, `Output`, `Problem`, `Suite`, `ceil_div`.
+What a suite.py imports comes from here: `Axis`, `Case`, `Input`, `Kernel`, `Output`, `Problem`, `Suite`,
+`ceil_div`.
 """
 
 from harness.suite import Axis, Case, Input, Kernel, Output, Problem, Suite, ceil_div

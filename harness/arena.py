@@ -1,7 +1,7 @@
 """A case's arrays on the device, each between two guard zones.
 
-The zones are filled with NaN. A kernel that writes past an array damages a zone, which is looked at afterwards; one that
-reads past an input gets NaN, which no masking multiplication by zero can hide.
+The zones are filled with NaN. A kernel that writes past an array damages a zone, which is looked at
+afterwards; one that reads past an input gets NaN, which no masking multiplication by zero can hide.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 __all__ = ["GUARD_BYTES", "Arena", "needed_bytes"]
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 from harness.backends.base import Argument, Device, Memory
 from harness.errors import OutOfMemoryError, SuiteError
 from harness.suite import Case, Kernel, Problem
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 GUARD_BYTES = 2**20
 """Per side. Wide enough for one tile row past the end of a matrix 4096 columns wide."""
@@ -49,8 +52,8 @@ class Arena:
         limit = device.info.memory_bytes if free is None else free
         if needed > limit:
             raise OutOfMemoryError(
-                f"{case.id} needs {needed / 2**30:.1f} GiB on the device; {device.info.name} has {limit / 2**30:.1f} GiB "
-                "free: use a smaller size."
+                f"{case.id} needs {needed / 2**30:.1f} GiB on the device; {device.info.name} has "
+                f"{limit / 2**30:.1f} GiB free: use a smaller size."
             )
         self.device, self.problem, self.case = device, problem, case
         self.sizes = {name: _size_bytes(problem, case, name) for name in problem.arrays}
@@ -66,7 +69,7 @@ class Arena:
             self.close()
             raise
 
-    def __enter__(self) -> Arena:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -113,4 +116,6 @@ class Arena:
             return self.views[name]
         if name in self.case.sizes:
             return np.int32(self.case.sizes[name])
-        raise SuiteError(f"Kernel {kernel.name!r} has argument {name!r}, which is no array and no axis of its problem.")
+        raise SuiteError(
+            f"Kernel {kernel.name!r} has argument {name!r}, which is no array and no axis of its problem."
+        )

@@ -9,12 +9,14 @@ import os
 import tempfile
 from pathlib import Path
 
+import platformdirs
+
 
 def cache_dir() -> Path:
     """$HARNESS_CACHE_DIR, else `harness` in the user's cache folder."""
     if chosen := os.environ.get("HARNESS_CACHE_DIR"):
         return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "harness"
+    return platformdirs.user_cache_path("harness", appauthor=False)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -37,7 +39,9 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 class BinaryCache:
-    """Compiled kernels by everything that could change them. A cache that cannot be written is no error, only slower."""
+    """Compiled kernels by everything that could change them. A cache that cannot be written is no error,
+    only slower.
+    """
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or cache_dir() / "binaries"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Child"]
 
+import contextlib
 import os
 import queue
 import signal
@@ -15,10 +16,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import harness
 from harness import protocol
 from harness.errors import WorkerError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 LOG_BYTES = 20_000
 """How much of a dead worker's last words a row keeps."""
@@ -64,7 +69,10 @@ class Child:
         self._replies.put(None)
 
     def ask(
-        self, request: protocol.Request, timeout_s: float, on_progress: Callable[[str], None] = lambda _stage: None
+        self,
+        request: protocol.Request,
+        timeout_s: float,
+        on_progress: Callable[[str], None] = lambda _stage: None,
     ) -> protocol.Opened | protocol.Done | protocol.Failed:
         """Send a request and wait for its answer."""
         assert self._process.stdin is not None
@@ -111,10 +119,8 @@ class Child:
     def close(self) -> None:
         """Let the worker end by itself, and end it if it does not."""
         assert self._process.stdin is not None
-        try:
+        with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
-        except BrokenPipeError:
-            pass
         try:
             self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
@@ -124,10 +130,12 @@ class Child:
             self._process.stdout.close()
         self._stderr.close()
 
-    def __enter__(self) -> Child:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if error is not None:
             self.kill()
         self.close()

@@ -1,4 +1,6 @@
-"""Settings of a project: ``[tool.harness]`` in pyproject.toml or harness.toml, then HARNESS_* variables, then options."""
+"""Settings of a project: ``[tool.harness]`` in pyproject.toml or harness.toml, then HARNESS_* variables,
+then options.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ _CHOICES = {"l2": ("cold", "hot")}
 
 
 def load_config(start: Path | None = None) -> Config:
-    """The configuration that holds in a folder: the nearest file upwards, then the environment. Raises ConfigError."""
+    """The configuration that holds in a folder: the nearest file upwards, then the environment. Raises
+    ConfigError.
+    """
     config = _from_file(start or Path.cwd())
     for field in fields(Config):
         variable = f"HARNESS_{field.name.upper()}"
@@ -87,7 +91,7 @@ def _with(config: Config, key: str, value: Any, where: str) -> Config:
     if not isinstance(value, str) or value not in _CHOICES.get(key, (value,)):
         expected = " or ".join(_CHOICES.get(key, ("a text",)))
         raise ConfigError(f"{where} is {value!r}; expected {expected}.")
-    return replace(config, **{key: value})
+    return replace(config, **{key: value})  # type: ignore[arg-type]
 
 
 def _seconds(value: Any, where: str) -> float:

@@ -13,7 +13,8 @@ HarnessError
     ├── WorkerError         a child process crashed, hung or was lost
     └── StoreError          a record cannot be written or read
 
-A message says what failed, the value, what was expected and what to do. `reason` is a stable code for machines.
+A message says what failed, the value, what was expected and what to do. `reason` is a stable code for
+machines.
 """
 
 from __future__ import annotations

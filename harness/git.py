@@ -17,13 +17,21 @@ from harness.errors import GitError
 
 def _git(repository: Path, *args: str) -> bytes:
     # Hooks of git set these; they would silently point every command at another repository.
-    env = {key: value for key, value in os.environ.items() if key not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")}
+    env = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+    }
     try:
-        done = subprocess.run(["git", "-C", str(repository), *args], capture_output=True, check=False, env=env)
+        done = subprocess.run(
+            ["git", "-C", str(repository), *args], capture_output=True, check=False, env=env
+        )
     except FileNotFoundError:
         raise GitError("The git command was not found on PATH: install git.") from None
     if done.returncode:
-        raise GitError(done.stderr.decode(errors="replace").strip() or f"git {args[0]} failed in {repository}.")
+        raise GitError(
+            done.stderr.decode(errors="replace").strip() or f"git {args[0]} failed in {repository}."
+        )
     return done.stdout
 
 
@@ -39,7 +47,11 @@ def repository_of(path: Path) -> Path | None:
 def resolve(repository: Path, revision: str) -> str:
     """The full hash of a commit named by `revision`."""
     try:
-        return _git(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}").decode().strip()
+        return (
+            _git(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+            .decode()
+            .strip()
+        )
     except GitError:
         shallow = _git(repository, "rev-parse", "--is-shallow-repository").decode().strip() == "true"
         hint = (
@@ -68,8 +80,9 @@ def newest_commits(repository: Path, count: int, *paths: str) -> list[str]:
 def export(repository: Path, commit: str, folder: str, destination: Path) -> Path:
     """Write `folder` as it was at `commit` below `destination`, once, and return the folder there.
 
-    The files come out of git's object store, so the working tree cannot leak into an older commit. `destination` should
-    belong to this commit and folder alone: where it exists already, it is taken as complete.
+    The files come out of git's object store, so the working tree cannot leak into an older commit.
+    `destination` should belong to this commit and folder alone: where it exists already, it is taken as
+    complete.
     """
     if not destination.exists():
         destination.parent.mkdir(parents=True, exist_ok=True)

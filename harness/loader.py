@@ -1,7 +1,7 @@
 """Suites from folders, at the working tree or at any git commit.
 
-A suite.py runs under a name of its own, and what it imports from its folder is forgotten afterwards, so that the same
-suite at two commits never gets the other's modules.
+A suite.py runs under a name of its own, and what it imports from its folder is forgotten afterwards, so that
+the same suite at two commits never gets the other's modules.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from harness import git
 from harness.cache import cache_dir
-from harness.errors import SuiteError
+from harness.errors import GitError, SuiteError
 from harness.records import Source
 from harness.sources import tree_sha256
 from harness.suite import Suite
@@ -35,7 +35,8 @@ class LoadedSuite:
 
 
 def load(path: Path, commit: str | None = None, repository: Path | None = None) -> LoadedSuite:
-    """The suite in folder `path`, at the working tree, or as it was at `commit` of the repository that holds it.
+    """The suite in folder `path`, at the working tree, or as it was at `commit` of the repository that holds
+    it.
 
     Raises SuiteError where there is no such suite or it is broken, GitError where there is no such commit.
     """
@@ -67,7 +68,7 @@ def _source_of_tree(suite: Suite, path: Path, repository: Path | None) -> Source
     where = path.relative_to(repository.resolve()) if repository else path
     commit = None
     if repository is not None:
-        with contextlib.suppress(git.GitError):  # a repository without a commit yet
+        with contextlib.suppress(GitError):  # a repository without a commit yet
             commit = git.resolve(repository, "HEAD")
     if repository is None or commit is None:
         return Source(suite=suite.name, path=where.as_posix(), tree_sha256=tree_sha256(suite))
@@ -77,7 +78,11 @@ def _source_of_tree(suite: Suite, path: Path, repository: Path | None) -> Source
         path=where.as_posix(),
         commit=commit,
         committed_at=git.committed_at(repository, commit),
-        dirty=git.is_dirty(repository, path, *(prelude for prelude in preludes if prelude.is_relative_to(repository.resolve()))),
+        dirty=git.is_dirty(
+            repository,
+            path,
+            *(prelude for prelude in preludes if prelude.is_relative_to(repository.resolve())),
+        ),
         tree_sha256=tree_sha256(suite),
     )
 
@@ -87,8 +92,10 @@ def _exported(repository: Path, commit: str, inside: Path) -> Path:
     folder = inside.parent if inside.parent != Path() else inside
     identity = hashlib.sha256(folder.as_posix().encode()).hexdigest()[:12]
     try:
-        exported = git.export(repository, commit, folder.as_posix(), cache_dir() / "commits" / f"{commit}-{identity}")
-    except git.GitError as error:
+        exported = git.export(
+            repository, commit, folder.as_posix(), cache_dir() / "commits" / f"{commit}-{identity}"
+        )
+    except GitError as error:
         raise SuiteError(f"Commit {commit[:12]} has no suite {inside.as_posix()}: {error.message}") from None
     return exported if folder == inside else exported / inside.name
 
@@ -96,7 +103,8 @@ def _exported(repository: Path, commit: str, inside: Path) -> Path:
 def load_folder(folder: Path) -> Suite:
     """The suite whose suite.py lies in `folder`.
 
-    Raises SuiteError, with the traceback as its log, where suite.py is missing, raises, or defines no `suite`.
+    Raises SuiteError, with the traceback as its log, where suite.py is missing, raises, or defines no
+    `suite`.
     """
     file = folder / "suite.py"
     if not file.is_file():
@@ -108,15 +116,25 @@ def load_folder(folder: Path) -> Suite:
     module = importlib.util.module_from_spec(spec)
     try:
         with _importing_from(folder):
-            # Compiled here rather than by the import system, which would trust a stale .pyc of the same size and second.
+            # Compiled here rather than by the import system, which would trust a stale .pyc of the same size
+            # and second.
             exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), module.__dict__)  # noqa: S102
     except KeyboardInterrupt:
         raise
     except SuiteError as error:
         raise SuiteError(f"{file} is wrong: {error.message}", log=traceback.format_exc()) from error
     except BaseException as error:
-        line = next((f"{f.filename}:{f.lineno}" for f in reversed(traceback.extract_tb(error.__traceback__)) if f.filename == str(file)), str(file))
-        raise SuiteError(f"{line} raised {type(error).__name__}: {error}", log=traceback.format_exc()) from error
+        line = next(
+            (
+                f"{f.filename}:{f.lineno}"
+                for f in reversed(traceback.extract_tb(error.__traceback__))
+                if f.filename == str(file)
+            ),
+            str(file),
+        )
+        raise SuiteError(
+            f"{line} raised {type(error).__name__}: {error}", log=traceback.format_exc()
+        ) from error
     suite = getattr(module, "suite", None)
     if not isinstance(suite, Suite):
         raise SuiteError(f"{file} defines no `suite`: expected suite = Suite(...), found {suite!r}.")
@@ -125,7 +143,9 @@ def load_folder(folder: Path) -> Suite:
 
 @contextlib.contextmanager
 def _importing_from(folder: Path) -> Iterator[None]:
-    """Let modules be imported from `folder`, and from nowhere else if it has one of that name; forget them afterwards."""
+    """Let modules be imported from `folder`, and from nowhere else if it has one of that name; forget them
+    afterwards.
+    """
     place = str(folder)
     own = {path.stem if path.suffix == ".py" else path.name for path in folder.iterdir()}
     hidden = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in own}
@@ -148,7 +168,9 @@ def _importing_from(folder: Path) -> Iterator[None]:
 
 
 def discover(root: Path, patterns: Sequence[str]) -> list[Path]:
-    """The folders with a suite.py that match `patterns`, such as kernels/*, below `root`, in order of name."""
+    """The folders with a suite.py that match `patterns`, such as kernels/*, below `root`, in order of
+    name.
+    """
     found = {
         folder.resolve(): None
         for pattern in patterns

@@ -1,7 +1,8 @@
 """The name and description of a card as an asv machine: one card is one machine, whatever host it sits in.
 
-asv makes every key of a machine part of a series' identity, so a key that changes would cut a history in two. What
-changes with an update (driver, kernel, clocks) is therefore an annotation: shown with the machine, never part of a series.
+asv makes every key of a machine part of a series' identity, so a key that changes would cut a history in two.
+What changes with an update (driver, kernel, clocks) is therefore an annotation: shown with the machine, never
+part of a series.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ ANNOTATIONS = ("driver", "kernel")
 def machine_name(device: DeviceInfo) -> str:
     """``nvidia-h200-3f2a9c1e``: the model, and of which card of the model; for a CPU of which host."""
     model = _slug(device.name)
-    identity = _slug(device.uuid or "")[-8:] if device.kind == "gpu" and device.uuid else _slug(platform.node())
+    identity = (
+        _slug(device.uuid or "")[-8:] if device.kind == "gpu" and device.uuid else _slug(platform.node())
+    )
     prefix = "" if device.backend in ("cuda", "null") else f"{device.backend}-"
     return f"{prefix}{model}-{identity}".strip("-") if device.backend != "null" else "null"
 

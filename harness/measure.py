@@ -1,7 +1,9 @@
-"""Timing one verified kernel on one device: warm up, choose the slot, then slots until the interval is narrow enough.
+"""Timing one verified kernel on one device: warm up, choose the slot, then slots until the interval is narrow
+enough.
 
-A slot is what one time is taken of: `launches_per_slot` launches, enough for the clock's tick. Hot, they run back to
-back in one interval; cold, each has an interval of its own behind a flush of the L2, and the slot is their mean.
+A slot is what one time is taken of: `launches_per_slot` launches, enough for the clock's tick. Hot, they run
+back to back in one interval; cold, each has an interval of its own behind a flush of the L2, and the slot is
+their mean.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ TICKS_PER_SLOT = 100
 """A slot lasts at least this many ticks, so that reading the clock costs under 1 %."""
 MOST_LAUNCHES_PER_SLOT = 1000
 ENQUEUE_NS = 20_000
-"""Host time to enqueue one operation, with margin: how long the device is kept busy so that none of it shows."""
+"""Host time to enqueue one operation, with margin: how long the device is kept busy so that none of it
+shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +40,11 @@ class MeasureSettings:
     max_slots: int = 2000
     min_time_s: float = 0.2
     """Long enough for telemetry to see the kernel."""
-    max_time_s: float = 2.0
+    max_time_s: float | None = None
+    """None: 2 s on a GPU, 1 s elsewhere, where the host's own noise keeps any wait from narrowing the
+    interval."""
     warmup_min_s: float = 0.1
-    warmup_max_s: float = 2.0
+    warmup_max_s: float = 1.0
     settled: float = 0.01
     """Warm when two successive windows of times differ by less than this share."""
     min_slot_ns: float = 100_000.0
@@ -61,6 +66,7 @@ def measure(device: Device, subject: Subject, settings: MeasureSettings) -> Meas
     warmup = _warm_up(device, subject, settings)
     launches = _launches_per_slot(warmup.time_ns, tick_ns, settings)
     slot = _cold_slot if l2 == "cold" else _hot_slot
+    most_s = settings.max_time_s or (2.0 if device.info.kind == "gpu" else 1.0)
     times: list[float] = []
     started_ns = time.monotonic_ns()
     stopped_by: Literal["precision", "time", "slots"] | None = None
@@ -70,7 +76,7 @@ def measure(device: Device, subject: Subject, settings: MeasureSettings) -> Meas
         timings = [slot(device, subject, launches) for _ in range(batch)]
         device.synchronize()
         times += [timing() for timing in timings]
-        stopped_by = _stop(times, (time.monotonic_ns() - started_ns) / 1e9, settings)
+        stopped_by = _stop(times, (time.monotonic_ns() - started_ns) / 1e9, most_s, settings)
     return Measurement(
         times_ns=tuple(times),
         launches_per_slot=launches,
@@ -126,7 +132,8 @@ def _warm_up(device: Device, subject: Subject, settings: MeasureSettings) -> _Wa
         settled = len(windows) > 2 and abs(windows[-1] / windows[-2] - 1) < settings.settled
         if (settled and duration >= settings.warmup_min_s) or duration >= settings.warmup_max_s:
             return _Warmup(launches, duration, settled, windows[-1])
-        # Windows of a tenth of the least warm-up: long enough to mean something, short enough to stop in time.
+        # Windows of a tenth of the least warm-up: long enough to mean something, short enough to stop in
+        # time.
         batch = max(1, min(MOST_LAUNCHES_PER_SLOT, int(settings.warmup_min_s * 1e8 / windows[-1])))
 
 
@@ -136,14 +143,18 @@ def _launches_per_slot(time_ns: float, tick_ns: float, settings: MeasureSettings
 
 
 def _batch(launches: int, time_ns: float, most: int) -> int:
-    """Slots to enqueue before waiting: some 20 ms of work, so that stopping is prompt and the queue never drains."""
+    """Slots to enqueue before waiting: some 20 ms of work, so that stopping is prompt and the queue never
+    drains.
+    """
     return max(1, min(most, 50, int(20e6 / (launches * time_ns))))
 
 
-def _stop(times: Sequence[float], elapsed_s: float, settings: MeasureSettings) -> Literal["precision", "time", "slots"] | None:
+def _stop(
+    times: Sequence[float], elapsed_s: float, most_s: float, settings: MeasureSettings
+) -> Literal["precision", "time", "slots"] | None:
     enough = len(times) >= settings.min_slots and elapsed_s >= settings.min_time_s
     if enough and summarize(times).half_width < settings.precision:
         return "precision"
     if len(times) >= settings.max_slots:
         return "slots"
-    return "time" if elapsed_s >= settings.max_time_s and len(times) >= 3 else None
+    return "time" if elapsed_s >= most_s and len(times) >= 3 else None

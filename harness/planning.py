@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["PlannedCase", "Refusal", "launch_of", "check_patterns", "parse_size", "plan", "refusal", "selects"]
+__all__ = [
+    "PlannedCase",
+    "Refusal",
+    "check_patterns",
+    "launch_of",
+    "parse_size",
+    "plan",
+    "refusal",
+    "selects",
+]
 
 import difflib
 import re
@@ -36,23 +45,34 @@ def parse_size(text: str, problem: Problem) -> dict[str, int]:
     axes = list(problem.axes)
     parts = [part.strip() for part in text.split(",")]
     if len(parts) not in (1, len(axes)):
-        raise UsageError(f"--size {text} has {len(parts)} numbers; expected one, or {len(axes)} for the axes {', '.join(axes)}.")
+        raise UsageError(
+            f"--size {text} has {len(parts)} numbers; expected one, or "
+            f"{len(axes)} for the axes {', '.join(axes)}."
+        )
     for part in parts:
         if not _INTEGER.match(part):
-            raise UsageError(f"--size {text}: {part!r} is not an integer. Expected sizes from 1 to {MAX_AXIS}, such as 1024.")
+            raise UsageError(
+                f"--size {text}: {part!r} is not an integer. "
+                f"Expected sizes from 1 to {MAX_AXIS}, such as 1024."
+            )
         if not 1 <= int(part) <= MAX_AXIS:
             raise UsageError(f"--size {text}: {part} is out of range. Expected sizes from 1 to {MAX_AXIS}.")
     values = [int(part) for part in parts]
     return dict(zip(axes, values * len(axes) if len(values) == 1 else values, strict=True))
 
 
-def plan(suite: Suite, patterns: Sequence[str] = (), sizes: Sequence[str] = (), *, quick: bool = False) -> list[PlannedCase]:
+def plan(
+    suite: Suite, patterns: Sequence[str] = (), sizes: Sequence[str] = (), *, quick: bool = False
+) -> list[PlannedCase]:
     """Every selected case of a suite, kernel by kernel in ladder order.
 
-    A pattern is a glob on the kernel's name with its suite's, ``matmul.*tiling*``; a suite's name alone selects all of it.
+    A pattern is a glob on the kernel's name with its suite's, ``matmul.*tiling*``; a suite's name alone
+    selects all of it.
     """
     points = [parse_size(size, suite.problem) for size in sizes] or list(suite.problem.points(quick=quick))
-    chosen = [kernel for kernel in suite.kernels if not patterns or any(selects(p, suite, kernel) for p in patterns)]
+    chosen = [
+        kernel for kernel in suite.kernels if not patterns or any(selects(p, suite, kernel) for p in patterns)
+    ]
     return [PlannedCase(kernel, suite.case(kernel, point)) for kernel in chosen for point in points]
 
 
@@ -62,17 +82,23 @@ def selects(pattern: str, suite: Suite, kernel: Kernel) -> bool:
 
 
 def check_patterns(patterns: Sequence[str], suites: Sequence[Suite]) -> None:
-    """Raise UsageError for a pattern that selects nothing: a misspelt kernel must not pass as an empty success."""
+    """Raise UsageError for a pattern that selects nothing: a misspelt kernel must not pass as an empty
+    success.
+    """
     for pattern in patterns:
         if not any(selects(pattern, suite, kernel) for suite in suites for kernel in suite.kernels):
             names = [f"{suite.name}.{kernel.name}" for suite in suites for kernel in suite.kernels]
-            near = difflib.get_close_matches(pattern, [*names, *(name.partition(".")[2] for name in names)], 3)
+            near = difflib.get_close_matches(
+                pattern, [*names, *(name.partition(".")[2] for name in names)], 3
+            )
             hint = f" Did you mean {' or '.join(near)}?" if near else " 'harness list' shows every kernel."
             raise UsageError(f"No kernel matches {pattern!r}.{hint}")
 
 
 def launch_of(kernel: Kernel, case: Case) -> Launch:
-    """The launch geometry of a case. Raises SuiteError where the kernel's spec does not give one to three integers."""
+    """The launch geometry of a case. Raises SuiteError where the kernel's spec does not give one to three
+    integers.
+    """
     shared = kernel.dynamic_shared_bytes
     return Launch(
         grid=_extents(kernel, "grid", kernel.grid, case),
@@ -85,7 +111,9 @@ def _extents(kernel: Kernel, what: str, geometry: Geometry, case: Case) -> tuple
     value: Extent = geometry(case) if callable(geometry) else geometry
     extents = (value,) if isinstance(value, int) else tuple(value)
     if not 1 <= len(extents) <= 3 or not all(isinstance(extent, int) for extent in extents):
-        raise SuiteError(f"Kernel {kernel.name!r} has {what} {value!r}; expected one to three integers, x first.")
+        raise SuiteError(
+            f"Kernel {kernel.name!r} has {what} {value!r}; expected one to three integers, x first."
+        )
     x, y, z = (*extents, 1, 1)[:3]
     return x, y, z
 
@@ -95,8 +123,12 @@ def refusal(kernel: Kernel, device: DeviceInfo) -> Refusal | None:
     if kernel.capability is None:
         return None
     if device.compute_capability is None:
-        return Refusal("needs-cuda", f"{kernel.name} needs CUDA ({kernel.requires}); {device.spec} is {device.name}.")
+        return Refusal(
+            "needs-cuda", f"{kernel.name} needs CUDA ({kernel.requires}); {device.spec} is {device.name}."
+        )
     if tuple(device.compute_capability) < kernel.capability:
         major, minor = device.compute_capability
-        return Refusal("needs-capability", f"{kernel.name} needs {kernel.requires}; {device.name} is sm_{major}{minor}.")
+        return Refusal(
+            "needs-capability", f"{kernel.name} needs {kernel.requires}; {device.name} is sm_{major}{minor}."
+        )
     return None

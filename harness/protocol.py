@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-__all__ = ["BuildAll", "Done", "Failed", "Measure", "Open", "Opened", "Progress", "Reply", "Request", "decode_reply", "decode_request", "encode"]
+__all__ = [
+    "BuildAll",
+    "Done",
+    "Failed",
+    "Measure",
+    "Open",
+    "Opened",
+    "Progress",
+    "Reply",
+    "Request",
+    "decode_reply",
+    "decode_request",
+    "encode",
+]
 
 from collections.abc import Mapping
-from typing import Union
 
 import msgspec
 
@@ -33,7 +45,9 @@ class Measure(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class BuildAll(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """Compile kernels side by side into the cache. Errors are left for the case that needs the kernel to report."""
+    """Compile kernels side by side into the cache. Errors are left for the case that needs the kernel to
+    report.
+    """
 
     cases: tuple[tuple[str, Mapping[str, int]], ...]
 
@@ -63,11 +77,11 @@ class Failed(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     exit_code: int = 3
 
 
-Request = Union[Open, Measure, BuildAll]
-Reply = Union[Opened, Progress, Done, Failed]
+Request = Open | Measure | BuildAll
+Reply = Opened | Progress | Done | Failed
 
-_request_decoder = msgspec.json.Decoder(Request)
-_reply_decoder = msgspec.json.Decoder(Reply)
+_request_decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+_reply_decoder: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
 
 def encode(message: Request | Reply) -> bytes:

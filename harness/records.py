@@ -185,7 +185,8 @@ class Snapshot:
     utilization_percent: float | None = None
     clock_event_reasons: tuple[str, ...] | None = None
     throttle_ns: Mapping[str, int] | None = None
-    """Cumulative time throttled, by cause: sw_power_cap, sw_thermal, hw_thermal, hw_power_brake, sync_boost."""
+    """Cumulative time throttled, by cause: sw_power_cap, sw_thermal, hw_thermal, hw_power_brake,
+    sync_boost."""
     memory_used_bytes: int | None = None
     processes: tuple[int, ...] | None = None
     """Process ids with a compute context on the device, as the driver numbers them."""
@@ -205,7 +206,8 @@ class Telemetry:
     unavailable: Mapping[str, str] = field(default_factory=dict)
     """Field name to the reason why this device cannot tell it."""
     foreign_processes: tuple[int, ...] | None = None
-    """Processes other than the harness's own that held a context during the measurement; None where unknown."""
+    """Processes other than the harness's own that held a context during the measurement; None where
+    unknown."""
 
 
 RowStatus = Literal["measured", "verified", "skipped", "failed"]

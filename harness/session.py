@@ -1,11 +1,13 @@
-"""A run, from a plan to rows: open, build, verify, measure, store. The device is only ever touched by child processes."""
+"""A run, from a plan to rows: open, build, verify, measure, store. The device is only ever touched by
+child processes.
+"""
 
 from __future__ import annotations
 
 __all__ = ["Observer", "RunResult", "Session", "SessionSettings", "find_device"]
 
 import dataclasses
-import datetime
+import datetime as dt
 import secrets
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -13,7 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import harness
 from harness import protocol
@@ -29,6 +31,9 @@ from harness.records import DeviceInfo, Row, RowStatus, Run
 from harness.store import RunWriter
 from harness.suite import Kernel
 from harness.telemetry import Probe, Sampler, probe_for, telemetry_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 OPEN_TIMEOUT_S = 60.0
 
@@ -80,7 +85,7 @@ class Session:
         self.observer = observer
         self._stack = ExitStack()
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Self:
         with ExitStack() as stack:
             self.scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="harness-")))
             self._builder = stack.enter_context(Child(self.scratch))
@@ -94,14 +99,16 @@ class Session:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._stack.__exit__(kind, error, trace)
 
     def run(self, plan: Sequence[PlannedCase]) -> RunResult:
         """Run every planned case. One that fails, crashes or hangs costs its own row only.
 
-        Raises StoreError where the record cannot be written. An interrupt ends the run early: finished rows are stored
-        and returned.
+        Raises StoreError where the record cannot be written. An interrupt ends the run early: finished rows
+        are stored and returned.
         """
         run = self._describe()
         rows: list[Row] = []
@@ -142,12 +149,15 @@ class Session:
 
     def open(self, child: Child) -> protocol.Opened:
         """Open this session's device and suite in a worker."""
-        return _open(child, protocol.Open(device=self._spec, suite=str(self.loaded.suite.root), scratch=str(self.scratch)))
+        return _open(
+            child,
+            protocol.Open(device=self._spec, suite=str(self.loaded.suite.root), scratch=str(self.scratch)),
+        )
 
     def _describe(self) -> Run:
         limits = self.probe.limits()
         measure = self.settings.measure
-        now = datetime.datetime.now(datetime.timezone.utc)
+        now = dt.datetime.now(dt.timezone.utc)
         return Run(
             harness_version=harness.__version__,
             run_id=secrets.token_hex(8),
@@ -164,12 +174,16 @@ class Session:
                 "timeout_s": self.settings.timeout_s,
                 **({name: getattr(measure, name) for name in measure.__slots__} if measure else {}),
             },
-            peaks=peaks(self.device, limits.max_sm_clock_mhz, limits.max_memory_clock_mhz, limits.memory_bus_bits),
+            peaks=peaks(
+                self.device, limits.max_sm_clock_mhz, limits.max_memory_clock_mhz, limits.memory_bus_bits
+            ),
             identity=self.probe.identity(),
         )
 
     def _rows(self, plan: Sequence[PlannedCase]) -> Iterator[Row]:
-        """One row a case, in plan order. Every kernel has a process of its own, and a new one after a failure."""
+        """One row a case, in plan order. Every kernel has a process of its own, and a new one after a
+        failure.
+        """
         station: _Station | None = None
         try:
             for number, planned in enumerate(plan, 1):
@@ -210,7 +224,10 @@ class _Station:
     def run(self, planned: PlannedCase) -> Row:
         settings = self._session.settings
         request = protocol.Measure(
-            kernel=planned.kernel.name, sizes=planned.case.sizes, seed=settings.seed, settings=settings.measure
+            kernel=planned.kernel.name,
+            sizes=planned.case.sizes,
+            seed=settings.seed,
+            settings=settings.measure,
         )
         reply = self._child.ask(request, settings.timeout_s, self._session.observer.stage)
         if isinstance(reply, protocol.Failed):
@@ -224,7 +241,8 @@ class _Station:
         return dataclasses.replace(reply.row, telemetry=seen)
 
     def _end(self) -> None:
-        # Killed rather than asked: nothing in a worker is worth waiting for, and a hung kernel would not answer.
+        # Killed rather than asked: nothing in a worker is worth waiting for, and a hung kernel would not
+        # answer.
         self._child.kill()
         self._child.close()
 

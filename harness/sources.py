@@ -1,6 +1,7 @@
 """The text that a compiler gets: macros, then the backend's prelude, then the kernel's source, in one piece.
 
-One self-contained text means one hash that covers everything the author wrote, and the same text for every backend.
+One self-contained text means one hash that covers everything the author wrote, and the same text for every
+backend.
 """
 
 from __future__ import annotations
@@ -55,14 +56,18 @@ def program(suite: Suite, kernel: Kernel, case: Case, backend: str) -> Program:
 
 
 def _flatten(root: Path, path: Path, including: tuple[Path, ...] = ()) -> str:
-    """The text of a file with its quoted includes put in place; #line keeps compiler messages pointing at the file."""
+    """The text of a file with its quoted includes put in place; #line keeps compiler messages pointing at
+    the file.
+    """
     if path in including:
         raise SuiteError(f"{path} includes itself.")
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         by = f", included by {including[-1].name}" if including else ""
-        raise SuiteError(f"Cannot read kernel source {path}{by}: {error}. Check the name in suite.py.") from None
+        raise SuiteError(
+            f"Cannot read kernel source {path}{by}: {error}. Check the name in suite.py."
+        ) from None
 
     def include(match: re.Match[str]) -> str:
         line = text.count("\n", 0, match.end()) + 2
@@ -75,7 +80,9 @@ def tree_sha256(suite: Suite) -> str:
     """A hash of the suite's folder and preludes: names and bytes of every file, caches left out."""
     digest = hashlib.sha256()
     files = {path for path in suite.root.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
-    files |= {(suite.root / prelude) for prelude in suite.prelude.values() if (suite.root / prelude).is_file()}
+    files |= {
+        (suite.root / prelude) for prelude in suite.prelude.values() if (suite.root / prelude).is_file()
+    }
     for name, path in sorted((_relative(path, suite.root), path) for path in files):
         content = path.read_bytes()
         digest.update(f"{len(name)}:{name}{len(content)}:".encode())
@@ -86,4 +93,8 @@ def tree_sha256(suite: Suite) -> str:
 def _relative(path: Path, root: Path) -> str:
     path = path.resolve()
     root = root.resolve()
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else f"../{path.relative_to(root.parent).as_posix()}"
+    return (
+        path.relative_to(root).as_posix()
+        if path.is_relative_to(root)
+        else f"../{path.relative_to(root.parent).as_posix()}"
+    )

@@ -1,4 +1,6 @@
-"""Centre, spread and interval of a sample of times. Pure functions; every estimate is robust to stray slots."""
+"""Centre, spread and interval of a sample of times. Pure functions; every estimate is robust to stray
+slots.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ class Summary:
     high_ns: float
     """The interval that holds the median of the population with 99 % confidence."""
     spread: float
-    """Scaled median absolute deviation over the median: the relative standard deviation, were the noise normal."""
+    """Scaled median absolute deviation over the median: the relative standard deviation, were the noise
+    normal."""
     count: int
 
     @property
@@ -47,8 +50,8 @@ def _median(ordered: Sequence[float]) -> float:
 def _median_ranks(count: int) -> tuple[int, int]:
     """Indices of the order statistics that bracket the median with CONFIDENCE, or the extremes if none do.
 
-    The number of values below the median is binomial(count, 1/2) whatever the distribution: David & Nagaraja, Order
-    Statistics, 3rd ed., section 7.1.
+    The number of values below the median is binomial(count, 1/2) whatever the distribution: David & Nagaraja,
+    Order Statistics, 3rd ed., section 7.1.
     """
     low, tail = 0, 0.0
     for index in range(count // 2):
@@ -61,4 +64,6 @@ def _median_ranks(count: int) -> tuple[int, int]:
 
 def _normal_term(count: int, index: int) -> float:
     """binomial(count, index) / 2**count for counts whose powers of two overflow a float."""
-    return math.exp(math.lgamma(count + 1) - math.lgamma(index + 1) - math.lgamma(count - index + 1) - count * math.log(2))
+    return math.exp(
+        math.lgamma(count + 1) - math.lgamma(index + 1) - math.lgamma(count - index + 1) - count * math.log(2)
+    )

@@ -1,7 +1,8 @@
 """Run records on disk: one JSON Lines file per run, the source of truth that asv's files are derived from.
 
-The first line is the run, each further line a row, the last says whether the run came to its end. Rows are appended to a
-``.part`` file as they come, so that what was measured survives the harness; the file gets its name when the run is over.
+The first line is the run, each further line a row, the last says whether the run came to its end. Rows are
+appended to a ``.part`` file as they come, so that what was measured survives the harness; the file gets its
+name when the run is over.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
 from harness.errors import StoreError
 from harness.records import SCHEMA_VERSION, Row, Run
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -53,7 +57,8 @@ def record_name(run: Run) -> str:
 
 
 class RunWriter:
-    """Writes one run's record; a context manager. Everything that can fail on opening fails before a measurement starts.
+    """Writes one run's record; a context manager. Everything that can fail on opening fails before a
+    measurement starts.
 
     Raises StoreError where the folder cannot be written, or the disk is full.
     """
@@ -66,7 +71,8 @@ class RunWriter:
             self._file: IO[bytes] = self._part.open("xb")
         except OSError as error:
             raise StoreError(
-                f"Cannot write results to {folder}: {error.strerror or error}. Choose another folder with --results, or none with --no-save."
+                f"Cannot write results to {folder}: {error.strerror or error}. "
+                "Choose another folder with --results, or none with --no-save."
             ) from None
         self._append(_Line(run=run))
 
@@ -78,7 +84,10 @@ class RunWriter:
             self._file.write(msgspec.json.encode(line) + b"\n")
             self._file.flush()
         except OSError as error:
-            raise StoreError(f"Cannot write to {self._part}: {error.strerror or error}. Rows written before are kept there.") from None
+            raise StoreError(
+                f"Cannot write to {self._part}: {error.strerror or error}. "
+                "Rows written before are kept there."
+            ) from None
 
     def finish(self, *, complete: bool) -> Path:
         """Give the record its name. A part file left by a crash can be read like a finished record."""
@@ -88,13 +97,17 @@ class RunWriter:
             self._file.close()
             self._part.replace(self.path)
         except OSError as error:
-            raise StoreError(f"Cannot finish {self.path}: {error.strerror or error}. The rows are in {self._part}.") from None
+            raise StoreError(
+                f"Cannot finish {self.path}: {error.strerror or error}. The rows are in {self._part}."
+            ) from None
         return self.path
 
-    def __enter__(self) -> RunWriter:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if not self._file.closed:
             with contextlib.suppress(StoreError):
                 self.finish(complete=False)
@@ -123,10 +136,13 @@ def _check_version(path: Path, lines: list[bytes]) -> None:
     try:
         version = msgspec.json.decode(lines[0] if lines else b"", type=_FirstLine).run.schema_version
     except msgspec.DecodeError as error:
-        raise StoreError(f"{path} is no run record: its first line does not describe a run ({error}).") from None
+        raise StoreError(
+            f"{path} is no run record: its first line does not describe a run ({error})."
+        ) from None
     if version > SCHEMA_VERSION:
         raise StoreError(
-            f"{path} has schema version {version}; this harness reads up to {SCHEMA_VERSION}. Upgrade gpu-harness to read it."
+            f"{path} has schema version {version}; this harness reads up to {SCHEMA_VERSION}. "
+            "Upgrade gpu-harness to read it."
         )
 
 
@@ -134,7 +150,9 @@ def _decode(path: Path, number: int, line: bytes) -> _Line:
     try:
         return msgspec.json.decode(line, type=_Line)
     except msgspec.DecodeError as error:
-        raise StoreError(f"{path}, line {number} is damaged ({error}). Delete the line to read the rest.") from None
+        raise StoreError(
+            f"{path}, line {number} is damaged ({error}). Delete the line to read the rest."
+        ) from None
 
 
 def schema() -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What a kernel author writes: a suite is one problem and the kernels that solve it.
 
-Nothing here touches a device. The names exported from here are public: a suite.py written against them, at any commit,
-keeps loading with every later harness.
+Nothing here touches a device. The names exported from here are public: a suite.py written against them, at
+any commit, keeps loading with every later harness.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Union
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness.errors import SuiteError
 
@@ -37,8 +37,8 @@ def ceil_div(dividend: int, divisor: int) -> int:
 class Axis:
     """The sizes that an axis takes: `default` on a GPU, `quick` on a CPU or where time is short.
 
-    Axes of a problem that share one Axis object move together: ``m = n = k = Axis((1024, 2048))`` means square
-    matrices of 1024 and of 2048.
+    Axes of a problem that share one Axis object move together: ``m = n = k = Axis((1024, 2048))`` means
+    square matrices of 1024 and of 2048.
     """
 
     default: tuple[int, ...]
@@ -48,7 +48,7 @@ class Axis:
         object.__setattr__(self, "default", tuple(self.default))
         object.__setattr__(self, "quick", tuple(self.quick) or self.default[:1])
         for size in (*self.default, *self.quick):
-            if not isinstance(size, int) or not 1 <= size <= MAX_AXIS:
+            if type(size) is not int or not 1 <= size <= MAX_AXIS:
                 raise SuiteError(f"Axis size {size!r} is not an integer from 1 to {MAX_AXIS}.")
         if not self.default:
             raise SuiteError("Axis() has no sizes: give at least one, as in Axis(default=(1024, 2048)).")
@@ -78,7 +78,9 @@ class Output(Array):
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel at one point of its problem's axes. Axis sizes and macros read as attributes: ``case.m``, ``case.BM``."""
+    """A kernel at one point of its problem's axes. Axis sizes and macros read as attributes: ``case.m``,
+    ``case.BM``.
+    """
 
     suite: str
     kernel: str
@@ -102,26 +104,29 @@ class Case:
     @property
     def id(self) -> str:
         """``matmul.naive[m=64,n=64,k=64]``: stable across machines and commits."""
-        return f"{self.suite}.{self.kernel}[{','.join(f'{axis}={size}' for axis, size in self.sizes.items())}]"
+        return (
+            f"{self.suite}.{self.kernel}[{','.join(f'{axis}={size}' for axis, size in self.sizes.items())}]"
+        )
 
 
-Extent = Union[int, tuple[int, ...]]
+Extent = int | tuple[int, ...]
 """One to three numbers, x first, as CUDA counts them."""
-Geometry = Union[Extent, Callable[[Case], Extent]]
+Geometry = Extent | Callable[[Case], Extent]
 
 
 class Problem:
-    """What is computed: axes, arrays, reference and work. Subclass it and declare axes and arrays as class attributes.
+    """What is computed: axes, arrays, reference and work. Subclass it and declare axes and arrays as class
+    attributes.
 
-    Kernels receive the inputs, then the outputs, then the axes, each group in declaration order, unless a kernel gives
-    its own `args`.
+    Kernels receive the inputs, then the outputs, then the axes, each group in declaration order, unless a
+    kernel gives its own `args`.
     """
 
     axes: ClassVar[dict[str, Axis]] = {}
     arrays: ClassVar[dict[str, Array]] = {}
     independent: ClassVar[str | None] = None
-    """An axis along which each slice of the outputs depends only on the same slice of the inputs that have this axis.
-    It lets large cases be verified slice by slice."""
+    """An axis along which each slice of the outputs depends only on the same slice of the inputs that have
+    this axis. It lets large cases be verified slice by slice."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -130,7 +135,10 @@ class Problem:
         cls.arrays = {name: value for name, value in members.items() if isinstance(value, Array)}
         for name, array in cls.arrays.items():
             if unknown := [axis for axis in array.shape if axis not in cls.axes]:
-                raise SuiteError(f"Array {name!r} of {cls.__name__} has shape {array.shape}, but {unknown[0]!r} is no axis.")
+                raise SuiteError(
+                    f"Array {name!r} of {cls.__name__} has shape {array.shape}, "
+                    f"but {unknown[0]!r} is no axis."
+                )
         if cls.independent is not None and cls.independent not in cls.axes:
             raise SuiteError(f"{cls.__name__}.independent is {cls.independent!r}, which is no axis of it.")
 
@@ -143,34 +151,49 @@ class Problem:
         return {name: array for name, array in self.arrays.items() if isinstance(array, Output)}
 
     def data(self, case: Case, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-        """The inputs, host side. Unless overridden: standard normal, because zeros and small integers run faster."""
+        """The inputs, host side. Unless overridden: standard normal, because zeros and small integers run
+        faster.
+        """
         return {
-            name: rng.standard_normal(array.shape_at(case), dtype="float32").astype(array.dtype_at(case), copy=False)
+            name: rng.standard_normal(array.shape_at(case), dtype="float32").astype(
+                array.dtype_at(case), copy=False
+            )
             for name, array in self.inputs.items()
         }
 
-    def reference(self, case: Case, **inputs: NDArray[np.float64]) -> NDArray[np.float64] | dict[str, NDArray[np.float64]]:
+    def reference(
+        self, case: Case, **inputs: NDArray[np.float64]
+    ) -> NDArray[np.float64] | dict[str, NDArray[np.float64]]:
         """The right answer in float64: the one output, or outputs by name."""
-        raise NotImplementedError(f"{type(self).__name__} has no reference(): nothing unverified is ever timed.")
+        raise NotImplementedError(
+            f"{type(self).__name__} has no reference(): nothing unverified is ever timed."
+        )
 
-    def tolerance(self, case: Case, **inputs: NDArray[np.float64]) -> NDArray[np.float64] | float:
-        """The largest absolute error allowed per element, broadcast to the output. Unless overridden: exact."""
+    def tolerance(self, case: Case, **inputs: NDArray[np.float64]) -> NDArray[np.float64] | float:  # noqa: ARG002
+        """The largest absolute error allowed per element, broadcast to the output. Unless overridden:
+        exact.
+        """
         return 0.0
 
-    def integer_bound(self, case: Case) -> int | None:
-        """The largest r for which inputs that are integers in [-r, r] make every kernel's arithmetic exact; None if none."""
+    def integer_bound(self, case: Case) -> int | None:  # noqa: ARG002
+        """The largest r for which inputs that are integers in [-r, r] make every kernel's arithmetic
+        exact; None if none.
+        """
         return None
 
-    def flop(self, case: Case) -> int | None:
+    def flop(self, case: Case) -> int | None:  # noqa: ARG002
         """Floating-point operations of one launch; None where the count has no meaning."""
         return None
 
     def moved_bytes(self, case: Case) -> int:
-        """The fewest bytes of device memory one launch can move: each input read once, each output written once."""
+        """The fewest bytes of device memory one launch can move: each input read once, each output written
+        once.
+        """
         import numpy as np
 
         return sum(
-            np.dtype(array.dtype_at(case)).itemsize * _product(array.shape_at(case)) for array in self.arrays.values()
+            np.dtype(array.dtype_at(case)).itemsize * _product(array.shape_at(case))
+            for array in self.arrays.values()
         )
 
     def points(self, *, quick: bool = False) -> Iterator[dict[str, int]]:
@@ -210,14 +233,17 @@ class Kernel:
     """Least CUDA compute capability, such as "sm_70"; such a kernel is CUDA only."""
     dynamic_shared_bytes: int | Callable[[Case], int] = 0
     args: tuple[str, ...] = ()
-    """Names of arrays and axes in the order of the function's parameters; empty for the problem's own order."""
+    """Names of arrays and axes in the order of the function's parameters; empty for the problem's own
+    order."""
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Extra compiler options by backend name."""
     about: str = ""
 
     def __post_init__(self) -> None:
         if not _IDENTIFIER.match(self.name):
-            raise SuiteError(f"Kernel name {self.name!r} is not an identifier (letters, digits and underscores).")
+            raise SuiteError(
+                f"Kernel name {self.name!r} is not an identifier (letters, digits and underscores)."
+            )
         if self.requires is not None and not _CAPABILITY.match(self.requires):
             raise SuiteError(f"Kernel {self.name!r} requires {self.requires!r}; expected the form 'sm_70'.")
 
@@ -248,16 +274,22 @@ class Suite:
 
     def __post_init__(self) -> None:
         if not _IDENTIFIER.match(self.name):
-            raise SuiteError(f"Suite name {self.name!r} is not an identifier (letters, digits and underscores).")
+            raise SuiteError(
+                f"Suite name {self.name!r} is not an identifier (letters, digits and underscores)."
+            )
         if self.headline not in ("GFLOP/s", "GB/s"):
-            raise SuiteError(f"Suite {self.name!r} has headline {self.headline!r}; expected 'GFLOP/s' or 'GB/s'.")
+            raise SuiteError(
+                f"Suite {self.name!r} has headline {self.headline!r}; expected 'GFLOP/s' or 'GB/s'."
+            )
         if not self.kernels:
             raise SuiteError(f"Suite {self.name!r} has no kernels.")
         names = [kernel.name for kernel in self.kernels]
         if twice := {name for name in names if names.count(name) > 1}:
             raise SuiteError(f"Suite {self.name!r} has two kernels named {min(twice)!r}.")
         if not self.problem.outputs:
-            raise SuiteError(f"The problem of suite {self.name!r} declares no Output: there is nothing to verify.")
+            raise SuiteError(
+                f"The problem of suite {self.name!r} declares no Output: there is nothing to verify."
+            )
 
     @cached_property
     def by_name(self) -> dict[str, Kernel]:
@@ -274,7 +306,9 @@ class Suite:
         """The headline figure of a launch that took `time_ns`: GFLOP/s or GB/s."""
         work = self.problem.flop(case) if self.headline == "GFLOP/s" else self.problem.moved_bytes(case)
         if work is None:
-            raise SuiteError(f"Suite {self.name!r} has headline {self.headline} but its problem has no flop().")
+            raise SuiteError(
+                f"Suite {self.name!r} has headline {self.headline} but its problem has no flop()."
+            )
         return work / time_ns
 
 

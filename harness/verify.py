@@ -1,7 +1,8 @@
 """Is a kernel's output right? Pure functions over host arrays.
 
-An output is compared with a float64 reference, element by element, against the problem's own bound. NaN and infinity
-always fail: an output is poisoned with NaN before the kernel runs, so an element that was never written fails too.
+An output is compared with a float64 reference, element by element, against the problem's own bound. NaN and
+infinity always fail: an output is poisoned with NaN before the kernel runs, so an element that was never
+written fails too.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ class Comparison:
     expected: float = 0.0
 
 
-def integer_data(problem: Problem, case: Case, bound: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
+def integer_data(
+    problem: Problem, case: Case, bound: int, rng: np.random.Generator
+) -> dict[str, NDArray[Any]]:
     """Inputs of integers in [-bound, bound], for which the right answer is exact."""
     return {
         name: rng.integers(-bound, bound + 1, array.shape_at(case)).astype(array.dtype_at(case))
@@ -57,19 +60,26 @@ def bands(problem: Problem, case: Case) -> Iterator[tuple[Case, slice]]:
     step = max(1, int(extent * BAND_ELEMENTS // largest))
     for start in range(0, extent, step):
         stop = min(start + step, extent)
-        yield Case(case.suite, case.kernel, {**case.sizes, axis: stop - start}, case.dtype, case.macros), slice(start, stop)
+        yield (
+            Case(case.suite, case.kernel, {**case.sizes, axis: stop - start}, case.dtype, case.macros),
+            slice(start, stop),
+        )
 
 
 def cut(problem: Problem, arrays: Arrays, band: slice) -> dict[str, NDArray[Any]]:
     """The part of each array that belongs to a band of the independent axis."""
     return {
-        name: array[tuple(band if axis == problem.independent else slice(None) for axis in problem.arrays[name].shape)]
+        name: array[
+            tuple(band if axis == problem.independent else slice(None) for axis in problem.arrays[name].shape)
+        ]
         for name, array in arrays.items()
     }
 
 
 def reference_of(problem: Problem, case: Case, inputs: Arrays) -> tuple[dict[str, NDArray[np.float64]], Any]:
-    """The float64 reference by output name, and the problem's tolerance. Raises SuiteError for a wrong shape."""
+    """The float64 reference by output name, and the problem's tolerance. Raises SuiteError for a wrong
+    shape.
+    """
     exact = {name: array.astype(np.float64) for name, array in inputs.items()}
     result = problem.reference(case, **exact)
     if not isinstance(result, dict):
@@ -77,12 +87,19 @@ def reference_of(problem: Problem, case: Case, inputs: Arrays) -> tuple[dict[str
     for name, output in problem.outputs.items():
         if name not in result or result[name].shape != output.shape_at(case):
             got = result[name].shape if name in result else "nothing"
-            raise SuiteError(f"reference() of {case.suite} gave {got} for output {name!r}; expected shape {output.shape_at(case)}.")
+            raise SuiteError(
+                f"reference() of {case.suite} gave {got} for output {name!r}; "
+                f"expected shape {output.shape_at(case)}."
+            )
     return result, problem.tolerance(case, **exact)
 
 
-def compare(output: NDArray[Any], reference: NDArray[np.float64], tolerance: NDArray[np.float64] | float) -> Comparison:
-    """Every element of `output` against `reference`, within `tolerance` (broadcast). NaN and infinity are wrong."""
+def compare(
+    output: NDArray[Any], reference: NDArray[np.float64], tolerance: NDArray[np.float64] | float
+) -> Comparison:
+    """Every element of `output` against `reference`, within `tolerance` (broadcast). NaN and infinity are
+    wrong.
+    """
     # "not within" rather than "beyond": a comparison with NaN is false either way, and false must mean wrong.
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.abs(output.astype(np.float64) - reference)
@@ -111,7 +128,10 @@ def _largest_ratio(error: NDArray[np.float64], tolerance: NDArray[np.float64] | 
 
 
 def combine(
-    comparisons: Mapping[str, list[Comparison]], data: Literal["integers", "random"], seed: int, damage: str = ""
+    comparisons: Mapping[str, list[Comparison]],
+    data: Literal["integers", "random"],
+    seed: int,
+    damage: str = "",
 ) -> Check:
     """One check out of every band of every output; `damage` tells of guard zones that were written to."""
     everything = [comparison for parts in comparisons.values() for comparison in parts]
@@ -123,7 +143,12 @@ def combine(
     for name, parts in comparisons.items():
         first = next((part for part in parts if part.wrong), None)
         if first is not None:
-            messages.insert(0, _describe(name, first, sum(part.wrong for part in parts), sum(part.elements for part in parts), data))
+            messages.insert(
+                0,
+                _describe(
+                    name, first, sum(part.wrong for part in parts), sum(part.elements for part in parts), data
+                ),
+            )
     return Check(
         data=data,
         seed=seed,
@@ -139,6 +164,7 @@ def combine(
 def _describe(name: str, first: Comparison, wrong: int, elements: int, data: str) -> str:
     unwritten = " (NaN: never written, or computed from outside the inputs)" if np.isnan(first.found) else ""
     return (
-        f"{wrong} of {elements} elements of {name} are wrong on {data}; the first, {name}{list(first.first_wrong or ())}, "
+        f"{wrong} of {elements} elements of {name} are wrong on {data}; the first, "
+        f" {name}{list(first.first_wrong or ())}, "
         f"is {first.found:.9g}{unwritten} where {first.expected:.9g} was expected."
     )

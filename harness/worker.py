@@ -1,7 +1,8 @@
 """The child process that touches the device: ``python -m harness.worker``.
 
-Whatever a kernel does to its process, its context or its card's driver ends here. Requests come on standard input,
-replies go to what was standard output; anything that a kernel or a library prints goes to standard error.
+Whatever a kernel does to its process, its context or its card's driver ends here. Requests come on standard
+input, replies go to what was standard output; anything that a kernel or a library prints goes to standard
+error.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 from harness import protocol, verify
 from harness.arena import Arena
 from harness.backends import open_device
-from harness.backends.base import Built, Device, check_launch
+from harness.backends.base import Device, check_launch
 from harness.errors import HarnessError
 from harness.loader import load_folder
 from harness.measure import Subject, measure
@@ -36,7 +37,8 @@ from harness.sources import Program, program
 from harness.suite import Case, Kernel, Suite
 
 INTEGER_CHECK_ELEMENTS = 2**20
-"""The exact check runs on cases with outputs up to this size: it is for indexing mistakes, which show when small."""
+"""The exact check runs on cases with outputs up to this size: it is for indexing mistakes, which show when
+small."""
 RUNS_PER_CHECK = 2
 """A race need not show at the first run."""
 
@@ -76,7 +78,9 @@ class Worker:
         check_launch(launch, self.device.info)
         self.report(protocol.Progress(stage="build"))
         source = program(self.suite, kernel, case, self.device.info.backend)
-        source = Program(source.name, source.function, source.text, source.options, emulate=self._emulator(kernel, case))
+        source = Program(
+            source.name, source.function, source.text, source.options, emulate=self._emulator(kernel, case)
+        )
         built = self.device.build(source)
         check_launch(launch, self.device.info, built.resources)
         with Arena(self.device, self.suite.problem, case) as arena:
@@ -107,7 +111,10 @@ class Worker:
     def _verify(self, case: Case, arena: Arena, subject: Subject, seed: int) -> Verification:
         checks = []
         bound = self.suite.problem.integer_bound(case)
-        elements = max(int(np.prod(output.shape_at(case), dtype=np.int64)) for output in self.suite.problem.outputs.values())
+        elements = max(
+            int(np.prod(output.shape_at(case), dtype=np.int64))
+            for output in self.suite.problem.outputs.values()
+        )
         if bound is not None and elements <= INTEGER_CHECK_ELEMENTS:
             checks.append(self._check(case, arena, subject, "integers", seed, bound))
         # Last, so that what is timed afterwards is random data: integers draw less power and run faster.
@@ -116,7 +123,13 @@ class Worker:
         return Verification(passed=all(check.passed for check in checks), checks=tuple(checks))
 
     def _check(
-        self, case: Case, arena: Arena, subject: Subject, data: Literal["integers", "random"], seed: int, bound: int
+        self,
+        case: Case,
+        arena: Arena,
+        subject: Subject,
+        data: Literal["integers", "random"],
+        seed: int,
+        bound: int,
     ) -> Check:
         problem = self.suite.problem
         self.report(protocol.Progress(stage="reference"))
@@ -131,7 +144,9 @@ class Worker:
             outputs = {name: arena.read(name) for name in problem.outputs}
             found = {name: [] for name in problem.outputs}
             for part, band in verify.bands(problem, case):
-                reference, tolerance = self._reference(part, verify.cut(problem, inputs, band), (data, seed, band))
+                reference, tolerance = self._reference(
+                    part, verify.cut(problem, inputs, band), (data, seed, band)
+                )
                 for name, values in verify.cut(problem, outputs, band).items():
                     allowed = 0.0 if data == "integers" else tolerance
                     found[name].append(verify.compare(values, reference[name], allowed))
@@ -146,8 +161,12 @@ class Worker:
             return verify.integer_data(problem, case, bound, rng)
         return problem.data(case, rng)
 
-    def _reference(self, case: Case, inputs: verify.Arrays, key: tuple[object, ...]) -> tuple[dict[str, NDArray[np.float64]], Any]:
-        """The reference, by way of the run's scratch folder: kernels of a ladder compute the same and share it."""
+    def _reference(
+        self, case: Case, inputs: verify.Arrays, key: tuple[object, ...]
+    ) -> tuple[dict[str, NDArray[np.float64]], Any]:
+        """The reference, by way of the run's scratch folder: kernels of a ladder compute the same and
+        share it.
+        """
         if key[-1] != slice(None):  # a band of a case too large to keep
             return verify.reference_of(self.suite.problem, case, inputs)
         identity = repr((self.suite.name, sorted(case.sizes.items()), case.dtype, key))
@@ -171,10 +190,14 @@ class Worker:
         def emulate(*arguments: Any) -> list[tuple[Any, NDArray[Any]]]:
             views = dict(zip(names, arguments, strict=True))
             inputs = {
-                name: views[name].view(array.dtype_at(case)).reshape(array.shape_at(case)) for name, array in problem.inputs.items()
+                name: views[name].view(array.dtype_at(case)).reshape(array.shape_at(case))
+                for name, array in problem.inputs.items()
             }
             reference, _ = verify.reference_of(problem, case, inputs)
-            return [(views[name], reference[name].astype(array.dtype_at(case))) for name, array in problem.outputs.items()]
+            return [
+                (views[name], reference[name].astype(array.dtype_at(case)))
+                for name, array in problem.outputs.items()
+            ]
 
         return emulate
 
@@ -198,7 +221,11 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
             request = protocol.decode_request(line)
             if isinstance(request, protocol.Open):
                 worker = Worker(request, report)
-                report(protocol.Opened(device=worker.device.info, toolchain=worker.device.toolchain, pid=os.getpid()))
+                report(
+                    protocol.Opened(
+                        device=worker.device.info, toolchain=worker.device.toolchain, pid=os.getpid()
+                    )
+                )
                 continue
             assert worker is not None, "the first request opens the device"
             if isinstance(request, protocol.BuildAll):
@@ -207,7 +234,11 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
             else:
                 report(protocol.Done(row=worker.run(request)))
         except HarnessError as error:
-            report(protocol.Failed(reason=error.reason, message=error.message, log=error.log, exit_code=error.exit_code))
+            report(
+                protocol.Failed(
+                    reason=error.reason, message=error.message, log=error.log, exit_code=error.exit_code
+                )
+            )
         except Exception as error:  # noqa: BLE001 - a suite's own code may raise anything; it must cost one row only
             message = f"{type(error).__name__}: {error}"
             report(protocol.Failed(reason="error", message=message, log=traceback.format_exc()))

@@ -35,8 +35,8 @@ def parse_spec(spec: str) -> tuple[str, int]:
     name, _, index = spec.partition(":")
     if name not in BACKENDS or (index and not index.isdecimal()):
         raise UsageError(
-            f"Unknown device {spec!r}: expected BACKEND or BACKEND:INDEX with a backend of {', '.join(BACKENDS)}, "
-            "such as cuda:0. 'harness devices' lists what this machine has."
+            f"Unknown device {spec!r}: expected BACKEND or BACKEND:INDEX, such as cuda:0, with a "
+            f"backend of {', '.join(BACKENDS)}. 'harness devices' lists what this machine has."
         )
     return name, int(index or 0)
 
@@ -59,7 +59,8 @@ def survey(names: tuple[str, ...] = DEFAULT_ORDER) -> list[Survey]:
 def open_device(spec: str | None) -> Device:
     """The device named by `spec`, or the first that works in DEFAULT_ORDER.
 
-    Raises UsageError for a spec that names nothing, DeviceError for a device that is not there or does not open.
+    Raises UsageError for a spec that names nothing, DeviceError for a device that is not there or does not
+    open.
     """
     if spec is None:
         return _open_first()
@@ -79,4 +80,6 @@ def _open_first() -> Device:
                 return _backend(name).open_device(0)
         except DeviceError as error:
             problems.append(f"{name}: {error.message}")
-    raise DeviceError("No device works on this machine.\n" + "\n".join(f"  {problem}" for problem in problems))
+    raise DeviceError(
+        "No device works on this machine.\n" + "\n".join(f"  {problem}" for problem in problems)
+    )

@@ -1,7 +1,7 @@
 """The contract that every backend keeps, small enough to read in a minute.
 
-A backend is one module with two functions, `devices()` and `open_device(index)`, and a class that is a `Device`.
-Work is enqueued in order and runs asynchronously; times are read after `synchronize()`.
+A backend is one module with two functions, `devices()` and `open_device(index)`, and a class that is a
+`Device`. Work is enqueued in order and runs asynchronously; times are read after `synchronize()`.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ class Backend(Protocol):
     """What a backend module offers."""
 
     def devices(self) -> list[DeviceInfo]:
-        """Every device, without opening one. Raises DeviceError, saying what to do, where the backend cannot work."""
+        """Every device, without opening one. Raises DeviceError, saying what to do, where the backend
+        cannot work.
+        """
 
     def open_device(self, index: int) -> Device: ...
 
@@ -100,22 +102,28 @@ def check_launch(launch: Launch, device: DeviceInfo, resources: Resources | None
     """
     threads = launch.block[0] * launch.block[1] * launch.block[2]
     shared_bytes = launch.dynamic_shared_bytes + ((resources and resources.static_shared_bytes) or 0)
-    most_threads = min(device.max_threads_per_block, (resources and resources.max_threads_per_block) or threads)
+    most_threads = min(
+        device.max_threads_per_block, (resources and resources.max_threads_per_block) or threads
+    )
     if min(*launch.block, *launch.grid) < 1:
         raise LaunchError(f"Grid {launch.grid} and block {launch.block} need at least 1 in every direction.")
-    if threads > min(most_threads, device.max_threads_per_block):
+    if threads > most_threads:
         raise LaunchError(
-            f"A block of {_by(launch.block)} = {threads} threads is more than the {min(most_threads, device.max_threads_per_block)} "
-            f"that {device.name} can run of this kernel: use a smaller block, or fewer registers per thread."
+            f"A block of {_by(launch.block)} = {threads} threads is more than the {most_threads} that "
+            f"{device.name} can run of this kernel: use a smaller block, or fewer registers per thread."
         )
     if any(extent > most for extent, most in zip(launch.block, device.max_block, strict=True)):
-        raise LaunchError(f"Block {_by(launch.block)} exceeds {device.name}'s largest block {_by(device.max_block)}.")
+        raise LaunchError(
+            f"Block {_by(launch.block)} exceeds {device.name}'s largest block {_by(device.max_block)}."
+        )
     if any(extent > most for extent, most in zip(launch.grid, device.max_grid, strict=True)):
-        raise LaunchError(f"Grid {_by(launch.grid)} exceeds {device.name}'s largest grid {_by(device.max_grid)}.")
+        raise LaunchError(
+            f"Grid {_by(launch.grid)} exceeds {device.name}'s largest grid {_by(device.max_grid)}."
+        )
     if shared_bytes > device.max_shared_bytes:
         raise LaunchError(
-            f"A block needs {shared_bytes} bytes of shared memory; {device.name} has {device.max_shared_bytes} per block: "
-            "use a smaller size or tile."
+            f"A block needs {shared_bytes} bytes of shared memory; {device.name} has "
+            f"{device.max_shared_bytes} per block: use a smaller size or tile."
         )
 
 

@@ -1,7 +1,8 @@
 """CUDA cards through PyCUDA.
 
-One primary context per device, shared with whatever else the process runs on the card. Kernels are `SourceModule`s whose
-binaries come from the harness's own cache, so that a machine needs nvcc only for kernels it has not seen.
+One primary context per device, shared with whatever else the process runs on the card. Kernels are
+`SourceModule`s whose binaries come from the harness's own cache, so that a machine needs nvcc only for
+kernels it has not seen.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import subprocess
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -34,7 +36,8 @@ _HELPERS = r"""
 extern "C" __global__ void harness_flush(const uint4 *data, unsigned *sink, unsigned long long count) {
     unsigned sum = 0;
     const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
-    for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
+    unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
+    for (; i < count; i += step) {
         const uint4 v = data[i];
         sum ^= v.x ^ v.y ^ v.z ^ v.w;
     }
@@ -51,12 +54,15 @@ extern "C" __global__ void harness_occupy(unsigned long long duration_ns) {
 
 def _driver() -> Any:
     try:
-        import pycuda.driver as driver
+        from pycuda import driver
     except ImportError as error:
         if "libcuda" in str(error):
-            raise DeviceError(f"There is no NVIDIA driver ({error}). Install the driver of your card.") from None
+            raise DeviceError(
+                f"There is no NVIDIA driver ({error}). Install the driver of your card."
+            ) from None
         raise DeviceError(
-            f"PyCUDA cannot be imported ({error}). With the CUDA toolkit on PATH, install it with: pip install 'gpu-harness[cuda]'"
+            f"PyCUDA cannot be imported ({error}). With the CUDA toolkit on PATH, install it with: "
+            "pip install 'gpu-harness[cuda]'"
         ) from None
     try:
         driver.init()
@@ -73,7 +79,9 @@ def _driver() -> Any:
 
 @contextlib.contextmanager
 def _translated(what: str) -> Iterator[None]:
-    """PyCUDA's errors as the harness's own. CUDA reports a kernel's fault at a later call: `what` says which one."""
+    """PyCUDA's errors as the harness's own. CUDA reports a kernel's fault at a later call: `what` says
+    which one.
+    """
     driver = _driver()
     try:
         yield
@@ -91,7 +99,9 @@ def devices() -> list[DeviceInfo]:
     driver = _driver()
     found = [_describe(index, driver.Device(index)) for index in range(driver.Device.count())]
     if not found:
-        raise DeviceError("CUDA sees no card. 'nvidia-smi' tells whether the driver does; check CUDA_VISIBLE_DEVICES.")
+        raise DeviceError(
+            "CUDA sees no card. 'nvidia-smi' tells whether the driver does; check CUDA_VISIBLE_DEVICES."
+        )
     return found
 
 
@@ -170,7 +180,8 @@ class CudaDevice:
                 function = module.get_function(program.function)
             except _driver().LogicError:
                 raise BuildError(
-                    f"{program.name} has no kernel function named {program.function!r}: check its entry, and that it is extern \"C\"."
+                    f"{program.name} has no kernel function named {program.function!r}: "
+                    'check its entry, and that it is extern "C".'
                 ) from None
         return CudaBuilt(function, _resources(function, binary), cached)
 
@@ -184,7 +195,10 @@ class CudaDevice:
         if binary := self.cache.get(key):
             return binary, True
         if not _nvcc_version():
-            raise BuildError(f"{program.name} cannot be compiled: nvcc is not on PATH. Install the CUDA toolkit or add its bin folder to PATH.")
+            raise BuildError(
+                f"{program.name} cannot be compiled: nvcc is not on PATH. "
+                "Install the CUDA toolkit or add its bin folder to PATH."
+            )
         binary = self._compile(program, options)
         self.cache.put(key, binary)
         return binary, False
@@ -197,12 +211,18 @@ class CudaDevice:
                 warnings.simplefilter("ignore")  # nvcc's remarks arrive as warnings; errors carry their log
                 return bytes(
                     compiler.compile(
-                        program.text, options=list(options), no_extern_c=True, arch=self.info.arch, cache_dir=False
+                        program.text,
+                        options=list(options),
+                        no_extern_c=True,
+                        arch=self.info.arch,
+                        cache_dir=False,
                     )
                 )
         except _driver().CompileError as error:
             log = "\n".join(part for part in (error.stdout, error.stderr) if part).strip()
-            raise BuildError(f"{program.name} does not compile with {self.toolchain.compiler}.", log=log) from None
+            raise BuildError(
+                f"{program.name} does not compile with {self.toolchain.compiler}.", log=log
+            ) from None
 
     def free_bytes(self) -> int:
         with _translated("Asking for free memory"):
@@ -276,7 +296,9 @@ class CudaDevice:
                 self.fill(self._flush[1], 0, size_bytes, 0)
             function, data, sink, count = self._flush
             arguments = (np.uintp(int(data)), np.uintp(int(sink)), np.uint64(count))
-            self._enqueue(function, Launch(grid=(4 * self.info.compute_units, 1, 1), block=(512, 1, 1)), arguments)
+            self._enqueue(
+                function, Launch(grid=(4 * self.info.compute_units, 1, 1), block=(512, 1, 1)), arguments
+            )
 
     def occupy(self, duration_ns: int) -> None:
         with _translated("Occupying the card"):
@@ -296,7 +318,7 @@ class CudaDevice:
             end.record(self.stream)
         self.synchronize()
         times = sorted({round(end.time_since(start) * 1e6) for start, end in pairs})
-        steps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)] or times
+        steps = [later - earlier for earlier, later in pairwise(times)] or times
         return float(min(step for step in [*steps, 1000] if step > 0))
 
     def synchronize(self) -> None:

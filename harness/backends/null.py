@@ -5,8 +5,8 @@ $HARNESS_NULL_SCRIPT, a JSON file of kernel name (such as ``matmul.naive``) to b
 
     {"matmul.naive": {"times_ns": [1000.0, 1010.0], "fault": "wrong"}}
 
-Faults: build, wrong, nan, unwritten, overrun, crash, hang, error, memory. It is what the tests run on and what a suite's author can try a
-pipeline with; no figure of it says anything about a kernel.
+Faults: build, wrong, nan, unwritten, overrun, crash, hang, error, memory. It is what the tests run on and
+what a suite's author can try a pipeline with; no figure of it says anything about a kernel.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def _script() -> dict[str, Any]:
     try:
         script = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigError(f"HARNESS_NULL_SCRIPT names {path}, which is no readable JSON file: {error}") from None
+        raise ConfigError(
+            f"HARNESS_NULL_SCRIPT names {path}, which is no readable JSON file: {error}"
+        ) from None
     if not isinstance(script, dict):
         raise ConfigError(f"HARNESS_NULL_SCRIPT names {path}, which holds no JSON object.")
     return script
@@ -92,7 +94,9 @@ class NullDevice:
     def build(self, program: Program) -> NullBuilt:
         behaviour = self.script.get(program.name, {})
         if behaviour.get("fault") == "build":
-            raise BuildError(f"{program.name} does not compile.", log=f"{program.name}: error: scripted fault")
+            raise BuildError(
+                f"{program.name} does not compile.", log=f"{program.name}: error: scripted fault"
+            )
         times = behaviour.get("times_ns")
         return NullBuilt(
             program,
@@ -106,7 +110,9 @@ class NullDevice:
 
     def allocate(self, size_bytes: int) -> Memory:
         if size_bytes > self.free_bytes():
-            raise OutOfMemoryError(f"{size_bytes} bytes do not fit in the {self.free_bytes()} free of the null device.")
+            raise OutOfMemoryError(
+                f"{size_bytes} bytes do not fit in the {self.free_bytes()} free of the null device."
+            )
         self.allocated_bytes += size_bytes
         return np.zeros(size_bytes, np.uint8)
 

@@ -1,7 +1,7 @@
 """OpenCL devices through PyOpenCL: GPUs of any vendor, and CPUs where there is no GPU.
 
-The Intel CPU runtime from PyPI registers itself with a file that names a path of its build machine, so this module
-writes a right one and points the loader at it before PyOpenCL is imported.
+The Intel CPU runtime from PyPI registers itself with a file that names a path of its build machine, so this
+module writes a right one and points the loader at it before PyOpenCL is imported.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def _point_loader_at_runtimes() -> None:
 
 def _pyopencl() -> Any:
     _point_loader_at_runtimes()
-    os.environ.setdefault("PYOPENCL_NO_CACHE", "1")  # binaries are cached by the harness, under a key that it knows
+    os.environ.setdefault(
+        "PYOPENCL_NO_CACHE", "1"
+    )  # binaries are cached by the harness, under a key that it knows
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -142,9 +144,10 @@ def _uuid(handle: Any) -> str | None:
 def _pci_bus_id(handle: Any) -> str | None:
     try:
         info = handle.pci_bus_info_khr
-        return f"{info.pci_domain:08x}:{info.pci_bus:02x}:{info.pci_device:02x}.{info.pci_function:x}"
+        found = info.pci_domain, info.pci_bus, info.pci_device, info.pci_function
     except Exception:  # noqa: BLE001 - as above
         return None
+    return "{:08x}:{:02x}:{:02x}.{:x}".format(*found)
 
 
 def open_device(index: int) -> OpenCLDevice:
@@ -165,11 +168,15 @@ class OpenCLDevice:
         cl = _pyopencl()
         self.info = _describe(index, handle)
         self.handle = handle
-        self.toolchain = Toolchain(compiler=f"{self.info.vendor} OpenCL {handle.version.strip()}, driver {self.info.driver}")
+        self.toolchain = Toolchain(
+            compiler=f"{self.info.vendor} OpenCL {handle.version.strip()}, driver {self.info.driver}"
+        )
         self.cache = cache or BinaryCache()
         with _translated(f"Opening {self.info.spec}"):
             self.context = cl.Context([handle])
-            self.queue = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
+            self.queue = cl.CommandQueue(
+                self.context, properties=cl.command_queue_properties.PROFILING_ENABLE
+            )
         self._flush: tuple[Any, Any, Any, int] | None = None
         self._build_lock = threading.Lock()
 
@@ -186,7 +193,9 @@ class OpenCLDevice:
         try:
             kernel = cl.Kernel(built, program.function)
         except cl.Error as error:
-            raise BuildError(f"{program.name} has no kernel function named {program.function!r} ({error}).") from None
+            raise BuildError(
+                f"{program.name} has no kernel function named {program.function!r} ({error})."
+            ) from None
         return OpenCLBuilt(kernel, self._resources(kernel, built), cached)
 
     def _load(self, program: Program, binary: bytes) -> Any | None:
@@ -204,7 +213,9 @@ class OpenCLDevice:
                 return cl.Program(self.context, program.text).build(list(program.options))
         except cl.RuntimeError as error:
             log = str(getattr(error, "what", error))
-            raise BuildError(f"{program.name} does not compile with {self.toolchain.compiler}.", log=log) from None
+            raise BuildError(
+                f"{program.name} does not compile with {self.toolchain.compiler}.", log=log
+            ) from None
 
     def _resources(self, kernel: Any, built: Any) -> Resources:
         import hashlib
@@ -228,7 +239,10 @@ class OpenCLDevice:
         cl = _pyopencl()
         most = int(self.handle.max_mem_alloc_size)
         if size_bytes > most:
-            raise OutOfMemoryError(f"One array of {size_bytes} bytes is more than the {most} that {self.info.name} can allocate at once.")
+            raise OutOfMemoryError(
+                f"One array of {size_bytes} bytes is more than the {most} bytes that {self.info.name} "
+                "can allocate at once."
+            )
         with _translated(f"Allocating {size_bytes} bytes"):
             return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, size_bytes)
 
@@ -276,7 +290,12 @@ class OpenCLDevice:
         if self._flush is None:
             size_bytes = 3 * self.info.l2_bytes
             program = cl.Program(self.context, _FLUSH).build()
-            self._flush = (cl.Kernel(program, "flush"), self.allocate(size_bytes), self.allocate(4), size_bytes // 16)
+            self._flush = (
+                cl.Kernel(program, "flush"),
+                self.allocate(size_bytes),
+                self.allocate(4),
+                size_bytes // 16,
+            )
         kernel, data, sink, count = self._flush
         kernel.set_args(data, sink, np.uint64(count))
         cl.enqueue_nd_range_kernel(self.queue, kernel, (self.info.compute_units * 1024,), None)

@@ -12,8 +12,8 @@ from harness.cli.options import Selection, selection_options
 def command(selection: Selection) -> int:
     """Verify the kernels that CASES select (globs such as 'matmul.*tiling*'), or all of them, without timing.
 
-    Outputs are poisoned with NaN first, arrays lie between guard zones, and every element is compared with a float64
-    reference. Exit status 1 if any is wrong, 3 if any could not be run.
+    Outputs are poisoned with NaN first, arrays lie between guard zones, and every element is compared with a
+    float64 reference. Exit status 1 if any is wrong, 3 if any could not be run.
     """
     from harness.cli.execute import execute
 

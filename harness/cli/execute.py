@@ -24,10 +24,12 @@ from harness.report.tables import check_table, ladder_tables, print_out
 from harness.session import RunResult, Session, SessionSettings
 
 
-def execute(selection: Selection, command: str, measure: MeasureSettings | None, *, results: Path | None, save: bool) -> int:
+def execute(
+    selection: Selection, command: str, measure: MeasureSettings | None, *, results: Path | None, save: bool
+) -> int:
     config = load_config()
     if measure is not None and measure.l2 is None:
-        measure = dataclasses.replace(measure, l2=config.l2)
+        measure = dataclasses.replace(measure, l2=config.l2)  # type: ignore[arg-type]
     settings = SessionSettings(
         command=command,
         device=selection.device or config.device,
@@ -60,13 +62,18 @@ def _fitting(suites: Sequence[LoadedSuite], selection: Selection) -> list[tuple[
     wanted = [loaded for loaded in suites if plan(loaded.suite, selection.cases)]
     fitting = []
     for loaded in wanted:
-        sizes = [size for size in selection.size if len(size.split(",")) in (1, len(loaded.suite.problem.axes))]
+        sizes = [
+            size for size in selection.size if len(size.split(",")) in (1, len(loaded.suite.problem.axes))
+        ]
         for size in sizes:
             parse_size(size, loaded.suite.problem)
         if sizes or not selection.size:
             fitting.append((loaded, sizes))
         else:
-            click.echo(f"{loaded.suite.name} is left out: --size gives no {len(loaded.suite.problem.axes)} numbers.", err=True)
+            click.echo(
+                f"{loaded.suite.name} is left out: --size gives no {len(loaded.suite.problem.axes)} numbers.",
+                err=True,
+            )
     unfit = [size for size in selection.size if not any(size in sizes for _, sizes in fitting)]
     if unfit:
         parse_size(unfit[0], wanted[0].suite.problem)

@@ -18,7 +18,9 @@ def command(cases: tuple[str, ...], commit: str | None, as_json: bool) -> None:
     listed = []
     for loaded in load_suites(load_config(), commit, cases):
         suite = loaded.suite
-        kernels = [kernel for kernel in suite.kernels if not cases or any(selects(p, suite, kernel) for p in cases)]
+        kernels = [
+            kernel for kernel in suite.kernels if not cases or any(selects(p, suite, kernel) for p in cases)
+        ]
         if kernels:
             listed.append((suite, loaded.source, kernels))
     if as_json:
@@ -28,9 +30,18 @@ def command(cases: tuple[str, ...], commit: str | None, as_json: bool) -> None:
                     "suite": suite.name,
                     "headline": suite.headline,
                     "source": source,
-                    "axes": {name: {"default": axis.default, "quick": axis.quick} for name, axis in suite.problem.axes.items()},
+                    "axes": {
+                        name: {"default": axis.default, "quick": axis.quick}
+                        for name, axis in suite.problem.axes.items()
+                    },
                     "kernels": [
-                        {"name": k.name, "source": k.source, "dtype": k.dtype, "requires": k.requires, "about": k.about}
+                        {
+                            "name": k.name,
+                            "source": k.source,
+                            "dtype": k.dtype,
+                            "requires": k.requires,
+                            "about": k.about,
+                        }
                         for k in kernels
                     ],
                 }
@@ -39,7 +50,9 @@ def command(cases: tuple[str, ...], commit: str | None, as_json: bool) -> None:
         )
         return
     for suite, _, kernels in listed:
-        axes = ", ".join(f"{name} = {' '.join(map(str, axis.default))}" for name, axis in suite.problem.axes.items())
+        axes = ", ".join(
+            f"{name} = {' '.join(map(str, axis.default))}" for name, axis in suite.problem.axes.items()
+        )
         click.echo(f"{suite.name}  ({suite.headline}; {axes})")
         width = max(len(kernel.name) for kernel in kernels)
         for kernel in kernels:

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["Selection", "cases_argument", "device_option", "echo_json", "json_option", "load_suites", "selection_options"]
+__all__ = [
+    "Selection",
+    "cases_argument",
+    "device_option",
+    "echo_json",
+    "json_option",
+    "load_suites",
+    "selection_options",
+]
 
 import functools
 from collections.abc import Callable
@@ -22,7 +30,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 device_option = click.option(
     "--device", metavar="SPEC", help="cuda:0, opencl:0 or null; default: the first that works, in this order."
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Machine-readable result on standard output.")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Machine-readable result on standard output."
+)
 cases_argument = click.argument("cases", nargs=-1, metavar="[CASES]...")
 
 
@@ -52,22 +62,40 @@ def selection_options(function: F) -> F:
     for option in (
         json_option,
         click.option("--seed", default=1, show_default=True, help="Seed of the input data."),
-        click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="For one case; default 120."),
+        click.option(
+            "--timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="SECONDS",
+            help="For one case; default 120.",
+        ),
         click.option("--quick", is_flag=True, help="The suite's small sizes; the default on a CPU."),
-        click.option("--commit", metavar="REV", help="Kernels as they were at this commit; default: the working tree."),
+        click.option(
+            "--commit", metavar="REV", help="Kernels as they were at this commit; default: the working tree."
+        ),
         device_option,
-        click.option("--size", multiple=True, metavar="N|M,N,K", help="One number for every axis, or one an axis; repeatable."),
+        click.option(
+            "--size",
+            multiple=True,
+            metavar="N|M,N,K",
+            help="One number for every axis, or one an axis; repeatable.",
+        ),
         cases_argument,
     ):
         call = option(call)
     return call  # type: ignore[return-value]
 
 
-def load_suites(config: Config, commit: str | None = None, patterns: tuple[str, ...] = ()) -> list[LoadedSuite]:
-    """Every suite of the project, at a commit or in the working tree; at least one. Raises SuiteError, UsageError."""
+def load_suites(
+    config: Config, commit: str | None = None, patterns: tuple[str, ...] = ()
+) -> list[LoadedSuite]:
+    """Every suite of the project, at a commit or in the working tree; at least one. Raises SuiteError,
+    UsageError.
+    """
     folders = discover(config.root, config.suites)
     if not folders:
-        raise SuiteError(f"No suite in {config.root}: no folder with a suite.py matches {', '.join(config.suites)}.")
+        raise SuiteError(
+            f"No suite in {config.root}: no folder with a suite.py matches {', '.join(config.suites)}."
+        )
     loaded = [load(folder, commit) for folder in folders]
     check_patterns(patterns, [each.suite for each in loaded])
     return loaded

@@ -11,17 +11,29 @@ from harness.measure import MeasureSettings
 
 
 @click.command("run")
-@click.option("--l2", type=click.Choice(["cold", "hot"]), help="L2 cache before each launch; default: cold on a GPU, hot on a CPU.")
-@click.option("--max-time", type=click.FloatRange(min=0, min_open=True), default=2.0, show_default=True, metavar="SECONDS",
-              help="Most time to measure one case for.")
-@click.option("--results", type=click.Path(path_type=Path), help="Folder for records; default: the project's.")
+@click.option(
+    "--l2",
+    type=click.Choice(["cold", "hot"]),
+    help="L2 cache before each launch; default: cold on a GPU, hot on a CPU.",
+)
+@click.option(
+    "--max-time",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Most time to measure one case for; default: 2 on a GPU, 1 elsewhere.",
+)
+@click.option(
+    "--results", type=click.Path(path_type=Path), help="Folder for records; default: the project's."
+)
 @click.option("--no-save", is_flag=True, help="Keep no record.")
 @selection_options
-def command(selection: Selection, l2: str | None, max_time: float, results: Path | None, no_save: bool) -> int:
+def command(
+    selection: Selection, l2: str | None, max_time: float | None, results: Path | None, no_save: bool
+) -> int:
     """Verify, then measure, the kernels that CASES select (globs such as 'matmul.*tiling*'), or all of them.
 
-    Prints a ladder per size: rate, speed-up over the first kernel, share of the card's peak, clocks and temperature.
-    A kernel whose result is wrong is never timed.
+    Prints a ladder per size: rate, speed-up over the first kernel, share of the card's peak, clocks and
+    temperature. A kernel whose result is wrong is never timed.
     """
     from harness.cli.execute import execute
 

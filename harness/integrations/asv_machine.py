@@ -1,4 +1,6 @@
-"""Cards as asv machines: asv's machine file is written from the device, so asv never has a question to ask."""
+"""Cards as asv machines: asv's machine file is written from the device, so asv never has a question to
+ask.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ def machine_file() -> Path:
 
 
 def register(spec: str | None) -> tuple[Path, dict[str, str]]:
-    """Put the device into asv's machine file, leaving every other machine alone, and return the file and the entry.
+    """Put the device into asv's machine file, leaving every other machine alone, and return the file and the
+    entry.
 
     Raises ConfigError for a file that is no machine file, StoreError where it cannot be written.
     """
@@ -33,7 +36,9 @@ def register(spec: str | None) -> tuple[Path, dict[str, str]]:
         try:
             write_atomically(path, json.dumps(machines, indent=4, sort_keys=True).encode())
         except OSError as error:
-            raise StoreError(f"Cannot write {path}: {error.strerror or error}. asv reads its machines from there.") from None
+            raise StoreError(
+                f"Cannot write {path}: {error.strerror or error}. asv reads its machines from there."
+            ) from None
     return path, entry
 
 
@@ -45,5 +50,7 @@ def _read(path: Path) -> dict[str, object]:
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} is no machine file of asv's: {error}. Mend it, or move it away.") from None
     if not isinstance(machines, dict):
-        raise ConfigError(f"{path} is no machine file of asv's: it holds no JSON object. Mend it, or move it away.")
+        raise ConfigError(
+            f"{path} is no machine file of asv's: it holds no JSON object. Mend it, or move it away."
+        )
     return machines

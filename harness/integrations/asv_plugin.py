@@ -1,14 +1,16 @@
-"""What makes asv run kernels over commits: name this module, with a dot in front, among asv.conf.json's "plugins".
+"""What makes asv run kernels over commits: name this module, with a dot in front, among asv.conf.json's
+"plugins".
 
-- an environment type, ``checkout``: the interpreter at hand, nothing built or installed per commit. Kernels come out of
-  git's object store by commit, so a working tree cannot leak into an older commit's figures.
-- one measurement, many tracks: a class measures once, in setup_cache; asv would start a process for each track,
-  kernel and size to read one number of it, and here they are read in this process.
-- machines: the card is registered by itself, and what an update changes (driver, kernel) does not split a history.
+- an environment type, ``checkout``: the interpreter at hand, nothing built or installed per commit. Kernels
+  come out of git's object store by commit, so a working tree cannot leak into an older commit's figures.
+- one measurement, many tracks: a class measures once, in setup_cache; asv would start a process for each
+  track, kernel and size to read one number of it, and here they are read in this process.
+- machines: the card is registered by itself, and what an update changes (driver, kernel) does not split a
+  history.
 - pages that need no network (`harness.integrations.asv_site`).
 
-Without a word, asv ignores a plugin that it does not find: the ``checkout`` environment type is then unknown, which is an
-error, so an asv.conf.json that names it cannot run without this module.
+Without a word, asv ignores a plugin that it does not find: the ``checkout`` environment type is then unknown,
+which is an error, so an asv.conf.json that names it cannot run without this module.
 """
 
 from __future__ import annotations
@@ -46,8 +48,11 @@ class CheckoutEnvironment(Environment):  # type: ignore[misc]
 
     tool_name = "checkout"
 
-    def __init__(self, conf: Any, python: str, requirements: dict[str, str], tagged_env_vars: dict[Any, str]) -> None:
-        # asv's own constructor reads both before it sets them. The name of the interpreter is no part of a series.
+    def __init__(
+        self, conf: Any, python: str, requirements: dict[str, str], tagged_env_vars: dict[Any, str]
+    ) -> None:
+        # asv's own constructor reads both before it sets them. The name of the interpreter is no part of a
+        # series.
         self._python = python
         self._requirements = requirements
         super().__init__(conf, python, requirements, tagged_env_vars)
@@ -72,18 +77,24 @@ class CheckoutEnvironment(Environment):  # type: ignore[misc]
         self._set_commit_hash(commit_hash)
 
     def run(self, args: list[str], **kwargs: Any) -> Any:
+        # The interpreter at hand imports from where it does now: asv drops PYTHONPATH unless it has this
+        # name.
+        if path := os.environ.get("PYTHONPATH"):
+            kwargs["env"] = {"ASV_PYTHONPATH": path, **(kwargs.get("env") or os.environ)}
         command = args[1] if args[:1] == [BENCHMARK_RUN_SCRIPT] else ""
         if command == "run" and (answered := _answer(args, Path(kwargs["cwd"]))):
             return answered
         if command == "setup_cache":
             with _shown_progress() as path:
-                kwargs["env"] = {**kwargs["env"], "HARNESS_PROGRESS": path}
+                kwargs["env"] = {**(kwargs.get("env") or os.environ), "HARNESS_PROGRESS": path}
                 return self.run_executable("python", args, **kwargs)
         return self.run_executable("python", args, **kwargs)
 
 
 def _answer(args: list[str], cache: Path) -> tuple[str, str, int] | None:
-    """The result of one track, kernel and size from what setup_cache left; None lets asv start its process after all."""
+    """The result of one track, kernel and size from what setup_cache left; None lets asv start its process
+    after all.
+    """
     try:
         _, _, _, name, _, profile, result_file = args
         track, _, index = name.rpartition(".")[2].partition("-")
@@ -100,7 +111,9 @@ def _answer(args: list[str], cache: Path) -> tuple[str, str, int] | None:
 
 @contextmanager
 def _shown_progress() -> Iterator[str]:
-    """A file for a child to write progress to, and a thread that shows its lines while asv waits for the child."""
+    """A file for a child to write progress to, and a thread that shows its lines while asv waits for the
+    child.
+    """
     over = threading.Event()
     with tempfile.NamedTemporaryFile("r", prefix="harness-progress-", encoding="utf-8") as file:
 
@@ -128,7 +141,10 @@ def setup() -> None:
     original_load, original_save = Machine.load, Machine.save
 
     def load(
-        interactive: bool = False, force_interactive: bool = False, machine_name: str | None = None, **kwargs: Any
+        interactive: bool = False,
+        force_interactive: bool = False,
+        machine_name: str | None = None,
+        **kwargs: Any,
     ) -> Any:
         if machine_name is None and interactive and not force_interactive and kwargs.get("_path") is None:
             machine_name = _register()
@@ -147,7 +163,11 @@ def setup() -> None:
         except util.UserError:
             return
         notes = {key: known[key] for key in ANNOTATIONS if key in known}
-        util.write_json(os.path.join(results_dir, self.machine, "machine.json"), {**self.__dict__, **notes}, self.api_version)  # noqa: PTH118
+        util.write_json(
+            str(Path(results_dir) / self.machine / "machine.json"),
+            {**self.__dict__, **notes},
+            self.api_version,
+        )
 
     load.registers = True  # type: ignore[attr-defined]
     Machine.load = staticmethod(load)

@@ -38,7 +38,8 @@ from harness.session import RunResult, Session, SessionSettings
 from harness.suite import Suite
 
 ANSWERS = "harness-answers.json"
-"""In the folder that a class's benchmarks share: track name to one answer a parameter combination, in asv's order."""
+"""In the folder that a class's benchmarks share: track name to one answer a parameter combination, in
+asv's order."""
 
 METHOD_VERSION = "1"
 """Of how things are measured. Raise it when figures of before and after must not share a graph."""
@@ -58,7 +59,8 @@ class Track:
 
     unit: str
     direction: Literal["higher", "lower", "none"]
-    """Which way is better. asv copies it into benchmarks.json; by itself it takes every rise for a regression."""
+    """Which way is better. asv copies it into benchmarks.json; by itself it takes every rise for a
+    regression."""
     read: Callable[[Row, RowSummary], Any]
     headline: str | None = None
     """The only headline with which the track makes sense; None for all."""
@@ -77,7 +79,10 @@ def _rate(work: Callable[[Row], int | None]) -> Callable[[Row, RowSummary], Any]
 
 
 def _time_ms(row: Row, _: RowSummary) -> Any:
-    return row.measurement and {"samples": [time_ns / 1e6 for time_ns in row.measurement.times_ns], "number": 1}
+    return row.measurement and {
+        "samples": [time_ns / 1e6 for time_ns in row.measurement.times_ns],
+        "number": 1,
+    }
 
 
 def _error_ratio(row: Row, _: RowSummary) -> float | None:
@@ -94,8 +99,12 @@ TRACKS = {
     "track_temperature_c": Track("°C", "none", lambda _, s: s.temperature_c),
     "track_power_w": Track("W", "lower", lambda _, s: s.power_w),
     "track_error_ratio": Track("largest error / bound", "lower", _error_ratio),
-    "track_registers": Track("registers per thread", "lower", lambda row, _: row.resources and row.resources.registers),
-    "track_local_bytes": Track("bytes per thread", "lower", lambda row, _: row.resources and row.resources.local_bytes),
+    "track_registers": Track(
+        "registers per thread", "lower", lambda row, _: row.resources and row.resources.registers
+    ),
+    "track_local_bytes": Track(
+        "bytes per thread", "lower", lambda row, _: row.resources and row.resources.local_bytes
+    ),
 }
 
 
@@ -132,9 +141,13 @@ class SuiteTracks:
     timeout = 60.0
 
     def __init_subclass__(cls) -> None:
-        # The working tree's suite says which kernels and sizes there are graphs of; each commit's own is measured.
+        # The working tree's suite says which kernels and sizes there are graphs of; each commit's own is
+        # measured.
         suite = load(cls._path()).suite
-        cls.params = [[kernel.name for kernel in suite.kernels], [_label(suite, point) for point in _points(suite)]]
+        cls.params = [
+            [kernel.name for kernel in suite.kernels],
+            [_label(suite, point) for point in _points(suite)],
+        ]
         for name, track in TRACKS.items():
             if track.headline in (None, suite.headline):
                 setattr(cls, name, _method(name, track))
@@ -178,7 +191,9 @@ class SuiteTracks:
 
 def _method(name: str, track: Track) -> Callable[..., Any]:
     def read(self: SuiteTracks, answers: dict[str, list[Answer]], kernel: str, size: int | str) -> Any:
-        """Used where something other than the plugin's environment runs the benchmarks; see `asv_plugin._answer`."""
+        """Used where something other than the plugin's environment runs the benchmarks; see
+        `asv_plugin._answer`.
+        """
         answer = answers[name][list(itertools.product(*self.params)).index((kernel, size))]
         if "error" in answer:
             raise RuntimeError(answer["error"])
@@ -202,9 +217,13 @@ def _answer(track: Track, row: Row | None, run: Run) -> Answer:
 
 
 def _points(suite: Suite) -> list[Mapping[str, int]]:
-    """Every point that any device measures: one list for all, because asv has one list of parameters for all machines."""
+    """Every point that any device measures: one list for all, because asv has one list of parameters for
+    all machines.
+    """
     points = [*suite.problem.points(quick=True), *suite.problem.points()]
-    return sorted({tuple(point.items()): point for point in points}.values(), key=lambda point: list(point.values()))
+    return sorted(
+        {tuple(point.items()): point for point in points}.values(), key=lambda point: list(point.values())
+    )
 
 
 def _label(suite: Suite, point: Mapping[str, int]) -> int | str:

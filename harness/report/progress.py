@@ -6,12 +6,16 @@ __all__ = ["ProgressObserver"]
 
 import time
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness.planning import PlannedCase
 from harness.records import DeviceInfo, Row
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class ProgressObserver:
@@ -33,11 +37,13 @@ class ProgressObserver:
         self.began = 0.0
         self.device = ""
 
-    def __enter__(self) -> ProgressObserver:
+    def __enter__(self) -> Self:
         self.progress.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.progress.stop()
 
     def opened(self, device: DeviceInfo) -> None:
@@ -58,4 +64,6 @@ class ProgressObserver:
         if not self.console.is_terminal:
             took = time.monotonic() - self.began
             reason = f" ({row.reason})" if row.reason else ""
-            self.console.print(f"{self.name}: {row.status}{reason}, {took:.1f} s", highlight=False, soft_wrap=True)
+            self.console.print(
+                f"{self.name}: {row.status}{reason}, {took:.1f} s", highlight=False, soft_wrap=True
+            )

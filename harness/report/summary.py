@@ -65,7 +65,11 @@ def summary_of(row: Row, run: Run) -> RowSummary:
 
 
 def _during(row: Row, field: Callable[[Snapshot], float | None]) -> float | None:
-    values = [value for snapshot in (row.telemetry.during if row.telemetry else ()) if (value := field(snapshot)) is not None]
+    values = [
+        value
+        for snapshot in (row.telemetry.during if row.telemetry else ())
+        if (value := field(snapshot)) is not None
+    ]
     return median(values) if values else None
 
 
@@ -75,5 +79,9 @@ def _energy(row: Row) -> float | None:
 
 
 def _reasons(row: Row) -> tuple[str, ...] | None:
-    seen = [s.clock_event_reasons for s in (row.telemetry.during if row.telemetry else ()) if s.clock_event_reasons is not None]
+    seen = [
+        s.clock_event_reasons
+        for s in (row.telemetry.during if row.telemetry else ())
+        if s.clock_event_reasons is not None
+    ]
     return tuple(sorted({reason for reasons in seen for reason in reasons})) if seen else None

@@ -19,7 +19,7 @@ _STATUS_STYLE = {"measured": "green", "verified": "green", "failed": "red", "ski
 def print_out(table: Table) -> None:
     """Print to standard output, never wider than the terminal, 80 columns where there is none."""
     console = Console()
-    console.print(table if console.is_terminal else table, soft_wrap=False)
+    console.print(table)
 
 
 def devices_table(devices: Sequence[DeviceInfo]) -> Table:
@@ -50,7 +50,9 @@ def check_table(result: RunResult) -> Table:
 
 
 def ladder_tables(result: RunResult) -> Iterator[Table]:
-    """A ladder per size: rate, speed-up over the first kernel, share of peak, clock, temperature, verified or not."""
+    """A ladder per size: rate, speed-up over the first kernel, share of peak, clock, temperature, verified
+    or not.
+    """
     for size in dict.fromkeys(_size(row) for row in result.rows):
         rows = [row for row in result.rows if _size(row) == size]
         yield _ladder(result.run, size, rows)
@@ -58,7 +60,9 @@ def ladder_tables(result: RunResult) -> Iterator[Table]:
 
 def _ladder(run: Run, size: str, rows: Sequence[Row]) -> Table:
     summaries = [summary_of(row, run) for row in rows]
-    first = next((s.rate for row, s in zip(rows, summaries, strict=True) if row.kernel == run.kernels[0]), None)
+    first = next(
+        (s.rate for row, s in zip(rows, summaries, strict=True) if row.kernel == run.kernels[0]), None
+    )
     columns = {
         "ms": [_number(s.time_ms, 4) for s in summaries],
         "±%": [_half_width(s) for s in summaries],
@@ -87,7 +91,9 @@ def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, title_justify="left", title_style="bold", header_style="dim")
     for column in columns:
         right = column.startswith(">")
-        table.add_column(column.removeprefix(">"), justify="right" if right else "left", overflow="fold", no_wrap=right)
+        table.add_column(
+            column.removeprefix(">"), justify="right" if right else "left", overflow="fold", no_wrap=right
+        )
     return table
 
 

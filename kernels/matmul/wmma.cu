@@ -21,10 +21,11 @@ union Tile {
 template <typename Fragment>
 __device__ void load_cut(Fragment& fragment, Tile& tile, const half* source, int stride, int rows, int columns)
 {
-    for (int i = THREAD_X; i < EDGE * EDGE; i += WARP) {
-        const int row = i / EDGE;
-        const int column = i % EDGE;
-        tile.input[i] = row < rows && column < columns ? source[(index_t)row * stride + column] : half(0.0f);
+    const int column = THREAD_X % EDGE;
+    #pragma unroll 1
+    for (int row = THREAD_X / EDGE; row < EDGE; row += WARP / EDGE) {
+        const bool inside = row < rows && column < columns;
+        tile.input[row * EDGE + column] = inside ? source[(index_t)row * stride + column] : half(0.0f);
     }
     __syncwarp();
     nvcuda::wmma::load_matrix_sync(fragment, tile.input, EDGE);
@@ -35,12 +36,11 @@ __device__ void store_cut(float* target, Tile& tile, const FragmentC& fragment, 
 {
     nvcuda::wmma::store_matrix_sync(tile.output, fragment, EDGE, nvcuda::wmma::mem_row_major);
     __syncwarp();
-    for (int i = THREAD_X; i < EDGE * EDGE; i += WARP) {
-        const int row = i / EDGE;
-        const int column = i % EDGE;
+    const int column = THREAD_X % EDGE;
+    #pragma unroll 1
+    for (int row = THREAD_X / EDGE; row < EDGE; row += WARP / EDGE)
         if (row < rows && column < columns)
-            target[(index_t)row * stride + column] = tile.output[i];
-    }
+            target[(index_t)row * stride + column] = tile.output[row * EDGE + column];
     __syncwarp();
 }
 
