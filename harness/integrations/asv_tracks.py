@@ -33,7 +33,7 @@ from harness.loader import load
 from harness.measure import MeasureSettings
 from harness.planning import PlannedCase, plan
 from harness.records import DeviceInfo, Row, Run
-from harness.report.summary import RowSummary, summary_of
+from harness.report.summary import RowSummary, outcome, summary_of
 from harness.session import RunResult, Session, SessionSettings
 from harness.suite import Suite
 
@@ -124,7 +124,7 @@ class _FileObserver:
         pass
 
     def finished(self, row: Row) -> None:
-        self._say(f"{self.name}: {row.status}" + (f" ({row.reason})" if row.reason else ""))
+        self._say(f"{self.name}: {outcome(row)}")
 
     def _say(self, line: str) -> None:
         if self.path:

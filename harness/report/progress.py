@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from harness.planning import PlannedCase
 from harness.records import DeviceInfo, Row
+from harness.report.summary import outcome
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["RowSummary", "summary_of"]
+__all__ = ["RowSummary", "outcome", "summary_of"]
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -85,3 +85,10 @@ def _reasons(row: Row) -> tuple[str, ...] | None:
         if s.clock_event_reasons is not None
     ]
     return tuple(sorted({reason for reasons in seen for reason in reasons})) if seen else None
+
+
+def outcome(row: Row) -> str:
+    """A row in a few words, for a progress line: ``measured, 1.234 ms``, or what became of it and why."""
+    if row.measurement is not None:
+        return f"{row.status}, {summarize(row.measurement.times_ns).median_ns / 1e6:.4g} ms"
+    return f"{row.status} ({row.reason})" if row.reason else row.status

@@ -22,7 +22,6 @@ template <typename Fragment>
 __device__ void load_cut(Fragment& fragment, Tile& tile, const half* source, int stride, int rows, int columns)
 {
     const int column = THREAD_X % EDGE;
-    #pragma unroll 1
     for (int row = THREAD_X / EDGE; row < EDGE; row += WARP / EDGE) {
         const bool inside = row < rows && column < columns;
         tile.input[row * EDGE + column] = inside ? source[(index_t)row * stride + column] : half(0.0f);
@@ -37,7 +36,6 @@ __device__ void store_cut(float* target, Tile& tile, const FragmentC& fragment, 
     nvcuda::wmma::store_matrix_sync(tile.output, fragment, EDGE, nvcuda::wmma::mem_row_major);
     __syncwarp();
     const int column = THREAD_X % EDGE;
-    #pragma unroll 1
     for (int row = THREAD_X / EDGE; row < EDGE; row += WARP / EDGE)
         if (row < rows && column < columns)
             target[(index_t)row * stride + column] = tile.output[row * EDGE + column];

@@ -1,0 +1,47 @@
+# Two commands from a fresh clone: `make demo` measures and publishes, `make test` checks everything.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test lint types unit bench clean
+
+help:
+	@echo "make demo   measure the newest commits that touch kernels/ on the best device here, and publish the pages"
+	@echo "make test   lint, types and tests, with real kernels on the CPU's OpenCL device"
+	@echo "make bench  how long the command line itself takes"
+	@echo "make clean  remove what these made"
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("Python 3.10 or newer is needed; PYTHON=python3.12 make ... chooses another one.")'
+	@echo "Making $(VENV) with $$($(PYTHON) --version) (once; downloads about 300 MB)"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@# PyCUDA is compiled on the spot, so it is tried only where there is a card and a compiler to use it with.
+	@if command -v nvcc >/dev/null && nvidia-smi -L >/dev/null 2>&1; then \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cuda]' \
+		|| echo "PyCUDA did not build (its output is above): going on without CUDA."; \
+	fi
+	@touch $(READY)
+
+demo: $(READY)
+	$(BIN)/python scripts/demo.py
+
+test: lint types unit
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+unit: $(READY)
+	$(BIN)/python -m pytest -m "not gpu" $(PYTEST_ARGS)
+
+bench: $(READY)
+	$(BIN)/python scripts/bench_cli.py
+
+clean:
+	rm -rf $(VENV) .asv .mypy_cache .pytest_cache .ruff_cache .benchmarks

@@ -1,0 +1,124 @@
+"""`make demo`: asv over the newest commits that touch kernels/, on the best device here; a table, and pages."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from harness import git
+from harness.errors import HarnessError
+from harness.report.summary import summary_of
+from harness.store import StoredRun, read_run
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / ".asv" / "results"
+LOG = ROOT / ".asv" / "demo.log"
+ASV = [sys.executable, "-m", "asv"]
+
+# asv prints every table of every track; these lines say where it is.
+SHOWN = re.compile(r"^·+ (?:Machine|Device)|For \S+ commit|\[\d+/\d+\]")
+
+console = Console(highlight=False)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--commits", type=int, default=3, help="how many commits to measure (default: 3)")
+    count = parser.parse_args(arguments).commits
+    started = time.monotonic()
+    try:
+        commits = git.newest_commits(ROOT, count, "kernels")
+    except HarnessError as error:
+        console.print(error.message)
+        return error.exit_code
+    if len(commits) < count:
+        console.print(
+            f"Only {len(commits)} commits here touch kernels/; a shallow clone has no more to tell."
+        )
+    LOG.parent.mkdir(exist_ok=True)
+    LOG.unlink(missing_ok=True)
+    before = set(RESULTS.rglob("*.jsonl"))
+    console.rule("Measuring")
+    if not asv(["run", "--show-stderr", "HASHFILE:-"], stdin="\n".join(reversed(commits))):
+        return 3
+    console.rule("Publishing")
+    if not asv(["publish", "--no-pull"]):
+        return 3
+    runs = [read_run(path) for path in sorted(set(RESULTS.rglob("*.jsonl")) - before)]
+    for suite in dict.fromkeys(run.run.source.suite for run in runs):
+        console.print(history_table([run for run in runs if run.run.source.suite == suite]))
+    console.rule("Done")
+    console.print(
+        f"Measured and published in {time.monotonic() - started:.0f} s. The log is {LOG.relative_to(ROOT)}."
+    )
+    console.print("Open the pages with:")
+    console.print(f"  {os.path.relpath(sys.executable)} -m asv preview --browser", style="bold")
+    return 0
+
+
+def asv(arguments: list[str], stdin: str = "") -> bool:
+    """Run asv, show where it is, keep all it says in LOG; show the end of it where it fails."""
+    process = subprocess.Popen(
+        [*ASV, *arguments],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(stdin)
+    process.stdin.close()
+    tail: deque[str] = deque(maxlen=30)
+    with LOG.open("a", encoding="utf-8") as log:
+        for line in process.stdout:
+            log.write(line)
+            tail.append(line.rstrip())
+            if SHOWN.search(line):
+                console.print(line.rstrip().removesuffix("ok").rstrip(), soft_wrap=True, markup=False)
+    if process.wait() == 0:
+        return True
+    console.print("\n".join(tail), soft_wrap=True, markup=False)
+    console.print(
+        f"asv {arguments[0]} failed with status {process.returncode}; all of its output is in {LOG}."
+    )
+    return False
+
+
+def history_table(runs: Sequence[StoredRun]) -> Table:
+    """Kernels down, commits across, oldest first; a cell is the rate at the largest size."""
+    newest = runs[-1].run
+    sizes = [tuple(row.sizes.values()) for row in runs[-1].rows]
+    size = max(sizes)
+    label = str(size[0]) if len(set(size)) == 1 else "x".join(map(str, size))
+    table = Table(box=None, pad_edge=False, title_justify="left", title_style="bold", header_style="dim")
+    table.title = f"{newest.source.suite}, {newest.headline} at size {label} on {newest.device.name}"
+    table.add_column("kernel")
+    for run in runs:
+        table.add_column((run.run.source.commit or "")[:8], justify="right")
+    for kernel in newest.kernels:
+        table.add_row(kernel, *(cell(run, kernel, size) for run in runs))
+    return table
+
+
+def cell(run: StoredRun, kernel: str, size: tuple[int, ...]) -> str:
+    row = next((row for row in run.rows if row.kernel == kernel and tuple(row.sizes.values()) == size), None)
+    if row is None:
+        return ""
+    rate = summary_of(row, run.run).rate
+    return f"{rate:,.1f}" if rate is not None else row.reason
+
+
+if __name__ == "__main__":
+    sys.exit(main())
