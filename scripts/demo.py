@@ -1,4 +1,4 @@
-"""`make demo`: asv over the newest commits that touch kernels/, on the best device here; a table, and pages."""
+"""`make demo`: asv over the newest commits that touch kernels/, on the best device here; pages, a table."""
 
 from __future__ import annotations
 

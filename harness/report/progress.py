@@ -64,7 +64,6 @@ class ProgressObserver:
         self.progress.advance(self.task)
         if not self.console.is_terminal:
             took = time.monotonic() - self.began
-            reason = f" ({row.reason})" if row.reason else ""
             self.console.print(
-                f"{self.name}: {row.status}{reason}, {took:.1f} s", highlight=False, soft_wrap=True
+                f"{self.name}: {outcome(row)} ({took:.1f} s in all)", highlight=False, soft_wrap=True
             )

@@ -51,7 +51,7 @@ def fragment_tiles(case: Case) -> int:
     return ceil_div(case.m, edge) * ceil_div(case.n, edge)
 
 
-LOOP_GRID = (16, 16)
+LOOP_GRID = (32, 8)
 """Where the grid does not depend on the matrix: 256 blocks of 1,024 threads, a wave of a large card."""
 
 suite = Suite(
