@@ -16,6 +16,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from harness import git
@@ -31,60 +32,59 @@ class LoadedSuite:
     """A suite and where it came from."""
 
     suite: Suite
-    source: Source
+    path: Path
+    """The folder that was asked for, in the working tree."""
+    repository: Path | None
+    commit: str | None
+    """Full hash; None for the working tree."""
+
+    @cached_property
+    def source(self) -> Source:
+        """Provenance for a record. Asking git takes longer than loading, so it waits until it is wanted."""
+        repository, inside = self.repository, self.path
+        if repository is None:
+            return Source(suite=self.suite.name, path=inside.as_posix(), tree_sha256=tree_sha256(self.suite))
+        inside = inside.relative_to(repository)
+        commit = self.commit
+        if commit is None:
+            with contextlib.suppress(GitError):  # a repository without a commit yet
+                commit = git.resolve(repository, "HEAD")
+        return Source(
+            suite=self.suite.name,
+            path=inside.as_posix(),
+            commit=commit,
+            committed_at=git.committed_at(repository, commit) if commit else None,
+            dirty=self.commit is None and commit is not None and self._is_dirty(repository),
+            tree_sha256=tree_sha256(self.suite),
+        )
+
+    def _is_dirty(self, repository: Path) -> bool:
+        preludes = [(self.path / prelude).resolve() for prelude in self.suite.prelude.values()]
+        return git.is_dirty(
+            repository, self.path, *(path for path in preludes if path.is_relative_to(repository))
+        )
 
 
 def load(path: Path, commit: str | None = None, repository: Path | None = None) -> LoadedSuite:
-    """The suite in folder `path`, at the working tree, or as it was at `commit` of the repository that holds
-    it.
+    """The suite in folder `path`, at the working tree, or as it was at `commit` of the repository that holds it.
 
     Raises SuiteError where there is no such suite or it is broken, GitError where there is no such commit.
     """
     path = path.resolve()
     repository = repository or git.repository_of(path if path.exists() else _existing_parent(path))
+    repository = repository and repository.resolve()
     if commit is None:
-        suite = load_folder(path)
-        return LoadedSuite(suite, _source_of_tree(suite, path, repository))
+        return LoadedSuite(load_folder(path), path, repository, None)
     if repository is None:
         raise SuiteError(f"{path} is in no git repository, so it cannot be loaded at commit {commit!r}.")
     commit = git.resolve(repository, commit)
-    inside = path.relative_to(repository.resolve())
-    suite = load_folder(_exported(repository, commit, inside))
-    source = Source(
-        suite=suite.name,
-        path=inside.as_posix(),
-        commit=commit,
-        committed_at=git.committed_at(repository, commit),
-        tree_sha256=tree_sha256(suite),
+    return LoadedSuite(
+        load_folder(_exported(repository, commit, path.relative_to(repository))), path, repository, commit
     )
-    return LoadedSuite(suite, source)
 
 
 def _existing_parent(path: Path) -> Path:
     return next(parent for parent in path.parents if parent.exists())
-
-
-def _source_of_tree(suite: Suite, path: Path, repository: Path | None) -> Source:
-    where = path.relative_to(repository.resolve()) if repository else path
-    commit = None
-    if repository is not None:
-        with contextlib.suppress(GitError):  # a repository without a commit yet
-            commit = git.resolve(repository, "HEAD")
-    if repository is None or commit is None:
-        return Source(suite=suite.name, path=where.as_posix(), tree_sha256=tree_sha256(suite))
-    preludes = [(suite.root / prelude).resolve() for prelude in suite.prelude.values()]
-    return Source(
-        suite=suite.name,
-        path=where.as_posix(),
-        commit=commit,
-        committed_at=git.committed_at(repository, commit),
-        dirty=git.is_dirty(
-            repository,
-            path,
-            *(prelude for prelude in preludes if prelude.is_relative_to(repository.resolve())),
-        ),
-        tree_sha256=tree_sha256(suite),
-    )
 
 
 def _exported(repository: Path, commit: str, inside: Path) -> Path:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import click
 
 from harness.cli.options import cases_argument, echo_json, json_option, load_suites
 from harness.config import load_config
+from harness.loader import LoadedSuite
 from harness.planning import selects
+from harness.suite import Kernel, Suite
 
 
 @click.command("list")
@@ -18,43 +23,33 @@ def command(cases: tuple[str, ...], commit: str | None, as_json: bool) -> None:
     listed = []
     for loaded in load_suites(load_config(), commit, cases):
         suite = loaded.suite
-        kernels = [
-            kernel for kernel in suite.kernels if not cases or any(selects(p, suite, kernel) for p in cases)
-        ]
+        kernels = [k for k in suite.kernels if not cases or any(selects(p, suite, k) for p in cases)]
         if kernels:
-            listed.append((suite, loaded.source, kernels))
+            listed.append((loaded, kernels))
     if as_json:
-        echo_json(
-            [
-                {
-                    "suite": suite.name,
-                    "headline": suite.headline,
-                    "source": source,
-                    "axes": {
-                        name: {"default": axis.default, "quick": axis.quick}
-                        for name, axis in suite.problem.axes.items()
-                    },
-                    "kernels": [
-                        {
-                            "name": k.name,
-                            "source": k.source,
-                            "dtype": k.dtype,
-                            "requires": k.requires,
-                            "about": k.about,
-                        }
-                        for k in kernels
-                    ],
-                }
-                for suite, source, kernels in listed
-            ]
-        )
-        return
-    for suite, _, kernels in listed:
-        axes = ", ".join(
-            f"{name} = {' '.join(map(str, axis.default))}" for name, axis in suite.problem.axes.items()
-        )
-        click.echo(f"{suite.name}  ({suite.headline}; {axes})")
-        width = max(len(kernel.name) for kernel in kernels)
-        for kernel in kernels:
-            needs = f"  [{kernel.requires}]" if kernel.requires else ""
-            click.echo(f"  {kernel.name:{width}}  {kernel.about}{needs}")
+        echo_json([_as_json(loaded, kernels) for loaded, kernels in listed])
+    else:
+        for loaded, kernels in listed:
+            _print(loaded.suite, kernels)
+
+
+def _as_json(loaded: LoadedSuite, kernels: Sequence[Kernel]) -> dict[str, Any]:
+    suite = loaded.suite
+    fields = ("name", "source", "dtype", "requires", "about")
+    return {
+        "suite": suite.name,
+        "headline": suite.headline,
+        "source": loaded.source,
+        "axes": {name: {"default": a.default, "quick": a.quick} for name, a in suite.problem.axes.items()},
+        "kernels": [{field: getattr(kernel, field) for field in fields} for kernel in kernels],
+    }
+
+
+def _print(suite: Suite, kernels: Sequence[Kernel]) -> None:
+    axes = suite.problem.axes.items()
+    sizes = ", ".join(f"{name} = {' '.join(map(str, axis.default))}" for name, axis in axes)
+    click.echo(f"{suite.name}  ({suite.headline}; {sizes})")
+    width = max(len(kernel.name) for kernel in kernels)
+    for kernel in kernels:
+        needs = f"  [{kernel.requires}]" if kernel.requires else ""
+        click.echo(f"  {kernel.name:{width}}  {kernel.about}{needs}")

@@ -1,0 +1,13 @@
+"""Write the JSON Schema of run records that the package ships; run it after a change of harness/records.py."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from harness.store import schema
+
+TARGET = Path(__file__).resolve().parent.parent / "harness" / "assets" / "run-record.schema.json"
+
+if __name__ == "__main__":
+    TARGET.write_text(json.dumps(schema(), indent=2) + "\n", encoding="utf-8")
