@@ -40,7 +40,7 @@ class LoadedSuite:
 
     @cached_property
     def source(self) -> Source:
-        """Provenance for a record. Asking git takes longer than loading, so it waits until it is wanted."""
+        """Provenance for a record. Asking git takes longer than loading, so it waits until wanted."""
         repository, inside = self.repository, self.path
         if repository is None:
             return Source(suite=self.suite.name, path=inside.as_posix(), tree_sha256=tree_sha256(self.suite))

@@ -19,14 +19,15 @@ from typing import TYPE_CHECKING, Protocol
 
 import harness
 from harness import protocol
+from harness.backends.base import check_launch
 from harness.child import Child
-from harness.errors import DeviceError, ExitCode, HarnessError, UsageError, WorkerError
+from harness.errors import DeviceError, ExitCode, HarnessError, LaunchError, UsageError, WorkerError
 from harness.host import describe_host
 from harness.loader import LoadedSuite
 from harness.machine import machine_name
 from harness.measure import MeasureSettings
 from harness.peaks import peaks
-from harness.planning import PlannedCase, refusal
+from harness.planning import PlannedCase, Refusal, launch_of, refusal
 from harness.records import DeviceInfo, Row, RowStatus, Run
 from harness.store import RunWriter
 from harness.suite import Kernel
@@ -133,7 +134,7 @@ class Session:
 
     def _build(self, plan: Sequence[PlannedCase]) -> None:
         """Compile everything side by side, in the process that found the device."""
-        wanted = [planned for planned in plan if refusal(planned.kernel, self.device) is None]
+        wanted = [planned for planned in plan if _refusal(planned, self.device) is None]
         cases = tuple((planned.kernel.name, planned.case.sizes) for planned in wanted)
         self.observer.stage("build")
         try:
@@ -188,7 +189,7 @@ class Session:
         try:
             for number, planned in enumerate(plan, 1):
                 self.observer.started(planned, number, len(plan))
-                if refused := refusal(planned.kernel, self.device):
+                if refused := _refusal(planned, self.device):
                     yield _row(planned, "skipped", refused.reason, refused.message)
                     continue
                 if station is not None and station.kernel is not planned.kernel:
@@ -248,6 +249,17 @@ class _Station:
 
     def close(self) -> None:
         self._stack.close()
+
+
+def _refusal(planned: PlannedCase, device: DeviceInfo) -> Refusal | None:
+    """Why the device cannot run the case, as far as its spec alone tells."""
+    try:
+        check_launch(launch_of(planned.kernel, planned.case), device)
+    except LaunchError as error:
+        return refusal(planned.kernel, device) or Refusal(error.reason, error.message)
+    except HarnessError:
+        pass  # a spec that is wrong is an error of the suite's, which the worker reports
+    return refusal(planned.kernel, device)
 
 
 def _row(planned: PlannedCase, status: RowStatus, reason: str, message: str, log: str = "") -> Row:

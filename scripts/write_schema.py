@@ -1,4 +1,4 @@
-"""Write the JSON Schema of run records that the package ships; run it after a change of harness/records.py."""
+"""Write the JSON Schema of run records that the package ships: run it after changing harness/records.py."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from harness.measure import MeasureSettings
 from harness.planning import parse_size, plan
 from harness.report.progress import ProgressObserver
 from harness.report.summary import summary_of
-from harness.report.tables import check_table, ladder_tables, print_out
+from harness.report.tables import check_table, console, ladder_tables, print_out
 from harness.session import RunResult, Session, SessionSettings
 
 
@@ -91,8 +91,11 @@ def _as_json(result: RunResult) -> dict[str, Any]:
 
 def _print(results: Sequence[RunResult], *, timed: bool) -> None:
     for result in results:
-        for table in ladder_tables(result) if timed else [check_table(result)]:
+        for table in ladder_tables(result, console().width) if timed else [check_table(result)]:
             print_out(table)
+            click.echo()
+        for message in dict.fromkeys(row.message for row in result.rows if row.status == "skipped"):
+            click.echo(f"Left out: {message}", err=True)
         for row in result.rows:
             if row.status == "failed":
                 click.echo(f"{row.case} failed ({row.reason}): {row.message}", err=True)

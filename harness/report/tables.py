@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-__all__ = ["check_table", "devices_table", "ladder_tables", "print_out"]
+__all__ = ["check_table", "console", "devices_table", "ladder_tables", "print_out"]
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 from harness.records import DeviceInfo, Row, Run
 from harness.report.summary import RowSummary, summary_of
 from harness.session import RunResult
 
+LOG_WIDTH = 120
+_RULER = Console(width=1000)
+"""To measure how wide a table would be if it could."""
+
 _STATUS_STYLE = {"measured": "green", "verified": "green", "failed": "red", "skipped": "dim"}
 
 
+def console() -> Console:
+    """Standard output, as wide as the terminal; a log gets the room it needs, unless COLUMNS is set."""
+    out = Console()
+    return out if out.is_terminal or "COLUMNS" in os.environ else Console(width=LOG_WIDTH)
+
+
 def print_out(table: Table) -> None:
-    """Print to standard output, never wider than the terminal, 80 columns where there is none."""
-    console = Console()
-    console.print(table)
+    console().print(table)
 
 
 def devices_table(devices: Sequence[DeviceInfo]) -> Table:
@@ -49,16 +59,25 @@ def check_table(result: RunResult) -> Table:
     return table
 
 
-def ladder_tables(result: RunResult) -> Iterator[Table]:
-    """A ladder per size: rate, speed-up over the first kernel, share of peak, clock, temperature, verified
-    or not.
+def ladder_tables(result: RunResult, width: int) -> Iterator[Table]:
+    """A ladder per size: rate, speed-up over the first kernel, share of peak, clock, temperature, verified.
+
+    What else there is to say (power, interval, time) is left out, in this order, where it does not fit in
+    `width` columns.
     """
     for size in dict.fromkeys(_size(row) for row in result.rows):
         rows = [row for row in result.rows if _size(row) == size]
-        yield _ladder(result.run, size, rows)
+        columns = _columns(result.run, rows)
+        for left_out in ("W", "±%", "ms", None):
+            table = _ladder(f"{_title(result.run)}, size {size}", rows, columns)
+            if left_out is None or Measurement.get(_RULER, _RULER.options, table).maximum <= width:
+                break
+            columns.pop(left_out, None)
+        yield table
 
 
-def _ladder(run: Run, size: str, rows: Sequence[Row]) -> Table:
+def _columns(run: Run, rows: Sequence[Row]) -> dict[str, list[str]]:
+    """Cells by heading. A column that a device has nothing to say in is left out."""
     summaries = [summary_of(row, run) for row in rows]
     first = next(
         (s.rate for row, s in zip(rows, summaries, strict=True) if row.kernel == run.kernels[0]), None
@@ -68,17 +87,19 @@ def _ladder(run: Run, size: str, rows: Sequence[Row]) -> Table:
         "±%": [_half_width(s) for s in summaries],
         run.headline: [_number(s.rate, 4) for s in summaries],
         "speed-up": [f"{s.rate / first:.1f}x" if s.rate and first else "" for s in summaries],
-        "% peak": [_number(s.peak_percent, 2) for s in summaries],
+        "% peak": [_number(s.peak_percent, 3) for s in summaries],
         "SM MHz": [_number(s.sm_clock_mhz, 4) for s in summaries],
         "°C": [_number(s.temperature_c, 2) for s in summaries],
         "W": [_number(s.power_w, 3) for s in summaries],
     }
-    # A column that a device has nothing to say in would only take room from those that it has.
-    shown = {name: cells for name, cells in columns.items() if any(cells)}
-    table = _table("kernel", *(f">{name}" for name in shown), "result")
-    table.title = f"{_title(run)}, size {size}"
+    return {name: cells for name, cells in columns.items() if any(cells)}
+
+
+def _ladder(title: str, rows: Sequence[Row], columns: Mapping[str, list[str]]) -> Table:
+    table = _table("kernel", *(f">{name}" for name in columns), "result")
+    table.title = title
     for index, row in enumerate(rows):
-        table.add_row(row.kernel, *(cells[index] for cells in shown.values()), _status(row))
+        table.add_row(row.kernel, *(cells[index] for cells in columns.values()), _status(row))
     return table
 
 
@@ -98,9 +119,8 @@ def _table(*columns: str) -> Table:
 
 
 def _status(row: Row) -> str:
-    text = row.status if row.status in ("verified", "measured") else f"{row.status}: {row.reason}"
-    text = "verified" if row.status == "measured" else text
-    return f"[{_STATUS_STYLE[row.status]}]{text}[/]"
+    """``verified``, or why not: a measured row is a verified one too."""
+    return f"[{_STATUS_STYLE[row.status]}]{row.reason or 'verified'}[/]"
 
 
 def _size(row: Row) -> str:
