@@ -60,13 +60,12 @@ class LoadedSuite:
 
     def _is_dirty(self, repository: Path) -> bool:
         preludes = [(self.path / prelude).resolve() for prelude in self.suite.prelude.values()]
-        return git.is_dirty(
-            repository, self.path, *(path for path in preludes if path.is_relative_to(repository))
-        )
+        inside = [path for path in preludes if path.is_relative_to(repository)]
+        return git.is_dirty(repository, self.path, *inside)
 
 
 def load(path: Path, commit: str | None = None, repository: Path | None = None) -> LoadedSuite:
-    """The suite in folder `path`, at the working tree, or as it was at `commit` of the repository that holds it.
+    """The suite in folder `path`: in the working tree, or as it was at `commit` of the repository around it.
 
     Raises SuiteError where there is no such suite or it is broken, GitError where there is no such commit.
     """

@@ -23,9 +23,11 @@ from harness.statistics import summarize
 TICKS_PER_SLOT = 100
 """A slot lasts at least this many ticks, so that reading the clock costs under 1 %."""
 MOST_LAUNCHES_PER_SLOT = 1000
+MOST_LAUNCHES_QUEUED = 200
+"""Ahead of a wait: drivers stop the host at some thousand, and then the queue is ahead no more."""
 ENQUEUE_NS = 20_000
-"""Host time to enqueue one operation, with margin: how long the device is kept busy so that none of it
-shows."""
+"""Host time to enqueue one launch and what goes around it, with margin: so long the device is kept busy,
+so that none of it shows between the launches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,8 @@ def measure(device: Device, subject: Subject, settings: MeasureSettings) -> Meas
     stopped_by: Literal["precision", "time", "slots"] | None = None
     while stopped_by is None:
         batch = _batch(launches, warmup.time_ns, settings.max_slots - len(times))
-        device.occupy(batch * launches * 3 * ENQUEUE_NS if warmup.time_ns < 10 * ENQUEUE_NS else 0)
+        if warmup.time_ns < 10 * ENQUEUE_NS:
+            device.occupy(batch * launches * ENQUEUE_NS)
         timings = [slot(device, subject, launches) for _ in range(batch)]
         device.synchronize()
         times += [timing() for timing in timings]
@@ -146,7 +149,7 @@ def _batch(launches: int, time_ns: float, most: int) -> int:
     """Slots to enqueue before waiting: some 20 ms of work, so that stopping is prompt and the queue never
     drains.
     """
-    return max(1, min(most, 50, int(20e6 / (launches * time_ns))))
+    return max(1, min(most, MOST_LAUNCHES_QUEUED // launches, int(20e6 / (launches * time_ns))))
 
 
 def _stop(

@@ -8,10 +8,11 @@ __all__ = ["Observer", "RunResult", "Session", "SessionSettings", "find_device"]
 
 import dataclasses
 import datetime as dt
+import os
 import secrets
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +22,15 @@ import harness
 from harness import protocol
 from harness.backends.base import check_launch
 from harness.child import Child
-from harness.errors import DeviceError, ExitCode, HarnessError, LaunchError, UsageError, WorkerError
+from harness.errors import (
+    DeviceError,
+    ExitCode,
+    HarnessError,
+    LaunchError,
+    StoreError,
+    UsageError,
+    WorkerError,
+)
 from harness.host import describe_host
 from harness.loader import LoadedSuite
 from harness.machine import machine_name
@@ -30,7 +39,7 @@ from harness.peaks import peaks
 from harness.planning import PlannedCase, Refusal, launch_of, refusal
 from harness.records import DeviceInfo, Row, RowStatus, Run
 from harness.store import RunWriter
-from harness.suite import Kernel
+from harness.suite import Kernel, ceil_div
 from harness.telemetry import Probe, Sampler, probe_for, telemetry_of
 
 if TYPE_CHECKING:
@@ -72,6 +81,8 @@ class RunResult:
     path: Path | None
     """The stored record."""
     interrupted: bool = False
+    problem: str = ""
+    """Why the record is not whole, such as a full disk; the rows here are."""
 
 
 class Session:
@@ -108,8 +119,8 @@ class Session:
     def run(self, plan: Sequence[PlannedCase]) -> RunResult:
         """Run every planned case. One that fails, crashes or hangs costs its own row only.
 
-        Raises StoreError where the record cannot be written. An interrupt ends the run early: finished rows
-        are stored and returned.
+        Raises StoreError where no record can be begun. An interrupt ends the run early: finished rows are
+        stored and returned.
         """
         run = self._describe()
         rows: list[Row] = []
@@ -119,18 +130,19 @@ class Session:
                 self._build(plan)
                 for row in self._rows(plan):
                     rows.append(row)
-                    if writer:
-                        writer.add(row)
+                    writer.add(row)
                     self.observer.finished(row)
             except KeyboardInterrupt:
                 interrupted = True
-            path = writer.finish(complete=not interrupted) if writer else None
-        return RunResult(run, tuple(rows), path, interrupted)
+            writer.finish(complete=not interrupted)
+        return RunResult(run, tuple(rows), writer.path, interrupted, writer.problem)
 
-    def _writer(self, run: Run) -> AbstractContextManager[RunWriter | None]:
+    def _writer(self, run: Run) -> _Journal:
         if self.settings.results is None:
-            return nullcontext()
-        return RunWriter(self.settings.results / (self.settings.machine or machine_name(self.device)), run)
+            return _Journal(None)
+        return _Journal(
+            RunWriter(self.settings.results / (self.settings.machine or machine_name(self.device)), run)
+        )
 
     def _build(self, plan: Sequence[PlannedCase]) -> None:
         """Compile everything side by side, in the process that found the device."""
@@ -138,11 +150,16 @@ class Session:
         cases = tuple((planned.kernel.name, planned.case.sizes) for planned in wanted)
         self.observer.stage("build")
         try:
-            self._builder.ask(protocol.BuildAll(cases=cases), self.settings.timeout_s * max(1, len(wanted)))
+            self._builder.ask(protocol.BuildAll(cases=cases), self._build_timeout_s(wanted))
         except WorkerError:
             pass  # a compiler that hangs or kills its process is reported by the case that needs it
         finally:
             self._builder.kill()
+
+    def _build_timeout_s(self, wanted: Sequence[PlannedCase]) -> float:
+        """The case timeout for each turn that the compilers take, a core each."""
+        kernels = len({planned.kernel.name for planned in wanted})
+        return self.settings.timeout_s * max(1, ceil_div(kernels, os.cpu_count() or 1))
 
     def _check_policy(self, device: DeviceInfo) -> None:
         if self.settings.measure and self.settings.measure.l2 == "cold" and device.l2_bytes is None:
@@ -209,6 +226,38 @@ class Session:
                 station.close()
 
 
+class _Journal:
+    """A record, written as long as it can be: a disk that fills up must not cost what is being measured."""
+
+    def __init__(self, writer: RunWriter | None) -> None:
+        self._writer = writer
+        self.path = writer.path if writer else None
+        self.problem = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._writer:
+            self._writer.__exit__(kind, error, trace)
+
+    def add(self, row: Row) -> None:
+        self._attempt(lambda writer: writer.add(row))
+
+    def finish(self, *, complete: bool) -> None:
+        self._attempt(lambda writer: writer.finish(complete=complete))
+
+    def _attempt(self, write: Callable[[RunWriter], object]) -> None:
+        if self._writer is None or self.problem:
+            return
+        try:
+            write(self._writer)
+        except StoreError as error:
+            self.problem, self.path = error.message, None
+
+
 class _Station:
     """A worker process for one kernel, with a sampler that has watched the card since before it started."""
 
@@ -256,7 +305,8 @@ def _refusal(planned: PlannedCase, device: DeviceInfo) -> Refusal | None:
     try:
         check_launch(launch_of(planned.kernel, planned.case), device)
     except LaunchError as error:
-        return refusal(planned.kernel, device) or Refusal(error.reason, error.message)
+        known = f"{planned.kernel.name} cannot run at {planned.case.size_label}. {error.message}"
+        return refusal(planned.kernel, device) or Refusal(error.reason, known)
     except HarnessError:
         pass  # a spec that is wrong is an error of the suite's, which the worker reports
     return refusal(planned.kernel, device)

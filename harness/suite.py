@@ -6,7 +6,7 @@ any commit, keeps loading with every later harness.
 
 from __future__ import annotations
 
-__all__ = ["Axis", "Case", "Input", "Kernel", "Output", "Problem", "Suite", "ceil_div"]
+__all__ = ["Axis", "Case", "Input", "Kernel", "Output", "Problem", "Suite", "ceil_div", "size_label"]
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -97,9 +97,7 @@ class Case:
 
     @property
     def size_label(self) -> str:
-        """``4096`` for a point whose axes are all equal, else ``500x300x700``."""
-        values = list(self.sizes.values())
-        return str(values[0]) if len(set(values)) == 1 else "x".join(map(str, values))
+        return size_label(self.sizes)
 
     @property
     def id(self) -> str:
@@ -107,6 +105,12 @@ class Case:
         return (
             f"{self.suite}.{self.kernel}[{','.join(f'{axis}={size}' for axis, size in self.sizes.items())}]"
         )
+
+
+def size_label(sizes: Mapping[str, int]) -> str:
+    """``4096`` for a point whose axes are all equal, else ``500x300x700``."""
+    values = list(sizes.values())
+    return str(values[0]) if len(set(values)) == 1 else "x".join(map(str, values))
 
 
 Extent = int | tuple[int, ...]
@@ -161,15 +165,13 @@ class Problem:
             for name, array in self.inputs.items()
         }
 
-    def reference(
-        self, case: Case, **inputs: NDArray[np.float64]
-    ) -> NDArray[np.float64] | dict[str, NDArray[np.float64]]:
+    def reference(self, case: Case, *args: Any, **inputs: Any) -> Any:
         """The right answer in float64: the one output, or outputs by name."""
         raise NotImplementedError(
             f"{type(self).__name__} has no reference(): nothing unverified is ever timed."
         )
 
-    def tolerance(self, case: Case, **inputs: NDArray[np.float64]) -> NDArray[np.float64] | float:  # noqa: ARG002
+    def tolerance(self, case: Case, *args: Any, **inputs: Any) -> Any:  # noqa: ARG002
         """The largest absolute error allowed per element, broadcast to the output. Unless overridden:
         exact.
         """

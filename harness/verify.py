@@ -7,8 +7,9 @@ written fails too.
 
 from __future__ import annotations
 
-__all__ = ["Comparison", "bands", "combine", "compare", "integer_data", "reference_of"]
+__all__ = ["Comparison", "bands", "combine", "compare", "cut", "host_bytes", "integer_data", "reference_of"]
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -47,6 +48,17 @@ def integer_data(
         name: rng.integers(-bound, bound + 1, array.shape_at(case)).astype(array.dtype_at(case))
         for name, array in problem.inputs.items()
     }
+
+
+def host_bytes(problem: Problem, case: Case) -> int:
+    """About how much host memory verifying takes: data, float64 copies, four arrays the size of a band."""
+    sizes = {name: math.prod(array.shape_at(case)) for name, array in problem.arrays.items()}
+    data = sum(
+        sizes[name] * (np.dtype(array.dtype_at(case)).itemsize + (8 if name in problem.inputs else 0))
+        for name, array in problem.arrays.items()
+    )
+    largest = max(sizes[name] for name in problem.outputs)
+    return data + 4 * 8 * (min(largest, BAND_ELEMENTS) if problem.independent else largest)
 
 
 def bands(problem: Problem, case: Case) -> Iterator[tuple[Case, slice]]:

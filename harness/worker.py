@@ -28,13 +28,13 @@ from harness import protocol, verify
 from harness.arena import Arena
 from harness.backends import open_device
 from harness.backends.base import Device, check_launch
-from harness.errors import HarnessError
+from harness.errors import HarnessError, OutOfMemoryError
 from harness.loader import load_folder
 from harness.measure import Subject, measure
 from harness.planning import launch_of
 from harness.records import Check, Row, Verification
 from harness.sources import Program, program
-from harness.suite import Case, Kernel, Suite
+from harness.suite import Case, Kernel, Problem, Suite
 
 INTEGER_CHECK_ELEMENTS = 2**20
 """The exact check runs on cases with outputs up to this size: it is for indexing mistakes, which show when
@@ -133,6 +133,7 @@ class Worker:
     ) -> Check:
         problem = self.suite.problem
         self.report(protocol.Progress(stage="reference"))
+        _check_host_memory(problem, case)
         inputs = self._inputs(case, data, seed, bound)
         arena.write(inputs)
         found: dict[str, list[verify.Comparison]] = {}
@@ -200,6 +201,18 @@ class Worker:
             ]
 
         return emulate
+
+
+def _check_host_memory(problem: Problem, case: Case) -> None:
+    """Refuse what the host could not verify: out of memory, the system ends a process of its own choice."""
+    import psutil
+
+    needed, free = verify.host_bytes(problem, case), psutil.virtual_memory().available
+    if needed > free:
+        raise OutOfMemoryError(
+            f"Verifying {case.id} needs {needed / 2**30:.1f} GiB of host memory; "
+            f"{free / 2**30:.1f} GiB are free: use a smaller size."
+        )
 
 
 def main() -> int:

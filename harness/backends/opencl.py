@@ -96,8 +96,10 @@ def _handles() -> list[Any]:
         raise DeviceError(f"OpenCL has no platform ({error}). {_INSTALL}") from None
     if not found:
         raise DeviceError(f"OpenCL has platforms but no device. {_INSTALL}")
-    # GPUs first, and the same order in every process.
-    return sorted(found, key=lambda device: not device.type & cl.device_type.GPU)
+    # GPUs first and simulators last: whoever has one installed does not want it by default.
+    return sorted(
+        found, key=lambda d: (not d.type & cl.device_type.GPU, "oclgrind" in d.platform.name.lower())
+    )
 
 
 def devices() -> list[DeviceInfo]:

@@ -85,6 +85,7 @@ def _as_json(result: RunResult) -> dict[str, Any]:
         "run": result.run,
         "complete": not result.interrupted,
         "record": str(result.path) if result.path else None,
+        "problem": result.problem,
         "rows": [{"row": row, "summary": summary_of(row, result.run)} for row in result.rows],
     }
 
@@ -101,6 +102,8 @@ def _print(results: Sequence[RunResult], *, timed: bool) -> None:
                 click.echo(f"{row.case} failed ({row.reason}): {row.message}", err=True)
                 if row.log:
                     click.echo(indent(row.log, "    "), err=True)
+        if result.problem:
+            click.echo(f"harness: {result.problem}", err=True)
         if result.path:
             click.echo(f"Record: {result.path}", err=True)
         if result.interrupted:
@@ -113,6 +116,11 @@ def _status(results: Sequence[RunResult]) -> ExitCode:
         return ExitCode.INTERRUPTED
     if any(row.reason == "wrong-result" for row in rows):
         return ExitCode.REGRESSION
-    if any(row.status == "failed" for row in rows) or all(row.status == "skipped" for row in rows):
+    unstored = any(result.problem for result in results)
+    if (
+        unstored
+        or any(row.status == "failed" for row in rows)
+        or all(row.status == "skipped" for row in rows)
+    ):
         return ExitCode.NOT_MEASURED
     return ExitCode.FINE

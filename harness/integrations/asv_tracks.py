@@ -35,7 +35,7 @@ from harness.planning import PlannedCase, plan
 from harness.records import DeviceInfo, Row, Run
 from harness.report.summary import RowSummary, outcome, summary_of
 from harness.session import RunResult, Session, SessionSettings
-from harness.suite import Suite
+from harness.suite import Suite, size_label
 
 ANSWERS = "harness-answers.json"
 """In the folder that a class's benchmarks share: track name to one answer a parameter combination, in
@@ -146,7 +146,7 @@ class SuiteTracks:
         suite = load(cls._path()).suite
         cls.params = [
             [kernel.name for kernel in suite.kernels],
-            [_label(suite, point) for point in _points(suite)],
+            [_label(point) for point in _points(suite)],
         ]
         for name, track in TRACKS.items():
             if track.headline in (None, suite.headline):
@@ -183,7 +183,7 @@ class SuiteTracks:
         return answers
 
     def _answers(self, result: RunResult) -> dict[str, list[Answer]]:
-        rows = {(row.kernel, _label_of(row.sizes)): row for row in result.rows}
+        rows = {(row.kernel, _label(row.sizes)): row for row in result.rows}
         keys = list(itertools.product(*self.params))
         names = [name for name in TRACKS if hasattr(self, name)]
         return {name: [_answer(TRACKS[name], rows.get(key), result.run) for key in keys] for name in names}
@@ -226,10 +226,7 @@ def _points(suite: Suite) -> list[Mapping[str, int]]:
     )
 
 
-def _label(suite: Suite, point: Mapping[str, int]) -> int | str:
-    return _label_of({axis: point[axis] for axis in suite.problem.axes})
-
-
-def _label_of(sizes: Mapping[str, int]) -> int | str:
-    values = list(sizes.values())
-    return values[0] if len(set(values)) == 1 else "x".join(map(str, values))
+def _label(sizes: Mapping[str, int]) -> int | str:
+    """A number where one will do, which asv can put on an axis."""
+    label = size_label(sizes)
+    return int(label) if label.isdecimal() else label

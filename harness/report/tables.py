@@ -14,6 +14,7 @@ from rich.table import Table
 from harness.records import DeviceInfo, Row, Run
 from harness.report.summary import RowSummary, summary_of
 from harness.session import RunResult
+from harness.suite import size_label
 
 LOG_WIDTH = 120
 _RULER = Console(width=1000)
@@ -55,7 +56,7 @@ def check_table(result: RunResult) -> Table:
         ratios = [check.largest_ratio for check in checks]
         worst = max((ratio for ratio in ratios if ratio is not None), default=None)
         told = f"{worst:.2f}" if worst is not None and None not in ratios else ""
-        table.add_row(row.kernel, _size(row), _status(row), told)
+        table.add_row(row.kernel, size_label(row.sizes), _status(row), told)
     return table
 
 
@@ -65,8 +66,8 @@ def ladder_tables(result: RunResult, width: int) -> Iterator[Table]:
     What else there is to say (power, interval, time) is left out, in this order, where it does not fit in
     `width` columns.
     """
-    for size in dict.fromkeys(_size(row) for row in result.rows):
-        rows = [row for row in result.rows if _size(row) == size]
+    for size in dict.fromkeys(size_label(row.sizes) for row in result.rows):
+        rows = [row for row in result.rows if size_label(row.sizes) == size]
         columns = _columns(result.run, rows)
         for left_out in ("W", "±%", "ms", None):
             table = _ladder(f"{_title(result.run)}, size {size}", rows, columns)
@@ -121,11 +122,6 @@ def _table(*columns: str) -> Table:
 def _status(row: Row) -> str:
     """``verified``, or why not: a measured row is a verified one too."""
     return f"[{_STATUS_STYLE[row.status]}]{row.reason or 'verified'}[/]"
-
-
-def _size(row: Row) -> str:
-    values = list(row.sizes.values())
-    return str(values[0]) if len(set(values)) == 1 else "x".join(map(str, values))
 
 
 def _half_width(summary: RowSummary) -> str:

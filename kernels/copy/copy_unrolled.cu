@@ -1,5 +1,5 @@
-// One thread copies ITEMS elements, THREADS apart: all loads leave before the first store waits, so that fewer threads
-// keep more bytes in flight than in copy.
+// One thread copies ITEMS elements, THREADS apart: all loads leave before the first store waits, so that
+// fewer threads keep more bytes in flight than in copy.
 
 KERNEL LAUNCH_BOUNDS(THREADS, 1, 1) copy_unrolled(
     const GLOBAL float* RESTRICT x, GLOBAL float* RESTRICT y, int rows, int cols)

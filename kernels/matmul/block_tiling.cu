@@ -1,9 +1,10 @@
-// Block tiling: the block walks along k and stages a square tile of A and one of B in shared memory. Each element comes
-// from device memory once for the whole block, not once for every thread that needs it: TILE times less traffic than
-// naive_coalesced.
+// Block tiling: the block walks along k and stages a square tile of A and one of B in shared memory. An
+// element comes from device memory once for the whole block, not once for every thread that needs it: TILE
+// times less traffic than in naive_coalesced.
 
 KERNEL LAUNCH_BOUNDS(TILE, TILE, 1) block_tiling(
-    const GLOBAL float* RESTRICT a, const GLOBAL float* RESTRICT b, GLOBAL float* RESTRICT c, int m, int n, int k)
+    const GLOBAL float* RESTRICT a, const GLOBAL float* RESTRICT b, GLOBAL float* RESTRICT c,
+    int m, int n, int k)
 {
     SHARED float tile_a[TILE][TILE];
     SHARED float tile_b[TILE][TILE];
@@ -14,8 +15,8 @@ KERNEL LAUNCH_BOUNDS(TILE, TILE, 1) block_tiling(
     const int row = BLOCK_X / tiles_n * TILE + y;
     const int column = BLOCK_X % tiles_n * TILE + x;
 
-    // A thread beyond the edge of C repeats its last row or column: it helps to load, reads nothing outside the arrays
-    // and stores nothing. Beyond the end of k both tiles are zero.
+    // A thread beyond the edge of C repeats its last row or column: it helps to load, reads nothing outside
+    // the arrays and stores nothing. Beyond the end of k both tiles are zero.
     a += (index_t)min(row, m - 1) * k + x;
     b += (index_t)y * n + min(column, n - 1);
     float sum = 0.0f;

@@ -1,11 +1,13 @@
-// loop_tiling as an inner product in shared memory: a block holds TILE whole rows of A and TILE whole columns of B, and
-// keeps the rows while it strides along the columns. Shared memory grows with k, so a long k does not fit on any card.
+// loop_tiling as an inner product in shared memory: a block holds TILE whole rows of A and TILE whole
+// columns of B, and keeps the rows while it strides along the columns. Shared memory grows with k: a long k
+// fits on no card.
 
 KERNEL LAUNCH_BOUNDS(TILE, TILE, 1) loop_tiling_shared(
-    const GLOBAL float* RESTRICT a, const GLOBAL float* RESTRICT b, GLOBAL float* RESTRICT c, int m, int n, int k
+    const GLOBAL float* RESTRICT a, const GLOBAL float* RESTRICT b, GLOBAL float* RESTRICT c,
+    int m, int n, int k
     DYNAMIC_SHARED_PARAMETER(float, shared))
 {
-    DYNAMIC_SHARED(float, shared);  // the rows, stored as k by TILE so that no two of them share a bank; then the columns
+    DYNAMIC_SHARED(float, shared);  // the rows, k by TILE so that no two share a bank; then the columns
     const int columns = TILE * k;
 
     const int x = THREAD_X;

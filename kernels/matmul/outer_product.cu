@@ -1,11 +1,13 @@
-// The product as a sum of outer products: the block walks along k in steps of its own size, stages one square tile of A
-// and one of B, and adds a column of the one times a row of the other, TILE times. Unlike in loop_tiling_shared, shared
-// memory does not grow with k. The tile of A is stored transposed, so that its column too is read in one piece.
+// The product as a sum of outer products: the block walks along k in steps of its own size, stages one
+// square tile of A and one of B, and adds a column of the one times a row of the other, TILE times. Unlike
+// in loop_tiling_shared, shared memory does not grow with k. The tile of A is stored transposed, so that
+// its column too is read in one piece.
 
 KERNEL LAUNCH_BOUNDS(TILE, TILE, 1) outer_product(
-    const GLOBAL float* RESTRICT a, const GLOBAL float* RESTRICT b, GLOBAL float* RESTRICT c, int m, int n, int k)
+    const GLOBAL float* RESTRICT a, const GLOBAL float* RESTRICT b, GLOBAL float* RESTRICT c,
+    int m, int n, int k)
 {
-    SHARED float column_a[TILE][TILE + 1];  // one more, so that storing the transpose hits a different bank each
+    SHARED float column_a[TILE][TILE + 1];  // one more: storing the transpose hits 32 different banks
     SHARED float row_b[TILE][TILE];
 
     const int x = THREAD_X;
@@ -14,7 +16,7 @@ KERNEL LAUNCH_BOUNDS(TILE, TILE, 1) outer_product(
     const int row = BLOCK_X / tiles_n * TILE + y;
     const int column = BLOCK_X % tiles_n * TILE + x;
 
-    // Beyond the edges of C the last row and column are repeated, and never stored; beyond the end of k tiles are zero.
+    // Beyond the edges of C the last row and column are repeated, never stored; beyond the end of k: zeros.
     a += (index_t)min(row, m - 1) * k + x;
     b += (index_t)y * n + min(column, n - 1);
     float sum = 0.0f;

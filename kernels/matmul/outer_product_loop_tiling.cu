@@ -1,8 +1,9 @@
-// outer_product and loop_tiling together: shared memory that does not grow with k, and a grid that does not grow with
-// the matrix. Any matrix, any grid.
+// outer_product and loop_tiling together: shared memory that does not grow with k, and a grid that does not
+// grow with the matrix. Any matrix, any grid.
 
 KERNEL LAUNCH_BOUNDS(TILE, TILE, 1) outer_product_loop_tiling(
-    const GLOBAL float* RESTRICT a, const GLOBAL float* RESTRICT b, GLOBAL float* RESTRICT c, int m, int n, int k)
+    const GLOBAL float* RESTRICT a, const GLOBAL float* RESTRICT b, GLOBAL float* RESTRICT c,
+    int m, int n, int k)
 {
     SHARED float column_a[TILE][TILE + 1];
     SHARED float row_b[TILE][TILE];

@@ -1,8 +1,10 @@
-// Block tiling with tiles twice as wide: half the traffic of block_tiling. One warp is now one row of the tile, so every
-// load from device memory is a whole 128-byte line, tile_b is read from 32 different banks, and tile_a is one broadcast.
+// Block tiling with tiles twice as wide: half the traffic of block_tiling. One warp is now one row of the
+// tile, so each load from device memory is a whole 128-byte line, each read of tile_b touches 32 different
+// banks, and each read of tile_a is one broadcast.
 
 KERNEL LAUNCH_BOUNDS(TILE, TILE, 1) shared_tile(
-    const GLOBAL float* RESTRICT a, const GLOBAL float* RESTRICT b, GLOBAL float* RESTRICT c, int m, int n, int k)
+    const GLOBAL float* RESTRICT a, const GLOBAL float* RESTRICT b, GLOBAL float* RESTRICT c,
+    int m, int n, int k)
 {
     SHARED float tile_a[TILE][TILE];
     SHARED float tile_b[TILE][TILE];
@@ -13,8 +15,8 @@ KERNEL LAUNCH_BOUNDS(TILE, TILE, 1) shared_tile(
     const int row = BLOCK_X / tiles_n * TILE + y;
     const int column = BLOCK_X % tiles_n * TILE + x;
 
-    // A thread beyond the edge of C repeats its last row or column: it helps to load, reads nothing outside the arrays
-    // and stores nothing. Beyond the end of k both tiles are zero.
+    // A thread beyond the edge of C repeats its last row or column: it helps to load, reads nothing outside
+    // the arrays and stores nothing. Beyond the end of k both tiles are zero.
     a += (index_t)min(row, m - 1) * k + x;
     b += (index_t)y * n + min(column, n - 1);
     float sum = 0.0f;

@@ -9,6 +9,8 @@ import numpy as np
 from harness import Axis, Case, Input, Kernel, Output, Problem, Suite, ceil_div
 
 ERROR_CONSTANT = 8.0
+"""Rounding error allowed, in units of u * |row of A| * |column of B|. On normal data, simulated for k from 1
+to 16,384, right kernels reach 3.2 with single-precision chains and 1.3 where tensor cores truncate."""
 
 
 class Matmul(Problem):
@@ -20,14 +22,14 @@ class Matmul(Problem):
     c = Output("m", "n", dtype="float32")
     independent = "m"
 
-    def reference(self, case: Case, **inputs: Any) -> Any:
-        return inputs["a"] @ inputs["b"]
+    def reference(self, case: Case, a: Any, b: Any) -> Any:
+        return a @ b
 
-    def tolerance(self, case: Case, **inputs: Any) -> Any:
+    def tolerance(self, case: Case, a: Any, b: Any) -> Any:
         """Proportional to the norms of the row and the column, which grow with k as the error does."""
         unit = 2.0**-22 if case.dtype == "float16" else 2.0**-24
-        rows = np.linalg.norm(inputs["a"], axis=1)
-        columns = np.linalg.norm(inputs["b"], axis=0)
+        rows = np.linalg.norm(a, axis=1)
+        columns = np.linalg.norm(b, axis=0)
         return ERROR_CONSTANT * unit * np.outer(rows, columns)
 
     def integer_bound(self, case: Case) -> int | None:
@@ -52,7 +54,8 @@ def fragment_tiles(case: Case) -> int:
 
 
 LOOP_GRID = (32, 8)
-"""Where the grid does not depend on the matrix: 256 blocks of 1,024 threads, a wave of a large card."""
+"""Where the grid does not depend on the matrix. 256 blocks of 1,024 threads are one wave on a card of 128
+multiprocessors or more, and few enough rows of blocks that the quick sizes stride too."""
 
 suite = Suite(
     "matmul",

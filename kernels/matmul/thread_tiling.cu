@@ -1,6 +1,6 @@
-// Thread tiling: a thread computes TM elements of one column of the tile instead of one. It reads an element of B from
-// shared memory once and uses it TM times from a register, so the arithmetic waits less for shared memory than in
-// shared_tile.
+// Thread tiling: a thread computes TM elements of one column of the tile instead of one. It reads an
+// element of B from shared memory once and uses it TM times from a register, so the arithmetic waits less
+// for shared memory than in shared_tile.
 
 #define THREADS_Y (TILE / TM)
 
@@ -9,7 +9,8 @@
 #endif
 
 KERNEL LAUNCH_BOUNDS(TILE, THREADS_Y, 1) thread_tiling(
-    const GLOBAL float* RESTRICT a, const GLOBAL float* RESTRICT b, GLOBAL float* RESTRICT c, int m, int n, int k)
+    const GLOBAL float* RESTRICT a, const GLOBAL float* RESTRICT b, GLOBAL float* RESTRICT c,
+    int m, int n, int k)
 {
     SHARED float tile_a[TILE][TILE];
     SHARED float tile_b[TILE][TILE];
@@ -21,7 +22,7 @@ KERNEL LAUNCH_BOUNDS(TILE, THREADS_Y, 1) thread_tiling(
     const int column = BLOCK_X % tiles_n * TILE + x;
     const int last_row = m - 1 - row0;
 
-    // Beyond the edges of C the last row and column are repeated, and never stored; beyond the end of k tiles are zero.
+    // Beyond the edges of C the last row and column are repeated, never stored; beyond the end of k: zeros.
     a += (index_t)row0 * k + x;
     b += min(column, n - 1);
     float sum[TM] = {0.0f};

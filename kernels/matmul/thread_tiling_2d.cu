@@ -1,5 +1,5 @@
-// Thread tiling in two dimensions: a thread computes a TM x TN patch of a BM x BN tile. Each step along k reads TM + TN
-// elements from shared memory for TM * TN multiplications; thread_tiling reads TM + 1 for TM.
+// Thread tiling in two dimensions: a thread computes a TM x TN patch of a BM x BN tile. Each step along k
+// reads TM + TN elements from shared memory for TM * TN multiplications; thread_tiling reads TM + 1 for TM.
 
 #define THREADS_X (BN / TN)
 #define THREADS_Y (BM / TM)
@@ -11,11 +11,12 @@
 #error "thread_tiling_2d: TM must divide BM and TN must divide BN"
 #endif
 #if THREADS % BK || THREADS % BN || BM % ROWS_A || BK % ROWS_B
-#error "thread_tiling_2d: the threads of a block must load whole rows of the tiles, and the tiles in whole steps"
+#error "thread_tiling_2d: the block must load whole rows of the tiles, and the tiles in whole steps"
 #endif
 
 KERNEL LAUNCH_BOUNDS(THREADS_X, THREADS_Y, 1) thread_tiling_2d(
-    const GLOBAL float* RESTRICT a, const GLOBAL float* RESTRICT b, GLOBAL float* RESTRICT c, int m, int n, int k)
+    const GLOBAL float* RESTRICT a, const GLOBAL float* RESTRICT b, GLOBAL float* RESTRICT c,
+    int m, int n, int k)
 {
     SHARED float tile_a[BM][BK];
     SHARED float tile_b[BK][BN];
@@ -33,7 +34,7 @@ KERNEL LAUNCH_BOUNDS(THREADS_X, THREADS_Y, 1) thread_tiling_2d(
     const int last_row = m - 1 - row0;
     const int last_column = n - 1 - column0;
 
-    // Beyond the edges of C the last row and column are repeated, and never stored; beyond the end of k tiles are zero.
+    // Beyond the edges of C the last row and column are repeated, never stored; beyond the end of k: zeros.
     a += (index_t)row0 * k;
     b += column0 + min(column_b, last_column);
     float sum[TM][TN] = {{0.0f}};

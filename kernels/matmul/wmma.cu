@@ -1,5 +1,5 @@
-// Tensor cores: one warp multiplies 16 x 16 by 16 x 16 at once, half precision in, single precision out. It walks along k
-// and loads its fragments straight from device memory: nothing is staged, nothing is reused.
+// Tensor cores: one warp multiplies 16 x 16 by 16 x 16 at once, half precision in, single precision out. It
+// walks along k and loads its fragments straight from device memory: nothing is staged, nothing is reused.
 
 #include <cuda_fp16.h>
 #include <mma.h>
@@ -7,19 +7,21 @@
 #define EDGE 16
 #define WARP 32
 
-using FragmentA = nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, EDGE, EDGE, EDGE, half, nvcuda::wmma::row_major>;
-using FragmentB = nvcuda::wmma::fragment<nvcuda::wmma::matrix_b, EDGE, EDGE, EDGE, half, nvcuda::wmma::row_major>;
-using FragmentC = nvcuda::wmma::fragment<nvcuda::wmma::accumulator, EDGE, EDGE, EDGE, float>;
+namespace tc = nvcuda::wmma;
+using FragmentA = tc::fragment<tc::matrix_a, EDGE, EDGE, EDGE, half, tc::row_major>;
+using FragmentB = tc::fragment<tc::matrix_b, EDGE, EDGE, EDGE, half, tc::row_major>;
+using FragmentC = tc::fragment<tc::accumulator, EDGE, EDGE, EDGE, float>;
 
 union Tile {
     half input[EDGE * EDGE];
     float output[EDGE * EDGE];
 };
 
-// For a fragment that is cut by an edge of its matrix, or not aligned: goes by way of shared memory. Only the first
-// `rows` and `columns` of it exist; the rest is zero.
+// For a fragment that an edge of its matrix cuts, or that is not aligned: by way of shared memory. Only its
+// first `rows` and `columns` exist; the rest is zero.
 template <typename Fragment>
-__device__ void load_cut(Fragment& fragment, Tile& tile, const half* source, int stride, int rows, int columns)
+__device__ void load_cut(
+    Fragment& fragment, Tile& tile, const half* source, int stride, int rows, int columns)
 {
     const int column = THREAD_X % EDGE;
     for (int row = THREAD_X / EDGE; row < EDGE; row += WARP / EDGE) {
@@ -27,19 +29,19 @@ __device__ void load_cut(Fragment& fragment, Tile& tile, const half* source, int
         tile.input[row * EDGE + column] = inside ? source[(index_t)row * stride + column] : half(0.0f);
     }
     __syncwarp();
-    nvcuda::wmma::load_matrix_sync(fragment, tile.input, EDGE);
+    tc::load_matrix_sync(fragment, tile.input, EDGE);
     __syncwarp();
 }
 
-__device__ void store_cut(float* target, Tile& tile, const FragmentC& fragment, int stride, int rows, int columns)
+__device__ void store_cut(
+    float* target, Tile& tile, const FragmentC& fragment, int stride, int rows, int columns)
 {
-    nvcuda::wmma::store_matrix_sync(tile.output, fragment, EDGE, nvcuda::wmma::mem_row_major);
+    tc::store_matrix_sync(tile.output, fragment, EDGE, tc::mem_row_major);
     __syncwarp();
     const int column = THREAD_X % EDGE;
     for (int row = THREAD_X / EDGE; row < EDGE; row += WARP / EDGE)
         if (row < rows && column < columns)
             target[(index_t)row * stride + column] = tile.output[row * EDGE + column];
-    __syncwarp();
 }
 
 KERNEL LAUNCH_BOUNDS(WARP, 1, 1) wmma(
@@ -63,25 +65,25 @@ KERNEL LAUNCH_BOUNDS(WARP, 1, 1) wmma(
     FragmentA fragment_a;
     FragmentB fragment_b;
     FragmentC sum;
-    nvcuda::wmma::fill_fragment(sum, 0.0f);
+    tc::fill_fragment(sum, 0.0f);
     int left = k;
     if (whole)
         for (; left >= EDGE; left -= EDGE) {
-            nvcuda::wmma::load_matrix_sync(fragment_a, a, k);
-            nvcuda::wmma::load_matrix_sync(fragment_b, b, n);
-            nvcuda::wmma::mma_sync(sum, fragment_a, fragment_b, sum);
+            tc::load_matrix_sync(fragment_a, a, k);
+            tc::load_matrix_sync(fragment_b, b, n);
+            tc::mma_sync(sum, fragment_a, fragment_b, sum);
             a += EDGE;
             b += (index_t)EDGE * n;
         }
     for (; left > 0; left -= EDGE) {
         load_cut(fragment_a, tile, a, k, rows, left);
         load_cut(fragment_b, tile, b, n, left, columns);
-        nvcuda::wmma::mma_sync(sum, fragment_a, fragment_b, sum);
+        tc::mma_sync(sum, fragment_a, fragment_b, sum);
         a += EDGE;
         b += (index_t)EDGE * n;
     }
     if (whole)
-        nvcuda::wmma::store_matrix_sync(c, sum, n, nvcuda::wmma::mem_row_major);
+        tc::store_matrix_sync(c, sum, n, tc::mem_row_major);
     else
         store_cut(c, tile, sum, n, rows, columns);
 }

@@ -1,6 +1,6 @@
-// Tensor cores with warp tiling: the warp holds FRAGMENTS x FRAGMENTS accumulators instead of one. Each step along k loads
-// the fragments of B once and uses them for every row of fragments, and each fragment of A for every column: with 4 x 4,
-// a quarter of the loads of wmma for the same arithmetic.
+// Tensor cores with warp tiling: the warp holds FRAGMENTS x FRAGMENTS accumulators instead of one. Each
+// step along k loads the fragments of B once and uses them for every row of accumulators, and each fragment
+// of A for every column: with 4 x 4, a quarter of the loads of wmma for the same arithmetic.
 
 #include <cuda_fp16.h>
 #include <mma.h>
@@ -8,19 +8,21 @@
 #define EDGE 16
 #define WARP 32
 
-using FragmentA = nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, EDGE, EDGE, EDGE, half, nvcuda::wmma::row_major>;
-using FragmentB = nvcuda::wmma::fragment<nvcuda::wmma::matrix_b, EDGE, EDGE, EDGE, half, nvcuda::wmma::row_major>;
-using FragmentC = nvcuda::wmma::fragment<nvcuda::wmma::accumulator, EDGE, EDGE, EDGE, float>;
+namespace tc = nvcuda::wmma;
+using FragmentA = tc::fragment<tc::matrix_a, EDGE, EDGE, EDGE, half, tc::row_major>;
+using FragmentB = tc::fragment<tc::matrix_b, EDGE, EDGE, EDGE, half, tc::row_major>;
+using FragmentC = tc::fragment<tc::accumulator, EDGE, EDGE, EDGE, float>;
 
 union Tile {
     half input[EDGE * EDGE];
     float output[EDGE * EDGE];
 };
 
-// For a fragment that is cut by an edge of its matrix, or not aligned: goes by way of shared memory. Only the first
-// `rows` and `columns` of it exist; the rest is zero.
+// For a fragment that an edge of its matrix cuts, or that is not aligned: by way of shared memory. Only its
+// first `rows` and `columns` exist; the rest is zero.
 template <typename Fragment>
-__device__ void load_cut(Fragment& fragment, Tile& tile, const half* source, int stride, int rows, int columns)
+__device__ void load_cut(
+    Fragment& fragment, Tile& tile, const half* source, int stride, int rows, int columns)
 {
     const int column = THREAD_X % EDGE;
     #pragma unroll 1
@@ -29,13 +31,14 @@ __device__ void load_cut(Fragment& fragment, Tile& tile, const half* source, int
         tile.input[row * EDGE + column] = inside ? source[(index_t)row * stride + column] : half(0.0f);
     }
     __syncwarp();
-    nvcuda::wmma::load_matrix_sync(fragment, tile.input, EDGE);
+    tc::load_matrix_sync(fragment, tile.input, EDGE);
     __syncwarp();
 }
 
-__device__ void store_cut(float* target, Tile& tile, const FragmentC& fragment, int stride, int rows, int columns)
+__device__ void store_cut(
+    float* target, Tile& tile, const FragmentC& fragment, int stride, int rows, int columns)
 {
-    nvcuda::wmma::store_matrix_sync(tile.output, fragment, EDGE, nvcuda::wmma::mem_row_major);
+    tc::store_matrix_sync(tile.output, fragment, EDGE, tc::mem_row_major);
     __syncwarp();
     const int column = THREAD_X % EDGE;
     #pragma unroll 1
@@ -45,6 +48,8 @@ __device__ void store_cut(float* target, Tile& tile, const FragmentC& fragment, 
     __syncwarp();
 }
 
+// Twelve blocks at once on a multiprocessor leave a thread 168 registers, enough for 4 x 4 accumulators; with
+// more registers only eight would fit. Loops stay rolled where unrolling them would take more.
 KERNEL __launch_bounds__(WARP, 12) wmma_warp_tiling(
     const half* __restrict__ a, const half* __restrict__ b, float* __restrict__ c, int m, int n, int k)
 {
@@ -70,25 +75,26 @@ KERNEL __launch_bounds__(WARP, 12) wmma_warp_tiling(
     for (int i = 0; i < FRAGMENTS; ++i)
         #pragma unroll
         for (int j = 0; j < FRAGMENTS; ++j)
-            nvcuda::wmma::fill_fragment(sum[i][j], 0.0f);
+            tc::fill_fragment(sum[i][j], 0.0f);
 
     int left = k;
-    if (whole)
+    if (whole) {
         #pragma unroll 1
         for (; left >= EDGE; left -= EDGE) {
             #pragma unroll
             for (int j = 0; j < FRAGMENTS; ++j)
-                nvcuda::wmma::load_matrix_sync(fragment_b[j], b + j * EDGE, n);
+                tc::load_matrix_sync(fragment_b[j], b + j * EDGE, n);
             #pragma unroll
             for (int i = 0; i < FRAGMENTS; ++i) {
-                nvcuda::wmma::load_matrix_sync(fragment_a, a + (index_t)i * EDGE * k, k);
+                tc::load_matrix_sync(fragment_a, a + (index_t)i * EDGE * k, k);
                 #pragma unroll
                 for (int j = 0; j < FRAGMENTS; ++j)
-                    nvcuda::wmma::mma_sync(sum[i][j], fragment_a, fragment_b[j], sum[i][j]);
+                    tc::mma_sync(sum[i][j], fragment_a, fragment_b[j], sum[i][j]);
             }
             a += EDGE;
             b += (index_t)EDGE * n;
         }
+    }
     for (; left > 0; left -= EDGE) {
         #pragma unroll
         for (int j = 0; j < FRAGMENTS; ++j)
@@ -98,7 +104,7 @@ KERNEL __launch_bounds__(WARP, 12) wmma_warp_tiling(
             load_cut(fragment_a, tile, a + (index_t)i * EDGE * k, k, rows - i * EDGE, left);
             #pragma unroll
             for (int j = 0; j < FRAGMENTS; ++j)
-                nvcuda::wmma::mma_sync(sum[i][j], fragment_a, fragment_b[j], sum[i][j]);
+                tc::mma_sync(sum[i][j], fragment_a, fragment_b[j], sum[i][j]);
         }
         a += EDGE;
         b += (index_t)EDGE * n;
@@ -110,7 +116,7 @@ KERNEL __launch_bounds__(WARP, 12) wmma_warp_tiling(
         for (int j = 0; j < FRAGMENTS; ++j) {
             float* target = c + (index_t)i * EDGE * n + j * EDGE;
             if (whole)
-                nvcuda::wmma::store_matrix_sync(target, sum[i][j], n, nvcuda::wmma::mem_row_major);
+                tc::store_matrix_sync(target, sum[i][j], n, tc::mem_row_major);
             else
                 store_cut(target, tile, sum[i][j], n, rows - i * EDGE, columns - j * EDGE);
         }

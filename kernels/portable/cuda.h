@@ -1,17 +1,18 @@
-// The dialect in which portable kernels are written, for CUDA. opencl.h gives the same words to OpenCL C 1.2.
+// The dialect in which portable kernels are written, for CUDA. opencl.h gives the same words to OpenCL C
+// 1.2.
 
 typedef long long index_t;  // offsets of elements: 64 bits, because arrays may hold more than 2^31 of them
 
-#define KERNEL extern "C" __global__ void                    // KERNEL LAUNCH_BOUNDS(x, y, z) name(parameters) { body }
-#define LAUNCH_BOUNDS(x, y, z) __launch_bounds__((x) * (y) * (z))  // the block's size, fixed at compile time
+#define KERNEL extern "C" __global__ void  // KERNEL LAUNCH_BOUNDS(x, y, z) name(parameters) { body }
+#define LAUNCH_BOUNDS(x, y, z) __launch_bounds__((x) * (y) * (z))  // the block's size, known when compiling
 
 #define GLOBAL                  // before the type of a pointer to device memory: GLOBAL float* RESTRICT c
 #define RESTRICT __restrict__   // no other parameter points to the same memory
-#define SHARED __shared__       // an array that the block shares, declared at the top level of a kernel's body
+#define SHARED __shared__       // an array that the block shares, declared at the top of a kernel's body
 #define BARRIER() __syncthreads()
 
-// Shared memory whose size is known at launch: the first goes last in the parameter list, with no comma before it;
-// the second is the body's first line.
+// Shared memory whose size is known at launch: the first goes last in the parameter list, no comma before it,
+// and the second is the body's first line.
 #define DYNAMIC_SHARED_PARAMETER(type, name)
 #define DYNAMIC_SHARED(type, name) extern __shared__ __align__(16) type name[]
 

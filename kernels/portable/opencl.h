@@ -2,16 +2,16 @@
 
 typedef long index_t;  // offsets of elements: 64 bits, because arrays may hold more than 2^31 of them
 
-#define KERNEL __kernel void                                 // KERNEL LAUNCH_BOUNDS(x, y, z) name(parameters) { body }
-#define LAUNCH_BOUNDS(x, y, z) __attribute__((reqd_work_group_size(x, y, z)))  // the block's size, fixed at compile time
+#define KERNEL __kernel void  // KERNEL LAUNCH_BOUNDS(x, y, z) name(parameters) { body }
+#define LAUNCH_BOUNDS(x, y, z) __attribute__((reqd_work_group_size(x, y, z)))  // the block's size
 
 #define GLOBAL __global    // before the type of a pointer to device memory: GLOBAL float* RESTRICT c
 #define RESTRICT restrict  // no other parameter points to the same memory
-#define SHARED __local     // an array that the block shares, declared at the top level of a kernel's body
+#define SHARED __local     // an array that the block shares, declared at the top of a kernel's body
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 
-// Shared memory whose size is known at launch: the first goes last in the parameter list, with no comma before it;
-// the second is the body's first line.
+// Shared memory whose size is known at launch: the first goes last in the parameter list, no comma before it,
+// and the second is the body's first line.
 #define DYNAMIC_SHARED_PARAMETER(type, name) , __local type* restrict name
 #define DYNAMIC_SHARED(type, name)
 

@@ -1,5 +1,6 @@
-// A block transposes one tile, each thread TILE / THREADS_Y elements of it. Reads run along the rows of X; writes run down
-// the columns of Y, a whole row apart, so every element written costs a memory transaction of its own.
+// A block transposes one tile, each thread TILE / THREADS_Y elements of it. Reads run along the rows of X;
+// writes run down the columns of Y, a whole row apart, so every element written costs a memory transaction
+// of its own.
 
 KERNEL LAUNCH_BOUNDS(TILE, THREADS_Y, 1) transpose_naive(
     const GLOBAL float* RESTRICT x, GLOBAL float* RESTRICT y, int rows, int cols)

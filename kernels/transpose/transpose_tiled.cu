@@ -1,5 +1,6 @@
-// The tile goes by way of shared memory, which turns it: reads run along the rows of X and writes along the rows of Y.
-// Rows of the tile are one element longer than they need to be, so that a column of it lies in 32 different banks.
+// The tile goes by way of shared memory, which turns it: reads run along the rows of X and writes along the
+// rows of Y. Rows of the tile are one element longer than they need to be, so that a column of it lies in
+// 32 different banks.
 
 KERNEL LAUNCH_BOUNDS(TILE, THREADS_Y, 1) transpose_tiled(
     const GLOBAL float* RESTRICT x, GLOBAL float* RESTRICT y, int rows, int cols)
