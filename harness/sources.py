@@ -9,6 +9,7 @@ from __future__ import annotations
 __all__ = ["Program", "program", "tree_sha256"]
 
 import hashlib
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -91,10 +92,4 @@ def tree_sha256(suite: Suite) -> str:
 
 
 def _relative(path: Path, root: Path) -> str:
-    path = path.resolve()
-    root = root.resolve()
-    return (
-        path.relative_to(root).as_posix()
-        if path.is_relative_to(root)
-        else f"../{path.relative_to(root.parent).as_posix()}"
-    )
+    return Path(os.path.relpath(path, root)).as_posix()

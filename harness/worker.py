@@ -15,6 +15,7 @@ import hashlib
 import os
 import signal
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -136,24 +137,32 @@ class Worker:
         _check_host_memory(problem, case)
         inputs = self._inputs(case, data, seed, bound)
         arena.write(inputs)
+        outputs: dict[str, NDArray[Any]] = {}
         found: dict[str, list[verify.Comparison]] = {}
         for _ in range(RUNS_PER_CHECK):
             self.report(protocol.Progress(stage="verify"))
             arena.poison()
             self.device.launch(subject.built, subject.launch, subject.arguments)
             self.device.synchronize()
-            outputs = {name: arena.read(name) for name in problem.outputs}
-            found = {name: [] for name in problem.outputs}
-            for part, band in verify.bands(problem, case):
-                reference, tolerance = self._reference(
-                    part, verify.cut(problem, inputs, band), (data, seed, band)
-                )
-                for name, values in verify.cut(problem, outputs, band).items():
-                    allowed = 0.0 if data == "integers" else tolerance
-                    found[name].append(verify.compare(values, reference[name], allowed))
+            earlier, outputs = outputs, {name: arena.read(name) for name in problem.outputs}
+            if earlier and all(_same(outputs[name], earlier[name]) for name in outputs):
+                break  # what has been compared already
+            found = self._compare(case, inputs, outputs, (data, seed))
             if any(comparison.wrong for parts in found.values() for comparison in parts):
                 break
         return verify.combine(found, data, seed, arena.damage())
+
+    def _compare(
+        self, case: Case, inputs: verify.Arrays, outputs: verify.Arrays, key: tuple[str, int]
+    ) -> dict[str, list[verify.Comparison]]:
+        problem = self.suite.problem
+        found: dict[str, list[verify.Comparison]] = {name: [] for name in outputs}
+        for part, band in verify.bands(problem, case):
+            reference, tolerance = self._reference(part, verify.cut(problem, inputs, band), (*key, band))
+            allowed = 0.0 if key[0] == "integers" else tolerance
+            for name, values in verify.cut(problem, outputs, band).items():
+                found[name].append(verify.compare(values, reference[name], allowed))
+        return found
 
     def _inputs(self, case: Case, data: str, seed: int, bound: int) -> dict[str, NDArray[Any]]:
         rng = np.random.default_rng(seed)
@@ -171,16 +180,16 @@ class Worker:
         if key[-1] != slice(None):  # a band of a case too large to keep
             return verify.reference_of(self.suite.problem, case, inputs)
         identity = repr((self.suite.name, sorted(case.sizes.items()), case.dtype, key))
-        path = self.scratch / (hashlib.sha256(identity.encode()).hexdigest() + ".npz")
-        if path.is_file():
-            with np.load(path) as stored:
-                names = [name for name in stored.files if name != "tolerance"]
-                return {name: stored[name] for name in names}, stored["tolerance"]
+        folder = self.scratch / hashlib.sha256(identity.encode()).hexdigest()
+        if folder.is_dir():
+            kept = {path.stem: np.load(path, mmap_mode="r") for path in folder.glob("*.npy")}
+            return kept, kept.pop("tolerance")
         reference, tolerance = verify.reference_of(self.suite.problem, case, inputs)
         with contextlib.suppress(OSError):  # a full disk costs time, not the answer
-            unfinished = path.with_suffix(f".{os.getpid()}.npz")
-            np.savez(unfinished, **{**reference, "tolerance": np.asarray(tolerance)})  # type: ignore[arg-type]
-            unfinished.replace(path)
+            unfinished = Path(tempfile.mkdtemp(dir=self.scratch))
+            for name, array in {**reference, "tolerance": np.asarray(tolerance)}.items():
+                np.save(unfinished / f"{name}.npy", array)
+            unfinished.rename(folder)
         return reference, tolerance
 
     def _emulator(self, kernel: Kernel, case: Case) -> Callable[..., list[tuple[Any, NDArray[Any]]]]:
@@ -201,6 +210,11 @@ class Worker:
             ]
 
         return emulate
+
+
+def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Bit for bit, so that NaN is itself."""
+    return bool(np.array_equal(one.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8)))
 
 
 def _check_host_memory(problem: Problem, case: Case) -> None:

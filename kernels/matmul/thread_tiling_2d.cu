@@ -39,11 +39,11 @@ KERNEL LAUNCH_BOUNDS(THREADS_X, THREADS_Y, 1) thread_tiling_2d(
     b += column0 + min(column_b, last_column);
     float sum[TM][TN] = {{0.0f}};
     for (int left = k; left > 0; left -= BK) {
-        #pragma unroll 8
+        #pragma unroll
         for (int r = 0; r < BM; r += ROWS_A)
             tile_a[r + row_a][column_a] =
                 column_a < left ? a[(index_t)min(r + row_a, last_row) * k + column_a] : 0.0f;
-        #pragma unroll 8
+        #pragma unroll
         for (int r = 0; r < BK; r += ROWS_B)
             tile_b[r + row_b][column_b] = r + row_b < left ? b[(index_t)(r + row_b) * n] : 0.0f;
         a += BK;

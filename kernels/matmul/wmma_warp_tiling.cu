@@ -48,9 +48,7 @@ __device__ void store_cut(
     __syncwarp();
 }
 
-// Twelve blocks at once on a multiprocessor leave a thread 168 registers, enough for 4 x 4 accumulators; with
-// more registers only eight would fit. Loops stay rolled where unrolling them would take more.
-KERNEL __launch_bounds__(WARP, 12) wmma_warp_tiling(
+KERNEL LAUNCH_BOUNDS(WARP, 1, 1) wmma_warp_tiling(
     const half* __restrict__ a, const half* __restrict__ b, float* __restrict__ c, int m, int n, int k)
 {
     __shared__ __align__(32) Tile tile;
