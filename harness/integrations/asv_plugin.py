@@ -23,7 +23,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -69,26 +69,22 @@ class CheckoutEnvironment(Environment):  # type: ignore[misc]
     def create(self) -> None:
         Path(self._path).mkdir(parents=True, exist_ok=True)
 
-    def find_executable(self, executable: str) -> str:
-        return sys.executable if executable == "python" else str(super().find_executable(executable))
-
     def install_project(self, conf: Any, repo: Any, commit_hash: str) -> None:  # noqa: ARG002
         """Nothing to build: the suite of this commit is exported when it is measured."""
         self._set_commit_hash(commit_hash)
 
     def run(self, args: list[str], **kwargs: Any) -> Any:
-        # The interpreter at hand imports from where it does now: asv drops PYTHONPATH unless it has this
-        # name.
+        """Run the interpreter at hand, or answer in its place what setup_cache has found out already."""
+        env = {**(kwargs.pop("env", None) or os.environ), **self._global_env_vars}
         if path := os.environ.get("PYTHONPATH"):
-            kwargs["env"] = {"ASV_PYTHONPATH": path, **(kwargs.get("env") or os.environ)}
+            env["ASV_PYTHONPATH"] = path  # under its own name asv takes it off the import path
+        kwargs.setdefault("timeout", self._install_timeout)
         command = args[1] if args[:1] == [BENCHMARK_RUN_SCRIPT] else ""
         if command == "run" and (answered := _answer(args, Path(kwargs["cwd"]))):
             return answered
-        if command == "setup_cache":
-            with _shown_progress() as path:
-                kwargs["env"] = {**(kwargs.get("env") or os.environ), "HARNESS_PROGRESS": path}
-                return self.run_executable("python", args, **kwargs)
-        return self.run_executable("python", args, **kwargs)
+        with _shown_progress() if command == "setup_cache" else nullcontext("") as progress:
+            env["HARNESS_PROGRESS"] = progress
+            return util.check_output([sys.executable, *args], env=env, **kwargs)
 
 
 def _answer(args: list[str], cache: Path) -> tuple[str, str, int] | None:
