@@ -53,6 +53,11 @@ def fragment_tiles(case: Case) -> int:
     return ceil_div(case.m, edge) * ceil_div(case.n, edge)
 
 
+def offset_bits(case: Case) -> int:
+    """Of what holds every offset into A and B."""
+    return 32 if case.k * max(case.m, case.n) < 2**31 else 64
+
+
 LOOP_GRID = (32, 8)
 """Where the grid does not depend on the matrix. 256 blocks of 1,024 threads are one wave on a card of 128
 multiprocessors or more, and few enough rows of blocks that the quick sizes stride too."""
@@ -74,9 +79,9 @@ suite = Suite(
         Kernel(
             "naive_coalesced",
             "naive_coalesced.cu",
-            macros={"TILE": 32},
-            block=square_block,
-            grid=square_tiles,
+            macros={"BX": 64, "BY": 4, "OFFSET_BITS": offset_bits},
+            block=lambda c: (c.BX, c.BY),
+            grid=lambda c: ceil_div(c.m, c.BY) * ceil_div(c.n, c.BX),
             about="one thread per element of C; a warp walks along the columns, coalesced",
         ),
         Kernel(
