@@ -30,7 +30,12 @@ def console() -> Console:
 
 
 def print_out(table: Table) -> None:
-    console().print(table)
+    out = console()
+    # Printed apart: a title inside is wrapped at the table's width, which may be a few words.
+    title, table.title = table.title, None
+    if title:
+        out.print(title, style="bold", highlight=False, soft_wrap=True)
+    out.print(table)
 
 
 def devices_table(devices: Sequence[DeviceInfo]) -> Table:
@@ -110,7 +115,7 @@ def _title(run: Run) -> str:
 
 
 def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, title_justify="left", title_style="bold", header_style="dim")
+    table = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
         right = column.startswith(">")
         table.add_column(
