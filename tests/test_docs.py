@@ -1,0 +1,347 @@
+"""The documents say what there is: examples run, tables match the code, links lead somewhere."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import json
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+import click
+import pytest
+
+from harness import Kernel, backends, records
+from harness.cli import COMMANDS, cli
+from harness.config import Config
+from harness.errors import DeviceError, ExitCode
+from harness.integrations.asv_tracks import TRACKS
+from harness.report.summary import RowSummary
+from harness.session import RunResult, Session, SessionSettings
+from harness.store import RunWriter
+from tests.support import KERNELS, ROOT, Recorder, device_is_missing, run_command
+
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("*.md"), *(ROOT / ".github").rglob("*.md")])
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+NAMED = re.compile(r"(?:#|//) (\S+/\S+)\n")
+"""The first line of a code block that is a file."""
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
+HARNESS_LINE = re.compile(r"\bharness ([a-z]+)\b([^|`\n]*)")
+
+
+def text_of(page: str) -> str:
+    return (DOCS / page).read_text(encoding="utf-8")
+
+
+def section(page: str, heading: str) -> str:
+    """A page's text below a heading, up to the next one that is not deeper."""
+    found = re.search(rf"^(#+) {re.escape(heading)}\n", text_of(page), re.MULTILINE)
+    assert found, f"{page} has no section {heading!r}"
+    rest = text_of(page)[found.end() :]
+    ended = re.search(rf"^#{{1,{len(found[1])}}} ", rest, re.MULTILINE)
+    return rest[: ended.start()] if ended else rest
+
+
+def own_part(text: str) -> str:
+    """A section without its subsections."""
+    deeper = re.search(r"^#+ ", text, re.MULTILINE)
+    return text[: deeper.start()] if deeper else text
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of every table in a text, row by row, headings and rulers left out."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    rulers = [number for number, row in enumerate(cells) if all(set(cell) <= set("-: ") for cell in row)]
+    skipped = {number for ruler in rulers for number in (ruler - 1, ruler)}
+    return [row for number, row in enumerate(cells) if number not in skipped]
+
+
+def words(cell: str) -> list[str]:
+    """What stands in backticks."""
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def first_words(text: str) -> list[str]:
+    return [word for row in rows(text) for word in words(row[0])]
+
+
+# Examples
+
+
+def write_example(root: Path) -> Path:
+    """The files that suites.md shows, and the headers that it says to copy."""
+    for _, code in FENCE.findall(text_of("suites.md")):
+        if named := NAMED.match(code):
+            path = root / named[1]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(code[named.end() :], encoding="utf-8")
+    for header in (KERNELS / "portable").iterdir():
+        (root / "kernels" / "portable").mkdir(parents=True, exist_ok=True)
+        (root / "kernels" / "portable" / header.name).write_bytes(header.read_bytes())
+    return root
+
+
+@pytest.mark.parametrize(
+    "device",
+    ["null:0", "opencl:0", pytest.param("cuda:0", marks=pytest.mark.gpu)],
+    ids=lambda spec: spec[:-2],
+)
+def test_the_smallest_suite_works(tmp_path, device):
+    try:
+        backends.open_device(device).close()
+    except DeviceError as error:
+        device_is_missing(device, error.message)
+    root = write_example(tmp_path / "project")
+    sizes = ("--size", "1", "--size", "100003")
+    done = run_command("check", "--device", device, *sizes, "--json", "axpy", cwd=root)
+    assert done.returncode == ExitCode.FINE, done.stderr
+    found = [entry["row"]["status"] for result in json.loads(done.stdout) for entry in result["rows"]]
+    assert found == ["verified", "verified"]
+
+
+def test_the_smallest_suite_is_what_asv_is_given(tmp_path, monkeypatch):
+    root = write_example(tmp_path / "project")
+    monkeypatch.syspath_prepend(str(root))
+    spec = importlib.util.spec_from_file_location("documented_suites", root / "benchmarks" / "suites.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    assert module.Axpy.params == [["axpy"], [2**16, 2**24, 2**26]]
+
+
+def test_the_python_that_reads_a_record_works(tmp_path, project, capsys, monkeypatch):
+    from harness.loader import load
+    from harness.measure import MeasureSettings
+    from harness.planning import plan
+
+    loaded = load(project.suite)
+    quick = MeasureSettings(max_time_s=0.01, warmup_min_s=0.001, min_time_s=0.001)
+    settings = SessionSettings(device="null", measure=quick)
+    with Session(loaded, settings, Recorder()) as session:
+        result: RunResult = session.run(plan(loaded.suite, quick=True))
+    with RunWriter(tmp_path, result.run) as writer:
+        for row in result.rows:
+            writer.add(row)
+        path = writer.finish(complete=True)
+    path.rename(tmp_path / "record.jsonl")
+    monkeypatch.chdir(tmp_path)
+    code = next(code for kind, code in FENCE.findall(section("records.md", "Reading it")) if kind == "python")
+    exec(compile(code, "records.md", "exec"), {})
+    assert "toy.plain[n=64] measured" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_are_well_formed(page):
+    for kind, code in FENCE.findall(page.read_text(encoding="utf-8")):
+        if kind == "python" and "\nKernel(" not in f"\n{code}":
+            ast.parse(code)
+        if kind == "json":
+            json.loads(code if code.lstrip().startswith("{") else f"{{{code}}}")
+
+
+# Links
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def links(page: Path) -> Iterator[tuple[str, str]]:
+    for target in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
+        if not re.match(r"[a-z]+:", target):
+            path, _, anchor = target.partition("#")
+            yield unquote(path), anchor
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page):
+    for path, anchor in links(page):
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name} links to {path}, which is not there"
+        if anchor:
+            assert anchor in anchors(target), f"{page.name} links to {path}#{anchor}"
+
+
+def test_every_page_is_linked_from_the_index():
+    linked = {(DOCS / path).resolve() for path, _ in links(DOCS / "index.md")}
+    assert linked >= {page for page in DOCS.glob("*.md") if page.name != "index.md"}
+
+
+# Commands
+
+
+def command_named(name: str) -> click.Command:
+    found = cli.get_command(click.Context(cli), name)
+    assert found
+    return found
+
+
+def options_of(command: click.Command) -> set[str]:
+    context = click.Context(command, help_option_names=["-h", "--help"])
+    return {
+        option
+        for parameter in command.get_params(context)
+        if isinstance(parameter, click.Option)
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    }
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_documented_and_no_other(name):
+    tables = [row for row in rows(section("commands.md", f"harness {name}")) if words(row[0])]
+    documented = {word for row in tables for word in words(row[0]) if word.startswith("-")}
+    assert documented == options_of(command_named(name))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_and_options_that_are_shown_exist(page):
+    for line in re.split(r"\n| [|;&]+ ", page.read_text(encoding="utf-8")):
+        for name, rest in HARNESS_LINE.findall(line):
+            if name in COMMANDS:
+                unknown = set(OPTION.findall(rest)) - options_of(command_named(name))
+                assert not unknown, f"{page.name}: harness {name}{rest}"
+            elif line.lstrip().startswith("$ harness"):
+                pytest.fail(f"{page.name}: there is no command {name}")
+
+
+def test_exit_codes_are_those_of_the_code():
+    table = {int(row[0]): words(row[1])[0] for row in rows(section("commands.md", "Exit codes"))}
+    assert table == {int(code): code.name for code in ExitCode}
+
+
+def test_settings_are_those_of_the_code():
+    table = {
+        words(row[0])[0]: words(row[1])[0] for row in rows(section("commands.md", "Configuration")) if row[2:]
+    }
+    names = [field.name for field in fields(Config) if field.name != "root"]
+    assert table == {name: f"HARNESS_{name.upper()}" for name in names}
+
+
+def test_json_keys_are_those_of_the_code():
+    result, summary = (
+        {word for row in table for word in words(row[0])}
+        for table in (
+            [row for row in rows(section("commands.md", "JSON")) if len(row) == width] for width in (2, 3)
+        )
+    )
+    assert summary == {field.name for field in fields(RowSummary)}
+    assert result == {"run", "complete", "record", "problem", "rows"}
+
+
+def test_the_faults_of_the_null_device_are_those_of_the_code():
+    source = (ROOT / "harness" / "backends" / "null.py").read_text(encoding="utf-8")
+    listed = re.search(r"^Faults: (.*?)\.", source, re.MULTILINE | re.DOTALL)
+    assert listed
+    assert first_words(section("commands.md", "The null device")) == re.split(r",\s+", listed[1])
+
+
+# Tables of other pages
+
+
+def test_tracks_are_those_of_the_code():
+    table = {
+        words(row[0])[0]: (row[1], row[2]) for row in rows(section("asv.md", "One measurement, many tracks"))
+    }
+    assert table == {name: (track.unit, track.direction) for name, track in TRACKS.items()}
+
+
+def constants(node: ast.AST) -> list[str]:
+    return [n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+
+
+def reasons_in(tree: ast.Module) -> Iterator[str]:
+    """Codes given to a class of errors, a Refusal, or anything by the keyword `reason`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for statement in node.body:
+                targets = getattr(statement, "targets", [getattr(statement, "target", None)])
+                if any(isinstance(target, ast.Name) and target.id == "reason" for target in targets):
+                    yield from constants(getattr(statement, "value", None) or ast.Pass())
+        elif isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            given = node.args[:1] if called == "Refusal" else node.args[2:3] if called == "_row" else []
+            given += [keyword.value for keyword in node.keywords if keyword.arg == "reason"]
+            for value in given:
+                branches = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
+                yield from (text for b in branches if isinstance(b, ast.Constant) for text in constants(b))
+
+
+def test_every_reason_of_the_code_is_documented():
+    files = (ROOT / "harness").rglob("*.py")
+    reasons = {
+        code for file in files for code in reasons_in(ast.parse(file.read_text(encoding="utf-8"))) if code
+    }
+    assert {"wrong-result", "needs-cuda", "timed-out", "error"} <= reasons
+    assert set(first_words(section("errors.md", "Reasons of rows"))) == reasons - {""}
+
+
+def test_the_exception_tree_is_that_of_the_code():
+    tree = section("errors.md", "The exception tree")
+    documented = dict(re.findall(r"\b(\w+Error) +([a-z-]+)", tree))
+    found = {}
+    for file in (ROOT / "harness").rglob("*.py"):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                for code in reasons_in(ast.Module([node], [])):
+                    found[node.name] = code
+    found = {name: code for name, code in found.items() if name.endswith("Error")}
+    assert documented == found
+
+
+RECORDS = [
+    value
+    for name in records.__all__
+    if is_dataclass(value := getattr(records, name)) and isinstance(value, type)
+]
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
+def test_every_field_of_a_record_is_documented(record):
+    documented = first_words(own_part(section("records.md", record.__name__)))
+    assert sorted(documented) == sorted(field.name for field in fields(record))
+
+
+def test_the_version_of_records_is_documented():
+    assert rows(section("records.md", "Versions"))[-1][0] == str(records.SCHEMA_VERSION)
+
+
+def test_snapshots_are_documented_where_measuring_is():
+    names = {field.name for field in fields(records.Snapshot)} - {"at_ns"}
+    own = own_part(section("measurement.md", "Telemetry"))
+    assert {row_word for row in rows(own) for row_word in words(row[0])} == names
+
+
+@pytest.mark.parametrize("header", sorted((KERNELS / "portable").glob("*.h")), ids=lambda path: path.stem)
+def test_the_dialect_is_that_of_the_headers(header):
+    defined = re.findall(r"^#define (\w+(?:\([^)]*\))?)", header.read_text(encoding="utf-8"), re.MULTILINE)
+    assert first_words(section("suites.md", "The portable dialect")) == defined
+
+
+def test_fields_of_a_kernel_are_documented():
+    documented = [words(row[0])[0] for row in rows(section("suites.md", "Kernels"))]
+    assert sorted(documented) == sorted(field.name for field in fields(Kernel))
+
+
+def test_the_layers_are_those_that_are_tested():
+    from tests.test_architecture import LAYERS
+
+    block = FENCE.findall(section("layout.md", "Layers"))[0][1]
+    drawn = [tuple(re.sub(r"\(.*?\)", "", line).replace(" ", "").split(",")) for line in block.splitlines()]
+    assert [set(line) for line in drawn] == [set(layer) for layer in reversed(LAYERS)]
+
+
+def test_words_of_the_glossary_are_in_order():
+    terms = [row[0] for row in rows((ROOT / "GLOSSARY.md").read_text(encoding="utf-8"))]
+    assert terms == sorted(terms, key=str.lower)
