@@ -6,7 +6,7 @@ afterwards; one that reads past an input gets NaN, which no masking multiplicati
 
 from __future__ import annotations
 
-__all__ = ["GUARD_BYTES", "Arena", "needed_bytes"]
+__all__ = ["GUARD_BYTES", "Arena", "needed_bytes", "same_bits"]
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,12 @@ def _size_bytes(problem: Problem, case: Case, name: str) -> int:
     for extent in array.shape_at(case):  # in Python's integers: NumPy's would overflow for a huge size
         elements *= extent
     return elements * np.dtype(array.dtype_at(case)).itemsize
+
+
+def same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Whether two arrays of one type are equal bit for bit: NaN is itself, and zero is not minus zero."""
+    one, other = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (one, other))
+    return bool(np.array_equal(one, other))
 
 
 class Arena:
@@ -95,8 +101,8 @@ class Arena:
         self.device.read(self.whole[name], GUARD_BYTES, out)
         return out
 
-    def damage(self) -> str:
-        """A sentence naming the arrays whose guard zones were written to; empty if none was."""
+    def damage(self, inputs: Mapping[str, NDArray[Any]]) -> str:
+        """What a kernel wrote that it should not have, guard zones and inputs, in words; empty if nothing."""
         zone = np.empty(GUARD_BYTES, np.uint8)
         found = []
         for name, size_bytes in self.sizes.items():
@@ -104,7 +110,10 @@ class Arena:
                 self.device.read(self.whole[name], offset, zone)
                 if touched := int(np.count_nonzero(zone != _POISON)):
                     found.append(f"{touched} bytes {side} {name}")
-        return f"The kernel wrote outside its arrays: {', '.join(found)}." if found else ""
+        changed = [name for name, data in inputs.items() if not same_bits(self.read(name), data)]
+        outside = f"The kernel wrote outside its arrays: {', '.join(found)}." if found else ""
+        inside = f"The kernel changed its inputs: {', '.join(changed)}." if changed else ""
+        return " ".join(filter(None, (outside, inside)))
 
     def arguments(self, kernel: Kernel) -> list[Argument]:
         """The kernel's arguments in order: arrays as device views, axes as 32-bit integers."""

@@ -33,6 +33,15 @@ class TimedOutError(WorkerError):
     reason = "timed-out"
 
 
+def _doing(stage: str) -> str:
+    return {
+        "build": "building the kernel",
+        "reference": "computing the reference",
+        "verify": "verifying",
+        "measure": "measuring",
+    }.get(stage, stage)
+
+
 class Child:
     """One worker process; a context manager that ends it.
 
@@ -82,14 +91,14 @@ class Child:
         except BrokenPipeError:
             raise self._died("starting") from None
         deadline = time.monotonic() + timeout_s
-        stage = "starting" if isinstance(request, protocol.Open) else "building"
+        stage = "starting" if isinstance(request, protocol.Open) else "build"
         while True:
             try:
                 line = self._replies.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
                 self.kill()
                 raise TimedOutError(
-                    f"No answer within {timeout_s:g} s while {stage}: the worker process was ended. "
+                    f"No answer within {timeout_s:g} s while {_doing(stage)}: the worker process was ended. "
                     "If the kernel is only slow, raise --timeout.",
                     log=self._log(),
                 ) from None
@@ -104,7 +113,7 @@ class Child:
     def _died(self, stage: str) -> WorkerError:
         code = self._process.wait()
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with status {code}"
-        return WorkerError(f"The worker process {how} while {stage}.", log=self._log())
+        return WorkerError(f"The worker process {how} while {_doing(stage)}.", log=self._log())
 
     def _log(self) -> str:
         size = self._stderr.seek(0, os.SEEK_END)

@@ -9,6 +9,7 @@ HarnessError
     ├── DeviceError         no device, or it cannot be opened
     ├── BuildError          a kernel does not compile; carries the log
     ├── LaunchError         the device cannot run this launch
+    ├── KernelError         the kernel ran and faulted on the device
     ├── OutOfMemoryError    more memory than the device has free
     ├── WorkerError         a child process crashed, hung or was lost
     └── StoreError          a record cannot be written or read
@@ -26,6 +27,7 @@ __all__ = [
     "ExitCode",
     "GitError",
     "HarnessError",
+    "KernelError",
     "LaunchError",
     "MeasureError",
     "OutOfMemoryError",
@@ -93,6 +95,10 @@ class BuildError(MeasureError):
 
 class LaunchError(MeasureError):
     reason = "launch-refused"
+
+
+class KernelError(MeasureError):
+    reason = "kernel-fault"
 
 
 class OutOfMemoryError(MeasureError):

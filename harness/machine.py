@@ -36,7 +36,8 @@ def machine_entry(device: DeviceInfo, host: Host) -> dict[str, str]:
         "arch": platform.machine(),
         "cpu": host.cpu,
         "num_cpu": str(host.cpu_count),
-        "ram": str(host.memory_bytes // 1024),
+        # In whole GiB: what a kernel reserves for itself changes with updates.
+        "ram": f"{round(host.memory_bytes / 2**30)} GiB",
         "gpu": device.name,
         "gpu_uuid": device.uuid or "unknown",
         "gpu_memory": f"{round(device.memory_bytes / 2**30)} GiB",

@@ -22,9 +22,9 @@ from harness.statistics import summarize
 
 TICKS_PER_SLOT = 100
 """A slot lasts at least this many ticks, so that reading the clock costs under 1 %."""
-MOST_LAUNCHES_PER_SLOT = 1000
 MOST_LAUNCHES_QUEUED = 200
-"""Ahead of a wait: drivers stop the host at some thousand, and then the queue is ahead no more."""
+"""Between two waits, in one slot or several: drivers stop the host at some thousand, and then the queue is
+ahead no more."""
 ENQUEUE_NS = 20_000
 """Host time to enqueue one launch and what goes around it, with margin: so long the device is kept busy,
 so that none of it shows between the launches."""
@@ -137,12 +137,12 @@ def _warm_up(device: Device, subject: Subject, settings: MeasureSettings) -> _Wa
             return _Warmup(launches, duration, settled, windows[-1])
         # Windows of a tenth of the least warm-up: long enough to mean something, short enough to stop in
         # time.
-        batch = max(1, min(MOST_LAUNCHES_PER_SLOT, int(settings.warmup_min_s * 1e8 / windows[-1])))
+        batch = max(1, min(MOST_LAUNCHES_QUEUED, int(settings.warmup_min_s * 1e8 / windows[-1])))
 
 
 def _launches_per_slot(time_ns: float, tick_ns: float, settings: MeasureSettings) -> int:
     slot_ns = max(TICKS_PER_SLOT * tick_ns, settings.min_slot_ns)
-    return max(1, min(MOST_LAUNCHES_PER_SLOT, math.ceil(slot_ns / time_ns)))
+    return max(1, min(MOST_LAUNCHES_QUEUED, math.ceil(slot_ns / time_ns)))
 
 
 def _batch(launches: int, time_ns: float, most: int) -> int:

@@ -7,11 +7,22 @@ written fails too.
 
 from __future__ import annotations
 
-__all__ = ["Comparison", "bands", "combine", "compare", "cut", "host_bytes", "integer_data", "reference_of"]
+__all__ = [
+    "Comparison",
+    "bands",
+    "combine",
+    "compare",
+    "cut",
+    "host_bytes",
+    "integer_data",
+    "origin",
+    "reference_of",
+]
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, Literal
 
 import numpy as np
@@ -78,6 +89,12 @@ def bands(problem: Problem, case: Case) -> Iterator[tuple[Case, slice]]:
         )
 
 
+def origin(problem: Problem, name: str, band: slice) -> tuple[int, ...]:
+    """Where a band of an array begins in the whole array."""
+    start = band.start or 0
+    return tuple(start if axis == problem.independent else 0 for axis in problem.arrays[name].shape)
+
+
 def cut(problem: Problem, arrays: Arrays, band: slice) -> dict[str, NDArray[Any]]:
     """The part of each array that belongs to a band of the independent axis."""
     return {
@@ -107,10 +124,14 @@ def reference_of(problem: Problem, case: Case, inputs: Arrays) -> tuple[dict[str
 
 
 def compare(
-    output: NDArray[Any], reference: NDArray[np.float64], tolerance: NDArray[np.float64] | float
+    output: NDArray[Any],
+    reference: NDArray[np.float64],
+    tolerance: NDArray[np.float64] | float,
+    origin: Sequence[int] = (),
 ) -> Comparison:
-    """Every element of `output` against `reference`, within `tolerance` (broadcast). NaN and infinity are
-    wrong.
+    """Every element of `output` against `reference`, within `tolerance` (broadcast); NaN is wrong.
+
+    `origin` is where the output begins in the whole of which it is a band.
     """
     # "not within" rather than "beyond": a comparison with NaN is false either way, and false must mean wrong.
     with np.errstate(invalid="ignore", over="ignore"):
@@ -126,7 +147,7 @@ def compare(
         wrong=count,
         largest_error=float(error.max()) if finite else None,
         largest_ratio=_largest_ratio(error, tolerance) if finite else None,
-        first_wrong=where,
+        first_wrong=where and tuple(map(sum, zip_longest(where, origin, fillvalue=0))),
         found=float(output[where]) if where is not None else 0.0,
         expected=float(reference[where]) if where is not None else 0.0,
     )
@@ -177,6 +198,6 @@ def _describe(name: str, first: Comparison, wrong: int, elements: int, data: str
     unwritten = " (NaN: never written, or computed from outside the inputs)" if np.isnan(first.found) else ""
     return (
         f"{wrong} of {elements} elements of {name} are wrong on {data}; the first, "
-        f" {name}{list(first.first_wrong or ())}, "
+        f"{name}{list(first.first_wrong or ())}, "
         f"is {first.found:.9g}{unwritten} where {first.expected:.9g} was expected."
     )

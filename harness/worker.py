@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import protocol, verify
-from harness.arena import Arena
+from harness.arena import Arena, same_bits
 from harness.backends import open_device
 from harness.backends.base import Device, check_launch
 from harness.errors import HarnessError, OutOfMemoryError
@@ -40,6 +40,8 @@ from harness.suite import Case, Kernel, Problem, Suite
 INTEGER_CHECK_ELEMENTS = 2**20
 """The exact check runs on cases with outputs up to this size: it is for indexing mistakes, which show when
 small."""
+TOLERANCE = "-tolerance"
+"""Beside the outputs in a kept reference, under what no output can be called."""
 RUNS_PER_CHECK = 2
 """A race need not show at the first run."""
 
@@ -145,12 +147,12 @@ class Worker:
             self.device.launch(subject.built, subject.launch, subject.arguments)
             self.device.synchronize()
             earlier, outputs = outputs, {name: arena.read(name) for name in problem.outputs}
-            if earlier and all(_same(outputs[name], earlier[name]) for name in outputs):
+            if earlier and all(same_bits(outputs[name], earlier[name]) for name in outputs):
                 break  # what has been compared already
             found = self._compare(case, inputs, outputs, (data, seed))
             if any(comparison.wrong for parts in found.values() for comparison in parts):
                 break
-        return verify.combine(found, data, seed, arena.damage())
+        return verify.combine(found, data, seed, arena.damage(inputs))
 
     def _compare(
         self, case: Case, inputs: verify.Arrays, outputs: verify.Arrays, key: tuple[str, int]
@@ -161,7 +163,8 @@ class Worker:
             reference, tolerance = self._reference(part, verify.cut(problem, inputs, band), (*key, band))
             allowed = 0.0 if key[0] == "integers" else tolerance
             for name, values in verify.cut(problem, outputs, band).items():
-                found[name].append(verify.compare(values, reference[name], allowed))
+                place = verify.origin(problem, name, band)
+                found[name].append(verify.compare(values, reference[name], allowed, place))
         return found
 
     def _inputs(self, case: Case, data: str, seed: int, bound: int) -> dict[str, NDArray[Any]]:
@@ -183,11 +186,11 @@ class Worker:
         folder = self.scratch / hashlib.sha256(identity.encode()).hexdigest()
         if folder.is_dir():
             kept = {path.stem: np.load(path, mmap_mode="r") for path in folder.glob("*.npy")}
-            return kept, kept.pop("tolerance")
+            return kept, kept.pop(TOLERANCE)
         reference, tolerance = verify.reference_of(self.suite.problem, case, inputs)
         with contextlib.suppress(OSError):  # a full disk costs time, not the answer
             unfinished = Path(tempfile.mkdtemp(dir=self.scratch))
-            for name, array in {**reference, "tolerance": np.asarray(tolerance)}.items():
+            for name, array in {**reference, TOLERANCE: np.asarray(tolerance)}.items():
                 np.save(unfinished / f"{name}.npy", array)
             unfinished.rename(folder)
         return reference, tolerance
@@ -210,11 +213,6 @@ class Worker:
             ]
 
         return emulate
-
-
-def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    """Bit for bit, so that NaN is itself."""
-    return bool(np.array_equal(one.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8)))
 
 
 def _check_host_memory(problem: Problem, case: Case) -> None:

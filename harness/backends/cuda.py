@@ -13,6 +13,7 @@ import contextlib
 import functools
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import warnings
@@ -25,7 +26,7 @@ import numpy as np
 
 from harness.backends.base import Argument, Built, Memory, Timing
 from harness.cache import BinaryCache
-from harness.errors import BuildError, DeviceError, LaunchError, MeasureError, OutOfMemoryError
+from harness.errors import BuildError, DeviceError, KernelError, LaunchError, MeasureError, OutOfMemoryError
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
 from harness.sources import Program
 
@@ -52,6 +53,10 @@ extern "C" __global__ void harness_occupy(unsigned long long duration_ns) {
 """
 
 
+_FAULT = re.compile("illegal|misaligned|assert|hardware stack|invalid pc", re.IGNORECASE)
+"""How CUDA words what a kernel did, as against what a call asked for; PyCUDA has one class for both."""
+
+
 def _driver() -> Any:
     try:
         from pycuda import driver
@@ -61,8 +66,8 @@ def _driver() -> Any:
                 f"There is no NVIDIA driver ({error}). Install the driver of your card."
             ) from None
         raise DeviceError(
-            f"PyCUDA cannot be imported ({error}). With the CUDA toolkit on PATH, install it with: "
-            "pip install 'gpu-harness[cuda]'"
+            f"PyCUDA cannot be imported ({error}). With the CUDA toolkit on PATH, install this "
+            "project with its extra 'cuda': pip install -e '.[cuda]' in a clone."
         ) from None
     try:
         driver.init()
@@ -88,9 +93,10 @@ def _translated(what: str) -> Iterator[None]:
     except driver.MemoryError as error:
         raise OutOfMemoryError(f"{what}: the card is out of memory ({error}).") from error
     except driver.LaunchError as error:
-        raise LaunchError(f"{what}: the kernel failed on the card ({error}).") from error
+        raise KernelError(f"{what}: the kernel failed on the card ({error}).") from error
     except driver.LogicError as error:
-        raise LaunchError(f"{what}: {error}.") from error
+        kind = KernelError if _FAULT.search(str(error)) else LaunchError
+        raise kind(f"{what}: {error}.") from error
     except driver.Error as error:
         raise MeasureError(f"{what}: {error}.") from error
 

@@ -26,7 +26,7 @@ from harness.errors import BuildError, DeviceError, LaunchError, MeasureError, O
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
 from harness.sources import Program
 
-_INSTALL = "Install it with: pip install 'gpu-harness[opencl]'"
+_INSTALL = "Install this project with its extra 'opencl': pip install -e '.[opencl]' in a clone."
 _SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
 
 _FLUSH = """

@@ -69,14 +69,13 @@ def _fitting(suites: Sequence[LoadedSuite], selection: Selection) -> list[tuple[
             parse_size(size, loaded.suite.problem)
         if sizes or not selection.size:
             fitting.append((loaded, sizes))
-        else:
-            click.echo(
-                f"{loaded.suite.name} is left out: --size gives no {len(loaded.suite.problem.axes)} numbers.",
-                err=True,
-            )
     unfit = [size for size in selection.size if not any(size in sizes for _, sizes in fitting)]
     if unfit:
         parse_size(unfit[0], wanted[0].suite.problem)
+    for loaded in wanted if fitting else []:
+        if not any(loaded is fit for fit, _ in fitting):
+            axes = ", ".join(loaded.suite.problem.axes)
+            click.echo(f"{loaded.suite.name} is left out: no --size gives numbers for {axes}.", err=True)
     return fitting
 
 

@@ -142,8 +142,8 @@ def setup() -> None:
         machine_name: str | None = None,
         **kwargs: Any,
     ) -> Any:
-        if machine_name is None and interactive and not force_interactive and kwargs.get("_path") is None:
-            machine_name = _register()
+        if interactive and not force_interactive and kwargs.get("_path") is None:
+            machine_name = _register(machine_name)
         machine = original_load(
             interactive=interactive, force_interactive=force_interactive, machine_name=machine_name, **kwargs
         )
@@ -170,10 +170,16 @@ def setup() -> None:
     Machine.save = save
 
 
-def _register() -> str:
+def _register(asked: str | None) -> str:
+    """Register the card that will be measured on: its figures must not land in the history of another."""
     try:
         _, entry = register(load_config().device)
     except HarnessError as error:
         raise util.UserError(error.message) from error
+    if asked not in (None, entry["machine"]):
+        raise util.UserError(
+            f"--machine is {asked!r}, but what would be measured on is {entry['machine']!r}. "
+            "Leave --machine out, or choose another device with HARNESS_DEVICE."
+        )
     log.info(f"Machine: {entry['machine']} ({entry['gpu']})")
     return entry["machine"]
