@@ -87,7 +87,21 @@ class Arena:
             self.device.release(self.whole.popitem()[1])
 
     def write(self, data: Mapping[str, NDArray[Any]]) -> None:
+        """Raises SuiteError for data that do not fit their arrays: they would be written past them."""
+        inputs = self.problem.inputs
+        if data.keys() != inputs.keys():
+            raise SuiteError(
+                f"data() of {self.case.suite} gave {', '.join(data) or 'nothing'}; "
+                f"expected {', '.join(inputs) or 'nothing'}."
+            )
         for name, array in data.items():
+            wanted = (inputs[name].shape_at(self.case), np.dtype(inputs[name].dtype_at(self.case)))
+            found = np.shape(array), getattr(array, "dtype", type(array).__name__)
+            if found != wanted:
+                raise SuiteError(
+                    f"data() of {self.case.suite} gave {found[1]} of shape {found[0]} for input {name!r}; "
+                    f"expected {wanted[1]} of shape {wanted[0]}."
+                )
             self.device.write(self.whole[name], GUARD_BYTES, np.ascontiguousarray(array))
 
     def poison(self) -> None:

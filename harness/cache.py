@@ -6,7 +6,7 @@ __all__ = ["BinaryCache", "cache_dir", "write_atomically"]
 
 import hashlib
 import os
-import tempfile
+import secrets
 from pathlib import Path
 
 import platformdirs
@@ -15,26 +15,23 @@ import platformdirs
 def cache_dir() -> Path:
     """$HARNESS_CACHE_DIR, else `harness` in the user's cache folder."""
     if chosen := os.environ.get("HARNESS_CACHE_DIR"):
-        return Path(chosen)
+        return Path(chosen).absolute()
     return platformdirs.user_cache_path("harness", appauthor=False)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file so that a reader sees all of it or none of it, whatever happens on the way."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, scratch = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    # Not mkstemp, whose files are private: results and caches are shared like any other file.
+    scratch = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with scratch.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp makes files private; results and caches are shared like any other file.
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(scratch).chmod(0o666 & ~umask)
-        Path(scratch).replace(path)
+        scratch.replace(path)
     except BaseException:
-        Path(scratch).unlink(missing_ok=True)
+        scratch.unlink(missing_ok=True)
         raise
 
 

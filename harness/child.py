@@ -29,6 +29,11 @@ LOG_BYTES = 20_000
 """How much of a dead worker's last words a row keeps."""
 
 
+def _absolute(*names: str) -> dict[str, str]:
+    """Variables that name a path, which a worker in a folder of its own would look for there."""
+    return {name: str(Path(value).absolute()) for name in names if (value := os.environ.get(name))}
+
+
 class TimedOutError(WorkerError):
     reason = "timed-out"
 
@@ -59,7 +64,11 @@ class Child:
             stderr=self._stderr,
             # A folder of our own: -m puts the current one first on the import path, whatever lies in it.
             cwd=scratch,
-            env={**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{inherited}" if inherited else source},
+            env={
+                **os.environ,
+                **_absolute("HARNESS_CACHE_DIR", "HARNESS_NULL_SCRIPT"),
+                "PYTHONPATH": f"{source}{os.pathsep}{inherited}" if inherited else source,
+            },
             # Ctrl-C is for the session, which decides what becomes of its workers.
             start_new_session=True,
         )

@@ -72,7 +72,10 @@ def _table(path: Path) -> Mapping[str, Any] | None:
         return None
     except (OSError, ValueError) as error:
         raise ConfigError(f"Cannot read {path}: {error}.") from None
-    table = content if path.name == "harness.toml" else content.get("tool", {}).get("harness")
+    if path.name == "harness.toml":
+        return content
+    tool = content.get("tool", {})
+    table = tool.get("harness") if isinstance(tool, dict) else None
     if table is not None and not isinstance(table, dict):
         raise ConfigError(f"{path}: [tool.harness] is {table!r}; expected a table.")
     return table
@@ -96,7 +99,7 @@ def _with(config: Config, key: str, value: Any, where: str) -> Config:
 
 def _seconds(value: Any, where: str) -> float:
     try:
-        seconds = float(value)
+        seconds = 0.0 if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
         seconds = 0.0
     if not 0 < seconds < float("inf"):

@@ -12,7 +12,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from harness.errors import GitError
+from harness.errors import GitError, StoreError
 
 
 def _git(repository: Path, *args: str) -> bytes:
@@ -22,6 +22,7 @@ def _git(repository: Path, *args: str) -> bytes:
         for key, value in os.environ.items()
         if key not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
     }
+    env["LC_ALL"] = "C"  # one of its messages is read below
     try:
         done = subprocess.run(
             ["git", "-C", str(repository), *args], capture_output=True, check=False, env=env
@@ -40,8 +41,12 @@ def repository_of(path: Path) -> Path | None:
     folder = path if path.is_dir() else path.parent
     try:
         return Path(_git(folder, "rev-parse", "--show-toplevel").decode().strip())
-    except GitError:
-        return None
+    except GitError as error:
+        # Another reason, such as a repository of another owner, must not look like no repository.
+        none = ("not a git repository", "must be run in a work tree", "was not found on PATH")
+        if any(words in error.message for words in none):
+            return None
+        raise
 
 
 def resolve(repository: Path, revision: str) -> str:
@@ -69,7 +74,9 @@ def committed_at(repository: Path, commit: str) -> str:
 
 def is_dirty(repository: Path, *paths: Path) -> bool:
     """Whether anything under `paths` differs from HEAD, files that git does not know included."""
-    return bool(_git(repository, "status", "--porcelain", "--", *map(str, paths)).strip())
+    return bool(
+        _git(repository, "status", "--porcelain", "--untracked-files=normal", "--", *map(str, paths)).strip()
+    )
 
 
 def newest_commits(repository: Path, count: int, *paths: str) -> list[str]:
@@ -85,16 +92,28 @@ def export(repository: Path, commit: str, folder: str, destination: Path) -> Pat
     complete.
     """
     if not destination.exists():
-        destination.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=".export-", dir=destination.parent))
+        try:
+            destination.parent.mkdir(parents=True, exist_ok=True)
+            scratch = Path(tempfile.mkdtemp(prefix=".export-", dir=destination.parent))
+        except OSError as error:
+            raise _unwritable(destination, error) from None
         try:
             archive = _git(repository, "archive", "--format=tar", commit, "--", folder)
             with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
                 tar.extractall(scratch, filter="data")
             scratch.rename(destination)
-        except OSError:
+        except tarfile.TarError as error:
+            raise GitError(f"its files cannot be unpacked: {error}.") from None
+        except OSError as error:
             if not destination.exists():  # else another process was first, which is as good
-                raise
+                raise _unwritable(destination, error) from None
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     return destination / folder
+
+
+def _unwritable(destination: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"Cannot write the files of a commit to {destination}: {error.strerror or error}. "
+        "Choose another folder with HARNESS_CACHE_DIR."
+    )

@@ -23,7 +23,7 @@ from harness import git
 from harness.cache import cache_dir
 from harness.errors import GitError, SuiteError
 from harness.records import Source
-from harness.sources import tree_sha256
+from harness.sources import files_outside, tree_sha256
 from harness.suite import Suite
 
 
@@ -59,8 +59,7 @@ class LoadedSuite:
         )
 
     def _is_dirty(self, repository: Path) -> bool:
-        preludes = [(self.path / prelude).resolve() for prelude in self.suite.prelude.values()]
-        inside = [path for path in preludes if path.is_relative_to(repository)]
+        inside = [path for path in files_outside(self.suite) if path.is_relative_to(repository)]
         return git.is_dirty(repository, self.path, *inside)
 
 
@@ -77,9 +76,11 @@ def load(path: Path, commit: str | None = None, repository: Path | None = None) 
     if repository is None:
         raise SuiteError(f"{path} is in no git repository, so it cannot be loaded at commit {commit!r}.")
     commit = git.resolve(repository, commit)
-    return LoadedSuite(
-        load_folder(_exported(repository, commit, path.relative_to(repository))), path, repository, commit
-    )
+    exported = _exported(repository, commit, path.relative_to(repository))
+    try:
+        return LoadedSuite(load_folder(exported), path, repository, commit)
+    except SuiteError as error:
+        raise SuiteError(f"At commit {commit[:12]}: {error.message}", log=error.log) from error
 
 
 def _existing_parent(path: Path) -> Path:
@@ -88,7 +89,7 @@ def _existing_parent(path: Path) -> Path:
 
 def _exported(repository: Path, commit: str, inside: Path) -> Path:
     """The suite's folder at a commit, with its neighbours: preludes and shared headers lie beside it."""
-    folder = inside.parent if inside.parent != Path() else inside
+    folder = inside.parent
     identity = hashlib.sha256(folder.as_posix().encode()).hexdigest()[:12]
     try:
         exported = git.export(
@@ -96,7 +97,7 @@ def _exported(repository: Path, commit: str, inside: Path) -> Path:
         )
     except GitError as error:
         raise SuiteError(f"Commit {commit[:12]} has no suite {inside.as_posix()}: {error.message}") from None
-    return exported if folder == inside else exported / inside.name
+    return exported / inside.name
 
 
 def load_folder(folder: Path) -> Suite:
@@ -105,6 +106,7 @@ def load_folder(folder: Path) -> Suite:
     Raises SuiteError, with the traceback as its log, where suite.py is missing, raises, or defines no
     `suite`.
     """
+    folder = folder.resolve()
     file = folder / "suite.py"
     if not file.is_file():
         raise SuiteError(f"No suite.py in {folder}: a suite is a folder with a suite.py and its sources.")
@@ -114,30 +116,36 @@ def load_folder(folder: Path) -> Suite:
         raise SuiteError(f"{file} cannot be loaded as a Python module.")
     module = importlib.util.module_from_spec(spec)
     try:
-        with _importing_from(folder):
+        # What a suite prints is no result of a command's.
+        with _importing_from(folder), contextlib.redirect_stdout(sys.stderr):
+            # dataclasses and typing look a class's module up by its name.
+            sys.modules[name] = module
             # Compiled here rather than by the import system, which would trust a stale .pyc of the same size
             # and second.
-            exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), module.__dict__)  # noqa: S102
+            exec(compile(file.read_bytes(), str(file), "exec"), module.__dict__)  # noqa: S102
     except KeyboardInterrupt:
         raise
     except SuiteError as error:
-        raise SuiteError(f"{file} is wrong: {error.message}", log=traceback.format_exc()) from error
-    except BaseException as error:
-        line = next(
-            (
-                f"{f.filename}:{f.lineno}"
-                for f in reversed(traceback.extract_tb(error.__traceback__))
-                if f.filename == str(file)
-            ),
-            str(file),
-        )
         raise SuiteError(
-            f"{line} raised {type(error).__name__}: {error}", log=traceback.format_exc()
+            f"{_place(error, file)} is wrong: {error.message}", log=traceback.format_exc()
+        ) from error
+    except BaseException as error:
+        what = error.msg if isinstance(error, SyntaxError) else error
+        raise SuiteError(
+            f"{_place(error, file)} raised {type(error).__name__}: {what}", log=traceback.format_exc()
         ) from error
     suite = getattr(module, "suite", None)
     if not isinstance(suite, Suite):
         raise SuiteError(f"{file} defines no `suite`: expected suite = Suite(...), found {suite!r}.")
     return dataclasses.replace(suite, root=folder)
+
+
+def _place(error: BaseException, file: Path) -> str:
+    """file:line of what suite.py did last, or of the text that does not parse."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    return next((f"{f.filename}:{f.lineno}" for f in frames if f.filename == str(file)), str(file))
 
 
 @contextlib.contextmanager
@@ -146,7 +154,8 @@ def _importing_from(folder: Path) -> Iterator[None]:
     afterwards.
     """
     place = str(folder)
-    own = {path.stem if path.suffix == ".py" else path.name for path in folder.iterdir()}
+    own = {path.stem for path in folder.glob("*.py")}
+    own |= {path.name for path in folder.iterdir() if path.is_dir() and any(path.rglob("*.py"))}
     hidden = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in own}
     before = set(sys.modules)
     wrote_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
@@ -158,7 +167,8 @@ def _importing_from(folder: Path) -> Iterator[None]:
         yield
     finally:
         sys.dont_write_bytecode = wrote_bytecode
-        sys.path.remove(place)
+        with contextlib.suppress(ValueError):  # a suite.py may have removed it
+            sys.path.remove(place)
         for name in set(sys.modules) - (before - hidden.keys()):
             file = getattr(sys.modules[name], "__file__", None)
             if file and Path(file).is_relative_to(folder):

@@ -18,10 +18,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any
 
 from harness.errors import SuiteError, UsageError
 from harness.records import DeviceInfo, Launch
-from harness.suite import MAX_AXIS, Case, Extent, Geometry, Kernel, Problem, Suite
+from harness.suite import MAX_AXIS, Case, Geometry, Kernel, Problem, Suite
 
 _INTEGER = re.compile(r"[+-]?\d+\Z")
 
@@ -55,7 +56,8 @@ def parse_size(text: str, problem: Problem) -> dict[str, int]:
                 f"--size {text}: {part!r} is not an integer. "
                 f"Expected sizes from 1 to {MAX_AXIS}, such as 1024."
             )
-        if not 1 <= int(part) <= MAX_AXIS:
+        # Python refuses to read an integer of more than 4300 digits.
+        if len(part) > 4000 or not 1 <= int(part) <= MAX_AXIS:
             raise UsageError(f"--size {text}: {part} is out of range. Expected sizes from 1 to {MAX_AXIS}.")
     values = [int(part) for part in parts]
     return dict(zip(axes, values * len(axes) if len(values) == 1 else values, strict=True))
@@ -99,17 +101,33 @@ def launch_of(kernel: Kernel, case: Case) -> Launch:
     """The launch geometry of a case. Raises SuiteError where the kernel's spec does not give one to three
     integers.
     """
-    shared = kernel.dynamic_shared_bytes
+    shared = _computed(kernel, "dynamic_shared_bytes", kernel.dynamic_shared_bytes, case)
+    if not isinstance(shared, int) or shared < 0:
+        raise SuiteError(
+            f"Kernel {kernel.name!r} has dynamic_shared_bytes {shared!r}; expected an integer from 0."
+        )
     return Launch(
         grid=_extents(kernel, "grid", kernel.grid, case),
         block=_extents(kernel, "block", kernel.block, case),
-        dynamic_shared_bytes=shared(case) if callable(shared) else shared,
+        dynamic_shared_bytes=shared,
     )
 
 
+def _computed(kernel: Kernel, what: str, spec: Any, case: Case) -> Any:
+    """What a spec says at a case. A suite's own function may raise anything."""
+    if not callable(spec):
+        return spec
+    try:
+        return spec(case)
+    except Exception as error:
+        raise SuiteError(
+            f"Kernel {kernel.name!r}: {what} at {case.size_label} raised {type(error).__name__}: {error}"
+        ) from error
+
+
 def _extents(kernel: Kernel, what: str, geometry: Geometry, case: Case) -> tuple[int, int, int]:
-    value: Extent = geometry(case) if callable(geometry) else geometry
-    extents = (value,) if isinstance(value, int) else tuple(value)
+    value = _computed(kernel, what, geometry, case)
+    extents = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if not 1 <= len(extents) <= 3 or not all(isinstance(extent, int) for extent in extents):
         raise SuiteError(
             f"Kernel {kernel.name!r} has {what} {value!r}; expected one to three integers, x first."

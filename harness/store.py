@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes that are no record."""
+
+
 class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of a record: exactly one field is given."""
 
@@ -74,7 +78,14 @@ class RunWriter:
                 f"Cannot write results to {folder}: {error.strerror or error}. "
                 "Choose another folder with --results, or none with --no-save."
             ) from None
-        self._append(_Line(run=run))
+        try:
+            self._append(_Line(run=run))
+        except StoreError:
+            with contextlib.suppress(OSError):
+                self._file.close()
+            with contextlib.suppress(OSError):
+                self._part.unlink()
+            raise
 
     def add(self, row: Row) -> None:
         self._append(_Line(row=row))
@@ -118,10 +129,14 @@ class RunWriter:
 def read_run(path: Path) -> StoredRun:
     """A record from disk. Raises StoreError, with the line, where it is not one, or of a newer schema."""
     try:
-        lines = path.read_bytes().splitlines()
+        content = path.read_bytes()
     except OSError as error:
         raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
+    lines = content.splitlines()
     _check_version(path, lines)
+    # A harness that was killed, or a disk that was full, leaves half a line; the rows before it are good.
+    if len(lines) > 1 and not content.endswith(b"\n") and not _is_json(lines[-1]):
+        lines.pop()
     decoded = [_decode(path, number, line) for number, line in enumerate(lines, 1)]
     run = decoded[0].run
     assert run is not None  # _check_version saw it
@@ -132,10 +147,18 @@ def read_run(path: Path) -> StoredRun:
     )
 
 
+def _is_json(line: bytes) -> bool:
+    try:
+        msgspec.json.decode(line)
+    except _UNREADABLE:
+        return False
+    return True
+
+
 def _check_version(path: Path, lines: list[bytes]) -> None:
     try:
         version = msgspec.json.decode(lines[0] if lines else b"", type=_FirstLine).run.schema_version
-    except msgspec.DecodeError as error:
+    except _UNREADABLE as error:
         raise StoreError(
             f"{path} is no run record: its first line does not describe a run ({error})."
         ) from None
@@ -149,7 +172,7 @@ def _check_version(path: Path, lines: list[bytes]) -> None:
 def _decode(path: Path, number: int, line: bytes) -> _Line:
     try:
         return msgspec.json.decode(line, type=_Line)
-    except msgspec.DecodeError as error:
+    except _UNREADABLE as error:
         raise StoreError(
             f"{path}, line {number} is damaged ({error}). Delete the line to read the rest."
         ) from None

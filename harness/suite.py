@@ -45,8 +45,12 @@ class Axis:
     quick: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "default", tuple(self.default))
-        object.__setattr__(self, "quick", tuple(self.quick) or self.default[:1])
+        for name in ("default", "quick"):
+            sizes = getattr(self, name)
+            if not isinstance(sizes, (tuple, list)):
+                raise SuiteError(f"Axis {name} is {sizes!r}; expected sizes, such as (1024, 2048).")
+            object.__setattr__(self, name, tuple(sizes))
+        object.__setattr__(self, "quick", self.quick or self.default[:1])
         for size in (*self.default, *self.quick):
             if type(size) is not int or not 1 <= size <= MAX_AXIS:
                 raise SuiteError(f"Axis size {size!r} is not an integer from 1 to {MAX_AXIS}.")
@@ -288,6 +292,11 @@ class Suite:
         names = [kernel.name for kernel in self.kernels]
         if twice := {name for name in names if names.count(name) > 1}:
             raise SuiteError(f"Suite {self.name!r} has two kernels named {min(twice)!r}.")
+        if not isinstance(self.problem, Problem):
+            raise SuiteError(
+                f"The problem of suite {self.name!r} is {self.problem!r}; "
+                "expected an instance, such as Matmul()."
+            )
         if not self.problem.outputs:
             raise SuiteError(
                 f"The problem of suite {self.name!r} declares no Output: there is nothing to verify."
@@ -301,7 +310,17 @@ class Suite:
         plain = Case(self.name, kernel.name, dict(sizes), kernel.dtype)
         macros: dict[str, int] = {}
         for name, value in kernel.macros.items():
-            macros[name] = value(plain) if callable(value) else value
+            try:
+                macros[name] = value(plain) if callable(value) else value
+            except Exception as error:
+                raise SuiteError(
+                    f"Kernel {kernel.name!r}: macro {name} at {plain.size_label} raised "
+                    f"{type(error).__name__}: {error}"
+                ) from error
+            if not isinstance(macros[name], int):
+                raise SuiteError(
+                    f"Kernel {kernel.name!r} has macro {name} = {macros[name]!r}; expected an integer."
+                )
         return Case(self.name, kernel.name, dict(sizes), kernel.dtype, macros)
 
     def rate(self, case: Case, time_ns: float) -> float:

@@ -114,13 +114,14 @@ def reference_of(problem: Problem, case: Case, inputs: Arrays) -> tuple[dict[str
     if not isinstance(result, dict):
         result = {next(iter(problem.outputs)): result}
     for name, output in problem.outputs.items():
-        if name not in result or result[name].shape != output.shape_at(case):
-            got = result[name].shape if name in result else "nothing"
+        if name not in result or np.shape(result[name]) != output.shape_at(case):
+            got = np.shape(result[name]) if name in result else "nothing"
             raise SuiteError(
                 f"reference() of {case.suite} gave {got} for output {name!r}; "
                 f"expected shape {output.shape_at(case)}."
             )
-    return result, problem.tolerance(case, **exact)
+    found = {name: np.asarray(result[name], np.float64) for name in problem.outputs}
+    return found, problem.tolerance(case, **exact)
 
 
 def compare(

@@ -203,7 +203,9 @@ class OpenCLDevice:
     def _load(self, program: Program, binary: bytes) -> Any | None:
         cl = _pyopencl()
         try:
-            return cl.Program(self.context, [self.handle], [binary]).build(list(program.options))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return cl.Program(self.context, [self.handle], [binary]).build(list(program.options))
         except cl.Error:
             return None  # a driver may refuse its own binary, after an update say: compile again
 

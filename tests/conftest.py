@@ -1,0 +1,120 @@
+"""What every test gets: no settings but its own, and a small project to work on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import toy
+
+GIT_SETTINGS = {
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_AUTHOR_NAME": "Test",
+    "GIT_AUTHOR_EMAIL": "test@example.org",
+    "GIT_COMMITTER_NAME": "Test",
+    "GIT_COMMITTER_EMAIL": "test@example.org",
+}
+KEPT = ("HARNESS_REQUIRE_", "HARNESS_SCREENSHOTS")
+"""How the tests themselves are run, which is nothing the harness reads."""
+
+
+@pytest.fixture(scope="session")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One cache for all tests: what points PyOpenCL's loader at a runtime lies in it, and stays in force."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(autouse=True)
+def own_environment(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+    shared_cache: Path,
+    shared_home: Path,
+) -> None:
+    """Neither the user's settings nor the user's git reach a test, and nothing of it reaches them."""
+    for name in list(os.environ):
+        if name.startswith("GIT_") or (name.startswith("HARNESS_") and not name.startswith(KEPT)):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(shared_home))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(shared_cache))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(shared_home / ".config"))
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(shared_cache))
+    # A temporary folder inside somebody's repository is still no repository.
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path_factory.getbasetemp().parent))
+    for name, value in GIT_SETTINGS.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A cache that nobody else fills."""
+    folder = tmp_path / "own-cache"
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(folder))
+    return folder
+
+
+@dataclass(frozen=True)
+class Project:
+    """A git repository with one suite, toy, and a prelude beside it."""
+
+    root: Path
+
+    @property
+    def suite(self) -> Path:
+        return self.root / "kernels" / "toy"
+
+    def git(self, *arguments: str) -> str:
+        done = subprocess.run(
+            ["git", *arguments], cwd=self.root, check=True, stdout=subprocess.PIPE, text=True
+        )
+        return done.stdout.strip()
+
+    def write(self, files: Mapping[str, str]) -> None:
+        for name, text in files.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+
+    def commit(self, files: Mapping[str, str] | None = None) -> str:
+        """Write files, commit everything, and return the commit's hash."""
+        self.write(files or {})
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--allow-empty", "--message", "a change")
+        return self.git("rev-parse", "HEAD")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project with one commit, which is also the current folder."""
+    made = Project(tmp_path / "project")
+    made.root.mkdir()
+    made.git("init", "--quiet", "--initial-branch=main")
+    made.commit(toy.FILES)
+    monkeypatch.chdir(made.root)
+    return made
+
+
+@pytest.fixture
+def null_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Mapping[str, Any]], Path]:
+    """Tells the null device what to do, a behaviour a kernel: {"toy.plain": {"fault": "wrong"}}."""
+
+    def write(script: Mapping[str, Any]) -> Path:
+        path = tmp_path / "null-script.json"
+        path.write_text(json.dumps(script), encoding="utf-8")
+        monkeypatch.setenv("HARNESS_NULL_SCRIPT", str(path))
+        return path
+
+    return write

@@ -1,0 +1,146 @@
+"""What several test files share: repositories, commands run as by a user, and what they leave behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from harness.records import Measurement, Row, RowStatus, Run, Telemetry
+from harness.store import read_run
+
+ROOT = Path(__file__).resolve().parents[1]
+KERNELS = ROOT / "kernels"
+PORTABLE = {"cuda": str(KERNELS / "portable" / "cuda.h"), "opencl": str(KERNELS / "portable" / "opencl.h")}
+
+# Read here, when tests are collected: later on no HARNESS_* variable of the user's reaches a test.
+REQUIRED_DEVICES = tuple(name for name in os.environ.get("HARNESS_REQUIRE_DEVICE", "").split(",") if name)
+"""Backends whose absence fails the tests that need them, where it would skip them: for CI machines."""
+GPU = os.environ.get("HARNESS_DEVICE") or "cuda:0"
+"""The card that tests marked gpu run on."""
+
+MATMUL_SIZES = [(1, 1, 1), (127, 65, 33), (500, 300, 700), (1, 513, 1), (31, 1, 5), (64, 64, 64)]
+
+
+def device_is_missing(spec: str, why: object) -> NoReturn:
+    """Skip, or fail where HARNESS_REQUIRE_DEVICE names the device's backend."""
+    if spec.partition(":")[0] in REQUIRED_DEVICES:
+        pytest.fail(f"HARNESS_REQUIRE_DEVICE asks for {spec}: {why}")
+    pytest.skip(str(why))
+
+
+def write_files(root: Path, files: Mapping[str, str]) -> Path:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+    return root
+
+
+def git(repository: Path, *arguments: str, date: str = "2026-01-01T00:00:00Z") -> str:
+    who = {f"GIT_{role}_{part}": "test" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
+    environment = {
+        **os.environ,
+        **who,
+        "GIT_AUTHOR_DATE": date,
+        "GIT_COMMITTER_DATE": date,
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+    }
+    done = subprocess.run(
+        ["git", *arguments], cwd=repository, env=environment, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+def make_repository(root: Path) -> Path:
+    root.mkdir(parents=True, exist_ok=True)
+    git(root, "init", "--quiet", "--initial-branch=main")
+    return root
+
+
+def commit(repository: Path, files: Mapping[str, str | None], day: int) -> str:
+    """Write files, or delete those given as None, and commit them on a day of January 2026."""
+    write_files(repository, {name: text for name, text in files.items() if text is not None})
+    for name in (name for name, text in files.items() if text is None):
+        (repository / name).unlink()
+    git(repository, "add", "--all")
+    git(repository, "commit", "--quiet", "-m", f"Day {day}", date=f"2026-01-{day:02}T12:00:00Z")
+    return git(repository, "rev-parse", "HEAD")
+
+
+COMMAND = """\
+import resource, sys
+from harness.cli import main
+if limit := int(sys.argv.pop(1)) + 1:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit - 1, resource.RLIM_INFINITY))
+sys.argv[0] = "harness"
+main()
+"""
+
+
+def run_command(
+    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, file_limit_bytes: int = -1
+) -> subprocess.CompletedProcess[str]:
+    """`harness` as its own process with nobody at the keyboard.
+
+    With file_limit_bytes no file can grow beyond it: as on a full disk.
+    """
+    return subprocess.run(
+        [sys.executable, "-c", COMMAND, str(file_limit_bytes), *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def write_null_script(path: Path, script: Mapping[str, Mapping[str, object]]) -> str:
+    path.write_text(json.dumps(script), encoding="utf-8")
+    return str(path)
+
+
+class Recorder:
+    """An observer that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.stages: list[str] = []
+
+    def opened(self, device: object) -> None:
+        pass
+
+    def started(self, planned: object, number: int, total: int) -> None:
+        pass
+
+    def stage(self, stage: str) -> None:
+        self.stages.append(stage)
+
+    def finished(self, row: Row) -> None:
+        self.rows.append(row)
+
+
+def records_below(folder: Path) -> list[tuple[Run, tuple[Row, ...], bool]]:
+    """Every record below a folder, oldest first: run, rows, complete or not."""
+    stored = [read_run(path) for path in sorted(folder.rglob("*.jsonl"))]
+    return [(record.run, record.rows, record.complete) for record in stored]
+
+
+def statuses(rows: tuple[Row, ...] | list[Row]) -> list[tuple[str, RowStatus, str]]:
+    return [(row.kernel, row.status, row.reason) for row in rows]
+
+
+def figures(row: Row) -> tuple[Measurement, Telemetry]:
+    """What a measured row was measured to be, and what was seen meanwhile."""
+    assert row.status == "measured", (row.reason, row.message, row.log)
+    assert row.measurement is not None
+    assert row.telemetry is not None
+    return row.measurement, row.telemetry

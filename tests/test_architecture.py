@@ -1,0 +1,233 @@
+"""What may import what, read out of the source: every import counts, in functions and for types alike."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import harness
+
+ROOT = Path(harness.__file__).parent
+
+LAYERS = (
+    ("errors",),
+    ("suite", "records", "statistics"),
+    ("harness",),
+    ("sources", "planning", "verify", "peaks", "machine"),
+    ("cache", "git", "store", "host", "config"),
+    ("loader", "backends", "telemetry"),
+    ("arena", "measure"),
+    ("protocol",),
+    ("worker", "child"),
+    ("session",),
+    ("report",),
+    ("integrations",),
+    ("cli",),
+)
+"""From what knows nothing to what knows all. A module imports from lower layers only; a folder's own modules
+may import one another. `harness` is the package itself, the public names."""
+
+ONLY_HERE = {
+    "pycuda": "harness.backends.cuda",
+    "pyopencl": "harness.backends.opencl",
+    "moderngl": "harness.backends.opengl",
+    "pynvml": "harness.telemetry.nvml",
+    "asv": "harness.integrations",
+    "asv_runner": "harness.integrations",
+    "click": "harness.cli",
+    "rich": "harness.report",
+    "platformdirs": "harness.cache",
+}
+"""A library and the one place that knows of it."""
+
+PURE = ("errors", "suite", "records", "statistics", "planning", "verify", "peaks")
+EFFECTS = {"os", "shutil", "socket", "subprocess", "sys", "tempfile", "threading", "time"}
+
+GPU_LIBRARIES = {"moderngl", "pycuda", "pynvml", "pyopencl"}
+
+PUBLIC = {"Axis", "Case", "Input", "Kernel", "Output", "Problem", "Suite", "__version__", "ceil_div"}
+
+
+def module_names() -> list[str]:
+    return ["harness", *sorted(found.name for found in pkgutil.walk_packages([str(ROOT)], "harness."))]
+
+
+MODULES = module_names()
+
+
+def file_of(module: str) -> Path:
+    place = ROOT.joinpath(*module.split(".")[1:])
+    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+
+
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(file_of(module).read_text(encoding="utf-8"))
+
+
+def imports_of(module: str) -> set[str]:
+    """Full names of the modules that a module imports; of a name imported from a package, the package's
+    module of that name if there is one, else the package.
+    """
+    found: set[str] = set()
+    for node in ast.walk(tree_of(module)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} has a relative import"
+            full = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in MODULES else str(node.module) for name in full}
+    return found
+
+
+def part_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else module
+
+
+def own_imports(module: str) -> set[str]:
+    return {name for name in imports_of(module) if name.split(".")[0] == "harness"}
+
+
+def test_every_module_has_its_layer_and_every_layer_its_modules():
+    assert {part_of(module) for module in MODULES} == {part for layer in LAYERS for part in layer}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_one_way(module):
+    level = {part: number for number, layer in enumerate(LAYERS) for part in layer}
+    own = part_of(module)
+    against = {
+        name for name in own_imports(module) if part_of(name) != own and not level[part_of(name)] < level[own]
+    }
+    assert not against
+
+
+def test_there_is_no_cycle():
+    graph = {module: own_imports(module) - {module} for module in MODULES}
+    while free := [module for module, needs in graph.items() if not needs]:
+        for module in free:
+            del graph[module]
+        graph = {module: needs - set(free) for module, needs in graph.items()}
+    assert not graph
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_foreign_library_is_known_in_one_place(module):
+    astray = {
+        name
+        for name in imports_of(module)
+        if (home := ONLY_HERE.get(name.split(".")[0])) and not f"{module}.".startswith(f"{home}.")
+    }
+    assert not astray
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_the_middle_touches_nothing_outside(name):
+    assert not {imported.split(".")[0] for imported in imports_of(f"harness.{name}")} & EFFECTS
+
+
+def test_the_worker_is_started_and_never_imported():
+    assert not [module for module in MODULES if "harness.worker" in imports_of(module)]
+
+
+def test_statistics_stand_alone():
+    assert not own_imports("harness.statistics")
+
+
+def all_of(module: str) -> list[str] | None:
+    for node in tree_of(module).body:
+        if isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets
+        ):
+            names: list[str] = ast.literal_eval(node.value)
+            return names
+    return None
+
+
+def is_command(module: str) -> bool:
+    return module.endswith("_command")
+
+
+def is_empty(module: str) -> bool:
+    return not tree_of(module).body
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if not is_command(m) and not is_empty(m)])
+def test_a_module_says_what_it_offers(module):
+    names = all_of(module)
+    assert names, "has no __all__"
+    # As ruff sorts them: constants, then classes, then functions.
+    assert names == sorted(names, key=lambda n: (0 if n.isupper() else 1 if n[0].isupper() else 2, n))
+    assert len(names) == len(set(names))
+    if "asv" in {name.split(".")[0] for name in imports_of(module)}:
+        pytest.importorskip("asv")
+    loaded = importlib.import_module(module)
+    assert not [name for name in names if not hasattr(loaded, name)]
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if is_command(m)])
+def test_a_command_module_is_named_for_its_command(module):
+    cli = importlib.import_module("harness.cli")
+    name = module.removeprefix("harness.cli.").removesuffix("_command").replace("_", "-")
+    assert name in cli.COMMANDS
+    assert importlib.import_module(module).command.name == name
+
+
+def test_every_command_has_its_module():
+    cli = importlib.import_module("harness.cli")
+    assert {f"harness.cli.{name.replace('-', '_')}_command" for name in cli.COMMANDS} == {
+        module for module in MODULES if is_command(module)
+    }
+
+
+def test_the_public_names_are_these_and_stay():
+    """A suite.py at an old commit imports them from a newer harness."""
+    assert set(harness.__all__) == PUBLIC
+    assert set(re.findall(r"`(\w+)`", harness.__doc__ or "")) == PUBLIC - {"__version__"}
+    assert {name for name in vars(harness) if not name.startswith("_")} >= PUBLIC - {"__version__"}
+
+
+def test_the_version_is_the_distributions():
+    text = (ROOT.parent / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'\nversion = "{harness.__version__}"\n' in text
+
+
+def loaded_by(code: str) -> set[str]:
+    """The top-level modules in a fresh interpreter after it ran `code`."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules, sep='\\n', file=sys.stderr)"],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT.parent)},
+    )
+    return {name.split(".")[0] for name in done.stderr.split()}
+
+
+CALL = "from harness.cli import cli\ncli.main({arguments!r}, standalone_mode=False)"
+
+
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        pytest.param("import harness", {"numpy", "msgspec", "click"}, id="import harness"),
+        pytest.param("import harness.cli", {"numpy", "msgspec", "rich"}, id="import harness.cli"),
+        pytest.param(CALL.format(arguments=["--help"]), {"numpy", "msgspec", "rich"}, id="harness --help"),
+        pytest.param(CALL.format(arguments=["list"]), {"numpy", "rich"}, id="harness list"),
+        pytest.param(CALL.format(arguments=["list", "--json"]), {"numpy", "rich"}, id="harness list --json"),
+    ],
+)
+def test_what_needs_no_device_loads_no_gpu_library(project, code, heavy):
+    assert not loaded_by(code) & (GPU_LIBRARIES | {"asv", "scipy"} | heavy)
+
+
+@pytest.mark.parametrize("name", ["cuda", "opencl", "null"])
+def test_a_backend_is_imported_without_its_library(name):
+    assert not loaded_by(f"import harness.backends.{name}") & GPU_LIBRARIES

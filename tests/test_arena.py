@@ -1,0 +1,244 @@
+"""Arrays between guard zones, on the null device, whose memory can be looked at."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from harness import Axis, Case, Input, Kernel, Output, Problem
+from harness.arena import GUARD_BYTES, Arena, needed_bytes, same_bits
+from harness.backends import open_device
+from harness.errors import ExitCode, OutOfMemoryError, SuiteError
+from harness.records import Launch
+from harness.sources import Program
+
+
+class Scale(Problem):
+    m = Axis((4,))
+    n = Axis((8,))
+    a = Input("m", "n")
+    b = Input("n", dtype="float64")
+    c = Output("m", "n")
+    count = Output("m", dtype="int32")
+
+
+SIZES = {"m": 3, "n": 5}
+BYTES = {"a": 3 * 5 * 4, "b": 5 * 8, "c": 3 * 5 * 4, "count": 3 * 4}
+
+
+def case(**sizes):
+    return Case("toy", "one", sizes or SIZES)
+
+
+def kernel(**changes):
+    return Kernel("one", "one.cu", block=32, grid=1, **changes)
+
+
+@pytest.fixture
+def device():
+    return open_device("null")
+
+
+@pytest.fixture
+def arena(device):
+    with Arena(device, Scale(), case()) as made:
+        yield made
+
+
+def test_what_a_case_needs():
+    assert needed_bytes(Scale(), case()) == sum(BYTES.values()) + 4 * 2 * GUARD_BYTES
+    most = 2**31 - 1
+    assert needed_bytes(Scale(), case(m=most, n=most)) > 8 * most**2
+
+
+def test_memory_is_given_back(device):
+    with Arena(device, Scale(), case()):
+        assert device.allocated_bytes == needed_bytes(Scale(), case())
+    assert device.allocated_bytes == 0
+
+
+def test_memory_is_given_back_after_an_error(device):
+    with pytest.raises(ZeroDivisionError), Arena(device, Scale(), case()):
+        _ = 1 / 0
+    assert device.allocated_bytes == 0
+
+
+@pytest.mark.parametrize("fails_at", [1, 3, 4])
+def test_memory_is_given_back_when_an_allocation_fails(device, monkeypatch, fails_at):
+    calls = []
+    allocate = device.allocate
+
+    def failing(size_bytes):
+        calls.append(size_bytes)
+        if len(calls) == fails_at:
+            raise OutOfMemoryError("full")
+        return allocate(size_bytes)
+
+    monkeypatch.setattr(device, "allocate", failing)
+    with pytest.raises(OutOfMemoryError, match="full"):
+        Arena(device, Scale(), case())
+    assert device.allocated_bytes == 0
+
+
+def fails(*_):
+    raise AssertionError("nothing is to be allocated")
+
+
+@pytest.mark.parametrize("free", [10 * 2**30, None], ids=["told", "untold"])
+def test_what_cannot_fit_is_refused_before_it_is_allocated(device, monkeypatch, free):
+    device.info = dataclasses.replace(device.info, name="Card", memory_bytes=10 * 2**30)
+    monkeypatch.setattr(device, "free_bytes", lambda: free)
+    monkeypatch.setattr(device, "allocate", fails)
+    with pytest.raises(OutOfMemoryError) as raised:
+        Arena(device, Scale(), case(m=65536, n=65536))
+    assert raised.value.message == (
+        "toy.one[m=65536,n=65536] needs 32.0 GiB on the device; Card has 10.0 GiB free: use a smaller size."
+    )
+    assert (raised.value.reason, raised.value.exit_code) == ("out-of-memory", ExitCode.NOT_MEASURED)
+
+
+@pytest.mark.parametrize(("spare", "fits"), [(0, True), (-1, False)])
+def test_the_limit_is_exact(device, monkeypatch, spare, fits):
+    monkeypatch.setattr(device, "free_bytes", lambda: needed_bytes(Scale(), case()) + spare)
+    if fits:
+        Arena(device, Scale(), case()).close()
+    else:
+        with pytest.raises(OutOfMemoryError):
+            Arena(device, Scale(), case())
+
+
+def test_the_largest_size_of_all_is_refused(device):
+    with pytest.raises(OutOfMemoryError, match=r"null has 8\.0 GiB free"):
+        Arena(device, Scale(), case(m=2**31 - 1, n=2**31 - 1))
+
+
+def data():
+    rng = np.random.default_rng(1)
+    return {"a": rng.standard_normal((3, 5)).astype("float32"), "b": rng.standard_normal(5)}
+
+
+def test_what_is_written_is_read(arena):
+    arena.write(data())
+    for name, array in data().items():
+        assert np.array_equal(arena.read(name), array)
+        assert arena.read(name).dtype == array.dtype
+    assert arena.damage({}) == ""
+
+
+def test_an_array_need_not_be_contiguous(arena):
+    turned = np.asfortranarray(data()["a"])
+    for given in (turned, np.repeat(turned, 2, axis=1)[:, ::2]):
+        arena.write({**data(), "a": given})
+        assert np.array_equal(arena.read("a"), turned)
+
+
+def test_poison_is_nan_in_every_output_and_no_input(arena):
+    arena.write(data())
+    arena.poison()
+    assert np.isnan(arena.read("c")).all()
+    assert (arena.read("count") == -1).all()
+    assert np.array_equal(arena.read("a"), data()["a"])
+    assert arena.damage({}) == ""
+
+
+def test_arrays_have_nan_on_either_side(arena):
+    for name, view in arena.views.items():
+        whole = arena.whole[name]
+        assert np.shares_memory(view, whole)
+        assert view.nbytes == BYTES[name]
+        assert np.isnan(whole[:GUARD_BYTES].view("float32")).all()
+        assert np.isnan(whole[GUARD_BYTES + BYTES[name] :][:GUARD_BYTES].copy().view("float32")).all()
+
+
+@pytest.mark.parametrize("name", BYTES)
+@pytest.mark.parametrize(
+    ("side", "offset"),
+    [("before", -1), ("before", -GUARD_BYTES), ("after", 0), ("after", GUARD_BYTES - 1)],
+    ids=["just before", "far before", "just after", "far after"],
+)
+def test_one_byte_outside_is_seen(arena, name, side, offset):
+    start = GUARD_BYTES + (BYTES[name] if side == "after" else 0)
+    arena.whole[name][start + offset] = 0
+    assert arena.damage({}) == f"The kernel wrote outside its arrays: 1 bytes {side} {name}."
+
+
+def test_all_damage_is_told(arena):
+    arena.whole["a"][:4] = 1
+    arena.whole["c"][-8:] = 2
+    assert arena.damage({}) == ("The kernel wrote outside its arrays: 4 bytes before a, 8 bytes after c.")
+
+
+def test_the_whole_of_an_array_may_be_written(arena):
+    for name in BYTES:
+        arena.views[name][:] = 0
+    assert arena.damage({}) == ""
+
+
+def test_a_changed_input_is_seen(arena):
+    arena.write(data())
+    assert arena.damage(data()) == ""
+    arena.views["b"].view("float64")[2] *= -1
+    assert arena.damage(data()) == "The kernel changed its inputs: b."
+    arena.whole["c"][-1] = 0
+    assert arena.damage(data()) == (
+        "The kernel wrote outside its arrays: 1 bytes after c. The kernel changed its inputs: b."
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ([1.0, np.nan], [1.0, np.nan], True),
+        ([0.0], [-0.0], False),
+        ([1.0, 2.0], [1.0, np.nextafter(2.0, 3.0)], False),
+    ],
+    ids=["NaN is itself", "minus zero is another", "the last bit counts"],
+)
+def test_bits(one, other, same):
+    assert same_bits(np.array(one), np.array(other)) is same
+    assert same_bits(np.array([one, one]).T, np.array([other, other]).T) is same
+
+
+def test_arguments_come_in_the_problems_order(arena):
+    made = arena.arguments(kernel())
+    assert [id(argument) for argument in made[:4]] == [
+        id(arena.views[name]) for name in ("a", "b", "c", "count")
+    ]
+    assert [(argument.dtype.name, int(argument)) for argument in made[4:]] == [("int32", 3), ("int32", 5)]
+
+
+def test_arguments_come_in_the_kernels_order(arena):
+    made = arena.arguments(kernel(args=("n", "c", "a")))
+    assert int(made[0]) == 5
+    assert made[1] is arena.views["c"]
+    assert made[2] is arena.views["a"]
+
+
+def test_an_unknown_argument_is_a_sentence(arena):
+    with pytest.raises(SuiteError) as raised:
+        arena.arguments(kernel(args=("a", "nope")))
+    assert raised.value.message == (
+        "Kernel 'one' has argument 'nope', which is no array and no axis of its problem."
+    )
+
+
+def test_the_largest_axis_is_a_32_bit_integer(device, monkeypatch):
+    class Line(Problem):
+        n = Axis((1,))
+        y = Output()
+
+    with Arena(device, Line(), case(n=2**31 - 1)) as made:
+        assert int(made.arguments(kernel())[1]) == 2**31 - 1
+
+
+def test_the_null_devices_overrun_is_seen(arena, null_script):
+    """The scripted fault writes before the array: what the guard zones are for."""
+    null_script({"toy.one": {"fault": "overrun"}})
+    device = open_device("null")
+    program = Program("toy.one", "one", "", emulate=lambda a, b, c, *_: [(c, np.zeros((3, 5), "float32"))])
+    built = device.build(program)
+    device.launch(built, Launch(grid=(1, 1, 1), block=(1, 1, 1)), arena.arguments(kernel()))
+    assert arena.damage({}).startswith("The kernel wrote outside its arrays: ")
+    assert arena.damage({}).endswith("bytes before c.")

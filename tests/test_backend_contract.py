@@ -1,0 +1,407 @@
+"""What harness.backends.base promises, asked of every backend alike.
+
+A backend that is not there skips, unless HARNESS_REQUIRE_DEVICE names it.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from harness import Axis, Input, Kernel, Output, Problem, Suite
+from harness.backends import null, open_device
+from harness.backends.base import check_launch
+from harness.errors import BuildError, DeviceError, LaunchError, OutOfMemoryError
+from harness.records import DeviceInfo, Launch, Resources
+from harness.sources import Program, program
+from tests.support import PORTABLE, device_is_missing, write_files, write_null_script
+
+pytestmark = pytest.mark.filterwarnings("ignore:Non-empty compiler output")
+
+MIB = 2**20
+COUNT = 1000
+THREADS = 64
+REAL = [pytest.param("opencl:0", id="opencl"), pytest.param("cuda:0", id="cuda", marks=pytest.mark.gpu)]
+EVERY = [pytest.param("null:0", id="null"), *REAL]
+
+SOURCES = {
+    "combine.cu": """\
+KERNEL combine(const GLOBAL float* RESTRICT x, const GLOBAL int* RESTRICT shift, GLOBAL float* RESTRICT y,
+    int count, float factor, double offset)
+{
+    const int i = BLOCK_X * BLOCK_SIZE_X + THREAD_X;
+    if (i < count)
+        y[i] = factor * x[i] + (float)offset + shift[i] + GRID_X;
+}
+""",
+    "reverse.cu": """\
+KERNEL reverse(const GLOBAL float* RESTRICT x, GLOBAL float* RESTRICT y DYNAMIC_SHARED_PARAMETER(float, tile))
+{
+    DYNAMIC_SHARED(float, tile);
+    const int first = BLOCK_X * BLOCK_SIZE_X;
+    tile[THREAD_X] = x[first + THREAD_X];
+    BARRIER();
+    y[first + THREAD_X] = tile[BLOCK_SIZE_X - 1 - THREAD_X];
+}
+""",
+    "geometry.cu": """\
+KERNEL geometry(GLOBAL int* RESTRICT y)
+{
+    const int block = (BLOCK_Z * GRID_Y + BLOCK_Y) * GRID_X + BLOCK_X;
+    const int thread = (THREAD_Z * BLOCK_SIZE_Y + THREAD_Y) * BLOCK_SIZE_X + THREAD_X;
+    y[block * (BLOCK_SIZE_X * BLOCK_SIZE_Y * BLOCK_SIZE_Z) + thread] = 1000 * block + thread;
+}
+""",
+    "spin.cu": """\
+KERNEL spin(GLOBAL float* RESTRICT y, int rounds)
+{
+    float value = y[THREAD_X];
+    for (int i = 0; i < rounds; ++i)
+        value = value * 0.5f + 1.0f;
+    y[THREAD_X] = value;
+}
+""",
+    "lines.h": "// one\n// two\nthis is no kernel;\n",
+    "broken.cu": '// one\n#include "fine.h"\n\nKERNEL broken(GLOBAL float* y) { y[0] = undeclared_name; }\n',
+    "fine.h": "// a line\n// and another\n",
+    "through.cu": '#include "lines.h"\nKERNEL through(GLOBAL float* y) { y[0] = 1.0f; }\n',
+    "misnamed.cu": "KERNEL another_name(GLOBAL float* y) { y[0] = 1.0f; }\n",
+}
+
+
+class AnyProblem(Problem):
+    n = Axis(default=(COUNT,))
+    x = Input("n")
+    y = Output("n")
+
+
+@pytest.fixture(scope="module")
+def device(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("backend")
+    script = {f"contract.{name}": {"fault": "build"} for name in ("broken", "through", "misnamed")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HARNESS_CACHE_DIR", str(folder / "cache"))
+        patch.setenv("HARNESS_NULL_SCRIPT", write_null_script(folder / "script.json", script))
+        try:
+            opened = open_device(request.param)
+        except DeviceError as error:
+            device_is_missing(request.param, error.message)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def make(device, tmp_path):
+    """Programs by name, as the harness makes them, with what the null device computes in their place."""
+    write_files(tmp_path, SOURCES)
+
+    def make_program(name, emulate=None, **options) -> Program:
+        kernel = Kernel(name, f"{name}.cu", block=THREADS, grid=1, **options)
+        suite = Suite("contract", AnyProblem(), [kernel], prelude=PORTABLE, root=tmp_path)
+        made = program(suite, kernel, suite.case(kernel, {"n": COUNT}), device.info.backend)
+        return replace(made, emulate=emulate)
+
+    return make_program
+
+
+@pytest.fixture
+def upload(device):
+    """Device memory that holds a copy of an array, as an argument; freed after the test."""
+    allocations = []
+
+    def put(array):
+        memory = device.allocate(array.nbytes)
+        allocations.append(memory)
+        device.write(memory, 0, array)
+        return memory, device.view(memory, 0, array.nbytes)
+
+    yield put
+    for memory in allocations:
+        device.release(memory)
+
+
+def download(device, memory, like):
+    out = np.empty_like(like)
+    device.read(memory, 0, out)
+    return out
+
+
+every_backend = pytest.mark.parametrize("device", EVERY, indirect=True)
+every_compiler = pytest.mark.parametrize("device", REAL, indirect=True)
+
+
+@every_backend
+def test_a_device_describes_itself(device):
+    info = device.info
+    assert info.spec == f"{info.backend}:0"
+    assert info.name
+    assert info.arch
+    assert info.memory_bytes > 0
+    assert min(info.max_threads_per_block, *info.max_block, *info.max_grid, info.max_shared_bytes) > 0
+    assert device.clock
+    assert device.toolchain.compiler
+    assert device.free_bytes() is None or 0 < device.free_bytes() <= info.memory_bytes
+
+
+@every_backend
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64", "int32"])
+def test_arrays_come_back_as_they_were_written(device, dtype):
+    values = np.arange(4 * COUNT).reshape(4, COUNT).astype(dtype)
+    memory = device.allocate(values.nbytes + 64)
+    try:
+        device.write(memory, 64, values)
+        out = np.empty_like(values)
+        device.read(memory, 64, out)
+    finally:
+        device.release(memory)
+    assert np.array_equal(out, values)
+
+
+@every_backend
+def test_fill_reaches_its_bytes_and_no_others(device):
+    memory = device.allocate(4096)
+    out = np.empty(4096, np.uint8)
+    try:
+        device.fill(memory, 0, 4096, 0xFF)
+        device.fill(memory, 100, 200, 7)
+        device.read(memory, 0, out)
+    finally:
+        device.release(memory)
+    assert set(out[100:300]) == {7}
+    assert set(out[:100]) == set(out[300:]) == {0xFF}
+
+
+@every_backend
+def test_a_view_is_its_part_of_the_allocation(device, make, upload):
+    x = np.linspace(0, 1, THREADS, dtype="float32")
+    _, x_view = upload(x)
+    memory = device.allocate(2 * MIB + x.nbytes)
+    whole = np.empty(2 * MIB + x.nbytes, np.uint8)
+    try:
+        device.fill(memory, 0, whole.nbytes, 0xFF)
+        built = device.build(make("reverse", lambda x, y: [(y, x.view("float32")[::-1])]))
+        view = device.view(memory, MIB, x.nbytes)
+        launch = Launch(grid=(1, 1, 1), block=(THREADS, 1, 1), dynamic_shared_bytes=4 * THREADS)
+        device.launch(built, launch, [x_view, view])
+        device.read(memory, 0, whole)
+    finally:
+        device.release(memory)
+    assert np.array_equal(whole[MIB : MIB + x.nbytes].view("float32"), x[::-1])
+    assert set(whole[:MIB]) == set(whole[MIB + x.nbytes :]) == {0xFF}
+
+
+@every_backend
+def test_a_kernel_computes_from_arrays_and_scalars(device, make, upload):
+    x = np.linspace(-1, 1, COUNT, dtype="float32")
+    shift = np.arange(COUNT, dtype="int32")
+    y = np.full(COUNT, np.nan, "float32")
+    grid = -(-COUNT // THREADS)
+
+    def compute(x, shift, y, count, factor, offset):
+        values = factor * x.view("float32") + np.float32(offset) + shift.view("int32") + grid
+        return [(y, values[:count].astype("float32"))]
+
+    built = device.build(make("combine", compute))
+    memory, y_view = upload(y)
+    scalars = np.int32(COUNT), np.float32(3), np.float64(0.5)
+    device.launch(
+        built,
+        Launch(grid=(grid, 1, 1), block=(THREADS, 1, 1)),
+        [upload(x)[1], upload(shift)[1], y_view, *scalars],
+    )
+    device.synchronize()
+    assert np.allclose(download(device, memory, y), 3 * x + 0.5 + shift + grid)
+
+
+@every_backend
+def test_grid_counts_blocks_and_block_counts_threads(device, make, upload):
+    grid, block = (3, 2, 2), (4, 2, 3)
+    threads, blocks = int(np.prod(block)), int(np.prod(grid))
+    expected = (1000 * np.arange(blocks)[:, None] + np.arange(threads)).astype("int32").reshape(-1)
+    memory, view = upload(np.zeros_like(expected))
+    built = device.build(make("geometry", lambda y: [(y, expected)]))
+    device.launch(built, Launch(grid=grid, block=block), [view])
+    device.synchronize()
+    assert np.array_equal(download(device, memory, expected), expected)
+
+
+@every_backend
+@pytest.mark.parametrize("shared_bytes", [4 * THREADS, 32 * 1024], ids=["what it needs", "32 KiB"])
+def test_dynamic_shared_memory(device, make, upload, shared_bytes):
+    x = np.arange(4 * THREADS, dtype="float32")
+    expected = x.reshape(4, THREADS)[:, ::-1].reshape(-1)
+    memory, y = upload(np.zeros_like(x))
+    built = device.build(make("reverse", lambda x, y: [(y, expected)]))
+    launch = Launch(grid=(4, 1, 1), block=(THREADS, 1, 1), dynamic_shared_bytes=shared_bytes)
+    check_launch(launch, device.info, built.resources)
+    device.launch(built, launch, [upload(x)[1], y])
+    device.synchronize()
+    assert np.array_equal(download(device, memory, x), expected)
+
+
+@every_compiler
+def test_the_most_shared_memory_that_the_device_claims_can_be_used(device, make, upload):
+    x = np.arange(THREADS, dtype="float32")
+    memory, y = upload(np.zeros_like(x))
+    built = device.build(make("reverse"))
+    most_bytes = device.info.max_shared_bytes - (built.resources.static_shared_bytes or 0)
+    launch = Launch(grid=(1, 1, 1), block=(THREADS, 1, 1), dynamic_shared_bytes=most_bytes)
+    check_launch(launch, device.info, built.resources)
+    device.launch(built, launch, [upload(x)[1], y])
+    device.synchronize()
+    assert np.array_equal(download(device, memory, x), x[::-1])
+
+
+@every_compiler
+def test_the_largest_block_that_the_kernel_claims_can_be_run(device, make, upload):
+    built = device.build(make("reverse"))
+    threads = min(device.info.max_threads_per_block, built.resources.max_threads_per_block)
+    x = np.arange(threads, dtype="float32")
+    memory, y = upload(np.zeros_like(x))
+    launch = Launch(grid=(1, 1, 1), block=(threads, 1, 1), dynamic_shared_bytes=4 * threads)
+    check_launch(launch, device.info, built.resources)
+    device.launch(built, launch, [upload(x)[1], y])
+    device.synchronize()
+    assert np.array_equal(download(device, memory, x), x[::-1])
+
+
+@every_backend
+def test_time_is_positive_and_grows_with_the_launches(device, make, upload):
+    _, y = upload(np.ones(THREADS, "float32"))
+    built = device.build(make("spin", lambda y, rounds: []))
+    arguments = [y, np.int32(20_000)]
+
+    def least_ns(launches):
+        timings = [
+            device.timed(built, Launch(grid=(1, 1, 1), block=(THREADS, 1, 1)), arguments, launches)
+            for _ in range(5)
+        ]
+        device.synchronize()
+        return min(timing() for timing in timings)
+
+    least_ns(1)
+    once_ns, often_ns = least_ns(1), least_ns(50)
+    assert isinstance(once_ns, float | int)
+    assert once_ns > 0
+    assert often_ns > 5 * once_ns
+
+
+@every_backend
+def test_what_measuring_needs_besides_launches(device):
+    device.flush_l2()
+    device.flush_l2()
+    device.occupy(10_000)
+    device.synchronize()
+    assert 0 < device.tick_ns() < 1e9
+
+
+@every_backend
+def test_a_second_build_has_the_same_binary(device, make):
+    first, second = (device.build(make("combine", macros={"UNUSED": 1})) for _ in range(2))
+    assert first.resources.binary_sha256
+    assert first.resources.binary_sha256 == second.resources.binary_sha256
+
+
+@every_compiler
+def test_a_second_build_comes_from_the_cache(device, make):
+    first, second = (device.build(make("combine", macros={"UNUSED": 2})) for _ in range(2))
+    assert (first.cached, second.cached) == (False, True)
+    assert first.resources == second.resources
+
+
+@every_backend
+def test_different_text_is_a_different_binary(device, make):
+    sums = {
+        device.build(make(name, macros={"UNUSED": 3})).resources.binary_sha256
+        for name in ("combine", "reverse")
+    }
+    assert len(sums) == 2
+
+
+@every_backend
+def test_programs_compile_in_several_threads_at_once(device, make):
+    programs = [make("spin", macros={"UNUSED": 10 + number}) for number in range(6)]
+    compile_one = getattr(device, "compile", device.build)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(compile_one, programs))
+    for each in programs:
+        built = device.build(each)
+        assert built.cached or device.info.backend == "null"
+
+
+@every_backend
+@pytest.mark.parametrize("name", ["broken", "misnamed"], ids=["syntax error", "no such function"])
+def test_a_program_that_does_not_build_is_a_build_error(device, make, name):
+    with pytest.raises(BuildError) as caught:
+        device.build(make(name))
+    assert f"contract.{name}" in caught.value.message
+    assert caught.value.reason == "build-failed"
+
+
+@every_compiler
+def test_a_missing_function_is_named(device, make):
+    with pytest.raises(BuildError, match="no kernel function named 'misnamed'"):
+        device.build(make("misnamed"))
+
+
+@every_backend
+def test_the_device_still_works_after_a_failed_build(device, make, upload):
+    with pytest.raises(BuildError):
+        device.build(make("broken"))
+    test_grid_counts_blocks_and_block_counts_threads(device, make, upload)
+
+
+@every_backend
+def test_an_allocation_that_cannot_fit_is_out_of_memory(device):
+    with pytest.raises(OutOfMemoryError) as caught:
+        device.allocate(4 * device.info.memory_bytes)
+    assert str(4 * device.info.memory_bytes) in caught.value.message
+
+
+@every_backend
+def test_released_memory_can_be_allocated_again(device):
+    size_bytes = min(device.info.memory_bytes // 16, 256 * MIB)
+    for _ in range(20):
+        device.release(device.allocate(size_bytes))
+
+
+def illegal_launches(info: DeviceInfo) -> dict[str, Launch]:
+    width, height, depth = info.max_block
+    grid_x, grid_y, grid_z = info.max_grid
+    one = (1, 1, 1)
+    return {
+        "too many threads": Launch(grid=one, block=(info.max_threads_per_block + 1, 1, 1)),
+        "too wide a block": Launch(grid=one, block=(width + 1, 1, 1)),
+        "too high a block": Launch(grid=one, block=(1, height + 1, 1)),
+        "too deep a block": Launch(grid=one, block=(1, 1, depth + 1)),
+        "too wide a grid": Launch(grid=(grid_x + 1, 1, 1), block=one),
+        "too high a grid": Launch(grid=(1, grid_y + 1, 1), block=one),
+        "too deep a grid": Launch(grid=(1, 1, grid_z + 1), block=one),
+        "an empty grid": Launch(grid=(0, 1, 1), block=one),
+        "an empty block": Launch(grid=one, block=(1, 0, 1)),
+        "too much shared memory": Launch(grid=one, block=one, dynamic_shared_bytes=info.max_shared_bytes + 1),
+    }
+
+
+@every_backend
+@pytest.mark.parametrize("what", illegal_launches(null.devices()[0]))
+def test_an_illegal_launch_is_refused_with_its_numbers(device, what):
+    with pytest.raises(LaunchError, match=r"\d") as caught:
+        check_launch(illegal_launches(device.info)[what], device.info)
+    assert caught.value.reason == "launch-refused"
+
+
+@every_backend
+@pytest.mark.parametrize(
+    "resources",
+    [Resources(max_threads_per_block=THREADS - 1), Resources(static_shared_bytes=2**40)],
+    ids=["threads", "shared memory"],
+)
+def test_what_a_built_kernel_needs_counts_too(device, resources):
+    launch = Launch(grid=(1, 1, 1), block=(THREADS, 1, 1))
+    check_launch(launch, device.info)
+    with pytest.raises(LaunchError):
+        check_launch(launch, device.info, resources)

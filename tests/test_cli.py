@@ -1,0 +1,496 @@
+"""The command line as a user meets it: what it prints where, and its exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from harness import cli
+from harness.errors import ExitCode
+from harness.store import read_run
+from tests import toy
+from tests.support import KERNELS, ROOT, records_below, run_command, statuses, write_files
+
+FAKES = Path(__file__).parent / "fakes"
+SHORT = ("--device", "null", "--size", "64", "--max-time", "0.05")
+
+
+class Done(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def harness(capsys, monkeypatch):
+    """Calls `harness` in this process."""
+
+    def call(*arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["harness", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        assert isinstance(caught.value.code, int)
+        return Done(int(caught.value.code), *capsys.readouterr())
+
+    return call
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_lists_every_command_and_the_exit_statuses(harness, flag):
+    done = harness(flag)
+    assert done.status == 0
+    assert done.err == ""
+    for command in cli.COMMANDS:
+        assert command in done.out
+    assert "3 could not measure" in done.out
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_every_command_explains_itself(harness, command):
+    done = harness(command, "--help")
+    assert done.status == 0
+    assert "--json" in done.out
+    assert len(done.out.splitlines()) > 5
+
+
+def test_the_installed_command_is_this_one():
+    done = run_command("--version", cwd=ROOT)
+    assert done.returncode == 0
+    assert done.stdout.startswith("harness, version ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nosuch"], "No such command"),
+        (["run", "--nosuch"], "No such option"),
+        (["run", "--l2", "warm"], "'warm' is not one of"),
+        (["run", "--timeout", "0"], "not in the range"),
+        (["run", "--timeout", "soon"], "not a valid float"),
+        (["run", "--max-time", "-1"], "not in the range"),
+        (["run", "--seed", "x"], "not a valid integer"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_status_2_and_one_message(harness, project, arguments, words):
+    done = harness(*arguments)
+    assert done.status == ExitCode.USAGE
+    assert words in done.err
+    assert done.out == ""
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["toy.plan"], "No kernel matches 'toy.plan'. Did you mean toy.plain"),
+        (["nothing*like*it"], "'harness list' shows every kernel"),
+        (["--device", "foo"], "Unknown device 'foo': expected BACKEND or BACKEND:INDEX"),
+        (["--device", "cuda:x"], "Unknown device 'cuda:x'"),
+        (["--device", "null", "--size", "0"], "0 is out of range. Expected sizes from 1 to 2147483647"),
+        (["--device", "null", "--size", "-1"], "-1 is out of range"),
+        (["--device", "null", "--size", "1.5"], "'1.5' is not an integer"),
+        (["--device", "null", "--size", "1e3"], "'1e3' is not an integer"),
+        (["--device", "null", "--size", ""], "'' is not an integer"),
+        (["--device", "null", "--size", "2147483648"], "2147483648 is out of range"),
+        (["--device", "null", "--size", "8,8"], "has 2 numbers; expected one"),
+        (["--device", "null", "--commit", "HEAD~9"], "No commit named 'HEAD~9'"),
+        (["--device", "null", "--commit", "--oneline"], "No commit named '--oneline'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_makes_no_sense_is_status_2_before_anything_is_measured(
+    harness, project, command, arguments, words
+):
+    done = harness(command, *arguments)
+    assert done.status == ExitCode.USAGE
+    assert words in done.err
+    assert "harness: " in done.err
+    assert done.out == ""
+    assert not (project.root / ".asv").exists()
+
+
+def test_a_device_that_is_not_there_is_status_3(harness, project):
+    done = harness("run", "--device", "null:3")
+    assert done.status == ExitCode.NOT_MEASURED
+    assert "There is no device null:3. Devices of this backend: null:0 (null)." in done.err
+
+
+@pytest.mark.parametrize("command", ["run", "check", "list"])
+def test_a_folder_without_suites_is_status_2(harness, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    done = harness(command)
+    assert done.status == ExitCode.USAGE
+    assert "no folder with a suite.py matches kernels/*" in done.err
+
+
+@pytest.mark.parametrize("command", ["run", "check", "list"])
+def test_a_broken_suite_is_status_2_with_its_traceback(harness, project, command):
+    project.write({"kernels/toy/suite.py": "suite = 1 / 0\n"})
+    done = harness(command)
+    assert done.status == ExitCode.USAGE
+    assert "suite.py:1 raised ZeroDivisionError" in done.err
+    assert "Traceback" in done.err
+    assert done.out == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("devices = 'null'\n", "no such setting"),
+        ("timeout_s = -1\n", "expected a number of seconds above 0"),
+        ("l2 = 'warm'\n", "expected cold or hot"),
+        ("suites = 'kernels'\n", "expected a list of folders"),
+        ("device =\n", "Cannot read"),
+    ],
+)
+def test_a_wrong_configuration_is_status_2_and_names_the_file(harness, project, text, words):
+    project.write({"harness.toml": text})
+    done = harness("run", *SHORT)
+    assert done.status == ExitCode.USAGE
+    assert words in done.err
+    assert "harness.toml" in done.err
+
+
+def test_devices_as_json(harness):
+    done = harness("devices", "--json")
+    assert done.json.keys() == {"default", "devices", "problems"}
+    assert done.status == (ExitCode.FINE if done.json["devices"] else ExitCode.NOT_MEASURED)
+    for device in done.json["devices"]:
+        assert device.keys() >= {"spec", "backend", "name", "driver", "kind", "memory_bytes", "uuid"}
+        assert device["backend"] != "null"
+    assert done.json["default"] == next((device["spec"] for device in done.json["devices"]), None)
+
+
+def test_list_shows_kernels_and_sizes(harness, project):
+    done = harness("list")
+    assert done.status == ExitCode.FINE
+    assert "toy" in done.out
+    assert "plain" in done.out
+    assert "n = 1024 4096" in done.out
+
+
+def test_list_as_json(harness, project):
+    [suite] = harness("list", "--json").json
+    assert suite["suite"] == "toy"
+    assert suite["axes"] == {"n": {"default": [1024, 4096], "quick": [64]}}
+    assert [kernel["name"] for kernel in suite["kernels"]] == ["plain", "tiled"]
+    assert suite["source"]["commit"] == project.git("rev-parse", "HEAD")
+    assert suite["source"]["dirty"] is False
+
+
+def test_list_takes_cases_and_commits(harness, project):
+    first = project.git("rev-parse", "HEAD")
+    project.commit({"kernels/toy/suite.py": toy.SUITE.replace('"tiled"', '"renamed"')})
+    [now], [then] = harness("list", "--json").json, harness("list", "--json", "--commit", first).json
+    assert [kernel["name"] for kernel in now["kernels"]] == ["plain", "renamed"]
+    assert [kernel["name"] for kernel in then["kernels"]] == ["plain", "tiled"]
+    [selected] = harness("list", "--json", "*ren*").json
+    assert [kernel["name"] for kernel in selected["kernels"]] == ["renamed"]
+
+
+def test_a_run_prints_a_ladder_and_stores_a_record(harness, project):
+    done = harness("run", *SHORT)
+    assert done.status == ExitCode.FINE
+    for heading in ("kernel", "ms", "GB/s", "speed-up", "SM MHz", "°C", "result"):
+        assert heading in done.out
+    for word in ("plain", "tiled", "verified", "1.0x", "1,000", "50", "size 64"):
+        assert word in done.out
+    assert "Device: null:0, null" in done.err
+    assert "toy.plain 64: measured" in done.err
+    [(run, rows, complete)] = records_below(project.root / ".asv" / "results" / "null")
+    assert complete
+    assert statuses(rows) == [("plain", "measured", ""), ("tiled", "measured", "")]
+    assert run.command == "run"
+    assert f"Record: {project.root}" in done.err
+
+
+def test_a_run_as_json_is_nothing_but_json(harness, project):
+    done = harness("run", "--json", *SHORT)
+    assert done.status == ExitCode.FINE
+    [result] = done.json
+    assert result["complete"] is True
+    assert [entry["row"]["status"] for entry in result["rows"]] == ["measured", "measured"]
+    assert result["rows"][0]["summary"]["rate"] > 0
+    stored = read_run(Path(result["record"]))
+    assert stored.run.run_id == result["run"]["run_id"]
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_tables_fit_the_terminal(harness, tmp_path, monkeypatch, columns):
+    write_files(tmp_path, {"harness.toml": f"suites = ['{KERNELS / 'matmul'}']\n"})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    kernels = ("naive", "outer_product_loop_tiling", "thread_tiling_2d", "wmma")
+    done = harness("run", *kernels, "--size", "16", "--device", "null", "--max-time", "0.05", "--no-save")
+    assert max(len(line.rstrip()) for line in done.out.splitlines()) <= columns
+    for name in ("GFLOP/s", "speed-up", "SM MHz", "°C", "result", "outer_product_loop_tiling"):
+        assert name in done.out
+    assert done.status == ExitCode.FINE
+
+
+def test_a_run_without_a_record(harness, project):
+    assert harness("run", "--no-save", *SHORT).status == ExitCode.FINE
+    assert not (project.root / ".asv").exists()
+
+
+def test_a_check_stores_nothing_and_times_nothing(harness, project):
+    done = harness("check", "--json", "--device", "null")
+    assert done.status == ExitCode.FINE
+    [result] = done.json
+    assert {entry["row"]["status"] for entry in result["rows"]} == {"verified"}
+    assert result["record"] is None
+    assert not (project.root / ".asv").exists()
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+@pytest.mark.parametrize(
+    ("fault", "status", "reason"),
+    [
+        ("wrong", ExitCode.REGRESSION, "wrong-result"),
+        ("overrun", ExitCode.REGRESSION, "wrong-result"),
+        ("build", ExitCode.NOT_MEASURED, "build-failed"),
+        ("crash", ExitCode.NOT_MEASURED, "crashed"),
+        ("memory", ExitCode.NOT_MEASURED, "out-of-memory"),
+    ],
+)
+def test_a_failure_is_in_the_exit_status_the_table_and_the_words(
+    harness, project, null_script, command, fault, status, reason
+):
+    null_script({"toy.plain": {"fault": fault}})
+    options = SHORT if command == "run" else SHORT[:4]
+    done = harness(command, *options)
+    assert done.status == status
+    assert reason in done.out
+    assert "verified" in done.out
+    assert f"toy.plain[n=64] failed ({reason}): " in done.err
+
+
+def test_only_skipped_kernels_are_not_a_success(harness, project):
+    project.write({"kernels/toy/suite.py": toy.SUITE.replace("block=32", "requires='sm_70', block=32")})
+    done = harness("check", "toy.plain", "--device", "null")
+    assert done.status == ExitCode.NOT_MEASURED
+    assert "needs-cuda" in done.out
+    assert "needs CUDA (sm_70)" in done.err
+
+
+def test_a_size_that_cannot_fit_is_refused_before_it_is_allocated(harness, project):
+    done = harness("run", "toy.plain", "--size", "2000000000", "--device", "null", "--json")
+    assert done.status == ExitCode.NOT_MEASURED
+    [entry] = done.json[0]["rows"]
+    assert (entry["row"]["status"], entry["row"]["reason"]) == ("failed", "out-of-memory")
+    assert "needs 14.9 GiB on the device" in entry["row"]["message"]
+
+
+def test_a_grid_that_no_device_has_is_refused(harness, tmp_path, monkeypatch):
+    write_files(tmp_path, {"harness.toml": f"suites = ['{KERNELS / 'matmul'}']\n"})
+    monkeypatch.chdir(tmp_path)
+    done = harness("run", "naive", "--size", "2000000000", "--device", "null", "--json", "--no-save")
+    assert done.status == ExitCode.NOT_MEASURED
+    [entry] = done.json[0]["rows"]
+    assert entry["row"]["reason"] == "launch-refused"
+    assert "exceeds null's largest grid" in entry["row"]["message"]
+
+
+@pytest.mark.parametrize("device", ["null", "opencl:0"])
+def test_a_cold_cache_on_a_device_that_has_none_to_flush(harness, project, device):
+    done = harness(
+        "run", "toy.plain", "--size", "64", "--l2", "cold", "--max-time", "0.05", "--device", device
+    )
+    if device == "null":
+        assert done.status == ExitCode.FINE
+        [(_, rows, _)] = records_below(project.root)
+        assert [row.measurement and row.measurement.l2 for row in rows] == ["cold"]
+    elif "no cache that can be flushed" in done.err:
+        assert done.status == ExitCode.USAGE
+        assert "measure with --l2 hot" in done.err
+
+
+def test_a_results_folder_that_is_a_file_is_found_out_before_measuring(harness, project, tmp_path):
+    (tmp_path / "results").write_text("", encoding="utf-8")
+    done = harness("run", "--results", str(tmp_path / "results"), *SHORT)
+    assert done.status == ExitCode.NOT_MEASURED
+    assert "Cannot write results to" in done.err
+    assert "--results" in done.err
+    assert "measured" not in done.err
+    assert done.out == ""
+
+
+def test_a_device_in_place_of_the_results_folder(harness, project):
+    done = harness("run", "--results", "/dev/full", *SHORT)
+    assert done.status == ExitCode.NOT_MEASURED
+    assert "Cannot write results to /dev/full" in done.err
+    assert "measured" not in done.err
+
+
+def test_a_disk_that_fills_up_on_the_way_costs_no_row(project):
+    done = run_command("run", *SHORT, cwd=project.root, file_limit_bytes=4096)
+    assert done.returncode == ExitCode.NOT_MEASURED
+    assert "Cannot write to" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "toy.tiled 64: measured" in done.stderr
+    assert "plain" in done.stdout
+
+
+def test_an_older_commit_is_run_as_it_was(harness, project):
+    first = project.git("rev-parse", "HEAD")
+    project.commit({"kernels/toy/plain.cu": toy.BODY.format(name="plain") + "// newer\n"})
+    now, then = (
+        harness("run", "toy.plain", "--json", *commit, *SHORT).json[0]
+        for commit in ((), ("--commit", first[:10]))
+    )
+    assert then["run"]["source"]["commit"] == first
+    assert now["run"]["source"]["commit"] == project.git("rev-parse", "HEAD")
+    sums = [result["rows"][0]["row"]["source_sha256"] for result in (now, then)]
+    assert sums[0] != sums[1]
+
+
+def test_uncommitted_changes_are_said(harness, project):
+    project.write({"kernels/toy/plain.cu": toy.BODY.format(name="plain") + "// not committed\n"})
+    done = harness("run", *SHORT)
+    assert "+ changes" in done.out
+    [record] = (project.root / ".asv" / "results" / "null").iterdir()
+    assert f"-{project.git('rev-parse', 'HEAD')[:8]}+-toy-" in record.name
+
+
+# asv's machine file
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    return folder
+
+
+def test_machine_registers_the_device_and_keeps_the_others(harness, home):
+    other = {
+        "machine": "other",
+        "os": "Linux",
+        "arch": "x",
+        "cpu": "y",
+        "num_cpu": "1",
+        "ram": "2",
+        "own": "3",
+    }
+    machines = home / ".asv-machine.json"
+    machines.write_text(json.dumps({"other": other, "version": 1}), encoding="utf-8")
+    done = harness("machine", "--device", "null")
+    assert done.status == ExitCode.FINE
+    assert str(machines) in done.out
+    written = json.loads(machines.read_text(encoding="utf-8"))
+    assert written["other"] == other
+    assert written["version"] == 1
+    assert written["null"].keys() >= {"machine", "os", "arch", "cpu", "num_cpu", "ram", "gpu", "driver"}
+    assert all(isinstance(value, str) for value in written["null"].values())
+
+
+def test_machine_makes_the_file_where_there_is_none(harness, home):
+    done = harness("machine", "--device", "null", "--json")
+    written = json.loads((home / ".asv-machine.json").read_text(encoding="utf-8"))
+    assert written == {"null": done.json["machine"], "version": 1}
+    assert done.json["path"] == str(home / ".asv-machine.json")
+
+
+@pytest.mark.parametrize("content", ["{", "[]", ""], ids=["cut off", "a list", "empty"])
+def test_machine_refuses_a_file_that_it_cannot_read(harness, home, content):
+    machines = home / ".asv-machine.json"
+    machines.write_text(content, encoding="utf-8")
+    done = harness("machine", "--device", "null")
+    assert done.status == ExitCode.USAGE
+    assert f"{machines} is no machine file of asv's" in done.err
+    assert machines.read_text(encoding="utf-8") == content
+
+
+# CUDA's troubles, played by a pycuda that is none
+
+
+@pytest.fixture
+def fake_cuda(project):
+    """`harness` with tests/fakes/pycuda in front, on a PATH that has git and no nvcc."""
+    path = project.root.parent / "bin"
+    path.mkdir()
+    git = shutil.which("git")
+    assert git
+    (path / "git").symlink_to(git)
+
+    def call(*arguments: str, **env: str) -> Done:
+        python_path = f"{FAKES}{os.pathsep}{ROOT}"
+        environment = {"PATH": str(path), "PYTHONPATH": python_path, **env}
+        done = run_command(*arguments, cwd=project.root, env=environment)
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ({"FAKE_CUDA": "no driver"}, "There is no NVIDIA driver (libcuda.so.1"),
+        ({"FAKE_CUDA": "no pycuda"}, "PyCUDA cannot be imported"),
+        ({"FAKE_CUDA": "init fails"}, "'nvidia-smi' tells whether the driver and a card are there"),
+        (
+            {"FAKE_CUDA": "init fails", "CUDA_VISIBLE_DEVICES": ""},
+            "CUDA_VISIBLE_DEVICES is '', which hides every card: unset it",
+        ),
+        ({"FAKE_CUDA": "0"}, "CUDA sees no card"),
+    ],
+    ids=["no driver", "no PyCUDA", "init fails", "hidden", "no card"],
+)
+def test_a_missing_card_is_a_sentence(fake_cuda, env, words):
+    done = fake_cuda("run", "--device", "cuda:0", **env)
+    assert done.status == ExitCode.NOT_MEASURED
+    assert words in done.err
+    assert "Traceback" not in done.err
+    survey = fake_cuda("devices", "--json", **env)
+    assert words in survey.json["problems"]["cuda"]
+
+
+def test_two_cards_are_both_shown_and_the_second_can_be_chosen(fake_cuda):
+    done = fake_cuda("devices", "--json", FAKE_CUDA="2")
+    assert done.status == ExitCode.FINE
+    cards = [device for device in done.json["devices"] if device["backend"] == "cuda"]
+    assert [card["spec"] for card in cards] == ["cuda:0", "cuda:1"]
+    assert done.json["default"] == "cuda:0"
+    assert cards[0]["uuid"] != cards[1]["uuid"]
+    table = fake_cuda("devices", FAKE_CUDA="2").out
+    assert "cuda:0 (default)" in table
+    assert "cuda:1" in table
+    machine = fake_cuda("machine", "--device", "cuda:1", "--json", FAKE_CUDA="2").json["machine"]
+    assert machine["gpu"] == "Fake Card 1"
+    assert machine["compute_capability"] == "7.5"
+
+
+def test_a_card_number_too_high_names_the_cards(fake_cuda):
+    done = fake_cuda("run", "--device", "cuda:9", FAKE_CUDA="2")
+    assert done.status == ExitCode.NOT_MEASURED
+    assert "There is no device cuda:9" in done.err
+    assert "cuda:0 (Fake Card 0), cuda:1 (Fake Card 1)" in done.err
+
+
+def test_no_compiler_is_said_in_the_row(fake_cuda):
+    done = fake_cuda("run", "toy.plain", "--device", "cuda:1", "--size", "64", "--json", FAKE_CUDA="2")
+    assert done.status == ExitCode.NOT_MEASURED
+    [entry] = done.json[0]["rows"]
+    assert entry["row"]["reason"] == "build-failed"
+    assert "nvcc is not on PATH" in entry["row"]["message"]
+    assert "Traceback" not in done.err
+
+
+def test_a_kernel_that_needs_a_newer_card_is_skipped(fake_cuda, project):
+    project.write({"kernels/toy/suite.py": toy.SUITE.replace("block=32", "requires='sm_80', block=32")})
+    done = fake_cuda("check", "toy.plain", "--device", "cuda:1", "--size", "64", FAKE_CUDA="2")
+    assert done.status == ExitCode.NOT_MEASURED
+    assert "needs-capability" in done.out
+    assert "needs sm_80; Fake Card 1 is sm_75" in done.err

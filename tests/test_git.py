@@ -1,0 +1,185 @@
+"""What the harness asks of git, and what it says where git cannot tell."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from harness import git
+from harness.errors import ExitCode, GitError
+
+FILES = {
+    "kernels/toy/suite.py": "# one\n",
+    "kernels/toy/sub/plain.cu": "// one\n",
+    "kernels/portable/null.h": "// one\n",
+    "top.txt": "one\n",
+}
+
+
+@pytest.fixture
+def history(project):
+    """The project, and the hashes of two commits of it, older first."""
+    old = project.commit(FILES)
+    new = project.commit({"kernels/toy/suite.py": "# two\n", "kernels/portable/null.h": "// two\n"})
+    return project, old, new
+
+
+def tree(folder):
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_repository_of_a_folder_and_of_a_file(project):
+    assert git.repository_of(project.suite) == project.root
+    assert git.repository_of(project.suite / "suite.py") == project.root
+    assert git.repository_of(project.suite / "missing.py") == project.root
+
+
+def test_outside_any_repository(tmp_path):
+    assert git.repository_of(tmp_path) is None
+
+
+@pytest.mark.parametrize("revision", ["HEAD", "main", "{new}", "{short}", "tagged", "annotated", "main~0"])
+def test_resolve(history, revision):
+    project, _, new = history
+    project.git("tag", "tagged")
+    project.git("tag", "--annotate", "--message", "words", "annotated")
+    assert git.resolve(project.root, revision.format(new=new, short=new[:8])) == new
+    assert git.resolve(project.suite, "HEAD~1") != new
+
+
+@pytest.mark.parametrize(
+    "revision", ["nonsense", "", "-n", "--all", "HEAD~99", "HEAD:kernels", "HEAD~1..HEAD", "0" * 40, "a b"]
+)
+def test_an_unknown_commit_is_a_sentence(history, revision):
+    project, _, _ = history
+    with pytest.raises(GitError) as raised:
+        git.resolve(project.root, revision)
+    assert raised.value.message == (
+        f"No commit named {revision!r} in {project.root}. 'git log --oneline' lists what there is."
+    )
+    assert raised.value.exit_code == ExitCode.USAGE
+
+
+def test_a_shallow_clone_says_so(history, tmp_path):
+    project, old, new = history
+    project.git("clone", "--quiet", "--depth", "1", f"file://{project.root}", str(tmp_path / "shallow"))
+    assert git.resolve(tmp_path / "shallow", "HEAD") == new
+    with pytest.raises(GitError, match=r"This clone is shallow: .*'git fetch --unshallow'"):
+        git.resolve(tmp_path / "shallow", old)
+
+
+def test_no_git_is_a_sentence(project, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(GitError, match="git command was not found on PATH"):
+        git.resolve(project.root, "HEAD")
+
+
+def test_the_date_is_the_committers(project, monkeypatch):
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "2026-01-02T03:04:05+02:00")
+    monkeypatch.setenv("GIT_AUTHOR_DATE", "2020-01-01T00:00:00Z")
+    assert git.committed_at(project.root, project.commit()) == "2026-01-02T03:04:05+02:00"
+
+
+@pytest.mark.parametrize(
+    ("name", "dirty"),
+    [
+        pytest.param(None, False, id="nothing"),
+        pytest.param("kernels/toy/suite.py", True, id="a changed file"),
+        pytest.param("kernels/toy/new.cu", True, id="a new file"),
+        pytest.param("kernels/toy/deep/down/new.cu", True, id="a new folder"),
+        pytest.param("kernels/portable/null.h", False, id="another folder"),
+        pytest.param("kernels/toy/__pycache__/x.pyc", False, id="an ignored file"),
+    ],
+)
+def test_dirty_is_what_differs_under_the_paths(history, name, dirty):
+    project, _, _ = history
+    project.commit({".gitignore": "__pycache__/\n"})
+    project.write({name: "changed\n"} if name else {})
+    assert git.is_dirty(project.root, project.suite) is dirty
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_a_deleted_file_is_dirty(history, staged):
+    project, _, _ = history
+    (project.suite / "suite.py").unlink()
+    if staged:
+        project.git("add", "--all")
+    assert git.is_dirty(project.root, project.suite)
+
+
+def test_newest_commits_of_a_path(history):
+    project, old, new = history
+    project.commit({"top.txt": "three\n"})
+    assert git.newest_commits(project.root, 2, "kernels/toy") == [new, old]
+    assert git.newest_commits(project.root, 1, "kernels/toy") == [new]
+    assert git.newest_commits(project.root, 9, "nowhere") == []
+
+
+def test_an_export_is_the_commits_and_not_the_working_trees(history, tmp_path):
+    project, old, new = history
+    project.write({"kernels/toy/suite.py": "# edited\n", "kernels/toy/extra.py": "# new\n"})
+    folder = git.export(project.root, old, "kernels", tmp_path / "old")
+    assert folder == tmp_path / "old" / "kernels"
+    exported = tree(folder)
+    assert (exported["toy/suite.py"], exported["toy/sub/plain.cu"]) == ("# one\n", "// one\n")
+    assert "toy/extra.py" not in exported
+    assert tree(git.export(project.root, new, "kernels", tmp_path / "new"))["portable/null.h"] == "// two\n"
+    assert not (tmp_path / "old" / "top.txt").exists()
+
+
+def test_an_export_leaves_the_repository_alone(history, tmp_path):
+    project, old, _ = history
+    before = project.git("status", "--porcelain"), project.git("rev-parse", "HEAD")
+    git.export(project.root, old, "kernels", tmp_path / "old")
+    assert (project.git("status", "--porcelain"), project.git("rev-parse", "HEAD")) == before
+
+
+def test_an_export_is_made_once(history, tmp_path):
+    project, old, _ = history
+    git.export(project.root, old, "kernels", tmp_path / "old")
+    (tmp_path / "old" / "kernels" / "toy" / "suite.py").write_text("# kept\n")
+    folder = git.export(project.root, old, "kernels", tmp_path / "old")
+    assert (folder / "toy" / "suite.py").read_text() == "# kept\n"
+
+
+@pytest.mark.parametrize(("commit", "folder"), [("HEAD", "nowhere"), ("nonsense", "kernels")])
+def test_a_failed_export_leaves_nothing(project, tmp_path, commit, folder):
+    place = tmp_path / "exports"
+    with pytest.raises(GitError):
+        git.export(project.root, commit, folder, place / "one")
+    assert list(place.iterdir()) == []
+
+
+def test_many_exports_at_once_make_one(history, tmp_path):
+    project, old, _ = history
+    place = tmp_path / "exports"
+    start = threading.Barrier(6)
+    found, failures = [], []
+
+    def export():
+        start.wait()
+        try:
+            found.append(tree(git.export(project.root, old, "kernels", place / "one")))
+        except Exception as error:  # noqa: BLE001  # a thread's error would be lost
+            failures.append(error)
+
+    threads = [threading.Thread(target=export) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert found == [tree(place / "one" / "kernels")] * 6
+    assert [path.name for path in place.iterdir()] == ["one"]
+
+
+def test_a_hooks_variables_do_not_point_elsewhere(history, tmp_path, monkeypatch):
+    project, _, new = history
+    project.git("init", "--quiet", str(tmp_path / "other"))
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path / "other"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "other" / ".git" / "index"))
+    assert git.repository_of(project.suite) == project.root
+    assert git.resolve(project.root, "HEAD") == new
+    assert not git.is_dirty(project.root, project.suite)

@@ -1,0 +1,245 @@
+"""The one text that a compiler gets, and the hash of everything that it can come from."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+
+import pytest
+
+from harness import Axis, Kernel, Output, Problem, Suite
+from harness.errors import SuiteError
+from harness.sources import program, tree_sha256
+
+
+class Line(Problem):
+    n = Axis((8,))
+    y = Output("n")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = tmp_path / "kernels" / "line"
+    made.mkdir(parents=True)
+    (tmp_path / "kernels" / "portable").mkdir()
+    return made
+
+
+def put(folder, **files):
+    """Files by name, with __ for a dot."""
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(text, encoding="utf-8")
+
+
+def text_of(folder, backend="cuda", *, prelude=None, **changes):
+    return built(folder, backend, prelude=prelude, **changes).text
+
+
+def built(folder, backend="cuda", *, prelude=None, **changes):
+    kernel = Kernel("one", "one.cu", block=32, grid=1, **changes)
+    suite = Suite("line", Line(), [kernel], prelude=prelude or {}, root=folder)
+    return program(suite, kernel, suite.case(kernel, {"n": 8}), backend)
+
+
+def lines_as_compiled(text):
+    """Each line of the text that is no directive, as a compiler would name it: file:line."""
+    place, number, found = "", 0, {}
+    for line in text.splitlines():
+        if match := re.fullmatch(r'#line (\d+) "(.*)"', line):
+            number, place = int(match[1]), match[2]
+            continue
+        if line.strip():
+            found[line.strip()] = f"{place}:{number}"
+        number += 1
+    return found
+
+
+def test_macros_then_the_prelude_then_the_source(folder):
+    put(folder.parent / "portable", cuda__h="// prelude")
+    put(folder, one__cu="// source\n")
+    text = text_of(
+        folder, prelude={"cuda": "../portable/cuda.h"}, macros={"TILE": 16, "TWICE": lambda c: 2 * c.n}
+    )
+    assert text == (
+        '#define TILE 16\n#define TWICE 16\n#line 1 "cuda.h"\n// prelude\n#line 1 "one.cu"\n// source\n\n'
+    )
+
+
+def test_a_prelude_is_its_backends_alone(folder):
+    put(folder.parent / "portable", cuda__h="// prelude")
+    put(folder, one__cu="// source\n")
+    prelude = {"cuda": "../portable/cuda.h", "opencl": "../portable/missing.h"}
+    assert "prelude" in text_of(folder, "cuda", prelude=prelude)
+    assert "prelude" not in text_of(folder, "null", prelude=prelude)
+
+
+def test_the_function_the_name_and_the_options(folder):
+    put(folder, one__cu="")
+    made = built(folder, "cuda", entry="other", options={"cuda": ("-lineinfo",), "opencl": ("-w",)})
+    assert (made.name, made.function, made.options) == ("line.one", "other", ("-lineinfo",))
+    assert built(folder, "null", options={"cuda": ("-lineinfo",)}).options == ()
+
+
+def test_every_line_keeps_its_place_around_includes(folder):
+    put(folder, one__cu='a1\n#include "b.h"\na3\n\na5\n  #  include "b2.h" // why\na7')
+    put(folder, b__h='b1\nb2\n#include "c.h"\nb4', b2__h="b2_1\n", c__h="c1\n\nc3\n")
+    assert lines_as_compiled(text_of(folder)) == {
+        "a1": "one.cu:1",
+        "b1": "b.h:1",
+        "b2": "b.h:2",
+        "c1": "c.h:1",
+        "c3": "c.h:3",
+        "b4": "b.h:4",
+        "a3": "one.cu:3",
+        "a5": "one.cu:5",
+        "b2_1": "b2.h:1",
+        "a7": "one.cu:7",
+    }
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        pytest.param('#include "b.h"\nhere', 2, id="on the first line"),
+        pytest.param('#include "b.h"\n\n\nhere', 4, id="with empty lines after it"),
+        pytest.param('#include "b.h"\n#include "b.h"\nhere', 3, id="twice running"),
+        pytest.param('x\n\t#include"b.h"\nhere', 3, id="with a tab and no space"),
+        pytest.param('x\r\n#include "b.h"\r\nhere\r\n', 3, id="with carriage returns"),
+    ],
+)
+def test_the_line_right_after_an_include(folder, source, line):
+    (folder / "one.cu").write_bytes(source.encode())
+    put(folder, b__h="b1\nb2\nb3")
+    assert lines_as_compiled(text_of(folder))["here"] == f"one.cu:{line}"
+
+
+def test_an_include_is_relative_to_the_file_that_has_it(folder):
+    (folder / "sub").mkdir()
+    put(folder, one__cu='#include "sub/b.h"\n', c__h="outer\n")
+    put(folder / "sub", b__h='#include "c.h"\n', c__h="inner\n")
+    assert "inner" in text_of(folder)
+    assert "outer" not in text_of(folder)
+
+
+@pytest.mark.parametrize(
+    "line", ["#include <cuda_fp16.h>", '// #include "b.h"', 'x = "#include";', "#pragma unroll"]
+)
+def test_other_lines_are_left_alone(folder, line):
+    put(folder, one__cu=f"{line}\n")
+    assert text_of(folder) == f'#line 1 "one.cu"\n{line}\n\n'
+
+
+def test_text_that_looks_like_a_replacement_is_left_alone(folder):
+    put(folder, one__cu='#include "b.h"\n', b__h=r"char c = '\n'; // \1 \g<0>")
+    assert r"char c = '\n'; // \1 \g<0>" in text_of(folder)
+
+
+def test_a_missing_source_is_a_sentence(folder):
+    with pytest.raises(SuiteError) as raised:
+        text_of(folder)
+    assert raised.value.message.startswith(f"Cannot read kernel source {folder / 'one.cu'}: ")
+    assert raised.value.message.endswith("Check the name in suite.py.")
+
+
+def test_a_missing_include_says_who_asked_for_it(folder):
+    put(folder, one__cu='#include "b.h"\n', b__h='#include "c.h"\n')
+    with pytest.raises(SuiteError) as raised:
+        text_of(folder)
+    assert raised.value.message.startswith(f"Cannot read kernel source {folder / 'c.h'}, included by b.h: ")
+
+
+def test_a_source_that_is_no_text_is_a_sentence(folder):
+    (folder / "one.cu").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SuiteError, match="Cannot read kernel source"):
+        text_of(folder)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param({"one__cu": '#include "one.cu"\n'}, id="itself"),
+        pytest.param({"one__cu": '#include "b.h"\n', "b__h": '#include "one.cu"\n'}, id="by way of another"),
+        pytest.param(
+            {"one__cu": '#include "b.h"\n', "b__h": '#include "c.h"\n', "c__h": '#include "b.h"\n'},
+            id="below",
+        ),
+    ],
+)
+def test_a_cycle_is_a_sentence(folder, files):
+    put(folder, **files)
+    with pytest.raises(SuiteError, match="includes itself"):
+        text_of(folder)
+
+
+def test_the_programs_hash_covers_text_and_options_only(folder):
+    put(folder, one__cu="// source\n")
+    first = built(folder)
+    assert built(folder).sha256 == first.sha256
+    assert built(folder, macros={"TILE": 1}).sha256 != first.sha256
+    assert built(folder, options={"cuda": ("-w",)}).sha256 != first.sha256
+    assert built(folder, about="another word").sha256 == first.sha256
+    put(folder, one__cu="// source \n")
+    assert built(folder).sha256 != first.sha256
+
+
+@pytest.fixture
+def suite(folder):
+    put(folder.parent / "portable", cuda__h="// prelude", other__h="// other")
+    put(folder, one__cu="// source\n", suite__py="# suite\n", helper__py="# helper\n")
+    (folder / "sub").mkdir()
+    put(folder / "sub", b__h="// b\n")
+    kernel = Kernel("one", "one.cu", block=32, grid=1)
+    prelude = {"cuda": "../portable/cuda.h", "opencl": "../portable/missing.h"}
+    return Suite("line", Line(), [kernel], prelude=prelude, root=folder)
+
+
+@pytest.mark.parametrize("name", ["one.cu", "suite.py", "helper.py", "sub/b.h", "../portable/cuda.h"])
+def test_the_trees_hash_changes_with_any_file(suite, name):
+    before = tree_sha256(suite)
+    path = suite.root / name
+    kept = path.read_text()
+    path.write_text(kept + " ")
+    assert tree_sha256(suite) != before
+    path.write_text(kept)
+    assert tree_sha256(suite) == before
+
+
+def test_the_trees_hash_changes_with_names(suite):
+    hashes = {tree_sha256(suite)}
+    (suite.root / "one.cu").rename(suite.root / "two.cu")
+    hashes.add(tree_sha256(suite))
+    (suite.root / "new.txt").touch()
+    hashes.add(tree_sha256(suite))
+    (suite.root / "new.txt").unlink()
+    (suite.root / "helper.py").unlink()
+    hashes.add(tree_sha256(suite))
+    assert len(hashes) == 4
+
+
+def test_names_and_contents_do_not_run_together(suite):
+    put(suite.root, ab="c", x="")
+    before = tree_sha256(suite)
+    (suite.root / "ab").unlink()
+    put(suite.root, a="bc")
+    assert tree_sha256(suite) != before
+
+
+def test_the_trees_hash_is_of_what_builds_can_read(suite):
+    before = tree_sha256(suite)
+    put(suite.root.parent / "portable", other__h="// changed")
+    for cache in (suite.root / "__pycache__", suite.root / "sub" / "__pycache__"):
+        cache.mkdir()
+        (cache / "suite.cpython-311.pyc").write_bytes(os.urandom(8))
+    (suite.root / "empty").mkdir()
+    assert tree_sha256(suite) == before
+
+
+def test_the_trees_hash_knows_no_place_and_no_times(suite, tmp_path):
+    before = tree_sha256(suite)
+    shutil.copytree(suite.root.parent, tmp_path / "elsewhere")
+    os.utime(tmp_path / "elsewhere" / "line" / "one.cu", (0, 0))
+    moved = Suite(
+        suite.name, suite.problem, suite.kernels, prelude=suite.prelude, root=tmp_path / "elsewhere" / "line"
+    )
+    assert tree_sha256(moved) == before

@@ -1,0 +1,465 @@
+"""Records on disk: what is written is what is read, and nothing measured is lost."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import harness
+from harness import store
+from harness.errors import ExitCode, StoreError
+from harness.records import (
+    SCHEMA_VERSION,
+    Check,
+    DeviceInfo,
+    Host,
+    Launch,
+    Measurement,
+    Resources,
+    Row,
+    Run,
+    Snapshot,
+    Source,
+    Telemetry,
+    Toolchain,
+    Verification,
+)
+
+RUN = Run(
+    harness_version="1.2.3",
+    run_id="0123456789abcdef",
+    started_at="2026-01-02T03:04:05+00:00",
+    command="run",
+    source=Source(
+        suite="toy",
+        path="kernels/toy",
+        commit="c" * 40,
+        committed_at="2026-01-01T00:00:00+02:00",
+        dirty=True,
+        tree_sha256="d" * 64,
+    ),
+    headline="GB/s",
+    kernels=("plain", "tiled"),
+    device=DeviceInfo(
+        spec="cuda:0",
+        backend="cuda",
+        name="Card é",
+        vendor="NVIDIA",
+        driver="570.1",
+        kind="gpu",
+        arch="sm_90",
+        uuid="GPU-1234",
+        pci_bus_id="00000000:01:00.0",
+        compute_capability=(9, 0),
+        compute_units=132,
+        memory_bytes=150_000_000_000,
+        l2_bytes=50_000_000,
+        max_threads_per_block=1024,
+        max_block=(1024, 1024, 64),
+        max_grid=(2**31 - 1, 65535, 65535),
+        max_shared_bytes=232_448,
+        max_clock_mhz=1980,
+    ),
+    toolchain=Toolchain(compiler="nvcc 13.0", options=("-std=c++17", "-lineinfo")),
+    host=Host(
+        os="Linux",
+        kernel="6.1",
+        cpu="CPU",
+        cpu_count=8,
+        memory_bytes=2**40,
+        python="3.12.1",
+        packages={"numpy": "2.0", "pycuda": "2026.1"},
+    ),
+    settings={"seed": 1, "precision": 0.002, "l2": "cold", "max_time_s": None, "verbose": True},
+    peaks={"float32": 66908.16, "memory": 4800.0},
+    identity={"vbios": "96.00", "power_limit_w": "700"},
+)
+
+SNAPSHOT = Snapshot(
+    at_ns=2**62,
+    sm_clock_mhz=1980.0,
+    memory_clock_mhz=3201.0,
+    temperature_c=55.5,
+    power_w=612.25,
+    energy_j=123456.789,
+    p_state=0,
+    utilization_percent=100.0,
+    clock_event_reasons=("sw_power_cap",),
+    throttle_ns={"sw_power_cap": 7, "hw_thermal": 0},
+    memory_used_bytes=1,
+    processes=(1, 2),
+    load_average=0.25,
+)
+
+TELEMETRY = Telemetry(
+    probe="nvml",
+    before=SNAPSHOT,
+    during=(SNAPSHOT, Snapshot(at_ns=1)),
+    after=Snapshot(at_ns=2),
+    unavailable={"load_average": "no host"},
+    foreign_processes=(3,),
+)
+
+ROW = Row(
+    case="toy.plain[n=64]",
+    kernel="plain",
+    sizes={"n": 64, "m": 2**31 - 1},
+    dtype="float32",
+    status="measured",
+    reason="a-reason",
+    message='a "sentence"\r\n with \u2028 and \u0000 and é and 𝄞',
+    log="line 1\nline 2\n",
+    flop=2 * (2**31) ** 2,
+    moved_bytes=2**50,
+    source_sha256="e" * 64,
+    launch=Launch(grid=(2, 1, 1), block=(32, 8, 1), dynamic_shared_bytes=1024),
+    resources=Resources(
+        registers=40,
+        static_shared_bytes=0,
+        local_bytes=16,
+        max_threads_per_block=512,
+        binary_sha256="f" * 64,
+    ),
+    verification=Verification(
+        passed=True,
+        checks=(
+            Check(
+                data="integers",
+                seed=1,
+                passed=True,
+                largest_error=0.0,
+                largest_ratio=0.0,
+                wrong=0,
+                elements=64,
+            ),
+            Check(
+                data="random",
+                seed=2**63 - 1,
+                passed=False,
+                largest_error=None,
+                largest_ratio=None,
+                wrong=64,
+                elements=64,
+                message="all of them",
+            ),
+        ),
+    ),
+    measurement=Measurement(
+        times_ns=(1000.0, 0.1 + 0.2, 1e-300, 1e300, 5e-324),
+        launches_per_slot=3,
+        l2="cold",
+        clock="cuda-event",
+        tick_ns=32.0,
+        warmup_launches=12,
+        warmup_s=0.1,
+        settled=False,
+        stopped_by="precision",
+        started_ns=2**62,
+        ended_ns=2**62 + 1,
+    ),
+    telemetry=TELEMETRY,
+)
+
+BARE = Row(case="toy.tiled[n=64]", kernel="tiled", sizes={"n": 64}, dtype="float16", status="skipped")
+
+
+def written(folder, *rows, run=RUN, complete=True):
+    with store.RunWriter(folder, run) as writer:
+        for row in rows:
+            writer.add(row)
+        return writer.finish(complete=complete)
+
+
+def part_of(folder):
+    (part,) = folder.glob("*.part")
+    return part
+
+
+def edited(path, number, line):
+    lines = path.read_bytes().splitlines()
+    lines[number - 1 : number] = [line]
+    path.write_bytes(b"".join(each + b"\n" for each in lines))
+    return path
+
+
+def defaults(record):
+    """The fields of a record, and of the records in it, that still have their default."""
+    found = {
+        f"{type(record).__name__}.{field.name}"
+        for field in dataclasses.fields(record)
+        if field.default is not dataclasses.MISSING and getattr(record, field.name) == field.default
+    }
+    for field in dataclasses.fields(record):
+        value = getattr(record, field.name)
+        if dataclasses.is_dataclass(value):
+            found |= defaults(value)
+    return found
+
+
+def test_the_records_here_are_full():
+    """A field added later must be added here, or nobody tests that it is kept."""
+    assert defaults(RUN) == {"Run.schema_version"}
+    assert not defaults(dataclasses.replace(ROW, telemetry=None)) - {"Row.telemetry"}
+    assert not defaults(dataclasses.replace(TELEMETRY, after=SNAPSHOT))
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_every_field_comes_back(tmp_path, complete):
+    path = written(tmp_path / "deep" / "er", ROW, BARE, ROW, complete=complete)
+    assert store.read_run(path) == store.StoredRun(RUN, (ROW, BARE, ROW), complete)
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_a_run_without_rows(tmp_path):
+    assert store.read_run(written(tmp_path)) == store.StoredRun(RUN, (), complete=True)
+
+
+def test_a_line_is_a_record(tmp_path):
+    lines = written(tmp_path, ROW, BARE).read_bytes().split(b"\n")
+    assert [list(json.loads(line)) for line in lines[:-1]] == [["run"], ["row"], ["row"], ["complete"]]
+    assert lines[-1] == b""
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({}, "20260102T030405Z-cccccccc+-toy-01234567.jsonl"),
+        (
+            {"source": dataclasses.replace(RUN.source, dirty=False)},
+            "20260102T030405Z-cccccccc-toy-01234567.jsonl",
+        ),
+        ({"source": Source(suite="toy", path=".")}, "20260102T030405Z-nocommit-toy-01234567.jsonl"),
+        ({"started_at": "2026-01-02T03:04:05.678+00:00"}, "20260102T030405Z-cccccccc+-toy-01234567.jsonl"),
+    ],
+    ids=["dirty", "clean", "no commit", "parts of a second"],
+)
+def test_a_records_name(changes, name):
+    assert store.record_name(dataclasses.replace(RUN, **changes)) == name
+
+
+def test_two_runs_in_one_second_have_a_record_each(tmp_path):
+    other = dataclasses.replace(RUN, run_id="fedcba9876543210")
+    with store.RunWriter(tmp_path, RUN) as one, store.RunWriter(tmp_path, other) as two:
+        one.add(ROW)
+        two.add(BARE)
+        paths = [one.finish(complete=True), two.finish(complete=True)]
+    assert [store.read_run(path).rows for path in paths] == [(ROW,), (BARE,)]
+
+
+def test_a_run_is_not_written_twice(tmp_path):
+    with store.RunWriter(tmp_path, RUN), pytest.raises(StoreError, match="File exists"):
+        store.RunWriter(tmp_path, RUN)
+
+
+def test_rows_can_be_read_before_the_end(tmp_path):
+    with store.RunWriter(tmp_path, RUN) as writer:
+        assert store.read_run(part_of(tmp_path)) == store.StoredRun(RUN, (), complete=False)
+        writer.add(ROW)
+        assert store.read_run(part_of(tmp_path)) == store.StoredRun(RUN, (ROW,), complete=False)
+        assert not list(tmp_path.glob("*.jsonl"))
+
+
+def test_leaving_early_keeps_the_rows_and_says_so(tmp_path):
+    def interrupted():
+        with store.RunWriter(tmp_path, RUN) as writer:
+            writer.add(ROW)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    (path,) = tmp_path.iterdir()
+    assert store.read_run(path) == store.StoredRun(RUN, (ROW,), complete=False)
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from harness import store
+from tests.test_store import ROW, RUN
+writer = store.RunWriter(Path(sys.argv[1]), RUN)
+writer.add(ROW)
+{last}
+"""
+
+
+def child(code, *arguments):
+    root = Path(harness.__file__).parent.parent
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_what_was_measured_outlives_the_harness(tmp_path):
+    done = child(KILLED.format(last="os.kill(os.getpid(), 9)"), tmp_path)
+    assert done.returncode == -9, done.stderr
+    assert store.read_run(part_of(tmp_path)) == store.StoredRun(RUN, (ROW,), complete=False)
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+from harness import store
+from harness.errors import StoreError
+from tests.test_store import BARE, ROW, RUN
+limit = int(sys.argv[2])
+with store.RunWriter(Path(sys.argv[1]), RUN) as writer:
+    writer.add(ROW)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    try:
+        writer.add(ROW)
+    except StoreError as error:
+        print(error.message)
+"""
+
+
+def test_a_full_disk_is_a_sentence_and_keeps_the_rows_before(tmp_path):
+    pytest.importorskip("resource")
+    whole = written(tmp_path / "whole", ROW).read_bytes()
+    limit = len(whole) - len(b'{"complete":true}\n')
+    done = child(FULL, tmp_path / "full", limit)
+    part = part_of(tmp_path / "full")
+    assert done.stdout == (
+        f"Cannot write to {part}: File too large. Rows written before are kept there.\n"
+    ), done.stderr
+    assert done.stderr == ""
+    assert store.read_run(part) == store.StoredRun(RUN, (ROW,), complete=False)
+
+
+@pytest.mark.parametrize("below", ["", "deeper"])
+def test_a_file_in_place_of_the_folder_is_a_sentence(tmp_path, below):
+    (tmp_path / "file").touch()
+    folder = tmp_path / "file" / below
+    with pytest.raises(StoreError) as raised:
+        store.RunWriter(folder, RUN)
+    assert raised.value.message.startswith(f"Cannot write results to {folder}: ")
+    assert "--results" in raised.value.message
+    assert raised.value.exit_code == ExitCode.NOT_MEASURED
+
+
+def test_a_folder_in_place_of_the_record_is_a_sentence(tmp_path):
+    writer = store.RunWriter(tmp_path, RUN)
+    (writer.path / "taken").mkdir(parents=True)
+    with pytest.raises(StoreError, match="The rows are in"):
+        writer.finish(complete=True)
+    assert store.read_run(part_of(tmp_path)).run == RUN
+
+
+@pytest.mark.parametrize(
+    ("line", "because"),
+    [
+        (b"", "Input data was truncated"),
+        (b"not json", "malformed"),
+        (b'{"row":', "truncated"),
+        (b"[]", "Expected `object`, got `array`"),
+        (b'{"row":{"case":"x"}}', "missing required field"),
+        (b'{"complete":"yes"}', "Expected `bool | null`, got `str`"),
+        (b"\x00\xff\xfe", "malformed"),
+    ],
+    ids=["empty", "not json", "cut", "another type", "a field missing", "a wrong value", "no text"],
+)
+def test_a_damaged_line_is_named(tmp_path, line, because):
+    path = edited(written(tmp_path, ROW, BARE, ROW), 3, line)
+    with pytest.raises(StoreError) as raised:
+        store.read_run(path)
+    assert raised.value.message.startswith(f"{path}, line 3 is damaged (")
+    assert because in raised.value.message
+
+
+def test_a_damaged_line_can_be_deleted(tmp_path):
+    path = edited(written(tmp_path, ROW, BARE, ROW), 3, b"{")
+    path.write_bytes(b"\n".join(line for line in path.read_bytes().splitlines() if line != b"{"))
+    assert store.read_run(path) == store.StoredRun(RUN, (ROW, ROW), complete=True)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\n",
+        b"words\n",
+        b"{}\n",
+        b'{"row":{}}\n',
+        b'{"run":{}}\n',
+        b'{"run":3}\n',
+        b"\x7fELF\n",
+        b"[1]\n",
+    ],
+    ids=repr,
+)
+def test_what_is_no_record_is_a_sentence(tmp_path, content):
+    path = tmp_path / "some.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(StoreError) as raised:
+        store.read_run(path)
+    assert raised.value.message.startswith(
+        f"{path} is no run record: its first line does not describe a run ("
+    )
+
+
+@pytest.mark.parametrize("name", [".", "missing.jsonl"])
+def test_what_cannot_be_read_is_a_sentence(tmp_path, name):
+    with pytest.raises(StoreError, match=r"^Cannot read "):
+        store.read_run(tmp_path / name)
+
+
+def test_a_newer_record_is_told_from_a_damaged_one(tmp_path):
+    path = written(tmp_path, ROW)
+    newer = json.dumps({"run": {"schema_version": SCHEMA_VERSION + 1, "anything": "else"}})
+    with pytest.raises(StoreError) as raised:
+        store.read_run(edited(path, 1, newer.encode()))
+    assert raised.value.message == (
+        f"{path} has schema version {SCHEMA_VERSION + 1}; this harness reads up to {SCHEMA_VERSION}. "
+        "Upgrade gpu-harness to read it."
+    )
+
+
+def test_a_field_of_a_later_harness_is_no_damage(tmp_path):
+    """Fields may be added without a new version: an older harness reads what it knows."""
+    path = written(tmp_path, ROW)
+    line = json.loads(path.read_bytes().splitlines()[1])
+    line["row"]["added_later"] = 1
+    assert store.read_run(edited(path, 2, json.dumps(line).encode())).rows == (ROW,)
+
+
+def test_the_schema_is_one_and_describes_every_line(tmp_path):
+    schema = store.schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    for complete in (True, False):
+        for line in written(tmp_path / str(complete), ROW, BARE, complete=complete).read_bytes().splitlines():
+            validator.validate(json.loads(line))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [[], {"row": {"case": 1}}, {"run": {"run_id": "x"}}, {"complete": "yes"}],
+    ids=["a list", "a wrong row", "a short run", "a wrong word"],
+)
+def test_the_schema_refuses(line):
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(line, store.schema(), jsonschema.Draft202012Validator)
+
+
+def test_every_record_of_the_schema_and_every_field_is_described():
+    described = store.schema()["$defs"]
+    for kind in (Run, Row, Source, DeviceInfo, Toolchain, Host, Measurement, Telemetry, Snapshot, Check):
+        assert set(described[kind.__name__]["properties"]) == {
+            field.name for field in dataclasses.fields(kind)
+        }
+
+
+def test_the_shipped_schema_is_the_records():
+    """Other tools read records by it; `harness.store.schema()` makes it."""
+    path = Path(harness.__file__).parent / "assets" / "run-record.schema.json"
+    assert json.loads(path.read_text(encoding="utf-8")) == json.loads(json.dumps(store.schema()))

@@ -1,0 +1,244 @@
+"""What a kernel author may write, and the sentence for what makes no sense."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+from harness import Axis, Case, Input, Kernel, Output, Problem, Suite, ceil_div
+from harness.errors import ExitCode, SuiteError
+
+
+class Matrix(Problem):
+    """Two axes that move by themselves, of which one has a name for each side."""
+
+    m = n = Axis(default=(8, 16), quick=(4,))
+    k = Axis(default=(3, 5, 7))
+    a = Input("m", "k")
+    b = Input("k", "n", dtype="float64")
+    c = Output("m", "n", dtype="float32")
+
+    def flop(self, case):
+        return 2 * case.m * case.n * case.k
+
+
+def kernel(name="one", **changes):
+    return Kernel(name, "one.cu", **{"block": 32, "grid": 1, **changes})
+
+
+def suite(**changes):
+    return Suite(**{"name": "matrix", "problem": Matrix(), "kernels": [kernel()], **changes})
+
+
+@pytest.mark.parametrize(
+    ("dividend", "divisor", "expected"),
+    [(0, 4, 0), (1, 4, 1), (4, 4, 1), (5, 4, 2), (2**62 + 1, 2, 2**61 + 1)],
+)
+def test_ceil_div(dividend, divisor, expected):
+    assert ceil_div(dividend, divisor) == expected
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.0, "8", True, None, 2**31, np.int64(8)], ids=repr)
+@pytest.mark.parametrize("argument", ["default", "quick"])
+def test_an_axis_takes_integers_that_a_kernel_can_be_passed(argument, size):
+    with pytest.raises(SuiteError, match=r"^Axis size .* is not an integer from 1 to 2147483647\.$"):
+        Axis(**{"default": (1,), argument: (size,)})
+
+
+def test_an_axis_has_sizes():
+    with pytest.raises(SuiteError, match="at least one"):
+        Axis(default=())
+
+
+def test_the_quick_size_is_the_first_unless_given():
+    assert Axis(default=(8, 16)).quick == (8,)
+    assert Axis(default=(8, 16), quick=(4,)) == Axis((8, 16), (4,))
+    assert Axis((2**31 - 1,)).default == (2**31 - 1,)
+
+
+def test_axes_of_one_object_move_together_and_others_make_a_product():
+    assert list(Matrix().points()) == [{"m": m, "n": m, "k": k} for m in (8, 16) for k in (3, 5, 7)]
+
+
+def test_quick_points():
+    assert list(Matrix().points(quick=True)) == [{"m": 4, "n": 4, "k": 3}]
+
+
+def test_equal_axes_are_not_one_axis():
+    class Product(Problem):
+        rows = Axis((1, 2))
+        cols = Axis((1, 2))
+        y = Output("rows", "cols")
+
+    assert len(list(Product().points())) == 4
+
+
+def test_points_name_axes_in_the_order_of_declaration():
+    class Woven(Problem):
+        a = c = Axis((1, 2))
+        b = Axis((9,))
+        y = Output("a")
+
+    # Order is the order of arguments, whichever axes move together.
+    assert [list(point) for point in Woven().points()] == [list(Woven.axes)] * 2
+
+
+def test_a_problem_inherits_axes_and_arrays():
+    class Batched(Matrix):
+        batch = Axis((2,))
+        d = Output("batch", "m")
+
+    assert list(Batched.axes) == ["m", "n", "k", "batch"]
+    assert list(Batched().inputs) == ["a", "b"]
+    assert list(Batched().outputs) == ["c", "d"]
+    assert "batch" not in Matrix.axes
+
+
+def test_an_array_has_axes_of_its_problem():
+    with pytest.raises(SuiteError, match=r"Array 'y' of Wrong has shape \('n', 'q'\), but 'q' is no axis"):
+
+        class Wrong(Problem):
+            n = Axis((1,))
+            y = Output("n", "q")
+
+
+def test_the_independent_axis_is_an_axis():
+    with pytest.raises(SuiteError, match=r"Wrong\.independent is 'q', which is no axis of it"):
+
+        class Wrong(Problem):
+            n = Axis((1,))
+            y = Output("n")
+            independent = "q"
+
+
+def test_shapes_and_types_of_arrays():
+    case = suite().case(kernel(dtype="float16"), {"m": 2, "n": 3, "k": 5})
+    described = {name: (a.shape_at(case), a.dtype_at(case)) for name, a in Matrix.arrays.items()}
+    assert described == {"a": ((2, 5), "float16"), "b": ((5, 3), "float64"), "c": ((2, 3), "float32")}
+    assert Matrix().moved_bytes(case) == 2 * 5 * 2 + 5 * 3 * 8 + 2 * 3 * 4
+
+
+def test_moved_bytes_do_not_overflow():
+    most = 2**31 - 1
+    case = suite().case(kernel(), {"m": most, "n": most, "k": most})
+    assert Matrix().moved_bytes(case) == most**2 * (4 + 8 + 4)
+
+
+def test_data_is_random_repeatable_and_of_its_type():
+    case = suite().case(kernel(dtype="float16"), {"m": 64, "n": 3, "k": 65})
+    first, again, other = (Matrix().data(case, np.random.default_rng(seed)) for seed in (1, 1, 2))
+    assert {name: (array.shape, array.dtype.name) for name, array in first.items()} == {
+        "a": ((64, 65), "float16"),
+        "b": ((65, 3), "float64"),
+    }
+    assert np.array_equal(first["a"], again["a"])
+    assert not np.array_equal(first["a"], other["a"])
+    assert abs(float(first["a"].astype("float64").std()) - 1) < 0.1
+
+
+def test_a_problem_without_reference_says_why_it_needs_one():
+    with pytest.raises(NotImplementedError, match=r"Matrix has no reference\(\): nothing unverified"):
+        Matrix().reference(suite().case(kernel(), {"m": 1, "n": 1, "k": 1}))
+
+
+def test_what_a_problem_leaves_out():
+    class Bare(Problem):
+        n = Axis((1,))
+        y = Output("n")
+
+    case = Case("s", "k", {"n": 1})
+    assert (Bare().tolerance(case), Bare().integer_bound(case), Bare().flop(case)) == (0.0, None, None)
+
+
+@pytest.mark.parametrize("name", ["", "9to5", "a b", "a-b", "a.b", "naïve", "a\n"], ids=repr)
+def test_names_are_identifiers(name):
+    with pytest.raises(SuiteError, match="is not an identifier"):
+        kernel(name)
+    with pytest.raises(SuiteError, match="is not an identifier"):
+        suite(name=name)
+
+
+@pytest.mark.parametrize("requires", ["", "70", "sm_7", "sm70", "SM_70", "sm_70a", "sm_70\n"], ids=repr)
+def test_requires_is_a_capability(requires):
+    with pytest.raises(SuiteError, match="expected the form 'sm_70'"):
+        kernel(requires=requires)
+
+
+@pytest.mark.parametrize(
+    ("requires", "capability"), [(None, None), ("sm_70", (7, 0)), ("sm_89", (8, 9)), ("sm_120", (12, 0))]
+)
+def test_capability(requires, capability):
+    assert kernel(requires=requires).capability == capability
+
+
+def test_the_function_is_named_for_the_kernel_unless_it_is_named():
+    assert kernel("fast").function == "fast"
+    assert kernel("fast", entry="slow").function == "slow"
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        pytest.param({"headline": "TFLOPS"}, "expected 'GFLOP/s' or 'GB/s'", id="headline"),
+        pytest.param({"kernels": []}, "Suite 'matrix' has no kernels", id="no kernels"),
+        pytest.param(
+            {"kernels": [kernel("b"), kernel("a"), kernel("a"), kernel("b")]},
+            "has two kernels named 'a'",
+            id="twice",
+        ),
+        pytest.param({"problem": Problem()}, "declares no Output", id="no output"),
+    ],
+)
+def test_a_suite_that_makes_no_sense(changes, sentence):
+    with pytest.raises(SuiteError, match=sentence) as raised:
+        suite(**changes)
+    assert raised.value.exit_code == ExitCode.USAGE
+
+
+def test_a_case_reads_like_its_sizes_and_macros():
+    made = suite().case(kernel(macros={"BM": 64, "BK": lambda c: c.k * 2}), {"m": 1, "n": 2, "k": 3})
+    assert (made.m, made.n, made.k, made.BM, made.BK) == (1, 2, 3, 64, 6)
+    with pytest.raises(AttributeError, match="case has no axis or macro named 'BN'"):
+        _ = made.BN
+
+
+def test_a_case_can_be_copied_and_sent():
+    made = suite().case(kernel(macros={"BM": 64}), {"m": 1, "n": 2, "k": 3})
+    assert pickle.loads(pickle.dumps(made)) == copy.deepcopy(made) == made
+
+
+@pytest.mark.parametrize(
+    ("sizes", "identity", "label"),
+    [
+        ({"m": 64, "n": 64, "k": 64}, "matrix.one[m=64,n=64,k=64]", "64"),
+        ({"m": 500, "n": 300, "k": 700}, "matrix.one[m=500,n=300,k=700]", "500x300x700"),
+        ({"n": 7}, "matrix.one[n=7]", "7"),
+    ],
+)
+def test_a_case_has_a_stable_id_and_a_short_label(sizes, identity, label):
+    made = Case("matrix", "one", sizes)
+    assert (made.id, made.size_label) == (identity, label)
+
+
+def test_rates():
+    case = suite().case(kernel(), {"m": 10, "n": 10, "k": 10})
+    assert suite().rate(case, 1000.0) == 2.0
+    assert suite(headline="GB/s").rate(case, 100.0) == (400 + 800 + 400) / 100
+
+
+def test_a_rate_needs_work():
+    class Bare(Problem):
+        n = Axis((1,))
+        y = Output("n")
+
+    with pytest.raises(SuiteError, match=r"has headline GFLOP/s but its problem has no flop\(\)"):
+        suite(problem=Bare()).rate(Case("s", "k", {"n": 1}), 1.0)
+
+
+def test_kernels_by_name_keep_the_ladders_order():
+    made = suite(kernels=[kernel("b"), kernel("a")])
+    assert list(made.by_name) == ["b", "a"]
+    assert made.by_name["a"].name == "a"

@@ -1,0 +1,409 @@
+"""Right passes, wrong fails: at the last element, at every size, whole or cut into bands."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from harness import Axis, Case, Input, Output, Problem, verify
+from harness.errors import SuiteError
+from harness.loader import load_folder
+
+MATMUL = load_folder(Path(__file__).parents[1] / "kernels" / "matmul")
+
+
+def case(**sizes):
+    return Case("toy", "one", sizes)
+
+
+REFERENCE = np.arange(12, dtype=np.float64).reshape(3, 4)
+
+
+def output(changes=(), dtype="float32"):
+    made = REFERENCE.astype(dtype)
+    for where, value in changes:
+        made[where] = value
+    return made
+
+
+@pytest.mark.parametrize(
+    ("changes", "tolerance", "wrong", "first"),
+    [
+        pytest.param([], 0.0, 0, None, id="exact"),
+        pytest.param([((2, 3), 11.5)], 0.5, 0, None, id="at the bound"),
+        pytest.param([((2, 3), 11.75)], 0.5, 1, (2, 3), id="beyond the bound"),
+        pytest.param([((2, 3), 10.25)], 0.5, 1, (2, 3), id="below the bound"),
+        pytest.param([((2, 3), np.nan)], 1e30, 1, (2, 3), id="NaN"),
+        pytest.param([((2, 3), np.inf)], 1e30, 1, (2, 3), id="infinity"),
+        pytest.param([((2, 3), -np.inf)], 1e30, 1, (2, 3), id="minus infinity"),
+        pytest.param([((1, 1), 0), ((0, 2), 0), ((2, 0), 0)], 0.5, 3, (0, 2), id="the first of three"),
+        pytest.param([(slice(None), np.nan)], 1.0, 12, (0, 0), id="never written"),
+        pytest.param([((0, 0), -0.0)], 0.0, 0, None, id="minus zero"),
+    ],
+)
+def test_each_element_counts(changes, tolerance, wrong, first):
+    found = verify.compare(output(changes), REFERENCE, tolerance)
+    assert (found.elements, found.wrong, found.first_wrong) == (12, wrong, first)
+
+
+def test_a_bound_of_infinity_still_refuses_nan():
+    assert verify.compare(output([((1, 2), np.nan)]), REFERENCE, np.inf).wrong == 1
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_reference_that_is_no_number_fails(value):
+    reference = REFERENCE.copy()
+    reference[1, 2] = value
+    found = verify.compare(reference.astype("float32"), reference, np.inf if np.isnan(value) else 1.0)
+    assert (found.wrong, found.first_wrong, found.largest_error) == (1, (1, 2), None)
+
+
+def test_a_bound_that_is_no_number_fails():
+    assert verify.compare(output(), REFERENCE, np.nan).wrong == 12
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (4,), (3, 1), ()], ids=str)
+def test_a_bound_is_broadcast(shape):
+    bound = np.full(shape, 0.5)
+    assert verify.compare(output([((2, 3), 11.5)]), REFERENCE, bound).wrong == 0
+    assert verify.compare(output([((2, 3), 11.75)]), REFERENCE, bound).wrong == 1
+
+
+def test_a_bound_per_element():
+    bound = np.zeros((3, 4))
+    bound[2, 3] = 1.0
+    assert verify.compare(output([((2, 3), 12)]), REFERENCE, bound).wrong == 0
+    assert verify.compare(output([((2, 2), 11)]), REFERENCE, bound).first_wrong == (2, 2)
+
+
+def test_how_far_the_worst_element_is():
+    found = verify.compare(
+        output([((0, 1), 1.5), ((2, 3), 11.25)]), REFERENCE, np.linspace(1, 12, 12).reshape(3, 4)
+    )
+    assert found.largest_error == 0.5
+    assert found.largest_ratio == 0.25
+    assert verify.compare(output([((0, 1), 1.5)]), REFERENCE, 0.0).largest_ratio is None
+    assert verify.compare(output(), REFERENCE, 0.0).largest_ratio == 0.0
+
+
+def test_what_was_found_and_expected():
+    found = verify.compare(output([((1, 1), 7)]), REFERENCE, 0.5)
+    assert (found.found, found.expected) == (7.0, 5.0)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "uint8"])
+def test_every_type_of_output(dtype):
+    assert verify.compare(output(dtype=dtype), REFERENCE, 0.0).wrong == 0
+    assert verify.compare(output([((2, 3), 12)], dtype), REFERENCE, 0.0).wrong == 1
+
+
+def test_a_half_that_overflowed_is_wrong():
+    reference = np.array([70000.0])
+    with np.errstate(over="ignore"):
+        assert verify.compare(reference.astype("float16"), reference, 1e9).wrong == 1
+
+
+class Rows(Problem):
+    """Two outputs, one of them turned over, each row by itself."""
+
+    m = Axis((16,))
+    n = Axis((4,))
+    a = Input("m", "n")
+    b = Input("n")
+    c = Output("m", "n")
+    t = Output("n", "m")
+    independent: ClassVar[str | None] = "m"
+
+    def reference(self, case, a, b):
+        return {"c": a + b, "t": (a * b).T}
+
+    def tolerance(self, case, a, b):
+        return 1e-3
+
+
+def computed(problem, sizes):
+    rng = np.random.default_rng(1)
+    inputs = problem.data(case(**sizes), rng)
+    reference, _ = verify.reference_of(problem, case(**sizes), inputs)
+    return inputs, {name: array.astype("float32") for name, array in reference.items()}
+
+
+def judged(problem, sizes, inputs, outputs):
+    """As a worker does it."""
+    found: dict[str, list[verify.Comparison]] = {name: [] for name in problem.outputs}
+    for part, band in verify.bands(problem, case(**sizes)):
+        reference, tolerance = verify.reference_of(problem, part, verify.cut(problem, inputs, band))
+        for name, values in verify.cut(problem, outputs, band).items():
+            place = verify.origin(problem, name, band)
+            found[name].append(verify.compare(values, reference[name], tolerance, place))
+    return verify.combine(found, "random", 1)
+
+
+@pytest.mark.parametrize("most", [1, 4, 7, 8, 12, 20, 28, 29, 63, 64, 10**9])
+@pytest.mark.parametrize("rows", [1, 7, 16])
+def test_bands_cover_the_case_once(monkeypatch, most, rows):
+    monkeypatch.setattr(verify, "BAND_ELEMENTS", most)
+    parts = list(verify.bands(Rows(), case(m=rows, n=4)))
+    covered = [row for _, band in parts for row in range(rows)[band]]
+    assert covered == list(range(rows))
+    assert [part.m for part, _ in parts] == [len(range(rows)[band]) for _, band in parts]
+    assert all(part.n == 4 for part, _ in parts)
+    assert all(part.m * 4 <= most or part.m == 1 for part, _ in parts)
+
+
+def test_a_small_case_is_one_band_of_everything():
+    whole = case(m=16, n=4)
+    assert list(verify.bands(Rows(), whole)) == [(whole, slice(None))]
+
+
+def test_without_an_independent_axis_there_is_one_band(monkeypatch):
+    class Whole(Rows):
+        independent = None
+
+    monkeypatch.setattr(verify, "BAND_ELEMENTS", 1)
+    assert len(list(verify.bands(Whole(), case(m=16, n=4)))) == 1
+
+
+def test_a_band_keeps_the_cases_type_and_macros(monkeypatch):
+    monkeypatch.setattr(verify, "BAND_ELEMENTS", 4)
+    whole = Case("toy", "one", {"m": 16, "n": 4}, "float16", {"TILE": 8})
+    for part, _ in verify.bands(Rows(), whole):
+        assert (part.suite, part.kernel, part.dtype, part.TILE) == ("toy", "one", "float16", 8)
+
+
+def test_a_cut_is_along_the_independent_axis_wherever_it_is():
+    arrays = {"a": np.zeros((16, 4)), "b": np.zeros(4), "t": np.zeros((4, 16))}
+    cut = verify.cut(Rows(), arrays, slice(2, 5))
+    assert {name: array.shape for name, array in cut.items()} == {"a": (3, 4), "b": (4,), "t": (4, 3)}
+
+
+DAMAGE = {
+    "nothing": [],
+    "the first element": [("c", (0, 0))],
+    "the last element": [("c", (15, 3))],
+    "the turned output": [("t", (3, 15)), ("t", (0, 0))],
+    "both outputs": [("c", (7, 2)), ("t", (1, 8))],
+}
+
+
+@pytest.mark.parametrize("most", [4, 12, 20, 63])
+@pytest.mark.parametrize("value", [99.0, np.nan, np.inf], ids=str)
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_bands_judge_as_the_whole_does(monkeypatch, damage, value, most):
+    sizes = {"m": 16, "n": 4}
+    inputs, outputs = computed(Rows(), sizes)
+    for name, where in DAMAGE[damage]:
+        outputs[name][where] = value
+    whole = judged(Rows(), sizes, inputs, outputs)
+    monkeypatch.setattr(verify, "BAND_ELEMENTS", most)
+    assert len(list(verify.bands(Rows(), case(**sizes)))) > 1
+    cut = judged(Rows(), sizes, inputs, outputs)
+    assert dataclasses.astuple(cut) == dataclasses.astuple(whole)
+    assert cut.passed is (not DAMAGE[damage])
+    assert cut.wrong == len(DAMAGE[damage])
+    assert bool(cut.message) is bool(DAMAGE[damage])
+
+
+def test_matmul_is_judged_in_bands_as_in_one(monkeypatch):
+    problem, sizes = MATMUL.problem, {"m": 33, "n": 17, "k": 5}
+    inputs, outputs = computed(problem, sizes)
+    outputs["c"][32, 16] += 1
+    whole = judged(problem, sizes, inputs, outputs)
+    monkeypatch.setattr(verify, "BAND_ELEMENTS", 17 * 4)
+    assert judged(problem, sizes, inputs, outputs).wrong == whole.wrong == 1
+
+
+@pytest.mark.parametrize(
+    ("result", "sentence"),
+    [
+        (np.zeros((16, 4)), "gave nothing for output 't'; expected shape (4, 16)"),
+        (
+            {"c": np.zeros((16, 4)), "t": np.zeros((16, 4))},
+            "gave (16, 4) for output 't'; expected shape (4, 16)",
+        ),
+        ({"t": np.zeros((4, 16))}, "gave nothing for output 'c'; expected shape (16, 4)"),
+        ({}, "gave nothing for output 'c'; expected shape (16, 4)"),
+    ],
+    ids=["one of two", "a wrong shape", "the other of two", "none"],
+)
+def test_a_reference_of_the_wrong_shape_is_a_sentence(result, sentence):
+    class Wrong(Rows):
+        def reference(self, case, a, b):
+            return result
+
+    inputs, _ = computed(Rows(), {"m": 16, "n": 4})
+    with pytest.raises(SuiteError) as raised:
+        verify.reference_of(Wrong(), case(m=16, n=4), inputs)
+    assert raised.value.message == f"reference() of toy {sentence}."
+
+
+def test_the_reference_is_computed_in_float64():
+    class Precise(Rows):
+        def reference(self, case, a, b):
+            assert a.dtype == b.dtype == np.float64
+            return super().reference(case, a, b)
+
+    inputs, _ = computed(Rows(), {"m": 16, "n": 4})
+    assert inputs["a"].dtype == np.float32
+    verify.reference_of(Precise(), case(m=16, n=4), inputs)
+
+
+@pytest.mark.parametrize("bound", [1, 3])
+def test_integer_data_stay_in_their_bound_and_use_all_of_it(bound):
+    data = verify.integer_data(Rows(), case(m=100, n=9), bound, np.random.default_rng(1))
+    assert {name: (array.shape, array.dtype.name) for name, array in data.items()} == {
+        "a": ((100, 9), "float32"),
+        "b": ((9,), "float32"),
+    }
+    assert set(np.unique(data["a"])) == set(range(-bound, bound + 1))
+
+
+def parts(*comparisons):
+    return {"c": list(comparisons)}
+
+
+GOOD = verify.Comparison(elements=10, wrong=0, largest_error=0.5, largest_ratio=0.25)
+BAD = verify.Comparison(
+    elements=10, wrong=2, largest_error=4.0, largest_ratio=8.0, first_wrong=(1, 2), found=5.0, expected=1.0
+)
+POISONED = verify.Comparison(
+    elements=10,
+    wrong=10,
+    largest_error=None,
+    largest_ratio=None,
+    first_wrong=(0, 0),
+    found=np.nan,
+    expected=1.0,
+)
+
+
+def test_a_check_of_what_is_right():
+    check = verify.combine({"c": [GOOD, GOOD], "d": [GOOD]}, "integers", 7)
+    assert (check.passed, check.wrong, check.elements, check.message) == (True, 0, 30, "")
+    assert (check.data, check.seed, check.largest_error, check.largest_ratio) == ("integers", 7, 0.5, 0.25)
+
+
+def test_a_check_of_what_is_wrong_says_what_where():
+    check = verify.combine({"c": [GOOD, BAD], "d": [GOOD]}, "random", 7)
+    assert (check.passed, check.wrong, check.elements) == (False, 2, 30)
+    assert (check.largest_error, check.largest_ratio) == (4.0, 8.0)
+    assert check.message.startswith("2 of 20 elements of c are wrong on random")
+    assert check.message.endswith("; the first, c[1, 2], is 5 where 1 was expected.")
+
+
+def test_a_check_of_what_was_never_written_says_so():
+    check = verify.combine(parts(GOOD, POISONED), "random", 7)
+    assert (check.largest_error, check.largest_ratio, check.wrong) == (None, None, 10)
+    assert "is nan (NaN: never written, or computed from outside the inputs) where" in check.message
+
+
+def test_a_write_outside_fails_a_right_result():
+    check = verify.combine(parts(GOOD), "random", 7, "The kernel wrote outside its arrays: 4 bytes after c.")
+    assert (check.passed, check.wrong) == (False, 0)
+    assert check.message == "The kernel wrote outside its arrays: 4 bytes after c."
+
+
+def test_every_wrong_output_and_the_damage_are_told():
+    check = verify.combine({"c": [BAD], "d": [BAD]}, "random", 7, "Damage.")
+    assert [check.message.count(words) for words in ("of c are", "of d are", "Damage.")] == [1, 1, 1]
+
+
+def matmul(m, n, k, seed):
+    made = Case("matmul", "one", {"m": m, "n": n, "k": k})
+    inputs = MATMUL.problem.data(made, np.random.default_rng(seed))
+    reference, tolerance = verify.reference_of(MATMUL.problem, made, inputs)
+    return inputs, reference["c"], tolerance
+
+
+def in_float32(a, b, order):
+    """A[m, k] @ B[k, n], one term after the other, rounded to float32 after each product and each sum."""
+    total = np.zeros((a.shape[0], b.shape[1]), np.float32)
+    for index in order:
+        total += a[:, index, None] * b[None, index, :]
+    assert total.dtype == np.float32
+    return total
+
+
+KS = [1, 2, 3, 5, 16, 64, 100, 255, 1000, 4096]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("k", KS)
+def test_a_right_matrix_product_passes_with_margin(k, seed):
+    inputs, reference, tolerance = matmul(33, 65, k, seed)
+    orders = {
+        "upwards": range(k),
+        "downwards": reversed(range(k)),
+        "by tiles": [index for start in range(min(8, k)) for index in range(start, k, 8)],
+    }
+    for order in orders.values():
+        found = verify.compare(in_float32(inputs["a"], inputs["b"], order), reference, tolerance)
+        assert found.wrong == 0
+        assert found.largest_ratio is not None
+        assert found.largest_ratio < 0.5
+
+
+@pytest.mark.parametrize("k", KS)
+def test_a_missing_term_fails(k):
+    """An element that is short of one term is caught nearly always; a tile or a row that is, always."""
+    inputs, reference, tolerance = matmul(33, 65, k, 1)
+    for missing in {0, k // 2, k - 1}:
+        short = in_float32(inputs["a"], inputs["b"], [index for index in range(k) if index != missing])
+        found = verify.compare(short, reference, tolerance)
+        assert found.wrong > 0.98 * found.elements
+
+
+@pytest.mark.parametrize("k", KS)
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_a_shifted_index_fails(k, side):
+    """One that reads its neighbour's element of one input."""
+    inputs, reference, tolerance = matmul(33, 65, k, 1)
+    shifted = dict(inputs)
+    shifted[side] = np.roll(inputs[side], 1, axis=0 if side == "a" else 1)
+    found = verify.compare(in_float32(shifted["a"], shifted["b"], range(k)), reference, tolerance)
+    assert found.wrong > 0.98 * found.elements
+
+
+@pytest.mark.parametrize("k", KS)
+def test_two_swapped_elements_fail(k):
+    inputs, reference, tolerance = matmul(33, 65, k, 1)
+    result = in_float32(inputs["a"], inputs["b"], range(k))
+    result[[0, 32], [5, 64]] = result[[32, 0], [64, 5]]
+    found = verify.compare(result, reference, tolerance)
+    assert (found.wrong, found.first_wrong) == (2, (0, 5))
+
+
+@pytest.mark.parametrize("k", KS)
+def test_the_integers_are_exact_in_float32(k):
+    made = Case("matmul", "one", {"m": 9, "n": 7, "k": k})
+    bound = MATMUL.problem.integer_bound(made)
+    assert bound == 3
+    # The worst that inputs within the bound can do.
+    most = bound * bound * k
+    assert np.float32(most - 1) + np.float32(1) == most
+    data = verify.integer_data(MATMUL.problem, made, bound, np.random.default_rng(1))
+    reference, _ = verify.reference_of(MATMUL.problem, made, data)
+    assert verify.compare(in_float32(data["a"], data["b"], range(k)), reference["c"], 0.0).wrong == 0
+    short = in_float32(data["a"][:, 1:], data["b"][1:], range(k - 1))
+    assert verify.compare(short, reference["c"], 0.0).wrong > 0
+
+
+@pytest.mark.parametrize(
+    ("k", "bound"),
+    [
+        (1, 3),
+        (4096, 3),
+        (1_864_135, 3),
+        (1_864_136, 2),
+        (4_194_303, 2),
+        (4_194_304, 1),
+        (2**24 - 1, 1),
+        (2**24, None),
+    ],
+)
+def test_integers_get_smaller_as_sums_get_longer(k, bound):
+    assert MATMUL.problem.integer_bound(Case("matmul", "one", {"m": 1, "n": 1, "k": k})) == bound
