@@ -1,7 +1,9 @@
 """A case's arrays on the device, each between two guard zones.
 
-The zones are filled with NaN. A kernel that writes past an array damages a zone, which is looked at
-afterwards; one that reads past an input gets NaN, which no masking multiplication by zero can hide.
+A kernel that writes past an array damages a zone, which is looked at afterwards. The zones of inputs are
+filled with NaN: a kernel that reads past an input gets it, and no masking multiplication by zero can hide it.
+The zones of outputs are filled with something else, or a kernel that copies from beyond an input to beyond an
+output would leave the damage looking intact.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ GUARD_BYTES = 2**20
 
 _POISON = 0xFF
 """Every IEEE format reads a word of ones as NaN."""
+_OUTPUT_GUARD = 0xFE
+"""Huge numbers in float32 and float64, NaN in float16: not what a read past an input gives."""
 
 
 def needed_bytes(problem: Problem, case: Case) -> int:
@@ -69,8 +73,8 @@ class Arena:
             for name, size_bytes in self.sizes.items():
                 self.whole[name] = device.allocate(size_bytes + 2 * GUARD_BYTES)
                 self.views[name] = device.view(self.whole[name], GUARD_BYTES, size_bytes)
-                device.fill(self.whole[name], 0, GUARD_BYTES, _POISON)
-                device.fill(self.whole[name], GUARD_BYTES + size_bytes, GUARD_BYTES, _POISON)
+                device.fill(self.whole[name], 0, GUARD_BYTES, self._guard(name))
+                device.fill(self.whole[name], GUARD_BYTES + size_bytes, GUARD_BYTES, self._guard(name))
         except BaseException:
             self.close()
             raise
@@ -85,6 +89,9 @@ class Arena:
         self.views.clear()
         while self.whole:
             self.device.release(self.whole.popitem()[1])
+
+    def _guard(self, name: str) -> int:
+        return _OUTPUT_GUARD if name in self.problem.outputs else _POISON
 
     def write(self, data: Mapping[str, NDArray[Any]]) -> None:
         """Raises SuiteError for data that do not fit their arrays: they would be written past them."""
@@ -122,7 +129,7 @@ class Arena:
         for name, size_bytes in self.sizes.items():
             for side, offset in (("before", 0), ("after", GUARD_BYTES + size_bytes)):
                 self.device.read(self.whole[name], offset, zone)
-                if touched := int(np.count_nonzero(zone != _POISON)):
+                if touched := int(np.count_nonzero(zone != self._guard(name))):
                     found.append(f"{touched} bytes {side} {name}")
         changed = [name for name, data in inputs.items() if not same_bits(self.read(name), data)]
         outside = f"The kernel wrote outside its arrays: {', '.join(found)}." if found else ""

@@ -23,6 +23,7 @@ def _git(repository: Path, *args: str) -> bytes:
         if key not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
     }
     env["LC_ALL"] = "C"  # one of its messages is read below
+    env["GIT_OPTIONAL_LOCKS"] = "0"  # status would lock the index, and a git command of the user's would fail
     try:
         done = subprocess.run(
             ["git", "-C", str(repository), *args], capture_output=True, check=False, env=env

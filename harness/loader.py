@@ -10,6 +10,7 @@ __all__ = ["LoadedSuite", "discover", "load", "load_folder"]
 
 import contextlib
 import dataclasses
+import glob
 import hashlib
 import importlib.util
 import sys
@@ -44,7 +45,7 @@ class LoadedSuite:
         repository, inside = self.repository, self.path
         if repository is None:
             return Source(suite=self.suite.name, path=inside.as_posix(), tree_sha256=tree_sha256(self.suite))
-        inside = inside.relative_to(repository)
+        inside = _inside(self.path, repository)
         commit = self.commit
         if commit is None:
             with contextlib.suppress(GitError):  # a repository without a commit yet
@@ -76,11 +77,21 @@ def load(path: Path, commit: str | None = None, repository: Path | None = None) 
     if repository is None:
         raise SuiteError(f"{path} is in no git repository, so it cannot be loaded at commit {commit!r}.")
     commit = git.resolve(repository, commit)
-    exported = _exported(repository, commit, path.relative_to(repository))
+    exported = _exported(repository, commit, _inside(path, repository))
     try:
         return LoadedSuite(load_folder(exported), path, repository, commit)
     except SuiteError as error:
         raise SuiteError(f"At commit {commit[:12]}: {error.message}", log=error.log) from error
+
+
+def _inside(path: Path, repository: Path) -> Path:
+    """Where a suite lies in a repository, which may be a mirror, elsewhere, of the one around it."""
+    if path.is_relative_to(repository):
+        return path.relative_to(repository)
+    around = git.repository_of(path if path.exists() else _existing_parent(path))
+    if around is None:
+        raise SuiteError(f"{path} is neither in {repository} nor in a repository of its own.")
+    return path.relative_to(around.resolve())
 
 
 def _existing_parent(path: Path) -> Path:
@@ -183,7 +194,7 @@ def discover(root: Path, patterns: Sequence[str]) -> list[Path]:
     found = {
         folder.resolve(): None
         for pattern in patterns
-        for folder in sorted(root.glob(pattern) if not Path(pattern).is_absolute() else [Path(pattern)])
+        for folder in sorted(root / match for match in glob.glob(pattern, root_dir=root))  # noqa: PTH207 - Path.glob takes no absolute pattern
         if (folder / "suite.py").is_file()
     }
     return list(found)

@@ -12,7 +12,7 @@ import os
 import secrets
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -99,7 +99,7 @@ class Session:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            self.scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="harness-")))
+            self.scratch = stack.enter_context(_scratch_folder())
             self._builder = stack.enter_context(Child(self.scratch))
             self._spec = self.settings.device
             self._opened = self.open(self._builder)
@@ -334,10 +334,23 @@ def _identified(device: DeviceInfo, probe: Probe) -> DeviceInfo:
     )
 
 
+@contextmanager
+def _scratch_folder() -> Iterator[Path]:
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="harness-")
+    except OSError as error:
+        raise StoreError(
+            f"No temporary folder can be made ({error.strerror or error}): free some space, or point TMPDIR "
+            "at a folder that has some."
+        ) from None
+    with folder as path:
+        yield Path(path)
+
+
 def find_device(spec: str | None) -> DeviceInfo:
     """The device that `spec` names, or the default. Raises UsageError, DeviceError."""
-    with tempfile.TemporaryDirectory(prefix="harness-") as scratch, Child(Path(scratch)) as child:
-        device = _open(child, protocol.Open(device=spec, suite=None, scratch=scratch)).device
+    with _scratch_folder() as scratch, Child(scratch) as child:
+        device = _open(child, protocol.Open(device=spec, suite=None, scratch=str(scratch))).device
         with closing(probe_for(device)) as probe:
             return _identified(device, probe)
 

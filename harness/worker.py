@@ -65,11 +65,9 @@ class Worker:
                 source = program(self.suite, kernel, self.suite.case(kernel, sizes), self.device.info.backend)
                 programs[source.sha256] = source
 
-        compile_only = getattr(self.device, "compile", self.device.build)
-
         def compile_one(source: Program) -> None:
             with contextlib.suppress(HarnessError):
-                compile_only(source)
+                self.device.compile(source)
 
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
             list(pool.map(compile_one, programs.values()))
@@ -230,9 +228,13 @@ def _check_host_memory(problem: Problem, case: Case) -> None:
 def main() -> int:
     """Serve requests until standard input ends. The exit status says nothing: replies do."""
     _die_with_parent()
+    requests = os.fdopen(os.dup(0), "rb")
     replies = os.fdopen(os.dup(1), "wb", buffering=0)
+    # What a suite or a library reads and prints must not be the protocol.
+    with open(os.devnull, "rb") as nothing:  # noqa: PTH123
+        os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
-    serve(sys.stdin.buffer, replies)
+    serve(requests, replies)
     return 0
 
 

@@ -19,6 +19,7 @@ from harness import git
 from harness.errors import HarnessError
 from harness.report.summary import summary_of
 from harness.store import StoredRun, read_run
+from harness.suite import size_label
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / ".asv" / "results"
@@ -99,21 +100,19 @@ def asv(arguments: list[str], stdin: str = "") -> bool:
 def history_table(runs: Sequence[StoredRun]) -> Table:
     """Kernels down, commits across, oldest first; a cell is the rate at the largest size."""
     newest = runs[-1].run
-    sizes = [tuple(row.sizes.values()) for row in runs[-1].rows]
-    size = max(sizes)
-    label = str(size[0]) if len(set(size)) == 1 else "x".join(map(str, size))
+    label = size_label(max((row.sizes for row in runs[-1].rows), key=lambda sizes: tuple(sizes.values())))
     table = Table(box=None, pad_edge=False, title_justify="left", title_style="bold", header_style="dim")
     table.title = f"{newest.source.suite}, {newest.headline} at size {label} on {newest.device.name}"
     table.add_column("kernel")
     for run in runs:
         table.add_column((run.run.source.commit or "")[:8], justify="right")
     for kernel in newest.kernels:
-        table.add_row(kernel, *(cell(run, kernel, size) for run in runs))
+        table.add_row(kernel, *(cell(run, kernel, label) for run in runs))
     return table
 
 
-def cell(run: StoredRun, kernel: str, size: tuple[int, ...]) -> str:
-    row = next((row for row in run.rows if row.kernel == kernel and tuple(row.sizes.values()) == size), None)
+def cell(run: StoredRun, kernel: str, label: str) -> str:
+    row = next((row for row in run.rows if row.kernel == kernel and size_label(row.sizes) == label), None)
     if row is None:
         return ""
     rate = summary_of(row, run.run).rate

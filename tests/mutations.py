@@ -46,6 +46,7 @@ WIDE = (70, 200, 100)
 
 MATMUL = [
     Mutation("matmul", "naive", "no last k", "p < k;", "p < k - 1;", (64, 64, 700)),
+    Mutation("matmul", "naive", "no row guard", "row >= m || column >= n", "column >= n", (127, 64, 33)),
     Mutation("matmul", "naive", "no column guard", "row >= m || column >= n", "row >= m", (128, 65, 33)),
     Mutation("matmul", "naive_coalesced", "no guard", "row >= m || column >= n", "false", EDGES),
     Mutation("matmul", "block_tiling", "no first barrier", "BARRIER();", "", EDGES, 0),
@@ -85,7 +86,9 @@ MATMUL = [
     ),
 ]
 MEMORY = [
+    Mutation("copy", "copy", "no bound", "i < (index_t)rows * cols", "true", (10, 33)),
     Mutation("copy", "copy", "last element left out", "cols)", "cols - 1)", (10, 33), 1),
+    Mutation("copy", "copy_unrolled", "one element too many", "THREADS < left;", "THREADS <= left;", (8, 64)),
     Mutation("transpose", "transpose_naive", "no row guard", "i < rows - row0", "true", (33, 65)),
     Mutation("transpose", "transpose_tiled", "no barrier", "BARRIER();", "", (65, 33)),
     Mutation("transpose", "transpose_tiled", "no store guard", " && THREAD_X < tile_rows)", ")", (65, 33)),

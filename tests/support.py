@@ -16,6 +16,8 @@ from harness.records import Measurement, Row, RowStatus, Run, Telemetry
 from harness.store import read_run
 
 ROOT = Path(__file__).resolve().parents[1]
+IMPORT_PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+"""This checkout first, then what the tests themselves import from."""
 KERNELS = ROOT / "kernels"
 PORTABLE = {"cuda": str(KERNELS / "portable" / "cuda.h"), "opencl": str(KERNELS / "portable" / "opencl.h")}
 
@@ -94,7 +96,7 @@ def run_command(
     return subprocess.run(
         [sys.executable, "-c", COMMAND, str(file_limit_bytes), *arguments],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
+        env={**os.environ, "PYTHONPATH": IMPORT_PATH, **(env or {})},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

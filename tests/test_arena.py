@@ -134,6 +134,40 @@ def test_an_array_need_not_be_contiguous(arena):
         assert np.array_equal(arena.read("a"), turned)
 
 
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        pytest.param(
+            {**data(), "a": np.zeros((3, 5))},
+            "float64 of shape (3, 5) for input 'a'; expected float32 of shape (3, 5)",
+            id="another type",
+        ),
+        pytest.param(
+            {**data(), "b": np.zeros(6)},
+            "float64 of shape (6,) for input 'b'; expected float64 of shape (5,)",
+            id="too long",
+        ),
+        pytest.param(
+            {**data(), "a": np.zeros((5, 3), "float32")},
+            "float32 of shape (5, 3) for input 'a'; expected float32 of shape (3, 5)",
+            id="another shape",
+        ),
+        pytest.param(
+            {**data(), "b": [1.0] * 5},
+            "list of shape (5,) for input 'b'; expected float64 of shape (5,)",
+            id="a list",
+        ),
+        pytest.param({}, "nothing; expected a, b", id="nothing"),
+        pytest.param({**data(), "d": np.zeros(5)}, "a, b, d; expected a, b", id="an unknown name"),
+    ],
+)
+def test_data_that_do_not_fit_are_a_sentence(arena, given, sentence):
+    with pytest.raises(SuiteError) as raised:
+        arena.write(given)
+    assert raised.value.message == f"data() of toy gave {sentence}."
+    assert arena.damage({}) == ""
+
+
 def test_poison_is_nan_in_every_output_and_no_input(arena):
     arena.write(data())
     arena.poison()
@@ -143,13 +177,16 @@ def test_poison_is_nan_in_every_output_and_no_input(arena):
     assert arena.damage({}) == ""
 
 
-def test_arrays_have_nan_on_either_side(arena):
+def test_inputs_have_nan_on_either_side_and_outputs_something_else(arena):
+    """What a kernel copies from beyond an input to beyond an output has to show."""
     for name, view in arena.views.items():
         whole = arena.whole[name]
         assert np.shares_memory(view, whole)
         assert view.nbytes == BYTES[name]
-        assert np.isnan(whole[:GUARD_BYTES].view("float32")).all()
-        assert np.isnan(whole[GUARD_BYTES + BYTES[name] :][:GUARD_BYTES].copy().view("float32")).all()
+        zones = whole[:GUARD_BYTES], whole[GUARD_BYTES + view.nbytes :]
+        for zone in zones:
+            assert zone.nbytes == GUARD_BYTES
+            assert np.isnan(zone.view("float32")).all() == (name in arena.problem.inputs)
 
 
 @pytest.mark.parametrize("name", BYTES)

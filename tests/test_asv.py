@@ -10,6 +10,7 @@ import inspect
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,12 +22,13 @@ import pytest
 pytest.importorskip("asv")
 
 import benchmarks.suites
+from harness.backends import survey
 from harness.integrations import asv_plugin
 from harness.integrations.asv_site import find_remote_loads
 from harness.integrations.asv_tracks import ANSWERS, TRACKS, SuiteTracks
 from harness.loader import discover, load
 from tests import toy
-from tests.support import ROOT, commit, git, make_repository, records_below, write_files
+from tests.support import ROOT, commit, device_is_missing, git, make_repository, records_below, write_files
 
 SUITES = """\
 from harness.integrations import asv_tracks
@@ -226,6 +228,18 @@ def test_a_commit_whose_suite_is_broken_fails_with_its_traceback_and_the_next_is
     assert made.values("first", "track_time_ms")["plain", "64"] > 0
 
 
+def test_a_commit_without_the_suite_fails_with_a_sentence(measured):
+    made, done = measured
+    assert re.search(rf"ommit {made.commits['without'][:12]}.* [Nn]o suite", done.stdout)
+    assert set(made.values("without", "track_time_ms").values()) == {None}
+
+
+def test_why_a_commit_failed_is_said_without_being_asked_for(fresh):
+    done = fresh.asv("run", f"{fresh.commits['broken']}^!")
+    assert "suite.py:1 raised ZeroDivisionError: division by zero" in done.stdout
+    assert "Traceback" not in done.stdout
+
+
 def test_progress_is_shown_a_line_a_case(measured):
     _, done = measured
     assert "[1/2] toy.plain 64: measured" in done.stdout
@@ -304,6 +318,28 @@ def test_a_kernel_that_the_working_tree_does_not_know_is_measured_but_has_no_gra
     assert math.isnan(values["renamed", "64"])
 
 
+@pytest.mark.slow
+def test_a_kernel_that_does_not_build_costs_its_row_and_no_other(fresh):
+    if not survey(("opencl",))[0].devices:
+        device_is_missing("opencl:0", survey(("opencl",))[0].problem)
+    broken = commit(fresh.root, {"kernels/toy/plain.cu": "__kernel void plain( { missing }\n"}, 6)
+    mended = commit(fresh.root, {"kernels/toy/plain.cu": PLAIN}, 7)
+    names = Home(fresh.root, fresh.home, {**fresh.commits, "unbuilt": broken, "mended": mended})
+    done = names.asv("run", f"{names.commits['last']}..HEAD", "--show-stderr", HARNESS_DEVICE="opencl:0")
+    assert "plain.cu:1" in done.stdout
+    _, rows, complete = names.record("unbuilt")
+    assert complete
+    assert [(row.kernel, row.status, row.reason) for row in rows] == [
+        ("plain", "failed", "build-failed"),
+        ("tiled", "measured", ""),
+    ]
+    assert "plain.cu:1" in rows[0].log
+    times = names.values("unbuilt", "track_time_ms")
+    assert times["plain", "64"] is None
+    assert times["tiled", "64"] > 0
+    assert all(names.values("mended", "track_time_ms")[kernel, "64"] > 0 for kernel in KERNELS)
+
+
 def test_a_newer_driver_does_not_split_a_series(home):
     machines = home.home / ".asv-machine.json"
     written = json.loads(machines.read_text(encoding="utf-8"))
@@ -374,6 +410,16 @@ def test_what_comes_by_pythonpath_is_there_in_benchmarks_too(fresh):
     done = fresh.asv("run", f"{fresh.commits['first']}^!", PYTHONPATH=path)
     assert done.returncode == 0, done.stdout
     assert fresh.values("first", "track_time_ms")["plain", "64"] > 0
+
+
+def test_commits_may_come_from_another_clone(fresh):
+    """As where asv.conf.json gives the address of a repository, which asv mirrors."""
+    git(fresh.root, "clone", "--quiet", "--bare", ".", str(fresh.home / "mirror.git"))
+    write_files(fresh.root, {"asv.conf.json": CONF.replace('"repo": "."', '"repo": "../home/mirror.git"')})
+    done = fresh.asv("run", f"{fresh.commits['first']}^!")
+    assert done.returncode == 0, done.stdout
+    run, _, _ = fresh.record("first")
+    assert (run.source.commit, run.source.path) == (fresh.commits["first"], "kernels/toy")
 
 
 # Tracks are read in asv's own process; where that cannot be, asv starts a process for each.

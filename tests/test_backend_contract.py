@@ -19,8 +19,6 @@ from harness.records import DeviceInfo, Launch, Resources
 from harness.sources import Program, program
 from tests.support import PORTABLE, device_is_missing, write_files, write_null_script
 
-pytestmark = pytest.mark.filterwarnings("ignore:Non-empty compiler output")
-
 MIB = 2**20
 COUNT = 1000
 THREADS = 64
@@ -339,6 +337,17 @@ def test_a_program_that_does_not_build_is_a_build_error(device, make, name):
         device.build(make(name))
     assert f"contract.{name}" in caught.value.message
     assert caught.value.reason == "build-failed"
+
+
+@every_compiler
+@pytest.mark.parametrize(
+    ("name", "place"), [("broken", ("broken.cu", 4)), ("through", ("lines.h", 3))], ids=["kernel", "include"]
+)
+def test_the_log_names_the_line_in_the_authors_file(device, make, name, place):
+    with pytest.raises(BuildError) as caught:
+        device.build(make(name))
+    file, line = place
+    assert f"{file}:{line}" in caught.value.log or f"{file}({line})" in caught.value.log
 
 
 @every_compiler

@@ -18,6 +18,13 @@ def test_the_cache_lies_where_the_variable_says(monkeypatch, tmp_path):
     assert not (tmp_path / "mine").exists()
 
 
+def test_a_relative_variable_is_below_the_current_folder(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HARNESS_CACHE_DIR", "mine")
+    # Absolute, because workers run elsewhere.
+    assert cache_dir() == tmp_path / "mine"
+
+
 @pytest.mark.parametrize("value", [None, ""])
 def test_without_the_variable_it_is_the_users(monkeypatch, tmp_path, value):
     monkeypatch.delenv("HARNESS_CACHE_DIR")
@@ -43,6 +50,16 @@ def test_others_may_read_what_is_written(tmp_path):
         found = os.umask(before)
     assert found == 0o027
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o640
+
+
+def test_writing_leaves_the_umask_alone(tmp_path, monkeypatch):
+    # A process has one, and it is read only by setting it: files of other threads would get the wrong one.
+    def changed(_):
+        raise AssertionError("the umask is every thread's")
+
+    monkeypatch.setattr(os, "umask", changed)
+    write_atomically(tmp_path / "file", b"one")
+    assert (tmp_path / "file").read_bytes() == b"one"
 
 
 @pytest.mark.parametrize("what", ["replace", "fsync"])

@@ -226,6 +226,15 @@ def test_a_run_as_json_is_nothing_but_json(harness, project):
     assert stored.run.run_id == result["run"]["run_id"]
 
 
+@pytest.mark.parametrize("command", ["run", "check", "list"])
+def test_json_is_nothing_but_json_when_the_suite_prints(project, command):
+    project.write({"kernels/toy/suite.py": "print('hello')\n" + toy.SUITE})
+    options = () if command == "list" else ("--device", "null", "--size", "64")
+    done = run_command(command, "--json", *options, cwd=project.root)
+    assert done.returncode == 0
+    json.loads(done.stdout)
+
+
 @pytest.mark.parametrize("columns", [80, 100])
 def test_tables_fit_the_terminal(harness, tmp_path, monkeypatch, columns):
     write_files(tmp_path, {"harness.toml": f"suites = ['{KERNELS / 'matmul'}']\n"})
@@ -333,6 +342,19 @@ def test_a_device_in_place_of_the_results_folder(harness, project):
     assert "measured" not in done.err
 
 
+@pytest.mark.parametrize(
+    ("free_bytes", "words"),
+    [(512, "Cannot write to"), (0, "No temporary folder can be made")],
+    ids=["results", "temporary folder"],
+)
+def test_a_full_disk_is_found_out_before_measuring(project, free_bytes, words):
+    done = run_command("run", *SHORT, cwd=project.root, file_limit_bytes=free_bytes)
+    assert done.returncode == ExitCode.NOT_MEASURED
+    assert words in done.stderr
+    assert "measured" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_disk_that_fills_up_on_the_way_costs_no_row(project):
     done = run_command("run", *SHORT, cwd=project.root, file_limit_bytes=4096)
     assert done.returncode == ExitCode.NOT_MEASURED
@@ -361,6 +383,26 @@ def test_uncommitted_changes_are_said(harness, project):
     assert "+ changes" in done.out
     [record] = (project.root / ".asv" / "results" / "null").iterdir()
     assert f"-{project.git('rev-parse', 'HEAD')[:8]}+-toy-" in record.name
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_a_macro_that_raises_is_no_traceback(harness, project, command):
+    project.write({"kernels/toy/suite.py": toy.SUITE.replace('{"TILE": 64}', '{"TILE": lambda c: 1 // 0}')})
+    done = harness(command, *SHORT[:4])
+    assert done.status in (ExitCode.USAGE, ExitCode.NOT_MEASURED)
+    assert "tiled" in done.err
+    assert "ZeroDivisionError" in done.err
+
+
+def test_an_error_of_the_harness_itself_is_no_regression(harness, monkeypatch):
+    def broken(*arguments: object) -> None:
+        raise RuntimeError("a mistake in the harness")
+
+    monkeypatch.setattr("harness.backends.survey", broken)
+    done = harness("devices")
+    assert done.status == ExitCode.NOT_MEASURED
+    assert "a mistake in the harness" in done.err
+    assert "Traceback" in done.err
 
 
 # asv's machine file

@@ -131,6 +131,7 @@ def test_an_unknown_key_is_named_with_its_file(folder, name, key):
         ("timeout_s = -1.5", "is -1.5; expected a number of seconds above 0."),
         ("timeout_s = inf", "is inf; expected a number of seconds above 0."),
         ("timeout_s = nan", "is nan; expected a number of seconds above 0."),
+        ("timeout_s = true", "is True; expected a number of seconds above 0."),
         ("timeout_s = 'soon'", "is 'soon'; expected a number of seconds above 0."),
         ("timeout_s = [1]", "is [1]; expected a number of seconds above 0."),
     ],

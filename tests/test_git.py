@@ -99,6 +99,13 @@ def test_dirty_is_what_differs_under_the_paths(history, name, dirty):
     assert git.is_dirty(project.root, project.suite) is dirty
 
 
+def test_a_new_file_is_dirty_whatever_git_is_set_to_show(history):
+    project, _, _ = history
+    project.git("config", "status.showUntrackedFiles", "no")
+    project.write({"kernels/toy/new.cu": ""})
+    assert git.is_dirty(project.root, project.suite)
+
+
 @pytest.mark.parametrize("staged", [False, True])
 def test_a_deleted_file_is_dirty(history, staged):
     project, _, _ = history

@@ -17,8 +17,6 @@ from harness.worker import Worker
 from tests.mutations import MUTATIONS, TENSOR, broken_suite
 from tests.support import KERNELS, MATMUL_SIZES, Recorder, device_is_missing
 
-pytestmark = pytest.mark.filterwarnings("ignore:Non-empty compiler output")
-
 DEVICE = "opencl:0"
 MATRIX_SIZES = [(1, 1), (31, 5), (32, 32), (1, 513), (257, 1), (127, 65)]
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
-from harness.errors import ExitCode, GitError, SuiteError
+from harness.errors import ExitCode, GitError, StoreError, SuiteError
 from harness.loader import discover, load, load_folder
 from harness.sources import program, tree_sha256
 from tests import toy
+from tests.support import run_command
 
 WITH_HELPER = "import helper\nfrom harness import Suite\n" + toy.SUITE.replace(
     '"toy",', "helper.NAME,"
@@ -55,6 +57,13 @@ def test_the_working_tree_is_dirty_by_suite_and_prelude(project, changed):
     after = load(project.suite).source
     assert (after.dirty, after.commit) == (True, before.commit)
     assert after.tree_sha256 != before.tree_sha256
+
+
+def test_the_working_tree_is_dirty_by_what_a_source_includes_from_beside_it(project):
+    project.commit({"kernels/shared/x.h": "1", "kernels/toy/tiled.cu": '#include "../shared/x.h"\n'})
+    assert not load(project.suite).source.dirty
+    project.write({"kernels/shared/x.h": "2"})
+    assert load(project.suite).source.dirty
 
 
 def test_the_working_tree_is_not_dirty_by_what_is_beside_it(project):
@@ -168,6 +177,18 @@ def test_a_helper_hides_a_module_of_the_same_name_for_itself_only(project, monke
     assert sys.modules["json"] is json
 
 
+def test_a_folder_without_python_hides_no_module(project):
+    # A folder can be imported even without __init__.py; one of data is not meant to be. And what is hidden is
+    # loaded a second time, which NumPy warns of.
+    import numpy as np
+
+    project.write(
+        {"kernels/toy/numpy/x.h": "", "kernels/toy/suite.py": f"import numpy\nnumpy.ones(1)\n{toy.SUITE}"}
+    )
+    assert load(project.suite).suite.name == "toy"
+    assert sys.modules["numpy"] is np
+
+
 def test_a_helper_may_import_what_is_installed(project):
     project.write(
         {
@@ -181,6 +202,50 @@ def test_a_helper_may_import_what_is_installed(project):
 def test_a_suite_knows_where_it_lies(project):
     project.write({"kernels/toy/suite.py": f"{toy.SUITE}\nassert __file__.endswith('suite.py')\n"})
     assert load(project.suite).suite.root == project.suite
+
+
+@pytest.mark.parametrize(
+    ("head", "encoding"),
+    [
+        pytest.param("", "utf-8-sig", id="with a byte order mark"),
+        pytest.param("# -*- coding: latin-1 -*-\n", "latin-1", id="in the encoding that it names"),
+    ],
+)
+def test_a_suite_is_decoded_as_python_does(project, head, encoding):
+    text = toy.SUITE.replace('"plain.cu",', '"plain.cu", about="é",')
+    (project.suite / "suite.py").write_bytes((head + text).encode(encoding))
+    assert load(project.suite).suite.by_name["plain"].about == "é"
+
+
+def test_a_suite_may_define_a_dataclass(project):
+    # With annotations that are text, dataclasses looks the class's module up by its name.
+    head = """\
+from __future__ import annotations
+from dataclasses import dataclass
+
+
+@dataclass
+class Point:
+    x: int
+
+
+"""
+    project.write({"kernels/toy/suite.py": head + toy.SUITE})
+    assert load(project.suite).suite.name == "toy"
+
+
+def test_a_suite_may_take_its_folder_off_the_path(project):
+    path = list(sys.path)
+    project.write({"kernels/toy/suite.py": f"import sys\nsys.path.pop(0)\n{toy.SUITE}"})
+    assert load(project.suite).suite.name == "toy"
+    assert sys.path == path
+
+
+def test_what_a_suite_prints_is_no_result(project, capsys):
+    """Standard output is for what a command found, and some read it as JSON."""
+    project.write({"kernels/toy/suite.py": f"print('hello')\n{toy.SUITE}"})
+    load(project.suite)
+    assert capsys.readouterr() == ("", "hello\n")
 
 
 MISSING = "{file} defines no `suite`: expected suite = Suite(...), found "
@@ -216,7 +281,7 @@ def test_a_broken_suite_is_a_sentence_with_its_place(project, text, message):
 
 def test_a_syntax_error_is_a_sentence(project):
     project.write({"kernels/toy/suite.py": "x = 1\ny = (\n"})
-    with pytest.raises(SuiteError, match=r"raised SyntaxError: '\(' was never closed") as raised:
+    with pytest.raises(SuiteError, match=r"suite\.py:2 raised SyntaxError: '\(' was never closed") as raised:
         load(project.suite)
     assert f'File "{project.suite / "suite.py"}", line 2' in raised.value.log
 
@@ -225,7 +290,7 @@ def test_what_makes_no_sense_in_a_suite_says_where(project):
     project.write({"kernels/toy/suite.py": "from harness import Axis\n\nAxis((0,))\n"})
     with pytest.raises(SuiteError, match="Axis size 0 is not an integer") as raised:
         load(project.suite)
-    assert raised.value.message.startswith(str(project.suite / "suite.py"))
+    assert raised.value.message.startswith(f"{project.suite / 'suite.py'}:3 is wrong: ")
     assert f'File "{project.suite / "suite.py"}", line 3' in raised.value.log
 
 
@@ -245,14 +310,33 @@ def test_a_folder_that_is_not_there(project):
         load(project.root / "nowhere" / "at" / "all")
 
 
-def test_a_commit_without_the_suite(project):
+@pytest.mark.parametrize(
+    ("folder", "sentence"),
+    [
+        pytest.param("kernels/late", r"At commit {old}: No suite\.py in", id="beside suites it had"),
+        pytest.param("elsewhere/late", "Commit {old} has no suite elsewhere/late: ", id="in a later folder"),
+    ],
+)
+def test_a_commit_without_the_suite(project, folder, sentence):
     old = project.git("rev-parse", "HEAD")
-    project.commit({"kernels/late/suite.py": toy.SUITE, "elsewhere/late/suite.py": toy.SUITE})
-    for folder in ("kernels/late", "elsewhere/late"):
-        with pytest.raises(SuiteError):
-            load(project.root / folder, old)
-    with pytest.raises(SuiteError, match=f"Commit {old[:12]} has no suite elsewhere/late: "):
-        load(project.root / "elsewhere" / "late", old)
+    project.commit({f"{folder}/suite.py": toy.SUITE})
+    with pytest.raises(SuiteError, match=sentence.format(old=old[:12])):
+        load(project.root / folder, old)
+
+
+def test_a_suite_that_was_broken_names_the_commit(project):
+    broken = project.commit({"kernels/toy/suite.py": "1 / 0\n"})
+    project.commit({"kernels/toy/suite.py": toy.SUITE})
+    with pytest.raises(SuiteError, match=rf"At commit {broken[:12]}: .*suite\.py:1 raised ZeroDivisionError"):
+        load(project.suite, broken)
+
+
+def test_a_commit_with_a_link_that_leads_out_is_a_sentence(project):
+    # Following it would read files that are no commit's.
+    (project.root / "kernels" / "data").symlink_to("/nonexistent/data")
+    commit = project.commit()
+    with pytest.raises(SuiteError, match=f"Commit {commit[:12]} has no suite .* cannot be unpacked: "):
+        load(project.suite, commit)
 
 
 def test_a_suite_that_is_gone_loads_at_its_commit(project):
@@ -268,6 +352,14 @@ def test_a_suite_that_is_gone_loads_at_its_commit(project):
 def test_an_unknown_commit(project):
     with pytest.raises(GitError, match="No commit named 'nonsense'"):
         load(project.suite, "nonsense")
+
+
+@pytest.mark.parametrize("commit", [None, "HEAD"], ids=["the working tree", "a commit"])
+def test_a_repository_of_another_owner_is_not_taken_for_none(project, monkeypatch, commit):
+    # git's own tests make it refuse so: no second user is needed.
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    with pytest.raises(GitError, match="dubious ownership"):
+        load(project.suite, commit)
 
 
 def test_without_a_repository_there_is_the_working_tree_only(tmp_path):
@@ -302,9 +394,15 @@ def test_a_suite_may_lie_anywhere(project, place):
         assert "// here\n" in text_of(loaded)
 
 
-def test_a_suite_is_found_by_a_relative_path_and_through_a_link(project, tmp_path, monkeypatch):
-    from pathlib import Path
+def test_a_suite_at_the_top_finds_a_prelude_beside_it(project):
+    commit = project.commit(
+        {"mine/suite.py": toy.SUITE, "mine/tiled.cu": "// here\n", "portable/null.h": "// beside\n"}
+    )
+    for at in (None, commit):
+        assert "// beside\n" in text_of(load(project.root / "mine", at))
 
+
+def test_a_suite_is_found_by_a_relative_path_and_through_a_link(project, tmp_path, monkeypatch):
     (tmp_path / "link").symlink_to(project.root)
     expected = load(project.suite, "HEAD")
     assert load(Path("kernels/toy"), "HEAD").source == expected.source
@@ -315,6 +413,40 @@ def test_a_suite_is_found_by_a_relative_path_and_through_a_link(project, tmp_pat
 def test_load_folder_needs_no_repository(project):
     shutil.rmtree(project.root / ".git")
     assert load_folder(project.suite).name == "toy"
+
+
+def test_load_folder_takes_a_relative_path(project):
+    project.write({"kernels/toy/suite.py": WITH_HELPER, "kernels/toy/helper.py": helper("toy", 1)})
+    assert load_folder(Path("kernels/toy")).root == project.suite
+    assert "helper" not in sys.modules
+
+
+def test_a_commit_lies_at_an_absolute_path_in_a_relative_cache(project, monkeypatch):
+    monkeypatch.setenv("HARNESS_CACHE_DIR", "my-cache")
+    root = load(project.suite, "HEAD").suite.root
+    assert root.is_absolute()
+    assert root.is_relative_to(project.root / "my-cache")
+
+
+def test_a_worker_finds_a_commit_in_a_relative_cache(project):
+    # A worker runs in a folder of its own, where the same relative path leads elsewhere.
+    done = run_command(
+        "check",
+        "--device",
+        "null",
+        "--commit",
+        "HEAD",
+        cwd=project.root,
+        env={"HARNESS_CACHE_DIR": "my-cache"},
+    )
+    assert done.returncode == ExitCode.FINE, done.stderr
+
+
+def test_a_cache_that_cannot_be_written_is_a_sentence(project, monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.raises(StoreError, match="Choose another folder with HARNESS_CACHE_DIR"):
+        load(project.suite, "HEAD")
 
 
 @pytest.mark.parametrize(

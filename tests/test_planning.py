@@ -74,6 +74,11 @@ def test_sizes_that_make_no_sense(text, sentence):
     assert raised.value.message == sentence
 
 
+def test_a_size_of_more_digits_than_python_reads_is_out_of_range():
+    with pytest.raises(UsageError, match=r"is out of range\. Expected sizes from 1 to 2147483647\."):
+        parse_size("9" * 5000, Line())
+
+
 def names(planned):
     return [each.case.id for each in planned]
 
@@ -154,7 +159,18 @@ def test_dynamic_shared_memory(given, expected):
     )
 
 
-@pytest.mark.parametrize("given", [(), (1, 2, 3, 4), (1.5,), "32", ("32", 1), (None,)], ids=repr)
+@pytest.mark.parametrize("given", [-1, None, 1.5, "128"], ids=repr)
+@pytest.mark.parametrize("how", ["given", "computed"])
+def test_dynamic_shared_memory_that_makes_no_sense(how, given):
+    made = kernel(dynamic_shared_bytes=given if how == "given" else lambda _: given)
+    with pytest.raises(SuiteError) as raised:
+        launch_of(made, Case("s", "k", {"n": 5}))
+    assert raised.value.message == (
+        f"Kernel 'one' has dynamic_shared_bytes {given!r}; expected an integer from 0."
+    )
+
+
+@pytest.mark.parametrize("given", [(), (1, 2, 3, 4), (1.5,), 1.5, None, "32", ("32", 1), (None,)], ids=repr)
 @pytest.mark.parametrize("what", ["block", "grid"])
 @pytest.mark.parametrize("how", ["given", "computed"])
 def test_geometry_that_makes_no_sense(what, how, given):

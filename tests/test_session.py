@@ -21,7 +21,7 @@ from harness.session import Session, SessionSettings, find_device
 from harness.store import read_run
 from tests import toy
 from tests.support import (
-    ROOT,
+    IMPORT_PATH,
     Recorder,
     commit,
     device_is_missing,
@@ -172,7 +172,9 @@ def test_a_failure_costs_the_size_it_happens_at(tmp_path):
         ("return 2 * x", "import os; os._exit(7)", "exited with status 7"),
         ("def reference", "def not_reference", "has no reference()"),
         ("block=32", "block=(32, 1, 1, 1)", "expected one to three integers"),
+        ("block=32", "block=lambda case: case.missing", "no axis or macro named 'missing'"),
         ('"k.cu"', '"missing.cu"', "Cannot read kernel source"),
+        ("grid=1", "grid=1, dynamic_shared_bytes=lambda case: 1 // 0", "ZeroDivisionError"),
         ("grid=1", "grid=1, args=('x', 'y', 'q')", "which is no array and no axis"),
         ("return case.n", "return case.missing", "no axis or macro named 'missing'"),
     ],
@@ -182,7 +184,9 @@ def test_a_failure_costs_the_size_it_happens_at(tmp_path):
         "dies",
         "absent",
         "block",
+        "block raises",
         "no source",
+        "shared memory raises",
         "arguments",
         "flop raises",
     ],
@@ -314,6 +318,12 @@ def test_what_a_suite_prints_does_not_break_the_protocol(tmp_path):
     assert [row.status for row in result.rows] == ["measured", "measured"]
 
 
+def test_a_suite_that_reads_standard_input_does_not_swallow_requests(tmp_path):
+    text = LADDER.replace("return 2 * x", "import sys; sys.stdin.read(); return 2 * x")
+    result, _ = run_all(ladder(tmp_path / "tiny", ["one"], text), timeout_s=5.0)
+    assert [row.status for row in result.rows] == ["measured"]
+
+
 def test_what_a_kernel_prints_does_not_break_the_protocol(tmp_path):
     try:
         find_device("opencl:0")
@@ -354,7 +364,7 @@ class Running:
         self.process = subprocess.Popen(
             [sys.executable, "-c", "from harness.cli import main; main()", "run", "--device", "null"],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "HARNESS_NULL_SCRIPT": script},
+            env={**os.environ, "PYTHONPATH": IMPORT_PATH, "HARNESS_NULL_SCRIPT": script},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -135,6 +135,26 @@ def test_text_that_looks_like_a_replacement_is_left_alone(folder):
     assert r"char c = '\n'; // \1 \g<0>" in text_of(folder)
 
 
+def test_a_prelude_may_include_what_is_beside_it(folder):
+    put(folder.parent / "portable", cuda__h='#include "words.h"\n', words__h="// words")
+    put(folder, one__cu="// source\n")
+    assert "// words\n" in text_of(folder, prelude={"cuda": "../portable/cuda.h"})
+
+
+def test_pragma_once_is_kept(folder):
+    # One text has no files to a compiler, which could not tell a second time from a first.
+    put(folder, one__cu='#include "a.h"\n#include "b.h"\n', c__h="#pragma once\nint c = 1;\n")
+    put(folder, a__h='#pragma once\n#include "c.h"\n', b__h='#pragma once\n#include "c.h"\n')
+    text = text_of(folder)
+    assert text.count("int c = 1;") == 1
+    assert "#pragma once" not in text
+
+
+def test_a_byte_order_mark_is_no_text(folder):
+    (folder / "one.cu").write_bytes(b"\xef\xbb\xbfint x;")
+    assert text_of(folder) == '#line 1 "one.cu"\nint x;\n'
+
+
 def test_a_missing_source_is_a_sentence(folder):
     with pytest.raises(SuiteError) as raised:
         text_of(folder)
@@ -164,9 +184,15 @@ def test_a_source_that_is_no_text_is_a_sentence(folder):
             {"one__cu": '#include "b.h"\n', "b__h": '#include "c.h"\n', "c__h": '#include "b.h"\n'},
             id="below",
         ),
+        # Each turn makes the path longer unless it is made plain: sub/../sub/../one.cu.
+        pytest.param(
+            {"one__cu": '#include "sub/b.h"\n', "sub/b__h": '#include "../one.cu"\n'},
+            id="by way of a folder",
+        ),
     ],
 )
 def test_a_cycle_is_a_sentence(folder, files):
+    (folder / "sub").mkdir()
     put(folder, **files)
     with pytest.raises(SuiteError, match="includes itself"):
         text_of(folder)
@@ -203,6 +229,22 @@ def test_the_trees_hash_changes_with_any_file(suite, name):
     assert tree_sha256(suite) != before
     path.write_text(kept)
     assert tree_sha256(suite) == before
+
+
+@pytest.mark.parametrize("name", ["one.cu", "../portable/cuda.h"], ids=["by a source", "by a prelude"])
+def test_the_trees_hash_changes_with_what_is_included_from_outside(suite, name):
+    (suite.root / name).write_text('#include "../portable/other.h"\n')
+    before = tree_sha256(suite)
+    put(suite.root.parent / "portable", other__h="// changed")
+    assert tree_sha256(suite) != before
+
+
+def test_the_trees_hash_changes_with_what_a_link_leads_to(suite):
+    put(suite.root, one__cu='#include "x.h"\n')
+    (suite.root / "x.h").symlink_to("../portable/other.h")
+    before = tree_sha256(suite)
+    put(suite.root.parent / "portable", other__h="// changed")
+    assert tree_sha256(suite) != before
 
 
 def test_the_trees_hash_changes_with_names(suite):

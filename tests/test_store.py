@@ -336,6 +336,30 @@ def test_a_full_disk_is_a_sentence_and_keeps_the_rows_before(tmp_path):
     assert store.read_run(part) == store.StoredRun(RUN, (ROW,), complete=False)
 
 
+FULL_AT_FIRST = """
+import resource, sys, warnings
+from pathlib import Path
+from harness import store
+from harness.errors import StoreError
+from tests.test_store import RUN
+warnings.simplefilter("error")
+resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
+try:
+    store.RunWriter(Path(sys.argv[1]), RUN)
+except StoreError as error:
+    print(error.message)
+"""
+
+
+def test_a_disk_that_is_full_at_first_is_a_sentence_and_leaves_nothing(tmp_path):
+    pytest.importorskip("resource")
+    done = child(FULL_AT_FIRST, tmp_path)
+    assert done.stdout.startswith(f"Cannot write to {tmp_path}"), done.stderr
+    # A file left open would be a warning there.
+    assert done.stderr == ""
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("below", ["", "deeper"])
 def test_a_file_in_place_of_the_folder_is_a_sentence(tmp_path, below):
     (tmp_path / "file").touch()
@@ -365,8 +389,20 @@ def test_a_folder_in_place_of_the_record_is_a_sentence(tmp_path):
         (b'{"row":{"case":"x"}}', "missing required field"),
         (b'{"complete":"yes"}', "Expected `bool | null`, got `str`"),
         (b"\x00\xff\xfe", "malformed"),
+        (b'{"row":{"case":"toy.\xff"}}', "'utf-8' codec can't decode byte 0xff"),
+        (b'{"later":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "maximum recursion depth exceeded"),
     ],
-    ids=["empty", "not json", "cut", "another type", "a field missing", "a wrong value", "no text"],
+    ids=[
+        "empty",
+        "not json",
+        "cut",
+        "another type",
+        "a field missing",
+        "a wrong value",
+        "no text",
+        "a word that is no text",
+        "nested too deep",
+    ],
 )
 def test_a_damaged_line_is_named(tmp_path, line, because):
     path = edited(written(tmp_path, ROW, BARE, ROW), 3, line)
@@ -374,6 +410,21 @@ def test_a_damaged_line_is_named(tmp_path, line, because):
         store.read_run(path)
     assert raised.value.message.startswith(f"{path}, line 3 is damaged (")
     assert because in raised.value.message
+
+
+def test_a_damaged_first_line_is_named(tmp_path):
+    path = written(tmp_path, ROW)
+    path.write_bytes(path.read_bytes().replace(b"nvcc", b"\xff\xfevc"))
+    with pytest.raises(StoreError) as raised:
+        store.read_run(path)
+    assert raised.value.message.startswith(f"{path}, line 1 is damaged ('utf-8' codec can't decode byte 0xff")
+
+
+def test_half_a_last_line_costs_no_row_before_it(tmp_path):
+    # A harness that was killed as it wrote leaves one.
+    path = written(tmp_path, ROW, BARE)
+    path.write_bytes(path.read_bytes().removesuffix(b'{"complete":true}\n')[:-10])
+    assert store.read_run(path) == store.StoredRun(RUN, (ROW,), complete=False)
 
 
 def test_a_damaged_line_can_be_deleted(tmp_path):

@@ -48,6 +48,14 @@ def test_an_axis_takes_integers_that_a_kernel_can_be_passed(argument, size):
         Axis(**{"default": (1,), argument: (size,)})
 
 
+@pytest.mark.parametrize("sizes", [1024, "1024"], ids=repr)
+@pytest.mark.parametrize("argument", ["default", "quick"])
+def test_an_axis_takes_its_sizes_as_a_tuple(argument, sizes):
+    with pytest.raises(SuiteError) as raised:
+        Axis(**{"default": (1,), argument: sizes})
+    assert raised.value.message == f"Axis {argument} is {sizes!r}; expected sizes, such as (1024, 2048)."
+
+
 def test_an_axis_has_sizes():
     with pytest.raises(SuiteError, match="at least one"):
         Axis(default=())
@@ -190,6 +198,7 @@ def test_the_function_is_named_for_the_kernel_unless_it_is_named():
             id="twice",
         ),
         pytest.param({"problem": Problem()}, "declares no Output", id="no output"),
+        pytest.param({"problem": Matrix}, r"expected an instance, such as Matmul\(\)", id="a class"),
     ],
 )
 def test_a_suite_that_makes_no_sense(changes, sentence):
@@ -203,6 +212,34 @@ def test_a_case_reads_like_its_sizes_and_macros():
     assert (made.m, made.n, made.k, made.BM, made.BK) == (1, 2, 3, 64, 6)
     with pytest.raises(AttributeError, match="case has no axis or macro named 'BN'"):
         _ = made.BN
+
+
+@pytest.mark.parametrize(
+    ("macro", "sentence"),
+    [
+        pytest.param(
+            lambda c: c.k // 0,
+            "Kernel 'one': macro BM at 1x2x3 raised ZeroDivisionError: ",
+            id="a division by zero",
+        ),
+        pytest.param(
+            lambda c: c.nope,
+            "Kernel 'one': macro BM at 1x2x3 raised AttributeError: case has no axis or macro named 'nope'",
+            id="an axis that is not there",
+        ),
+        pytest.param(
+            lambda c: c.k / 2,
+            "Kernel 'one' has macro BM = 1.5; expected an integer.",
+            id="a computed fraction",
+        ),
+        pytest.param(1.5, "Kernel 'one' has macro BM = 1.5; expected an integer.", id="a fraction"),
+        pytest.param("x\ny", r"Kernel 'one' has macro BM = 'x\ny'; expected an integer.", id="a text"),
+    ],
+)
+def test_a_macro_that_makes_no_sense(macro, sentence):
+    with pytest.raises(SuiteError) as raised:
+        suite().case(kernel(macros={"BM": macro}), {"m": 1, "n": 2, "k": 3})
+    assert raised.value.message.startswith(sentence)
 
 
 def test_a_case_can_be_copied_and_sent():

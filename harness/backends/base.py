@@ -33,7 +33,7 @@ class Built(Protocol):
 
 
 Argument = Any
-"""A Memory, or a NumPy scalar passed by value."""
+"""A view of a Memory, or a NumPy scalar passed by value."""
 
 
 class Device(Protocol):
@@ -44,8 +44,11 @@ class Device(Protocol):
     clock: str
     """What tells the time: cuda-event, opencl-profiling, scripted."""
 
+    def compile(self, program: Program) -> None:
+        """Compile into the cache, or do nothing if it is there. Safe to call from several threads."""
+
     def build(self, program: Program) -> Built:
-        """Compile, or take from the cache. Safe to call from several threads."""
+        """Load a kernel onto the device, compiled or from the cache."""
 
     def free_bytes(self) -> int | None:
         """Memory that an allocation could still get; None where the device cannot tell."""

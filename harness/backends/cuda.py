@@ -1,8 +1,8 @@
 """CUDA cards through PyCUDA.
 
 One primary context per device, shared with whatever else the process runs on the card. Kernels are
-`SourceModule`s whose binaries come from the harness's own cache, so that a machine needs nvcc only for
-kernels it has not seen.
+`SourceModule`s whose binaries come from the harness's own cache, under a key that holds the compiler's
+version.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class CudaDevice:
         return CudaBuilt(function, _resources(function, binary), cached)
 
     def compile(self, program: Program) -> None:
-        """Fill the cache without loading: needs no context, so threads can do it side by side."""
+        """Without loading: that needs a context, which threads do not have."""
         self._binary(program)
 
     def _binary(self, program: Program) -> tuple[bytes, bool]:

@@ -91,6 +91,9 @@ class NullDevice:
         self.script = script
         self.allocated_bytes = 0
 
+    def compile(self, program: Program) -> None:
+        pass
+
     def build(self, program: Program) -> NullBuilt:
         behaviour = self.script.get(program.name, {})
         if behaviour.get("fault") == "build":

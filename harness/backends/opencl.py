@@ -98,7 +98,7 @@ def _handles() -> list[Any]:
         raise DeviceError(f"OpenCL has platforms but no device. {_INSTALL}")
     # GPUs first and simulators last: whoever has one installed does not want it by default.
     return sorted(
-        found, key=lambda d: (not d.type & cl.device_type.GPU, "oclgrind" in d.platform.name.lower())
+        found, key=lambda d: ("oclgrind" in d.platform.name.lower(), not d.type & cl.device_type.GPU)
     )
 
 
@@ -182,16 +182,12 @@ class OpenCLDevice:
         self._flush: tuple[Any, Any, Any, int] | None = None
         self._build_lock = threading.Lock()
 
+    def compile(self, program: Program) -> None:
+        self._program(program)
+
     def build(self, program: Program) -> OpenCLBuilt:
         cl = _pyopencl()
-        key = BinaryCache.key(program.text, program.options, self.toolchain.compiler, self.info.arch)
-        binary = self.cache.get(key)
-        with self._build_lock:
-            built = self._load(program, binary) if binary else None
-            cached = built is not None
-            if built is None:
-                built = self._compile(program)
-                self.cache.put(key, built.binaries[0])
+        built, cached = self._program(program)
         try:
             kernel = cl.Kernel(built, program.function)
         except cl.Error as error:
@@ -199,6 +195,17 @@ class OpenCLDevice:
                 f"{program.name} has no kernel function named {program.function!r} ({error})."
             ) from None
         return OpenCLBuilt(kernel, self._resources(kernel, built), cached)
+
+    def _program(self, program: Program) -> tuple[Any, bool]:
+        """The compiled program, and whether it came from the cache."""
+        key = BinaryCache.key(program.text, program.options, self.toolchain.compiler, self.info.arch)
+        binary = self.cache.get(key)
+        with self._build_lock:  # not every runtime's compiler is as thread-safe as the standard asks
+            if binary and (loaded := self._load(program, binary)):
+                return loaded, True
+            compiled = self._compile(program)
+        self.cache.put(key, compiled.binaries[0])
+        return compiled, False
 
     def _load(self, program: Program, binary: bytes) -> Any | None:
         cl = _pyopencl()
@@ -216,7 +223,7 @@ class OpenCLDevice:
                 warnings.simplefilter("ignore")  # compiler remarks arrive as warnings; errors carry their log
                 return cl.Program(self.context, program.text).build(list(program.options))
         except cl.RuntimeError as error:
-            log = str(getattr(error, "what", error))
+            log = str(error)
             raise BuildError(
                 f"{program.name} does not compile with {self.toolchain.compiler}.", log=log
             ) from None

@@ -6,6 +6,7 @@ __all__ = ["main"]
 
 import importlib
 import sys
+import traceback
 
 import click
 
@@ -66,3 +67,6 @@ def _run() -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("harness: interrupted.", err=True)
         return ExitCode.INTERRUPTED
+    except Exception:  # noqa: BLE001 - Python's own status for it, 1, would say that a kernel got slower
+        click.echo(f"harness: an error of its own, please report it:\n{traceback.format_exc()}", err=True)
+        return ExitCode.NOT_MEASURED

@@ -57,7 +57,6 @@ class CheckoutEnvironment(Environment):  # type: ignore[misc]
         self._requirements = requirements
         super().__init__(conf, python, requirements, tagged_env_vars)
         self._global_env_vars["HARNESS_ASV_RESULTS"] = str(Path(conf.results_dir).absolute())
-        self._global_env_vars["HARNESS_ASV_REPOSITORY"] = str(Path(conf.repo).absolute())
 
     @classmethod
     def matches(cls, python: str) -> bool:  # noqa: ARG003
@@ -71,6 +70,8 @@ class CheckoutEnvironment(Environment):  # type: ignore[misc]
 
     def install_project(self, conf: Any, repo: Any, commit_hash: str) -> None:  # noqa: ARG002
         """Nothing to build: the suite of this commit is exported when it is measured."""
+        # Where asv has the commits: a mirror, where "repo" is an address.
+        self._global_env_vars["HARNESS_ASV_REPOSITORY"] = str(repo._path)  # noqa: SLF001
         self._set_commit_hash(commit_hash)
 
     def run(self, args: list[str], **kwargs: Any) -> Any:

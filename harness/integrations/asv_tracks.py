@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from harness.config import load_config
+from harness.errors import HarnessError
 from harness.loader import load
 from harness.measure import MeasureSettings
 from harness.planning import PlannedCase, plan
@@ -126,6 +127,9 @@ class _FileObserver:
     def finished(self, row: Row) -> None:
         self._say(f"{self.name}: {outcome(row)}")
 
+    def failed(self, error: HarnessError) -> None:
+        self._say(error.message)
+
     def _say(self, line: str) -> None:
         if self.path:
             with contextlib.suppress(OSError), open(self.path, "a", encoding="utf-8") as file:  # noqa: PTH123
@@ -163,6 +167,14 @@ class SuiteTracks:
 
         Raises HarnessError where the suite does not load at that commit, or there is no device.
         """
+        observer = _FileObserver()
+        try:
+            return self._measure(observer)
+        except HarnessError as error:
+            observer.failed(error)  # asv itself says no more than "failed"
+            raise
+
+    def _measure(self, observer: _FileObserver) -> dict[str, list[Answer]]:
         config = load_config(self._path())
         repository = os.environ.get("HARNESS_ASV_REPOSITORY")
         loaded = load(self._path(), os.environ.get("ASV_COMMIT"), Path(repository) if repository else None)
@@ -174,7 +186,7 @@ class SuiteTracks:
             results=Path(os.environ.get("HARNESS_ASV_RESULTS") or config.root / config.results),
             machine=os.environ.get("HARNESS_ASV_MACHINE"),
         )
-        with Session(loaded, settings, _FileObserver()) as session:
+        with Session(loaded, settings, observer) as session:
             result = session.run(plan(loaded.suite, quick=session.device.kind != "gpu"))
         if result.interrupted:
             raise KeyboardInterrupt

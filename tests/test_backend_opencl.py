@@ -1,0 +1,61 @@
+"""What the OpenCL backend decides before any device is opened, with platforms that are made up."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from harness.backends import opencl
+from harness.errors import DeviceError
+
+CPU, GPU = 2, 4
+
+
+class OpenCLError(Exception):
+    """Stands for pyopencl.Error."""
+
+
+def platform(name, **devices):
+    """A platform with devices by name, each of a type."""
+    made = SimpleNamespace(name=name)
+    handles = [SimpleNamespace(name=each, type=kind, platform=made) for each, kind in devices.items()]
+    made.get_devices = lambda: handles
+    return made
+
+
+@pytest.fixture
+def platforms(monkeypatch):
+    """The platforms that the loader finds: a list to fill."""
+    found: list[SimpleNamespace] = []
+    library = SimpleNamespace(
+        Error=OpenCLError,
+        device_type=SimpleNamespace(CPU=CPU, GPU=GPU),
+        get_platforms=lambda: found,
+    )
+    monkeypatch.setattr(opencl, "_pyopencl", lambda: library)
+    return found
+
+
+def names():
+    return [handle.name for handle in opencl._handles()]
+
+
+def test_gpus_come_first_and_simulators_last(platforms):
+    platforms += [
+        platform("Oclgrind", simulator=CPU),
+        platform("Intel(R) OpenCL", processor=CPU),
+        platform("Vendor", first=GPU, second=GPU),
+    ]
+    assert names() == ["first", "second", "processor", "simulator"]
+
+
+def test_a_simulator_alone_is_a_device(platforms):
+    platforms.append(platform("Oclgrind", simulator=CPU))
+    assert names() == ["simulator"]
+
+
+def test_platforms_without_a_device_are_a_sentence(platforms):
+    platforms.append(platform("Vendor"))
+    with pytest.raises(DeviceError, match="OpenCL has platforms but no device"):
+        opencl._handles()
