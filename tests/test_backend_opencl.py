@@ -43,7 +43,7 @@ def names():
 
 def test_gpus_come_first_and_simulators_last(platforms):
     platforms += [
-        platform("Oclgrind", simulator=CPU),
+        platform("Oclgrind", simulator=CPU | GPU),
         platform("Intel(R) OpenCL", processor=CPU),
         platform("Vendor", first=GPU, second=GPU),
     ]
