@@ -1,8 +1,8 @@
 """The name and description of a card as an asv machine: one card is one machine, whatever host it sits in.
 
 asv makes every key of a machine part of a series' identity, so a key that changes would cut a history in two.
-What changes with an update (driver, kernel, clocks) is therefore an annotation: shown with the machine, never
-part of a series.
+What changes with an update or another host is therefore an annotation: shown with the machine, never part of
+a series.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 
 from harness.records import DeviceInfo, Host
 
-ANNOTATIONS = ("driver", "kernel")
+ANNOTATIONS = ("cpu", "driver", "gpu_memory", "kernel", "num_cpu", "ram")
 
 
 def machine_name(device: DeviceInfo) -> str:
@@ -36,7 +36,6 @@ def machine_entry(device: DeviceInfo, host: Host) -> dict[str, str]:
         "arch": platform.machine(),
         "cpu": host.cpu,
         "num_cpu": str(host.cpu_count),
-        # In whole GiB: what a kernel reserves for itself changes with updates.
         "ram": f"{round(host.memory_bytes / 2**30)} GiB",
         "gpu": device.name,
         "gpu_uuid": device.uuid or "unknown",

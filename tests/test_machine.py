@@ -95,10 +95,19 @@ def test_an_entry_of_a_cpu():
     assert (entry["gpu_uuid"], entry["compute_capability"]) == ("unknown", "none")
 
 
-def test_an_update_changes_annotations_only():
+def test_an_update_or_another_host_changes_annotations_only():
     before = machine_entry(CARD, HOST)
     after = machine_entry(
-        card(driver="580"), dataclasses.replace(HOST, kernel="6.2", python="3.14", packages={"a": "1"})
+        card(driver="580", memory_bytes=2 * CARD.memory_bytes),
+        dataclasses.replace(
+            HOST,
+            kernel="6.2",
+            cpu="another",
+            cpu_count=2 * HOST.cpu_count,
+            memory_bytes=2 * HOST.memory_bytes,
+            python="3.14",
+            packages={"a": "1"},
+        ),
     )
     assert {key for key in before if before[key] != after[key]} == set(ANNOTATIONS)
 

@@ -18,10 +18,11 @@ def command(device: str | None, as_json: bool) -> None:
     """
     from harness.integrations.asv_machine import register
 
-    path, entry = register(device or load_config().device)
+    registered = register(device or load_config().device)
+    entry = registered.entry
     if as_json:
-        echo_json({"path": str(path), "machine": entry})
+        echo_json({"path": str(registered.file), "machine": entry})
         return
-    click.echo(f"{entry['machine']} is registered in {path}:")
+    click.echo(f"{entry['machine']} is registered in {registered.file}:")
     for key, value in entry.items():
         click.echo(f"  {key:18} {value}")

@@ -4,15 +4,17 @@ ask.
 
 from __future__ import annotations
 
-__all__ = ["machine_file", "register"]
+__all__ = ["Registration", "machine_file", "register"]
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.cache import write_atomically
 from harness.errors import ConfigError, StoreError
 from harness.host import describe_host
 from harness.machine import machine_entry
+from harness.records import DeviceInfo
 from harness.session import find_device
 
 _API_VERSION = 1
@@ -22,13 +24,22 @@ def machine_file() -> Path:
     return Path("~/.asv-machine.json").expanduser()
 
 
-def register(spec: str | None) -> tuple[Path, dict[str, str]]:
-    """Put the device into asv's machine file, leaving every other machine alone, and return the file and the
-    entry.
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A card in asv's machine file."""
+
+    file: Path
+    entry: dict[str, str]
+    device: DeviceInfo
+
+
+def register(spec: str | None) -> Registration:
+    """Put the device into asv's machine file, leaving every other machine alone.
 
     Raises ConfigError for a file that is no machine file, StoreError where it cannot be written.
     """
-    entry = machine_entry(find_device(spec), describe_host())
+    device = find_device(spec)
+    entry = machine_entry(device, describe_host())
     path = machine_file()
     machines = _read(path)
     if machines.get(entry["machine"]) != entry:
@@ -39,7 +50,7 @@ def register(spec: str | None) -> tuple[Path, dict[str, str]]:
             raise StoreError(
                 f"Cannot write {path}: {error.strerror or error}. asv reads its machines from there."
             ) from None
-    return path, entry
+    return Registration(path, entry, device)
 
 
 def _read(path: Path) -> dict[str, object]:

@@ -38,7 +38,7 @@ from harness.config import load_config
 from harness.errors import HarnessError
 from harness.integrations import asv_site
 from harness.integrations.asv_machine import register
-from harness.integrations.asv_tracks import ANSWERS
+from harness.integrations.asv_tracks import ANSWERS, DEVICE_KIND
 from harness.machine import ANNOTATIONS
 
 _ = asv_site  # asv finds publishers by subclass: importing is using
@@ -185,13 +185,15 @@ def setup() -> None:
 def _register(asked: str | None) -> str:
     """Register the card that will be measured on: its figures must not land in the history of another."""
     try:
-        _, entry = register(load_config().device)
+        registered = register(load_config().device)
     except HarnessError as error:
         raise util.UserError(error.message) from error
+    entry = registered.entry
     if asked not in (None, entry["machine"]):
         raise util.UserError(
             f"--machine is {asked!r}, but what would be measured on is {entry['machine']!r}. "
             "Leave --machine out, or choose another device with HARNESS_DEVICE."
         )
+    os.environ[DEVICE_KIND] = registered.device.kind
     log.info(f"Machine: {entry['machine']} ({entry['gpu']})")
     return entry["machine"]

@@ -15,7 +15,7 @@ benchmarks/ holds one small class a suite::
 
 from __future__ import annotations
 
-__all__ = ["ANSWERS", "TRACKS", "SuiteTracks", "Track"]
+__all__ = ["ANSWERS", "DEVICE_KIND", "TRACKS", "SuiteTracks", "Track"]
 
 import contextlib
 import inspect
@@ -41,6 +41,9 @@ from harness.suite import Suite, size_label
 ANSWERS = "harness-answers.json"
 """In the folder that a class's benchmarks share: track name to one answer a parameter combination, in
 asv's order."""
+
+DEVICE_KIND = "HARNESS_ASV_DEVICE_KIND"
+"""Variable by which the plugin tells asv's processes what is measured on."""
 
 METHOD_VERSION = "1"
 """Of how things are measured. Raise it when figures of before and after must not share a graph."""
@@ -229,13 +232,13 @@ def _answer(track: Track, row: Row | None, run: Run) -> Answer:
 
 
 def _points(suite: Suite) -> list[Mapping[str, int]]:
-    """Every point that any device measures: one list for all, because asv has one list of parameters for
-    all machines.
+    """Every point that any device measures, because asv has one list of parameters for all machines.
+
+    Those of the device in use come first: asv's pages open with the first of them.
     """
-    points = [*suite.problem.points(quick=True), *suite.problem.points()]
-    return sorted(
-        {tuple(point.items()): point for point in points}.values(), key=lambda point: list(point.values())
-    )
+    quick = os.environ.get(DEVICE_KIND, "gpu") != "gpu"
+    own, other = ([*suite.problem.points(quick=side)] for side in (quick, not quick))
+    return [*own, *(point for point in other if point not in own)]
 
 
 def _label(sizes: Mapping[str, int]) -> int | str:
