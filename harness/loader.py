@@ -25,7 +25,7 @@ from harness.cache import cache_dir
 from harness.errors import GitError, SuiteError
 from harness.records import Source
 from harness.sources import files_outside, tree_sha256
-from harness.suite import Suite
+from harness.suite import Problem, Suite
 
 
 @dataclass(frozen=True)
@@ -148,6 +148,11 @@ def load_folder(folder: Path) -> Suite:
     suite = getattr(module, "suite", None)
     if not isinstance(suite, Suite):
         raise SuiteError(f"{file} defines no `suite`: expected suite = Suite(...), found {suite!r}.")
+    if suite.headline == "GFLOP/s" and type(suite.problem).flop is Problem.flop:
+        raise SuiteError(
+            f"{file}: suite {suite.name!r} has headline GFLOP/s, but its problem does not define flop(): "
+            "define it, or choose headline='GB/s'."
+        )
     return dataclasses.replace(suite, root=folder)
 
 

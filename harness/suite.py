@@ -287,16 +287,16 @@ class Suite:
             raise SuiteError(
                 f"Suite {self.name!r} has headline {self.headline!r}; expected 'GFLOP/s' or 'GB/s'."
             )
-        if not self.kernels:
-            raise SuiteError(f"Suite {self.name!r} has no kernels.")
-        names = [kernel.name for kernel in self.kernels]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise SuiteError(f"Suite {self.name!r} has two kernels named {min(twice)!r}.")
         if not isinstance(self.problem, Problem):
             raise SuiteError(
                 f"The problem of suite {self.name!r} is {self.problem!r}; "
                 "expected an instance, such as Matmul()."
             )
+        if not self.kernels:
+            raise SuiteError(f"Suite {self.name!r} has no kernels.")
+        names = [kernel.name for kernel in self.kernels]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise SuiteError(f"Suite {self.name!r} has two kernels named {min(twice)!r}.")
         if not self.problem.outputs:
             raise SuiteError(
                 f"The problem of suite {self.name!r} declares no Output: there is nothing to verify."
@@ -322,15 +322,6 @@ class Suite:
                     f"Kernel {kernel.name!r} has macro {name} = {macros[name]!r}; expected an integer."
                 )
         return Case(self.name, kernel.name, dict(sizes), kernel.dtype, macros)
-
-    def rate(self, case: Case, time_ns: float) -> float:
-        """The headline figure of a launch that took `time_ns`: GFLOP/s or GB/s."""
-        work = self.problem.flop(case) if self.headline == "GFLOP/s" else self.problem.moved_bytes(case)
-        if work is None:
-            raise SuiteError(
-                f"Suite {self.name!r} has headline {self.headline} but its problem has no flop()."
-            )
-        return work / time_ns
 
 
 def _product(shape: Sequence[int]) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import itertools
 import json
 import math
 import os
@@ -482,7 +483,7 @@ def test_an_answer_is_what_the_track_method_returns(tmp_path, monkeypatch, null_
             assert error or file.read_text(encoding="utf-8") == json.dumps(value)
             assert not error or f"toy.{kernel}[n={size}] (crashed)" in error
             kinds.add("error" if error else type(value).__name__)
-    assert kinds == {"error", "dict", "float"}
+    assert kinds == {"error", "dict", "float", "int"}
 
 
 def returned(track: Any, *arguments: object) -> tuple[Any, str]:
@@ -530,3 +531,25 @@ def test_the_repository_is_not_touched(measured):
     made, _ = measured
     assert git(made.root, "status", "--porcelain") == ""
     assert git(made.root, "rev-parse", "HEAD") == made.commits["last"]
+
+
+@pytest.mark.parametrize(("fault", "verified"), [({}, 1), ({"fault": "wrong"}, 0)], ids=["right", "wrong"])
+def test_a_wrong_kernel_is_a_figure_of_one_track_and_a_failure_of_the_others(
+    tmp_path, monkeypatch, null_script, fault, verified
+):
+    root = write_files(tmp_path / "project", FILES)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HARNESS_DEVICE", "null")
+    monkeypatch.setenv("HARNESS_ASV_RESULTS", str(tmp_path / "results"))
+    null_script({"toy.tiled": fault})
+    spec = importlib.util.spec_from_file_location("toy_benchmarks", root / "benchmarks" / "suites.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    tracks = module.Toy()
+    answers = tracks.setup_cache()
+    tiled = list(itertools.product(*tracks.params)).index(("tiled", 64))
+    assert answers["track_verified"][tiled] == {"value": verified}
+    assert ("error" in answers["track_time_ms"][tiled]) is not bool(verified)

@@ -286,6 +286,14 @@ def test_a_syntax_error_is_a_sentence(project):
     assert f'File "{project.suite / "suite.py"}", line 2' in raised.value.log
 
 
+def test_gflops_need_a_count_of_operations(project):
+    text = (project.suite / "suite.py").read_text(encoding="utf-8")
+    assert "def flop" in text
+    project.write({"kernels/toy/suite.py": text.replace("def flop", "def flops").replace("GB/s", "GFLOP/s")})
+    with pytest.raises(SuiteError, match=r"headline GFLOP/s, but its problem does not define flop\(\)"):
+        load(project.suite)
+
+
 def test_what_makes_no_sense_in_a_suite_says_where(project):
     project.write({"kernels/toy/suite.py": "from harness import Axis\n\nAxis((0,))\n"})
     with pytest.raises(SuiteError, match="Axis size 0 is not an integer") as raised:

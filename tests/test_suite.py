@@ -260,21 +260,6 @@ def test_a_case_has_a_stable_id_and_a_short_label(sizes, identity, label):
     assert (made.id, made.size_label) == (identity, label)
 
 
-def test_rates():
-    case = suite().case(kernel(), {"m": 10, "n": 10, "k": 10})
-    assert suite().rate(case, 1000.0) == 2.0
-    assert suite(headline="GB/s").rate(case, 100.0) == (400 + 800 + 400) / 100
-
-
-def test_a_rate_needs_work():
-    class Bare(Problem):
-        n = Axis((1,))
-        y = Output("n")
-
-    with pytest.raises(SuiteError, match=r"has headline GFLOP/s but its problem has no flop\(\)"):
-        suite(problem=Bare()).rate(Case("s", "k", {"n": 1}), 1.0)
-
-
 def test_kernels_by_name_keep_the_ladders_order():
     made = suite(kernels=[kernel("b"), kernel("a")])
     assert list(made.by_name) == ["b", "a"]

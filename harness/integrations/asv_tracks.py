@@ -68,6 +68,8 @@ class Track:
     read: Callable[[Row, RowSummary], Any]
     headline: str | None = None
     """The only headline with which the track makes sense; None for all."""
+    wrong: int | None = None
+    """The figure of a kernel whose result is wrong; None where it has none, and counts as failed."""
 
 
 def _rate(work: Callable[[Row], int | None]) -> Callable[[Row, RowSummary], Any]:
@@ -102,6 +104,7 @@ TRACKS = {
     "track_memory_clock_mhz": Track("MHz", "none", lambda _, s: s.memory_clock_mhz),
     "track_temperature_c": Track("°C", "none", lambda _, s: s.temperature_c),
     "track_power_w": Track("W", "lower", lambda _, s: s.power_w),
+    "track_verified": Track("1 if right, 0 if wrong", "higher", lambda _row, _summary: 1, wrong=0),
     "track_error_ratio": Track("largest error / bound", "lower", _error_ratio),
     "track_registers": Track(
         "registers per thread", "lower", lambda row, _: row.resources and row.resources.registers
@@ -225,6 +228,8 @@ def _method(name: str, track: Track) -> Callable[..., Any]:
 def _answer(track: Track, row: Row | None, run: Run) -> Answer:
     if row is None or row.status == "skipped":
         return _NOTHING
+    if row.reason == "wrong-result" and track.wrong is not None:
+        return {"value": track.wrong}
     if row.status == "failed":
         return {"error": f"{row.case} ({row.reason}): {row.message}\n{row.log}".strip()}
     value = track.read(row, summary_of(row, run))
