@@ -11,6 +11,7 @@ __all__ = ["main"]
 
 import contextlib
 import ctypes
+import dataclasses
 import hashlib
 import os
 import signal
@@ -79,9 +80,7 @@ class Worker:
         check_launch(launch, self.device.info)
         self.report(protocol.Progress(stage="build"))
         source = program(self.suite, kernel, case, self.device.info.backend)
-        source = Program(
-            source.name, source.function, source.text, source.options, emulate=self._emulator(kernel, case)
-        )
+        source = dataclasses.replace(source, emulate=self._emulator(kernel, case))
         built = self.device.build(source)
         check_launch(launch, self.device.info, built.resources)
         with Arena(self.device, self.suite.problem, case) as arena:

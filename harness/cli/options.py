@@ -28,7 +28,9 @@ from harness.planning import check_patterns
 F = TypeVar("F", bound=Callable[..., Any])
 
 device_option = click.option(
-    "--device", metavar="SPEC", help="cuda:0, opencl:0 or null; default: the first that works, in this order."
+    "--device",
+    metavar="SPEC",
+    help="cuda:0, opencl:0 or null; default: the first card of cuda, else of opencl.",
 )
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Machine-readable result on standard output."
