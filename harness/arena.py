@@ -136,9 +136,13 @@ class Arena:
         inside = f"The kernel changed its inputs: {', '.join(changed)}." if changed else ""
         return " ".join(filter(None, (outside, inside)))
 
-    def arguments(self, kernel: Kernel) -> list[Argument]:
-        """The kernel's arguments in order: arrays as device views, axes as 32-bit integers."""
-        names = kernel.args or (*self.problem.inputs, *self.problem.outputs, *self.problem.axes)
+    def arguments(self, kernel: Kernel, problem: Problem | None = None) -> list[Argument]:
+        """The kernel's arguments in order: arrays as device views, axes as 32-bit integers.
+
+        `problem` is the kernel's own where that is another one of the same arrays.
+        """
+        own = problem or self.problem
+        names = kernel.args or (*own.inputs, *own.outputs, *own.axes)
         return [self._argument(kernel, name) for name in names]
 
     def _argument(self, kernel: Kernel, name: str) -> Argument:

@@ -3,7 +3,8 @@
 HarnessError
 ├── UsageError              what was asked for makes no sense here           exit 2
 │   ├── ConfigError         a configuration file or variable is wrong
-│   ├── SuiteError          a suite is missing, broken, or not at that commit
+│   ├── SuiteError          a suite is missing or broken
+│   │   └── NoSuiteError    a commit does not have the suite
 │   └── GitError            a commit or repository cannot be read
 └── MeasureError            what was asked for could not be done             exit 3
     ├── DeviceError         no device, or it cannot be opened
@@ -30,6 +31,7 @@ __all__ = [
     "KernelError",
     "LaunchError",
     "MeasureError",
+    "NoSuiteError",
     "OutOfMemoryError",
     "StoreError",
     "SuiteError",
@@ -75,6 +77,10 @@ class ConfigError(UsageError):
 
 class SuiteError(UsageError):
     reason = "suite"
+
+
+class NoSuiteError(SuiteError):
+    reason = "no-suite"
 
 
 class GitError(UsageError):

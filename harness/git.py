@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["committed_at", "export", "is_dirty", "newest_commits", "repository_of", "resolve"]
+__all__ = [
+    "committed_at",
+    "export",
+    "files",
+    "is_commit",
+    "is_dirty",
+    "newest_commits",
+    "repository_of",
+    "resolve",
+]
 
 import io
 import os
@@ -83,6 +92,21 @@ def is_dirty(repository: Path, *paths: Path) -> bool:
 def newest_commits(repository: Path, count: int, *paths: str) -> list[str]:
     """The newest `count` commits that touched `paths`, newest first."""
     return _git(repository, "log", f"--max-count={count}", "--format=%H", "--", *paths).decode().split()
+
+
+def files(repository: Path, commit: str) -> list[str]:
+    """Every file of a commit, by its path in the repository."""
+    listed = _git(repository, "ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
+    return [name.decode(errors="surrogateescape") for name in listed.split(b"\0") if name]
+
+
+def is_commit(repository: Path, revision: str) -> bool:
+    """Whether `revision` names a commit."""
+    try:
+        resolve(repository, revision)
+    except GitError:
+        return False
+    return True
 
 
 def export(repository: Path, commit: str, folder: str, destination: Path) -> Path:

@@ -6,7 +6,7 @@ the same suite at two commits never gets the other's modules.
 
 from __future__ import annotations
 
-__all__ = ["LoadedSuite", "discover", "load", "load_folder"]
+__all__ = ["LoadedSuite", "discover", "discover_at", "load", "load_folder"]
 
 import contextlib
 import dataclasses
@@ -22,7 +22,7 @@ from pathlib import Path
 
 from harness import git
 from harness.cache import cache_dir
-from harness.errors import GitError, SuiteError
+from harness.errors import GitError, NoSuiteError, SuiteError
 from harness.records import Source
 from harness.sources import files_outside, tree_sha256
 from harness.suite import Problem, Suite
@@ -38,13 +38,16 @@ class LoadedSuite:
     repository: Path | None
     commit: str | None
     """Full hash; None for the working tree."""
+    absent: bool = False
+    """True where the commit does not have the suite, and `suite` stands in, from another commit."""
 
     @cached_property
     def source(self) -> Source:
         """Provenance for a record. Asking git takes longer than loading, so it waits until wanted."""
         repository, inside = self.repository, self.path
+        tree = "" if self.absent else tree_sha256(self.suite)
         if repository is None:
-            return Source(suite=self.suite.name, path=inside.as_posix(), tree_sha256=tree_sha256(self.suite))
+            return Source(suite=self.suite.name, path=inside.as_posix(), tree_sha256=tree)
         inside = _inside(self.path, repository)
         commit = self.commit
         if commit is None:
@@ -56,7 +59,7 @@ class LoadedSuite:
             commit=commit,
             committed_at=git.committed_at(repository, commit) if commit else None,
             dirty=self.commit is None and commit is not None and self._is_dirty(repository),
-            tree_sha256=tree_sha256(self.suite),
+            tree_sha256=tree,
         )
 
     def _is_dirty(self, repository: Path) -> bool:
@@ -107,7 +110,11 @@ def _exported(repository: Path, commit: str, inside: Path) -> Path:
             repository, commit, folder.as_posix(), cache_dir() / "commits" / f"{commit}-{identity}"
         )
     except GitError as error:
-        raise SuiteError(f"Commit {commit[:12]} has no suite {inside.as_posix()}: {error.message}") from None
+        raise NoSuiteError(
+            f"Commit {commit[:12]} has no suite {inside.as_posix()}: {error.message}"
+        ) from None
+    if not (exported / inside.name / "suite.py").is_file():
+        raise NoSuiteError(f"Commit {commit[:12]} has no suite {inside.as_posix()}.")
     return exported / inside.name
 
 
@@ -202,4 +209,30 @@ def discover(root: Path, patterns: Sequence[str]) -> list[Path]:
         for folder in sorted(root / match for match in glob.glob(pattern, root_dir=root))  # noqa: PTH207 - Path.glob takes no absolute pattern
         if (folder / "suite.py").is_file()
     }
+    return list(found)
+
+
+def discover_at(root: Path, patterns: Sequence[str], commit: str) -> list[Path]:
+    """The folders that `discover` would find at a commit: where they lie, or lay, in the working tree.
+
+    Raises GitError where there is no such commit or no repository.
+    """
+    repository = git.repository_of(root)
+    if repository is None:
+        raise GitError(f"{root} is in no git repository, so it has no commit {commit!r}.")
+    found: dict[Path, None] = {}
+    folders = [
+        (repository / path).parent
+        for path in git.files(repository, git.resolve(repository, commit))
+        if Path(path).name == "suite.py"
+    ]
+    for pattern in patterns:
+        depth = len(Path(pattern).parts)
+        found |= dict.fromkeys(
+            folder.resolve()
+            for folder in sorted(folders)
+            if folder.is_relative_to(root.resolve())
+            and len(folder.relative_to(root.resolve()).parts) == depth
+            and folder.relative_to(root.resolve()).match(pattern)
+        )
     return list(found)

@@ -8,7 +8,15 @@ their mean.
 
 from __future__ import annotations
 
-__all__ = ["MeasureSettings", "Subject", "measure"]
+__all__ = [
+    "ENQUEUE_NS",
+    "MOST_LAUNCHES_QUEUED",
+    "MeasureSettings",
+    "Subject",
+    "l2_policy",
+    "launches_per_slot",
+    "measure",
+]
 
 import math
 import time
@@ -63,10 +71,10 @@ class Subject:
 
 def measure(device: Device, subject: Subject, settings: MeasureSettings) -> Measurement:
     """Raw times of a kernel."""
-    l2 = _policy(device, settings)
+    l2 = l2_policy(device, settings.l2)
     tick_ns = device.tick_ns()
     warmup = _warm_up(device, subject, settings)
-    launches = _launches_per_slot(warmup.time_ns, tick_ns, settings)
+    launches = launches_per_slot(warmup.time_ns, tick_ns, settings.min_slot_ns)
     slot = _cold_slot if l2 == "cold" else _hot_slot
     most_s = settings.max_time_s or (2.0 if device.info.kind == "gpu" else 1.0)
     times: list[float] = []
@@ -95,8 +103,9 @@ def measure(device: Device, subject: Subject, settings: MeasureSettings) -> Meas
     )
 
 
-def _policy(device: Device, settings: MeasureSettings) -> L2Policy:
-    return settings.l2 or ("hot" if device.info.l2_bytes is None else "cold")
+def l2_policy(device: Device, wanted: L2Policy | None) -> L2Policy:
+    """What was asked for; else cold where the device can flush its cache."""
+    return wanted or ("hot" if device.info.l2_bytes is None else "cold")
 
 
 def _hot_slot(device: Device, subject: Subject, launches: int) -> Callable[[], float]:
@@ -140,8 +149,9 @@ def _warm_up(device: Device, subject: Subject, settings: MeasureSettings) -> _Wa
         batch = max(1, min(MOST_LAUNCHES_QUEUED, int(settings.warmup_min_s * 1e8 / windows[-1])))
 
 
-def _launches_per_slot(time_ns: float, tick_ns: float, settings: MeasureSettings) -> int:
-    slot_ns = max(TICKS_PER_SLOT * tick_ns, settings.min_slot_ns)
+def launches_per_slot(time_ns: float, tick_ns: float, min_slot_ns: float) -> int:
+    """Enough for a slot of `min_slot_ns`, and for the clock's tick."""
+    slot_ns = max(TICKS_PER_SLOT * tick_ns, min_slot_ns)
     return max(1, min(MOST_LAUNCHES_QUEUED, math.ceil(slot_ns / time_ns)))
 
 

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 __all__ = [
     "BuildAll",
+    "Compare",
     "Done",
     "Failed",
+    "FindSteps",
+    "Inspect",
+    "Inspected",
     "Measure",
     "Open",
     "Opened",
+    "PairOf",
     "Progress",
     "Reply",
     "Request",
+    "Side",
+    "SideFacts",
     "decode_reply",
     "decode_request",
     "encode",
 ]
 
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
 from harness.measure import MeasureSettings
-from harness.records import DeviceInfo, Row, Toolchain
+from harness.pairing import PairSettings
+from harness.records import DeviceInfo, Launch, PairedBlock, Resources, Row, Toolchain
 
 
 class Open(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -33,6 +42,8 @@ class Open(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """The suite's folder, already at the right commit; None to learn only what the device is."""
     scratch: str
     """A folder that every worker of a run shares, for references that several kernels need."""
+    base: str | None = None
+    """The folder of the suite to compare `suite` with."""
 
 
 class Measure(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -52,6 +63,70 @@ class BuildAll(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     cases: tuple[tuple[str, Mapping[str, int]], ...]
 
 
+class Side(msgspec.Struct, frozen=True, kw_only=True):
+    """One side of a pair: a kernel of one of the two suites."""
+
+    suite: Literal["base", "head"]
+    kernel: str
+    planted: bool = False
+    """Whether the kernel is built with a slowdown planted, of `steps` steps."""
+    steps: int = 0
+
+
+class PairOf(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    sizes: Mapping[str, int]
+    base: Side
+    head: Side
+
+
+class Inspect(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Build both sides of every pair, without running anything. Answered by Done with `inspected`."""
+
+    pairs: tuple[PairOf, ...]
+
+
+class Compare(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Verify both sides of a pair, then time them against each other. Answered like Measure."""
+
+    pair: PairOf
+    seed: int
+    order_seed: int
+    """Of what is random on purpose: which side is loaded first, where the arrays lie, the order of quads."""
+    settings: PairSettings
+    verified: Mapping[str, str] = {}
+    """By side: digest of outputs that an earlier process verified in full."""
+
+
+class FindSteps(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """How many steps slow a planted pair by `target`. Answered by Done with `steps`."""
+
+    pair: PairOf
+    seed: int
+    target: float
+
+
+class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one side: built and, after Compare, verified; or why not."""
+
+    source_sha256: str | None = None
+    code_sha256: str | None = None
+    """Of the source without comments."""
+    launch: Launch | None = None
+    resources: Resources | None = None
+    digest: str = ""
+    reason: str = ""
+    message: str = ""
+    log: str = ""
+
+
+class Inspected(msgspec.Struct, frozen=True, kw_only=True):
+    base: SideFacts
+    head: SideFacts
+    identical: bool
+    """In compiled code and launch."""
+
+
 class Opened(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     device: DeviceInfo
     toolchain: Toolchain
@@ -66,6 +141,10 @@ class Progress(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 class Done(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     row: Row | None = None
+    inspected: Mapping[str, Inspected] = {}
+    block: PairedBlock | None = None
+    sides: Mapping[str, SideFacts] = {}
+    steps: int = 0
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -75,9 +154,11 @@ class Failed(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     message: str
     log: str = ""
     exit_code: int = 3
+    side: Literal["base", "head", ""] = ""
+    """Of a pair: whose fault it is, base or head; empty where nobody can tell."""
 
 
-Request = Open | Measure | BuildAll
+Request = Open | Measure | BuildAll | Inspect | Compare | FindSteps
 Reply = Opened | Progress | Done | Failed
 
 _request_decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)

@@ -8,11 +8,18 @@ from __future__ import annotations
 
 __all__ = [
     "SCHEMA_VERSION",
+    "Arm",
+    "Attribution",
+    "CaseBlock",
     "Check",
+    "Comparison",
     "DeviceInfo",
+    "Effect",
     "Host",
     "Launch",
     "Measurement",
+    "PairedBlock",
+    "Quad",
     "Resources",
     "Row",
     "RowStatus",
@@ -21,6 +28,8 @@ __all__ = [
     "Source",
     "Telemetry",
     "Toolchain",
+    "Verdict",
+    "VerdictStatus",
     "Verification",
 ]
 
@@ -28,10 +37,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Version of the stored record.
 
 1  first version
+2  comparisons: blocks and verdicts
 """
 
 Extent3 = tuple[int, int, int]
@@ -258,3 +268,158 @@ class Run:
     """The card's peak by what limits it: float32, float16 in GFLOP/s; memory in GB/s. Empty where unknown."""
     identity: Mapping[str, str] = field(default_factory=dict)
     """What the card's driver says of it that stays: VBIOS, power limit, ECC, persistence and the like."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quad:
+    """Four slots in a row, two of base (A) and two of head (B), as they were measured."""
+
+    order: Literal["ABBA", "BAAB"]
+    times_ns: tuple[float, float, float, float]
+    """Per slot, in the order measured: device time of one launch, the mean over the slot's launches."""
+    cycles: tuple[float, float, float, float] | None = None
+    """Per slot: SM cycles of one launch, by the device's own counter."""
+    sm_clock_mhz: tuple[float, float, float, float] | None = None
+    """Per slot: cycles over the device's own time, flushes between the launches included."""
+    canary_ns: float | None = None
+    """Time of a small fixed kernel measured before this quad; None where there was none before this one."""
+    canary_cycles: float | None = None
+    started_ns: int
+    """Host monotonic clock, to align with telemetry."""
+    ended_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedBlock:
+    """Every quad of one pair of kernels in one process, with what the card said meanwhile."""
+
+    quads: tuple[Quad, ...]
+    launches_per_slot: int
+    l2: L2Policy
+    clock: str
+    tick_ns: float
+    warmup_s: float
+    settled: bool
+    gpu_s: float
+    """Device time that the quads took, with lead-in, flushes and canaries, without the warm-up."""
+    clock_noise: float | None = None
+    """Relative standard deviation of a slot's clock from nothing but the ticks of the device's timer."""
+    telemetry: Telemetry | None = None
+
+
+VerdictStatus = Literal[
+    "regression",
+    "improvement",
+    "unchanged",
+    "inconclusive",
+    "invalid",
+    "identical",
+    "new",
+    "missing",
+    "failed",
+]
+Attribution = Literal["code", "clocks", "thermal", "power", "contention", "environment"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """Head over base, minus 1: positive is slower (or more cycles, or more energy)."""
+
+    effect: float
+    low: float
+    high: float
+    """The interval that holds the effect with the comparison's confidence."""
+    processes: int
+    quads: int
+    process_effects: tuple[float, ...] = ()
+    """Of each process, in the order measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One side of a comparison."""
+
+    time_ns: float | None = None
+    """Median over every kept slot, of one launch."""
+    sm_clock_mhz: float | None = None
+    source_sha256: str | None = None
+    launch: Launch | None = None
+    resources: Resources | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What became of one case of a comparison. `reason` is a stable code; `message` is a sentence."""
+
+    case: str
+    kernel: str
+    sizes: Mapping[str, int]
+    dtype: str
+    status: VerdictStatus
+    reason: str
+    message: str
+    log: str = ""
+    side: Literal["base", "head", ""] = ""
+    """Of a failed case: at which commit it failed; empty where nobody can tell."""
+    time: Effect | None = None
+    cycles: Effect | None = None
+    energy: Effect | None = None
+    smallest_visible: float | None = None
+    """The smallest slowdown that would be called a regression nine times in ten with this much noise."""
+    noise_floor: float | None = None
+    """The same as the card's calibration found it for this case; None without one."""
+    clock_exponent: float | None = None
+    """How time follows the SM clock: 1 where time is cycles over clock, 0 where the clock does not matter;
+    None where the clock did not move enough to tell."""
+    power_capped: bool | None = None
+    """Whether the driver lowered clocks for the power limit meanwhile; None where it cannot tell."""
+    attribution: Attribution | None = None
+    base: Arm | None = None
+    head: Arm | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """Quads left out of the estimate, by gate."""
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+    """Gates that this device gives no data for, with the reason."""
+    gpu_s: float = 0.0
+    complete: bool = True
+    """False where the comparison was interrupted, or its budget spent, before the last planned look."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseBlock:
+    """What one process measured of one case."""
+
+    case: str
+    process: int
+    """Of the comparison, from 1."""
+    confirming: bool = False
+    """Whether it was measured to confirm or refute what earlier processes said."""
+    block: PairedBlock
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """Quads that the gates left out, by gate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Everything known of one comparison of two commits of a suite on one device, apart from its verdicts."""
+
+    schema_version: int = SCHEMA_VERSION
+    harness_version: str
+    run_id: str
+    started_at: str
+    """UTC, ISO 8601."""
+    command: str
+    """compare or calibrate."""
+    base: Source
+    head: Source
+    kernels: tuple[str, ...]
+    """Every kernel of head's suite, in ladder order."""
+    device: DeviceInfo
+    toolchain: Toolchain | None
+    host: Host
+    settings: Mapping[str, str | int | float | bool | None]
+    calibrated_at: str | None = None
+    """When the card's own noise was last measured; None for one that is judged by an assumption."""
+    identity: Mapping[str, str] = field(default_factory=dict)

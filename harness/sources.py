@@ -22,6 +22,13 @@ from harness.suite import Case, Kernel, Suite
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"[^\n]*$', re.MULTILINE)
 _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b[^\n]*$", re.MULTILINE)
 
+_COMMENT = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|//(?:\\\n|[^\n])*|/\*.*?\*/""", re.DOTALL)
+"""A comment, or in a group of its own a literal, in which nothing is one."""
+
+
+def _blank(match: re.Match[str]) -> str:
+    return match[1] or " "
+
 
 @dataclass(frozen=True)
 class Program:
@@ -38,6 +45,13 @@ class Program:
     @property
     def sha256(self) -> str:
         return hashlib.sha256("\0".join((self.text, *self.options)).encode()).hexdigest()
+
+    @property
+    def code_sha256(self) -> str:
+        """Without comments, spaces at the ends of lines, empty lines and what tells a line's number."""
+        lines = _COMMENT.sub(_blank, self.text).splitlines()
+        code = [line.rstrip() for line in lines if line.strip() and not line.startswith("#line")]
+        return hashlib.sha256("\0".join(("\n".join(code), *self.options)).encode()).hexdigest()
 
 
 def program(suite: Suite, kernel: Kernel, case: Case, backend: str) -> Program:

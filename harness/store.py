@@ -1,16 +1,26 @@
-"""Run records on disk: one JSON Lines file per run, the source of truth that asv's files are derived from.
+"""Records on disk: one JSON Lines file per run or comparison, what asv's files are made of.
 
-The first line is the run, each further line a row, the last says whether the run came to its end. Rows are
-appended to a ``.part`` file as they come, so that what was measured survives the harness; the file gets its
-name when the run is over.
+The first line is the run, each further line a row, the last says whether the run came to its end. Lines of a
+comparison are its raw blocks, as they were measured, and then its verdicts. Lines are appended to a ``.part``
+file as they come, so that what was measured survives the harness; the file gets its name at the end.
 """
 
 from __future__ import annotations
 
-__all__ = ["RunWriter", "StoredRun", "read_run", "record_name", "schema"]
+__all__ = [
+    "Journal",
+    "RecordWriter",
+    "StoredComparison",
+    "StoredRun",
+    "read_comparison",
+    "read_run",
+    "record_name",
+    "schema",
+]
 
 import contextlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +29,7 @@ from typing import IO, TYPE_CHECKING, Any
 import msgspec
 
 from harness.errors import StoreError
-from harness.records import SCHEMA_VERSION, Row, Run
+from harness.records import SCHEMA_VERSION, CaseBlock, Comparison, Row, Run, Source, Verdict
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -34,6 +44,9 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     run: Run | None = None
     row: Row | None = None
+    comparison: Comparison | None = None
+    block: CaseBlock | None = None
+    verdict: Verdict | None = None
     complete: bool | None = None
 
 
@@ -42,7 +55,8 @@ class _Version(msgspec.Struct):
 
 
 class _FirstLine(msgspec.Struct):
-    run: _Version
+    run: _Version | None = None
+    comparison: _Version | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +67,40 @@ class StoredRun:
     """False for a run that was interrupted: its rows are good, but not all that were asked for."""
 
 
-def record_name(run: Run) -> str:
-    """``20260102T030405Z-1a2b3c4d-matmul-5e6f7a8b.jsonl``: sorts by time, unique by its id."""
-    stamp = run.started_at.replace("-", "").replace(":", "").partition(".")[0].partition("+")[0] + "Z"
-    commit = (run.source.commit or "nocommit")[:8] + ("+" if run.source.dirty else "")
-    return f"{stamp}-{commit}-{run.source.suite}-{run.run_id[:8]}.jsonl"
+@dataclass(frozen=True, slots=True)
+class StoredComparison:
+    comparison: Comparison
+    blocks: tuple[CaseBlock, ...]
+    verdicts: tuple[Verdict, ...]
+    """Empty for a comparison that was killed: its blocks can still be judged."""
+    complete: bool
 
 
-class RunWriter:
-    """Writes one run's record; a context manager. Everything that can fail on opening fails before a
-    measurement starts.
+def record_name(described: Run | Comparison) -> str:
+    """``20260102T030405Z-1a2b3c4d-matmul-5e6f7a8b.jsonl``: sorts by time, unique by its id; of a comparison
+    ``20260102T030405Z-1a2b3c4d..9c0d1e2f-matmul-5e6f7a8b.jsonl``.
+    """
+    stamp = described.started_at.replace("-", "").replace(":", "").partition(".")[0].partition("+")[0] + "Z"
+    if isinstance(described, Run):
+        suite, commits = described.source.suite, _short(described.source)
+    else:
+        suite, commits = described.head.suite, f"{_short(described.base)}..{_short(described.head)}"
+    return f"{stamp}-{commits}-{suite}-{described.run_id[:8]}.jsonl"
+
+
+def _short(source: Source) -> str:
+    return (source.commit or "nocommit")[:8] + ("+" if source.dirty else "")
+
+
+class RecordWriter:
+    """Writes the record of a run or comparison; a context manager. Everything that can fail on opening fails
+    before a measurement starts.
 
     Raises StoreError where the folder cannot be written, or the disk is full.
     """
 
-    def __init__(self, folder: Path, run: Run) -> None:
-        self.path = folder / record_name(run)
+    def __init__(self, folder: Path, described: Run | Comparison) -> None:
+        self.path = folder / record_name(described)
         self._part = self.path.with_name(self.path.name + ".part")
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -79,7 +111,7 @@ class RunWriter:
                 "Choose another folder with --results, or none with --no-save."
             ) from None
         try:
-            self._append(_Line(run=run))
+            self._append(_Line(run=described) if isinstance(described, Run) else _Line(comparison=described))
         except StoreError:
             with contextlib.suppress(OSError):
                 self._file.close()
@@ -87,8 +119,14 @@ class RunWriter:
                 self._part.unlink()
             raise
 
-    def add(self, row: Row) -> None:
-        self._append(_Line(row=row))
+    def add(self, item: Row | CaseBlock | Verdict) -> None:
+        match item:
+            case Row():
+                self._append(_Line(row=item))
+            case CaseBlock():
+                self._append(_Line(block=item))
+            case Verdict():
+                self._append(_Line(verdict=item))
 
     def _append(self, line: _Line) -> None:
         try:
@@ -126,8 +164,65 @@ class RunWriter:
                 self._file.close()
 
 
+class Journal:
+    """A record, written as long as it can be: a disk that fills up must not cost what is being measured."""
+
+    def __init__(self, writer: RecordWriter | None) -> None:
+        self._writer = writer
+        self.path = writer.path if writer else None
+        self.problem = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._writer:
+            self._writer.__exit__(kind, error, trace)
+
+    def add(self, item: Row | CaseBlock | Verdict) -> None:
+        self._attempt(lambda writer: writer.add(item))
+
+    def finish(self, *, complete: bool) -> None:
+        self._attempt(lambda writer: writer.finish(complete=complete))
+
+    def _attempt(self, write: Callable[[RecordWriter], object]) -> None:
+        if self._writer is None or self.problem:
+            return
+        try:
+            write(self._writer)
+        except StoreError as error:
+            self.problem, self.path = error.message, None
+
+
 def read_run(path: Path) -> StoredRun:
-    """A record from disk. Raises StoreError, with the line, where it is not one, or of a newer schema."""
+    """A run's record from disk. Raises StoreError, with the line, where it is not one, or of a newer
+    schema.
+    """
+    decoded = _read(path)
+    run = decoded[0].run
+    if run is None:
+        raise StoreError(f"{path} is the record of a comparison; expected that of a run.")
+    rows = tuple(line.row for line in decoded if line.row is not None)
+    return StoredRun(run, rows, complete=any(line.complete for line in decoded))
+
+
+def read_comparison(path: Path) -> StoredComparison:
+    """A comparison's record from disk. Raises StoreError like read_run."""
+    decoded = _read(path)
+    comparison = decoded[0].comparison
+    if comparison is None:
+        raise StoreError(f"{path} is the record of a run; expected that of a comparison.")
+    return StoredComparison(
+        comparison,
+        tuple(line.block for line in decoded if line.block is not None),
+        tuple(line.verdict for line in decoded if line.verdict is not None),
+        complete=any(line.complete for line in decoded),
+    )
+
+
+def _read(path: Path) -> list[_Line]:
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -137,14 +232,7 @@ def read_run(path: Path) -> StoredRun:
     # A harness that was killed, or a disk that was full, leaves half a line; the rows before it are good.
     if len(lines) > 1 and not content.endswith(b"\n") and not _is_json(lines[-1]):
         lines.pop()
-    decoded = [_decode(path, number, line) for number, line in enumerate(lines, 1)]
-    run = decoded[0].run
-    assert run is not None  # _check_version saw it
-    return StoredRun(
-        run,
-        tuple(line.row for line in decoded if line.row is not None),
-        complete=any(line.complete for line in decoded),
-    )
+    return [_decode(path, number, line) for number, line in enumerate(lines, 1)]
 
 
 def _is_json(line: bytes) -> bool:
@@ -157,11 +245,15 @@ def _is_json(line: bytes) -> bool:
 
 def _check_version(path: Path, lines: list[bytes]) -> None:
     try:
-        version = msgspec.json.decode(lines[0] if lines else b"", type=_FirstLine).run.schema_version
+        first = msgspec.json.decode(lines[0] if lines else b"", type=_FirstLine)
     except _UNREADABLE as error:
         raise StoreError(
             f"{path} is no run record: its first line does not describe a run ({error})."
         ) from None
+    described = first.run or first.comparison
+    if described is None:
+        raise StoreError(f"{path} is no run record: its first line describes neither a run nor a comparison.")
+    version = described.schema_version
     if version > SCHEMA_VERSION:
         raise StoreError(
             f"{path} has schema version {version}; this harness reads up to {SCHEMA_VERSION}. "

@@ -23,7 +23,7 @@ from harness.errors import DeviceError, ExitCode
 from harness.integrations.asv_tracks import TRACKS
 from harness.report.summary import RowSummary
 from harness.session import RunResult, Session, SessionSettings
-from harness.store import RunWriter
+from harness.store import RecordWriter
 from tests.support import KERNELS, ROOT, Recorder, device_is_missing, run_command
 
 DOCS = ROOT / "docs"
@@ -130,7 +130,7 @@ def test_the_python_that_reads_a_record_works(tmp_path, project, capsys, monkeyp
     settings = SessionSettings(device="null", measure=quick)
     with Session(loaded, settings, Recorder()) as session:
         result: RunResult = session.run(plan(loaded.suite, quick=True))
-    with RunWriter(tmp_path, result.run) as writer:
+    with RecordWriter(tmp_path, result.run) as writer:
         for row in result.rows:
             writer.add(row)
         path = writer.finish(complete=True)

@@ -17,7 +17,8 @@ from harness.measure import MeasureSettings
 from harness.planning import PlannedCase, plan
 from harness.records import DeviceInfo, Row
 from harness.report.summary import summary_of
-from harness.session import Session, SessionSettings, find_device
+from harness.session import Session, SessionSettings
+from harness.workplace import find_device
 from tests.mutations import MUTATIONS, TENSOR, broken_suite
 from tests.support import (
     GPU,

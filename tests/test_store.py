@@ -171,7 +171,7 @@ BARE = Row(case="toy.tiled[n=64]", kernel="tiled", sizes={"n": 64}, dtype="float
 
 
 def written(folder, *rows, run=RUN, complete=True):
-    with store.RunWriter(folder, run) as writer:
+    with store.RecordWriter(folder, run) as writer:
         for row in rows:
             writer.add(row)
         return writer.finish(complete=complete)
@@ -246,7 +246,7 @@ def test_a_records_name(changes, name):
 
 def test_two_runs_in_one_second_have_a_record_each(tmp_path):
     other = dataclasses.replace(RUN, run_id="fedcba9876543210")
-    with store.RunWriter(tmp_path, RUN) as one, store.RunWriter(tmp_path, other) as two:
+    with store.RecordWriter(tmp_path, RUN) as one, store.RecordWriter(tmp_path, other) as two:
         one.add(ROW)
         two.add(BARE)
         paths = [one.finish(complete=True), two.finish(complete=True)]
@@ -254,12 +254,12 @@ def test_two_runs_in_one_second_have_a_record_each(tmp_path):
 
 
 def test_a_run_is_not_written_twice(tmp_path):
-    with store.RunWriter(tmp_path, RUN), pytest.raises(StoreError, match="File exists"):
-        store.RunWriter(tmp_path, RUN)
+    with store.RecordWriter(tmp_path, RUN), pytest.raises(StoreError, match="File exists"):
+        store.RecordWriter(tmp_path, RUN)
 
 
 def test_rows_can_be_read_before_the_end(tmp_path):
-    with store.RunWriter(tmp_path, RUN) as writer:
+    with store.RecordWriter(tmp_path, RUN) as writer:
         assert store.read_run(part_of(tmp_path)) == store.StoredRun(RUN, (), complete=False)
         writer.add(ROW)
         assert store.read_run(part_of(tmp_path)) == store.StoredRun(RUN, (ROW,), complete=False)
@@ -268,7 +268,7 @@ def test_rows_can_be_read_before_the_end(tmp_path):
 
 def test_leaving_early_keeps_the_rows_and_says_so(tmp_path):
     def interrupted():
-        with store.RunWriter(tmp_path, RUN) as writer:
+        with store.RecordWriter(tmp_path, RUN) as writer:
             writer.add(ROW)
             raise KeyboardInterrupt
 
@@ -283,7 +283,7 @@ import os, sys
 from pathlib import Path
 from harness import store
 from tests.test_store import ROW, RUN
-writer = store.RunWriter(Path(sys.argv[1]), RUN)
+writer = store.RecordWriter(Path(sys.argv[1]), RUN)
 writer.add(ROW)
 {last}
 """
@@ -313,7 +313,7 @@ from harness import store
 from harness.errors import StoreError
 from tests.test_store import BARE, ROW, RUN
 limit = int(sys.argv[2])
-with store.RunWriter(Path(sys.argv[1]), RUN) as writer:
+with store.RecordWriter(Path(sys.argv[1]), RUN) as writer:
     writer.add(ROW)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     try:
@@ -345,7 +345,7 @@ from tests.test_store import RUN
 warnings.simplefilter("error")
 resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
 try:
-    store.RunWriter(Path(sys.argv[1]), RUN)
+    store.RecordWriter(Path(sys.argv[1]), RUN)
 except StoreError as error:
     print(error.message)
 """
@@ -365,14 +365,14 @@ def test_a_file_in_place_of_the_folder_is_a_sentence(tmp_path, below):
     (tmp_path / "file").touch()
     folder = tmp_path / "file" / below
     with pytest.raises(StoreError) as raised:
-        store.RunWriter(folder, RUN)
+        store.RecordWriter(folder, RUN)
     assert raised.value.message.startswith(f"Cannot write results to {folder}: ")
     assert "--results" in raised.value.message
     assert raised.value.exit_code == ExitCode.NOT_MEASURED
 
 
 def test_a_folder_in_place_of_the_record_is_a_sentence(tmp_path):
-    writer = store.RunWriter(tmp_path, RUN)
+    writer = store.RecordWriter(tmp_path, RUN)
     (writer.path / "taken").mkdir(parents=True)
     with pytest.raises(StoreError, match="The rows are in"):
         writer.finish(complete=True)

@@ -6,12 +6,27 @@ A backend is one module with two functions, `devices()` and `open_device(index)`
 
 from __future__ import annotations
 
-__all__ = ["Argument", "Backend", "Built", "Device", "Memory", "Timing", "check_launch"]
+__all__ = [
+    "Argument",
+    "Backend",
+    "Built",
+    "Device",
+    "Memory",
+    "Stamp",
+    "Stamping",
+    "Timing",
+    "check_launch",
+    "compile_all",
+]
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from harness.errors import LaunchError
+from harness.errors import HarnessError, LaunchError
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
 from harness.sources import Program
 
@@ -23,6 +38,19 @@ Memory = Any
 
 Timing = Callable[[], float]
 """Device time in ns of what was enqueued for it; call it after synchronize()."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The device's own counters at one moment."""
+
+    cycles: float
+    """Of one SM, always the same: counters of different SMs have nothing to do with each other."""
+    time_ns: float
+
+
+Stamping = Callable[[], "Stamp | None"]
+"""What a stamp read; call it after synchronize(). None where the device has no counters, or missed it."""
 
 
 class Built(Protocol):
@@ -79,8 +107,20 @@ class Device(Protocol):
     def occupy(self, duration_ns: int) -> None:
         """Enqueue a busy wait, so that what is enqueued next runs without gaps; may do nothing."""
 
+    def stamp(self) -> Stamping:
+        """Enqueue a reading of the device's counters; costs a few microseconds on the device, or nothing."""
+
+    def canary(self) -> Timing | None:
+        """Enqueue a small kernel that never changes, and time it: what slows it is not the code under test.
+
+        None where there is none.
+        """
+
     def tick_ns(self) -> float:
         """The smallest step of the clock, measured."""
+
+    def globaltimer_tick_ns(self) -> float | None:
+        """The smallest step of the time in stamps, measured; None without stamps."""
 
     def synchronize(self) -> None: ...
 
@@ -96,6 +136,17 @@ class Backend(Protocol):
         """
 
     def open_device(self, index: int) -> Device: ...
+
+
+def compile_all(device: Device, programs: Iterable[Program]) -> None:
+    """Compile several at a time, each text once; whoever needs a broken one gets the error when building."""
+
+    def compile_one(program: Program) -> None:
+        with suppress(HarnessError):
+            device.compile(program)
+
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        list(pool.map(compile_one, {program.sha256: program for program in programs}.values()))
 
 
 def check_launch(launch: Launch, device: DeviceInfo, resources: Resources | None = None) -> None:

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.backends.base import Argument, Built, Memory, Timing
+from harness.backends.base import Argument, Built, Memory, Stamp, Stamping, Timing
 from harness.cache import BinaryCache
 from harness.errors import BuildError, DeviceError, KernelError, LaunchError, MeasureError, OutOfMemoryError
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
@@ -50,7 +50,37 @@ extern "C" __global__ void harness_occupy(unsigned long long duration_ns) {
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
     do { asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); } while (now - start < duration_ns);
 }
+// One block per SM; SM 0 alone writes, since the cycle counters of two SMs cannot be compared.
+extern "C" __global__ void harness_stamp(unsigned long long *out) {
+    unsigned sm;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
+    if (sm != 0) return;
+    unsigned long long now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    out[0] = (unsigned long long)clock64();
+    out[1] = now;
+}
+extern "C" __global__ void harness_globaltimer(unsigned long long *out, int count) {
+    unsigned long long last = 0, now;
+    for (int i = 0; i < count;) {
+        asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+        if (now != last) out[i++] = last = now;
+    }
+}
+// Arithmetic of every SM, then traffic: some 50 us that hang on nothing but the card.
+extern "C" __global__ void harness_canary(float *data, unsigned count, int steps) {
+    float x = threadIdx.x;
+    for (int i = 0; i < steps; ++i) x = fmaf(x, 0.999f, 1.0f);
+    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+        data[i] = data[i] * 0.5f + x;
+    }
+}
 """
+
+_STAMPS = 2**16
+"""Kept on the card between two reads: more than one measurement enqueues between two waits."""
+_CANARY_FLOATS = 2**22
+_CANARY_STEPS = 10_000
 
 
 _FAULT = re.compile("illegal|misaligned|assert|hardware stack|invalid pc", re.IGNORECASE)
@@ -173,6 +203,9 @@ class CudaDevice:
         self.toolchain = Toolchain(compiler=_nvcc_version() or "no nvcc", options=_OPTIONS)
         self._prepared: dict[tuple[Any, ...], Any] = {}
         self._flush: tuple[Any, Any, Any, int] | None = None
+        self._canary: tuple[CudaBuilt, Launch, tuple[Any, ...]] | None = None
+        self._stamps_taken = 0
+        self._stamps_read: np.ndarray[Any, Any] | None = None
         with _translated(f"Opening {self.info.spec}"):
             self.context = handle.retain_primary_context()
             self.context.push()
@@ -315,6 +348,40 @@ class CudaDevice:
     def _helpers_occupy(self) -> Any:
         return self._helpers.get_function("harness_occupy")
 
+    def stamp(self) -> Stamping:
+        with _translated("Reading the card's counters"):
+            function, memory = self._stamping
+            index, self._stamps_read = self._stamps_taken % _STAMPS, None
+            self._stamps_taken += 1
+            launch = Launch(grid=(self.info.compute_units, 1, 1), block=(1, 1, 1))
+            self._enqueue(function, launch, (np.uintp(int(memory) + 16 * index),))
+        return lambda: self._stamp_at(index)
+
+    @functools.cached_property
+    def _stamping(self) -> tuple[Any, Memory]:
+        memory = self.allocate(16 * _STAMPS)
+        self.fill(memory, 0, 16 * _STAMPS, 0)
+        return self._helpers.get_function("harness_stamp"), memory
+
+    def _stamp_at(self, index: int) -> Stamp | None:
+        if self._stamps_read is None:
+            self._stamps_read = np.empty((_STAMPS, 2), np.uint64)
+            memory = self._stamping[1]
+            self.read(memory, 0, self._stamps_read)
+            self.fill(memory, 0, 16 * _STAMPS, 0)  # a stamp that SM 0 misses must not show an older one
+        cycles, time_ns = self._stamps_read[index]
+        return Stamp(float(cycles), float(time_ns)) if cycles else None
+
+    def canary(self) -> Timing:
+        if self._canary is None:
+            function = self._helpers.get_function("harness_canary")
+            memory = self.allocate(4 * _CANARY_FLOATS)
+            self.fill(memory, 0, 4 * _CANARY_FLOATS, 0)
+            arguments = (np.uintp(int(memory)), np.uint32(_CANARY_FLOATS), np.int32(_CANARY_STEPS))
+            launch = Launch(grid=(2 * self.info.compute_units, 1, 1), block=(256, 1, 1))
+            self._canary = (CudaBuilt(function, Resources(), cached=True), launch, arguments)
+        return self.timed(*self._canary, launches=1)
+
     def tick_ns(self) -> float:
         """The smallest difference between distinct times of empty intervals."""
         driver = _driver()
@@ -326,6 +393,18 @@ class CudaDevice:
         times = sorted({round(end.time_since(start) * 1e6) for start, end in pairs})
         steps = [later - earlier for earlier, later in pairwise(times)] or times
         return float(min(step for step in [*steps, 1000] if step > 0))
+
+    def globaltimer_tick_ns(self) -> float:
+        """The smallest difference between distinct readings in one thread."""
+        count = 64
+        with _translated("Reading the card's timer"):
+            memory, readings = self.allocate(8 * count), np.empty(count, np.uint64)
+            one = Launch(grid=(1, 1, 1), block=(1, 1, 1))
+            function = self._helpers.get_function("harness_globaltimer")
+            self._enqueue(function, one, (np.uintp(int(memory)), np.int32(count)))
+            self.read(memory, 0, readings)
+            self.release(memory)
+        return float(np.diff(readings).min())
 
     def synchronize(self) -> None:
         with _translated("Waiting for the card"):

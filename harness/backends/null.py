@@ -5,8 +5,11 @@ $HARNESS_NULL_SCRIPT, a JSON file of kernel name (such as ``matmul.naive``) to b
 
     {"matmul.naive": {"times_ns": [1000.0, 1010.0], "fault": "wrong"}}
 
-Faults: build, wrong, nan, unwritten, overrun, crash, hang, error, memory. It is what the tests run on and
-what a suite's author can try a pipeline with; no figure of it says anything about a kernel.
+Faults: build, wrong, nan, unwritten, overrun, crash, hang, error, memory. A kernel's text can say its time
+itself, so that it differs from commit to commit: ``#define NULL_DEVICE_NS 1000000``. Under the key ``noise`` the
+script may name one of the kinds in harness.backends.noise, ``{"kind": "quiet", "seed": 1}``; then times vary,
+and the device has clocks. It is what the tests run on and what a suite's author can try a pipeline with; no
+figure of it says anything about a kernel.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ __all__ = ["NullDevice", "devices", "open_device"]
 import itertools
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,12 +29,17 @@ from typing import Any
 
 import numpy as np
 
-from harness.backends.base import Argument, Built, Memory, Timing
+from harness.backends.base import Argument, Built, Memory, Stamp, Stamping, Timing
+from harness.backends.noise import Noise
 from harness.errors import BuildError, ConfigError, LaunchError, OutOfMemoryError
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
 from harness.sources import Program
 
 MEMORY_BYTES = 8 * 2**30
+_TOLD = re.compile(r"^#define NULL_DEVICE_NS (\d+(?:\.\d+)?)$", re.MULTILINE)
+_STEP = 1e-5
+"""What each step of a planted slowdown adds to a time, as a share of it."""
+_CANARY_NS = 50_000.0
 
 
 def devices() -> list[DeviceInfo]:
@@ -73,6 +82,16 @@ def _script() -> dict[str, Any]:
     return script
 
 
+def _noise(told: Any) -> Noise | None:
+    if told is None:
+        return None
+    try:
+        # Every process is another draw, unless the script fixes the seed.
+        return Noise(**{"seed": os.getpid(), **told})
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"HARNESS_NULL_SCRIPT has the noise {told!r}: {error}.") from None
+
+
 @dataclass
 class NullBuilt:
     program: Program
@@ -80,6 +99,7 @@ class NullBuilt:
     times_ns: Iterator[float] | None
     resources: Resources = field(default_factory=Resources)
     cached: bool = False
+    planted: bool = False
 
 
 class NullDevice:
@@ -90,6 +110,7 @@ class NullDevice:
         self.toolchain = Toolchain(compiler="null 1")
         self.script = script
         self.allocated_bytes = 0
+        self.noise = _noise(script.get("noise"))
 
     def compile(self, program: Program) -> None:
         pass
@@ -100,12 +121,14 @@ class NullDevice:
             raise BuildError(
                 f"{program.name} does not compile.", log=f"{program.name}: error: scripted fault"
             )
-        times = behaviour.get("times_ns")
+        told = _TOLD.search(program.text)
+        times = behaviour.get("times_ns") or (told and [float(told[1])])
         return NullBuilt(
             program,
             behaviour.get("fault", ""),
             itertools.cycle(times) if times else None,
-            Resources(binary_sha256=program.sha256),
+            planted="harness_steps" in program.text,
+            resources=Resources(binary_sha256=program.sha256),
         )
 
     def free_bytes(self) -> int:
@@ -158,7 +181,26 @@ class NullDevice:
         else:
             touched_bytes = sum(argument.nbytes for argument in arguments)
             total_ns = launches * touched_bytes * (1 + int(built.program.sha256[:4], 16) / 0xFFFF)
+        if built.planted:
+            total_ns *= 1 + _STEP * int(arguments[-1])
+        if self.noise is not None:
+            total_ns = self.noise.spend(total_ns / launches, launches, built.program.sha256)
         return lambda: total_ns
+
+    def stamp(self) -> Stamping:
+        if self.noise is None:
+            return lambda: None
+        now = Stamp(self.noise.cycles, self.noise.now_ns)
+        return lambda: now
+
+    def canary(self) -> Timing | None:
+        if self.noise is None:
+            return None
+        time_ns = self.noise.spend(_CANARY_NS, 1, "canary")
+        return lambda: time_ns
+
+    def globaltimer_tick_ns(self) -> float | None:
+        return None if self.noise is None else 1.0
 
     def flush_l2(self) -> None:
         pass

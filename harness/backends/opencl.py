@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from harness.backends.base import Argument, Built, Memory, Timing
+from harness.backends.base import Argument, Built, Memory, Stamping, Timing
 from harness.cache import BinaryCache, cache_dir, write_atomically
 from harness.errors import BuildError, DeviceError, LaunchError, MeasureError, OutOfMemoryError
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
@@ -313,6 +313,15 @@ class OpenCLDevice:
 
     def occupy(self, duration_ns: int) -> None:
         """Nothing: profiling counts from a launch's own start, so gaps before it are not in its time."""
+
+    def stamp(self) -> Stamping:
+        return lambda: None
+
+    def canary(self) -> None:
+        return None
+
+    def globaltimer_tick_ns(self) -> None:
+        return None
 
     def tick_ns(self) -> float:
         return float(self.handle.profiling_timer_resolution)

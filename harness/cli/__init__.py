@@ -18,6 +18,8 @@ COMMANDS = {
     "list": "Show suites, kernels and sizes.",
     "check": "Verify kernels against their reference, without timing them.",
     "run": "Verify and measure kernels: the ladder.",
+    "compare": "Tell which kernels a commit made slower, and how surely.",
+    "calibrate": "Measure this device's noise, so that verdicts rest on it.",
     "machine": "Register this machine's device with asv.",
 }
 

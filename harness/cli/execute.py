@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["execute"]
+__all__ = ["execute", "fitting"]
 
 import dataclasses
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def execute(
     )
     finished: list[RunResult] = []
     with ProgressObserver() as observer:
-        for loaded, sizes in _fitting(load_suites(config, selection.commit, selection.cases), selection):
+        for loaded, sizes in fitting(load_suites(config, selection.commit, selection.cases), selection):
             with Session(loaded, settings, observer) as session:
                 quick = selection.quick or session.device.kind != "gpu"
                 result = session.run(plan(loaded.suite, selection.cases, sizes, quick=quick))
@@ -54,7 +54,7 @@ def execute(
     return _status(finished)
 
 
-def _fitting(suites: Sequence[LoadedSuite], selection: Selection) -> list[tuple[LoadedSuite, list[str]]]:
+def fitting(suites: Sequence[LoadedSuite], selection: Selection) -> list[tuple[LoadedSuite, list[str]]]:
     """The suites that are asked for, each with the sizes that have as many numbers as it has axes.
 
     Raises UsageError for a size that is wrong, or that fits no suite.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "Selection",
+    "case_options",
     "cases_argument",
     "device_option",
     "echo_json",
@@ -46,6 +47,7 @@ class Selection:
     size: tuple[str, ...]
     device: str | None
     commit: str | None
+    """None for the working tree, and where a command names its commits otherwise."""
     quick: bool
     timeout: float | None
     seed: int
@@ -53,12 +55,20 @@ class Selection:
 
 
 def selection_options(function: F) -> F:
-    """CASES and the options that choose them; the command gets one Selection."""
+    """CASES, --commit and the options that choose cases; the command gets one Selection."""
+    commit = click.option(
+        "--commit", metavar="REV", help="Kernels as they were at this commit; default: the working tree."
+    )
+    return cases_argument(commit(case_options(function)))
+
+
+def case_options(function: F) -> F:
+    """The options that choose cases and how to run them; the command gets one Selection."""
 
     @functools.wraps(function)
     def call(**options: Any) -> Any:
         names = Selection.__dataclass_fields__
-        selection = Selection(**{name: options.pop(name) for name in names})
+        selection = Selection(**{name: options.pop(name, None) for name in names})
         return function(selection, **options)
 
     for option in (
@@ -71,9 +81,6 @@ def selection_options(function: F) -> F:
             help="For one case; default 120.",
         ),
         click.option("--quick", is_flag=True, help="The suite's small sizes; the default on a CPU."),
-        click.option(
-            "--commit", metavar="REV", help="Kernels as they were at this commit; default: the working tree."
-        ),
         device_option,
         click.option(
             "--size",
@@ -81,7 +88,6 @@ def selection_options(function: F) -> F:
             metavar="N|M,N,K",
             help="One number for every axis, or one an axis; repeatable.",
         ),
-        cases_argument,
     ):
         call = option(call)
     return call  # type: ignore[return-value]

@@ -15,7 +15,7 @@ from harness.errors import ConfigError, StoreError
 from harness.host import describe_host
 from harness.machine import machine_entry
 from harness.records import DeviceInfo
-from harness.session import find_device
+from harness.workplace import find_device
 
 _API_VERSION = 1
 

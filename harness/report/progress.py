@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["ProgressObserver"]
+__all__ = ["CompareProgress", "ProgressObserver"]
 
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from harness.planning import PlannedCase
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class ProgressObserver:
-    """Shows a run as it goes; a context manager."""
+class _Progress:
+    """A bar on standard error; a context manager."""
 
     def __init__(self) -> None:
         self.console = Console(stderr=True)
@@ -52,13 +53,17 @@ class ProgressObserver:
             self.console.print(f"Device: {device.spec}, {device.name}", highlight=False)
         self.device = device.spec
 
+    def stage(self, stage: str) -> None:
+        self.progress.update(self.task, description=f"{self.name} [dim]{stage}[/]" if self.name else stage)
+
+
+class ProgressObserver(_Progress):
+    """Shows a run as it goes."""
+
     def started(self, planned: PlannedCase, number: int, total: int) -> None:
         self.name = f"{planned.case.suite}.{planned.kernel.name} {planned.case.size_label}"
         self.began = time.monotonic()
         self.progress.update(self.task, description=self.name, completed=number - 1, total=total)
-
-    def stage(self, stage: str) -> None:
-        self.progress.update(self.task, description=f"{self.name} [dim]{stage}[/]" if self.name else stage)
 
     def finished(self, row: Row) -> None:
         self.progress.advance(self.task)
@@ -67,3 +72,23 @@ class ProgressObserver:
             self.console.print(
                 f"{self.name}: {outcome(row)} ({took:.1f} s in all)", highlight=False, soft_wrap=True
             )
+
+
+class CompareProgress(_Progress):
+    """Shows a comparison as it goes: the process, and the case it is at."""
+
+    label = ""
+
+    def process(self, number: int, cases: int, purpose: Literal["look", "confirm"]) -> None:
+        self.label = f"process {number}" + (", confirming" if purpose == "confirm" else "")
+        self.began = time.monotonic()
+        self.progress.update(self.task, description=self.label, completed=0, total=cases)
+        if not self.console.is_terminal:
+            self.console.print(f"{self.label}: {cases} case{'s' if cases > 1 else ''}", highlight=False)
+
+    def started(self, case: str) -> None:
+        self.name = f"{self.label}: {escape(case)}"
+        self.progress.update(self.task, description=self.name)
+
+    def measured(self, case: str) -> None:  # noqa: ARG002 - a bar moves whatever the case
+        self.progress.advance(self.task)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["check_table", "console", "devices_table", "ladder_tables", "print_out"]
+__all__ = ["check_table", "console", "devices_table", "ladder_tables", "plain_table", "print_out"]
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ def print_out(table: Table) -> None:
 
 
 def devices_table(devices: Sequence[DeviceInfo]) -> Table:
-    table = _table("spec", "device", "arch", ">units", ">memory", "driver")
+    table = plain_table("spec", "device", "arch", ">units", ">memory", "driver")
     for number, device in enumerate(devices):
         table.add_row(
             device.spec + (" (default)" if number == 0 else ""),
@@ -54,7 +54,7 @@ def devices_table(devices: Sequence[DeviceInfo]) -> Table:
 
 def check_table(result: RunResult) -> Table:
     """A line a kernel and size: verified or not, and how far the largest error is from its bound."""
-    table = _table("kernel", ">size", "result", ">error / bound")
+    table = plain_table("kernel", ">size", "result", ">error / bound")
     table.title = _title(result.run)
     for row in result.rows:
         checks = row.verification.checks if row.verification else ()
@@ -102,7 +102,7 @@ def _columns(run: Run, rows: Sequence[Row]) -> dict[str, list[str]]:
 
 
 def _ladder(title: str, rows: Sequence[Row], columns: Mapping[str, list[str]]) -> Table:
-    table = _table("kernel", *(f">{name}" for name in columns), "result")
+    table = plain_table("kernel", *(f">{name}" for name in columns), "result")
     table.title = title
     for index, row in enumerate(rows):
         table.add_row(row.kernel, *(cells[index] for cells in columns.values()), _status(row))
@@ -114,7 +114,7 @@ def _title(run: Run) -> str:
     return f"{run.source.suite} at {commit} on {run.device.name} ({run.device.spec})"
 
 
-def _table(*columns: str) -> Table:
+def plain_table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
         right = column.startswith(">")

@@ -4,7 +4,7 @@ slots.
 
 from __future__ import annotations
 
-__all__ = ["Summary", "summarize"]
+__all__ = ["CONFIDENCE", "Summary", "summarize"]
 
 import math
 from collections.abc import Sequence

@@ -1,0 +1,497 @@
+"""Two commits of a suite against each other on one device: pairs of kernels in fresh processes, judged at
+planned looks, and measured again where something was found.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "TWIN_PLANTED",
+    "TWIN_SAME",
+    "CompareObserver",
+    "CompareSettings",
+    "Comparing",
+    "ComparisonResult",
+    "Entry",
+    "match",
+]
+
+import dataclasses
+import datetime as dt
+import os
+import random
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import harness
+from harness import protocol
+from harness.calibration import Calibration, noise_of, read_calibration
+from harness.contest import Contest, SideNote
+from harness.errors import HarnessError, UsageError, WorkerError
+from harness.gates import Gated, GatePolicy, canary_level, cool_down_s, gate
+from harness.host import describe_host
+from harness.judge import Policy, confirm
+from harness.loader import LoadedSuite
+from harness.machine import machine_name
+from harness.pairing import PairSettings
+from harness.planning import PlannedCase
+from harness.records import CaseBlock, Comparison, DeviceInfo, L2Policy, PairedBlock, Verdict, VerdictStatus
+from harness.store import Journal, RecordWriter
+from harness.suite import Case, ceil_div
+from harness.workplace import DeviceObserver, Station, Workplace, unfit
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+MARK_S = 0.1
+"""Between full snapshots: as finely can the quads that a gate catches be told from the others."""
+WARM_S = 0.01
+"""Warm-up of a pair on a card that another pair has just warmed."""
+RETRIES = 1
+"""Of a block that the gates threw out, in the same process."""
+SPARE_PROCESSES = 2
+"""Beyond those planned, for a case whose blocks the gates threw out."""
+TWIN_SAME, TWIN_PLANTED = "twin.same", "twin.planted"
+"""A comparison's test of itself: a kernel against itself, and against itself with a slowdown planted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareSettings:
+    """How a comparison is carried out."""
+
+    command: str = "compare"
+    device: str | None = None
+    margin: float | None = None
+    tolerance: float | None = None
+    """Like the margin, None takes what suits the device."""
+    confidence: float = 0.999
+    l2: L2Policy | None = None
+    pair: PairSettings | None = None
+    """How many quads; None takes what suits the device."""
+    gates: GatePolicy = field(default_factory=GatePolicy)
+    timeout_s: float = 120.0
+    """For one case in one process."""
+    budget_s: float | None = None
+    """Device time after which no process is begun."""
+    seed: int = 1
+    twins: bool = False
+    measure_identical: bool = False
+    """Whether to measure kernels that are the same in compiled code: to learn of the noise."""
+    machine: str | None = None
+    """Name of the device's folder of records; None makes one from the device."""
+    results: Path | None = None
+    """Folder of all records, where calibrations are looked for; None has none."""
+    save: bool = True
+
+
+class CompareObserver(DeviceObserver, Protocol):
+    """Who is told how a comparison goes."""
+
+    def process(self, number: int, cases: int, purpose: Literal["look", "confirm"]) -> None: ...
+    def started(self, case: str) -> None: ...
+    def measured(self, case: str) -> None: ...
+
+
+@dataclass(slots=True)
+class Entry:
+    """A case that both commits have: what is asked of the worker, and how the contest stands."""
+
+    pair: protocol.PairOf
+    contest: Contest
+    digests: dict[str, str] = field(default_factory=dict)
+    """By side, of outputs that were verified in full."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonResult:
+    comparison: Comparison
+    verdicts: tuple[Verdict, ...]
+    """Of the cases, in ladder order."""
+    twins: tuple[Verdict, ...]
+    left_out: tuple[str, ...]
+    """Why cases were not compared at all, a sentence each."""
+    path: Path | None
+    interrupted: bool = False
+    problem: str = ""
+    """Why the record is not whole, such as a full disk."""
+
+
+def policy_for(device: DeviceInfo, settings: CompareSettings) -> Policy:
+    """What was asked for, and for the rest what suits the device. Raises UsageError where that makes no
+    sense.
+    """
+    margin, tolerance = (0.0025, 0.01) if device.kind != "cpu" else (0.02, 0.1)
+    if settings.margin is not None:
+        margin, tolerance = settings.margin, max(tolerance, 2 * settings.margin)
+    tolerance = tolerance if settings.tolerance is None else settings.tolerance
+    margin = margin if settings.margin is not None else min(margin, tolerance / 2)
+    try:
+        return Policy(margin=margin, tolerance=tolerance, confidence=settings.confidence)
+    except ValueError as error:
+        raise UsageError(f"These cannot be judged by: {error}") from None
+
+
+def pair_settings_for(device: DeviceInfo, policy: Policy) -> PairSettings:
+    """As many quads as bring their own error well below what is to be seen; fewer where launches are long."""
+    few = device.kind == "cpu"
+    return PairSettings(
+        min_quads=10 if few else 25, max_quads=30 if few else 100, standard_error=policy.margin / 5
+    )
+
+
+def match(
+    base: Sequence[PlannedCase], head: Sequence[PlannedCase]
+) -> tuple[list[tuple[protocol.PairOf, Case]], list[Verdict]]:
+    """The cases that both commits have, and verdicts of those that only one has."""
+    of_base = {planned.case.id: planned.case for planned in base}
+    of_head = {planned.case.id: planned.case for planned in head}
+    both = [(_pair_of(case, case.id), case) for name, case in of_head.items() if name in of_base]
+    alone = [
+        *(_alone(case, "new") for name, case in of_head.items() if name not in of_base),
+        *(_alone(case, "missing") for name, case in of_base.items() if name not in of_head),
+    ]
+    return both, alone
+
+
+def _pair_of(case: Case, name: str) -> protocol.PairOf:
+    base = protocol.Side(suite="base", kernel=case.kernel)
+    return protocol.PairOf(
+        id=name, sizes=case.sizes, base=base, head=protocol.Side(suite="head", kernel=case.kernel)
+    )
+
+
+def _alone(case: Case, status: Literal["new", "missing"]) -> Verdict:
+    where, reason = ("base", "only-in-head") if status == "new" else ("head", "only-in-base")
+    return Verdict(
+        case=case.id,
+        kernel=case.kernel,
+        sizes=case.sizes,
+        dtype=case.dtype,
+        status=status,
+        reason=reason,
+        message=f"There is no such case at {where}.",
+    )
+
+
+class Comparing(Workplace):
+    """A comparison of two loaded suites on one device; a context manager like its base."""
+
+    observer: CompareObserver
+
+    def __init__(
+        self, base: LoadedSuite, head: LoadedSuite, settings: CompareSettings, observer: CompareObserver
+    ) -> None:
+        super().__init__(observer, head.suite.root, base.suite.root, device=settings.device, l2=settings.l2)
+        self.base, self.head, self.settings = base, head, settings
+        self.policy = Policy()
+        self.pair = PairSettings()
+        self.calibration: Calibration | None = None
+        self._rng = random.Random(settings.seed)  # noqa: S311 - an order, not a secret
+        self._processes = 0
+        self._spent_s = 0.0
+        self._blocks: list[PairedBlock] = []
+        self._journal = Journal(None)
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self.policy = policy_for(self.device, self.settings)
+        self.pair = self.settings.pair or pair_settings_for(self.device, self.policy)
+        self.pair = dataclasses.replace(self.pair, l2=self.settings.l2)
+        if self.folder is not None:
+            self.calibration = read_calibration(self.folder)
+        return self
+
+    @property
+    def folder(self) -> Path | None:
+        """Of the device's records."""
+        results = self.settings.results
+        return results and results / (self.settings.machine or machine_name(self.device))
+
+    def run(self, base: Sequence[PlannedCase], head: Sequence[PlannedCase]) -> ComparisonResult:
+        """Compare the planned cases of both commits.
+
+        A case that fails, crashes or hangs costs its own verdict only. Raises StoreError where no record can
+        be begun. An interrupt ends the comparison early: what is finished is stored, judged and returned.
+        """
+        left_out = dict.fromkeys(
+            refused.message for planned in head if (refused := unfit(planned, self.device))
+        )
+        both, alone = match(*([p for p in plan if unfit(p, self.device) is None] for plan in (base, head)))
+        return self.hold([self.entry(pair, case) for pair, case in both], alone, tuple(left_out))
+
+    def entry(self, pair: protocol.PairOf, case: Case) -> Entry:
+        noise = noise_of(self.calibration, case.id, self.device)
+        return Entry(pair, Contest(pair.id, case, self.policy, noise, self.settings.gates))
+
+    def hold(
+        self, entries: list[Entry], alone: Sequence[Verdict] = (), left_out: Sequence[str] = ()
+    ) -> ComparisonResult:
+        """Measure and judge these entries."""
+        described = self.describe()
+        interrupted = False
+        twins: list[Entry] = []
+        with self._new_journal(described) as self._journal:
+            try:
+                self._inspect(entries)
+                twins = self._twins(entries) if self.settings.twins else []
+                self._look([*entries, *twins])
+                self._confirm([*entries, *twins])
+            except KeyboardInterrupt:
+                interrupted = True
+                for entry in (*entries, *twins):
+                    entry.contest.stopped_by = entry.contest.stopped_by or "interrupted"
+            of_twins = tuple(twin.contest.verdict() for twin in twins)
+            verdicts = (*_held([entry.contest.verdict() for entry in entries], of_twins), *alone)
+            for verdict in (*verdicts, *of_twins):
+                self._journal.add(verdict)
+            self._journal.finish(complete=not interrupted)
+        return ComparisonResult(
+            described,
+            verdicts,
+            of_twins,
+            tuple(left_out),
+            self._journal.path,
+            interrupted,
+            self._journal.problem,
+        )
+
+    def describe(self) -> Comparison:
+        settings = self.settings
+        now = dt.datetime.now(dt.timezone.utc)
+        return Comparison(
+            harness_version=harness.__version__,
+            run_id=secrets.token_hex(8),
+            started_at=now.isoformat(timespec="seconds"),
+            command=settings.command,
+            base=self.base.source,
+            head=self.head.source,
+            kernels=tuple(kernel.name for kernel in self.head.suite.kernels),
+            device=self.device,
+            toolchain=self.toolchain,
+            host=describe_host(),
+            settings={
+                "seed": settings.seed,
+                "timeout_s": settings.timeout_s,
+                "budget_s": settings.budget_s,
+                "twins": settings.twins,
+                **{name: getattr(self.pair, name) for name in self.pair.__slots__},
+                "margin": self.policy.margin,
+                "tolerance": self.policy.tolerance,
+                "confidence": self.policy.confidence,
+                "looks": ",".join(map(str, self.policy.looks)),
+            },
+            calibrated_at=self.calibration.measured_at if self.calibration else None,
+            identity=self.probe.identity(),
+        )
+
+    def _new_journal(self, described: Comparison) -> Journal:
+        if self.folder is None or not self.settings.save:
+            return Journal(None)
+        return Journal(RecordWriter(self.folder, described))
+
+    def _inspect(self, entries: Sequence[Entry]) -> None:
+        """Build both sides of everything, and settle what needs no device time: code that is identical, or
+        broken.
+        """
+        pairs = tuple(entry.pair for entry in entries)
+        self.observer.stage("build")
+        turns = max(1, ceil_div(2 * len(pairs), os.cpu_count() or 1))
+        try:
+            reply = self.builder.ask(protocol.Inspect(pairs=pairs), turns * self.settings.timeout_s)
+        except WorkerError:
+            return  # a compiler that hangs or kills its process is reported by the case that needs it
+        finally:
+            self.builder.kill()
+        if not isinstance(reply, protocol.Done):
+            return
+        for entry in entries:
+            found = reply.inspected[entry.pair.id]
+            entry.contest.sides = {"base": _note(found.base), "head": _note(found.head)}
+            if found.head.reason:
+                entry.contest.end(
+                    "failed", found.head.reason, found.head.message, found.head.log, side="head"
+                )
+            elif found.base.reason:
+                entry.contest.end(
+                    "failed", found.base.reason, found.base.message, found.base.log, side="base"
+                )
+            elif found.identical and not self.settings.measure_identical:
+                entry.contest.end(
+                    "identical", "same-code", "Both commits compile to the same code and launch it alike."
+                )
+
+    def _twins(self, entries: Sequence[Entry]) -> list[Entry]:
+        """A kernel against itself, as it is and with a slowdown of the tolerance planted."""
+        for entry in (entry for entry in entries if not entry.contest.settled):
+            case = entry.contest.case
+            head = entry.pair.head
+            planted = protocol.Side(suite="head", kernel=head.kernel, planted=True)
+            pair = protocol.PairOf(id=TWIN_PLANTED, sizes=case.sizes, base=planted, head=planted)
+            steps = self.find_steps(pair, self.policy.tolerance)
+            if steps is None:
+                continue
+            slowed = protocol.Side(suite="head", kernel=head.kernel, planted=True, steps=steps)
+            same = protocol.PairOf(id=TWIN_SAME, sizes=case.sizes, base=head, head=head)
+            slow = protocol.PairOf(id=TWIN_PLANTED, sizes=case.sizes, base=planted, head=slowed)
+            return [self.entry(same, case), self.entry(slow, case)]
+        return []
+
+    def find_steps(self, pair: protocol.PairOf, target: float) -> int | None:
+        """How long a planted chain slows the pair's head by `target`; None where none can be planted."""
+        self.observer.stage("plant")
+        request = protocol.FindSteps(pair=pair, seed=self.settings.seed, target=target)
+        try:
+            station = Station(self)
+            try:
+                reply = station.ask(request, self.settings.timeout_s)
+            finally:
+                station.close()
+        except HarnessError:
+            return None
+        return reply.steps if isinstance(reply, protocol.Done) else None
+
+    def _look(self, entries: Sequence[Entry]) -> None:
+        """Measure in as many processes as it takes, and judge at the planned looks."""
+        for count in self.policy.looks:
+            for _ in range(count + SPARE_PROCESSES):
+                short = [e for e in entries if not e.contest.settled and e.contest.good() < count]
+                short = [e for e in short if len(e.contest.rounds) < count + SPARE_PROCESSES]
+                if not short:
+                    break
+                if self._over_budget(short):
+                    return
+                self._process(short, confirming=False)
+            for entry in entries:
+                if not entry.contest.settled:
+                    if entry.contest.good() >= count:
+                        entry.contest.look()
+                    else:
+                        entry.contest.settled = True  # the gates left too little: invalid
+
+    def _confirm(self, entries: Sequence[Entry]) -> None:
+        """Measure again what was flagged, in as many fresh processes as it took, and keep what stands."""
+        flagged = [entry for entry in entries if entry.contest.flagged]
+        for _ in range(max(self.policy.looks) + SPARE_PROCESSES):
+            short = [e for e in flagged if e.contest.good(confirming=True) < e.contest.good()]
+            short = [e for e in short if len(e.contest.again) < e.contest.good() + SPARE_PROCESSES]
+            short = [e for e in short if not e.contest.ended]
+            if not short:
+                break
+            if self._over_budget(short):
+                break
+            self._process(short, confirming=True)
+        # By identity: a twin is of a case that may be flagged too.
+        flags = {str(number): entry.contest.flag() for number, entry in enumerate(flagged)}
+        stand = confirm({name: flag for name, flag in flags.items() if flag}, self.policy)
+        for number, entry in enumerate(flagged):
+            if flags[str(number)] and not entry.contest.stopped_by:
+                entry.contest.confirmed = str(number) in stand
+
+    def _over_budget(self, entries: Sequence[Entry]) -> bool:
+        if self.settings.budget_s is None or self._spent_s < self.settings.budget_s:
+            return False
+        for entry in entries:
+            entry.contest.stopped_by = "budget-spent"
+        return True
+
+    def _process(self, entries: Sequence[Entry], *, confirming: bool) -> None:
+        """One fresh process for all of these, in random order; another after one that failed."""
+        self._processes += 1
+        self.observer.process(self._processes, len(entries), "confirm" if confirming else "look")
+        station: Station | None = None
+        try:
+            for entry in self._rng.sample(list(entries), len(entries)):
+                self.observer.started(entry.pair.id)
+                cold = station is None
+                try:
+                    station = station or Station(self, mark_s=MARK_S)
+                    good = self._measure(station, entry, confirming=confirming, cold=cold)
+                except HarnessError as error:
+                    entry.contest.end("failed", error.reason, error.message, error.log)
+                    good = False
+                if not good and station is not None:
+                    station.close()
+                    station = None
+                self.observer.measured(entry.pair.id)
+        finally:
+            if station is not None:
+                station.close()
+
+    def _measure(self, station: Station, entry: Entry, *, confirming: bool, cold: bool) -> bool:
+        """One block of an entry; false where the worker failed at it."""
+        warmup_s = self.pair.warmup_min_s if cold else WARM_S
+        for retry in range(RETRIES + 1):
+            request = protocol.Compare(
+                pair=entry.pair,
+                seed=self.settings.seed,
+                order_seed=self._rng.getrandbits(32),
+                settings=dataclasses.replace(self.pair, warmup_min_s=warmup_s),
+                verified=entry.digests,
+            )
+            reply = station.ask(request, self.settings.timeout_s)
+            if isinstance(reply, protocol.Failed):
+                entry.contest.end("failed", reply.reason, reply.message, reply.log, side=reply.side)
+                return False
+            assert reply.block is not None
+            entry.digests = {side: facts.digest for side, facts in reply.sides.items()}
+            entry.contest.sides = {side: _note(facts) for side, facts in reply.sides.items()}
+            quads = reply.block.quads
+            seen = station.seen(quads[0].started_ns, quads[-1].ended_ns)
+            block = dataclasses.replace(reply.block, telemetry=seen)
+            gated = gate(block, self.settings.gates, usual=canary_level(self._blocks))
+            self._spent_s += block.gpu_s
+            if not gated.invalid or retry == RETRIES:
+                break
+            time.sleep(cool_down_s(gated))
+        self._keep(entry, block, gated, confirming=confirming)
+        return True
+
+    def _keep(self, entry: Entry, block: PairedBlock, gated: Gated, *, confirming: bool) -> None:
+        if not gated.invalid:
+            self._blocks.append(block)
+        entry.contest.add(block, gated, confirming=confirming)
+        self._journal.add(
+            CaseBlock(
+                case=entry.pair.id,
+                process=self._processes,
+                confirming=confirming,
+                block=block,
+                dropped=gated.dropped,
+            )
+        )
+
+
+def _note(facts: protocol.SideFacts) -> SideNote:
+    return SideNote(facts.source_sha256, facts.launch, facts.resources)
+
+
+def _held(verdicts: Sequence[Verdict], twins: Sequence[Verdict]) -> list[Verdict]:
+    """The verdicts, all of them invalid where a twin shows that the comparison could not be trusted."""
+    wrong = next((found for twin in twins if (found := _wrong_twin(twin))), None)
+    if wrong is None:
+        return list(verdicts)
+    reason, message = wrong
+    measured: tuple[VerdictStatus, ...] = ("regression", "improvement", "unchanged", "inconclusive")
+    return [
+        dataclasses.replace(
+            verdict,
+            status="invalid",
+            reason=reason,
+            message=f"{message} What was measured: {verdict.message}",
+            attribution=None,
+        )
+        if verdict.status in measured
+        else verdict
+        for verdict in verdicts
+    ]
+
+
+def _wrong_twin(twin: Verdict) -> tuple[str, str] | None:
+    if twin.case == TWIN_SAME and twin.status in ("regression", "improvement"):
+        return "twin-flagged", f"A kernel compared with itself came out as {twin.status}."
+    if twin.case == TWIN_PLANTED and twin.status not in ("regression", "failed") and twin.complete:
+        return "twin-missed", f"A planted slowdown was not found: it came out as {twin.status}."
+    return None

@@ -1,0 +1,582 @@
+"""Which quads of a paired block may count: what the card and the quads' own clocks said, held against limits.
+
+Gates are blind to the arms. None of them reads a quad's order or a time that a verdict is made from, and all
+of them take whole quads, so what they drop cannot push the estimate to either side.
+
+A gate that has nothing to go by is listed as unavailable, with the reason: it was not passed.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "GATES",
+    "CanaryLevel",
+    "GatePolicy",
+    "Gated",
+    "canary_level",
+    "combine",
+    "cool_down_s",
+    "gate",
+]
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import pairwise
+from math import sqrt
+from statistics import fmean, median
+from typing import Any
+
+from harness.records import PairedBlock, Quad, Snapshot, Telemetry
+
+GATES = (
+    "contention",
+    "thermal-throttle",
+    "power-brake",
+    "mis-locked",
+    "memory-clock",
+    "p-state",
+    "sm-clock",
+    "clocks-apart",
+    "temperature",
+    "canary",
+)
+"""Reason codes of dropped quads, in the order of the gates: a quad counts under the first that catches it.
+
+`unavailable` has one more, power-cap, which alone drops nothing.
+"""
+
+_TOO_FEW = "too-few-quads"
+_FEWEST_CANARIES = 3
+"""Of two values neither is further from their median than the other: there is no telling which strays."""
+
+_COOL_DOWN_S = {"thermal-throttle": 5.0, "contention": 2.0}
+_COOL_DOWN_OTHERWISE_S = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatePolicy:
+    """The limits. Shares are of 1: 0.01 is 1 %. A value at its limit passes."""
+
+    power_cap_share: float = 0.01
+    """Share of the block during which the driver may lower clocks for the power limit and the block still
+    counts as not power-capped."""
+    memory_clock_apart: float = 0.005
+    """From the block's most common memory clock. Values within it are taken for one clock, rounded."""
+    sm_clock_spread: float = 0.005
+    """(max - min) / mean of a quad's four SM clocks."""
+    sm_clock_spread_capped: float = 0.03
+    """The same at the power limit, where the clock moves by design."""
+    arms_apart: float = 0.01
+    """How far apart the two arms' mean SM clocks in a quad may be at the power limit, over their mean."""
+    sm_clock_step: float = 0.05
+    """Change of the snapshots' median SM clock from the block's first half to its second. Snapshots show the
+    clock of a moment, so less than this says nothing."""
+    temperature_apart_c: float = 5.0
+    """From the block's median, in °C."""
+    canary_mads: float = 4.0
+    """From the block's median canary, in scaled median absolute deviations (standard deviations, were the
+    noise normal)."""
+    canary_apart: float = 0.02
+    """A canary this close to the median never strays, however quiet the others are."""
+    canary_above_usual: float = 0.05
+    """How far a block's median canary may lie above that of the comparison's other blocks."""
+    nearby_s: float = 0.25
+    """A snapshot further than this from a quad says nothing about it: some ten sampling intervals."""
+    most_dropped: float = 0.2
+    """Share of quads. With more dropped, those left are no sample of what was measured."""
+    fewest_kept: int = 5
+
+
+_DEFAULT_POLICY = GatePolicy()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryLevel:
+    """What the canary usually takes on this card in this comparison: the median over blocks."""
+
+    cycles: float | None = None
+    ns: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gated:
+    """What the gates made of one block, or of all blocks of a case."""
+
+    kept: tuple[Quad, ...]
+    """In the order measured."""
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """Number of quads by reason code, in the order of GATES; no zeros."""
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+    """Gate to the reason why it, or the part of it that is named, could not judge every quad."""
+    power_capped: bool | None = None
+    """Whether the driver lowered clocks for the power limit; None where it cannot tell."""
+    invalid: str = ""
+    """Reason code where too little is left to judge by; empty where there is enough."""
+    findings: tuple[str, ...] = ()
+    """One sentence for each gate that caught something, and on what weaker evidence a gate had to judge."""
+
+    @property
+    def total(self) -> int:
+        """How many quads were measured."""
+        return len(self.kept) + sum(self.dropped.values())
+
+
+def gate(
+    block: PairedBlock, policy: GatePolicy, *, locked: bool | None = None, usual: CanaryLevel | None
+) -> Gated:
+    """Sort out the quads that something else than the two kernels had a part in.
+
+    `locked` says whether the SM clocks are locked; None, for unknown, is taken as not. `usual` is the level
+    of the other blocks' canaries, None for the first block.
+    """
+    if not block.quads:
+        return Gated(kept=(), invalid=_TOO_FEW)
+    # A reading of a slot's clock is off by up to one tick either way, which is sqrt(6) standard deviations.
+    by_ticks = 2 * sqrt(6) * (block.clock_noise or 0.0)
+    seen = _Seen(block.quads, block.telemetry or _NO_TELEMETRY, policy, by_ticks)
+    cap = _power_cap(seen)
+    outcomes = {
+        "contention": _contention(seen),
+        "thermal-throttle": _throttled(seen, _THERMAL),
+        "power-brake": _throttled(seen, _BRAKES),
+        "mis-locked": _mis_locked(seen, cap, locked=locked),
+        "memory-clock": _memory_clock(seen),
+        "p-state": _p_state(seen),
+        "sm-clock": _sm_clock(seen, cap),
+        "clocks-apart": _clocks_apart(seen, cap),
+        "temperature": _temperature(seen),
+        "canary": _canary(seen, usual),
+    }
+    dropped, kept = _drop(block.quads, outcomes)
+    found = {"power-cap": cap.findings, **{code: outcome.findings for code, outcome in outcomes.items()}}
+    untold = {"power-cap": cap.unavailable, **{code: o.unavailable for code, o in outcomes.items()}}
+    return Gated(
+        kept=kept,
+        dropped=dropped,
+        unavailable={code: why for code, why in untold.items() if why},
+        power_capped=cap.capped,
+        invalid=_invalid(dropped, len(kept), policy),
+        findings=tuple(f"{code}: {sentence}" for code, told in found.items() for sentence in told),
+    )
+
+
+def combine(results: Sequence[Gated], policy: GatePolicy = _DEFAULT_POLICY) -> Gated:
+    """Sum up the processes of one case, and decide over all of their quads.
+
+    A process that is invalid alone does not make the case invalid as long as the others outweigh it. A case
+    is power-capped if one of its processes was, and is known not to be only if every one is known not to be.
+    """
+    counts: Counter[str] = Counter()
+    unavailable: dict[str, str] = {}
+    for result in results:
+        counts.update(result.dropped)
+        unavailable = {**result.unavailable, **unavailable}
+    dropped = {code: counts[code] for code in GATES if counts[code]}
+    kept = tuple(quad for result in results for quad in result.kept)
+    capped = {result.power_capped for result in results} or {None}
+    return Gated(
+        kept=kept,
+        dropped=dropped,
+        unavailable=unavailable,
+        power_capped=True if True in capped else None if None in capped else False,
+        invalid=_invalid(dropped, len(kept), policy),
+        findings=tuple(dict.fromkeys(found for result in results for found in result.findings)),
+    )
+
+
+def cool_down_s(gated: Gated) -> float:
+    """Seconds to wait before a retry: as long as the slowest of what dropped quads needs to pass."""
+    return max((_COOL_DOWN_S.get(code, _COOL_DOWN_OTHERWISE_S) for code in gated.dropped), default=0.0)
+
+
+def canary_level(blocks: Iterable[PairedBlock]) -> CanaryLevel | None:
+    """Return the median over blocks of each block's median canary; None where no block has one."""
+    levels = [_level(block.quads) for block in blocks]
+    cycles = [level.cycles for level in levels if level.cycles is not None]
+    ns = [level.ns for level in levels if level.ns is not None]
+    if not cycles and not ns:
+        return None
+    return CanaryLevel(cycles=median(cycles) if cycles else None, ns=median(ns) if ns else None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    caught: frozenset[int] = frozenset()
+    """Indices of quads."""
+    findings: tuple[str, ...] = ()
+    unavailable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cap:
+    capped: bool | None
+    findings: tuple[str, ...] = ()
+    unavailable: str = ""
+
+
+_THERMAL = ("sw_thermal", "hw_thermal")
+_BRAKES = ("hw_power_brake", "board_limit", "reliability")
+_UNCOUNTED = ("board_limit", "reliability")
+"""Known from clock_event_reasons alone: no probe reads a counter for them."""
+
+_NOTHING = Snapshot(at_ns=0)
+_NO_TELEMETRY = Telemetry(
+    probe="none",
+    before=_NOTHING,
+    during=(),
+    after=_NOTHING,
+    unavailable=dict.fromkeys([f.name for f in fields(Snapshot)] + ["foreign_processes"], "no telemetry"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The quads of a block, at least one, and what the snapshots say of each."""
+
+    quads: tuple[Quad, ...]
+    telemetry: Telemetry
+    policy: GatePolicy
+    by_ticks: float
+    """Share by which two readings of one SM clock can differ for nothing but the ticks of the timer."""
+
+    @property
+    def every(self) -> frozenset[int]:
+        return frozenset(range(len(self.quads)))
+
+    @property
+    def clocks(self) -> dict[int, tuple[float, float, float, float]]:
+        """SM clocks of a quad's four slots in MHz, by its index, of the quads that have them."""
+        told = {index: quad.sm_clock_mhz for index, quad in enumerate(self.quads)}
+        return {index: mhz for index, mhz in told.items() if mhz and min(mhz) > 0}
+
+    @property
+    def started_ns(self) -> int:
+        return min(quad.started_ns for quad in self.quads)
+
+    @property
+    def ended_ns(self) -> int:
+        return max(quad.ended_ns for quad in self.quads)
+
+    def why_not(self, name: str) -> str:
+        told = self.telemetry.unavailable
+        return told.get(name) or told.get("probe") or f"no snapshot of the block has {name}"
+
+    def series(self, name: str) -> list[tuple[int, Any]]:
+        """Moment in ns and value of a field, wherever it was told during the block.
+
+        The snapshots before and after are left out: they may show a card that is still, or again, at rest.
+        """
+        told = [(snapshot.at_ns, getattr(snapshot, name)) for snapshot in self.telemetry.during]
+        return sorted((at_ns, value) for at_ns, value in told if value is not None)
+
+    def around(self, name: str) -> list[list[Any]]:
+        """Return for each quad a field's values within it and those next to it on either side.
+
+        What lies before a quad and what follows it show the state that it was measured in; a quad is shorter
+        than the time between two snapshots.
+        """
+        told = self.series(name)
+        moments = [at_ns for at_ns, _ in told]
+        reach_ns = int(self.policy.nearby_s * 1e9)
+        found = []
+        for quad in self.quads:
+            first = max(bisect_right(moments, quad.started_ns) - 1, 0)
+            beyond = bisect_left(moments, quad.ended_ns) + 1
+            near = range(quad.started_ns - reach_ns, quad.ended_ns + reach_ns + 1)
+            found.append([value for at_ns, value in told[first:beyond] if at_ns in near])
+        return found
+
+    def untold(self, name: str, values: Sequence[Sequence[Any]]) -> str:
+        """Return why quads have no values of a field around them; empty where every quad has some."""
+        silent = sum(not told for told in values)
+        if not silent:
+            return ""
+        if silent == len(self.quads) and not self.series(name):
+            return self.why_not(name)
+        return f"{silent} of {len(self.quads)} quads have no {name} within {self.policy.nearby_s:g} s of them"
+
+    def counter(self, name: str) -> list[tuple[int, int]]:
+        """Moment and value, both in ns, of a throttle counter in every full snapshot, oldest first."""
+        snapshots = (self.telemetry.before, *self.telemetry.during, self.telemetry.after)
+        return sorted(
+            {(s.at_ns, s.throttle_ns[name]) for s in snapshots if s.throttle_ns and name in s.throttle_ns}
+        )
+
+    def encloses(self, counter: Sequence[tuple[int, int]]) -> bool:
+        """Whether a counter's first and last reading have the whole block between them."""
+        return len(counter) > 1 and counter[0][0] <= self.started_ns and self.ended_ns <= counter[-1][0]
+
+    def while_advancing(self, counter: Sequence[tuple[int, int]]) -> frozenset[int]:
+        """Return the quads that overlap a time in which a counter advanced."""
+        # Edges count as overlap: a snapshot is stamped before its counters are read.
+        moved = [(a[0], b[0]) for a, b in pairwise(counter) if b[1] > a[1]]
+        return frozenset(
+            index
+            for index, quad in enumerate(self.quads)
+            if any(quad.started_ns <= to_ns and from_ns <= quad.ended_ns for from_ns, to_ns in moved)
+        )
+
+
+def _drop(quads: Sequence[Quad], outcomes: Mapping[str, _Outcome]) -> tuple[dict[str, int], tuple[Quad, ...]]:
+    dropped: dict[str, int] = {}
+    gone: set[int] = set()
+    for code, outcome in outcomes.items():
+        if fresh := outcome.caught - gone:
+            dropped[code] = len(fresh)
+            gone |= fresh
+    return dropped, tuple(quad for index, quad in enumerate(quads) if index not in gone)
+
+
+def _invalid(dropped: Mapping[str, int], kept: int, policy: GatePolicy) -> str:
+    lost = sum(dropped.values())
+    if kept >= policy.fewest_kept and lost <= policy.most_dropped * (kept + lost):
+        return ""
+    return max(dropped, key=lambda code: dropped[code], default=_TOO_FEW)
+
+
+def _contention(seen: _Seen) -> _Outcome:
+    foreign = seen.telemetry.foreign_processes
+    if foreign is None:
+        name = "foreign_processes" if "foreign_processes" in seen.telemetry.unavailable else "processes"
+        return _Outcome(unavailable=seen.why_not(name))
+    if not foreign:
+        return _Outcome()
+    found = f"Other processes held a context on the device: {', '.join(map(str, foreign))}."
+    return _Outcome(seen.every, (found,))
+
+
+def _throttled(seen: _Seen, causes: Sequence[str]) -> _Outcome:
+    """Judge by counters, which miss nothing, and where there are none by the reasons of sampled moments."""
+    caught: frozenset[int] = frozenset()
+    hits: list[str] = []
+    notes: list[str] = []
+    untold: dict[str, list[str]] = {}
+    for cause in causes:
+        counter = seen.counter(cause)
+        hit = seen.while_advancing(counter)
+        if not seen.encloses(counter):
+            by_sample, why = _by_reasons(seen, cause)
+            hit |= by_sample
+            if why:
+                untold.setdefault(why, []).append(cause)
+            elif cause not in _UNCOUNTED:
+                notes.append(f"Without its counter, {cause} was looked for in sampled moments alone.")
+        if hit:
+            caught |= hit
+            hits.append(f"The card held back for {cause} in {len(hit)} of {len(seen.quads)} quads.")
+    if list(untold.values()) == [list(causes)]:
+        return _Outcome(caught, (*hits, *notes), next(iter(untold)))
+    unavailable = "; ".join(f"{', '.join(names)}: {why}" for why, names in untold.items())
+    return _Outcome(caught, (*hits, *notes), unavailable)
+
+
+def _by_reasons(seen: _Seen, cause: str) -> tuple[frozenset[int], str]:
+    told = seen.around("clock_event_reasons")
+    hit = frozenset(index for index, moments in enumerate(told) if any(cause in _causes(m) for m in moments))
+    return hit, seen.untold("clock_event_reasons", told)
+
+
+def _causes(reasons: Iterable[str]) -> frozenset[str]:
+    """Return a moment's reasons, with what hw_slowdown stands for where the driver does not say.
+
+    It is the driver's word for heat or the power brake; without the latter beside it, it is taken for heat.
+    """
+    names = frozenset(reasons)
+    vague = "hw_slowdown" in names and "hw_power_brake" not in names
+    return names | {"hw_thermal"} if vague else names
+
+
+def _power_cap(seen: _Seen) -> _Cap:
+    """Whether the power limit ruled the clocks, over the block as a whole.
+
+    Not mark by mark: how often the driver updates its counter is not known, and over a few milliseconds one
+    update could look like any share.
+    """
+    counter = seen.counter("sw_power_cap")
+    if seen.encloses(counter) and counter[-1][0] > counter[0][0]:
+        share = (counter[-1][1] - counter[0][1]) / (counter[-1][0] - counter[0][0])
+        return _cap(seen, share, "of the time")
+    reasons = seen.series("clock_event_reasons")
+    if reasons:
+        share = fmean("sw_power_cap" in names for _, names in reasons)
+        return _cap(seen, share, f"of {len(reasons)} sampled moments, for want of a counter")
+    told = seen.telemetry.unavailable
+    no_counter = told.get("throttle_ns.sw_power_cap") or told.get("throttle_ns")
+    return _Cap(None, unavailable=no_counter or seen.why_not("clock_event_reasons"))
+
+
+def _cap(seen: _Seen, share: float, of_what: str) -> _Cap:
+    if share <= seen.policy.power_cap_share:
+        return _Cap(capped=False)
+    return _Cap(True, (f"The power limit lowered the clocks in {_percent(share)} {of_what}.",))
+
+
+def _mis_locked(seen: _Seen, cap: _Cap, *, locked: bool | None) -> _Outcome:
+    if not (locked and cap.capped):
+        return _Outcome()
+    return _Outcome(seen.every, ("The card cannot hold its locked clocks within its power limit.",))
+
+
+def _memory_clock(seen: _Seen) -> _Outcome:
+    return _apart(seen, "memory_clock_mhz", _most_common, lambda mhz: seen.policy.memory_clock_apart * mhz)
+
+
+def _p_state(seen: _Seen) -> _Outcome:
+    return _apart(seen, "p_state", _most_common, lambda _: 0.0)
+
+
+def _temperature(seen: _Seen) -> _Outcome:
+    return _apart(seen, "temperature_c", median, lambda _: seen.policy.temperature_apart_c)
+
+
+def _apart(
+    seen: _Seen,
+    name: str,
+    centre_of: Callable[[Sequence[float]], float],
+    allowed: Callable[[float], float],
+) -> _Outcome:
+    """Catch the quads around which a field is further from the block's own centre than allowed."""
+    told = seen.around(name)
+    why = seen.untold(name, told)
+    values = [value for _, value in seen.series(name)]
+    if not values:
+        return _Outcome(unavailable=why)
+    centre = centre_of(values)
+    limit = allowed(centre)
+    caught = frozenset(
+        index for index, near in enumerate(told) if any(abs(value - centre) > limit for value in near)
+    )
+    found = (
+        f"In the block {name} was between {min(values):g} and {max(values):g}, around {centre:g} as a rule, "
+        f"and too far from that in {len(caught)} of {len(seen.quads)} quads."
+    )
+    return _Outcome(caught, (found,) if caught else (), why)
+
+
+def _most_common(values: Sequence[float]) -> float:
+    return Counter(values).most_common(1)[0][0]
+
+
+def _sm_clock(seen: _Seen, cap: _Cap) -> _Outcome:
+    policy = seen.policy
+    limit = policy.sm_clock_spread_capped if cap.capped else policy.sm_clock_spread
+    spreads = {index: (max(mhz) - min(mhz)) / fmean(mhz) for index, mhz in seen.clocks.items()}
+    if not spreads:
+        return _sm_clock_step(seen, cap)
+    return _wide(seen, spreads, limit, "The SM clock moved")
+
+
+def _wide(seen: _Seen, spreads: Mapping[int, float], limit: float, what: str) -> _Outcome:
+    """Catch the quads whose clocks are further apart than the limit and the timer's ticks allow."""
+    visible = limit + seen.by_ticks
+    caught = frozenset(index for index, spread in spreads.items() if spread > visible)
+    found = (
+        f"{what} by more than {_percent(visible)} in {len(caught)} of {len(seen.quads)} quads, by "
+        f"{_percent(max(spreads.values(), default=0.0))} at most."
+    )
+    why = _without_clocks(seen)
+    if not why and seen.by_ticks > limit:
+        why = f"the device's timer ticks so coarsely that less than {_percent(visible)} does not show"
+    return _Outcome(caught, (found,) if caught else (), why)
+
+
+def _without_clocks(seen: _Seen) -> str:
+    silent = len(seen.quads) - len(seen.clocks)
+    return f"{silent} of {len(seen.quads)} quads have no SM clocks of their own" if silent else ""
+
+
+def _sm_clock_step(seen: _Seen, cap: _Cap) -> _Outcome:
+    """Look at the snapshots' clock, for quads without their own: only a large step between halves shows.
+
+    Catching none, the gate stays unavailable, since a clock that moved inside a quad would not have shown.
+    """
+    why = _without_clocks(seen)
+    middle_ns = (seen.started_ns + seen.ended_ns) / 2
+    told = [(at_ns, mhz) for at_ns, mhz in seen.series("sm_clock_mhz") if mhz > 0]
+    first = [mhz for at_ns, mhz in told if at_ns <= middle_ns]
+    second = [mhz for at_ns, mhz in told if at_ns > middle_ns]
+    if not first or not second:
+        return _Outcome(unavailable=f"{why}; {seen.why_not('sm_clock_mhz')}" if not told else why)
+    step = abs(median(second) / median(first) - 1)
+    if step <= seen.policy.sm_clock_step:
+        return _Outcome(unavailable=f"{why}, and between the block's halves snapshots show only large steps")
+    if cap.capped:
+        return _Outcome(unavailable=f"{why}, and at the power limit the snapshots' clock moves by design")
+    return _Outcome(
+        seen.every,
+        (f"The SM clock went from {median(first):g} to {median(second):g} MHz between the block's halves.",),
+    )
+
+
+def _clocks_apart(seen: _Seen, cap: _Cap) -> _Outcome:
+    """At the power limit, ask that both arms saw the same clock.
+
+    In either order one arm has the two outer slots and the other the two inner ones.
+    """
+    if not cap.capped:
+        return _Outcome()
+    apart = {
+        index: abs(mhz[0] + mhz[3] - mhz[1] - mhz[2]) / 2 / fmean(mhz) for index, mhz in seen.clocks.items()
+    }
+    return _wide(seen, apart, seen.policy.arms_apart, "The arms' SM clocks differed")
+
+
+def _canary(seen: _Seen, usual: CanaryLevel | None) -> _Outcome:
+    level = _level(seen.quads)
+    if level.cycles is None and level.ns is None:
+        return _Outcome(unavailable="no canary was measured")
+    above = _above_usual(level, usual)
+    if above > seen.policy.canary_above_usual:
+        found = f"The block's median canary is {_percent(above)} above that of the other blocks."
+        return _Outcome(seen.every, (found,))
+    canaries = _canaries(seen.quads, cycles=level.cycles is not None)
+    if len(canaries) < _FEWEST_CANARIES:
+        return _Outcome(unavailable=f"fewer than {_FEWEST_CANARIES} canaries in the block")
+    strays = _stray_canaries(seen.policy, canaries)
+    caught = frozenset(index for stray in strays for index in _between(canaries, stray, len(seen.quads)))
+    found = f"{len(strays)} of {len(canaries)} canaries strayed, with {len(caught)} quads beside them."
+    return _Outcome(caught, (found,) if strays else ())
+
+
+def _canaries(quads: Sequence[Quad], *, cycles: bool) -> dict[int, float]:
+    """Return the canaries by the index of the quad that followed, in one unit."""
+    told = {index: quad.canary_cycles if cycles else quad.canary_ns for index, quad in enumerate(quads)}
+    return {index: value for index, value in told.items() if value is not None}
+
+
+def _level(quads: Sequence[Quad]) -> CanaryLevel:
+    cycles = _canaries(quads, cycles=True).values()
+    ns = _canaries(quads, cycles=False).values()
+    return CanaryLevel(cycles=median(cycles) if cycles else None, ns=median(ns) if ns else None)
+
+
+def _above_usual(level: CanaryLevel, usual: CanaryLevel | None) -> float:
+    """Share by which a block's canary is slower than usual, in cycles if both have them; 0 if unknown."""
+    if usual is None:
+        return 0.0
+    for own, others in ((level.cycles, usual.cycles), (level.ns, usual.ns)):
+        if own is not None and others:
+            return own / others - 1
+    return 0.0
+
+
+def _stray_canaries(policy: GatePolicy, canaries: Mapping[int, float]) -> list[int]:
+    centre = median(canaries.values())
+    # 1.4826 makes the median absolute deviation estimate the standard deviation of a normal distribution.
+    deviation = 1.4826 * median(abs(value - centre) for value in canaries.values())
+    limit = max(policy.canary_mads * deviation, policy.canary_apart * centre)
+    return [index for index, value in canaries.items() if abs(value - centre) > limit]
+
+
+def _between(canaries: Iterable[int], stray: int, total: int) -> range:
+    """Return the quads measured after the canary before the stray one and before the canary after it."""
+    # A canary is measured before the quad that carries it, so the one before vouches for no quad at all.
+    earlier = max((index for index in canaries if index < stray), default=0)
+    later = min((index for index in canaries if index > stray), default=total)
+    return range(earlier, later)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"

@@ -1,0 +1,268 @@
+"""Timing two kernels against each other on one device: quads of four slots, ABBA or BAAB at random, on a card
+that is never let idle between them.
+
+A fixed order is biased, and so is a card that rests before each quad: its clock falls inside every quad in
+the same way. Both were measured; docs/comparison.md has the figures.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Pair", "PairSettings", "measure_pair"]
+
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from harness.backends.base import Device, Stamp, Stamping, Timing
+from harness.measure import ENQUEUE_NS, MOST_LAUNCHES_QUEUED, Subject, l2_policy, launches_per_slot
+from harness.records import L2Policy, PairedBlock, Quad
+from harness.statistics.paired import log_ratios, process_effect
+
+CANARY_EVERY = 2
+"""Quads: one that strays costs those on both of its sides, which must not be a fifth of the fewest quads."""
+_EMPTY_SLOTS = 9
+_A_FIRST = {True: "ABBA", False: "BAAB"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairSettings:
+    """How many quads, and when to stop."""
+
+    l2: L2Policy | None = None
+    """None: cold where the device can flush its cache, hot elsewhere."""
+    min_quads: int = 25
+    max_quads: int = 100
+    standard_error: float = 0.0005
+    """Stop when the quads' own standard error of the effect is below this."""
+    max_time_s: float = 10.0
+    """After which no further batch of quads is begun; the first is always measured."""
+    min_slot_ns: float = 100_000.0
+    warmup_min_s: float = 0.1
+    """Until the clock has come up. A pair that another has warmed the card for needs less."""
+    warmup_max_s: float = 0.5
+    settled: float = 0.005
+    lead_in_s: float = 0.03
+    """Launches right before the first quad whose times are thrown away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two kernels that compute the same from the same arrays."""
+
+    base: Subject
+    head: Subject
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """What a slot left to be read once the device has run it."""
+
+    timings: tuple[Timing, ...]
+    stamps: tuple[tuple[Stamping, Stamping], ...]
+    launches: int
+
+    def read(self, empty_cycles: float) -> _SlotRead:
+        time_ns = math.fsum(timing() for timing in self.timings) / self.launches
+        first, last = self.stamps[0][0](), self.stamps[-1][1]()
+        spans = [(start(), end()) for start, end in self.stamps]
+        cycles = None
+        if all(start and end for start, end in spans):
+            cycles = math.fsum(
+                end.cycles - start.cycles - empty_cycles for start, end in spans if start and end
+            )
+        return _SlotRead(time_ns, cycles and cycles / self.launches, _clock_mhz(first, last), first, last)
+
+
+@dataclass(frozen=True, slots=True)
+class _SlotRead:
+    time_ns: float
+    cycles: float | None
+    clock_mhz: float | None
+    first: Stamp | None
+    last: Stamp | None
+
+
+def measure_pair(device: Device, pair: Pair, settings: PairSettings, rng: random.Random) -> PairedBlock:
+    """Raw quads of a pair, as many as its noise needs."""
+    l2 = l2_policy(device, settings.l2)
+    began = time.monotonic()
+    warmup_s, settled, time_ns = _warm_up(device, pair, settings)
+    bench = _Bench(device, pair, l2, launches_per_slot(time_ns, device.tick_ns(), settings.min_slot_ns), rng)
+    quads: list[Quad] = []
+    while len(quads) < settings.max_quads:
+        # Half the least number at a time: stopping is prompt, and every batch is long against its lead-in.
+        count = settings.min_quads if not quads else math.ceil(settings.min_quads / 2)
+        quads += bench.batch(min(count, settings.max_quads - len(quads)), time_ns, settings)
+        if time.monotonic() - began > settings.max_time_s or _precise(quads, settings.standard_error):
+            break
+    return PairedBlock(
+        quads=tuple(quads),
+        launches_per_slot=bench.launches,
+        l2=l2,
+        clock=device.clock,
+        tick_ns=device.tick_ns(),
+        warmup_s=warmup_s,
+        settled=settled,
+        gpu_s=bench.busy_s,
+        clock_noise=_clock_noise(device.globaltimer_tick_ns(), quads),
+    )
+
+
+def _clock_noise(tick_ns: float | None, quads: Sequence[Quad]) -> float | None:
+    """Both ends of a slot are rounded, each evenly over one tick: a variance of tick^2 / 6."""
+    if tick_ns is None:
+        return None
+    # A quad is four slots; what lies between them belongs to their clocks too.
+    slot_ns = median(quad.ended_ns - quad.started_ns for quad in quads) / 4
+    return tick_ns / slot_ns / math.sqrt(6)
+
+
+def _precise(quads: Sequence[Quad], standard_error: float) -> bool:
+    ratios = log_ratios([quad.order for quad in quads], [quad.times_ns for quad in quads])
+    return len(quads) >= 5 and process_effect(ratios).standard_error <= standard_error
+
+
+class _Bench:
+    """Enqueues quads and reads them back, a batch at a time."""
+
+    def __init__(self, device: Device, pair: Pair, l2: L2Policy, launches: int, rng: random.Random) -> None:
+        self.device, self.pair, self.launches, self.rng = device, pair, launches, rng
+        self._slot = self._cold_slot if l2 == "cold" else self._hot_slot
+        self._empty_cycles = self._cycles_of_nothing()
+        self.busy_s = 0.0
+
+    def batch(self, count: int, time_ns: float, settings: PairSettings) -> list[Quad]:
+        """`count` quads behind a lead-in, with no wait of the host's between them."""
+        # The queue must be ahead of the card from the first quad on, and so long the card is kept busy.
+        began_ns = time.monotonic_ns()
+        if time_ns < 10 * ENQUEUE_NS:
+            self.device.occupy(min(2 * 10**6, 4 * self.launches * ENQUEUE_NS))
+        self._lead_in(time_ns, settings.lead_in_s)
+        enqueued = [self._quad(number) for number in range(count)]
+        at_end = self.device.stamp()
+        self.device.synchronize()
+        ended_ns = time.monotonic_ns()
+        self.busy_s += (ended_ns - began_ns) / 1e9
+        return _aligned([quad() for quad in enqueued], at_end(), began_ns, ended_ns)
+
+    def _lead_in(self, time_ns: float, duration_s: float) -> None:
+        pairs = max(1, min(20, round(duration_s * 1e9 / (2 * self.launches * time_ns))))
+        for _ in range(pairs):
+            self._slot(self.pair.base)
+            self._slot(self.pair.head)
+
+    def _quad(self, number: int) -> Callable[[], _QuadRead]:
+        canary = self._canary() if number % CANARY_EVERY == 0 else None
+        base_first = self.rng.random() < 0.5
+        a, b = self.pair.base, self.pair.head
+        slots = [self._slot(subject) for subject in ((a, b, b, a) if base_first else (b, a, a, b))]
+        return lambda: _QuadRead(
+            _A_FIRST[base_first],
+            [slot.read(self._empty_cycles) for slot in slots],
+            canary.read(self._empty_cycles) if canary else None,
+        )
+
+    def _canary(self) -> _Slot | None:
+        before = self.device.stamp()
+        timing = self.device.canary()
+        return _Slot((timing,), ((before, self.device.stamp()),), 1) if timing else None
+
+    def _hot_slot(self, subject: Subject) -> _Slot:
+        before = self.device.stamp()
+        timing = self.device.timed(subject.built, subject.launch, subject.arguments, self.launches)
+        return _Slot((timing,), ((before, self.device.stamp()),), self.launches)
+
+    def _cold_slot(self, subject: Subject) -> _Slot:
+        timings, stamps = [], []
+        for _ in range(self.launches):
+            self.device.flush_l2()
+            before = self.device.stamp()
+            timings.append(self.device.timed(subject.built, subject.launch, subject.arguments, 1))
+            stamps.append((before, self.device.stamp()))
+        return _Slot(tuple(timings), tuple(stamps), self.launches)
+
+    def _cycles_of_nothing(self) -> float:
+        """What two stamps with nothing between them count."""
+        pairs = [(self.device.stamp(), self.device.stamp()) for _ in range(_EMPTY_SLOTS)]
+        self.device.synchronize()
+        read = [(start(), end()) for start, end in pairs]
+        counts = [end.cycles - start.cycles for start, end in read if start and end]
+        return median(counts) if counts else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _QuadRead:
+    order: str
+    slots: list[_SlotRead]
+    canary: _SlotRead | None
+
+
+def _aligned(read: Sequence[_QuadRead], end: Stamp | None, began_ns: int, ended_ns: int) -> list[Quad]:
+    """Quads with their place on the host's clock: by the device's time where it tells, else in proportion."""
+    quads: list[Quad] = []
+    total_ns = math.fsum(slot.time_ns for quad in read for slot in quad.slots)
+    passed_ns = 0.0
+    for quad in read:
+        first, last = quad.slots[0].first, quad.slots[-1].last
+        length_ns = math.fsum(slot.time_ns for slot in quad.slots)
+        if end and first and last:
+            # The host sees the end of a batch at once; when its first launch began it does not see.
+            edges = (ended_ns - end.time_ns + first.time_ns, ended_ns - end.time_ns + last.time_ns)
+        else:
+            span_ns = (ended_ns - began_ns) / total_ns
+            edges = (began_ns + passed_ns * span_ns, began_ns + (passed_ns + length_ns) * span_ns)
+        passed_ns += length_ns
+        quads.append(_quad_of(quad, int(edges[0]), int(edges[1])))
+    return quads
+
+
+def _quad_of(read: _QuadRead, started_ns: int, ended_ns: int) -> Quad:
+    a, b, c, d = read.slots
+    return Quad(
+        order="ABBA" if read.order == "ABBA" else "BAAB",
+        times_ns=(a.time_ns, b.time_ns, c.time_ns, d.time_ns),
+        cycles=_all(a.cycles, b.cycles, c.cycles, d.cycles),
+        sm_clock_mhz=_all(a.clock_mhz, b.clock_mhz, c.clock_mhz, d.clock_mhz),
+        canary_ns=read.canary.time_ns if read.canary else None,
+        canary_cycles=read.canary.cycles if read.canary else None,
+        started_ns=started_ns,
+        ended_ns=ended_ns,
+    )
+
+
+def _all(
+    a: float | None, b: float | None, c: float | None, d: float | None
+) -> tuple[float, float, float, float] | None:
+    return None if a is None or b is None or c is None or d is None else (a, b, c, d)
+
+
+def _clock_mhz(first: Stamp | None, last: Stamp | None) -> float | None:
+    if first is None or last is None or last.time_ns <= first.time_ns:
+        return None
+    return 1e3 * (last.cycles - first.cycles) / (last.time_ns - first.time_ns)
+
+
+def _warm_up(device: Device, pair: Pair, settings: PairSettings) -> tuple[float, bool, float]:
+    """Launch both kernels in turns until two successive windows agree.
+
+    Returns seconds taken, whether the windows agreed, and the time of one launch, of the faster, in ns.
+    """
+    began = time.monotonic()
+    windows: list[float] = []
+    launches = 1
+    while True:
+        timings = [
+            device.timed(subject.built, subject.launch, subject.arguments, launches)
+            for subject in (pair.base, pair.head)
+        ]
+        device.synchronize()
+        base_ns, head_ns = (max(timing() / launches, 1.0) for timing in timings)
+        windows.append(base_ns + head_ns)
+        elapsed_s = time.monotonic() - began
+        settled = len(windows) > 2 and abs(windows[-1] / windows[-2] - 1) < settings.settled
+        if (settled and elapsed_s >= settings.warmup_min_s) or elapsed_s >= settings.warmup_max_s:
+            return elapsed_s, settled, min(base_ns, head_ns)
+        launches = max(1, min(MOST_LAUNCHES_QUEUED, int(settings.warmup_min_s * 1e8 / windows[-1])))

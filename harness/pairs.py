@@ -1,0 +1,286 @@
+"""Two suites on one open device: the same case of both, on the same arrays, verified and then timed against
+each other.
+"""
+
+from __future__ import annotations
+
+__all__ = ["PairBench", "SideError"]
+
+import dataclasses
+import hashlib
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from harness import protocol
+from harness.arena import Arena
+from harness.backends.base import Built, Device, check_launch, compile_all
+from harness.checker import Checker, emulator
+from harness.errors import HarnessError, KernelError, MeasureError, SuiteError
+from harness.measure import Subject
+from harness.pairing import Pair, PairSettings, measure_pair
+from harness.planning import launch_of
+from harness.planted import planted, steps_for
+from harness.records import Launch
+from harness.sources import Program, program
+from harness.statistics.paired import log_ratios, process_effect
+from harness.suite import Case, Kernel, Problem, Suite
+
+SideName = Literal["base", "head"]
+
+PADDING_BYTES = 2**20
+MOST_PADDING = 16
+"""Where arrays lie changes a kernel's speed a little, so it must not be the same in every process."""
+FIRST_STEPS = 64
+MOST_STEPS = 2**26
+
+
+class SideError(Exception):
+    """An error of one side of a pair: which side, and the error itself as its cause."""
+
+    def __init__(self, side: SideName, error: HarnessError) -> None:
+        super().__init__(error.message)
+        self.side, self.error = side, error
+
+
+class WrongResultError(MeasureError):
+    reason = "wrong-result"
+
+
+class ArraysError(MeasureError):
+    reason = "not-comparable"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Prepared:
+    """One side of a pair, up to its build."""
+
+    side: protocol.Side
+    problem: Problem
+    kernel: Kernel
+    case: Case
+    launch: Launch
+    source: Program
+
+
+class PairBench:
+    """Compares kernels of two suites, called base and head, on one device."""
+
+    def __init__(
+        self, device: Device, suites: Mapping[str, Suite], scratch: Path, report: Callable[[str], None]
+    ) -> None:
+        self.device, self.suites, self.report = device, suites, report
+        # Head's problem says what is right: the kernels of both are held to it.
+        self.checker = Checker(device, suites["head"], scratch, report)
+
+    def inspect(self, pairs: tuple[protocol.PairOf, ...]) -> dict[str, protocol.Inspected]:
+        """Build both sides of every pair and tell which are the same in compiled code."""
+        self._compile_all(pairs)
+        return {pair.id: self._inspect(pair) for pair in pairs}
+
+    def compare(self, request: protocol.Compare) -> protocol.Done:
+        """Verify and time one pair. Raises SideError for a side that fails, HarnessError for what concerns
+        both.
+        """
+        rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
+        with self._placed(request.pair, rng) as (arena, subjects, prepared):
+            facts: dict[str, protocol.SideFacts] = {
+                name: self._verified(name, prepared[name], arena, subjects[name], request)
+                for name in subjects
+            }
+            self.report("measure")
+            pair = Pair(subjects["base"], subjects["head"])
+            block = measure_pair(self.device, pair, request.settings, rng)
+            self._check_afterwards(arena, {fact.digest for fact in facts.values()})
+        return protocol.Done(block=block, sides=facts)
+
+    def find_steps(self, request: protocol.FindSteps) -> int:
+        """Steps of the planted chain that slow the pair's head by about `target`.
+
+        Steps are doubled until the slowdown can be measured well, then scaled, then corrected once.
+        """
+        settings = PairSettings(min_quads=12, max_quads=24, warmup_min_s=0.02, lead_in_s=0.005)
+        rng = random.Random(request.seed)  # noqa: S311
+        with self._placed(request.pair, rng) as (arena, subjects, prepared):
+            arena.write(self.checker.inputs(prepared["head"].case, request.seed))
+            base, head = subjects["base"], subjects["head"]
+
+            def slowdown(steps: int) -> float:
+                arguments = (*head.arguments[:-1], np.int32(steps))
+                pair = Pair(base, dataclasses.replace(head, arguments=arguments))
+                block = measure_pair(self.device, pair, settings, rng)
+                cycles = [quad.cycles for quad in block.quads if quad.cycles]
+                values = cycles if len(cycles) == len(block.quads) else [q.times_ns for q in block.quads]
+                ratios = log_ratios([quad.order for quad in block.quads], values)
+                return float(np.expm1(process_effect(ratios).value))
+
+            steps = FIRST_STEPS
+            while (effect := slowdown(steps)) < 2 * request.target and steps < MOST_STEPS:
+                steps *= 2 if effect > request.target / 4 else 4
+            for _ in range(2):
+                steps = steps_for(request.target, steps, effect)
+                effect = slowdown(steps)
+                if not effect > 0:
+                    raise MeasureError(
+                        f"No slowdown of {request.target:.1%} can be planted in {request.pair.id}."
+                    )
+            return steps_for(request.target, steps, effect)
+
+    def _compile_all(self, pairs: tuple[protocol.PairOf, ...]) -> None:
+        programs: list[Program] = []
+        for pair in pairs:
+            for side in (pair.base, pair.head):
+                with suppress(HarnessError):  # reported by whoever inspects the pair
+                    programs.append(self._prepare(side, pair.sizes).source)
+        compile_all(self.device, programs)
+
+    def _inspect(self, pair: protocol.PairOf) -> protocol.Inspected:
+        base, head = self._facts(pair.base, pair.sizes), self._facts(pair.head, pair.sizes)
+        return protocol.Inspected(base=base, head=head, identical=_same_code(base, head))
+
+    def _facts(self, side: protocol.Side, sizes: Mapping[str, int]) -> protocol.SideFacts:
+        try:
+            prepared = self._prepare(side, sizes)
+            built = self._build(prepared)
+        except HarnessError as error:
+            return protocol.SideFacts(reason=error.reason, message=error.message, log=error.log)
+        return _facts_of(prepared, built)
+
+    def _prepare(self, side: protocol.Side, sizes: Mapping[str, int]) -> _Prepared:
+        suite = self.suites[side.suite]
+        kernel = suite.by_name[side.kernel]
+        case = suite.case(kernel, sizes)
+        launch = launch_of(kernel, case)
+        check_launch(launch, self.device.info)
+        source = program(suite, kernel, case, self.device.info.backend)
+        source = dataclasses.replace(source, emulate=emulator(suite.problem, kernel, case))
+        if side.planted:
+            source = planted(source, self.device.info.backend)
+        return _Prepared(side, suite.problem, kernel, case, launch, source)
+
+    def _build(self, prepared: _Prepared) -> Built:
+        built = self.device.build(prepared.source)
+        check_launch(prepared.launch, self.device.info, built.resources)
+        return built
+
+    @contextmanager
+    def _placed(
+        self, pair: protocol.PairOf, rng: random.Random
+    ) -> Iterator[tuple[Arena, dict[SideName, Subject], dict[SideName, _Prepared]]]:
+        """Both sides built, in random order, and their arrays at a random place."""
+        sides: list[tuple[SideName, protocol.Side]] = [("base", pair.base), ("head", pair.head)]
+        rng.shuffle(sides)
+        self.report("build")
+        prepared: dict[SideName, _Prepared] = {}
+        built: dict[SideName, Built] = {}
+        for name, side in sides:
+            with _of(name):
+                prepared[name] = self._prepare(side, pair.sizes)
+                built[name] = self._build(prepared[name])
+        _check_same_arrays(prepared["base"], prepared["head"])
+        padding = self.device.allocate(PADDING_BYTES * rng.randint(1, MOST_PADDING))
+        try:
+            with Arena(self.device, prepared["head"].problem, prepared["head"].case) as arena:
+                yield arena, {name: _subject(prepared[name], built[name], arena) for name in built}, prepared
+        finally:
+            self.device.release(padding)
+
+    def _verified(
+        self, name: SideName, prepared: _Prepared, arena: Arena, subject: Subject, request: protocol.Compare
+    ) -> protocol.SideFacts:
+        """Facts of a side that gives right results. In full the first time; afterwards its outputs only have
+        to be what they were then.
+        """
+        with _of(name):
+            case = self._case_for_checking(prepared)
+            self.report(f"verify {name}")
+            if known := request.verified.get(name):
+                arena.write(self.checker.inputs(case, request.seed))
+                arena.poison()
+                self.device.launch(subject.built, subject.launch, subject.arguments)
+                if self._digest(arena) == known:
+                    return _facts_of(prepared, subject.built, known)
+            verification = self.checker.check(case, arena, subject, request.seed)
+            if not verification.passed:
+                raise WrongResultError(next(c.message for c in verification.checks if not c.passed))
+            return _facts_of(prepared, subject.built, self._digest(arena))
+
+    def _case_for_checking(self, prepared: _Prepared) -> Case:
+        """The case as head's suite sees it, whose reference and data both sides are held to."""
+        return dataclasses.replace(prepared.case, suite=self.suites["head"].name)
+
+    def _check_afterwards(self, arena: Arena, digests: set[str]) -> None:
+        """What was timed last must still compute what was verified before."""
+        if self._digest(arena) not in digests:
+            raise KernelError(
+                "After timing, the outputs are no longer what was verified before: a kernel keeps something "
+                "between launches, or has a race."
+            )
+
+    def _digest(self, arena: Arena) -> str:
+        digest = hashlib.blake2b(digest_size=16)
+        for name in arena.problem.outputs:
+            digest.update(np.ascontiguousarray(arena.read(name)).view(np.uint8).data)
+        return digest.hexdigest()
+
+
+def _subject(prepared: _Prepared, built: Built, arena: Arena) -> Subject:
+    with _of(prepared.side.suite):
+        arguments = arena.arguments(prepared.kernel, prepared.problem)
+    if prepared.side.planted:
+        arguments.append(np.int32(prepared.side.steps))
+    return Subject(built, prepared.launch, arguments)
+
+
+def _facts_of(prepared: _Prepared, built: Built, digest: str = "") -> protocol.SideFacts:
+    return protocol.SideFacts(
+        source_sha256=prepared.source.sha256,
+        code_sha256=prepared.source.code_sha256,
+        launch=prepared.launch,
+        resources=built.resources,
+        digest=digest,
+    )
+
+
+def _same_code(base: protocol.SideFacts, head: protocol.SideFacts) -> bool:
+    if base.reason or head.reason or base.launch != head.launch:
+        return False
+    if base.code_sha256 == head.code_sha256:
+        return True
+    binaries = [facts.resources.binary_sha256 for facts in (base, head) if facts.resources]
+    return len(binaries) == 2 and binaries[0] is not None and binaries[0] == binaries[1]
+
+
+def _check_same_arrays(base: _Prepared, head: _Prepared) -> None:
+    """Raises ArraysError where the sides do not take the same arrays: they solve different problems."""
+    found = [
+        {
+            name: (array.shape_at(side.case), str(np.dtype(array.dtype_at(side.case))))
+            for name, array in side.problem.arrays.items()
+        }
+        for side in (base, head)
+    ]
+    if found[0] != found[1] or list(base.problem.outputs) != list(head.problem.outputs):
+        raise ArraysError(
+            f"Base has the arrays {_told(found[0])}, head {_told(found[1])}: the problems differ."
+        )
+
+
+def _told(arrays: Mapping[str, tuple[tuple[int, ...], str]]) -> str:
+    return ", ".join(f"{name} {dtype}{list(shape)}" for name, (shape, dtype) in arrays.items())
+
+
+@contextmanager
+def _of(side: SideName) -> Iterator[None]:
+    """Errors inside belong to this side."""
+    try:
+        yield
+    except HarnessError as error:
+        raise SideError(side, error) from error
+    except Exception as error:
+        # A suite's own code may raise anything.
+        raise SideError(side, SuiteError(f"{type(error).__name__}: {error}")) from error

@@ -1,0 +1,121 @@
+"""What a calibration found, for the terminal and as JSON."""
+
+from __future__ import annotations
+
+__all__ = ["as_json", "print_calibration"]
+
+from collections.abc import Sequence
+from statistics import fmean, stdev
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from harness.calibrating import CalibrationResult, Planting
+from harness.calibration import Calibration
+from harness.report.tables import console, plain_table, print_out
+from harness.statistics.rates import clopper_pearson, false_alarm_bound
+
+CONFIDENCE = 0.95
+
+
+def as_json(result: CalibrationResult) -> dict[str, Any]:
+    calibration = result.calibration
+    return {
+        "calibration": calibration,
+        "false_alarm_bound": (
+            false_alarm_bound(calibration.false_alarms, calibration.verdicts, CONFIDENCE)
+            if calibration.verdicts
+            else None
+        ),
+        "same": result.same,
+        "planted": [
+            {"case": each.case, "level": each.level, "verdict": each.verdict} for each in result.planted
+        ],
+        "left_out": result.left_out,
+        "complete": not result.interrupted,
+        "path": str(result.path) if result.path else None,
+    }
+
+
+def print_calibration(results: Sequence[CalibrationResult]) -> None:
+    """Noise by case, what was found of what was planted, and the false-alarm rate so far."""
+    errors = Console(stderr=True)
+    for result in results:
+        print_out(_noise_table(result))
+        if result.planted:
+            console().print()
+            print_out(_planted_table(result.planted))
+        for line in _rates(result.calibration):
+            console().print(line, highlight=False)
+        for verdict in (*result.same, *(each.verdict for each in result.planted)):
+            if verdict.status in ("failed", "invalid"):
+                errors.print(
+                    f"{verdict.case}: {verdict.status} ({verdict.reason}): {verdict.message}", markup=False
+                )
+        for message in result.left_out:
+            errors.print(f"Left out: {message}", highlight=False, markup=False)
+        if result.path:
+            errors.print(f"Calibration: {result.path}", highlight=False, markup=False, soft_wrap=True)
+        if result.interrupted:
+            errors.print("Interrupted: finished trials are kept.", highlight=False)
+        console().print()
+
+
+def _noise_table(result: CalibrationResult) -> Table:
+    """Of every case against itself: how far apart processes were, and what would be seen."""
+    table = plain_table("case", ">trials", ">mean %", ">sd %", ">visible %", ">MHz", ">exponent", "power cap")
+    for case in dict.fromkeys(verdict.case for verdict in result.same):
+        verdicts = [verdict for verdict in result.same if verdict.case == case]
+        effects = [effect for v in verdicts if v.time for effect in v.time.process_effects]
+        known = result.calibration.cases.get(case)
+        visible = [v.smallest_visible for v in verdicts if v.smallest_visible is not None]
+        table.add_row(
+            case,
+            str(len(verdicts)),
+            f"{100 * fmean(effects):+.3f}" if effects else "",
+            f"{100 * stdev(effects):.3f}" if len(effects) > 1 else "",
+            f"{100 * fmean(visible):.2f}" if visible else "",
+            f"{known.sm_clock_mhz:.0f}" if known and known.sm_clock_mhz else "",
+            f"{known.clock_exponent:.2f}" if known and known.clock_exponent is not None else "",
+            {True: "yes", False: "no", None: ""}[known.power_capped if known else None],
+        )
+    return table
+
+
+def _planted_table(planted: Sequence[Planting]) -> Table:
+    """How many slowdowns of each size were found, and what they measured."""
+    table = plain_table(">planted %", ">trials", ">found", ">time %", ">cycles %", "otherwise")
+    for level in sorted({each.level for each in planted}):
+        verdicts = [each.verdict for each in planted if each.level == level]
+        found = sum(verdict.status == "regression" for verdict in verdicts)
+        others = [verdict.status for verdict in verdicts if verdict.status != "regression"]
+        table.add_row(
+            f"{100 * level:g}",
+            str(len(verdicts)),
+            str(found),
+            _mean([v.time.effect for v in verdicts if v.time]),
+            _mean([v.cycles.effect for v in verdicts if v.cycles]),
+            ", ".join(f"{others.count(status)} {status}" for status in dict.fromkeys(others)),
+        )
+    return table
+
+
+def _rates(calibration: Calibration) -> list[str]:
+    lines = []
+    if calibration.verdicts:
+        bound = false_alarm_bound(calibration.false_alarms, calibration.verdicts, CONFIDENCE)
+        lines.append(
+            f"False alarms on this device so far: {calibration.false_alarms} of {calibration.verdicts} "
+            f"verdicts; below {bound:.2%} with {CONFIDENCE:.0%} confidence."
+        )
+    for level, rate in sorted(calibration.planted.items(), key=lambda item: float(item[0])):
+        low, high = clopper_pearson(rate.found, rate.planted, CONFIDENCE)
+        lines.append(
+            f"+{level} % planted so far: {rate.found} of {rate.planted} found ({low:.0%} to {high:.0%})."
+        )
+    return lines
+
+
+def _mean(values: Sequence[float]) -> str:
+    return f"{100 * fmean(values):+.2f}" if values else ""

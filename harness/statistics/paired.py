@@ -1,0 +1,222 @@
+"""From the quads of one process to its effect: head over base as a log ratio, and how well the quads know it.
+
+A quad is four slots in a row, ABBA or BAAB, A of base and B of head. What drifts linearly over a quad cancels
+in its log ratio, and what scales all four does too.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "MIN_QUADS",
+    "ProcessEffect",
+    "clock_exponent",
+    "log_ratios",
+    "order_effect",
+    "process_effect",
+    "tick_error",
+]
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+MIN_QUADS = 5
+"""The fewest that leave three after trimming."""
+TRIM = 0.2
+"""Of the quads, cut at each end."""
+
+Floats = NDArray[np.float64]
+
+_ABBA = np.array([-1.0, 1.0, 1.0, -1.0])
+# 1.4826 makes the median absolute deviation estimate the standard deviation of a normal distribution.
+_MAD = 1.4826
+_MAX_REFITS = 20
+_EXPONENT_STEP = 0.05
+_EXPONENTS = np.arange(-10, 31) * _EXPONENT_STEP
+_ROUNDING = 1e-6
+"""A relative spread of clocks that is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEffect:
+    """Of head over base in one process, as a natural logarithm of their ratio: positive is more."""
+
+    value: float
+    standard_error: float
+    """What the quads' scatter says of `value`; knows nothing of how processes differ."""
+    df: int
+    """Degrees of freedom of `standard_error`."""
+    quads: int
+
+
+def log_ratios(orders: Sequence[str], values: ArrayLike) -> Floats:
+    """Per quad half of ln B1 + ln B2 - ln A1 - ln A2.
+
+    `orders` says ABBA or BAAB of each quad, and `values` has its four slots, in the order measured and in any
+    one unit. Raises ValueError for another order or shape, and for what is no positive finite number.
+    """
+    ratios: Floats = 0.5 * (_signs(orders) * _logs(values, len(orders), "values")).sum(axis=1)
+    return ratios
+
+
+def process_effect(ratios: ArrayLike, resolution: float = 0.0) -> ProcessEffect:
+    """The 20 % trimmed mean of quads' log ratios, and the standard error of Tukey and McLaughlin.
+
+    The trimmed mean stays put when up to a fifth of the quads are spoilt to one side, and unlike a median it
+    averages where times come in coarse ticks. Its squared standard error is the winsorised sum of squares
+    over h (h - 1), where h quads are left, with h - 1 degrees of freedom: Tukey & McLaughlin, Sankhya A 25
+    (1963) 331-352; Yuen, Biometrika 61 (1974) 165-170.
+
+    Where ticks are so coarse that quads tie, that may come out as 0: `resolution` is the least that it can
+    be, as `tick_error` has it. Raises ValueError for fewer than MIN_QUADS ratios or one that is not finite.
+    """
+    ordered = np.sort(np.asarray(ratios, dtype=np.float64))
+    if ordered.ndim != 1:
+        raise ValueError(f"ratios have {ordered.ndim} axes; expected one, a ratio for each quad.")
+    count = ordered.size
+    if count < MIN_QUADS:
+        raise ValueError(f"{count} quads; at least {MIN_QUADS} are needed for a trimmed mean.")
+    # NaN and infinities sort to the ends.
+    if not (math.isfinite(ordered[0]) and math.isfinite(ordered[-1])):
+        raise ValueError("A log ratio is not a finite number.")
+    cut = int(TRIM * count)
+    kept = ordered[cut : count - cut]
+    left = kept.size
+    mean = float(kept.sum()) / left
+    # The ends take the value of the last one kept. Deviations from the trimmed mean first: squares of
+    # ratios themselves would cancel.
+    off = kept - mean
+    total = cut * float(off[0] + off[-1])
+    squares = float(off @ off) + cut * float(off[0] ** 2 + off[-1] ** 2) - total**2 / count
+    standard_error = math.sqrt(max(squares, 0.0) / (left * (left - 1)))
+    return ProcessEffect(mean, max(standard_error, resolution), left - 1, count)
+
+
+def tick_error(tick_ns: float, slot_ns: float, quads: int) -> float:
+    """The largest standard error of a process effect that a timer in ticks of `tick_ns` leaves by itself.
+
+    A slot that is half a tick over so many whole ones reads one more or one less at random: half a tick of
+    standard deviation, and so has the log ratio of four. Trimming values so few and so far apart adds up to
+    a quarter. As values fall on few steps their scatter often comes out too small: without this as its least,
+    a p-value of 0.01 is met four times too often. `slot_ns` is the length of a whole slot, of all its
+    launches.
+    """
+    return 1.25 * 0.5 * tick_ns / slot_ns / math.sqrt(quads)
+
+
+def order_effect(orders: Sequence[str], ratios: ArrayLike) -> float:
+    """Two-sided p-value that ABBA and BAAB quads measure different effects.
+
+    They do where something within a quad depends on the place of a slot but not on what runs there: a clock
+    that falls after every pause is the usual cause. Mann-Whitney rank sum with mid-ranks, the normal
+    approximation with the tie and continuity corrections: Hollander, Wolfe & Chicken, Nonparametric
+    Statistical Methods, 3rd ed., section 4.1. It is 1 where an order has fewer than four quads: they cannot
+    tell.
+    """
+    abba = _signs(orders)[:, 1] > 0
+    values = np.asarray(ratios, dtype=np.float64)
+    if values.shape != abba.shape or not np.isfinite(values).all():
+        raise ValueError(f"Expected {abba.size} finite log ratios, one for each order.")
+    count, first = values.size, int(abba.sum())
+    second = count - first
+    if min(first, second) < 4:
+        return 1.0
+    _, place, times = np.unique(values, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(times) - (times - 1) / 2)[place]
+    excess = abs(float(ranks[abba].sum()) - first * (count + 1) / 2)
+    ties = float((times**3 - times).sum()) / (count * (count - 1))
+    variance = first * second / 12 * (count + 1 - ties)
+    if variance <= 0:
+        return 1.0
+    return min(1.0, 2 * float(special.ndtr(-max(excess - 0.5, 0.0) / math.sqrt(variance))))
+
+
+def clock_exponent(
+    times_ns: ArrayLike, clocks_mhz: ArrayLike, orders: Sequence[str], clock_noise: float
+) -> tuple[float, float] | None:
+    """Epsilon in t ~ f^-epsilon, and its standard error: 1 where time is cycles over clock, 0 where the clock
+    does not matter.
+
+    Arrays have a row for each quad and a column for each slot in the order measured. Each arm's mean is taken
+    off first, so that a slower head is no slope. The exponent of the least absolute residuals starts (Koenker
+    & Bassett, Econometrica 46 (1978) 33-50), which stray slots do not move. Then least squares of ln t on
+    ln f, repeated without the slots whose residual is beyond 3.5 scaled median absolute deviations until
+    these stay the same. Its standard error is the larger of the textbook's and of the one that is right when
+    the slots of a quad go together (Liang & Zeger, Biometrika 73 (1986) 13-22).
+
+    `clock_noise` is the relative standard deviation of a clock reading. None where the clocks spread by less
+    than five times that, as noise in them would pull the exponent towards 0 by more than 4 %, where the
+    standard error is above 0.1, and for fewer than MIN_QUADS quads. Raises ValueError as `log_ratios` does.
+    """
+    head = (_signs(orders) > 0).ravel()
+    y = _logs(times_ns, len(orders), "times").ravel()
+    x = _logs(clocks_mhz, len(orders), "clocks").ravel()
+    if len(orders) < MIN_QUADS:
+        return None
+    quad = np.repeat(np.arange(len(orders)), 4)
+    residuals = _about_arm_medians(y + _start_exponent(x, y, head) * x, head)
+    # How far a residual may be off for a start that is between two of those tried.
+    doubt = _EXPONENT_STEP * np.abs(_about_arm_medians(x, head))
+    kept = np.zeros(x.size, dtype=np.bool_)
+    for _ in range(_MAX_REFITS):
+        sizes = np.abs(residuals)
+        # Where the relation is exact, residuals are nothing but rounding.
+        now = sizes <= max(3.5 * _MAD * float(np.median(sizes)), 1e-12) + doubt
+        if (now == kept).all():
+            break
+        if min(now[head].sum(), now[~head].sum()) < MIN_QUADS:
+            return None
+        kept, doubt = now, np.zeros_like(doubt)
+        dx, dy = _about_arm_means(x, head, kept), _about_arm_means(y, head, kept)
+        square = float(dx[kept] @ dx[kept])
+        if square < kept.sum() * max(5 * clock_noise, _ROUNDING) ** 2:
+            return None
+        slope = float(dx[kept] @ dy[kept]) / square
+        residuals = dy - slope * dx
+    # Two means and the slope are fitted.
+    textbook = float(residuals[kept] @ residuals[kept]) * square / (kept.sum() - 3)
+    scores = np.bincount(quad[kept], weights=dx[kept] * residuals[kept])
+    together = float(scores @ scores)
+    standard_error = math.sqrt(max(textbook, together)) / square
+    return (-slope, standard_error) if standard_error <= 0.1 else None
+
+
+def _start_exponent(x: Floats, y: Floats, head: NDArray[np.bool_]) -> float:
+    residuals = y + _EXPONENTS[:, np.newaxis] * x
+    sizes = np.zeros(_EXPONENTS.size)
+    for arm in (head, ~head):
+        own = residuals[:, arm]
+        sizes += np.abs(own - np.median(own, axis=1, keepdims=True)).sum(axis=1)
+    return float(_EXPONENTS[sizes.argmin()])
+
+
+def _about_arm_medians(values: Floats, head: NDArray[np.bool_]) -> Floats:
+    medians: Floats = np.where(head, np.median(values[head]), np.median(values[~head]))
+    return values - medians
+
+
+def _about_arm_means(values: Floats, head: NDArray[np.bool_], kept: NDArray[np.bool_]) -> Floats:
+    means: Floats = np.where(head, values[head & kept].mean(), values[~head & kept].mean())
+    return values - means
+
+
+def _signs(orders: Sequence[str]) -> Floats:
+    """Of each slot: 1 where it is head's, -1 where it is base's."""
+    for order in set(orders) - {"ABBA", "BAAB"}:
+        raise ValueError(f"Order {order!r} of a quad; expected ABBA or BAAB.")
+    base_first = np.array([order == "ABBA" for order in orders], dtype=np.bool_)
+    return np.where(base_first[:, np.newaxis], _ABBA, -_ABBA)
+
+
+def _logs(values: ArrayLike, count: int, what: str) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    if array.shape != (count, 4):
+        raise ValueError(f"{what} have the shape {array.shape}; expected {(count, 4)}, a row for each quad.")
+    if not (np.isfinite(array).all() and (array > 0).all()):
+        raise ValueError(f"Some {what} are not positive finite numbers.")
+    logs: Floats = np.log(array)
+    return logs

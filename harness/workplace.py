@@ -1,0 +1,172 @@
+"""A device found, and the worker processes on it: what a run and a comparison have in common."""
+
+from __future__ import annotations
+
+__all__ = ["DeviceObserver", "Station", "Workplace", "find_device", "unfit"]
+
+import dataclasses
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+from harness import protocol
+from harness.backends.base import check_launch
+from harness.child import Child
+from harness.errors import DeviceError, ExitCode, HarnessError, LaunchError, StoreError, UsageError
+from harness.planning import PlannedCase, Refusal, launch_of, refusal
+from harness.records import DeviceInfo, L2Policy, Telemetry
+from harness.telemetry import Probe, Sampler, probe_for, telemetry_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+OPEN_TIMEOUT_S = 60.0
+
+
+class DeviceObserver(Protocol):
+    """Who is told how anything on a device goes."""
+
+    def opened(self, device: DeviceInfo) -> None: ...
+    def stage(self, stage: str) -> None: ...
+
+
+class Workplace:
+    """A device, and what its worker processes need; a context manager. Entering it finds the device.
+
+    `suite` is a suite's folder, `base` that of the one to compare it with. The `builder` is the process that
+    found the device: it compiles, and is ended before anything is timed.
+
+    Raises UsageError for a device or policy that makes no sense, DeviceError where there is no such device.
+    """
+
+    def __init__(
+        self,
+        observer: DeviceObserver,
+        suite: Path,
+        base: Path | None = None,
+        *,
+        device: str | None = None,
+        l2: L2Policy | None = None,
+    ) -> None:
+        self.observer = observer
+        self._suite, self._base, self._spec, self._l2 = suite, base, device, l2
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self.scratch = stack.enter_context(_scratch_folder())
+            self.builder = stack.enter_context(Child(self.scratch))
+            opened = self.open(self.builder)
+            self.toolchain = opened.toolchain
+            self.probe = stack.enter_context(closing(probe_for(opened.device)))
+            self.device = _identified(opened.device, self.probe)
+            self._spec = self.device.spec
+            if self._l2 == "cold" and self.device.l2_bytes is None:
+                raise UsageError(
+                    f"{self.device.name} has no cache that can be flushed: measure with --l2 hot."
+                )
+            self.observer.opened(self.device)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def open(self, child: Child) -> protocol.Opened:
+        """Open the device and the suites in a worker."""
+        return _open(
+            child,
+            protocol.Open(
+                device=self._spec,
+                suite=str(self._suite),
+                scratch=str(self.scratch),
+                base=str(self._base) if self._base else None,
+            ),
+        )
+
+
+class Station:
+    """A worker process, with a sampler that has watched the card since before it started."""
+
+    def __init__(self, workplace: Workplace, *, mark_s: float = 0.5) -> None:
+        self._observer = workplace.observer
+        with ExitStack() as stack:
+            self.sampler = stack.enter_context(Sampler(workplace.probe, mark_s=mark_s))
+            self._child = Child(workplace.scratch)
+            stack.callback(self._end)
+            workplace.open(self._child)
+            self._stack = stack.pop_all()
+
+    def ask(self, request: protocol.Request, timeout_s: float) -> protocol.Done | protocol.Failed:
+        """Raises WorkerError where the process dies or does not answer in time."""
+        reply = self._child.ask(request, timeout_s, self._observer.stage)
+        assert not isinstance(reply, protocol.Opened)
+        return reply
+
+    def seen(self, started_ns: int, ended_ns: int) -> Telemetry:
+        """What the card said between two moments; ask at once, while the worker is still there."""
+        return telemetry_of(self.sampler, started_ns, ended_ns, own_pids=[self._child.pid])
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def _end(self) -> None:
+        # Killed rather than asked: nothing in a worker is worth waiting for, and a hung kernel would not
+        # answer.
+        self._child.kill()
+        self._child.close()
+
+
+def unfit(planned: PlannedCase, device: DeviceInfo) -> Refusal | None:
+    """Why the device cannot run the case, as far as its spec alone tells."""
+    try:
+        check_launch(launch_of(planned.kernel, planned.case), device)
+    except LaunchError as error:
+        known = f"{planned.kernel.name} cannot run at {planned.case.size_label}. {error.message}"
+        return refusal(planned.kernel, device) or Refusal(error.reason, known)
+    except HarnessError:
+        pass  # a spec that is wrong is an error of the suite's, which the worker reports
+    return refusal(planned.kernel, device)
+
+
+def _identified(device: DeviceInfo, probe: Probe) -> DeviceInfo:
+    """The device with what its driver knows better: the card's UUID, and the driver's own version."""
+    identity = probe.identity()
+    return dataclasses.replace(
+        device, uuid=device.uuid or identity.get("uuid"), driver=identity.get("driver") or device.driver
+    )
+
+
+@contextmanager
+def _scratch_folder() -> Iterator[Path]:
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="harness-")
+    except OSError as error:
+        raise StoreError(
+            f"No temporary folder can be made ({error.strerror or error}): free some space, or point TMPDIR "
+            "at a folder that has some."
+        ) from None
+    with folder as path:
+        yield Path(path)
+
+
+def find_device(spec: str | None) -> DeviceInfo:
+    """The device that `spec` names, or the default. Raises UsageError, DeviceError."""
+    with _scratch_folder() as scratch, Child(scratch) as child:
+        device = _open(child, protocol.Open(device=spec, suite=None, scratch=str(scratch))).device
+        with closing(probe_for(device)) as probe:
+            return _identified(device, probe)
+
+
+def _open(child: Child, request: protocol.Open) -> protocol.Opened:
+    reply = child.ask(request, OPEN_TIMEOUT_S)
+    if isinstance(reply, protocol.Failed):
+        kind = UsageError if reply.exit_code == ExitCode.USAGE else DeviceError
+        raise kind(reply.message, log=reply.log)
+    assert isinstance(reply, protocol.Opened)
+    return reply

@@ -1,0 +1,449 @@
+"""What an effect goes back to, by evidence; and what an arm by itself drew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.attribution import Evidence, Solo, SoloBlocks, attribute, energy_ratio, solo_of
+from harness.gates import GATES
+from harness.records import Effect, Snapshot
+
+MS = 1_000_000
+
+
+def effect(percent: float, half: float = 0.1, quads: int = 100) -> Effect:
+    """An effect in per cent, and half of its interval."""
+    low, middle, high = ((percent + side * half) / 100 for side in (-1, 0, 1))
+    return Effect(effect=middle, low=low, high=high, processes=2, quads=quads)
+
+
+def solo(
+    base_mhz: float, head_mhz: float, base_w: float | None = 600, head_w: float | None = 690
+) -> SoloBlocks:
+    return SoloBlocks(
+        base=Solo(time_ns=1e6, sm_clock_mhz=base_mhz, power_w=base_w),
+        head=Solo(time_ns=1e6, sm_clock_mhz=head_mhz, power_w=head_w),
+    )
+
+
+SLOWER = Evidence(
+    status="regression",
+    time=effect(1.0),
+    base_sm_clock_mhz=1980.0,
+    head_sm_clock_mhz=1980.0,
+    power_capped=False,
+)
+BY_CODE = replace(SLOWER, cycles=effect(1.02))
+BY_CLOCKS = replace(SLOWER, cycles=effect(0.02), head_sm_clock_mhz=1980.0 / 1.0099)
+COUPLED = solo(1905.0, 1890.0)
+
+
+# The code
+
+
+def test_more_cycles_in_proportion_are_the_code():
+    cause, sentence = attribute(BY_CODE)
+    assert cause == "code"
+    assert sentence == (
+        "Time changed by +1.00 % (+0.90 % to +1.10 %) and cycles by +1.02 % (+0.92 % to +1.12 %): "
+        "the code takes more cycles."
+    )
+
+
+def test_fewer_cycles_in_proportion_are_the_code_too():
+    faster = replace(SLOWER, status="improvement", time=effect(-2.0), cycles=effect(-2.1))
+    cause, sentence = attribute(faster)
+    assert cause == "code"
+    assert "fewer cycles" in sentence
+
+
+@pytest.mark.parametrize(
+    ("cycles", "head_mhz", "cause"),
+    [
+        (effect(1.0), 1980, "code"),
+        (effect(0.7, 0.5), 1980, "code"),
+        (effect(0.2, 0.15), 1970, "clocks"),
+        (effect(0.2, 0.8), 1965, "clocks"),
+        (effect(0.2, 0.8), 1980, "code"),
+        (effect(0.2, 0.6), 1980, None),
+        (effect(0.2, 0.8), None, None),
+        (effect(0.6, 0.05), 1972, "code"),
+        (effect(3.0, 0.1), 2019.6, "code"),
+        (effect(0.0, 0.1), 1980, None),
+        (effect(-1.0, 0.1), 1980, None),
+        (effect(-1.0, 0.1), 1941, "clocks"),
+    ],
+)
+def test_cycles_that_explain_most_of_the_time_are_the_code(cycles, head_mhz, cause):
+    evidence = replace(SLOWER, cycles=cycles, head_sm_clock_mhz=head_mhz)
+    assert attribute(evidence)[0] == cause
+
+
+@pytest.mark.parametrize(("half", "cause"), [(0.1, "code"), (0.3, "code"), (0.41, None)])
+def test_cycles_that_surely_changed_are_the_code_wherever_time_may_have_changed_as_little(half, cause):
+    unsure = replace(SLOWER, time=effect(1.0, 0.8), cycles=effect(0.4, half), head_sm_clock_mhz=None)
+    assert attribute(unsure)[0] == cause
+    faster = replace(unsure, status="improvement", time=effect(-1.0, 0.8), cycles=effect(-0.4, half))
+    assert attribute(faster)[0] == cause
+
+
+@pytest.mark.parametrize(
+    ("head_mhz", "cause"),
+    [
+        (1980.0, "code"),
+        (1976.1, "code"),
+        (1980.0 / 1.004, "code"),
+        (1980.0 / 1.006, "clocks"),
+        (1980.0 / 1.01, "clocks"),
+        (1980.0 * 1.01, "code"),
+        (None, None),
+    ],
+)
+def test_without_cycles_equal_clocks_leave_the_code(head_mhz, cause):
+    assert attribute(replace(SLOWER, head_sm_clock_mhz=head_mhz))[0] == cause
+
+
+def test_clocks_as_close_as_that_explain_not_even_a_small_effect():
+    small = replace(SLOWER, time=effect(0.3), head_sm_clock_mhz=1980.0 / 1.0019)
+    assert attribute(small)[0] == "code"
+    assert attribute(replace(small, head_sm_clock_mhz=1980.0 / 1.0021))[0] == "clocks"
+
+
+def test_the_clocks_are_named_where_the_code_is_what_is_left():
+    cause, sentence = attribute(SLOWER)
+    assert cause == "code"
+    assert sentence == (
+        "Time changed by +1.00 % (+0.90 % to +1.10 %) while base saw an SM clock of 1980.0 MHz "
+        "and head of 1980.0 MHz, which does not explain it: the code is slower."
+    )
+    faster = replace(SLOWER, status="improvement", time=effect(-1.0))
+    assert attribute(faster)[1].endswith("the code is faster.")
+
+
+# The clocks
+
+
+def test_time_without_cycles_is_the_clocks():
+    cause, sentence = attribute(BY_CLOCKS)
+    assert cause == "clocks"
+    assert "cycles by +0.02 %" in sentence
+    assert "1980.0 MHz and head of 1960.6 MHz, which explains it." in sentence
+
+
+def test_a_higher_clock_makes_an_improvement():
+    faster = replace(BY_CLOCKS, status="improvement", time=effect(-1.0), head_sm_clock_mhz=2000.0)
+    assert attribute(faster)[0] == "clocks"
+    assert attribute(replace(faster, head_sm_clock_mhz=1960.0))[0] is None
+
+
+def test_clocks_at_the_power_limit_say_so():
+    cause, sentence = attribute(replace(BY_CLOCKS, power_capped=True))
+    assert cause == "clocks"
+    assert sentence.endswith("; the card was at its power limit.")
+
+
+@pytest.mark.parametrize(
+    ("gate", "cause"),
+    [
+        ("thermal-throttle", "thermal"),
+        ("temperature", "thermal"),
+        ("power-brake", "power"),
+        ("canary", "clocks"),
+        ("p-state", "clocks"),
+    ],
+)
+def test_what_lowers_clocks_and_was_seen_is_behind_them(gate, cause):
+    assert attribute(replace(BY_CLOCKS, dropped={gate: 3, "contention": 9}))[0] == cause
+    assert attribute(replace(BY_CODE, dropped={gate: 3}))[0] == "code"
+
+
+# Kernels that do not follow the clock
+
+
+@pytest.mark.parametrize(
+    ("exponent", "head_mhz", "cause"),
+    [
+        (0.79, 1980.0, "code"),
+        (0.3, 1980.0 / 1.0099, "code"),
+        (0.0, 1980.0 / 1.05, "code"),
+        (-0.1, 1980.0 / 1.05, "code"),
+        (0.7, 1980.0 / 1.0099, "clocks"),
+        (0.8, 1980.0 / 1.0099, "clocks"),
+        (1.2, 1980.0 / 1.0099, "clocks"),
+        (None, 1980.0 / 1.0099, "clocks"),
+    ],
+)
+def test_where_time_hardly_follows_the_clock_cycles_are_left_aside(exponent, head_mhz, cause):
+    evidence = replace(BY_CLOCKS, clock_exponent=exponent, head_sm_clock_mhz=head_mhz)
+    found, sentence = attribute(evidence)
+    assert found == cause
+    assert ("cycles are left aside" in sentence) is (exponent is not None and exponent < 0.8)
+
+
+def test_cycles_that_were_not_measured_are_not_left_aside():
+    assert "left aside" not in attribute(replace(SLOWER, clock_exponent=0.9))[1]
+
+
+def test_the_exponent_is_named():
+    assert "exponent of only 0.31" in attribute(replace(BY_CODE, clock_exponent=0.31))[1]
+
+
+def test_cycles_that_mislead_are_not_believed_for_the_code_either():
+    no_clocks = replace(BY_CODE, clock_exponent=0.2, head_sm_clock_mhz=None)
+    assert attribute(no_clocks)[0] is None
+
+
+# Power
+
+
+def test_clocks_that_differ_for_an_arm_alone_are_power():
+    cause, sentence = attribute(replace(BY_CLOCKS, solo=COUPLED, energy=effect(3.0)))
+    assert cause == "power"
+    assert sentence.endswith(
+        "POWER-COUPLED: alone, head runs at 1890.0 MHz and base at 1905.0 MHz (-0.79 %), "
+        "drawing 690 W against 600 W, energy per launch +3.00 % (+2.90 % to +3.10 %)."
+    )
+
+
+@pytest.mark.parametrize("status", ["unchanged", "inconclusive"])
+@pytest.mark.parametrize(
+    ("head_mhz", "cause"),
+    [(1905.0, None), (1899.4, None), (1899.2, "power"), (1910.6, None), (1910.8, "power")],
+)
+def test_power_shows_where_turns_hide_it(status, head_mhz, cause):
+    same = Evidence(status=status, time=effect(0.0), solo=solo(1905.0, head_mhz))
+    found, sentence = attribute(same)
+    assert found == cause
+    assert ("POWER-COUPLED" in sentence) is (cause is not None)
+
+
+def test_the_code_stays_the_cause_with_a_word_on_power():
+    cause, sentence = attribute(replace(BY_CODE, solo=COUPLED))
+    assert cause == "code"
+    assert "more cycles; POWER-COUPLED: alone" in sentence
+
+
+@pytest.mark.parametrize("watts", [(None, None), (600.0, None), (None, 690.0)])
+def test_power_without_a_sensor_is_told_by_clocks(watts):
+    cause, sentence = attribute(replace(BY_CLOCKS, solo=solo(1905.0, 1890.0, *watts)))
+    assert cause == "power"
+    assert "drawing" not in sentence
+    unknown = SoloBlocks(base=Solo(time_ns=1.0), head=Solo(time_ns=1.0, sm_clock_mhz=1.0))
+    assert attribute(replace(BY_CLOCKS, solo=unknown))[0] == "clocks"
+
+
+HIDDEN = Evidence(status="unchanged", time=effect(0.1), cycles=effect(1.0), power_capped=True)
+
+
+@pytest.mark.parametrize("status", ["unchanged", "inconclusive", "regression"])
+def test_work_that_the_power_limit_hides_is_the_code(status):
+    cause, sentence = attribute(replace(HIDDEN, status=status, energy=effect(2.0)))
+    assert cause == "code"
+    assert (
+        "the code takes more cycles, and at its power limit the card hides it by clocking higher" in sentence
+    )
+    assert "energy per launch +2.00 %" in sentence
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"power_capped": False},
+        {"power_capped": None},
+        {"cycles": effect(0.3, 0.1)},
+        {"cycles": effect(1.0, 0.76)},
+        {"cycles": None},
+        {"clock_exponent": 0.5},
+        {"time": effect(0.1, 0.9)},
+        {"time": effect(0.6, 0.1)},
+        {"binary_changed": False},
+    ],
+)
+def test_work_is_hidden_only_if_all_of_it_is_known(change):
+    assert attribute(replace(HIDDEN, **change)) == (None, "")
+
+
+def test_a_small_change_of_work_is_told_once_it_is_sure():
+    assert attribute(replace(HIDDEN, cycles=effect(0.4, 0.1), time=effect(0.1, 0.1)))[0] == "code"
+
+
+def test_saved_work_can_be_hidden_too():
+    cause, sentence = attribute(replace(HIDDEN, cycles=effect(-1.0)))
+    assert cause == "code"
+    assert "fewer cycles, and at its power limit the card spends what that saves" in sentence
+
+
+# Gates
+
+
+@pytest.mark.parametrize(
+    ("gate", "cause"),
+    [
+        ("contention", "contention"),
+        ("thermal-throttle", "thermal"),
+        ("power-brake", "power"),
+        ("mis-locked", "power"),
+        ("memory-clock", "environment"),
+        ("p-state", "environment"),
+        ("sm-clock", "clocks"),
+        ("clocks-apart", "clocks"),
+        ("temperature", "thermal"),
+        ("canary", "contention"),
+    ],
+)
+def test_an_invalid_case_goes_back_to_its_gate(gate, cause):
+    evidence = Evidence(status="invalid", invalid=gate, dropped={gate: 30, "other": 1})
+    assert attribute(evidence) == (cause, f"Quads dropped by gate: {gate} 30, other 1.")
+    unclear = replace(SLOWER, head_sm_clock_mhz=None, dropped={gate: 3})
+    found, sentence = attribute(unclear)
+    assert found == cause
+    assert sentence.endswith(f"neither cycles nor clocks tell why. Quads dropped by gate: {gate} 3.")
+
+
+def test_every_gate_has_a_cause():
+    assert all(attribute(Evidence(status="invalid", invalid=gate))[0] for gate in GATES)
+
+
+def test_too_few_quads_have_no_cause():
+    assert attribute(Evidence(status="invalid", invalid="too-few-quads")) == (None, "")
+
+
+@pytest.mark.parametrize(
+    ("status", "lost", "cause"),
+    [
+        ("inconclusive", 12, "thermal"),
+        ("inconclusive", 10, "thermal"),
+        ("inconclusive", 9, None),
+        ("inconclusive", 0, None),
+        ("unchanged", 12, None),
+    ],
+)
+def test_an_inconclusive_case_goes_back_to_what_dropped_much_of_it(status, lost, cause):
+    evidence = Evidence(
+        status=status, time=effect(0.3, 1.0, quads=90), dropped={"thermal-throttle": lost, "canary": 0}
+    )
+    assert attribute(evidence)[0] == cause
+
+
+# Nothing to attribute
+
+
+@pytest.mark.parametrize("status", ["identical", "new", "missing", "failed"])
+def test_what_was_not_measured_has_no_cause(status):
+    assert attribute(Evidence(status=status)) == (None, "")
+    assert attribute(replace(BY_CODE, status=status)) == (None, "")
+
+
+@pytest.mark.parametrize("evidence", [BY_CODE, BY_CLOCKS, SLOWER, HIDDEN])
+def test_identical_binaries_have_no_cause(evidence):
+    assert attribute(replace(evidence, binary_changed=False, solo=COUPLED)) == (None, "")
+
+
+@pytest.mark.parametrize("status", ["unchanged", "inconclusive"])
+def test_no_effect_has_no_cause(status):
+    assert attribute(replace(BY_CODE, status=status, time=effect(0.1), cycles=effect(0.1))) == (None, "")
+    assert attribute(Evidence(status=status)) == (None, "")
+
+
+def test_nothing_known_but_time_is_said():
+    cause, sentence = attribute(Evidence(status="regression", time=effect(1.0)))
+    assert cause is None
+    assert sentence.endswith("neither cycles nor clocks tell why.")
+
+
+# An arm by itself
+
+
+def trace(
+    watts: float,
+    *,
+    seconds: float = 2.0,
+    every_ms: int = 20,
+    update_ms: int = 100,
+    offset_ms: int = 37,
+    mhz: float | None = 1900.0,
+) -> list[Snapshot]:
+    """A card that draws so much, with a counter of energy that moves every so often."""
+    found = []
+    for ms in range(-200, int(seconds * 1000) + 200, every_ms):
+        updated_ms = (ms - offset_ms) // update_ms * update_ms + offset_ms
+        found.append(
+            Snapshot(at_ns=ms * MS, sm_clock_mhz=mhz, power_w=watts, energy_j=1e4 + watts * updated_ms / 1000)
+        )
+    return found
+
+
+def test_energy_is_counted_between_updates():
+    alone = solo_of(trace(600.0), 0, 2000 * MS, 1000)
+    assert alone.time_ns == 2 * MS
+    assert alone.sm_clock_mhz == 1900.0
+    assert alone.power_w == 600.0
+    # 600 W for 2 ms each.
+    assert alone.energy_j == pytest.approx(1.2)
+    assert alone.energy_error == pytest.approx(20 / 1900)
+
+
+@pytest.mark.parametrize("offset_ms", range(0, 100, 7))
+@pytest.mark.parametrize("every_ms", [20, 33])
+def test_energy_is_off_by_no_more_than_it_says(offset_ms, every_ms):
+    alone = solo_of(trace(600.0, every_ms=every_ms, offset_ms=offset_ms), 0, 2000 * MS, 1000)
+    assert alone.energy_j is not None
+    assert alone.energy_error is not None
+    assert alone.energy_error < 0.02
+    assert abs(alone.energy_j / 1.2 - 1) <= alone.energy_error
+
+
+def test_launches_are_counted_in_the_block_alone():
+    alone = solo_of(trace(600.0), 100 * MS, 1900 * MS, 600)
+    assert alone.time_ns == 3 * MS
+    assert alone.energy_j == pytest.approx(1.8)
+
+
+def test_a_counter_that_moves_with_every_sample_is_exact():
+    alone = solo_of(trace(600.0, update_ms=20, offset_ms=0), 0, 2000 * MS, 1000)
+    assert alone.energy_j == pytest.approx(1.2)
+
+
+@pytest.mark.parametrize(
+    ("ended_ms", "known"),
+    [(90, False), (130, False), (140, True)],
+)
+def test_one_update_is_not_enough(ended_ms, known):
+    # Updates are at 37 and 137 ms, and seen 3 ms later.
+    alone = solo_of(trace(600.0), 0, ended_ms * MS, 100)
+    assert (alone.energy_j is not None) is known
+    assert (alone.energy_error is not None) is known
+
+
+def test_what_lies_outside_the_block_does_not_count():
+    before = [replace(s, sm_clock_mhz=210.0, power_w=60.0) for s in trace(60.0) if s.at_ns < 0]
+    within = [replace(s, energy_j=s.energy_j) for s in trace(600.0) if s.at_ns >= 0]
+    assert solo_of([*before, *within], 0, 2000 * MS, 1000) == solo_of(trace(600.0), 0, 2000 * MS, 1000)
+
+
+def test_the_devices_own_figures_come_first():
+    alone = solo_of(trace(600.0), 0, 2000 * MS, 1000, time_ns=1.5e6, sm_clock_mhz=1913.2)
+    assert (alone.time_ns, alone.sm_clock_mhz) == (1.5e6, 1913.2)
+    # Energy goes by the launches in the span, whatever one of them takes.
+    assert alone.energy_j == pytest.approx(1.2)
+
+
+def test_a_card_that_tells_nothing_leaves_all_unknown():
+    silent = [Snapshot(at_ns=ms * MS) for ms in range(0, 2000, 20)]
+    assert solo_of(silent, 0, 2000 * MS, 1000) == Solo(time_ns=2 * MS)
+    assert solo_of([], 0, 2000 * MS, 1000) == Solo(time_ns=2 * MS)
+
+
+@pytest.mark.parametrize(("ended_ns", "launches"), [(0, 5), (-1, 5), (10, 0)])
+def test_a_block_without_launches_or_time_is_refused(ended_ns, launches):
+    with pytest.raises(ValueError, match="expected launches in a span of time"):
+        solo_of([], 0, ended_ns, launches)
+
+
+def test_the_energy_ratio_is_head_over_base():
+    base, head = Solo(time_ns=1.0, energy_j=2.0), Solo(time_ns=1.0, energy_j=2.1)
+    assert energy_ratio(base, head) == pytest.approx(1.05)
+    assert energy_ratio(base, Solo(time_ns=1.0)) is None
+    assert energy_ratio(Solo(time_ns=1.0), head) is None
