@@ -12,6 +12,7 @@ __all__ = [
     "Comparing",
     "ComparisonResult",
     "Entry",
+    "Purpose",
     "match",
 ]
 
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import harness
 from harness import protocol
+from harness.attribution import Solo, SoloBlocks, solo_of
 from harness.calibration import Calibration, noise_of, read_calibration
 from harness.contest import Contest, SideNote
 from harness.errors import HarnessError, UsageError, WorkerError
@@ -77,6 +79,8 @@ class CompareSettings:
     budget_s: float | None = None
     """Device time after which no process is begun."""
     seed: int = 1
+    solo_s: float = 1.0
+    """How long each side of a flagged case runs by itself, to tell what power it draws; 0 for not."""
     twins: bool = False
     measure_identical: bool = False
     """Whether to measure kernels that are the same in compiled code: to learn of the noise."""
@@ -87,10 +91,13 @@ class CompareSettings:
     save: bool = True
 
 
+Purpose = Literal["look", "confirm", "attribute"]
+
+
 class CompareObserver(DeviceObserver, Protocol):
     """Who is told how a comparison goes."""
 
-    def process(self, number: int, cases: int, purpose: Literal["look", "confirm"]) -> None: ...
+    def process(self, number: int, cases: int, purpose: Purpose) -> None: ...
     def started(self, case: str) -> None: ...
     def measured(self, case: str) -> None: ...
 
@@ -239,6 +246,7 @@ class Comparing(Workplace):
                 twins = self._twins(entries) if self.settings.twins else []
                 self._look([*entries, *twins])
                 self._confirm([*entries, *twins])
+                self._alone(entries)
             except KeyboardInterrupt:
                 interrupted = True
                 for entry in (*entries, *twins):
@@ -390,6 +398,36 @@ class Comparing(Workplace):
             if flags[str(number)] and not entry.contest.stopped_by:
                 entry.contest.confirmed = str(number) in stand
 
+    def _alone(self, entries: Sequence[Entry]) -> None:
+        """Run each side of what is confirmed by itself: in quads, one that draws more power slows both."""
+        found = [entry for entry in entries if entry.contest.confirmed and not entry.contest.ended]
+        if not found or self.settings.solo_s <= 0 or self.device.kind != "gpu":
+            return
+        self.observer.process(self._processes + 1, len(found), "attribute")
+        try:
+            station = Station(self, mark_s=MARK_S)
+            try:
+                for entry in found:
+                    self._run_alone(entry, station)
+            finally:
+                station.close()
+        except HarnessError:
+            return  # the verdicts stand without it
+
+    def _run_alone(self, entry: Entry, station: Station) -> None:
+        self.observer.started(entry.pair.id)
+        request = protocol.Solo(
+            pair=entry.pair,
+            seed=self.settings.seed,
+            order_seed=self._rng.getrandbits(32),
+            duration_s=self.settings.solo_s,
+        )
+        reply = station.ask(request, self.settings.timeout_s + 2 * self.settings.solo_s)
+        if isinstance(reply, protocol.Done):
+            runs = {side: _solo(run, station) for side, run in reply.solo.items()}
+            entry.contest.solo = SoloBlocks(base=runs["base"], head=runs["head"])
+        self.observer.measured(entry.pair.id)
+
     def _over_budget(self, entries: Sequence[Entry]) -> bool:
         if self.settings.budget_s is None or self._spent_s < self.settings.budget_s:
             return False
@@ -462,6 +500,17 @@ class Comparing(Workplace):
                 dropped=gated.dropped,
             )
         )
+
+
+def _solo(run: protocol.SoloRun, station: Station) -> Solo:
+    return solo_of(
+        station.sampler.snapshots,
+        run.started_ns,
+        run.ended_ns,
+        run.launches,
+        time_ns=run.time_ns,
+        sm_clock_mhz=run.sm_clock_mhz,
+    )
 
 
 def _note(facts: protocol.SideFacts) -> SideNote:

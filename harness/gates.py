@@ -51,7 +51,8 @@ _TOO_FEW = "too-few-quads"
 _FEWEST_CANARIES = 3
 """Of two values neither is further from their median than the other: there is no telling which strays."""
 
-_COOL_DOWN_S = {"thermal-throttle": 5.0, "contention": 2.0}
+# A card that was too cold for its load is only made colder by waiting.
+_COOL_DOWN_S = {"thermal-throttle": 5.0, "contention": 2.0, "temperature": 0.0}
 _COOL_DOWN_OTHERWISE_S = 0.5
 
 
@@ -73,8 +74,9 @@ class GatePolicy:
     sm_clock_step: float = 0.05
     """Change of the snapshots' median SM clock from the block's first half to its second. Snapshots show the
     clock of a moment, so less than this says nothing."""
-    temperature_apart_c: float = 5.0
-    """From the block's median, in °C."""
+    temperature_apart_c: float = 10.0
+    """From the block's median, in °C. A sensor follows the load by ten in a few tenths of a second; what the
+    heat does to the clock, the gates of the clock see."""
     canary_mads: float = 4.0
     """From the block's median canary, in scaled median absolute deviations (standard deviations, were the
     noise normal)."""

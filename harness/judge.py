@@ -118,8 +118,9 @@ def judge(legs: Sequence[Leg], policy: Policy, look: int) -> Judgement:
     below it on the other side; where two legs contradict each other, time wins. It is the same where each leg
     is within the tolerance for sure: two one-sided tests (Schuirmann, Journal of Pharmacokinetics and
     Biopharmaceutics 15 (1987) 657-680), each with an error of 1 - confidence. Slower and faster come first:
-    an effect can be sure and tolerable. Where processes of any leg differ more than its prior explains,
-    nothing is decided before the last look.
+    an effect can be sure and tolerable. So before the last look a case whose effect looks beyond the margin
+    is not called the same. Where processes of any leg differ more than its prior explains, nothing is decided
+    before the last look.
 
     Raises ValueError for no leg, a leg without a process, two of one name, or a look that is not planned.
     """
@@ -135,9 +136,10 @@ def judge(legs: Sequence[Leg], policy: Policy, look: int) -> Judgement:
     alpha = policy.alpha(look) / len(legs)
     excess = any(estimate.excess for estimate in found.values())
     status, leg = _decide(slower, faster, alpha)
-    if status == "undecided" and all(_is_same(estimate, policy) for estimate in found.values()):
+    last = look == len(policy.looks) - 1
+    if status == "undecided" and all(_is_same(each, policy, last=last) for each in found.values()):
         status = "same"
-    if excess and look < len(policy.looks) - 1:
+    if excess and not last:
         status, leg = "undecided", None
     return Judgement(
         status=status,
@@ -188,7 +190,10 @@ def _decide(
     return "undecided", None
 
 
-def _is_same(estimate: Moderated, policy: Policy) -> bool:
+def _is_same(estimate: Moderated, policy: Policy, *, last: bool) -> bool:
+    # An effect that is tolerable and yet looks beyond the margin is worth another look, while there is one.
+    if not last and not math.log1p(-policy.margin) <= estimate.mean <= math.log1p(policy.margin):
+        return False
     error = 1 - policy.confidence
     low, high = estimate.low(error), estimate.high(error)
     return math.log1p(-policy.tolerance) < low and high < math.log1p(policy.tolerance)
@@ -212,4 +217,4 @@ def _visible(estimate: Moderated, policy: Policy, alpha: float) -> float:
 
 def _expm1(value: float) -> float:
     """Of a bound that one wild process with a plain t can put anywhere."""
-    return math.expm1(value) if value < 700 else math.inf
+    return math.expm1(min(value, 700.0))  # JSON has no infinity

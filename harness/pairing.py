@@ -7,7 +7,7 @@ the same way. Both were measured; docs/comparison.md has the figures.
 
 from __future__ import annotations
 
-__all__ = ["Pair", "PairSettings", "measure_pair"]
+__all__ = ["Alone", "Pair", "PairSettings", "measure_pair", "run_alone"]
 
 import math
 import random
@@ -125,6 +125,38 @@ def _precise(quads: Sequence[Quad], standard_error: float) -> bool:
     return len(quads) >= 5 and process_effect(ratios).standard_error <= standard_error
 
 
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """A kernel that ran by itself, back to back."""
+
+    started_ns: int
+    """Host monotonic clock."""
+    ended_ns: int
+    launches: int
+    time_ns: float
+    """Of one launch."""
+    sm_clock_mhz: float | None
+
+
+def run_alone(device: Device, subject: Subject, duration_s: float) -> Alone:
+    """Launch a kernel again and again for `duration_s`, without flushes: as much power as it can draw."""
+    batch, launches, total_ns = 1, 0, 0.0
+    first = last = None
+    started_ns = ended_ns = time.monotonic_ns()
+    while launches == 0 or ended_ns - started_ns < duration_s * 1e9:
+        before = device.stamp()
+        timing = device.timed(subject.built, subject.launch, subject.arguments, batch)
+        after = device.stamp()
+        device.synchronize()
+        ended_ns = time.monotonic_ns()
+        first, last = first or before(), after()
+        launches += batch
+        total_ns += timing()
+        # Batches of some 50 ms: the waits between them are few, and the end is prompt.
+        batch = max(1, min(MOST_LAUNCHES_QUEUED, int(5e7 * launches / max(total_ns, 1.0))))
+    return Alone(started_ns, ended_ns, launches, total_ns / launches, _clock_mhz(first, last))
+
+
 class _Bench:
     """Enqueues quads and reads them back, a batch at a time."""
 
@@ -140,6 +172,7 @@ class _Bench:
         began_ns = time.monotonic_ns()
         if time_ns < 10 * ENQUEUE_NS:
             self.device.occupy(min(2 * 10**6, 4 * self.launches * ENQUEUE_NS))
+        self.device.canary()  # the first in a process is slower than any other
         self._lead_in(time_ns, settings.lead_in_s)
         enqueued = [self._quad(number) for number in range(count)]
         at_end = self.device.stamp()

@@ -22,7 +22,7 @@ from harness.backends.base import Built, Device, check_launch, compile_all
 from harness.checker import Checker, emulator
 from harness.errors import HarnessError, KernelError, MeasureError, SuiteError
 from harness.measure import Subject
-from harness.pairing import Pair, PairSettings, measure_pair
+from harness.pairing import Pair, PairSettings, measure_pair, run_alone
 from harness.planning import launch_of
 from harness.planted import planted, steps_for
 from harness.records import Launch
@@ -77,6 +77,19 @@ class PairBench:
         # Head's problem says what is right: the kernels of both are held to it.
         self.checker = Checker(device, suites["head"], scratch, report)
 
+    def answer(
+        self, request: protocol.Inspect | protocol.Compare | protocol.FindSteps | protocol.Solo
+    ) -> protocol.Done:
+        match request:
+            case protocol.Inspect():
+                return protocol.Done(inspected=self.inspect(request.pairs))
+            case protocol.Compare():
+                return self.compare(request)
+            case protocol.FindSteps():
+                return protocol.Done(steps=self.find_steps(request))
+            case protocol.Solo():
+                return protocol.Done(solo=self.solo(request))
+
     def inspect(self, pairs: tuple[protocol.PairOf, ...]) -> dict[str, protocol.Inspected]:
         """Build both sides of every pair and tell which are the same in compiled code."""
         self._compile_all(pairs)
@@ -129,6 +142,19 @@ class PairBench:
                         f"No slowdown of {request.target:.1%} can be planted in {request.pair.id}."
                     )
             return steps_for(request.target, steps, effect)
+
+    def solo(self, request: protocol.Solo) -> dict[str, protocol.SoloRun]:
+        """Each side by itself, in random order, long enough for the power that it draws to show."""
+        rng = random.Random(request.order_seed)  # noqa: S311
+        with self._placed(request.pair, rng) as (arena, subjects, prepared):
+            arena.write(self.checker.inputs(prepared["head"].case, request.seed))
+            self.report("solo")
+            return {
+                name: protocol.SoloRun(
+                    **dataclasses.asdict(run_alone(self.device, subject, request.duration_s))
+                )
+                for name, subject in rng.sample(sorted(subjects.items()), len(subjects))
+            }
 
     def _compile_all(self, pairs: tuple[protocol.PairOf, ...]) -> None:
         programs: list[Program] = []

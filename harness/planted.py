@@ -254,7 +254,7 @@ def _parameter(
             if macros.get(token.text, ("",))[:1] == [","]:  # the macro brings the comma before itself
                 comma = ", " if number else ""
                 return {token.start: (token.start, f"{comma}{_PARAMETER} ")}
-            return {begin: (begin, f"{_PARAMETER}, ")}
+            return {begin: (begin, f" {_PARAMETER},")}
     if [token.text for token in function.parameters] == ["void"]:
         void = function.parameters[0]
         return {void.start: (void.end, _PARAMETER)}

@@ -19,6 +19,10 @@ __all__ = [
     "Request",
     "Side",
     "SideFacts",
+    "Solo",
+    "SoloRun",
+    "Ticks",
+    "Timers",
     "decode_reply",
     "decode_request",
     "encode",
@@ -106,6 +110,38 @@ class FindSteps(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     target: float
 
 
+class Timers(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Measure the steps of the device's clocks. Answered by Done with `ticks`."""
+
+
+class Ticks(msgspec.Struct, frozen=True, kw_only=True):
+    """The steps of the device's clocks. A kernel reads the second; `problem` says why where it cannot."""
+
+    tick_ns: float
+    globaltimer_tick_ns: float | None = None
+    problem: str = ""
+    log: str = ""
+
+
+class Solo(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Run each side of a pair by itself, back to back, for so long. Answered by Done with `solo`."""
+
+    pair: PairOf
+    seed: int
+    order_seed: int
+    duration_s: float
+
+
+class SoloRun(msgspec.Struct, frozen=True, kw_only=True):
+    started_ns: int
+    """Host monotonic clock."""
+    ended_ns: int
+    launches: int
+    time_ns: float
+    """Of one launch."""
+    sm_clock_mhz: float | None = None
+
+
 class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one side: built and, after Compare, verified; or why not."""
 
@@ -145,6 +181,8 @@ class Done(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     block: PairedBlock | None = None
     sides: Mapping[str, SideFacts] = {}
     steps: int = 0
+    ticks: Ticks | None = None
+    solo: Mapping[str, SoloRun] = {}
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -158,7 +196,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Of a pair: whose fault it is, base or head; empty where nobody can tell."""
 
 
-Request = Open | Measure | BuildAll | Inspect | Compare | FindSteps
+Request = Open | Measure | BuildAll | Inspect | Compare | FindSteps | Timers | Solo
 Reply = Opened | Progress | Done | Failed
 
 _request_decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)

@@ -55,20 +55,23 @@ class Worker:
     def answer(self, request: protocol.Request) -> protocol.Done:
         match request:
             case protocol.BuildAll():
-                self.build_all(request)
-                return protocol.Done()
-            case protocol.Inspect():
-                return protocol.Done(inspected=self.pairs.inspect(request.pairs))
-            case protocol.Compare():
-                return self.pairs.compare(request)
-            case protocol.FindSteps():
-                return protocol.Done(steps=self.pairs.find_steps(request))
+                return self.build_all(request)
             case protocol.Measure():
                 return protocol.Done(row=self.run(request))
+            case protocol.Timers():
+                return protocol.Done(ticks=self.ticks())
             case _:
-                raise AssertionError(request)
+                assert not isinstance(request, protocol.Open)
+                return self.pairs.answer(request)
 
-    def build_all(self, request: protocol.BuildAll) -> None:
+    def ticks(self) -> protocol.Ticks:
+        tick_ns = self.device.tick_ns()
+        try:
+            return protocol.Ticks(tick_ns=tick_ns, globaltimer_tick_ns=self.device.globaltimer_tick_ns())
+        except HarnessError as error:
+            return protocol.Ticks(tick_ns=tick_ns, problem=error.message, log=error.log)
+
+    def build_all(self, request: protocol.BuildAll) -> protocol.Done:
         """Compile what the cases need, several at a time; whoever needs a broken one gets the error then."""
         programs: list[Program] = []
         for name, sizes in request.cases:
@@ -77,6 +80,7 @@ class Worker:
                 case = self.suite.case(kernel, sizes)
                 programs.append(program(self.suite, kernel, case, self.device.info.backend))
         compile_all(self.device, programs)
+        return protocol.Done()
 
     def run(self, request: protocol.Measure) -> Row:
         kernel = self.suite.by_name[request.kernel]

@@ -64,6 +64,12 @@ PURE = (
     "gates",
     "attribution",
     "contest",
+    "planted",
+    "doctor.card",
+    "doctor.facts",
+    "doctor.findings",
+    "doctor.surroundings",
+    "doctor.told",
 )
 EFFECTS = {"os", "shutil", "socket", "subprocess", "sys", "tempfile", "threading", "time"}
 

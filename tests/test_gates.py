@@ -377,8 +377,8 @@ def test_locked_clocks_on_a_card_that_cannot_tell_are_unavailable_and_kept():
         ("memory-clock", {"memory_clock_mhz": 1989.0}, {"memory_clock_mhz": 1990.0}),
         ("p-state", {"p_state": 2}, {"p_state": 0}),
         ("p-state", {"p_state": 1}, {"p_state": 0}),
-        ("temperature", {"temperature_c": 56.0}, {"temperature_c": 55.0}),
-        ("temperature", {"temperature_c": 44.0}, {"temperature_c": 45.0}),
+        ("temperature", {"temperature_c": 61.0}, {"temperature_c": 60.0}),
+        ("temperature", {"temperature_c": 39.0}, {"temperature_c": 40.0}),
     ],
 )
 def test_a_state_away_from_the_blocks_own_costs_the_quads_around_it(code, trips, does_not):
@@ -388,7 +388,7 @@ def test_a_state_away_from_the_blocks_own_costs_the_quads_around_it(code, trips,
     assert lost(result, measured) == [21, 22, 23, 24]
     assert result.dropped == {code: 4}
     assert result.invalid == ""
-    assert cool_down_s(result) == 0.5
+    assert cool_down_s(result) == (0 if code == "temperature" else 0.5)
     assert dropped_by(block(quads(), during(225, 235, **does_not))) == {}
 
 
@@ -671,7 +671,7 @@ def trouble(seed: int) -> PairedBlock:
             },
             clock_event_reasons=("sw_thermal",) if hot else (),
             memory_clock_mhz=1000.0 if swap else 2000.0,
-            temperature_c=60.0 if warm else 50.0,
+            temperature_c=65.0 if warm else 50.0,
         )
 
     return block(quads(count, sm_clock_mhz=clocks, canary_cycles=levels), trace)

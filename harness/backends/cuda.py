@@ -203,7 +203,7 @@ class CudaDevice:
         self.toolchain = Toolchain(compiler=_nvcc_version() or "no nvcc", options=_OPTIONS)
         self._prepared: dict[tuple[Any, ...], Any] = {}
         self._flush: tuple[Any, Any, Any, int] | None = None
-        self._canary: tuple[CudaBuilt, Launch, tuple[Any, ...]] | None = None
+        self._canary: tuple[CudaBuilt, Launch, Memory] | None = None
         self._stamps_taken = 0
         self._stamps_read: np.ndarray[Any, Any] | None = None
         with _translated(f"Opening {self.info.spec}"):
@@ -377,10 +377,12 @@ class CudaDevice:
             function = self._helpers.get_function("harness_canary")
             memory = self.allocate(4 * _CANARY_FLOATS)
             self.fill(memory, 0, 4 * _CANARY_FLOATS, 0)
-            arguments = (np.uintp(int(memory)), np.uint32(_CANARY_FLOATS), np.int32(_CANARY_STEPS))
             launch = Launch(grid=(2 * self.info.compute_units, 1, 1), block=(256, 1, 1))
-            self._canary = (CudaBuilt(function, Resources(), cached=True), launch, arguments)
-        return self.timed(*self._canary, launches=1)
+            # The memory itself, not its address alone: PyCUDA frees what nobody holds.
+            self._canary = (CudaBuilt(function, Resources(), cached=True), launch, memory)
+        built, launch, memory = self._canary
+        arguments = (np.uintp(int(memory)), np.uint32(_CANARY_FLOATS), np.int32(_CANARY_STEPS))
+        return self.timed(built, launch, arguments, launches=1)
 
     def tick_ns(self) -> float:
         """The smallest difference between distinct times of empty intervals."""

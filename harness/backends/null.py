@@ -6,10 +6,10 @@ $HARNESS_NULL_SCRIPT, a JSON file of kernel name (such as ``matmul.naive``) to b
     {"matmul.naive": {"times_ns": [1000.0, 1010.0], "fault": "wrong"}}
 
 Faults: build, wrong, nan, unwritten, overrun, crash, hang, error, memory. A kernel's text can say its time
-itself, so that it differs from commit to commit: ``#define NULL_DEVICE_NS 1000000``. Under the key ``noise`` the
-script may name one of the kinds in harness.backends.noise, ``{"kind": "quiet", "seed": 1}``; then times vary,
-and the device has clocks. It is what the tests run on and what a suite's author can try a pipeline with; no
-figure of it says anything about a kernel.
+itself, so that it differs from commit to commit: ``#define NULL_DEVICE_NS 1000000``. Under the key ``noise``
+the script may name one of the kinds in harness.backends.noise, ``{"kind": "quiet", "seed": 1}``; then times
+vary, and the device has clocks. It is what the tests run on and what a suite's author can try a pipeline
+with; no figure of it says anything about a kernel.
 """
 
 from __future__ import annotations

@@ -66,6 +66,7 @@ def command(
         timeout_s=selection.timeout or config.timeout_s,
         seed=selection.seed,
         measure_identical=True,
+        solo_s=0.0,
         results=results or config.root / config.results,
         save=not no_save,
     )

@@ -6,18 +6,26 @@ __all__ = ["CompareProgress", "ProgressObserver"]
 
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from harness.comparison import Purpose
 from harness.planning import PlannedCase
 from harness.records import DeviceInfo, Row
 from harness.report.summary import outcome
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+_PURPOSES: dict[Purpose, str] = {
+    "look": "",
+    "confirm": ", confirming",
+    "attribute": ", each side alone",
+}
 
 
 class _Progress:
@@ -79,8 +87,8 @@ class CompareProgress(_Progress):
 
     label = ""
 
-    def process(self, number: int, cases: int, purpose: Literal["look", "confirm"]) -> None:
-        self.label = f"process {number}" + (", confirming" if purpose == "confirm" else "")
+    def process(self, number: int, cases: int, purpose: Purpose) -> None:
+        self.label = f"process {number}" + _PURPOSES[purpose]
         self.began = time.monotonic()
         self.progress.update(self.task, description=self.label, completed=0, total=cases)
         if not self.console.is_terminal:

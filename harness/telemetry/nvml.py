@@ -322,6 +322,8 @@ _FACTS: dict[str, Read] = {
     "ecc": lambda n, c: "on" if n.nvmlDeviceGetEccMode(c)[0] else "off",
     "mig": lambda n, c: "on" if n.nvmlDeviceGetMigMode(c)[0] else "off",
     "compute_mode": lambda n, c: _named(_COMPUTE_MODES, n.nvmlDeviceGetComputeMode(c)),
+    # Whether one is attached says nothing: an H200, which has no outlet, says yes.
+    "display_active": lambda n, c: "yes" if n.nvmlDeviceGetDisplayActive(c) else "no",
     "virtualization": lambda n, c: _named(_VIRTUALIZATION, n.nvmlDeviceGetVirtualizationMode(c)),
     # The most that card and slot allow together: the generation of the moment drops whenever the card idles.
     "pcie_generation": lambda n, c: n.nvmlDeviceGetMaxPcieLinkGeneration(c),

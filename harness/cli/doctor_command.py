@@ -1,0 +1,78 @@
+"""harness doctor: is this machine fit to judge performance, and what to do about it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from textwrap import wrap
+
+import click
+
+from harness.cli.options import device_option, echo_json, json_option
+from harness.config import load_config
+from harness.doctor import Finding, diagnose, gather, is_fit, verdict
+from harness.errors import ExitCode
+
+_MARKS = {"good": "✓", "note": "·", "warn": "!", "bad": "✗", "unknown": "?"}
+_COLOURS = {"good": "green", "note": "cyan", "warn": "yellow", "bad": "red", "unknown": "magenta"}
+_STATUS_WIDTH = max(map(len, _MARKS))
+_WIDEST = 100
+
+
+@click.command("doctor")
+@device_option
+@json_option
+def command(device: str | None, as_json: bool) -> int:
+    """Tell whether this machine is fit to judge performance, and what to do where it is not.
+
+    Looks at the card at rest, its clocks and timers, the host and the project. Advice only: no setting is
+    changed.
+
+    Exit status 3 where something is bad: nothing can be measured before it is put right.
+    """
+    config = load_config()
+    facts = gather(device or config.device, config.root, config.root / config.results)
+    findings = diagnose(facts)
+    said = verdict(facts, findings)
+    if as_json:
+        echo_json({"fit": is_fit(findings), "verdict": said, "device": facts.device, "findings": findings})
+    else:
+        width = min(shutil.get_terminal_size((80, 24)).columns, _WIDEST)
+        for line in (*_lines(findings, width), *wrap(said, width)):
+            click.echo(_encodable(line))
+    return ExitCode.FINE if is_fit(findings) else ExitCode.NOT_MEASURED
+
+
+def _lines(findings: Sequence[Finding], width: int) -> Iterator[str]:
+    """A block a group: mark, status, id, what was found; below it what to do."""
+    id_width = max(len(finding.id) for finding in findings)
+    for group, members in groupby(findings, lambda finding: finding.group):
+        yield click.style(group, bold=True)
+        for finding in members:
+            status = click.style(
+                f"{_MARKS[finding.status]} {finding.status:{_STATUS_WIDTH}}", fg=_COLOURS[finding.status]
+            )
+            # Two for the margin, two for the mark, two between columns.
+            advice_at = 2 + 2 + _STATUS_WIDTH + 2
+            found_at = advice_at + id_width + 2
+            first, *rest = _wrapped(finding.found, width - found_at)
+            yield f"  {status}  {finding.id:{id_width}}  {first}"
+            yield from (f"{'':{found_at}}{line}" for line in rest)
+            yield from (f"{'':{advice_at}}{line}" for line in _wrapped(finding.advice, width - advice_at))
+        yield ""
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Lines of a text, its own line breaks kept; a long path or command is not broken."""
+    return [
+        line
+        for paragraph in text.splitlines()
+        for line in wrap(paragraph, max(width, 20), break_long_words=False, break_on_hyphens=False)
+    ]
+
+
+def _encodable(text: str) -> str:
+    encoding = sys.stdout.encoding or "ascii"
+    return text.encode(encoding, "replace").decode(encoding)

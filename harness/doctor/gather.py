@@ -1,0 +1,220 @@
+"""Facts, from the machine. Nothing is changed, and what is missing or fails ends up as a fact."""
+
+from __future__ import annotations
+
+__all__ = ["gather", "watch"]
+
+import contextlib
+import dataclasses
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import harness
+from harness import git, protocol
+from harness.backends import parse_spec
+from harness.cache import cache_dir
+from harness.calibration import read_calibration
+from harness.child import Child
+from harness.doctor.facts import Disk, Facts
+from harness.errors import DeviceError, ExitCode, GitError, StoreError, UsageError, WorkerError
+from harness.host import describe_host
+from harness.machine import machine_name
+from harness.records import DeviceInfo
+from harness.telemetry import Probe, probe_for
+from harness.telemetry.host import HostProbe
+
+OPEN_TIMEOUT_S = 60.0
+TIMERS_TIMEOUT_S = 120.0
+"""Its kernel may have to be compiled."""
+SETTLE_S = 1.5
+"""After our own process has left the card: the driver tells utilization over up to a second."""
+_NVIDIA_DRIVER = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidiactl"), Path("/dev/dxg"))
+
+Found = dict[str, Any]
+"""Some of the fields of Facts."""
+
+
+def gather(spec: str | None, root: Path, results: Path) -> Facts:
+    """Everything the doctor wants to know of a device, the machine and the project at `root`.
+
+    Raises UsageError for a spec that names nothing.
+    """
+    if spec is not None:
+        parse_spec(spec)
+    host = _host()  # first: what follows is load of our own
+    found = _device(spec)
+    device: DeviceInfo | None = found.get("device")
+    if device is not None:
+        if spec is None and device.backend != "cuda":
+            found |= {"cuda_problem": _device("cuda").get("device_problem", "")}
+        with closing(probe_for(device)) as probe:
+            found |= watch(probe, SETTLE_S if probe.name == "nvml" else 0.0)
+        device = _identified(device, found["identity"])
+        found |= {"device": device, **_calibration(device, results)}
+    return Facts(
+        **host,
+        **found,
+        **_repository(root),
+        nvidia_driver=any(path.exists() for path in _NVIDIA_DRIVER),
+        disks=_disks(results),
+    )
+
+
+def _device(spec: str | None) -> Found:
+    """The device and its timers, in a process of its own. Raises UsageError."""
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="harness-") as scratch,
+            Child(Path(scratch)) as child,
+        ):
+            opened = child.ask(protocol.Open(device=spec, suite=None, scratch=scratch), OPEN_TIMEOUT_S)
+            if isinstance(opened, protocol.Opened):
+                return {**_described(opened), **_timers(child)}
+    except WorkerError as error:
+        return {"device_problem": _with_first_line(error.message, error.log)}
+    except OSError as error:
+        return {"device_problem": f"No temporary folder can be made ({error.strerror or error})."}
+    assert isinstance(opened, protocol.Failed)
+    if opened.exit_code == ExitCode.USAGE:
+        raise UsageError(opened.message, log=opened.log)
+    return {"device_problem": opened.message}
+
+
+def _described(opened: protocol.Opened) -> Found:
+    device = opened.device
+    return {
+        "device": device,
+        "compiler": opened.toolchain.compiler,
+        "cuda_version": device.driver if device.backend == "cuda" else "",
+    }
+
+
+def _timers(child: Child) -> Found:
+    try:
+        reply = child.ask(protocol.Timers(), TIMERS_TIMEOUT_S)
+    except WorkerError as error:
+        return {"timers_problem": _with_first_line(error.message, error.log)}
+    if isinstance(reply, protocol.Failed):
+        return {"timers_problem": reply.message}
+    assert isinstance(reply, protocol.Done)
+    assert reply.ticks is not None
+    return {
+        "tick_ns": reply.ticks.tick_ns,
+        "globaltimer_tick_ns": reply.ticks.globaltimer_tick_ns,
+        "kernel_problem": _with_first_line(reply.ticks.problem, reply.ticks.log),
+    }
+
+
+def _with_first_line(message: str, log: str) -> str:
+    line = next(iter(log.strip().splitlines()), "")
+    return f"{message} {line}".strip()
+
+
+def watch(probe: Probe, settle_s: float) -> Found:
+    """What a device says of itself at rest, `settle_s` from now."""
+    time.sleep(settle_s)
+    found: Found = {"probe": probe.name, "identity": {}}
+    try:
+        found["identity"] = probe.identity()
+        found["rest"] = probe.snapshot()
+    except DeviceError as error:
+        found["rest_problem"] = error.message
+    return found | {"unavailable": probe.unavailable}
+
+
+def _identified(device: DeviceInfo, identity: Mapping[str, str]) -> DeviceInfo:
+    """The device with what its driver knows better, as records have it."""
+    told = {name: value for name, value in identity.items() if not value.startswith("unavailable")}
+    return dataclasses.replace(
+        device, uuid=device.uuid or told.get("uuid"), driver=told.get("driver", device.driver)
+    )
+
+
+def _calibration(device: DeviceInfo, results: Path) -> Found:
+    machine = machine_name(device)
+    try:
+        calibration = read_calibration(results / machine)
+    except StoreError as error:
+        return {"machine": machine, "calibration_problem": error.message}
+    if calibration is None:
+        return {"machine": machine}
+    return {
+        "machine": machine,
+        "calibrated_at": calibration.measured_at,
+        "calibrated_driver": calibration.driver,
+    }
+
+
+def _host() -> Found:
+    load = None
+    with contextlib.suppress(OSError):
+        load = os.getloadavg()[0]
+    with closing(HostProbe()) as probe:
+        governor = probe.identity().get("governor")
+    return {
+        "load_average": load,
+        "cpu_count": os.cpu_count() or 1,
+        "governor": governor,
+        "python": platform.python_version(),
+        "packages": {"gpu-harness": harness.__version__, **describe_host().packages},
+    }
+
+
+def _disks(results: Path) -> dict[str, Disk]:
+    try:
+        temporary = tempfile.gettempdir()
+    except OSError:  # every candidate is full or closed
+        temporary = os.environ.get("TMPDIR", "/tmp")  # noqa: S108
+    folders = {"results": results, "cache": cache_dir(), "temporary": Path(temporary)}
+    return {purpose: _disk(folder) for purpose, folder in folders.items()}
+
+
+def _disk(folder: Path) -> Disk:
+    shown = _shown(folder)
+    try:
+        there = next((path for path in (folder, *folder.parents) if path.exists()), folder)
+        free_bytes = shutil.disk_usage(there).free
+    except OSError as error:
+        return Disk(path=shown, free_bytes=None, problem=error.strerror or str(error))
+    return Disk(path=shown, free_bytes=free_bytes, writable=os.access(there, os.W_OK | os.X_OK))
+
+
+def _shown(folder: Path) -> str:
+    """As short as it can be and still be found."""
+    folder = folder.absolute()
+    with contextlib.suppress(ValueError):
+        return str(folder.relative_to(Path.cwd()))
+    with contextlib.suppress(ValueError, RuntimeError):
+        return str("~" / folder.relative_to(Path.home()))
+    return str(folder)
+
+
+def _repository(root: Path) -> Found:
+    version = _output("git", "--version")
+    if version is None:
+        return {}
+    found: Found = {"git": version.removeprefix("git version ")}
+    try:
+        repository = git.repository_of(root)
+    except GitError as error:
+        return found | {"repository_problem": error.message}
+    if repository is not None:
+        shallow = _output("git", "-C", str(repository), "rev-parse", "--is-shallow-repository")
+        found |= {"repository": str(repository), "shallow": shallow == "true"}
+    return found
+
+
+def _output(*command: str) -> str | None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return done.stdout.strip()
