@@ -270,9 +270,9 @@ def _largest(dropped: Mapping[str, int]) -> str:
 
 
 def _changed(evidence: Evidence, time: Effect) -> str:
-    text = f"time changed by {_interval(time)}"
+    text = f"time changed by {_percent(time.effect)}"
     if evidence.work is not None:
-        return f"{text} and cycles by {_interval(evidence.work)}"
+        return f"{text} and cycles by {_percent(evidence.work.effect)}"
     if evidence.clock_exponent is not None and evidence.cycles_mislead:
         exponent = f"{evidence.clock_exponent:.2f}"
         return f"{text} (cycles are left aside: time follows the clock with an exponent of only {exponent})"

@@ -102,7 +102,7 @@ class Checker:
     def inputs(self, case: Case, seed: int) -> dict[str, NDArray[Any]]:
         """The case's data, by way of the run's scratch folder where they are not too large to keep."""
         problem = self.suite.problem
-        folder = self._folder(case, "inputs", seed)
+        folder = self._folder(case, "inputs", case.kernel, sorted(case.macros.items()), seed)
         if folder.is_dir():
             return {path.stem: np.load(path, mmap_mode="r") for path in folder.glob("*.npy")}
         inputs = problem.data(case, np.random.default_rng(seed))

@@ -81,7 +81,8 @@ class CompareSettings:
     seed: int = 1
     solo_s: float = 1.0
     """How long each side of a flagged case runs by itself, to tell what power it draws; 0 for not."""
-    twins: bool = False
+    twins: bool | None = None
+    """None: in CI, unless the device is a CPU, whose noise would hide the planted one."""
     measure_identical: bool = False
     """Whether to measure kernels that are the same in compiled code: to learn of the noise."""
     machine: str | None = None
@@ -120,6 +121,8 @@ class ComparisonResult:
     twins: tuple[Verdict, ...]
     left_out: tuple[str, ...]
     """Why cases were not compared at all, a sentence each."""
+    calibration: Calibration | None
+    """What the verdicts rest on; None for an assumption."""
     path: Path | None
     interrupted: bool = False
     problem: str = ""
@@ -243,7 +246,7 @@ class Comparing(Workplace):
         with self._new_journal(described) as self._journal:
             try:
                 self._inspect(entries)
-                twins = self._twins(entries) if self.settings.twins else []
+                twins = self._twins(entries) if self._wants_twins() else []
                 self._look([*entries, *twins])
                 self._confirm([*entries, *twins])
                 self._alone(entries)
@@ -261,6 +264,7 @@ class Comparing(Workplace):
             verdicts,
             of_twins,
             tuple(left_out),
+            self.calibration,
             self._journal.path,
             interrupted,
             self._journal.problem,
@@ -284,7 +288,7 @@ class Comparing(Workplace):
                 "seed": settings.seed,
                 "timeout_s": settings.timeout_s,
                 "budget_s": settings.budget_s,
-                "twins": settings.twins,
+                "twins": self._wants_twins(),
                 **{name: getattr(self.pair, name) for name in self.pair.__slots__},
                 "margin": self.policy.margin,
                 "tolerance": self.policy.tolerance,
@@ -346,6 +350,10 @@ class Comparing(Workplace):
             slow = protocol.PairOf(id=TWIN_PLANTED, sizes=case.sizes, base=planted, head=slowed)
             return [self.entry(same, case), self.entry(slow, case)]
         return []
+
+    def _wants_twins(self) -> bool:
+        wanted = self.settings.twins
+        return bool(os.environ.get("CI")) and self.device.kind != "cpu" if wanted is None else wanted
 
     def find_steps(self, pair: protocol.PairOf, target: float) -> int | None:
         """How long a planted chain slows the pair's head by `target`; None where none can be planted."""

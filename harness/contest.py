@@ -21,6 +21,7 @@ from harness.statistics.paired import (
     ProcessEffect,
     clock_exponent,
     log_ratios,
+    order_effect,
     process_effect,
     tick_error,
 )
@@ -223,6 +224,7 @@ class Contest:
             head=self._arm("head", "B", gated.kept, head_mhz),
             temperature_c=_mean([snapshot.temperature_c for snapshot in during]),
             power_w=_mean([snapshot.power_w for snapshot in during]),
+            order_p=_order_p(gated.kept),
             dropped=gated.dropped,
             unavailable=gated.unavailable,
             gpu_s=math.fsum(block.gpu_s for block in blocks),
@@ -355,6 +357,13 @@ def _exponent(quads: Sequence[Quad], noise: float | None) -> tuple[float, float]
     if noise is None or len(clocks) < len(quads) or len(quads) < MIN_QUADS:
         return None
     return clock_exponent([q.times_ns for q in quads], clocks, [q.order for q in quads], noise)
+
+
+def _order_p(quads: Sequence[Quad]) -> float | None:
+    if len(quads) < MIN_QUADS:
+        return None
+    orders = [quad.order for quad in quads]
+    return order_effect(orders, log_ratios(orders, [quad.times_ns for quad in quads]))
 
 
 def _of_arm(order: str, values: Sequence[float], letter: str) -> list[float]:

@@ -378,6 +378,8 @@ class Verdict:
     head: Arm | None = None
     temperature_c: float | None = None
     power_w: float | None = None
+    order_p: float | None = None
+    """p-value that ABBA and BAAB quads differ: small where a slot's place within its quad matters."""
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Quads left out of the estimate, by gate."""
     unavailable: Mapping[str, str] = field(default_factory=dict)

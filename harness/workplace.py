@@ -54,10 +54,12 @@ class Workplace:
         self.observer = observer
         self._suite, self._base, self._spec, self._l2 = suite, base, device, l2
         self._stack = ExitStack()
+        self._spare: Child | None = None
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self.scratch = stack.enter_context(_scratch_folder())
+            stack.callback(self._end_spare)
             self.builder = stack.enter_context(Child(self.scratch))
             opened = self.open(self.builder)
             self.toolchain = opened.toolchain
@@ -76,6 +78,23 @@ class Workplace:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.__exit__(kind, error, trace)
+
+    def next_child(self) -> Child:
+        """A process that has not opened the device yet."""
+        child, self._spare = self._spare or Child(self.scratch), None
+        return child
+
+    def start_spare(self) -> None:
+        """Start the next process ahead of time: its imports take as long as a measurement. Where the host is
+        the device they would disturb one.
+        """
+        if self.device.kind == "gpu" and self._spare is None:
+            self._spare = Child(self.scratch)
+
+    def _end_spare(self) -> None:
+        if self._spare is not None:
+            self._spare.kill()
+            self._spare.close()
 
     def open(self, child: Child) -> protocol.Opened:
         """Open the device and the suites in a worker."""
@@ -97,9 +116,10 @@ class Station:
         self._observer = workplace.observer
         with ExitStack() as stack:
             self.sampler = stack.enter_context(Sampler(workplace.probe, mark_s=mark_s))
-            self._child = Child(workplace.scratch)
+            self._child = workplace.next_child()
             stack.callback(self._end)
             workplace.open(self._child)
+            workplace.start_spare()
             self._stack = stack.pop_all()
 
     def ask(self, request: protocol.Request, timeout_s: float) -> protocol.Done | protocol.Failed:

@@ -47,7 +47,7 @@ def test_more_cycles_in_proportion_are_the_code():
     cause, sentence = attribute(BY_CODE)
     assert cause == "code"
     assert sentence == (
-        "Time changed by +1.00 % (+0.90 % to +1.10 %) and cycles by +1.02 % (+0.92 % to +1.12 %): "
+        "Time changed by +1.00 % and cycles by +1.02 %: "
         "the code takes more cycles."
     )
 
@@ -115,7 +115,7 @@ def test_the_clocks_are_named_where_the_code_is_what_is_left():
     cause, sentence = attribute(SLOWER)
     assert cause == "code"
     assert sentence == (
-        "Time changed by +1.00 % (+0.90 % to +1.10 %) while base saw an SM clock of 1980.0 MHz "
+        "Time changed by +1.00 % while base saw an SM clock of 1980.0 MHz "
         "and head of 1980.0 MHz, which does not explain it: the code is slower."
     )
     faster = replace(SLOWER, status="improvement", time=effect(-1.0))

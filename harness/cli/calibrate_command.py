@@ -67,6 +67,7 @@ def command(
         seed=selection.seed,
         measure_identical=True,
         solo_s=0.0,
+        twins=False,
         results=results or config.root / config.results,
         save=not no_save,
     )

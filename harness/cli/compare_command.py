@@ -56,9 +56,9 @@ Percent = click.FloatRange(min=0, max=100, min_open=True, max_open=True)
 @click.option("--l2", type=click.Choice(["cold", "hot"]), help="Flush the L2 before every launch, or not.")
 @click.option(
     "--twins/--no-twins",
-    default=False,
-    show_default=True,
-    help="Also compare a kernel with itself, as it is and with a slowdown planted, to test the comparison.",
+    default=None,
+    help="Test the comparison: compare a kernel with itself too, as it is and with a slowdown planted; "
+    "default: where CI is set, unless the device is a CPU.",
 )
 @click.option(
     "--fail-on",

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["check_table", "console", "devices_table", "ladder_tables", "plain_table", "print_out"]
+__all__ = [
+    "check_table",
+    "console",
+    "devices_table",
+    "ladder_tables",
+    "natural_width",
+    "plain_table",
+    "print_out",
+]
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,6 +44,11 @@ def print_out(table: Table) -> None:
     if title:
         out.print(title, style="bold", highlight=False, soft_wrap=True)
     out.print(table)
+
+
+def natural_width(table: Table) -> int:
+    """Columns that a table takes where nothing wraps."""
+    return Measurement.get(_RULER, _RULER.options, table).maximum
 
 
 def devices_table(devices: Sequence[DeviceInfo]) -> Table:
@@ -76,7 +89,7 @@ def ladder_tables(result: RunResult, width: int) -> Iterator[Table]:
         columns = _columns(result.run, rows)
         for left_out in ("W", "±%", "ms", None):
             table = _ladder(f"{_title(result.run)}, size {size}", rows, columns)
-            if left_out is None or Measurement.get(_RULER, _RULER.options, table).maximum <= width:
+            if left_out is None or natural_width(table) <= width:
                 break
             columns.pop(left_out, None)
         yield table

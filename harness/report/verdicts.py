@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["FAILING", "as_json", "exit_code", "print_comparison"]
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -15,7 +15,8 @@ from rich.text import Text
 from harness.comparison import ComparisonResult
 from harness.errors import ExitCode
 from harness.records import Comparison, Effect, Source, Verdict
-from harness.report.tables import console, plain_table, print_out
+from harness.report.tables import console, natural_width, plain_table, print_out
+from harness.statistics.rates import false_alarm_bound
 from harness.suite import size_label
 
 FAILING = ("regression", "missing", "failed", "invalid", "inconclusive", "improvement", "new")
@@ -76,7 +77,8 @@ def print_comparison(results: Sequence[ComparisonResult], status: ExitCode) -> N
     """Tables and closing line on standard output; what else there is to know on standard error."""
     errors = Console(stderr=True)
     for result in results:
-        print_out(_table(result))
+        print_out(_table(result, console().width))
+        console().print(_basis(result), highlight=False, style="dim")
         for line in _sentences(result):
             console().print(line, soft_wrap=False, highlight=False)
         for message in result.left_out:
@@ -91,7 +93,18 @@ def print_comparison(results: Sequence[ComparisonResult], status: ExitCode) -> N
     console().print(_closing(results, status), highlight=False)
 
 
-def _table(result: ComparisonResult) -> Table:
+def _table(result: ComparisonResult, width: int) -> Table:
+    """A line a case; what fits least is left out where the terminal is narrow."""
+    columns = _columns(result)
+    for left_out in ("cycles %", "floor", "base ms", "visible", None):
+        table = _table_of(result, columns)
+        if left_out is None or natural_width(table) <= width:
+            break
+        columns.pop(left_out, None)
+    return table
+
+
+def _columns(result: ComparisonResult) -> dict[str, list[str]]:
     rows = [*result.verdicts, *result.twins]
     columns = {
         "kernel": [v.case if v in result.twins else v.kernel for v in rows],
@@ -101,23 +114,38 @@ def _table(result: ComparisonResult) -> Table:
         "±": [_percent(_half(v.time)) for v in rows],
         "cycles %": [_percent(v.cycles.effect if v.cycles else None, sign=True) for v in rows],
         "visible": [_percent(v.smallest_visible) for v in rows],
+        "floor": [_percent(v.noise_floor) for v in rows],
         "MHz": [_clocks(v) for v in rows],
     }
-    shown = {name: cells for name, cells in columns.items() if any(cells)}
-    table = plain_table(*(name if name == "kernel" else f">{name}" for name in shown), "verdict")
+    return {name: cells for name, cells in columns.items() if any(cells)}
+
+
+def _table_of(result: ComparisonResult, columns: Mapping[str, Sequence[str]]) -> Table:
+    table = plain_table(*(name if name == "kernel" else f">{name}" for name in columns), "verdict")
     table.title = _title(result.comparison)
-    for index, verdict in enumerate(rows):
-        cells = [column[index] for column in shown.values()]
+    for index, verdict in enumerate((*result.verdicts, *result.twins)):
+        cells = [column[index] for column in columns.values()]
         table.add_row(*cells, f"[{_STYLES[verdict.status]}]{verdict.status}[/]")
     return table
 
 
+def _basis(result: ComparisonResult) -> str:
+    """What the verdicts rest on: this device's own noise, or an assumption."""
+    known = result.calibration
+    if known is None or not known.verdicts:
+        return "Not calibrated: how processes differ here is assumed. Run 'harness calibrate' once."
+    bound = false_alarm_bound(known.false_alarms, known.verdicts)
+    return (
+        f"Calibrated {known.measured_at[:10]}: {known.false_alarms} false alarms in {known.verdicts} "
+        f"verdicts of code against itself, so fewer than {bound:.2%} (95 % confidence)."
+    )
+
+
 def _title(comparison: Comparison) -> str:
     device = comparison.device
-    known = "calibrated" if comparison.calibrated_at else "not calibrated: run 'harness calibrate'"
     return (
         f"{comparison.head.suite}: {_commit(comparison.base)} against {_commit(comparison.head)} "
-        f"on {device.name} ({device.spec}; {known})"
+        f"on {device.name} ({device.spec})"
     )
 
 

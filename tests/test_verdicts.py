@@ -1,0 +1,220 @@
+"""Ten thousand verdicts on the null device, whose noise is made up and whose truth is known.
+
+Here in one process: a fresh null device stands for a fresh worker, whose programs it slows or speeds up as
+the places of code and data do on a card. All else is as `Comparing` has it: quads, gates, looks, fresh
+processes to confirm, one retry of a block that the gates throw out, spare processes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+import pytest
+from scipy import stats
+
+from harness.backends.noise import KINDS
+from harness.backends.null import NullDevice, devices
+from harness.comparison import RETRIES, SPARE_PROCESSES
+from harness.contest import Contest
+from harness.gates import canary_level, gate
+from harness.judge import Policy, confirm
+from harness.measure import Subject
+from harness.pairing import Pair, PairSettings, measure_pair
+from harness.records import Launch, PairedBlock, Snapshot, Telemetry, Verdict
+from harness.sources import Program
+from harness.suite import Case
+from harness.telemetry.scripted import STEADY
+
+MS = 1_000_000
+LAUNCH = Launch(grid=(1, 1, 1), block=(32, 1, 1))
+POLICY = Policy()
+# As few quads as there may ever be, and neither warm-up nor more than a short lead-in: the clock is made up.
+SETTINGS = PairSettings(min_quads=25, max_quads=25, warmup_min_s=0, warmup_max_s=0, lead_in_s=0.005)
+
+SAME, MARGIN, HALF, ONE = 0.0, POLICY.margin, 0.005, 0.01
+SUITE = (*[SAME] * 10, *[MARGIN] * 3, *[HALF] * 3, *[ONE] * 4)
+"""By how much slower each kernel of a suite is at head. One suite is one comparison."""
+QUICK, ALL = range(20), range(20, 100)
+"""Comparisons by their seeds: of the test that always runs, and of the long one. Together 2000 verdicts of
+each kind of noise, 10,000 in all.
+"""
+FEWEST_FOUND = {"quiet": 0.99, "drifting": 0.99, "bimodal": 0.6, "throttled": 0.99, "heavy-tailed": 0.95}
+"""Share of slowdowns of 1 % that are called regressions, at least. The others are never called anything
+wrong: on a bimodal card the gates throw out what the canary ran through at two speeds.
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    slower: float
+    verdict: Verdict
+    flagged: bool
+    """Whether it was called slower or faster before it was measured again."""
+
+
+def pair(device: NullDevice, number: int, slower: float) -> Pair:
+    """Kernel `number` at base and at head, as texts that differ and say how long they take."""
+    sides = []
+    for name, time_ns in (("base", float(MS)), ("head", MS * (1 + slower))):
+        text = f"#define NULL_DEVICE_NS {time_ns}\n// {name} of {number}\n"
+        sides.append(Subject(device.build(Program("toy.one", "one", text)), LAUNCH, ()))
+    return Pair(*sides)
+
+
+def watched(block: PairedBlock) -> PairedBlock:
+    """The block with what a card that works undisturbed says of it."""
+    began, ended = block.quads[0].started_ns, block.quads[-1].ended_ns
+
+    def at(moment_ns: int) -> Snapshot:
+        return replace(STEADY, at_ns=moment_ns)
+
+    return replace(
+        block,
+        telemetry=Telemetry(
+            probe="scripted",
+            before=at(began - 1),
+            during=tuple(at(began + (ended - began) * step // 4) for step in range(5)),
+            after=at(ended + 1),
+            foreign_processes=(),
+        ),
+    )
+
+
+class Comparison:
+    """One suite at two commits, on a card with one kind of noise."""
+
+    def __init__(self, kind: str, seed: int) -> None:
+        self.kind, self.rng = kind, random.Random(seed)
+        self.contests = [Contest(str(n), Case("toy", f"k{n}", {"n": 64}), POLICY) for n in range(len(SUITE))]
+        self.blocks: list[PairedBlock] = []
+
+    def outcomes(self) -> Iterator[Outcome]:
+        self.look()
+        self.confirm()
+        for contest, slower in zip(self.contests, SUITE, strict=True):
+            yield Outcome(slower, contest.verdict(), contest.flagged)
+
+    def look(self) -> None:
+        for count in POLICY.looks:
+            for _ in range(count + SPARE_PROCESSES):
+                wanted = [one for one in self.contests if not one.settled and one.good() < count]
+                self.process([one for one in wanted if len(one.rounds) < count + SPARE_PROCESSES])
+            for one in (one for one in self.contests if not one.settled):
+                if one.good() >= count:
+                    one.look()
+                else:
+                    one.settled = True
+
+    def confirm(self) -> None:
+        flagged = [one for one in self.contests if one.flagged]
+        for _ in range(max(POLICY.looks) + SPARE_PROCESSES):
+            wanted = [one for one in flagged if one.good(confirming=True) < one.good()]
+            self.process(
+                [one for one in wanted if len(one.again) < one.good() + SPARE_PROCESSES], confirming=True
+            )
+        flags = {one.id: flag for one in flagged if (flag := one.flag())}
+        stand = confirm(flags, POLICY)
+        for one in (one for one in flagged if one.id in flags):
+            one.confirmed = one.id in stand
+
+    def process(self, contests: Sequence[Contest], *, confirming: bool = False) -> None:
+        device = NullDevice(
+            devices()[0], {"noise": {"kind": self.kind, "seed": self.rng.getrandbits(32)}}
+        )
+        for contest in self.rng.sample(list(contests), len(contests)):
+            number = int(contest.id)
+            for _ in range(RETRIES + 1):
+                order = random.Random(self.rng.getrandbits(32))
+                block = watched(measure_pair(device, pair(device, number, SUITE[number]), SETTINGS, order))
+                gated = gate(block, contest.gates, usual=canary_level(self.blocks))
+                if not gated.invalid:
+                    self.blocks.append(block)
+                    break
+            contest.add(block, gated, confirming=confirming)
+
+
+class Battery:
+    """The outcomes of many comparisons."""
+
+    def __init__(self, kind: str, seeds: range) -> None:
+        self.outcomes = [outcome for seed in seeds for outcome in Comparison(kind, seed).outcomes()]
+
+    def of(self, slower: float) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.slower == slower]
+
+    def statuses(self, slower: float) -> Counter[str]:
+        return Counter(outcome.verdict.status for outcome in self.of(slower))
+
+    def mean_effect(self, slower: float) -> float:
+        return fmean(outcome.verdict.time.effect for outcome in self.of(slower) if outcome.verdict.time)
+
+
+def no_oftener_than(rate: float, count: int, trials: int) -> bool:
+    """Whether `count` of `trials` agrees with a rate so small, or smaller: exact binomial test at 0.001."""
+    return bool(stats.binomtest(count, trials, rate, alternative="greater").pvalue > 1e-3)
+
+
+def check_false_alarms(battery: Battery) -> None:
+    """Code that is the same, or slower by what is nobody's business, is never called slower or faster."""
+    for slower in (SAME, MARGIN):
+        found = battery.statuses(slower)
+        assert found["regression"] + found["improvement"] == 0, found
+    # Before it is measured again: what a look may spend, either way, with the truth at the margin itself.
+    edge = battery.of(MARGIN)
+    assert no_oftener_than(1 - POLICY.confidence, sum(each.flagged for each in edge), len(edge))
+    same = battery.of(SAME)
+    assert no_oftener_than(2 * (1 - POLICY.confidence), sum(each.flagged for each in same), len(same))
+
+
+def check_slowdowns(battery: Battery, fewest_found: float) -> None:
+    found = battery.statuses(ONE)
+    assert found["regression"] >= fewest_found * found.total(), found
+    # What is missed is said to be so, or thrown out. It lies at the tolerance itself, so at each look it may be
+    # called the same as seldom as the confidence has it.
+    assert no_oftener_than(len(POLICY.looks) * (1 - POLICY.confidence), found["unchanged"], found.total())
+    # Half of the tolerance may be called either, but never faster.
+    assert found["improvement"] == battery.statuses(HALF)["improvement"] == 0
+
+
+def check_effects(battery: Battery) -> None:
+    for slower in (SAME, MARGIN, HALF, ONE):
+        # The standard error of a mean is a tenth of this, and a third where fewer were planted.
+        assert battery.mean_effect(slower) == pytest.approx(slower, abs=2e-4 if slower == SAME else 6e-4)
+
+
+def check_what_is_said(battery: Battery) -> None:
+    for outcome in battery.outcomes:
+        verdict = outcome.verdict
+        assert verdict.status in ("regression", "unchanged", "inconclusive", "invalid"), verdict
+        assert (verdict.status == "regression") <= outcome.flagged
+        if verdict.status in ("regression", "unchanged"):
+            assert verdict.time is not None
+            assert verdict.time.low <= verdict.time.effect <= verdict.time.high
+            # The bounds are at one in a thousand: so far off a truth never is.
+            width = verdict.time.high - verdict.time.low
+            assert verdict.time.low - width <= outcome.slower <= verdict.time.high + width
+
+
+@pytest.mark.parametrize(
+    "seeds",
+    [pytest.param(QUICK, id="400 verdicts"), pytest.param(ALL, id="1600 verdicts", marks=pytest.mark.slow)],
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_called_slower_that_is_not_and_what_is_slower_is_found(kind, seeds):
+    battery = Battery(kind, seeds)
+    assert len(battery.outcomes) == len(SUITE) * len(seeds)
+    check_false_alarms(battery)
+    check_slowdowns(battery, FEWEST_FOUND[kind])
+    check_effects(battery)
+    check_what_is_said(battery)
+
+
+def test_the_same_seed_gives_the_same_verdicts():
+    first, second = (list(Comparison("throttled", 7).outcomes()) for _ in range(2))
+    assert [replace(each.verdict, gpu_s=0.0) for each in first] == [
+        replace(each.verdict, gpu_s=0.0) for each in second
+    ]
