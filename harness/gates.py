@@ -66,7 +66,9 @@ class GatePolicy:
     memory_clock_apart: float = 0.005
     """From the block's most common memory clock. Values within it are taken for one clock, rounded."""
     sm_clock_spread: float = 0.005
-    """(max - min) / mean of a quad's four SM clocks."""
+    """(max - min) / mean of a quad's four SM clocks, where they are locked."""
+    sm_clock_spread_free: float = 0.015
+    """The same where they are not: two steps of 15 MHz, between which a free clock may go to and fro."""
     sm_clock_spread_capped: float = 0.03
     """The same at the power limit, where the clock moves by design."""
     arms_apart: float = 0.01
@@ -80,9 +82,9 @@ class GatePolicy:
     canary_mads: float = 4.0
     """From the block's median canary, in scaled median absolute deviations (standard deviations, were the
     noise normal)."""
-    canary_apart: float = 0.02
+    canary_apart: float = 0.05
     """A canary this close to the median never strays, however quiet the others are."""
-    canary_above_usual: float = 0.05
+    canary_above_usual: float = 0.15
     """How far a block's median canary may lie above that of the comparison's other blocks."""
     nearby_s: float = 0.25
     """A snapshot further than this from a quad says nothing about it: some ten sampling intervals."""
@@ -146,7 +148,7 @@ def gate(
         "mis-locked": _mis_locked(seen, cap, locked=locked),
         "memory-clock": _memory_clock(seen),
         "p-state": _p_state(seen),
-        "sm-clock": _sm_clock(seen, cap),
+        "sm-clock": _sm_clock(seen, cap, locked=locked),
         "clocks-apart": _clocks_apart(seen, cap),
         "temperature": _temperature(seen),
         "canary": _canary(seen, usual),
@@ -461,9 +463,10 @@ def _most_common(values: Sequence[float]) -> float:
     return Counter(values).most_common(1)[0][0]
 
 
-def _sm_clock(seen: _Seen, cap: _Cap) -> _Outcome:
+def _sm_clock(seen: _Seen, cap: _Cap, *, locked: bool | None) -> _Outcome:
     policy = seen.policy
-    limit = policy.sm_clock_spread_capped if cap.capped else policy.sm_clock_spread
+    limit = policy.sm_clock_spread if locked else policy.sm_clock_spread_free
+    limit = policy.sm_clock_spread_capped if cap.capped else limit
     spreads = {index: (max(mhz) - min(mhz)) / fmean(mhz) for index, mhz in seen.clocks.items()}
     if not spreads:
         return _sm_clock_step(seen, cap)

@@ -218,7 +218,8 @@ class _Bench:
         return _Slot(tuple(timings), tuple(stamps), self.launches)
 
     def _cycles_of_nothing(self) -> float:
-        """What two stamps with nothing between them count."""
+        """What two stamps with nothing between them count, on a card that has both of them waiting."""
+        self.device.occupy(_EMPTY_SLOTS * 2 * ENQUEUE_NS)
         pairs = [(self.device.stamp(), self.device.stamp()) for _ in range(_EMPTY_SLOTS)]
         self.device.synchronize()
         read = [(start(), end()) for start, end in pairs]

@@ -27,7 +27,8 @@ QUAD_NS, GAP_NS = 8 * MS, 2 * MS
 SAMPLE_NS = 20 * MS
 START_NS = 1_000 * MS
 OWN, OTHER = 4242, 77
-POLICY = GatePolicy()
+POLICY = GatePolicy(sm_clock_spread_free=0.005, canary_apart=0.02, canary_above_usual=0.05)
+"""Tight ones, for small numbers; `test_free_clocks_may_move_by_two_steps` has the default."""
 SLOW = (900.0, 1000.0, 1000.0, 1000.0)
 """SM clocks of a quad whose first slot ran slower."""
 FOLLOWED = replace(STEADY, processes=(OWN,))
@@ -778,7 +779,7 @@ def test_reasons_and_findings_are_told_once():
 
 
 def test_limits_are_the_policys():
-    lenient = GatePolicy(sm_clock_spread=0.2, most_dropped=0.5)
+    lenient = GatePolicy(sm_clock_spread_free=0.2, most_dropped=0.5)
     measured = block(quads(sm_clock_mhz=dict.fromkeys(range(20), SLOW)))
     assert gate(measured, lenient, usual=None).dropped == {}
     strict = gate(measured, POLICY, usual=None)
@@ -797,3 +798,13 @@ def test_limits_are_the_policys():
 )
 def test_the_slowest_to_pass_is_waited_for(dropped, seconds):
     assert cool_down_s(Gated(kept=(), dropped=dropped)) == seconds
+
+
+@pytest.mark.parametrize(
+    ("low_mhz", "locked", "lost"),
+    [(1000 / 1.012, None, 0), (1000 / 1.012, True, 20), (1000 / 1.003, True, 0), (1000 / 1.03, None, 20)],
+)
+def test_free_clocks_may_move_by_two_steps(low_mhz, locked, lost):
+    clocks = (low_mhz, 1000.0, 1000.0, 1000.0)
+    measured = block(quads(sm_clock_mhz=dict.fromkeys(range(20), clocks)))
+    assert gate(measured, GatePolicy(), locked=locked, usual=None).dropped.get("sm-clock", 0) == lost

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,7 +100,7 @@ def project(tmp_path, card):
     return root
 
 
-def compare(root: Path, *arguments: str) -> tuple[int, dict[str, object], dict[str, dict[str, object]]]:
+def compare(root: Path, *arguments: str) -> tuple[int, dict[str, Any], dict[str, dict[str, Any]]]:
     done = run_command("compare", "--device", GPU, "--json", *arguments, cwd=root)
     assert done.stdout, done.stderr
     (result,) = json.loads(done.stdout)
@@ -138,6 +139,7 @@ def test_twins_hold(project):
 COMPETITOR = """\
 import numpy as np
 from pathlib import Path
+from typing import Any
 from harness import backends
 from harness.records import Launch
 from harness.sources import Program
