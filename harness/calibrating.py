@@ -96,9 +96,9 @@ class _Work:
         for _ in range(self.settings.trials):
             self._same()
         if self.settings.planted_trials and self.settings.levels:
-            steps = self._steps()
+            plantings = self._plantings()
             for _ in range(self.settings.planted_trials):
-                self._plant(steps)
+                self._plant(plantings)
 
     def _same(self) -> None:
         entries = [
@@ -110,33 +110,26 @@ class _Work:
         if result.interrupted:
             raise KeyboardInterrupt
 
-    def _steps(self) -> dict[str, int]:
-        """By case: the steps of the largest level; the others are in proportion."""
-        most = max(self.settings.levels)
-        found: dict[str, int] = {}
-        for planned in self.plan:
-            pair = _pair(planned, planned.case.id, steps=0)
-            steps = self.comparing.find_steps(pair, most)
-            if steps is not None:
-                found[planned.case.id] = steps
-        return found
+    def _plantings(self) -> list[tuple[PlannedCase, float, int]]:
+        """Every case with every slowdown, and the steps that it takes."""
+        wanted = [(planned, level) for planned in self.plan for level in self.settings.levels]
+        pairs = [_pair(planned, planned.case.id, steps=0) for planned, _ in wanted]
+        steps = self.comparing.find_steps(pairs, [level for _, level in wanted])
+        return [(*each, found) for each, found in zip(wanted, steps, strict=True) if found is not None]
 
-    def _plant(self, steps: dict[str, int]) -> None:
-        most = max(self.settings.levels)
-        entries: list[Entry] = []
-        planted: list[tuple[str, float]] = []
-        for planned in (planned for planned in self.plan if planned.case.id in steps):
-            for level in self.settings.levels:
-                share = max(1, round(steps[planned.case.id] * level / most))
-                name = f"{planned.case.id} +{100 * level:g} %"
-                entries.append(self.comparing.entry(_pair(planned, name, steps=share), planned.case))
-                planted.append((planned.case.id, level))
+    def _plant(self, plantings: Sequence[tuple[PlannedCase, float, int]]) -> None:
+        entries = [
+            self.comparing.entry(
+                _pair(planned, f"{planned.case.id} +{100 * level:g} %", steps=steps), planned.case
+            )
+            for planned, level, steps in plantings
+        ]
         result = self.comparing.hold(entries)
         self.planted += [
-            Planting(case, level, verdict)
-            for (case, level), verdict in zip(planted, result.verdicts, strict=True)
+            Planting(planned.case.id, level, verdict)
+            for (planned, level, _), verdict in zip(plantings, result.verdicts, strict=True)
         ]
-        levels = [level for _, level in planted]
+        levels = [level for _, level, _ in plantings]
         self._keep(lambda known: _with_planted(known, levels, result.verdicts))
         if result.interrupted:
             raise KeyboardInterrupt

@@ -342,7 +342,7 @@ class Comparing(Workplace):
             head = entry.pair.head
             planted = protocol.Side(suite="head", kernel=head.kernel, planted=True)
             pair = protocol.PairOf(id=TWIN_PLANTED, sizes=case.sizes, base=planted, head=planted)
-            steps = self.find_steps(pair, self.policy.tolerance)
+            (steps,) = self.find_steps([pair], [self.policy.tolerance])
             if steps is None:
                 continue
             slowed = protocol.Side(suite="head", kernel=head.kernel, planted=True, steps=steps)
@@ -355,19 +355,27 @@ class Comparing(Workplace):
         wanted = self.settings.twins
         return bool(os.environ.get("CI")) and self.device.kind != "cpu" if wanted is None else wanted
 
-    def find_steps(self, pair: protocol.PairOf, target: float) -> int | None:
-        """How long a planted chain slows the pair's head by `target`; None where none can be planted."""
+    def find_steps(self, pairs: Sequence[protocol.PairOf], targets: Sequence[float]) -> list[int | None]:
+        """How long a planted chain slows each pair's head by its target; None where none can be planted."""
         self.observer.stage("plant")
-        request = protocol.FindSteps(pair=pair, seed=self.settings.seed, target=target)
+        found: list[int | None] = []
+        station: Station | None = None
         try:
-            station = Station(self)
-            try:
-                reply = station.ask(request, self.settings.timeout_s)
-            finally:
+            for pair, target in zip(pairs, targets, strict=True):
+                request = protocol.FindSteps(pair=pair, seed=self.settings.seed, target=target)
+                try:
+                    station = station or Station(self)
+                    reply = station.ask(request, self.settings.timeout_s)
+                except HarnessError as error:
+                    reply = protocol.Failed(reason=error.reason, message=error.message)
+                found.append(reply.steps if isinstance(reply, protocol.Done) else None)
+                if found[-1] is None and station is not None:
+                    station.close()
+                    station = None
+        finally:
+            if station is not None:
                 station.close()
-        except HarnessError:
-            return None
-        return reply.steps if isinstance(reply, protocol.Done) else None
+        return found
 
     def _look(self, entries: Sequence[Entry]) -> None:
         """Measure in as many processes as it takes, and judge at the planned looks."""

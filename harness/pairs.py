@@ -116,7 +116,7 @@ class PairBench:
 
         Steps are doubled until the slowdown can be measured well, then scaled, then corrected once.
         """
-        settings = PairSettings(min_quads=12, max_quads=24, warmup_min_s=0.02, lead_in_s=0.005)
+        settings = PairSettings(max_quads=50, standard_error=0.0003, warmup_min_s=0.02, lead_in_s=0.005)
         rng = random.Random(request.seed)  # noqa: S311
         with self._placed(request.pair, rng) as (arena, subjects, prepared):
             arena.write(self.checker.inputs(prepared["head"].case, request.seed))

@@ -8,6 +8,7 @@ import pytest
 
 from harness import git
 from harness.errors import ExitCode, GitError
+from tests import toy
 
 FILES = {
     "kernels/toy/suite.py": "# one\n",
@@ -113,6 +114,49 @@ def test_a_deleted_file_is_dirty(history, staged):
     if staged:
         project.git("add", "--all")
     assert git.is_dirty(project.root, project.suite)
+
+
+def test_the_files_of_a_commit(history):
+    project, old, new = history
+    project.commit({'kernels/new folder/é "x".cu': "", "kernels/portable/line\nbreak.h": ""})
+    project.git("rm", "--quiet", "top.txt")
+    third = project.commit()
+    project.write({"kernels/untracked.cu": ""})
+    before = set(git.files(project.root, old))
+    assert before == {*toy.FILES, *FILES}
+    assert git.files(project.root, old) == git.files(project.root, new)
+    added = {'kernels/new folder/é "x".cu', "kernels/portable/line\nbreak.h"}
+    assert set(git.files(project.root, third)) == before - {"top.txt"} | added
+    # By their path in the repository, wherever it is asked from.
+    assert git.files(project.suite, old) == git.files(project.root, old)
+
+
+def test_the_files_of_an_unknown_commit(project):
+    with pytest.raises(GitError):
+        git.files(project.root, "nonsense")
+
+
+@pytest.mark.parametrize(
+    ("revision", "known"),
+    [
+        ("HEAD", True),
+        ("HEAD~1", True),
+        ("main", True),
+        ("HEAD~99", False),
+        ("nonsense", False),
+        ("toy.*", False),
+        ("toy.plain", False),
+        ("*tiling*", False),
+        ("matmul.[nt]*", False),
+        ("HEAD:kernels", False),
+        ("HEAD~1..HEAD", False),
+        ("--all", False),
+        ("", False),
+    ],
+)
+def test_what_is_a_commit(history, revision, known):
+    project, _, _ = history
+    assert git.is_commit(project.root, revision) is known
 
 
 def test_newest_commits_of_a_path(history):

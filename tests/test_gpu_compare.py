@@ -139,7 +139,6 @@ def test_twins_hold(project):
 COMPETITOR = """\
 import numpy as np
 from pathlib import Path
-from typing import Any
 from harness import backends
 from harness.records import Launch
 from harness.sources import Program

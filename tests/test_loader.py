@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import sys
@@ -9,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import ExitCode, GitError, StoreError, SuiteError
-from harness.loader import discover, load, load_folder
+from harness.errors import ExitCode, GitError, NoSuiteError, StoreError, SuiteError
+from harness.loader import discover, discover_at, load, load_folder
 from harness.sources import program, tree_sha256
 from tests import toy
 from tests.support import run_command
@@ -321,15 +322,22 @@ def test_a_folder_that_is_not_there(project):
 @pytest.mark.parametrize(
     ("folder", "sentence"),
     [
-        pytest.param("kernels/late", r"At commit {old}: No suite\.py in", id="beside suites it had"),
+        pytest.param("kernels/late", r"Commit {old} has no suite kernels/late\.", id="beside suites it had"),
         pytest.param("elsewhere/late", "Commit {old} has no suite elsewhere/late: ", id="in a later folder"),
     ],
 )
 def test_a_commit_without_the_suite(project, folder, sentence):
     old = project.git("rev-parse", "HEAD")
     project.commit({f"{folder}/suite.py": toy.SUITE})
-    with pytest.raises(SuiteError, match=sentence.format(old=old[:12])):
+    with pytest.raises(NoSuiteError, match=sentence.format(old=old[:12])):
         load(project.root / folder, old)
+
+
+def test_a_suite_that_was_broken_is_no_missing_one(project):
+    broken = project.commit({"kernels/toy/suite.py": "1 / 0\n"})
+    with pytest.raises(SuiteError, match="ZeroDivisionError") as caught:
+        load(project.suite, broken)
+    assert not isinstance(caught.value, NoSuiteError)
 
 
 def test_a_suite_that_was_broken_names_the_commit(project):
@@ -477,3 +485,62 @@ def test_discover(project, patterns, found):
 
 def test_discover_takes_an_absolute_folder(project, tmp_path):
     assert discover(tmp_path, [str(project.suite)]) == [project.suite]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "found"),
+    [
+        (["kernels/*"], ["kernels/a", "kernels/toy"]),
+        (["kernels/toy", "kernels/*"], ["kernels/toy", "kernels/a"]),
+        (["**/a"], ["kernels/a", "more/a"]),
+        (["more/*", "kernels/toy"], ["more/a", "kernels/toy"]),
+        (["kernels/toy/../toy"], ["kernels/toy"]),
+        (["./kernels/*/"], ["kernels/a", "kernels/toy"]),
+        (["kernels/*/*"], ["kernels/toy/deeper"]),
+        (["kernels/[a-b]"], ["kernels/a"]),
+        (["*"], []),
+        (["nowhere/*"], []),
+        ([], []),
+    ],
+    ids=str,
+)
+def test_discover_at_a_commit_finds_what_discover_found_there(project, patterns, found):
+    project.write({"kernels/a/suite.py": "", "more/a/suite.py": "", "kernels/no_suite/one.cu": ""})
+    commit = project.commit({"kernels/toy/deeper/suite.py": "", "kernels/b/not_suite.py": ""})
+    now = discover(project.root, patterns)
+    project.git("rm", "-r", "--quiet", "kernels", "more")
+    project.commit()
+    then = discover_at(project.root, patterns, commit)
+    assert [path.relative_to(project.root).as_posix() for path in then] == found
+    assert then == now
+    assert discover_at(project.root, patterns, "HEAD") == []
+
+
+@pytest.mark.parametrize("pattern", ["../kernels/*", "{root}/kernels/*"], ids=["upwards", "absolute"])
+def test_discover_at_takes_patterns_that_lead_out_of_the_project(project, pattern):
+    below = project.root / "ci"
+    below.mkdir()
+    patterns = [pattern.format(root=project.root)]
+    assert discover_at(below, patterns, "HEAD") == discover(below, patterns) == [project.suite]
+
+
+def test_discover_at_is_of_the_commit_and_not_of_the_working_tree(project):
+    old = project.git("rev-parse", "HEAD")
+    project.write({"kernels/new/suite.py": ""})
+    new = project.commit()
+    project.write({"kernels/newer/suite.py": ""})
+    names = [[path.name for path in discover_at(project.root, ["kernels/*"], at)] for at in (old, new)]
+    assert names == [["toy"], ["new", "toy"]]
+
+
+def test_discover_at_an_unknown_commit_or_outside_a_repository(project, tmp_path):
+    with pytest.raises(GitError, match="No commit named 'nonsense'"):
+        discover_at(project.root, ["kernels/*"], "nonsense")
+    with pytest.raises(GitError, match=r"is in no git repository, so it has no commit 'HEAD'\."):
+        discover_at(tmp_path, ["kernels/*"], "HEAD")
+
+
+def test_a_suite_that_stands_in_has_no_tree_of_its_own(project):
+    loaded = load(project.suite, "HEAD")
+    absent = dataclasses.replace(loaded, absent=True)
+    assert absent.source == dataclasses.replace(loaded.source, tree_sha256="")

@@ -10,7 +10,7 @@ import pytest
 
 from harness import Axis, Kernel, Output, Problem, Suite
 from harness.errors import SuiteError
-from harness.sources import program, tree_sha256
+from harness.sources import Program, program, tree_sha256
 
 
 class Line(Problem):
@@ -207,6 +207,69 @@ def test_the_programs_hash_covers_text_and_options_only(folder):
     assert built(folder, about="another word").sha256 == first.sha256
     put(folder, one__cu="// source \n")
     assert built(folder).sha256 != first.sha256
+
+
+CODE = """\
+#define TILE 4
+/* A kernel. */
+__global__ void one(float* y)
+{
+    y[0] = 1.0f;  // one
+    const char* text = "no // comment, no /* comment */";
+    const char quote = '"', escaped = '\\'';
+}
+"""
+
+
+def code_of(text, options=()):
+    return Program("line.one", "one", text, options).code_sha256
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param("// one", "// two", id="a comment"),
+        pytest.param("  // one", "", id="no comment"),
+        pytest.param("// one", "// one \\\n y[1] = 2;", id="a comment that goes on"),
+        pytest.param("/* A kernel. */", "/* One\n * kernel:\n y[1] = 2; // */", id="a long comment"),
+        pytest.param("/* A kernel. */", "// it's a \"kernel", id="quotes in a comment"),
+        pytest.param("1.0f;", "1.0f; \t", id="spaces at the end"),
+        pytest.param("{\n", "{\n\n  \n", id="empty lines"),
+        pytest.param("{\n", '{\n#line 77 "one.cu"\n', id="the line's number"),
+        pytest.param("\n", "\r\n", id="line ends"),
+    ],
+)
+def test_what_is_no_code_changes_no_code(old, new):
+    assert old in CODE
+    assert code_of(CODE.replace(old, new)) == code_of(CODE)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param("1.0f", "2.0f", id="a number"),
+        pytest.param("TILE 4", "TILE 5", id="a macro"),
+        pytest.param("1.0f;  //", "1.0f;  y[1] = 2.0f;  //", id="a statement before a comment"),
+        pytest.param("// one", "\n y[1] = 2;", id="code in a comment's place"),
+        pytest.param("no // comment", "no // command", id="what looks like a comment in a text"),
+        pytest.param("no /* comment */", "no /**/", id="what looks like a long comment in a text"),
+        pytest.param("/* A kernel. */", "", id="a comment that parts words"),
+        pytest.param('"no', '"  no', id="spaces in a text"),
+        pytest.param("'\"'", "' '", id="a character"),
+        pytest.param("#define", "//#define", id="code that is commented out"),
+    ],
+)
+def test_what_is_code_does(old, new):
+    text = CODE.replace("/* A kernel. */\n__global__", "__global__/* A kernel. */")
+    assert old in text
+    assert code_of(text.replace(old, new)) != code_of(text)
+
+
+def test_options_are_code():
+    assert (
+        len({code_of(CODE), code_of(CODE, ("-w",)), code_of(CODE, ("-w", "-G")), code_of(CODE, ("-w-G",))})
+        == 4
+    )
 
 
 @pytest.fixture

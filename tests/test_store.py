@@ -17,11 +17,17 @@ from harness import store
 from harness.errors import ExitCode, StoreError
 from harness.records import (
     SCHEMA_VERSION,
+    Arm,
+    CaseBlock,
     Check,
+    Comparison,
     DeviceInfo,
+    Effect,
     Host,
     Launch,
     Measurement,
+    PairedBlock,
+    Quad,
     Resources,
     Row,
     Run,
@@ -29,6 +35,7 @@ from harness.records import (
     Source,
     Telemetry,
     Toolchain,
+    Verdict,
     Verification,
 )
 
@@ -169,6 +176,110 @@ ROW = Row(
 
 BARE = Row(case="toy.tiled[n=64]", kernel="tiled", sizes={"n": 64}, dtype="float16", status="skipped")
 
+COMPARISON = Comparison(
+    harness_version="1.2.3",
+    run_id="0123456789abcdef",
+    started_at="2026-01-02T03:04:05+00:00",
+    command="compare",
+    base=dataclasses.replace(RUN.source, commit="b" * 40, dirty=False),
+    head=RUN.source,
+    kernels=("plain", "tiled"),
+    device=RUN.device,
+    toolchain=RUN.toolchain,
+    host=RUN.host,
+    settings={"seed": 1, "margin": 0.0025, "looks": "2,4,8", "budget_s": None, "twins": False},
+    calibrated_at="2026-01-01T00:00:00+00:00",
+    identity={"vbios": "96.00"},
+)
+
+EFFECT = Effect(
+    effect=0.02, low=-1e-300, high=1e300, processes=2, quads=50, process_effects=(0.1 + 0.2, -5e-324)
+)
+
+ARM = Arm(
+    time_ns=1000.5,
+    sm_clock_mhz=1980.0,
+    source_sha256="e" * 64,
+    launch=ROW.launch,
+    resources=ROW.resources,
+)
+
+VERDICT = Verdict(
+    case=ROW.case,
+    kernel=ROW.kernel,
+    sizes=ROW.sizes,
+    dtype=ROW.dtype,
+    status="regression",
+    reason="slower-in-time",
+    message=ROW.message,
+    log=ROW.log,
+    side="head",
+    time=EFFECT,
+    cycles=EFFECT,
+    energy=EFFECT,
+    smallest_visible=0.005,
+    noise_floor=0.004,
+    clock_exponent=0.97,
+    power_capped=True,
+    attribution="code",
+    base=ARM,
+    head=ARM,
+    temperature_c=55.5,
+    power_w=612.25,
+    order_p=0.5,
+    dropped={"sm-clock": 3},
+    unavailable={"contention": "nobody knows"},
+    gpu_s=1.5,
+    complete=False,
+)
+
+BARE_VERDICT = Verdict(
+    case="toy.tiled[n=64]",
+    kernel="tiled",
+    sizes={"n": 64},
+    dtype="float16",
+    status="new",
+    reason="only-in-head",
+    message="There is no such case at base.",
+)
+
+QUAD = Quad(
+    order="BAAB",
+    times_ns=(1000.0, 0.1 + 0.2, 1e-300, 1e300),
+    cycles=(1.0, 2.0, 3.0, 4.5),
+    sm_clock_mhz=(1980.0, 1980.5, 1979.5, 1980.0),
+    canary_ns=50_000.0,
+    canary_cycles=99_000.0,
+    started_ns=2**62,
+    ended_ns=2**62 + 1,
+)
+
+BLOCK = CaseBlock(
+    case=ROW.case,
+    process=3,
+    confirming=True,
+    block=PairedBlock(
+        quads=(QUAD, Quad(order="ABBA", times_ns=(1.0, 2.0, 3.0, 4.0), started_ns=1, ended_ns=2)),
+        launches_per_slot=7,
+        l2="cold",
+        clock="cuda-event",
+        tick_ns=32.0,
+        warmup_s=0.1,
+        settled=False,
+        gpu_s=0.5,
+        clock_noise=0.0001,
+        telemetry=TELEMETRY,
+    ),
+    dropped={"canary": 1},
+)
+
+
+def compared(folder, *items, described=COMPARISON, complete=True):
+    with store.RecordWriter(folder, described) as writer:
+        for item in items:
+            writer.add(item)
+        return writer.finish(complete=complete)
+
 
 def written(folder, *rows, run=RUN, complete=True):
     with store.RecordWriter(folder, run) as writer:
@@ -208,6 +319,12 @@ def test_the_records_here_are_full():
     assert defaults(RUN) == {"Run.schema_version"}
     assert not defaults(dataclasses.replace(ROW, telemetry=None)) - {"Row.telemetry"}
     assert not defaults(dataclasses.replace(TELEMETRY, after=SNAPSHOT))
+    assert defaults(dataclasses.replace(COMPARISON, base=RUN.source)) == {"Comparison.schema_version"}
+    assert not defaults(VERDICT)
+    assert not defaults(QUAD)
+    assert not defaults(
+        dataclasses.replace(BLOCK, block=dataclasses.replace(BLOCK.block, telemetry=None))
+    ) - {"PairedBlock.telemetry"}
 
 
 @pytest.mark.parametrize("complete", [True, False])
@@ -439,10 +556,10 @@ def test_a_damaged_line_can_be_deleted(tmp_path):
         b"",
         b"\n",
         b"words\n",
-        b"{}\n",
-        b'{"row":{}}\n',
         b'{"run":{}}\n',
         b'{"run":3}\n',
+        b'{"comparison":{}}\n',
+        b'{"comparison":[]}\n',
         b"\x7fELF\n",
         b"[1]\n",
     ],
@@ -458,10 +575,20 @@ def test_what_is_no_record_is_a_sentence(tmp_path, content):
     )
 
 
+@pytest.mark.parametrize("content", [b"{}\n", b'{"row":{}}\n', b'{"complete":true}\n'], ids=repr)
+@pytest.mark.parametrize("read", [store.read_run, store.read_comparison])
+def test_a_record_of_neither_is_a_sentence(tmp_path, content, read):
+    path = tmp_path / "some.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match="its first line describes neither a run nor a comparison"):
+        read(path)
+
+
+@pytest.mark.parametrize("read", [store.read_run, store.read_comparison])
 @pytest.mark.parametrize("name", [".", "missing.jsonl"])
-def test_what_cannot_be_read_is_a_sentence(tmp_path, name):
+def test_what_cannot_be_read_is_a_sentence(tmp_path, name, read):
     with pytest.raises(StoreError, match=r"^Cannot read "):
-        store.read_run(tmp_path / name)
+        read(tmp_path / name)
 
 
 def test_a_newer_record_is_told_from_a_damaged_one(tmp_path):
@@ -483,19 +610,191 @@ def test_a_field_of_a_later_harness_is_no_damage(tmp_path):
     assert store.read_run(edited(path, 2, json.dumps(line).encode())).rows == (ROW,)
 
 
+# Comparisons
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_every_field_of_a_comparison_comes_back(tmp_path, complete):
+    items = (BLOCK, BLOCK, VERDICT, BARE_VERDICT)
+    path = compared(tmp_path / "deep" / "er", *items, complete=complete)
+    assert store.read_comparison(path) == store.StoredComparison(
+        COMPARISON, (BLOCK, BLOCK), (VERDICT, BARE_VERDICT), complete
+    )
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_a_comparisons_lines_are_its_blocks_and_then_its_verdicts(tmp_path):
+    lines = compared(tmp_path, BLOCK, VERDICT).read_bytes().split(b"\n")
+    assert [list(json.loads(line)) for line in lines[:-1]] == [
+        ["comparison"],
+        ["block"],
+        ["verdict"],
+        ["complete"],
+    ]
+    assert lines[-1] == b""
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({}, "20260102T030405Z-bbbbbbbb..cccccccc+-toy-01234567.jsonl"),
+        ({"base": RUN.source}, "20260102T030405Z-cccccccc+..cccccccc+-toy-01234567.jsonl"),
+        (
+            {"head": Source(suite="other", path=".")},
+            "20260102T030405Z-bbbbbbbb..nocommit-other-01234567.jsonl",
+        ),
+    ],
+    ids=["head is dirty", "both are", "no commit"],
+)
+def test_a_comparisons_name(changes, name):
+    assert store.record_name(dataclasses.replace(COMPARISON, **changes)) == name
+
+
+def test_a_run_is_no_comparison_and_the_other_way_round(tmp_path):
+    run, comparison = written(tmp_path, ROW), compared(tmp_path, VERDICT)
+    with pytest.raises(StoreError, match="is the record of a run; expected that of a comparison"):
+        store.read_comparison(run)
+    with pytest.raises(StoreError, match="is the record of a comparison; expected that of a run"):
+        store.read_run(comparison)
+
+
+KILLED_COMPARING = """
+import os, sys
+from pathlib import Path
+from harness import store
+from tests.test_store import BLOCK, COMPARISON, VERDICT
+journal = store.Journal(store.RecordWriter(Path(sys.argv[1]), COMPARISON))
+journal.add(BLOCK)
+journal.add(BLOCK)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_what_was_compared_outlives_the_harness(tmp_path):
+    done = child(KILLED_COMPARING, tmp_path)
+    assert done.returncode == -9, done.stderr
+    assert store.read_comparison(part_of(tmp_path)) == store.StoredComparison(
+        COMPARISON, (BLOCK, BLOCK), (), complete=False
+    )
+
+
+def test_half_a_last_line_costs_no_block_before_it(tmp_path):
+    path = compared(tmp_path, BLOCK, BLOCK, VERDICT)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:2]) + lines[2][:-10])
+    assert store.read_comparison(path) == store.StoredComparison(COMPARISON, (BLOCK,), (), complete=False)
+
+
+def test_a_damaged_line_of_a_comparison_is_named(tmp_path):
+    path = edited(compared(tmp_path, BLOCK, VERDICT), 2, b'{"block":{"case":"x"}}')
+    with pytest.raises(StoreError) as raised:
+        store.read_comparison(path)
+    assert raised.value.message.startswith(f"{path}, line 2 is damaged (")
+
+
+@pytest.mark.parametrize("read", [store.read_run, store.read_comparison])
+def test_a_newer_comparison_is_told_from_a_damaged_one(tmp_path, read):
+    newer = json.dumps({"comparison": {"schema_version": SCHEMA_VERSION + 1, "anything": "else"}})
+    path = edited(compared(tmp_path, BLOCK), 1, newer.encode())
+    with pytest.raises(StoreError) as raised:
+        read(path)
+    assert raised.value.message == (
+        f"{path} has schema version {SCHEMA_VERSION + 1}; this harness reads up to {SCHEMA_VERSION}. "
+        "Upgrade gpu-harness to read it."
+    )
+
+
+def test_a_field_of_a_later_harness_is_no_damage_to_a_comparison(tmp_path):
+    path = compared(tmp_path, VERDICT)
+    line = json.loads(path.read_bytes().splitlines()[1])
+    line["verdict"]["added_later"] = 1
+    assert store.read_comparison(edited(path, 2, json.dumps(line).encode())).verdicts == (VERDICT,)
+
+
+def test_a_field_that_an_earlier_harness_did_not_know_has_its_default(tmp_path):
+    path = compared(tmp_path, BLOCK)
+    line = json.loads(path.read_bytes().splitlines()[1])
+    del line["block"]["block"]["clock_noise"]
+    del line["block"]["confirming"]
+    bare = dataclasses.replace(
+        BLOCK, confirming=False, block=dataclasses.replace(BLOCK.block, clock_noise=None)
+    )
+    assert store.read_comparison(edited(path, 2, json.dumps(line).encode())).blocks == (bare,)
+
+
+def test_without_a_writer_a_journal_keeps_nothing():
+    with store.Journal(None) as journal:
+        journal.add(BLOCK)
+        journal.finish(complete=True)
+    assert (journal.path, journal.problem) == (None, "")
+
+
+FULL_JOURNAL = """
+import resource, sys
+from pathlib import Path
+from harness import store
+from tests.test_store import BLOCK, COMPARISON, VERDICT
+with store.Journal(store.RecordWriter(Path(sys.argv[1]), COMPARISON)) as journal:
+    journal.add(BLOCK)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+    journal.add(VERDICT)
+    print(journal.problem)
+    journal.add(VERDICT)
+    journal.finish(complete=True)
+print(journal.path)
+"""
+
+
+def test_a_journal_on_a_full_disk_goes_on_and_says_so_once(tmp_path):
+    pytest.importorskip("resource")
+    whole = compared(tmp_path / "whole", BLOCK).read_bytes()
+    limit = len(whole) - len(b'{"complete":true}\n')
+    done = child(FULL_JOURNAL, tmp_path / "full", limit)
+    problem, path = done.stdout.splitlines()
+    assert problem.endswith("File too large. Rows written before are kept there."), done.stderr
+    assert path == "None"
+    (left,) = (tmp_path / "full").iterdir()
+    stored = store.read_comparison(left)
+    assert stored == store.StoredComparison(COMPARISON, (BLOCK,), (), complete=False)
+
+
+# The schema
+
+
 def test_the_schema_is_one_and_describes_every_line(tmp_path):
     schema = store.schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
     for complete in (True, False):
-        for line in written(tmp_path / str(complete), ROW, BARE, complete=complete).read_bytes().splitlines():
-            validator.validate(json.loads(line))
+        folder = tmp_path / str(complete)
+        for path in (
+            written(folder, ROW, BARE, complete=complete),
+            compared(folder, BLOCK, VERDICT, BARE_VERDICT, complete=complete),
+        ):
+            for line in path.read_bytes().splitlines():
+                validator.validate(json.loads(line))
 
 
 @pytest.mark.parametrize(
     "line",
-    [[], {"row": {"case": 1}}, {"run": {"run_id": "x"}}, {"complete": "yes"}],
-    ids=["a list", "a wrong row", "a short run", "a wrong word"],
+    [
+        [],
+        {"row": {"case": 1}},
+        {"run": {"run_id": "x"}},
+        {"complete": "yes"},
+        {"comparison": {"run_id": "x"}},
+        {"block": {"case": "x"}},
+        {"verdict": {"status": "slow"}},
+    ],
+    ids=[
+        "a list",
+        "a wrong row",
+        "a short run",
+        "a wrong word",
+        "a short comparison",
+        "no block",
+        "a wrong status",
+    ],
 )
 def test_the_schema_refuses(line):
     with pytest.raises(jsonschema.ValidationError):
@@ -504,7 +803,9 @@ def test_the_schema_refuses(line):
 
 def test_every_record_of_the_schema_and_every_field_is_described():
     described = store.schema()["$defs"]
-    for kind in (Run, Row, Source, DeviceInfo, Toolchain, Host, Measurement, Telemetry, Snapshot, Check):
+    of_runs = (Run, Row, Source, DeviceInfo, Toolchain, Host, Measurement, Telemetry, Snapshot, Check)
+    of_comparisons = (Comparison, CaseBlock, PairedBlock, Quad, Verdict, Effect, Arm)
+    for kind in (*of_runs, *of_comparisons):
         assert set(described[kind.__name__]["properties"]) == {
             field.name for field in dataclasses.fields(kind)
         }

@@ -122,9 +122,7 @@ class Comparison:
             one.confirmed = one.id in stand
 
     def process(self, contests: Sequence[Contest], *, confirming: bool = False) -> None:
-        device = NullDevice(
-            devices()[0], {"noise": {"kind": self.kind, "seed": self.rng.getrandbits(32)}}
-        )
+        device = NullDevice(devices()[0], {"noise": {"kind": self.kind, "seed": self.rng.getrandbits(32)}})
         for contest in self.rng.sample(list(contests), len(contests)):
             number = int(contest.id)
             for _ in range(RETRIES + 1):
@@ -173,8 +171,8 @@ def check_false_alarms(battery: Battery) -> None:
 def check_slowdowns(battery: Battery, fewest_found: float) -> None:
     found = battery.statuses(ONE)
     assert found["regression"] >= fewest_found * found.total(), found
-    # What is missed is said to be so, or thrown out. It lies at the tolerance itself, so at each look it may be
-    # called the same as seldom as the confidence has it.
+    # What is missed is said to be so, or thrown out. It lies at the tolerance itself, so at each look it may
+    # be called the same as seldom as the confidence has it.
     assert no_oftener_than(len(POLICY.looks) * (1 - POLICY.confidence), found["unchanged"], found.total())
     # Half of the tolerance may be called either, but never faster.
     assert found["improvement"] == battery.statuses(HALF)["improvement"] == 0

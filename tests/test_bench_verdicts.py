@@ -1,0 +1,252 @@
+"""scripts/bench_verdicts.py on the null device, from kernels to table; and the rules of others, which must
+be those of their makers.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import sys
+from typing import Any
+
+import pytest
+
+from scripts import bench_peers, bench_verdicts
+
+QUIET = {"noise": {"kind": "quiet"}, "toy.plain": {"times_ns": [1e6]}}
+AA, UNDECIDED, FIGURES = "A/A false", "undecided", ["GPU s", "warm-up", "wall s"]
+
+
+@pytest.fixture
+def bench(project, tmp_path, capsys):
+    """Run it on the toy suite: exit status, what it printed, and its JSON file."""
+
+    def run(*arguments, device="null", kernel="toy.plain"):
+        file = tmp_path / "verdicts.json"
+        asked = ["--device", device, "--suite", str(project.suite), "--kernel", kernel, "--json", str(file)]
+        status = bench_verdicts.main([*asked, *arguments])
+        return status, capsys.readouterr(), file
+
+    return run
+
+
+def cells(printed):
+    """By rule and column, of the last table printed."""
+    lines = printed.splitlines()
+    start = max(number for number, line in enumerate(lines) if line.startswith("rule "))
+    names = [AA, *re.findall(r"\+[\d.]+ %", lines[start]), UNDECIDED, *FIGURES]
+    table = {}
+    for line in lines[start + 1 : lines.index("", start)]:
+        rule, values = line[:28].strip(), line[28:].split()
+        table[rule] = "absent" if values[0] == "absent:" else dict(zip(names, values, strict=True))
+    return table
+
+
+def test_every_rule_judges_the_same_kernel_and_the_table_tells_how_it_did(bench, null_script):
+    null_script(QUIET)
+    status, printed, file = bench("--levels", "2", "--trials", "1")
+    assert status == 0, printed.err
+    assert all(len(line) <= bench_verdicts.WIDTH for line in printed.out.splitlines())
+    table = cells(printed.out)
+    # A slowdown of 2 % is beyond what any rule but those of 5 % and 10 % can overlook on so quiet a device.
+    found = {rule: row if row == "absent" else (row[AA], row["+2 %"]) for rule, row in table.items()}
+    assert found == {
+        "harness compare": ("0/1", "1/1"),
+        "nvbench-compare-robust": "absent",
+        "nvbench-compare-legacy": "absent",
+        "triton do_bench, mean > 1 %": "absent",
+        "median of 100 events, > 1 %": ("0/1", "1/1"),
+        "pytest-benchmark, mean:5%": ("0/1", "0/1"),
+        "asv continuous, factor 1.1": ("0/1", "0/1"),
+        "asv continuous, factor 1.01": ("0/1", "1/1"),
+    }
+    assert "needs a CUDA device" in printed.out
+    assert "null, driver 1" in printed.out
+    assert "not calibrated" in printed.out
+
+    book = json.loads(file.read_bytes())
+    case = "toy.plain[n=64]"
+    assert book["steps"][case]["0"] == 0
+    assert book["steps"][case]["2"] == pytest.approx(2000, rel=0.25)  # a hundred thousandth each
+    assert {(each["part"], each["level"]) for each in book["measurements"]} == {
+        (part, level) for part in ("ours", "events", "asv") for level in ("0", "2")
+    }
+    ours = next(each for each in book["measurements"] if each["part"] == "ours" and each["level"] == "2")
+    assert ours["raw"]["processes"] == ours["raw"]["confirming"] == 2
+    assert len(ours["raw"]["blocks"]) == 4
+    assert ours["raw"]["cycles"]["effect"] == pytest.approx(0.02, abs=0.005)
+    for each in book["measurements"]:
+        if each["part"] != "ours":
+            assert (
+                len(each["raw"]["base_ns"])
+                == len(each["raw"]["head_ns"])
+                == {"events": 100, "asv": 10}[each["part"]]
+            )
+
+    assert bench("--show", str(file))[1].out == printed.out
+
+
+def test_parts_that_fail_or_find_no_time_cost_their_own_lines_only(bench, null_script, tmp_path, monkeypatch):
+    null_script(QUIET)
+    broken = tmp_path / "broken.py"
+    broken.write_text("raise SystemExit('the card is on fire')", encoding="utf-8")
+    monkeypatch.setattr(bench_verdicts, "PEERS", broken)
+    status, printed, _ = bench("--levels", "2", "--trials", "2", "--only", "events")
+    assert status == 0
+    assert cells(printed.out) == dict.fromkeys(bench_verdicts.RULES["events"], "absent")
+    assert "exit status 1: the card is on fire" in printed.out
+    assert "trial 2" not in printed.err
+
+    printed = bench("--levels", "2", "--only", "asv", "--budget", "0")[1]
+    assert "asv: 0 of 3 trials, for the budget of 0 s was used up." in printed.out
+
+
+def test_what_cannot_be_measured_says_why(bench, null_script):
+    status, printed, _ = bench(device="cuda:99")
+    assert status == 3
+    assert printed.err.strip()
+    assert "Traceback" not in printed.err
+
+    status, printed, _ = bench(kernel="toy.plian")
+    assert status == 2
+    assert "There is no kernel 'toy.plian'" in printed.err
+
+    null_script({"toy.plain": {"fault": "build"}})
+    status, printed, _ = bench()
+    assert status == 3
+    assert "toy.plain[n=64] is left out: toy.plain does not compile." in printed.err
+
+    with pytest.raises(SystemExit):
+        bench("--levels", "0.5,much")
+
+
+def measured(part, level, said, case="one", **more):
+    verdicts = [
+        {"rule": rule, "said": said, "effect": 0.0, "why": "why"} for rule in bench_verdicts.RULES[part]
+    ]
+    raw = {"cycles": {"effect": float(level) / 100}, "time": None, "clocks_mhz": [1500.0, None]}
+    figures = {"gpu_s": 0.25, "warmup_s": 0.5, "wall_s": 1.0, "raw": raw}
+    return {"part": part, "case": case, "level": level, "verdicts": verdicts, **figures, **more}
+
+
+def told_of(measurements, **more):
+    book = {
+        "device": {"name": "Card", "driver": "1", "max_clock_mhz": 2000},
+        "settings": {"levels": ["1"], "only": None},
+        "identity": {},
+        "calibrated_at": {"toy": "2026-11-21"},
+        "steps": {"one": {}, "two": {}},
+        "about": {"asv": "0.6.6"},
+        "absent": {},
+        "notes": [],
+        "measurements": measurements,
+        "wall_s": 9.0,
+    }
+    return "\n".join(bench_verdicts.report({**book, **more}))
+
+
+def test_the_table_counts_either_way_for_an_alarm_and_slower_alone_for_a_find():
+    printed = told_of(
+        [
+            *(measured("ours", "0", said) for said in ("same", "faster", "slower", "undecided", "failed")),
+            *(measured("ours", "1", said, case="two") for said in ("slower", "faster", "undecided")),
+        ],
+        absent={"ours": "the driver left", "asv": "no such\nmodule"},
+    )
+    row = cells(printed)["harness compare"]
+    assert (row[AA], row["+1 %"], row[UNDECIDED]) == ("2/4", "1/3", "2/7")
+    assert [row[name] for name in FIGURES] == ["0.25", "0.50", "1.00"]
+    assert "one +0 %: failed: why" in printed
+    assert "harness compare called 1 planted slowdown faster." in printed
+    assert "ours stopped midway: the driver left" in printed
+    assert "asv continuous, factor 1.1   absent: no such module" in printed
+    assert "two\nAs our quads see what was planted: +1 % is +1.00 %.\n" in printed
+    assert printed.endswith(
+        "Card, driver 1; SM clocks 1500 to 1500 MHz in our quads, at most 2000; calibrated: toy "
+        "2026-11-21;\nasv 0.6.6; 9 s in all."
+    )
+
+
+def samples(rng, mean, count=10, digits=9):
+    return [round(mean * (1 + rng.gauss(0, 0.01)), digits) for _ in range(count)]
+
+
+def test_asvs_rule_written_again_is_asvs():
+    better, version = bench_peers.asv_better()
+    assert version != "not installed"
+    rng = random.Random(1)
+    told = set()
+    for _ in range(400):
+        # Coarse ticks tie.
+        digits = rng.choice((2, 3, 9))
+        one = samples(rng, 1.0, digits=digits)
+        other = samples(rng, 1 + rng.choice((0.0, 0.01, 0.02, 0.2)), digits=digits)
+        factor = rng.choice((1.0, 1.01, 1.1))
+        said = better(one, other, factor)
+        assert bench_peers.better_as_asv_has_it(one, other, factor) == said
+        told.add((factor, said))
+    assert told == {(factor, said) for factor in (1.0, 1.01, 1.1) for said in (True, False)}
+
+
+def test_pytest_benchmarks_rule_written_again_is_its_own():
+    utils = pytest.importorskip("pytest_benchmark.utils")
+    check = utils.parse_compare_fail("mean:5%")
+    for percent in (-10, 0, 4.9, 5.1, 20):
+        base, head = bench_peers.Timed([1.0, 3.0], 0.0), bench_peers.Timed([2 + 0.02 * percent], 0.0)
+        fails = bool(check.fails({"mean": 2 + 0.02 * percent}, {"mean": 2.0}))
+        assert (bench_peers.pytest_benchmark_says(base, head) == "slower") == fails
+
+
+def test_nvbenchs_older_rule_takes_the_smaller_noise_for_the_limit():
+    says = bench_peers.nvbench_legacy_says
+    assert says(0.004, [0.005, 0.02]) == "same"
+    assert says(0.006, [0.005, 0.02]) == "slower"
+    assert says(-0.006, [0.02, 0.005]) == "faster"
+    assert says(0.006, [None, 0.02]) == "same"
+    assert says(0.006, [None, float("inf")]) == "undecided"
+
+
+def test_nvbenchs_states_are_told_apart_by_arm():
+    state = {"axis_values": [{"name": "Arm", "type": "string", "value": "0.base"}], "summaries": []}
+    assert bench_peers.nvbench_states({"benchmarks": [{"states": [state]}]}) == {"0.base": state}
+
+
+class Stand:
+    """A stand-in with these members."""
+
+    def __init__(self, **members: Any) -> None:
+        self.__dict__.update(members)
+
+
+def test_do_bench_times_on_the_harness_stream_and_its_warm_up_is_told_apart(monkeypatch):
+    """Stand-ins launch as triton 3.6 does: once, five times to estimate, then to warm up and to measure."""
+    used, launched = [], []
+
+    class Entered:
+        def __init__(self, stream):
+            used.append(stream)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+    def do_bench(launch, return_mode):
+        assert return_mode == "all"
+        for _ in range(1 + 5 + 20 + 4):
+            launch()
+        return [2.0, 2.0, 3.0, 1.0]
+
+    torch: Any = Stand(cuda=Stand(ExternalStream=lambda handle: ("stream", handle), stream=Entered))
+    testing: Any = Stand(do_bench=do_bench)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setitem(sys.modules, "triton.testing", testing)
+    device: Any = Stand(stream=Stand(handle=7), launch=lambda *what: launched.append(what))
+    subject: Any = Stand(built="built", launch="launch", arguments=())
+    timed = bench_peers.time_do_bench(device, subject)
+    assert timed.times_ns == [2e6, 2e6, 3e6, 1e6]
+    assert timed.warmup_s == pytest.approx(20 * 0.002)
+    assert used == [("stream", 7)]
+    assert launched == [("built", "launch", ())] * 30
