@@ -23,6 +23,7 @@ import random
 import secrets
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -138,6 +139,11 @@ def policy_for(device: DeviceInfo, settings: CompareSettings) -> Policy:
         margin, tolerance = settings.margin, max(tolerance, 2 * settings.margin)
     tolerance = tolerance if settings.tolerance is None else settings.tolerance
     margin = margin if settings.margin is not None else min(margin, tolerance / 2)
+    if margin >= tolerance:
+        raise UsageError(
+            f"A margin of {100 * margin:g} % is not below the tolerance of {100 * tolerance:g} %: give a "
+            "smaller --margin or a larger --tolerance."
+        )
     try:
         return Policy(margin=margin, tolerance=tolerance, confidence=settings.confidence)
     except ValueError as error:
@@ -186,6 +192,14 @@ def _alone(case: Case, status: Literal["new", "missing"]) -> Verdict:
     )
 
 
+def _failed_at(
+    verdict: Verdict, side: Literal["base", "head"], reason: str, message: str, log: str
+) -> Verdict:
+    return dataclasses.replace(
+        verdict, status="failed", reason=reason, message=f"At {side}: {message}", log=log, side=side
+    )
+
+
 class Comparing(Workplace):
     """A comparison of two loaded suites on one device; a context manager like its base."""
 
@@ -230,7 +244,16 @@ class Comparing(Workplace):
             refused.message for planned in head if (refused := unfit(planned, self.device))
         )
         both, alone = match(*([p for p in plan if unfit(p, self.device) is None] for plan in (base, head)))
+        alone = [self._explained(verdict) for verdict in alone]
         return self.hold([self.entry(pair, case) for pair, case in both], alone, tuple(left_out))
+
+    def _explained(self, verdict: Verdict) -> Verdict:
+        """The verdict of a case that one commit has: failed, where the other's suite cannot be loaded."""
+        side: Literal["base", "head"] = "base" if verdict.status == "new" else "head"
+        problem = (self.base if side == "base" else self.head).problem
+        if problem is None:
+            return verdict
+        return _failed_at(verdict, side, problem.reason, problem.message, problem.log)
 
     def entry(self, pair: protocol.PairOf, case: Case) -> Entry:
         noise = noise_of(self.calibration, case.id, self.device)
@@ -246,6 +269,7 @@ class Comparing(Workplace):
         with self._new_journal(described) as self._journal:
             try:
                 self._inspect(entries)
+                alone = self._verified(alone)
                 twins = self._twins(entries) if self._wants_twins() else []
                 self._look([*entries, *twins])
                 self._confirm([*entries, *twins])
@@ -335,6 +359,28 @@ class Comparing(Workplace):
                     "identical", "same-code", "Both commits compile to the same code and launch it alike."
                 )
 
+    def _verified(self, alone: Sequence[Verdict]) -> list[Verdict]:
+        """The verdicts of cases that one commit has; a new one must be right, though there is nothing to
+        compare it with.
+        """
+        return [self._verify_new(verdict) if verdict.status == "new" else verdict for verdict in alone]
+
+    def _verify_new(self, verdict: Verdict) -> Verdict:
+        """In a process of its own: one that fails may take its process with it."""
+        self.observer.started(verdict.case)
+        request = protocol.Measure(
+            kernel=verdict.kernel, sizes=verdict.sizes, seed=self.settings.seed, settings=None
+        )
+        try:
+            with closing(Station(self)) as station:
+                reply = station.ask(request, self.settings.timeout_s)
+        except HarnessError as error:
+            return _failed_at(verdict, "head", error.reason, error.message, error.log)
+        found = reply if isinstance(reply, protocol.Failed) else reply.row
+        if found is None or not found.reason:
+            return verdict
+        return _failed_at(verdict, "head", found.reason, found.message, found.log)
+
     def _twins(self, entries: Sequence[Entry]) -> list[Entry]:
         """A kernel against itself, as it is and with a slowdown of the tolerance planted."""
         for entry in (entry for entry in entries if not entry.contest.settled):
@@ -421,12 +467,9 @@ class Comparing(Workplace):
             return
         self.observer.process(self._processes + 1, len(found), "attribute")
         try:
-            station = Station(self, mark_s=MARK_S)
-            try:
+            with closing(Station(self, mark_s=MARK_S)) as station:
                 for entry in found:
                     self._run_alone(entry, station)
-            finally:
-                station.close()
         except HarnessError:
             return  # the verdicts stand without it
 

@@ -40,6 +40,8 @@ class LoadedSuite:
     """Full hash; None for the working tree."""
     absent: bool = False
     """True where the commit does not have the suite, and `suite` stands in, from another commit."""
+    problem: SuiteError | None = None
+    """Of an absent one: why it cannot be loaded, where the commit does have it."""
 
     @cached_property
     def source(self) -> Source:

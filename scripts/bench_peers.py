@@ -319,7 +319,7 @@ def do_bench(device: Device, pairs: Sequence[Pair]) -> Iterator[Line]:
     torch, triton = importlib.import_module("torch"), importlib.import_module("triton")
     torch.cuda.init()
     torch.cuda.set_device(parse_spec(device.info.spec)[1])
-    yield {"about": {"torch": torch.__version__, "triton": triton.__version__}}
+    yield {"about": {"torch": str(torch.__version__), "triton": str(triton.__version__)}}
     time_do_bench(device, pairs[0].base)  # what triton and torch load and compile at first is not measured
     for pair in pairs:
         began = time.perf_counter()
@@ -345,7 +345,7 @@ def nvbench(device: Device, pairs: Sequence[Pair]) -> Iterator[Line]:
     bench = importlib.import_module("cuda.bench")
     robust = importlib.import_module("cuda.bench.scripts.nvbench_compare_robust")
     robust.load_nvbench_compare_tooling(load_color=False)
-    yield {"about": {"cuda-bench": bench.__version__}}
+    yield {"about": {"cuda-bench": str(bench.__version__)}}
     subjects = {
         f"{number}.{arm}": subject
         for number, pair in enumerate(pairs)

@@ -1,10 +1,14 @@
 """A card at its power limit: tensor cores kept busy from registers, with operands that toggle.
 
-Not part of the ladder. Comparisons are tried on it, since at the power limit time hides what cycles show. Try it
-with ``HARNESS_SUITES=benchmarks/power harness calibrate``.
+Not part of the ladder. Comparisons are tried on it, since at the power limit time hides what cycles show. Try
+it with ``HARNESS_SUITES=benchmarks/power harness calibrate``.
 """
 
-from harness import Axis, Input, Kernel, Output, Problem, Suite
+from __future__ import annotations
+
+from typing import Any
+
+from harness import Axis, Case, Input, Kernel, Output, Problem, Suite
 
 
 class RepeatedProduct(Problem):
@@ -18,14 +22,14 @@ class RepeatedProduct(Problem):
     b = Input("warps", "depth", "tile")
     c = Output("warps", "tile", "tile", dtype="float32")
 
-    def reference(self, case, a, b):
+    def reference(self, case: Case, a: Any, b: Any) -> Any:
         return case.rounds * (a @ b)
 
-    def tolerance(self, case, a, b):
+    def tolerance(self, case: Case, a: Any, b: Any) -> Any:
         # The same product is added again and again, and tensor cores cut each sum off: an ulp a time, or two.
         return abs(a @ b) * case.rounds**2 * 2.0**-22 + 1e-2
 
-    def flop(self, case):
+    def flop(self, case: Case) -> int:
         return 2 * case.warps * case.tile**2 * case.depth * case.rounds
 
 

@@ -157,23 +157,33 @@ def _suites(config: Config, base: str, head: str | None, cases: tuple[str, ...])
 
 def _loaded(folder: Path, base: str, head: str | None) -> Pair:
     """A suite at both commits; where one does not have it, the other's stands in."""
-    before = _load(folder, base)
-    after = _load(folder, head)
-    present = after or before
-    assert present is not None  # it was found at one of them
-    return (
-        before or dataclasses.replace(present, commit=base, absent=True),
-        after or dataclasses.replace(present, commit=head, absent=True),
-    )
+    before, after = (_load(folder, commit) for commit in (base, head))
+    present = next((side for side in (after, before) if isinstance(side, LoadedSuite)), None)
+    if present is None:
+        problem = after or before
+        assert isinstance(problem, SuiteError)  # it was found at one of them
+        raise problem
+    return _standing_in(before, present, base), _standing_in(after, present, head)
 
 
-def _load(folder: Path, commit: str | None) -> LoadedSuite | None:
+def _load(folder: Path, commit: str | None) -> LoadedSuite | SuiteError | None:
+    """The suite at a commit; None where the commit does not have it, its error where it is broken there."""
     if commit is None and not (folder / "suite.py").is_file():
         return None
     try:
         return load(folder, commit)
     except NoSuiteError:
         return None
+    except SuiteError as error:
+        return error
+
+
+def _standing_in(
+    side: LoadedSuite | SuiteError | None, present: LoadedSuite, commit: str | None
+) -> LoadedSuite:
+    if isinstance(side, LoadedSuite):
+        return side
+    return dataclasses.replace(present, commit=commit, absent=True, problem=side)
 
 
 def suites_with_sizes(pairs: Sequence[Pair], selection: Selection) -> list[tuple[Pair, list[str]]]:

@@ -155,6 +155,7 @@ def _commit(source: Source) -> str:
 
 def _sentences(result: ComparisonResult) -> Iterator[Text]:
     """What a table cannot say: why, of every verdict that somebody has to act on."""
+    told: set[str] = set()
     for verdict in (*result.verdicts, *result.twins):
         if verdict.status in _QUIET or verdict in result.twins:
             continue
@@ -164,7 +165,8 @@ def _sentences(result: ComparisonResult) -> Iterator[Text]:
         cause = f", {verdict.attribution}" if verdict.attribution else ""
         text.append(f" ({verdict.reason}{cause}): {verdict.message}")
         yield text
-        if verdict.log:
+        if verdict.log and verdict.log not in told:
+            told.add(verdict.log)  # one broken file costs many cases
             yield Text("\n".join(f"    {line}" for line in verdict.log.splitlines()), style="dim")
 
 
