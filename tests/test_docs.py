@@ -11,16 +11,20 @@ import sys
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
+from typing import get_args
 from urllib.parse import unquote
 
 import click
 import pytest
 
 from harness import Kernel, backends, records
+from harness.calibration import Calibration, CaseNoise
 from harness.cli import COMMANDS, cli
 from harness.config import Config
 from harness.errors import DeviceError, ExitCode
+from harness.gates import GATES, GatePolicy
 from harness.integrations.asv_tracks import TRACKS
+from harness.judge import Direction, LegName
 from harness.report.summary import RowSummary
 from harness.session import RunResult, Session, SessionSettings
 from harness.store import RecordWriter
@@ -141,6 +145,23 @@ def test_the_python_that_reads_a_record_works(tmp_path, project, capsys, monkeyp
     assert "toy.plain[n=64] measured" in capsys.readouterr().out
 
 
+def test_the_python_that_replays_a_comparison_works(tmp_path, project, capsys, monkeypatch):
+    source = (project.suite / "plain.cu").read_text(encoding="utf-8")
+    for time_ns in (1_000_000, 1_100_000):
+        project.commit({"kernels/toy/plain.cu": f"#define NULL_DEVICE_NS {time_ns}\n{source}"})
+    done = run_command("compare", "HEAD~1..HEAD", "plain", "--device", "null", cwd=project.root)
+    assert done.returncode == ExitCode.REGRESSION, done.stderr
+    (record,) = project.root.rglob("*.jsonl")
+    record.rename(tmp_path / "comparison.jsonl")
+    monkeypatch.chdir(tmp_path)
+    found = FENCE.findall(section("comparison.md", "Reading the record"))
+    exec(compile(next(code for kind, code in found if kind == "python"), "comparison.md", "exec"), {})
+    out = capsys.readouterr().out
+    assert "toy.plain[n=64] process 1: +9.531 ± 0.000 % of 25 quads" in out
+    assert "toy.plain[n=64] first: slower" in out
+    assert "toy.plain[n=64] again: slower" in out
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_examples_are_well_formed(page):
     for kind, code in FENCE.findall(page.read_text(encoding="utf-8")):
@@ -240,6 +261,18 @@ def test_json_keys_are_those_of_the_code():
     assert result == {"run", "complete", "record", "problem", "rows"}
 
 
+@pytest.mark.parametrize(
+    ("command", "module"), [("compare", "verdicts"), ("calibrate", "calibrations")], ids=lambda name: name
+)
+def test_json_keys_of_comparisons_are_those_of_the_code(command, module):
+    tree = ast.parse((ROOT / "harness" / "report" / f"{module}.py").read_text(encoding="utf-8"))
+    as_json = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "as_json")
+    (given,) = [n.value for n in as_json.body if isinstance(n, ast.Return) and isinstance(n.value, ast.Dict)]
+    keys = [key.value for key in given.keys if isinstance(key, ast.Constant)]
+    section_of = section("commands.md", f"harness {command}")
+    assert first_words(section_of[section_of.index("With `--json` a list") :]) == keys
+
+
 def test_the_faults_of_the_null_device_are_those_of_the_code():
     source = (ROOT / "harness" / "backends" / "null.py").read_text(encoding="utf-8")
     listed = re.search(r"^Faults: (.*?)\.", source, re.MULTILINE | re.DOTALL)
@@ -284,7 +317,21 @@ def test_every_reason_of_the_code_is_documented():
         code for file in files for code in reasons_in(ast.parse(file.read_text(encoding="utf-8"))) if code
     }
     assert {"wrong-result", "needs-cuda", "timed-out", "error"} <= reasons
-    assert set(first_words(section("errors.md", "Reasons of rows"))) == reasons - {""}
+    of_rows, of_verdicts = (
+        set(first_words(section("errors.md", f"Reasons of {what}"))) for what in ("rows", "verdicts")
+    )
+    assert of_rows | (of_verdicts & reasons) == reasons
+    assert of_verdicts - reasons == reasons_of_verdicts()
+
+
+def reasons_of_verdicts() -> set[str]:
+    """Codes that a contest or comparison gives to a verdict, those of failed sides apart."""
+    trees = (
+        ast.parse((ROOT / "harness" / f"{name}.py").read_text("utf-8")) for name in ("contest", "comparison")
+    )
+    codes = {text for tree in trees for text in constants(tree) if re.fullmatch(r"[a-z]+(-[a-z]+)+", text)}
+    judged = {f"{direction}-in-{leg}" for direction in get_args(Direction) for leg in get_args(LegName)}
+    return codes | judged | {*GATES, "interrupted"}
 
 
 def test_the_exception_tree_is_that_of_the_code():
@@ -315,6 +362,45 @@ def test_every_field_of_a_record_is_documented(record):
 
 def test_the_version_of_records_is_documented():
     assert rows(section("records.md", "Versions"))[-1][0] == str(records.SCHEMA_VERSION)
+
+
+def test_verdicts_are_documented():
+    assert first_words(section("comparison.md", "Statuses")) == list(get_args(records.VerdictStatus))
+    assert first_words(section("comparison.md", "Gates")) == [*GATES, "power-cap"]
+    assert first_words(section("comparison.md", "Attribution")) == list(get_args(records.Attribution))
+
+
+LIMITS = {
+    "memory-clock": ("memory_clock_apart",),
+    "sm-clock": ("sm_clock_spread", "sm_clock_spread_free", "sm_clock_spread_capped", "sm_clock_step"),
+    "clocks-apart": ("arms_apart",),
+    "canary": ("canary_above_usual", "canary_apart"),
+    "power-cap": ("power_cap_share",),
+}
+"""Limits of each gate that are shares."""
+
+
+def test_limits_of_the_gates_are_those_of_the_code():
+    told = {words(row[0])[0]: row[2] for row in rows(section("comparison.md", "Gates"))}
+    for gate, names in LIMITS.items():
+        limits = {f"{100 * getattr(GatePolicy(), name):g}" for name in names}
+        assert set(re.findall(r"([\d.]+) %", told[gate])) == limits, gate
+
+
+def test_gates_stand_for_what_the_code_says():
+    from harness.attribution import _OF_GATE
+
+    table = {
+        gate: words(row[0])[0]
+        for row in rows(section("comparison.md", "Attribution"))
+        for gate in words(row[2])
+    }
+    assert table == _OF_GATE
+
+
+def test_fields_of_a_calibration_are_documented():
+    names = [field.name for kind in (Calibration, CaseNoise) for field in fields(kind)]
+    assert first_words(section("comparison.md", "Calibration")) == names
 
 
 def test_snapshots_are_documented_where_measuring_is():

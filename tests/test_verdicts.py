@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -36,16 +36,20 @@ POLICY = Policy()
 SETTINGS = PairSettings(min_quads=25, max_quads=25, warmup_min_s=0, warmup_max_s=0, lead_in_s=0.005)
 
 SAME, MARGIN, HALF, ONE = 0.0, POLICY.margin, 0.005, 0.01
-SUITE = (*[SAME] * 10, *[MARGIN] * 3, *[HALF] * 3, *[ONE] * 4)
+SUITE = (*[SAME] * 12, *[MARGIN] * 2, *[HALF] * 2, *[ONE] * 4)
 """By how much slower each kernel of a suite is at head. One suite is one comparison."""
 QUICK, ALL = range(20), range(20, 100)
 """Comparisons by their seeds: of the test that always runs, and of the long one. Together 2000 verdicts of
 each kind of noise, 10,000 in all.
 """
-FEWEST_FOUND = {"quiet": 0.99, "drifting": 0.99, "bimodal": 0.6, "throttled": 0.99, "heavy-tailed": 0.95}
-"""Share of slowdowns of 1 % that are called regressions, at least. The others are never called anything
-wrong: on a bimodal card the gates throw out what the canary ran through at two speeds.
-"""
+FEWEST_FOUND = {
+    "quiet": (0.85, 0.99),
+    "drifting": (0.85, 0.99),
+    "bimodal": (0.8, 0.97),
+    "throttled": (0.85, 0.99),
+    "heavy-tailed": (0.4, 0.95),
+}
+"""Share of slowdowns of 0.5 % and of 1 % that are called regressions, at least."""
 
 
 @dataclass(frozen=True)
@@ -168,14 +172,15 @@ def check_false_alarms(battery: Battery) -> None:
     assert no_oftener_than(2 * (1 - POLICY.confidence), sum(each.flagged for each in same), len(same))
 
 
-def check_slowdowns(battery: Battery, fewest_found: float) -> None:
+def check_slowdowns(battery: Battery, fewest_found: Mapping[float, float]) -> None:
+    for slower, share in fewest_found.items():
+        found = battery.statuses(slower)
+        assert found["regression"] >= share * found.total(), found
+        assert found["improvement"] == 0, found
+    # What is missed is said to be so, or thrown out. A slowdown that lies at the tolerance itself may at each
+    # look be called the same as seldom as the confidence has it.
     found = battery.statuses(ONE)
-    assert found["regression"] >= fewest_found * found.total(), found
-    # What is missed is said to be so, or thrown out. It lies at the tolerance itself, so at each look it may
-    # be called the same as seldom as the confidence has it.
     assert no_oftener_than(len(POLICY.looks) * (1 - POLICY.confidence), found["unchanged"], found.total())
-    # Half of the tolerance may be called either, but never faster.
-    assert found["improvement"] == battery.statuses(HALF)["improvement"] == 0
 
 
 def check_effects(battery: Battery) -> None:
@@ -206,7 +211,7 @@ def test_nothing_is_called_slower_that_is_not_and_what_is_slower_is_found(kind, 
     battery = Battery(kind, seeds)
     assert len(battery.outcomes) == len(SUITE) * len(seeds)
     check_false_alarms(battery)
-    check_slowdowns(battery, FEWEST_FOUND[kind])
+    check_slowdowns(battery, dict(zip((HALF, ONE), FEWEST_FOUND[kind], strict=True)))
     check_effects(battery)
     check_what_is_said(battery)
 
