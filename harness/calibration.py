@@ -29,7 +29,8 @@ from harness.records import DeviceInfo
 from harness.statistics.moderated import DEFAULT_PRIOR, Prior, fit_prior
 from harness.statistics.paired import ProcessEffect
 
-FILE = "calibration.json"
+FILE = "calibration.harness"
+"""JSON, but not by name: asv reads every .json file beside its results and wants a version in it."""
 SCHEMA_VERSION = 1
 ELSEWHERE = Prior(variance=0.01**2, df=4.0)
 """For a device that is no GPU, without history: assumed, and the host's other work makes it no better."""
@@ -97,7 +98,7 @@ def read_calibration(folder: Path) -> Calibration | None:
     path = folder / FILE
     try:
         content = path.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None

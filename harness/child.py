@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import harness
 from harness import protocol
@@ -38,13 +38,22 @@ class TimedOutError(WorkerError):
     reason = "timed-out"
 
 
+def _side(stage: str) -> Literal["base", "head", ""]:
+    """Whose turn it was: stages of one side of a pair end with its name."""
+    word = stage.rpartition(" ")[2]
+    return "base" if word == "base" else "head" if word == "head" else ""
+
+
 def _doing(stage: str) -> str:
-    return {
+    what, _, side = stage.partition(" ")
+    done = {
         "build": "building the kernel",
         "reference": "computing the reference",
         "verify": "verifying",
         "measure": "measuring",
-    }.get(stage, stage)
+        "solo": "running each side alone",
+    }.get(what, what)
+    return f"{done} {side}".strip()
 
 
 class Child:
@@ -106,11 +115,13 @@ class Child:
                 line = self._replies.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
                 self.kill()
-                raise TimedOutError(
+                late = TimedOutError(
                     f"No answer within {timeout_s:g} s while {_doing(stage)}: the worker process was ended. "
                     "If the kernel is only slow, raise --timeout.",
                     log=self._log(),
-                ) from None
+                )
+                late.side = _side(stage)
+                raise late from None
             if line is None:
                 raise self._died(stage)
             reply = protocol.decode_reply(line)
@@ -122,7 +133,9 @@ class Child:
     def _died(self, stage: str) -> WorkerError:
         code = self._process.wait()
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with status {code}"
-        return WorkerError(f"The worker process {how} while {_doing(stage)}.", log=self._log())
+        died = WorkerError(f"The worker process {how} while {_doing(stage)}.", log=self._log())
+        died.side = _side(stage)
+        return died
 
     def _log(self) -> str:
         size = self._stderr.seek(0, os.SEEK_END)

@@ -21,6 +21,7 @@ import datetime as dt
 import os
 import random
 import secrets
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -34,7 +35,7 @@ from harness.attribution import Solo, SoloBlocks, solo_of
 from harness.calibration import Calibration, noise_of, read_calibration
 from harness.contest import Contest, SideNote
 from harness.errors import HarnessError, UsageError, WorkerError
-from harness.gates import Gated, GatePolicy, canary_level, cool_down_s, gate
+from harness.gates import CanaryLevel, Gated, GatePolicy, canary_level, cool_down_s, gate, usual_level
 from harness.host import describe_host
 from harness.judge import Policy, confirm
 from harness.loader import LoadedSuite
@@ -216,17 +217,25 @@ class Comparing(Workplace):
         self._rng = random.Random(settings.seed)  # noqa: S311 - an order, not a secret
         self._processes = 0
         self._spent_s = 0.0
-        self._blocks: list[PairedBlock] = []
+        self._canaries: list[CanaryLevel] = []
+        """Of blocks that passed the gates. Not the blocks: a calibration has thousands."""
         self._journal = Journal(None)
 
     def __enter__(self) -> Self:
         super().__enter__()
+        try:
+            self._prepare()
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
+        return self
+
+    def _prepare(self) -> None:
         self.policy = policy_for(self.device, self.settings)
         self.pair = self.settings.pair or pair_settings_for(self.device, self.policy)
         self.pair = dataclasses.replace(self.pair, l2=self.settings.l2)
         if self.folder is not None:
             self.calibration = read_calibration(self.folder)
-        return self
 
     @property
     def folder(self) -> Path | None:
@@ -244,7 +253,9 @@ class Comparing(Workplace):
             refused.message for planned in head if (refused := unfit(planned, self.device))
         )
         both, alone = match(*([p for p in plan if unfit(p, self.device) is None] for plan in (base, head)))
-        alone = [self._explained(verdict) for verdict in alone]
+        # A case that head has, only not for this device, has not vanished.
+        there = {planned.case.id for planned in head}
+        alone = [self._explained(v) for v in alone if v.status == "new" or v.case not in there]
         return self.hold([self.entry(pair, case) for pair, case in both], alone, tuple(left_out))
 
     def _explained(self, verdict: Verdict) -> Verdict:
@@ -277,7 +288,7 @@ class Comparing(Workplace):
             except KeyboardInterrupt:
                 interrupted = True
                 for entry in (*entries, *twins):
-                    entry.contest.stopped_by = entry.contest.stopped_by or "interrupted"
+                    entry.contest.interrupt()
             of_twins = tuple(twin.contest.verdict() for twin in twins)
             verdicts = (*_held([entry.contest.verdict() for entry in entries], of_twins), *alone)
             for verdict in (*verdicts, *of_twins):
@@ -426,20 +437,25 @@ class Comparing(Workplace):
     def _look(self, entries: Sequence[Entry]) -> None:
         """Measure in as many processes as it takes, and judge at the planned looks."""
         for count in self.policy.looks:
+            spent = False
             for _ in range(count + SPARE_PROCESSES):
                 short = [e for e in entries if not e.contest.settled and e.contest.good() < count]
                 short = [e for e in short if len(e.contest.rounds) < count + SPARE_PROCESSES]
                 if not short:
                     break
-                if self._over_budget(short):
-                    return
+                spent = self._over_budget(short)
+                if spent:
+                    break
                 self._process(short, confirming=False)
             for entry in entries:
                 if not entry.contest.settled:
                     if entry.contest.good() >= count:
                         entry.contest.look()
-                    else:
+                    elif not spent:
                         entry.contest.settled = True  # the gates left too little: invalid
+            if spent:
+                self._over_budget([entry for entry in entries if not entry.contest.settled])
+                return
 
     def _confirm(self, entries: Sequence[Entry]) -> None:
         """Measure again what was flagged, in as many fresh processes as it took, and keep what stands."""
@@ -507,7 +523,8 @@ class Comparing(Workplace):
                     station = station or Station(self, mark_s=MARK_S)
                     good = self._measure(station, entry, confirming=confirming, cold=cold)
                 except HarnessError as error:
-                    entry.contest.end("failed", error.reason, error.message, error.log)
+                    side = error.side if isinstance(error, WorkerError) else ""
+                    entry.contest.end("failed", error.reason, error.message, error.log, side=side)
                     good = False
                 if not good and station is not None:
                     station.close()
@@ -538,7 +555,7 @@ class Comparing(Workplace):
             quads = reply.block.quads
             seen = station.seen(quads[0].started_ns, quads[-1].ended_ns)
             block = dataclasses.replace(reply.block, telemetry=seen)
-            gated = gate(block, self.settings.gates, usual=canary_level(self._blocks))
+            gated = gate(block, self.settings.gates, usual=usual_level(self._canaries))
             self._spent_s += block.gpu_s
             if not gated.invalid or retry == RETRIES:
                 break
@@ -547,8 +564,8 @@ class Comparing(Workplace):
         return True
 
     def _keep(self, entry: Entry, block: PairedBlock, gated: Gated, *, confirming: bool) -> None:
-        if not gated.invalid:
-            self._blocks.append(block)
+        if not gated.invalid and (level := canary_level([block])):
+            self._canaries.append(level)
         entry.contest.add(block, gated, confirming=confirming)
         self._journal.add(
             CaseBlock(
@@ -600,6 +617,7 @@ def _held(verdicts: Sequence[Verdict], twins: Sequence[Verdict]) -> list[Verdict
 def _wrong_twin(twin: Verdict) -> tuple[str, str] | None:
     if twin.case == TWIN_SAME and twin.status in ("regression", "improvement"):
         return "twin-flagged", f"A kernel compared with itself came out as {twin.status}."
-    if twin.case == TWIN_PLANTED and twin.status not in ("regression", "failed") and twin.complete:
+    missed = twin.status in ("unchanged", "improvement", "inconclusive")
+    if twin.case == TWIN_PLANTED and missed and twin.complete:
         return "twin-missed", f"A planted slowdown was not found: it came out as {twin.status}."
     return None

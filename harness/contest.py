@@ -129,6 +129,13 @@ class Contest:
         self.looks += 1
         self.settled = self.judgement.status != "undecided" or self.looks == len(self.policy.looks)
 
+    def interrupt(self) -> None:
+        """Measure nothing more, and judge by what there is, if it is enough for the next look."""
+        if not self.settled and self.good() >= self.policy.looks[self.looks]:
+            self.look()
+        if not self.settled or (self.flagged and self.confirmed is None):
+            self.stopped_by = self.stopped_by or "interrupted"
+
     @property
     def flagged(self) -> bool:
         return self.judgement is not None and self.judgement.status in ("slower", "faster")
@@ -153,8 +160,10 @@ class Contest:
         return legs
 
     def _cycles_count(self) -> bool:
+        if self._gated().power_capped is not True:
+            return False
         exponent = self.exponent()
-        return self._gated().power_capped is True and (exponent is None or exponent >= CYCLES_MEAN_WORK)
+        return exponent is None or exponent >= CYCLES_MEAN_WORK
 
     def exponent(self) -> float | None:
         """How time follows the SM clock, by the process that tells best."""
@@ -276,8 +285,10 @@ def _told(contest: Contest) -> tuple[VerdictStatus, str, str]:
         if contest.confirmed:
             return ("regression" if judgement.status == "slower" else "improvement"), what, shown
         if contest.confirmed is None:
-            why = contest.stopped_by or "interrupted"
-            return "inconclusive", why, f"{shown} There was no time to measure it again and confirm it."
+            why = "There was no time to measure it again and confirm it."
+            if not contest.stopped_by:
+                why = "Fresh processes that should confirm it gave too few quads that count."
+            return "inconclusive", contest.stopped_by or "not-confirmed", f"{shown} {why}"
         return (
             "inconclusive",
             "not-confirmed",

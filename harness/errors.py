@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 from enum import IntEnum
+from typing import Literal
 
 
 class ExitCode(IntEnum):
@@ -113,6 +114,8 @@ class OutOfMemoryError(MeasureError):
 
 class WorkerError(MeasureError):
     reason = "crashed"
+    side: Literal["base", "head", ""] = ""
+    """Of a comparison: the side whose turn it was; empty where it was both sides', or there is one."""
 
 
 class StoreError(MeasureError):

@@ -17,6 +17,7 @@ __all__ = [
     "combine",
     "cool_down_s",
     "gate",
+    "usual_level",
 ]
 
 from bisect import bisect_left, bisect_right
@@ -197,7 +198,11 @@ def cool_down_s(gated: Gated) -> float:
 
 def canary_level(blocks: Iterable[PairedBlock]) -> CanaryLevel | None:
     """Return the median over blocks of each block's median canary; None where no block has one."""
-    levels = [_level(block.quads) for block in blocks]
+    return usual_level([_level(block.quads) for block in blocks])
+
+
+def usual_level(levels: Sequence[CanaryLevel]) -> CanaryLevel | None:
+    """Return the median of blocks' levels; None where no block has one."""
     cycles = [level.cycles for level in levels if level.cycles is not None]
     ns = [level.ns for level in levels if level.ns is not None]
     if not cycles and not ns:

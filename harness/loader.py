@@ -13,6 +13,7 @@ import dataclasses
 import glob
 import hashlib
 import importlib.util
+import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -229,12 +230,7 @@ def discover_at(root: Path, patterns: Sequence[str], commit: str) -> list[Path]:
         if Path(path).name == "suite.py"
     ]
     for pattern in patterns:
-        depth = len(Path(pattern).parts)
-        found |= dict.fromkeys(
-            folder.resolve()
-            for folder in sorted(folders)
-            if folder.is_relative_to(root.resolve())
-            and len(folder.relative_to(root.resolve()).parts) == depth
-            and folder.relative_to(root.resolve()).match(pattern)
-        )
+        # Absolute, so that it must match from the top, and may lead out of `root`.
+        whole = os.path.normpath(Path(glob.escape(str(root.resolve())), pattern))
+        found |= dict.fromkeys(folder.resolve() for folder in sorted(folders) if folder.match(whole))
     return list(found)

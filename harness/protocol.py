@@ -148,6 +148,8 @@ class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
     source_sha256: str | None = None
     code_sha256: str | None = None
     """Of the source without comments."""
+    passed: tuple[str, ...] = ()
+    """What each argument is: which input or output, its type and shape; or the value of an axis."""
     launch: Launch | None = None
     resources: Resources | None = None
     digest: str = ""

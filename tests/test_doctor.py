@@ -516,7 +516,7 @@ def test_a_calibration_is_found_where_the_records_lie(project):
     write_calibration(folder, made)
     lines = doctor(project.root, "--device", "null")[1]["lines"]
     assert (lines["calibration"]["status"], lines["calibration"]["found"]) == ("good", "of 2026-11-21")
-    (folder / "calibration.json").write_text("{", encoding="utf-8")
+    (folder / "calibration.harness").write_text("{", encoding="utf-8")
     assert doctor(project.root, "--device", "null")[1]["lines"]["calibration"]["status"] == "warn"
 
 

@@ -77,7 +77,8 @@ class Noise:
             if self._rng.random() < _STRAY:
                 return 5.0
             # Student's t of two degrees of freedom: its variance is infinite.
-            return 1 + _SHARE * self._rng.gauss(0, 1) / math.sqrt(self._rng.expovariate(1.0))
+            stray = _SHARE * self._rng.gauss(0, 1) / math.sqrt(self._rng.expovariate(1.0))
+            return max(0.5, 1 + stray)  # no launch takes less than no time
         return FULL_CLOCK_MHZ / self.clock_mhz
 
     def _throttle(self) -> None:

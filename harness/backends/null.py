@@ -6,10 +6,11 @@ $HARNESS_NULL_SCRIPT, a JSON file of kernel name (such as ``matmul.naive``) to b
     {"matmul.naive": {"times_ns": [1000.0, 1010.0], "fault": "wrong"}}
 
 Faults: build, wrong, nan, unwritten, overrun, crash, hang, error, memory. A kernel's text can say its time
-itself, so that it differs from commit to commit: ``#define NULL_DEVICE_NS 1000000``. Under the key ``noise``
-the script may name one of the kinds in harness.backends.noise, ``{"kind": "quiet", "seed": 1}``; then times
-vary, and the device has clocks. It is what the tests run on and what a suite's author can try a pipeline
-with; no figure of it says anything about a kernel.
+or fault itself, so that these differ from commit to commit: ``#define NULL_DEVICE_NS 1000000``,
+``#define NULL_DEVICE_FAULT wrong``. Under the key ``noise`` the script may name one of the kinds in
+harness.backends.noise, ``{"kind": "quiet", "seed": 1}``; then times vary, and the device has clocks. It is
+what the tests run on and what a suite's author can try a pipeline with; no figure of it says anything about
+a kernel.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from harness.sources import Program
 
 MEMORY_BYTES = 8 * 2**30
 _TOLD = re.compile(r"^#define NULL_DEVICE_NS (\d+(?:\.\d+)?)$", re.MULTILINE)
+_FAULT = re.compile(r"^#define NULL_DEVICE_FAULT (\w+)$", re.MULTILINE)
 _STEP = 1e-5
 """What each step of a planted slowdown adds to a time, as a share of it."""
 _CANARY_NS = 50_000.0
@@ -117,15 +119,17 @@ class NullDevice:
 
     def build(self, program: Program) -> NullBuilt:
         behaviour = self.script.get(program.name, {})
-        if behaviour.get("fault") == "build":
+        fault = _FAULT.search(program.text)
+        told = _TOLD.search(program.text)
+        wrong = behaviour.get("fault") or (fault[1] if fault else "")
+        if wrong == "build":
             raise BuildError(
                 f"{program.name} does not compile.", log=f"{program.name}: error: scripted fault"
             )
-        told = _TOLD.search(program.text)
         times = behaviour.get("times_ns") or (told and [float(told[1])])
         return NullBuilt(
             program,
-            behaviour.get("fault", ""),
+            wrong,
             itertools.cycle(times) if times else None,
             planted="harness_steps" in program.text,
             resources=Resources(binary_sha256=program.sha256),
@@ -184,7 +188,7 @@ class NullDevice:
         if built.planted:
             total_ns *= 1 + _STEP * int(arguments[-1])
         if self.noise is not None:
-            total_ns = self.noise.spend(total_ns / launches, launches, built.program.sha256)
+            total_ns = self.noise.spend(total_ns / launches, launches, built.resources.binary_sha256)
         return lambda: total_ns
 
     def stamp(self) -> Stamping:

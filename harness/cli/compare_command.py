@@ -16,7 +16,7 @@ from harness.comparison import CompareSettings, Comparing, ComparisonResult
 from harness.config import Config, load_config
 from harness.errors import NoSuiteError, SuiteError, UsageError
 from harness.loader import LoadedSuite, discover, discover_at, load
-from harness.planning import check_patterns, plan
+from harness.planning import PlannedCase, check_patterns, plan
 from harness.report.progress import CompareProgress
 from harness.report.verdicts import FAILING, as_json, exit_code, print_comparison
 
@@ -92,10 +92,7 @@ def command(selection: Selection, base: str, rest: tuple[str, ...], **options: A
         for (before, after), sizes in suites_with_sizes(suites, selection):
             with Comparing(before, after, settings, observer) as comparing:
                 quick = selection.quick or comparing.device.kind != "gpu"
-                plans = [
-                    [] if side.absent else plan(side.suite, cases, sizes, quick=quick)
-                    for side in (before, after)
-                ]
+                plans = [_plan(side, cases, sizes, quick=quick) for side in (before, after)]
                 finished.append(comparing.run(*plans))
             if finished[-1].interrupted:
                 break
@@ -188,5 +185,15 @@ def _standing_in(
 
 def suites_with_sizes(pairs: Sequence[Pair], selection: Selection) -> list[tuple[Pair, list[str]]]:
     """The suites that are asked for, each with the sizes that fit it."""
-    sizes = {id(loaded): found for loaded, found in fitting([after for _, after in pairs], selection)}
-    return [(pair, sizes[id(pair[1])]) for pair in pairs if id(pair[1]) in sizes]
+    # A kernel that only base has may be asked for too: that it vanished is the answer.
+    asked = [after if plan(after.suite, selection.cases) else before for before, after in pairs]
+    sizes = {id(loaded): found for loaded, found in fitting(asked, selection)}
+    return [(pair, sizes[id(side)]) for pair, side in zip(pairs, asked, strict=True) if id(side) in sizes]
+
+
+def _plan(
+    side: LoadedSuite, cases: tuple[str, ...], sizes: Sequence[str], *, quick: bool
+) -> list[PlannedCase]:
+    """The cases of one side; where its axes are others than the other's, those sizes that fit them."""
+    fit = [size for size in sizes if len(size.split(",")) in (1, len(side.suite.problem.axes))]
+    return [] if side.absent or (sizes and not fit) else plan(side.suite, cases, fit, quick=quick)

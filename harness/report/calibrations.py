@@ -9,6 +9,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from harness.calibrating import CalibrationResult, Planting
@@ -71,7 +72,7 @@ def _noise_table(result: CalibrationResult) -> Table:
         known = result.calibration.cases.get(case)
         visible = [v.smallest_visible for v in verdicts if v.smallest_visible is not None]
         table.add_row(
-            case,
+            escape(case),
             str(len(verdicts)),
             f"{100 * fmean(effects):+.3f}" if effects else "",
             f"{100 * stdev(effects):.3f}" if len(effects) > 1 else "",
