@@ -77,7 +77,7 @@ def calibrate(
         comparing.calibration or work.blank(),
         tuple(work.same),
         tuple(work.planted),
-        tuple(left_out),
+        (*left_out, *comparing.unplanted),
         work.path,
         interrupted,
     )

@@ -76,15 +76,15 @@ class Calibration:
 
 def noise_of(calibration: Calibration | None, case: str, device: DeviceInfo) -> Noise:
     """How to judge a case on a device, with its calibration or without."""
+    assumed = ELSEWHERE if device.kind == "cpu" else DEFAULT_PRIOR
     if calibration is None:
-        prior = ELSEWHERE if device.kind == "cpu" else DEFAULT_PRIOR
-        return Noise(prior, prior)
+        return Noise(assumed, assumed)
     time = [noise.time for noise in calibration.cases.values() if len(noise.time) > 1]
     cycles = [noise.cycles for noise in calibration.cases.values() if len(noise.cycles) > 1]
     known = calibration.cases.get(case)
     return Noise(
-        time=fit_prior(time) if time else DEFAULT_PRIOR,
-        cycles=fit_prior(cycles) if cycles else DEFAULT_PRIOR,
+        time=fit_prior(time) if time else assumed,
+        cycles=fit_prior(cycles) if cycles else assumed,
         calibrated=bool(time),
         floor=known.smallest_visible if known else None,
     )

@@ -219,6 +219,8 @@ class Comparing(Workplace):
         self._spent_s = 0.0
         self._canaries: list[CanaryLevel] = []
         """Of blocks that passed the gates. Not the blocks: a calibration has thousands."""
+        self.unplanted: list[str] = []
+        """Why slowdowns could not be planted, a sentence each."""
         self._journal = Journal(None)
 
     def __enter__(self) -> Self:
@@ -425,8 +427,12 @@ class Comparing(Workplace):
                     reply = station.ask(request, self.settings.timeout_s)
                 except HarnessError as error:
                     reply = protocol.Failed(reason=error.reason, message=error.message)
-                found.append(reply.steps if isinstance(reply, protocol.Done) else None)
-                if found[-1] is None and station is not None:
+                if isinstance(reply, protocol.Done):
+                    found.append(reply.steps)
+                    continue
+                self.unplanted.append(f"{pair.id} +{100 * target:g} %: {reply.message}")
+                found.append(None)
+                if station is not None:
                     station.close()
                     station = None
         finally:
@@ -557,21 +563,25 @@ class Comparing(Workplace):
             block = dataclasses.replace(reply.block, telemetry=seen)
             gated = gate(block, self.settings.gates, usual=usual_level(self._canaries))
             self._spent_s += block.gpu_s
-            if not gated.invalid or retry == RETRIES:
+            again = bool(gated.invalid) and retry < RETRIES
+            self._record(entry, block, gated, confirming=confirming, retried=again)
+            if not again:
                 break
             time.sleep(cool_down_s(gated))
-        self._keep(entry, block, gated, confirming=confirming)
-        return True
-
-    def _keep(self, entry: Entry, block: PairedBlock, gated: Gated, *, confirming: bool) -> None:
         if not gated.invalid and (level := canary_level([block])):
             self._canaries.append(level)
         entry.contest.add(block, gated, confirming=confirming)
+        return True
+
+    def _record(
+        self, entry: Entry, block: PairedBlock, gated: Gated, *, confirming: bool, retried: bool
+    ) -> None:
         self._journal.add(
             CaseBlock(
                 case=entry.pair.id,
                 process=self._processes,
                 confirming=confirming,
+                retried=retried,
                 block=block,
                 dropped=gated.dropped,
             )

@@ -295,19 +295,23 @@ def _told(contest: Contest) -> tuple[VerdictStatus, str, str]:
             f"It looked {judgement.status}, but fresh processes did not confirm it: now {shown}",
         )
     if judgement.status == "same":
-        return "unchanged", "within-tolerance", f"{shown} That is within {policy.tolerance:.2%} for sure."
+        return (
+            "unchanged",
+            "within-tolerance",
+            f"{shown} That is within {100 * policy.tolerance:g} % for sure.",
+        )
     if contest.stopped_by:
         return "inconclusive", contest.stopped_by, f"{shown} {_UNDECIDED[contest.stopped_by]}"
     why = (
         "processes differ by more than this device's history explains"
         if judgement.excess
-        else f"only a change beyond {judgement.smallest_visible:.2%} would show"
+        else f"only a change beyond {100 * judgement.smallest_visible:.2f} % would show"
     )
     return "inconclusive", "too-noisy", f"{shown} Too noisy to say more: {why}."
 
 
 def _shown(contest: Contest, judgement: Judgement) -> str:
-    """``1.02 % slower (0.95 to 1.09 %) in 2 processes.``"""
+    """``1.02 % slower (+0.95 to +1.09 %) in 2 processes.``"""
     leg = judgement.leg or "time"
     rounds = contest.again if contest.confirmed is not None and contest.again else contest.rounds
     found = _effect(_with_effect(rounds), leg, contest)
@@ -317,7 +321,8 @@ def _shown(contest: Contest, judgement: Judgement) -> str:
     size, low, high = abs(found.effect), found.low, found.high
     interval = (low, high) if found.effect >= 0 else (-high, -low)
     return (
-        f"{size:.2%} {word[found.effect < 0]} ({interval[0]:+.2%} to {interval[1]:+.2%}) "
+        f"{100 * size:.2f} % {word[found.effect < 0]} "
+        f"({100 * interval[0]:+.2f} to {100 * interval[1]:+.2f} %) "
         f"in {found.processes} process{'es' if found.processes > 1 else ''}."
     )
 

@@ -139,9 +139,12 @@ class PairBench:
                 steps = steps_for(request.target, steps, effect)
                 effect = slowdown(steps)
                 if not effect > 0:
-                    raise MeasureError(
-                        f"No slowdown of {request.target:.1%} can be planted in {request.pair.id}."
-                    )
+                    raise MeasureError("A slowdown that was planted does not show.")
+            if not 0.5 < effect / request.target < 1.5:
+                raise MeasureError(
+                    f"No slowdown of {100 * request.target:g} % can be planted: {steps} steps make "
+                    f"{100 * effect:.2g} %."
+                )
             return steps_for(request.target, steps, effect)
 
     def solo(self, request: protocol.Solo) -> dict[str, protocol.SoloRun]:

@@ -398,6 +398,8 @@ class CaseBlock:
     """Of the comparison, from 1."""
     confirming: bool = False
     """Whether it was measured to confirm or refute what earlier processes said."""
+    retried: bool = False
+    """True where the gates threw the block out and the same process measured another in its place."""
     block: PairedBlock
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Quads that the gates left out, by gate."""

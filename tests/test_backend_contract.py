@@ -23,7 +23,8 @@ MIB = 2**20
 COUNT = 1000
 THREADS = 64
 REAL = [pytest.param("opencl:0", id="opencl"), pytest.param("cuda:0", id="cuda", marks=pytest.mark.gpu)]
-EVERY = [pytest.param("null:0", id="null"), *REAL]
+NOISY = pytest.param("null:0 with noise", id="noisy null")
+EVERY = [pytest.param("null:0", id="null"), NOISY, *REAL]
 
 SOURCES = {
     "combine.cu": """\
@@ -79,14 +80,19 @@ class AnyProblem(Problem):
 @pytest.fixture(scope="module")
 def device(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("backend")
-    script = {f"contract.{name}": {"fault": "build"} for name in ("broken", "through", "misnamed")}
+    script: dict[str, dict[str, object]] = {
+        f"contract.{name}": {"fault": "build"} for name in ("broken", "through", "misnamed")
+    }
+    spec, _, noisy = request.param.partition(" with ")
+    if noisy:
+        script["noise"] = {"kind": "quiet", "seed": 1}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HARNESS_CACHE_DIR", str(folder / "cache"))
         patch.setenv("HARNESS_NULL_SCRIPT", write_null_script(folder / "script.json", script))
         try:
-            opened = open_device(request.param)
+            opened = open_device(spec)
         except DeviceError as error:
-            device_is_missing(request.param, error.message)
+            device_is_missing(spec, error.message)
         yield opened
         opened.close()
 
@@ -294,6 +300,69 @@ def test_what_measuring_needs_besides_launches(device):
     device.occupy(10_000)
     device.synchronize()
     assert 0 < device.tick_ns() < 1e9
+
+
+def spun(device, make, upload):
+    """What `timed` is called with to keep the device busy for a moment."""
+    built = device.build(make("spin", lambda y, rounds: []))
+    _, y = upload(np.ones(THREADS, "float32"))
+    return built, Launch(grid=(1, 1, 1), block=(THREADS, 1, 1)), [y, np.int32(20_000)]
+
+
+@every_backend
+def test_stamps_go_on_with_the_work_between_them(device, make, upload):
+    subject = spun(device, make, upload)
+    stampings = [device.stamp()]
+    timings = []
+    for _ in range(3):
+        timings.append(device.timed(*subject, 50))
+        stampings.append(device.stamp())
+    device.synchronize()
+    stamps = [stamping() for stamping in stampings]
+    if device.globaltimer_tick_ns() is None:
+        assert stamps == [None] * 4
+        return
+    for before, timing, after in zip(stamps, timings, stamps[1:], strict=False):
+        assert after.cycles > before.cycles
+        # The device's own time is that of the launches, give or take what lies between them.
+        assert after.time_ns - before.time_ns == pytest.approx(timing(), rel=0.5)
+    assert [stamping() for stamping in stampings] == stamps
+
+
+@every_backend
+def test_every_stamp_is_its_own_moment(device):
+    """More of them than a ring of slots might hold, read after all are enqueued."""
+    stampings = [device.stamp() for _ in range(3000)]
+    device.synchronize()
+    stamps = [stamping() for stamping in stampings]
+    if device.globaltimer_tick_ns() is None:
+        assert set(stamps) == {None}
+        return
+    moments = [stamp.time_ns for stamp in stamps]
+    assert moments == sorted(moments)
+    assert [stamp.cycles for stamp in stamps] == sorted(stamp.cycles for stamp in stamps)
+
+
+@every_backend
+def test_the_canary_is_a_small_kernel_that_takes_the_same_each_time(device):
+    timings = [device.canary() for _ in range(9)]
+    device.synchronize()
+    if timings[0] is None:
+        assert timings == [None] * 9
+        return
+    times_ns = sorted(timing() for timing in timings)
+    assert 1e3 < times_ns[0]
+    assert times_ns[4] < 1e6
+    assert times_ns[4] < 1.5 * times_ns[0]
+
+
+@every_backend
+def test_a_device_with_stamps_tells_how_its_timer_ticks(device):
+    tick_ns = device.globaltimer_tick_ns()
+    stamped = device.stamp()
+    device.synchronize()
+    assert (tick_ns is None) == (stamped() is None)
+    assert tick_ns is None or 0 < tick_ns < 1e7
 
 
 @every_backend

@@ -108,12 +108,13 @@ def _rates(calibration: Calibration) -> list[str]:
         bound = false_alarm_bound(calibration.false_alarms, calibration.verdicts, CONFIDENCE)
         lines.append(
             f"False alarms on this device so far: {calibration.false_alarms} of {calibration.verdicts} "
-            f"verdicts; below {bound:.2%} with {CONFIDENCE:.0%} confidence."
+            f"verdicts; below {100 * bound:.2g} % with {100 * CONFIDENCE:g} % confidence."
         )
     for level, rate in sorted(calibration.planted.items(), key=lambda item: float(item[0])):
         low, high = clopper_pearson(rate.found, rate.planted, CONFIDENCE)
         lines.append(
-            f"+{level} % planted so far: {rate.found} of {rate.planted} found ({low:.0%} to {high:.0%})."
+            f"+{level} % planted so far: {rate.found} of {rate.planted} found ({100 * low:.0f} to "
+            f"{100 * high:.0f} %)."
         )
     return lines
 

@@ -135,9 +135,12 @@ def _basis(result: ComparisonResult) -> str:
     if known is None or not known.verdicts:
         return "Not calibrated: how processes differ here is assumed. Run 'harness calibrate' once."
     bound = false_alarm_bound(known.false_alarms, known.verdicts)
+    driver = result.comparison.device.driver
+    aged = f" Since then the driver went from {known.driver} to {driver}: calibrate again."
+    aged = "" if known.driver == driver else aged
     return (
         f"Calibrated {known.measured_at[:10]}: {known.false_alarms} false alarms in {known.verdicts} "
-        f"verdicts of code against itself, so fewer than {bound:.2%} (95 % confidence)."
+        f"verdicts of code against itself, so below {100 * bound:.2g} % (95 % confidence).{aged}"
     )
 
 

@@ -1,0 +1,822 @@
+"""`harness compare` and `harness calibrate` as a user meets them: verdicts, what is printed, exit statuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import psutil
+import pytest
+
+from harness import cli
+from harness.errors import ExitCode
+from harness.records import Verdict
+from harness.store import read_comparison
+from tests import toy
+from tests.conftest import Project
+from tests.support import IMPORT_PATH, commit, git, make_repository, run_command, write_files, write_null_script
+
+NULL = ("--device", "null")
+MS = 1_000_000
+
+SUITE = """\
+from harness import Axis, Input, Kernel, Output, Problem, Suite
+
+
+class Twice(Problem):
+    n = Axis(default=(1024,), quick=(64,))
+    a = Input("n")
+    b = Input("n")
+    y = Output("n")
+
+    def reference(self, case, a, b):
+        return 2 * a
+
+    def integer_bound(self, case):
+        return 100
+
+    def flop(self, case):
+        return case.n
+
+
+def kernel(name, **given):
+    return Kernel(name, f"{name}.cu", **{"block": 32, "grid": 2, **given})
+
+
+suite = Suite("toy", Twice(), [KERNELS])
+"""
+SOURCE = "{said}\n__kernel void k(__global const float* a, __global const float* b, __global float* y, int n);\n"
+
+
+class Side(NamedTuple):
+    """A kernel at one commit: what its text says, and what suite.py says of it beyond its name."""
+
+    said: str = f"#define NULL_DEVICE_NS {MS}"
+    given: str = ""
+
+
+def takes(time_ns: int, given: str = "") -> Side:
+    return Side(f"#define NULL_DEVICE_NS {time_ns}", given)
+
+
+def breaks(fault: str) -> Side:
+    return Side(f"#define NULL_DEVICE_FAULT {fault}")
+
+
+BASE, HEAD = takes(MS), takes(MS + 1)
+"""Different code that takes the same time."""
+KERNELS: Mapping[str, tuple[Side | None, Side | None]] = {
+    "slower": (BASE, takes(1_030_000)),
+    "faster": (BASE, takes(970_000)),
+    "changed": (BASE, HEAD),
+    "untouched": (BASE, BASE),
+    "commented": (BASE, Side(f"{BASE.said}\n// a comment")),
+    "swapped": (BASE, Side(given="args=('b', 'a', 'y', 'n')")),
+    "relaunched": (BASE, Side(given="grid=3")),
+    "gone": (BASE, None),
+    "fresh": (None, HEAD),
+    "fresh_wrong": (None, breaks("wrong")),
+    "fresh_crash": (None, breaks("crash")),
+    "fresh_build": (None, breaks("build")),
+    "build_head": (BASE, breaks("build")),
+    "build_base": (breaks("build"), BASE),
+    "wrong_head": (BASE, breaks("wrong")),
+    "wrong_base": (breaks("wrong"), BASE),
+    "wrong_both": (breaks("wrong"), Side(f"{breaks('wrong').said}\nint other;")),
+    "nan_head": (BASE, breaks("nan")),
+    "overrun_head": (BASE, breaks("overrun")),
+    "crash_head": (BASE, breaks("crash")),
+    "crash_base": (breaks("crash"), BASE),
+    "hang_head": (BASE, breaks("hang")),
+    "hang_base": (breaks("hang"), BASE),
+    "error_head": (BASE, breaks("error")),
+    "memory_base": (breaks("memory"), BASE),
+    "retyped": (Side(given="dtype='float64'"), BASE),
+    "retyped_too": (Side(given="dtype='float64'"), HEAD),
+    "unfit": (BASE, Side(given="requires='sm_70'")),
+    "too_large": (BASE, Side(given="block=4096")),
+    "unfit_both": (Side(given="requires='sm_70'"), Side(given="requires='sm_70'")),
+    "at_tolerance": (BASE, takes(1_002_000)),
+}
+TOLD: Mapping[str, tuple[str, str, str, int]] = {
+    "slower": ("regression", "slower-in-time", "", 1),
+    "faster": ("improvement", "faster-in-time", "", 0),
+    "changed": ("unchanged", "within-tolerance", "", 0),
+    "untouched": ("identical", "same-code", "", 0),
+    "commented": ("identical", "same-code", "", 0),
+    "swapped": ("unchanged", "within-tolerance", "", 0),
+    "relaunched": ("unchanged", "within-tolerance", "", 0),
+    "gone": ("missing", "only-in-base", "", 1),
+    "fresh": ("new", "only-in-head", "", 0),
+    "fresh_wrong": ("failed", "wrong-result", "head", 1),
+    "fresh_crash": ("failed", "crashed", "head", 1),
+    "fresh_build": ("failed", "build-failed", "head", 1),
+    "build_head": ("failed", "build-failed", "head", 1),
+    "build_base": ("failed", "build-failed", "base", 3),
+    "wrong_head": ("failed", "wrong-result", "head", 1),
+    "wrong_base": ("failed", "wrong-result", "base", 3),
+    "wrong_both": ("failed", "wrong-result", "head", 1),
+    "nan_head": ("failed", "wrong-result", "head", 1),
+    "overrun_head": ("failed", "wrong-result", "head", 1),
+    "crash_head": ("failed", "crashed", "head", 1),
+    "crash_base": ("failed", "crashed", "base", 3),
+    "hang_head": ("failed", "timed-out", "head", 1),
+    "hang_base": ("failed", "timed-out", "base", 3),
+    "error_head": ("failed", "launch-refused", "head", 1),
+    "memory_base": ("failed", "out-of-memory", "base", 3),
+    "retyped": ("failed", "not-comparable", "", 3),
+    "retyped_too": ("failed", "not-comparable", "", 3),
+    "at_tolerance": ("unchanged", "within-tolerance", "", 0),
+}
+"""Status, reason, side and the exit status of a comparison of this kernel alone."""
+LEFT_OUT = {"unfit", "too_large", "unfit_both"}
+
+
+def files(side: int, kernels: Mapping[str, tuple[Side | None, Side | None]] = KERNELS) -> dict[str, str]:
+    """The suite at base, 0, or at head, 1."""
+    chosen = {name: found for name, sides in kernels.items() if (found := sides[side])}
+    specs = ", ".join(f"kernel({name!r}, {given.given})" for name, given in chosen.items())
+    return {
+        "pyproject.toml": "[tool.harness]\nsuites = ['kernels/*']\nresults = 'results'\n",
+        "kernels/toy/suite.py": SUITE.replace("KERNELS", specs),
+        **{
+            f"kernels/toy/{name}.cu": SOURCE.format(said=given.said or f"// {name}")
+            for name, given in chosen.items()
+        },
+    }
+
+
+def make_project(
+    root: Path, kernels: Mapping[str, tuple[Side | None, Side | None]] = KERNELS
+) -> Path:
+    """A repository with two commits: base and head."""
+    repository = make_repository(root)
+    commit(repository, files(0, kernels), 1)
+    commit(repository, files(1, kernels), 2)
+    return repository
+
+
+def only(*names: str) -> dict[str, tuple[Side | None, Side | None]]:
+    return {name: KERNELS[name] for name in names}
+
+
+class Done(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def statuses(self) -> dict[str, tuple[str, str]]:
+        """By kernel."""
+        return {
+            verdict["kernel"]: (verdict["status"], verdict["reason"])
+            for result in self.json
+            for verdict in result["verdicts"]
+        }
+
+
+@pytest.fixture(autouse=True)
+def no_ci(monkeypatch):
+    """Twins are measured where CI is set; the tests themselves may run there."""
+    monkeypatch.delenv("CI", raising=False)
+
+
+@pytest.fixture
+def harness(capsys, monkeypatch):
+    """Calls `harness` in this process."""
+
+    def call(*arguments: str, cwd: Path | None = None) -> Done:
+        if cwd:
+            monkeypatch.chdir(cwd)
+        monkeypatch.setattr(sys, "argv", ["harness", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        assert isinstance(caught.value.code, int)
+        return Done(int(caught.value.code), *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    """Every kernel above, at both commits."""
+    return make_project(tmp_path_factory.mktemp("compare") / "project")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, repository):
+    """All of it compared once, on a card with a little noise."""
+    folder = tmp_path_factory.mktemp("whole")
+    script = write_null_script(folder / "script.json", {"noise": {"kind": "quiet", "seed": 1}})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("CI", raising=False)
+        patch.setenv("HARNESS_NULL_SCRIPT", script)
+        patch.setenv("HARNESS_CACHE_DIR", str(folder / "cache"))
+        done = run_command(
+            *("compare", "HEAD~1", "HEAD", *NULL, "--json", "--timeout", "2", "--results", str(folder)),
+            cwd=repository,
+        )
+    assert "Traceback" not in done.stderr, done.stderr
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def verdict_of(done: Done, kernel: str) -> Verdict:
+    [result] = done.json
+    return next(
+        msgspec.convert(each, Verdict) for each in result["verdicts"] if each["kernel"] == kernel
+    )
+
+
+@pytest.mark.parametrize("kernel", TOLD)
+def test_each_case_has_its_verdict_and_no_other_suffers(whole, kernel):
+    status, reason, side, _ = TOLD[kernel]
+    verdict = verdict_of(whole, kernel)
+    assert (verdict.status, verdict.reason, verdict.side) == (status, reason, side), verdict
+    assert verdict.message
+    if side:
+        assert verdict.message.startswith(f"At {side}: ")
+
+
+def test_verdicts_come_once_each_and_what_the_device_cannot_run_is_left_out(whole):
+    [result] = whole.json
+    assert sorted(each["kernel"] for each in result["verdicts"]) == sorted(TOLD)
+    told = " ".join(result["left_out"])
+    assert all(name in told for name in LEFT_OUT)
+    assert whole.status == ExitCode.REGRESSION
+
+
+def test_effects_are_what_was_planted_and_cycles_agree(whole):
+    for kernel, effect in {"slower": 0.03, "faster": -0.03, "changed": 0.0}.items():
+        verdict = verdict_of(whole, kernel)
+        assert verdict.time is not None
+        assert verdict.cycles is not None
+        assert verdict.time.effect == pytest.approx(effect, abs=2e-3)
+        assert verdict.cycles.effect == pytest.approx(effect, abs=2e-3)
+        assert verdict.time.low <= verdict.time.effect <= verdict.time.high
+        assert verdict.time.processes >= 2
+        assert verdict.base is not None
+        assert verdict.base.sm_clock_mhz == pytest.approx(1980, rel=1e-3)
+        assert verdict.base.time_ns == pytest.approx(MS, rel=2e-2)
+    assert verdict_of(whole, "slower").attribution == "code"
+
+
+def test_a_failure_brings_its_evidence(whole):
+    assert "scripted fault" in verdict_of(whole, "build_head").log
+    assert "scripted fault" in verdict_of(whole, "build_base").log
+    assert "SIGSEGV while verifying head" in verdict_of(whole, "crash_head").message
+    assert "SIGSEGV while verifying base" in verdict_of(whole, "crash_base").message
+    assert "--timeout" in verdict_of(whole, "hang_head").message
+    assert "1 of 64 elements of y are wrong" in verdict_of(whole, "wrong_head").message
+    assert "float64" in verdict_of(whole, "retyped").message
+    assert "float32" in verdict_of(whole, "retyped").message
+
+
+def test_the_record_holds_what_was_told(whole):
+    [result] = whole.json
+    stored = read_comparison(Path(result["record"]))
+    assert stored.complete
+    assert stored.comparison.run_id == result["comparison"]["run_id"]
+    assert [v.case for v in stored.verdicts] == [v["case"] for v in result["verdicts"]]
+    assert {v.case: v.status for v in stored.verdicts} == {v["case"]: v["status"] for v in result["verdicts"]}
+    slower = [block for block in stored.blocks if block.case == "toy.slower[n=64]"]
+    assert [block.confirming for block in slower] == [False, False, True, True]
+    assert len({block.process for block in slower}) == 4
+    assert all(len(block.block.quads) >= 25 for block in slower)
+    assert not list(Path(result["record"]).parent.glob("*.part"))
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    ["slower", "faster", "changed", "gone", "fresh", "fresh_wrong", "build_head", "build_base"]
+    + ["wrong_head", "wrong_base", "crash_base", "retyped", "commented"],
+)
+def test_exit_statuses(harness, repository, kernel):
+    status, reason, _, code = TOLD[kernel]
+    done = harness("compare", "HEAD~1", "HEAD", f"toy.{kernel}", *NULL, "--json", "--no-save", cwd=repository)
+    assert done.statuses == {kernel: (status, reason)}
+    assert done.status == code
+
+
+def test_a_vanished_kernel_asked_for_at_a_size_is_missing(harness, repository):
+    done = harness(
+        *("compare", "HEAD~1..HEAD", "gone", "--size", "32", *NULL, "--json", "--no-save"), cwd=repository
+    )
+    assert done.status == ExitCode.REGRESSION
+    [result] = done.json
+    assert [each["case"] for each in result["verdicts"]] == ["toy.gone[n=32]"]
+    assert done.statuses == {"gone": ("missing", "only-in-base")}
+
+
+def test_what_the_device_cannot_run_is_not_measured_and_not_missing(harness, repository):
+    done = harness("compare", "HEAD~1", "HEAD", "unfit", "too_large", *NULL, "--no-save", cwd=repository)
+    assert done.status == ExitCode.NOT_MEASURED
+    assert "missing" not in done.out
+    assert "no case was compared" in done.out
+    assert "Left out: unfit needs CUDA" in done.err
+
+
+@pytest.mark.parametrize(
+    ("kernel", "fail_on", "code"),
+    [
+        ("faster", ["improvement"], 1),
+        ("slower", ["none"], 0),
+        ("slower", ["inconclusive"], 0),
+        ("gone", ["none"], 1),
+        ("build_base", ["none"], 3),
+        ("fresh", ["new"], 1),
+    ],
+)
+def test_which_verdicts_fail(harness, repository, kernel, fail_on, code):
+    options = [part for name in fail_on for part in ("--fail-on", name)]
+    done = harness("compare", "HEAD~1", "HEAD", kernel, *NULL, "--no-save", *options, cwd=repository)
+    assert done.status == code
+    assert f"Exit status {code}." in done.out
+
+
+TOO_CLOSE = ("--tolerance", "0.26", "--margin", "0.25")
+"""An effect of 0.2 % is neither beyond that margin nor, in 8 processes, within that tolerance for sure."""
+
+
+@pytest.mark.parametrize(("options", "code"), [((), 4), (("--fail-on", "regression"), 0)])
+def test_too_noisy_is_inconclusive(harness, repository, options, code):
+    done = harness(
+        *("compare", "HEAD~1", "HEAD", "at_tolerance", *NULL, *TOO_CLOSE, "--json", "--no-save", *options),
+        cwd=repository,
+    )
+    assert done.statuses == {"at_tolerance": ("inconclusive", "too-noisy")}
+    assert done.status == code
+    assert done.json[0]["verdicts"][0]["time"]["processes"] == 8
+    assert done.json[0]["verdicts"][0]["complete"] is True
+
+
+def test_a_spent_budget_is_inconclusive(harness, repository):
+    done = harness(
+        *("compare", "HEAD~1", "HEAD", "slower", "changed", *NULL, "--budget", "1e-9", "--json", "--no-save"),
+        cwd=repository,
+    )
+    assert done.status == ExitCode.INCONCLUSIVE
+    assert set(done.statuses.values()) == {("inconclusive", "budget-spent")}
+    assert {each["complete"] for each in done.json[0]["verdicts"]} == {False}
+    assert all("budget" in each["message"] for each in done.json[0]["verdicts"])
+
+
+def test_clocks_that_jump_within_every_quad_make_it_invalid(harness, tmp_path, null_script):
+    null_script({"noise": {"kind": "throttled", "seed": 1}})
+    kernels = {"long": (takes(40 * MS), takes(44 * MS))}
+    done = harness("compare", "HEAD~1", "HEAD", *NULL, "--json", cwd=make_project(tmp_path / "p", kernels))
+    assert done.status == ExitCode.NOT_MEASURED
+    assert done.statuses == {"long": ("invalid", "sm-clock")}
+    [verdict] = done.json[0]["verdicts"]
+    assert verdict["attribution"] == "clocks"
+    assert verdict["dropped"]["sm-clock"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["HEAD~9"], "No commit named 'HEAD~9'"),
+        (["HEAD~9"], "'git log --oneline' lists what there is"),
+        (["HEAD", "nosuch"], "No kernel matches 'nosuch'"),
+        (["HEAD", "toy.slow*r*x"], "'harness list' shows every kernel"),
+        (["HEAD..nosuch"], "No commit named 'nosuch'"),
+        (["HEAD~1", "--margin", "1", "--tolerance", "1"], "not below the tolerance of 1 %"),
+        (["HEAD~1", "--margin", "3", "--tolerance", "2"], "give a smaller --margin or a larger --tolerance"),
+        (["HEAD~1", "--size", "0"], "0 is out of range"),
+        (["HEAD~1", "--size", "8,8"], "has 2 numbers"),
+        (["HEAD~1", "--fail-on", "nothing"], "'nothing' is not one of"),
+        (["HEAD~1", "--margin", "0"], "not in the range"),
+        (["HEAD~1", "--budget", "0"], "not in the range"),
+        ([], "Missing argument 'BASE'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_makes_no_sense_is_status_2(harness, repository, arguments, words):
+    done = harness("compare", *arguments, *NULL, cwd=repository)
+    assert done.status == ExitCode.USAGE
+    assert words in done.err.replace("\n", " ")
+    assert done.out == ""
+    assert not (repository / "results").exists()
+
+
+def test_a_shallow_clone_is_told_how_to_get_its_history(harness, repository, tmp_path):
+    git(tmp_path, "clone", "--quiet", "--depth", "1", f"file://{repository}", "shallow")
+    done = harness("compare", "HEAD~1", *NULL, cwd=tmp_path / "shallow")
+    assert done.status == ExitCode.USAGE
+    assert "No commit named 'HEAD~1'" in done.err
+    assert "git fetch --unshallow" in done.err
+
+
+def test_outside_a_repository_there_is_nothing_to_compare(harness, tmp_path):
+    done = harness("compare", "HEAD", *NULL, cwd=write_files(tmp_path / "p", files(0, only("changed"))))
+    assert done.status == ExitCode.USAGE
+    assert "is in no git repository: there are no commits to compare" in done.err
+
+
+def test_no_suite_at_either_commit(harness, tmp_path):
+    repository = make_repository(tmp_path / "p")
+    commit(repository, {"harness.toml": "suites = ['kernels/*']\n"}, 1)
+    done = harness("compare", "HEAD", *NULL, cwd=repository)
+    assert done.status == ExitCode.USAGE
+    assert "at either commit" in done.err
+
+
+@pytest.fixture
+def untouched(tmp_path):
+    """A repository in which nothing that compiles differs between two commits: quick to compare."""
+    repository = make_project(tmp_path / "project", only("untouched", "commented"))
+    return repository, [git(repository, "rev-parse", revision) for revision in ("HEAD~1", "HEAD")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sides"),
+    [
+        (["HEAD~1"], (0, 1)),
+        (["HEAD~1", "HEAD"], (0, 1)),
+        (["HEAD~1..HEAD"], (0, 1)),
+        (["HEAD~1...HEAD"], (0, 1)),
+        (["HEAD~1.."], (0, 1)),
+        (["HEAD", "HEAD~1"], (1, 0)),
+        (["..HEAD~1"], (1, 0)),
+    ],
+    ids=lambda value: " ".join(map(str, value)),
+)
+def test_commits_are_named_in_any_of_gits_ways(harness, untouched, arguments, sides):
+    repository, hashes = untouched
+    done = harness("compare", *arguments, *NULL, "--json", "--no-save", cwd=repository)
+    [result] = done.json
+    described = result["comparison"]
+    assert (described["base"]["commit"], described["head"]["commit"]) == tuple(hashes[n] for n in sides)
+    assert described["head"]["dirty"] is False
+    assert result["record"] is None
+    assert done.status == ExitCode.FINE
+    assert {status for status, _ in done.statuses.values()} == {"identical"}
+
+
+def test_what_compiles_to_the_same_is_not_measured(harness, untouched):
+    done = harness("compare", "HEAD~1", "HEAD", *NULL, cwd=untouched[0])
+    assert done.status == ExitCode.FINE
+    assert "2 identical. 0.0 s of device time. Exit status 0." in done.out
+    assert "process 1" not in done.err
+
+
+def test_uncommitted_changes_are_said(harness, untouched):
+    repository, (_, head) = untouched
+    write_files(repository, {"kernels/toy/untouched.cu": "// now commented\n" + SOURCE.format(said=BASE.said)})
+    done = harness("compare", "HEAD", *NULL, cwd=repository)
+    assert f"toy: {head[:10]} against {head[:10]} + changes on null (null:0)" in done.out
+    assert done.status == ExitCode.FINE
+    [record] = (repository / "results").rglob("*.jsonl")
+    stored = read_comparison(record).comparison
+    assert (stored.base.dirty, stored.head.dirty) == (False, True)
+    done = harness("compare", "HEAD", *NULL, "--json", "--no-save", cwd=repository)
+    assert done.json[0]["comparison"]["head"]["dirty"] is True
+
+
+def test_no_save_keeps_nothing(harness, untouched):
+    done = harness("compare", "HEAD~1", *NULL, "--no-save", cwd=untouched[0])
+    assert done.status == ExitCode.FINE
+    assert not (untouched[0] / "results").exists()
+    assert "Record" not in done.err
+
+
+def test_a_base_without_the_suite_has_new_cases_only(harness, tmp_path):
+    repository = make_repository(tmp_path / "p")
+    commit(repository, {"readme": "nothing yet\n"}, 1)
+    commit(repository, files(1, only("fresh", "changed", "wrong_head")), 2)
+    done = harness("compare", "HEAD~1", "fresh", "changed", *NULL, "--json", cwd=repository)
+    assert done.status == ExitCode.FINE
+    assert done.statuses == dict.fromkeys(["fresh", "changed"], ("new", "only-in-head"))
+    done = harness("compare", "HEAD~1", "wrong_head", *NULL, "--json", cwd=repository)
+    assert done.status == ExitCode.REGRESSION
+    assert done.statuses == {"wrong_head": ("failed", "wrong-result")}
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_suite_that_vanished_is_missing(harness, tmp_path, committed):
+    repository = make_repository(tmp_path / "p")
+    commit(repository, files(0, only("untouched", "changed")), 1)
+    (repository / "kernels/toy/suite.py").unlink()
+    head = ["HEAD"] if committed else []
+    if committed:
+        commit(repository, {}, 2)
+    base = "HEAD~1" if committed else "HEAD"
+    done = harness("compare", base, *head, *NULL, "--json", cwd=repository)
+    assert done.status == ExitCode.REGRESSION
+    assert done.statuses == dict.fromkeys(["untouched", "changed"], ("missing", "only-in-base"))
+
+
+def test_other_axes_are_other_cases(harness, tmp_path):
+    repository = make_repository(tmp_path / "p")
+    now = files(0, only("untouched"))
+    then = now["kernels/toy/suite.py"].replace("a = Input", "m = Axis(default=(8,))\n    a = Input", 1)
+    commit(repository, {**now, "kernels/toy/suite.py": then}, 1)
+    commit(repository, now, 2)
+    for size in ((), ("--size", "32")):
+        done = harness("compare", "HEAD~1", *NULL, "--json", "--no-save", *size, cwd=repository)
+        assert done.status == ExitCode.REGRESSION
+        told = {each["case"]: each["status"] for each in done.json[0]["verdicts"]}
+        n, m = (32, 32) if size else (64, 8)
+        assert told == {f"toy.untouched[n={n}]": "new", f"toy.untouched[n={n},m={m}]": "missing"}
+
+
+@pytest.mark.parametrize(("broken", "side", "code"), [(0, "base", 3), (1, "head", 1)])
+def test_a_suite_that_is_broken_at_one_commit_costs_its_cases(harness, tmp_path, broken, side, code):
+    repository = make_repository(tmp_path / "p")
+    sides = [files(0, only("untouched", "changed")) for _ in range(2)]
+    sides[broken]["kernels/toy/suite.py"] = "import harness\nsuite = 1 / 0\n"
+    for day, each in enumerate(sides, 1):
+        commit(repository, each, day)
+    done = harness("compare", "HEAD~1", "HEAD", *NULL, "--json", cwd=repository)
+    assert done.status == code
+    assert {status for status, _ in done.statuses.values()} == {"failed"}
+    for verdict in done.json[0]["verdicts"]:
+        assert verdict["side"] == side
+        assert "ZeroDivisionError" in verdict["message"]
+        assert "Traceback" in verdict["log"]
+
+
+def test_a_suite_that_is_broken_at_both_commits_is_status_2(harness, tmp_path):
+    repository = make_repository(tmp_path / "p")
+    commit(repository, {**files(0, only("changed")), "kernels/toy/suite.py": "suite = 1 / 0\n"}, 1)
+    done = harness("compare", "HEAD", *NULL, cwd=repository)
+    assert done.status == ExitCode.USAGE
+    assert "ZeroDivisionError" in done.err
+
+
+def test_twins_test_the_comparison(harness, tmp_path, monkeypatch):
+    repository = make_project(tmp_path / "p", only("changed"))
+    monkeypatch.setenv("CI", "1")
+    done = harness("compare", "HEAD~1", *NULL, cwd=repository)
+    assert done.status == ExitCode.FINE, done
+    lines = [line.split() for line in done.out.splitlines()]
+    assert [line[-1] for line in lines if line and line[0] in ("changed", "twin.same", "twin.planted")] == [
+        "unchanged",
+        "unchanged",
+        "regression",
+    ]
+    [record] = (repository / "results").rglob("*.jsonl")
+    stored = read_comparison(record)
+    assert [v.case for v in stored.verdicts] == ["toy.changed[n=64]", "twin.same", "twin.planted"]
+    planted = stored.verdicts[-1].time
+    assert planted is not None
+    assert planted.effect == pytest.approx(0.01, rel=0.1)
+    assert stored.comparison.settings["twins"] is True
+
+
+@pytest.mark.parametrize(("env", "options", "wanted"), [({}, ("--twins",), 2), ({"CI": "1"}, ("--no-twins",), 0)])
+def test_twins_are_asked_for_or_not(harness, tmp_path, monkeypatch, env, options, wanted):
+    repository = make_project(tmp_path / "p", only("changed"))
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    done = harness(
+        *("compare", "HEAD~1", *NULL, "--json", "--no-save", "--budget", "1e-9", *options), cwd=repository
+    )
+    [result] = done.json
+    assert len(result["twins"]) == wanted
+
+
+def test_a_calibration_is_what_later_verdicts_rest_on(harness, tmp_path, null_script):
+    null_script({"noise": {"kind": "quiet", "seed": 1}})
+    repository = make_project(tmp_path / "p", only("changed"))
+    done = harness("calibrate", *NULL, "--trials", "2", "--planted-trials", "0", "--json", cwd=repository)
+    assert done.status == ExitCode.FINE
+    [result] = done.json
+    assert result["calibration"]["verdicts"] == 2
+    assert Path(result["path"]) == repository / "results" / "null" / "calibration.harness"
+    assert "calibration.harness" not in [path.name for path in repository.rglob("*.json*")]
+    done = harness("compare", "HEAD~1", *NULL, cwd=repository)
+    assert done.status == ExitCode.FINE
+    assert f"Calibrated {result['calibration']['measured_at'][:10]}: 0 false alarms in 2 verdicts" in done.out
+    [record] = [path for path in (repository / "results").rglob("*.jsonl") if ".." in path.name and _is_compare(path)]
+    stored = read_comparison(record)
+    assert stored.comparison.calibrated_at == result["calibration"]["measured_at"]
+    [verdict] = stored.verdicts
+    assert verdict.noise_floor is not None
+    assert verdict.noise_floor > 0
+
+
+def _is_compare(path: Path) -> bool:
+    return read_comparison(path).comparison.command == "compare"
+
+
+def test_without_a_calibration_it_says_so(harness, untouched):
+    done = harness("compare", "HEAD~1", *NULL, "--no-save", cwd=untouched[0])
+    assert "Not calibrated: how processes differ here is assumed. Run 'harness calibrate' once." in done.out
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"{", "Delete it and run 'harness calibrate'"),
+        (b"\xff\xfe", "Delete it and run 'harness calibrate'"),
+        (b'{"schema_version": 1}', "Delete it and run 'harness calibrate'"),
+        (
+            b'{"schema_version": 99, "measured_at": "", "harness_version": "", "uuid": null, "driver": ""}',
+            "Upgrade gpu-harness",
+        ),
+    ],
+    ids=["truncated", "not text", "no calibration", "newer"],
+)
+def test_a_calibration_that_cannot_be_read_is_status_3(harness, untouched, content, words):
+    file = untouched[0] / "results" / "null" / "calibration.harness"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(content)
+    done = harness("compare", "HEAD~1", *NULL, cwd=untouched[0])
+    assert done.status == ExitCode.NOT_MEASURED
+    assert words in done.err
+    assert str(file) in done.err
+    assert file.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--levels", "a"], "expected percents between 0 and 100"),
+        (["--levels", "0"], "expected percents between 0 and 100"),
+        (["--levels", "1,100"], "expected percents between 0 and 100"),
+        (["--trials", "0"], "not in the range"),
+        (["nosuch"], "No kernel matches 'nosuch'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_calibration_that_makes_no_sense_is_status_2(harness, repository, arguments, words):
+    done = harness("calibrate", *arguments, *NULL, cwd=repository)
+    assert done.status == ExitCode.USAGE
+    assert words in done.err
+
+
+def test_a_full_disk_is_found_out_before_measuring(untouched):
+    done = run_command("compare", "HEAD~1", "HEAD", *NULL, cwd=untouched[0], file_limit_bytes=0)
+    assert done.returncode == ExitCode.NOT_MEASURED
+    assert "Traceback" not in done.stderr
+    assert "process 1" not in done.stderr
+
+
+def test_a_disk_that_fills_up_on_the_way_costs_no_verdict(tmp_path, shared_cache):
+    repository = make_project(tmp_path / "p", only("changed"))
+    for revision in ("HEAD~1", "HEAD"):  # exported before
+        run_command("list", "--commit", revision, cwd=repository)
+    done = run_command("compare", "HEAD~1", "HEAD", *NULL, cwd=repository, file_limit_bytes=8192)
+    assert done.returncode == ExitCode.NOT_MEASURED
+    assert "Cannot write to" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "1 unchanged" in done.stdout
+    assert "Record:" not in done.stderr
+
+
+# What a kernel cannot do by itself, its suite.py does in the worker: end, or wait, while quads are measured.
+
+IN_WORKER = """
+import os, signal, sys, time
+from pathlib import Path
+
+if Path(sys.argv[0]).name == "worker.py":
+    import harness.pairs
+    inner = harness.pairs.measure_pair
+
+    def counted(*arguments):
+        folder = Path(FOLDER)
+        number = len(list(folder.iterdir()))
+        folder.joinpath(f"call{number}").touch()
+        if number == NUMBER:
+            ACTION
+        return inner(*arguments)
+
+    if inner.__name__ == "measure_pair":  # both commits' suites are loaded in one process
+        harness.pairs.measure_pair = counted
+"""
+
+
+def at_call(folder: Path, number: int, action: str, *names: str) -> Path:
+    """A project whose `number`th measurement of all goes another way."""
+    calls = folder / "calls"
+    calls.mkdir()
+    text = IN_WORKER.replace("FOLDER", repr(str(calls))).replace("NUMBER", str(number))
+    repository = make_project(folder / "project", {name: KERNELS["changed"] for name in names})
+    suite = (repository / "kernels/toy/suite.py").read_text()
+    commit(repository, {"kernels/toy/suite.py": suite + text.replace("ACTION", action)}, 3)
+    return repository
+
+
+@pytest.mark.parametrize(
+    ("action", "reason", "words"),
+    [
+        ("os.kill(os.getpid(), signal.SIGKILL)", "crashed", "SIGKILL while measuring"),
+        ("time.sleep(3600)", "timed-out", "No answer within 3 s while measuring"),
+    ],
+    ids=["crash", "hang"],
+)
+def test_what_fails_while_both_are_measured_is_nobodys_fault(harness, tmp_path, action, reason, words):
+    repository = at_call(tmp_path, 1, action, "one", "two")
+    done = harness("compare", "HEAD~2", "HEAD", *NULL, "--json", "--timeout", "3", cwd=repository)
+    assert sorted(done.statuses.values()) == [("failed", reason), ("unchanged", "within-tolerance")]
+    failed = next(each for each in done.json[0]["verdicts"] if each["status"] == "failed")
+    assert failed["side"] == ""
+    assert words in failed["message"]
+    assert done.status == ExitCode.NOT_MEASURED
+
+
+class Running:
+    """`harness` in a process of its own, at the moment that its fourth measurement hangs."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.repository = at_call(folder, 3, "time.sleep(3600)", "one", "two")
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", "from harness.cli import main; main()", *arguments],
+            cwd=self.repository,
+            env={**os.environ, "PYTHONPATH": IMPORT_PATH},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        deadline = time.monotonic() + 60
+        while not (folder / "calls" / "call3").exists():
+            assert self.process.poll() is None, self.process.communicate()
+            assert time.monotonic() < deadline, "the fourth measurement was never reached"
+            time.sleep(0.02)
+        self.workers = psutil.Process(self.process.pid).children(recursive=True)
+
+    def interrupt(self) -> Done:
+        self.process.send_signal(signal.SIGINT)
+        out, err = self.process.communicate(timeout=60)
+        return Done(self.process.returncode, out, err)
+
+
+@pytest.fixture
+def running(tmp_path):
+    started: list[Running] = []
+
+    def start(*arguments: str) -> Running:
+        started.append(Running(tmp_path, *arguments))
+        return started[-1]
+
+    yield start
+    for each in started:
+        if each.process.poll() is None:
+            each.process.kill()
+            each.process.communicate()
+
+
+def test_an_interrupt_keeps_what_was_finished_and_judges_what_can_be(running):
+    started = running("compare", "HEAD~2", "HEAD", *NULL, "--json")
+    done = started.interrupt()
+    assert done.status == ExitCode.INTERRUPTED
+    assert "Traceback" not in done.err
+    assert sorted(done.statuses.values()) == [("inconclusive", "interrupted"), ("unchanged", "within-tolerance")]
+    [result] = done.json
+    assert result["complete"] is False
+    for verdict in result["verdicts"]:
+        assert verdict["complete"] is (verdict["status"] == "unchanged")
+        assert ("nterrupted" in verdict["message"]) is (verdict["status"] == "inconclusive")
+    [record] = (started.repository / "results").rglob("*.jsonl")
+    stored = read_comparison(record)
+    assert not stored.complete
+    assert len(stored.blocks) == 3
+    assert len(stored.verdicts) == 2
+    gone = psutil.wait_procs(started.workers, timeout=20)[1]
+    assert gone == []
+
+
+def test_an_interrupted_comparison_says_so_and_prints_its_table(running):
+    done = running("compare", "HEAD~2", "HEAD", *NULL).interrupt()
+    assert done.status == ExitCode.INTERRUPTED
+    assert "Interrupted: verdicts rest on what was finished." in done.err
+    assert "interrupted" in done.out
+    assert "Exit status 130." in done.out
+
+
+def test_tables_fit_the_terminal(harness, monkeypatch, null_script, repository):
+    null_script({"noise": {"kind": "quiet", "seed": 1}})
+    monkeypatch.setenv("COLUMNS", "80")
+    names = ("slower", "untouched", "gone", "overrun_head")
+    done = harness("compare", "HEAD~1", "HEAD", *names, *NULL, "--no-save", cwd=repository)
+    assert max(len(line.rstrip()) for line in done.out.splitlines()) <= 80
+    for word in ("change %", "verdict", "regression", "identical", "missing", "failed", "overrun_head"):
+        assert word in done.out
+    assert "regression toy.slower[n=64] (slower-in-time, code): " in done.out.replace("\n", " ")
+    assert "1 regression, 1 identical, 1 missing, 1 failed." in done.out
+    assert done.status == ExitCode.REGRESSION
+
+
+def test_the_working_tree_of_the_toy_project(harness, project: Project):
+    """The suite of every other test file, against its own commit."""
+    done = harness("compare", "HEAD", *NULL, "--json")
+    assert done.status == ExitCode.FINE
+    assert done.statuses == dict.fromkeys(["plain", "tiled"], ("identical", "same-code"))
+    project.write({"kernels/toy/plain.cu": toy.BODY.format(name="plain").replace("2 * x", "x[i] + x")})
+    assert harness("compare", "HEAD", "tiled", *NULL, "--json").statuses == {
+        "tiled": ("identical", "same-code")
+    }

@@ -1,0 +1,377 @@
+"""Quads on the null device: what is done in which order, when it ends, and where on the host's clock it lies."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import random
+from collections import Counter
+from statistics import median
+
+import pytest
+
+from harness.backends.base import Stamp
+from harness.backends.null import NullBuilt, NullDevice, devices
+from harness.measure import Subject
+from harness.pairing import CANARY_EVERY, Pair, PairSettings, measure_pair, run_alone
+from harness.records import Launch, Resources
+from harness.sources import Program
+from harness.statistics.paired import log_ratios, process_effect
+
+US, MS = 1e3, 1e6
+LAUNCH = Launch(grid=(1, 1, 1), block=(32, 1, 1))
+SHORT = PairSettings(l2="hot", warmup_min_s=0, warmup_max_s=0, lead_in_s=0.0)
+START_NS = 10**12
+
+
+class Clock:
+    """The host's monotonic clock, which moves only while a device is waited for."""
+
+    def __init__(self) -> None:
+        self.now_ns = float(START_NS)
+
+    def monotonic_ns(self) -> int:
+        return int(self.now_ns)
+
+    def monotonic(self) -> float:
+        return self.now_ns / 1e9
+
+
+class Recording(NullDevice):
+    """Writes down what it is asked for: A3 and B3 for three launches of base and of head, C for a canary,
+    F for a flush, S for a wait, | for a stamp and O for an occupation.
+    """
+
+    def __init__(self, clock: Clock, *, stamp_cycles: float = 0.0, cycles: bool = True, noise=None, **info):
+        super().__init__(dataclasses.replace(devices()[0], **info), {"noise": noise} if noise else {})
+        self.host, self.stamp_cycles, self.tells = clock, stamp_cycles, cycles
+        self.log: list[str] = []
+        self.pending_ns = self.device_ns = self.counted = 0.0
+        self.waited = 0
+        self.globaltimer_ns: float | None = 1.0
+
+    def timed(self, built, launch, arguments, launches):
+        assert launch is LAUNCH
+        time_ns = super().timed(built, launch, arguments, launches)()
+        self.log.append(f"{arguments[0]}{launches}")
+        return self._later(time_ns)
+
+    def canary(self):
+        self.log.append("C")
+        return self._later(50 * US)
+
+    def _later(self, time_ns):
+        self._pass(time_ns)
+        enqueued_at = self.waited
+
+        def timing():
+            assert self.waited > enqueued_at, "a time was read before it was waited for"
+            return time_ns
+
+        return timing
+
+    def _pass(self, time_ns):
+        self.pending_ns += time_ns
+        self.device_ns += time_ns
+        self.counted += 2.0 * time_ns  # 2000 MHz
+
+    def stamp(self):
+        self.log.append("|")
+        self.counted += self.stamp_cycles
+        enqueued_at, now = self.waited, Stamp(self.counted, self.device_ns) if self.tells else None
+
+        def stamping():
+            assert self.waited > enqueued_at, "a stamp was read before it was waited for"
+            return now
+
+        return stamping
+
+    def flush_l2(self):
+        self.log.append("F")
+        self._pass(7 * US)
+
+    def occupy(self, duration_ns):
+        self.log.append("O")
+        self._pass(duration_ns)
+
+    def synchronize(self):
+        self.log.append("S")
+        self.host.now_ns += self.pending_ns
+        self.pending_ns = 0.0
+        self.waited += 1
+
+    def globaltimer_tick_ns(self):
+        return self.globaltimer_ns if self.tells else None
+
+    @property
+    def slots(self) -> list[str]:
+        """The log of the batches, without stamps: all behind the wait that ends the warm-up and the one that
+        counts nothing.
+        """
+        waits = [at for at, what in enumerate(self.log) if what == "S"]
+        return [what for what in self.log[waits[-1 - self.batches] + 1 :] if what not in ("|", "O")]
+
+    batches = 1
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr("harness.pairing.time", made)
+    return made
+
+
+def subject(name: str, *times_ns: float) -> Subject:
+    built = NullBuilt(Program("toy.one", "one", name), "", itertools.cycle(times_ns), Resources())
+    return Subject(built, LAUNCH, [name])
+
+
+def pair(base=(MS,), head=(MS,)) -> Pair:
+    return Pair(subject("A", *base), subject("B", *head))
+
+
+def settings(**given) -> PairSettings:
+    return dataclasses.replace(SHORT, **given)
+
+
+def measured(device, contestants=None, *, seed=1, **given):
+    return measure_pair(device, contestants or pair(), settings(**given), random.Random(seed))
+
+
+def test_both_orders_occur_and_times_are_in_the_order_measured(clock):
+    device = Recording(clock)
+    block = measured(device, pair((MS,), (2 * MS,)), min_quads=40, max_quads=40)
+    orders = Counter(quad.order for quad in block.quads)
+    assert set(orders) == {"ABBA", "BAAB"}
+    assert min(orders.values()) > 8
+    for quad in block.quads:
+        assert quad.times_ns == tuple({"A": MS, "B": 2 * MS}[side] for side in quad.order)
+    slots = "".join(what[0] for what in device.slots if what[0] in "AB")
+    assert slots.endswith("".join(quad.order for quad in block.quads))
+
+
+def test_the_order_is_the_seeds(clock):
+    def orders(seed):
+        return [quad.order for quad in measured(Recording(clock), seed=seed).quads]
+
+    assert orders(1) == orders(1)
+    assert orders(1) != orders(2)
+
+
+def test_the_effect_of_exact_times_is_exact(clock):
+    block = measured(Recording(clock), pair((MS,), (1.01 * MS,)))
+    ratios = log_ratios([quad.order for quad in block.quads], [quad.times_ns for quad in block.quads])
+    assert process_effect(ratios).value == pytest.approx(math.log(1.01))
+
+
+def test_a_canary_goes_before_every_second_quad(clock):
+    device = Recording(clock)
+    block = measured(device, min_quads=9, max_quads=9)
+    assert CANARY_EVERY == 2
+    assert [quad.canary_ns for quad in block.quads] == [50 * US, None] * 4 + [50 * US]
+    assert [quad.canary_cycles is not None for quad in block.quads] == [True, False] * 4 + [True]
+    # One more at the start of the batch, before the lead-in: its time is nobody's.
+    assert device.slots[0] == "C"
+    assert device.slots.count("C") == 6
+    quads = "".join(what[0] for what in device.slots[3:-1])
+    assert [len(part) for part in quads.split("C")[1:]] == [8, 8, 8, 8, 4]
+
+
+def test_a_device_without_a_canary_has_none(clock):
+    device = Recording(clock)
+    device.canary = lambda: None
+    assert {(quad.canary_ns, quad.canary_cycles) for quad in measured(device).quads} == {(None, None)}
+
+
+def test_a_lead_in_of_both_sides_goes_before_the_first_quad(clock):
+    device = Recording(clock)
+    measured(device, min_quads=5, max_quads=5, lead_in_s=0.01)
+    assert device.slots[:11] == ["C", *["A1", "B1"] * 5]
+    assert device.slots[11] == "C"
+
+
+@pytest.mark.parametrize(("time_ns", "pairs"), [(MS, 15), (1.5 * US, 20), (1e9, 1)])
+def test_the_lead_in_is_neither_endless_nor_nothing(clock, time_ns, pairs):
+    device = Recording(clock)
+    measured(device, pair((time_ns,), (time_ns,)), min_quads=5, max_quads=5, lead_in_s=0.03, max_time_s=1e6)
+    slots = device.slots[1:]
+    assert slots.index("C") == 2 * pairs
+
+
+def test_every_cold_launch_has_a_flush_of_its_own_before_it(clock):
+    device = Recording(clock, l2_bytes=2**20)
+    block = measured(device, pair((40 * US,), (40 * US,)), l2=None, min_quads=5, max_quads=5)
+    assert block.l2 == "cold"
+    assert block.launches_per_slot == 3
+    launches = [at for at, what in enumerate(device.slots) if what[0] in "AB"]
+    assert len(launches) == 3 * (2 + 5 * 4)  # a lead-in of one pair
+    assert all(device.slots[at] in ("A1", "B1") for at in launches)
+    assert all(device.slots[at - 1] == "F" for at in launches)
+    assert device.slots.count("F") == len(launches)
+    assert {time for quad in block.quads for time in quad.times_ns} == {40 * US}
+    # Stamps are behind the flush: cycles are those of the kernel.
+    assert {cycles for quad in block.quads for cycles in quad.cycles} == {80 * US}
+    assert {clock for quad in block.quads for clock in quad.sm_clock_mhz} == {2000.0}
+
+
+def test_hot_launches_of_a_slot_are_timed_together(clock):
+    device = Recording(clock)
+    block = measured(device, pair((40 * US,), (50 * US,)))
+    assert block.l2 == "hot"
+    assert "F" not in device.log
+    assert {what for what in device.slots if what[0] in "AB"} == {"A3", "B3"}
+    assert {time for quad in block.quads for time in quad.times_ns} == {40 * US, 50 * US}
+    assert {cycles for quad in block.quads for cycles in quad.cycles} == {80 * US, 100 * US}
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "least", "launches"),
+    [(MS, MS, 1e5, 1), (40 * US, 80 * US, 1e5, 3), (80 * US, 40 * US, 1e5, 3), (US, US, 1e5, 100)]
+    + [(40 * US, 40 * US, 1e6, 25)],
+)
+def test_slots_are_as_long_as_asked_for_of_the_faster_side(clock, base, head, least, launches):
+    block = measured(Recording(clock), pair((base,), (head,)), min_slot_ns=least)
+    assert block.launches_per_slot == launches
+
+
+def test_a_pair_whose_scatter_is_small_takes_the_least_number(clock):
+    assert len(measured(Recording(clock), min_quads=25, max_quads=100).quads) == 25
+
+
+def test_a_pair_that_scatters_takes_half_as_many_again_until_it_is_precise_or_has_the_most(clock):
+    noisy = [MS * (1 + 0.05 * random.Random(1).gauss(0, 1) * (n % 3)) for n in range(997)]
+    contestants = pair(noisy, noisy[::-1])
+    assert len(measured(Recording(clock), contestants, min_quads=10, max_quads=42).quads) == 42
+    count = len(
+        measured(Recording(clock), contestants, min_quads=10, max_quads=400, standard_error=0.012).quads
+    )
+    assert 10 < count < 400
+    assert count % 5 == 0
+
+
+@pytest.mark.parametrize(("limit_s", "count"), [(0.001, 10), (0.041, 15), (0.062, 20), (100.0, 40)])
+def test_no_batch_is_begun_after_the_time_is_up_but_the_first_is_whole(clock, limit_s, count):
+    noisy = pair((MS, 1.1 * MS, 1.05 * MS), (1.1 * MS, MS, 1.07 * MS))
+    device = Recording(clock)
+    device.canary = lambda: None
+    block = measured(device, noisy, min_quads=10, max_quads=40, max_time_s=limit_s, standard_error=1e-9)
+    # Some 42 ms for ten quads, with the lead-in of 2 ms and the warm-up another 4.
+    assert len(block.quads) == pytest.approx(count, abs=5 if 0.01 < limit_s < 1 else 0)
+
+
+def test_at_least_five_quads_are_needed_to_be_precise(clock):
+    assert len(measured(Recording(clock), min_quads=2, max_quads=100).quads) == 5
+
+
+def test_quads_lie_in_order_inside_their_batch_by_the_devices_own_time(clock):
+    device = Recording(clock)
+    block = measured(device, pair((MS,), (2 * MS,)), min_quads=10, max_quads=10)
+    quads = block.quads
+    assert all(quad.ended_ns - quad.started_ns == pytest.approx(6 * MS, abs=2) for quad in quads)
+    for before, after in itertools.pairwise(quads):
+        gap_ns = 50 * US if after.canary_ns else 0
+        assert after.started_ns - before.ended_ns == pytest.approx(gap_ns, abs=2)
+    assert quads[-1].ended_ns == pytest.approx(clock.now_ns, abs=2)
+    assert quads[0].started_ns > START_NS
+
+
+def test_without_stamps_quads_are_spread_over_their_batch(clock):
+    device = Recording(clock, cycles=False)
+    block = measured(device, pair((MS,), (2 * MS,)), min_quads=10, max_quads=10)
+    assert {(quad.cycles, quad.sm_clock_mhz, quad.canary_cycles) for quad in block.quads} == {(None, None, None)}
+    assert block.clock_noise is None
+    edges = [edge for quad in block.quads for edge in (quad.started_ns, quad.ended_ns)]
+    assert edges == sorted(edges)
+    assert START_NS <= edges[0]
+    assert edges[-1] == pytest.approx(clock.now_ns, abs=2)
+    lengths = [quad.ended_ns - quad.started_ns for quad in block.quads]
+    assert max(lengths) == pytest.approx(min(lengths), abs=2)
+
+
+def test_batches_do_not_overlap(clock):
+    noisy = pair((MS, 1.1 * MS, 1.05 * MS), (1.1 * MS, MS, 1.07 * MS))
+    block = measured(Recording(clock), noisy, min_quads=10, max_quads=40, standard_error=1e-9)
+    edges = [edge for quad in block.quads for edge in (quad.started_ns, quad.ended_ns)]
+    assert edges == sorted(edges)
+
+
+def test_what_stamps_themselves_take_is_no_cycle_of_a_kernel(clock):
+    with_cost = measured(Recording(clock, stamp_cycles=300.0))
+    assert median(cycles for quad in with_cost.quads for cycles in quad.cycles) == pytest.approx(2 * MS)
+    device = Recording(clock, stamp_cycles=300.0, l2_bytes=2**20)
+    cold = measured(device, pair((40 * US,), (40 * US,)), l2="cold")
+    assert median(cycles for quad in cold.quads for cycles in quad.cycles) == pytest.approx(80 * US)
+    assert median(quad.canary_cycles for quad in cold.quads if quad.canary_cycles) == pytest.approx(100 * US)
+
+
+def test_clocks_are_rounded_by_the_ticks_of_the_devices_timer(clock):
+    device = Recording(clock)
+    device.globaltimer_ns = 1000.0
+    block = measured(device, pair((MS,), (MS,)))
+    assert block.clock_noise == pytest.approx(1e-3 / math.sqrt(6), rel=1e-3)
+
+
+def test_the_block_says_how_it_was_measured(clock):
+    block = measured(Recording(clock), min_quads=10, max_quads=10)
+    assert block.clock == "scripted"
+    assert block.tick_ns == 1.0
+    # Ten quads, a lead-in of a pair, six canaries, and what occupied the card meanwhile.
+    assert block.gpu_s == pytest.approx(0.0423, abs=0.003)
+    assert block.telemetry is None
+
+
+@pytest.mark.parametrize(
+    ("times", "settled", "warmup_s"), [((MS,), True, 0.1), ((MS, 3 * MS, 2 * MS, 7 * MS), False, 0.5)]
+)
+def test_both_kernels_warm_the_card_up_until_times_settle(clock, times, settled, warmup_s):
+    device = Recording(clock)
+    block = measured(device, pair(times, times), warmup_min_s=0.1, warmup_max_s=0.5)
+    assert block.settled is settled
+    assert block.warmup_s == pytest.approx(warmup_s, rel=0.3)
+    assert device.log[:3] == ["A1", "B1", "S"]
+
+
+def test_the_device_is_kept_busy_while_short_launches_are_enqueued(clock):
+    short, long = Recording(clock), Recording(clock)
+    measured(short, pair((US,), (US,)), max_quads=25)
+    measured(long, pair((MS,), (MS,)), max_quads=25)
+    # Both once for the cost of stamps; a queue of short launches must get ahead of the card.
+    assert (short.log.count("O"), long.log.count("O")) == (2, 1)
+
+
+def test_made_up_clocks_come_back_as_they_were():
+    """The null device's own stamps and canary, on the real clock of the host."""
+    device = NullDevice(devices()[0], {"noise": {"kind": "quiet", "seed": 1}})
+    block = measured(device, min_quads=25, max_quads=25)
+    assert all(clock == pytest.approx(1980) for quad in block.quads for clock in quad.sm_clock_mhz)
+    for quad in block.quads:
+        assert quad.cycles == pytest.approx([time * 1.98 for time in quad.times_ns])
+    assert block.clock_noise == pytest.approx(1 / MS / math.sqrt(6), rel=0.05)
+
+
+@pytest.mark.parametrize(("time_ns", "duration_s"), [(MS, 1.0), (10 * US, 0.2), (2e9, 1.0)])
+def test_a_kernel_alone_runs_for_as_long_as_asked_without_flushes(clock, time_ns, duration_s):
+    device = Recording(clock, l2_bytes=2**20)
+    alone = run_alone(device, subject("A", time_ns), duration_s)
+    assert "F" not in device.log
+    assert alone.started_ns == START_NS
+    assert alone.ended_ns == clock.monotonic_ns()
+    took_s = (alone.ended_ns - alone.started_ns) / 1e9
+    assert duration_s <= took_s <= max(duration_s + 0.06, time_ns / 1e9)
+    assert alone.time_ns == pytest.approx(time_ns)
+    assert alone.launches == pytest.approx(took_s * 1e9 / time_ns)
+    assert alone.sm_clock_mhz == pytest.approx(2000.0)
+    assert device.log[:5] == ["|", "A1", "|", "S", *device.log[4:5]]
+
+
+def test_a_kernel_alone_waits_for_the_device_now_and_then_only(clock):
+    device = Recording(clock)
+    run_alone(device, subject("A", MS), 1.0)
+    assert 15 <= device.log.count("S") <= 40
+
+
+def test_a_kernel_alone_on_a_device_without_stamps_has_no_clock(clock):
+    alone = run_alone(Recording(clock, cycles=False), subject("A", MS), 0.1)
+    assert alone.sm_clock_mhz is None
+    assert alone.launches >= 100
