@@ -27,7 +27,9 @@ QUAD_NS, GAP_NS = 8 * MS, 2 * MS
 SAMPLE_NS = 20 * MS
 START_NS = 1_000 * MS
 OWN, OTHER = 4242, 77
-POLICY = GatePolicy(sm_clock_spread_free=0.005, canary_apart=0.02, canary_above_usual=0.05)
+POLICY = GatePolicy(
+    sm_clock_spread_free=0.005, canary_apart=0.02, canary_above_usual=0.05, temperature_apart_c=10.0
+)
 """Tight ones, for small numbers; `test_free_clocks_may_move_by_two_steps` has the default."""
 SLOW = (900.0, 1000.0, 1000.0, 1000.0)
 """SM clocks of a quad whose first slot ran slower."""

@@ -18,8 +18,8 @@ from harness.measure import MeasureSettings
 from harness.planning import plan
 from harness.report.summary import summary_of
 from harness.session import Session, SessionSettings
-from harness.workplace import find_device
 from harness.store import read_run
+from harness.workplace import find_device
 from tests import toy
 from tests.support import (
     IMPORT_PATH,

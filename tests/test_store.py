@@ -258,6 +258,7 @@ BLOCK = CaseBlock(
     case=ROW.case,
     process=3,
     confirming=True,
+    retried=True,
     block=PairedBlock(
         quads=(QUAD, Quad(order="ABBA", times_ns=(1.0, 2.0, 3.0, 4.0), started_ns=1, ended_ns=2)),
         launches_per_slot=7,
