@@ -145,7 +145,7 @@ class _Work:
             measured_at=dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
             harness_version=harness.__version__,
         )
-        self.comparing.calibration = now
+        self.comparing.judge_by(now)
         if keeps and folder:
             self.path = write_calibration(folder, now)
 

@@ -12,10 +12,13 @@ __all__ = [
     "CaseNoise",
     "PlantedRate",
     "noise_of",
+    "noise_without_floor",
     "read_calibration",
+    "with_floor",
     "write_calibration",
 ]
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,18 +79,26 @@ class Calibration:
 
 def noise_of(calibration: Calibration | None, case: str, device: DeviceInfo) -> Noise:
     """How to judge a case on a device, with its calibration or without."""
+    return with_floor(noise_without_floor(calibration, device), calibration, case)
+
+
+def noise_without_floor(calibration: Calibration | None, device: DeviceInfo) -> Noise:
+    """How processes differ on a device, whatever the case: the history of all its cases in one."""
     assumed = ELSEWHERE if device.kind == "cpu" else DEFAULT_PRIOR
-    if calibration is None:
-        return Noise(assumed, assumed)
-    time = [noise.time for noise in calibration.cases.values() if len(noise.time) > 1]
-    cycles = [noise.cycles for noise in calibration.cases.values() if len(noise.cycles) > 1]
-    known = calibration.cases.get(case)
+    cases = calibration.cases.values() if calibration else ()
+    time = [noise.time for noise in cases if len(noise.time) > 1]
+    cycles = [noise.cycles for noise in cases if len(noise.cycles) > 1]
     return Noise(
         time=fit_prior(time) if time else assumed,
         cycles=fit_prior(cycles) if cycles else assumed,
         calibrated=bool(time),
-        floor=known.smallest_visible if known else None,
     )
+
+
+def with_floor(noise: Noise, calibration: Calibration | None, case: str) -> Noise:
+    """The noise with what was visible of this case when the device was calibrated."""
+    known = calibration.cases.get(case) if calibration else None
+    return dataclasses.replace(noise, floor=known.smallest_visible if known else None)
 
 
 def read_calibration(folder: Path) -> Calibration | None:

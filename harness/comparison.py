@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import harness
 from harness import protocol
 from harness.attribution import Solo, SoloBlocks, solo_of
-from harness.calibration import Calibration, noise_of, read_calibration
-from harness.contest import Contest, SideNote
+from harness.calibration import Calibration, noise_without_floor, read_calibration, with_floor
+from harness.contest import Contest, Noise, SideNote
 from harness.errors import HarnessError, UsageError, WorkerError
 from harness.gates import CanaryLevel, Gated, GatePolicy, canary_level, cool_down_s, gate, usual_level
 from harness.host import describe_host
@@ -214,6 +214,7 @@ class Comparing(Workplace):
         self.policy = Policy()
         self.pair = PairSettings()
         self.calibration: Calibration | None = None
+        self._noise = Noise()
         self._rng = random.Random(settings.seed)  # noqa: S311 - an order, not a secret
         self._processes = 0
         self._spent_s = 0.0
@@ -236,8 +237,12 @@ class Comparing(Workplace):
         self.policy = policy_for(self.device, self.settings)
         self.pair = self.settings.pair or pair_settings_for(self.device, self.policy)
         self.pair = dataclasses.replace(self.pair, l2=self.settings.l2)
-        if self.folder is not None:
-            self.calibration = read_calibration(self.folder)
+        self.judge_by(read_calibration(self.folder) if self.folder else None)
+
+    def judge_by(self, calibration: Calibration | None) -> None:
+        """Take the device's noise from this calibration, in what is begun from now on."""
+        self.calibration = calibration
+        self._noise = noise_without_floor(calibration, self.device)
 
     @property
     def folder(self) -> Path | None:
@@ -269,7 +274,7 @@ class Comparing(Workplace):
         return _failed_at(verdict, side, problem.reason, problem.message, problem.log)
 
     def entry(self, pair: protocol.PairOf, case: Case) -> Entry:
-        noise = noise_of(self.calibration, case.id, self.device)
+        noise = with_floor(self._noise, self.calibration, case.id)
         return Entry(pair, Contest(pair.id, case, self.policy, noise, self.settings.gates))
 
     def hold(

@@ -78,8 +78,8 @@ class GatePolicy:
     """Change of the snapshots' median SM clock from the block's first half to its second. Snapshots show the
     clock of a moment, so less than this says nothing."""
     temperature_apart_c: float = 20.0
-    """From the block's median, in °C. The sensor of a card that was at rest rises by 15 within a few tenths of
-    a second of load, which quads do not mind; what heat does to the clock, the gates of the clock see."""
+    """From the block's median, in °C. The sensor of a card that was at rest rises by 15 in a few tenths of a
+    second of load, which quads do not mind; what heat does to the clock, the gates of the clock see."""
     canary_mads: float = 4.0
     """From the block's median canary, in scaled median absolute deviations (standard deviations, were the
     noise normal)."""
