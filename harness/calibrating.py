@@ -169,7 +169,7 @@ def _with_same(known: Calibration, entries: Sequence[Entry], verdicts: Sequence[
     for entry, verdict in zip(entries, verdicts, strict=True):
         if verdict.status in _JUDGED and entry.contest.good():
             cases[entry.pair.id] = _noise(cases.get(entry.pair.id), entry, verdict)
-    judged = [verdict for verdict in verdicts if verdict.status in _JUDGED]
+    judged = [verdict for verdict in verdicts if verdict.status in _JUDGED and verdict.complete]
     return dataclasses.replace(
         known,
         cases=cases,
@@ -200,7 +200,7 @@ def _newest(earlier: Sequence[ProcessEffect], now: Sequence[ProcessEffect]) -> t
 def _with_planted(known: Calibration, levels: Sequence[float], verdicts: Sequence[Verdict]) -> Calibration:
     rates = dict(known.planted)
     for level, verdict in zip(levels, verdicts, strict=True):
-        if verdict.status in _JUDGED:
+        if verdict.status in _JUDGED and verdict.complete:
             rate = rates.get(f"{100 * level:g}", PlantedRate())
             rates[f"{100 * level:g}"] = PlantedRate(
                 planted=rate.planted + 1, found=rate.found + (verdict.status == "regression")

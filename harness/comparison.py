@@ -301,11 +301,12 @@ class Comparing(Workplace):
             for verdict in (*verdicts, *of_twins):
                 self._journal.add(verdict)
             self._journal.finish(complete=not interrupted)
+        untested = self.unplanted if len(twins) == 1 else ()
         return ComparisonResult(
             described,
             verdicts,
             of_twins,
-            tuple(left_out),
+            (*left_out, *untested),
             self.calibration,
             self._journal.path,
             interrupted,
@@ -400,20 +401,25 @@ class Comparing(Workplace):
         return _failed_at(verdict, "head", found.reason, found.message, found.log)
 
     def _twins(self, entries: Sequence[Entry]) -> list[Entry]:
-        """A kernel against itself, as it is and with a slowdown of the tolerance planted."""
-        for entry in (entry for entry in entries if not entry.contest.settled):
-            case = entry.contest.case
-            head = entry.pair.head
+        """A kernel against itself, as it is and with a slowdown of the tolerance planted: the first that is
+        measured and takes one.
+        """
+        measured = [entry for entry in entries if not entry.contest.settled]
+        for entry in measured:
+            case, head = entry.contest.case, entry.pair.head
             planted = protocol.Side(suite="head", kernel=head.kernel, planted=True)
             pair = protocol.PairOf(id=TWIN_PLANTED, sizes=case.sizes, base=planted, head=planted)
             (steps,) = self.find_steps([pair], [self.policy.tolerance])
-            if steps is None:
-                continue
-            slowed = protocol.Side(suite="head", kernel=head.kernel, planted=True, steps=steps)
-            same = protocol.PairOf(id=TWIN_SAME, sizes=case.sizes, base=head, head=head)
-            slow = protocol.PairOf(id=TWIN_PLANTED, sizes=case.sizes, base=planted, head=slowed)
-            return [self.entry(same, case), self.entry(slow, case)]
-        return []
+            if steps is not None:
+                slowed = protocol.Side(suite="head", kernel=head.kernel, planted=True, steps=steps)
+                slow = protocol.PairOf(id=TWIN_PLANTED, sizes=case.sizes, base=planted, head=slowed)
+                return [self._same_twin(entry), self.entry(slow, case)]
+        return [self._same_twin(entry) for entry in measured[:1]]
+
+    def _same_twin(self, entry: Entry) -> Entry:
+        case, head = entry.contest.case, entry.pair.head
+        pair = protocol.PairOf(id=TWIN_SAME, sizes=case.sizes, base=head, head=head)
+        return self.entry(pair, case)
 
     def _wants_twins(self) -> bool:
         wanted = self.settings.twins

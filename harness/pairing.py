@@ -152,7 +152,7 @@ def run_alone(device: Device, subject: Subject, duration_s: float) -> Alone:
         first, last = first or before(), after()
         launches += batch
         total_ns += timing()
-        # Batches of some 50 ms: the waits between them are few, and the end is prompt.
+        # Batches of at most 50 ms: the waits between them are few, and the end is prompt.
         batch = max(1, min(MOST_LAUNCHES_QUEUED, int(5e7 * launches / max(total_ns, 1.0))))
     return Alone(started_ns, ended_ns, launches, total_ns / launches, _clock_mhz(first, last))
 

@@ -89,7 +89,8 @@ def check_patterns(patterns: Sequence[str], suites: Sequence[Suite]) -> None:
     """
     for pattern in patterns:
         if not any(selects(pattern, suite, kernel) for suite in suites for kernel in suite.kernels):
-            names = [f"{suite.name}.{kernel.name}" for suite in suites for kernel in suite.kernels]
+            every = (f"{suite.name}.{kernel.name}" for suite in suites for kernel in suite.kernels)
+            names = list(dict.fromkeys(every))  # both commits of a suite have most of them
             near = difflib.get_close_matches(
                 pattern, [*names, *(name.partition(".")[2] for name in names)], 3
             )

@@ -46,10 +46,7 @@ COUPLED = solo(1905.0, 1890.0)
 def test_more_cycles_in_proportion_are_the_code():
     cause, sentence = attribute(BY_CODE)
     assert cause == "code"
-    assert sentence == (
-        "Time changed by +1.00 % and cycles by +1.02 %: "
-        "the code takes more cycles."
-    )
+    assert sentence == ("Time changed by +1.00 % and cycles by +1.02 %: the code takes more cycles.")
 
 
 def test_fewer_cycles_in_proportion_are_the_code_too():

@@ -351,7 +351,7 @@ def test_the_canary_is_a_small_kernel_that_takes_the_same_each_time(device):
         assert timings == [None] * 9
         return
     times_ns = sorted(timing() for timing in timings)
-    assert 1e3 < times_ns[0]
+    assert times_ns[0] > 1e3
     assert times_ns[4] < 1e6
     assert times_ns[4] < 1.5 * times_ns[0]
 

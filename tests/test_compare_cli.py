@@ -1,4 +1,4 @@
-"""`harness compare` and `harness calibrate` as a user meets them: verdicts, what is printed, exit statuses."""
+"""`harness compare` and `harness calibrate` as a user meets them: verdicts, words, exit statuses."""
 
 from __future__ import annotations
 
@@ -17,12 +17,22 @@ import psutil
 import pytest
 
 from harness import cli
+from harness.comparison import ComparisonResult
 from harness.errors import ExitCode
-from harness.records import Verdict
+from harness.records import Comparison, Verdict
+from harness.report.verdicts import exit_code
 from harness.store import read_comparison
 from tests import toy
 from tests.conftest import Project
-from tests.support import IMPORT_PATH, commit, git, make_repository, run_command, write_files, write_null_script
+from tests.support import (
+    IMPORT_PATH,
+    commit,
+    git,
+    make_repository,
+    run_command,
+    write_files,
+    write_null_script,
+)
 
 NULL = ("--device", "null")
 MS = 1_000_000
@@ -53,7 +63,12 @@ def kernel(name, **given):
 
 suite = Suite("toy", Twice(), [KERNELS])
 """
-SOURCE = "{said}\n__kernel void k(__global const float* a, __global const float* b, __global float* y, int n);\n"
+SOURCE = """\
+{said}
+__kernel void {name}(__global const float* a, __global const float* b, __global float* y, int n) {{
+    if (get_global_id(0) < n) y[get_global_id(0)] = 2 * a[get_global_id(0)];
+}}
+"""
 
 
 class Side(NamedTuple):
@@ -104,7 +119,7 @@ KERNELS: Mapping[str, tuple[Side | None, Side | None]] = {
     "unfit": (BASE, Side(given="requires='sm_70'")),
     "too_large": (BASE, Side(given="block=4096")),
     "unfit_both": (Side(given="requires='sm_70'"), Side(given="requires='sm_70'")),
-    "at_tolerance": (BASE, takes(1_002_000)),
+    "at_tolerance": (BASE, takes(1_002_300)),
 }
 TOLD: Mapping[str, tuple[str, str, str, int]] = {
     "slower": ("regression", "slower-in-time", "", 1),
@@ -148,15 +163,13 @@ def files(side: int, kernels: Mapping[str, tuple[Side | None, Side | None]] = KE
         "pyproject.toml": "[tool.harness]\nsuites = ['kernels/*']\nresults = 'results'\n",
         "kernels/toy/suite.py": SUITE.replace("KERNELS", specs),
         **{
-            f"kernels/toy/{name}.cu": SOURCE.format(said=given.said or f"// {name}")
+            f"kernels/toy/{name}.cu": SOURCE.format(said=given.said, name=name)
             for name, given in chosen.items()
         },
     }
 
 
-def make_project(
-    root: Path, kernels: Mapping[str, tuple[Side | None, Side | None]] = KERNELS
-) -> Path:
+def make_project(root: Path, kernels: Mapping[str, tuple[Side | None, Side | None]] = KERNELS) -> Path:
     """A repository with two commits: base and head."""
     repository = make_repository(root)
     commit(repository, files(0, kernels), 1)
@@ -234,9 +247,7 @@ def whole(tmp_path_factory, repository):
 
 def verdict_of(done: Done, kernel: str) -> Verdict:
     [result] = done.json
-    return next(
-        msgspec.convert(each, Verdict) for each in result["verdicts"] if each["kernel"] == kernel
-    )
+    return next(msgspec.convert(each, Verdict) for each in result["verdicts"] if each["kernel"] == kernel)
 
 
 @pytest.mark.parametrize("kernel", TOLD)
@@ -299,8 +310,7 @@ def test_the_record_holds_what_was_told(whole):
 
 @pytest.mark.parametrize(
     "kernel",
-    ["slower", "faster", "changed", "gone", "fresh", "fresh_wrong", "build_head", "build_base"]
-    + ["wrong_head", "wrong_base", "crash_base", "retyped", "commented"],
+    ["slower", "faster", "changed", "gone", "fresh", "fresh_wrong", "build_head", "build_base", "wrong_base"],
 )
 def test_exit_statuses(harness, repository, kernel):
     status, reason, _, code = TOLD[kernel]
@@ -327,36 +337,73 @@ def test_what_the_device_cannot_run_is_not_measured_and_not_missing(harness, rep
     assert "Left out: unfit needs CUDA" in done.err
 
 
+def told_of(done: Done, *kernels: str, problem: str = "") -> ComparisonResult:
+    """What was compared, of these kernels alone."""
+    [result] = done.json
+    return ComparisonResult(
+        comparison=msgspec.convert(result["comparison"], Comparison),
+        verdicts=tuple(verdict_of(done, kernel) for kernel in kernels),
+        twins=(),
+        left_out=(),
+        calibration=None,
+        path=None,
+        problem=problem,
+    )
+
+
+@pytest.mark.parametrize("kernel", TOLD)
+def test_each_verdict_has_its_exit_status(whole, kernel):
+    assert exit_code([told_of(whole, kernel)]) == TOLD[kernel][3]
+
+
 @pytest.mark.parametrize(
-    ("kernel", "fail_on", "code"),
+    ("kernels", "fail_on", "code"),
     [
-        ("faster", ["improvement"], 1),
-        ("slower", ["none"], 0),
-        ("slower", ["inconclusive"], 0),
-        ("gone", ["none"], 1),
-        ("build_base", ["none"], 3),
-        ("fresh", ["new"], 1),
+        (["faster"], ["improvement"], 1),
+        (["slower"], ["none"], 0),
+        (["slower"], ["inconclusive"], 0),
+        (["slower"], ["inconclusive", "regression"], 1),
+        (["fresh"], ["new"], 1),
+        (["gone"], ["none"], 1),
+        (["build_base"], ["none"], 3),
+        (["build_head"], ["inconclusive"], 1),
+        (["build_base", "slower"], [], 1),
+        (["build_base", "changed"], [], 3),
+        ([], [], 3),
     ],
 )
-def test_which_verdicts_fail(harness, repository, kernel, fail_on, code):
-    options = [part for name in fail_on for part in ("--fail-on", name)]
-    done = harness("compare", "HEAD~1", "HEAD", kernel, *NULL, "--no-save", *options, cwd=repository)
+def test_which_verdicts_fail(whole, kernels, fail_on, code):
+    assert exit_code([told_of(whole, *kernels)], fail_on) == code
+    assert exit_code([told_of(whole, *kernels), told_of(whole, "changed")], fail_on) == (
+        code if kernels else 0
+    )
+
+
+def test_a_record_that_could_not_be_kept_is_a_failure_but_no_regression(whole):
+    assert exit_code([told_of(whole, "changed", problem="The disk is full.")]) == 3
+    assert exit_code([told_of(whole, "slower", problem="The disk is full.")]) == 1
+
+
+@pytest.mark.parametrize(("kernel", "fail_on", "code"), [("gone", "none", 1), ("fresh", "new", 1)])
+def test_fail_on(harness, repository, kernel, fail_on, code):
+    done = harness(
+        "compare", "HEAD~1", "HEAD", kernel, *NULL, "--no-save", "--fail-on", fail_on, cwd=repository
+    )
     assert done.status == code
     assert f"Exit status {code}." in done.out
 
 
 TOO_CLOSE = ("--tolerance", "0.26", "--margin", "0.25")
-"""An effect of 0.2 % is neither beyond that margin nor, in 8 processes, within that tolerance for sure."""
+"""An effect of 0.23 % is neither beyond that margin nor, in 8 processes, within that tolerance for sure."""
 
 
-@pytest.mark.parametrize(("options", "code"), [((), 4), (("--fail-on", "regression"), 0)])
-def test_too_noisy_is_inconclusive(harness, repository, options, code):
+def test_too_noisy_is_inconclusive(harness, repository):
     done = harness(
-        *("compare", "HEAD~1", "HEAD", "at_tolerance", *NULL, *TOO_CLOSE, "--json", "--no-save", *options),
+        *("compare", "HEAD~1", "HEAD", "at_tolerance", *NULL, *TOO_CLOSE, "--json", "--no-save"),
         cwd=repository,
     )
     assert done.statuses == {"at_tolerance": ("inconclusive", "too-noisy")}
-    assert done.status == code
+    assert done.status == ExitCode.INCONCLUSIVE
     assert done.json[0]["verdicts"][0]["time"]["processes"] == 8
     assert done.json[0]["verdicts"][0]["complete"] is True
 
@@ -389,7 +436,8 @@ def test_clocks_that_jump_within_every_quad_make_it_invalid(harness, tmp_path, n
         (["HEAD~9"], "No commit named 'HEAD~9'"),
         (["HEAD~9"], "'git log --oneline' lists what there is"),
         (["HEAD", "nosuch"], "No kernel matches 'nosuch'"),
-        (["HEAD", "toy.slow*r*x"], "'harness list' shows every kernel"),
+        (["HEAD", "nothing*like*it"], "'harness list' shows every kernel"),
+        (["HEAD~1", "slowest"], "Did you mean slower?"),
         (["HEAD..nosuch"], "No commit named 'nosuch'"),
         (["HEAD~1", "--margin", "1", "--tolerance", "1"], "not below the tolerance of 1 %"),
         (["HEAD~1", "--margin", "3", "--tolerance", "2"], "give a smaller --margin or a larger --tolerance"),
@@ -473,7 +521,10 @@ def test_what_compiles_to_the_same_is_not_measured(harness, untouched):
 
 def test_uncommitted_changes_are_said(harness, untouched):
     repository, (_, head) = untouched
-    write_files(repository, {"kernels/toy/untouched.cu": "// now commented\n" + SOURCE.format(said=BASE.said)})
+    write_files(
+        repository,
+        {"kernels/toy/untouched.cu": "// now commented\n" + SOURCE.format(said=BASE.said, name="untouched")},
+    )
     done = harness("compare", "HEAD", *NULL, cwd=repository)
     assert f"toy: {head[:10]} against {head[:10]} + changes on null (null:0)" in done.out
     assert done.status == ExitCode.FINE
@@ -575,7 +626,9 @@ def test_twins_test_the_comparison(harness, tmp_path, monkeypatch):
     assert stored.comparison.settings["twins"] is True
 
 
-@pytest.mark.parametrize(("env", "options", "wanted"), [({}, ("--twins",), 2), ({"CI": "1"}, ("--no-twins",), 0)])
+@pytest.mark.parametrize(
+    ("env", "options", "wanted"), [({}, ("--twins",), 2), ({"CI": "1"}, ("--no-twins",), 0)]
+)
 def test_twins_are_asked_for_or_not(harness, tmp_path, monkeypatch, env, options, wanted):
     repository = make_project(tmp_path / "p", only("changed"))
     for name, value in env.items():
@@ -599,7 +652,9 @@ def test_a_calibration_is_what_later_verdicts_rest_on(harness, tmp_path, null_sc
     done = harness("compare", "HEAD~1", *NULL, cwd=repository)
     assert done.status == ExitCode.FINE
     assert f"Calibrated {result['calibration']['measured_at'][:10]}: 0 false alarms in 2 verdicts" in done.out
-    [record] = [path for path in (repository / "results").rglob("*.jsonl") if ".." in path.name and _is_compare(path)]
+    [record] = [
+        path for path in (repository / "results").rglob("*.jsonl") if ".." in path.name and _is_compare(path)
+    ]
     stored = read_comparison(record)
     assert stored.comparison.calibrated_at == result["calibration"]["measured_at"]
     [verdict] = stored.verdicts
@@ -704,7 +759,7 @@ def at_call(folder: Path, number: int, action: str, *names: str) -> Path:
     calls = folder / "calls"
     calls.mkdir()
     text = IN_WORKER.replace("FOLDER", repr(str(calls))).replace("NUMBER", str(number))
-    repository = make_project(folder / "project", {name: KERNELS["changed"] for name in names})
+    repository = make_project(folder / "project", dict.fromkeys(names, KERNELS["changed"]))
     suite = (repository / "kernels/toy/suite.py").read_text()
     commit(repository, {"kernels/toy/suite.py": suite + text.replace("ACTION", action)}, 3)
     return repository
@@ -714,13 +769,13 @@ def at_call(folder: Path, number: int, action: str, *names: str) -> Path:
     ("action", "reason", "words"),
     [
         ("os.kill(os.getpid(), signal.SIGKILL)", "crashed", "SIGKILL while measuring"),
-        ("time.sleep(3600)", "timed-out", "No answer within 3 s while measuring"),
+        ("time.sleep(3600)", "timed-out", "No answer within 2 s while measuring"),
     ],
     ids=["crash", "hang"],
 )
 def test_what_fails_while_both_are_measured_is_nobodys_fault(harness, tmp_path, action, reason, words):
     repository = at_call(tmp_path, 1, action, "one", "two")
-    done = harness("compare", "HEAD~2", "HEAD", *NULL, "--json", "--timeout", "3", cwd=repository)
+    done = harness("compare", "HEAD~2", "HEAD", *NULL, "--json", "--timeout", "2", cwd=repository)
     assert sorted(done.statuses.values()) == [("failed", reason), ("unchanged", "within-tolerance")]
     failed = next(each for each in done.json[0]["verdicts"] if each["status"] == "failed")
     assert failed["side"] == ""
@@ -775,7 +830,10 @@ def test_an_interrupt_keeps_what_was_finished_and_judges_what_can_be(running):
     done = started.interrupt()
     assert done.status == ExitCode.INTERRUPTED
     assert "Traceback" not in done.err
-    assert sorted(done.statuses.values()) == [("inconclusive", "interrupted"), ("unchanged", "within-tolerance")]
+    assert sorted(done.statuses.values()) == [
+        ("inconclusive", "interrupted"),
+        ("unchanged", "within-tolerance"),
+    ]
     [result] = done.json
     assert result["complete"] is False
     for verdict in result["verdicts"]:

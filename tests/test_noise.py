@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from statistics import fmean, median, pstdev
 
 import pytest
@@ -12,9 +13,11 @@ MS = 1e6
 COUNT = 4000
 
 
-def times(kind: str, count: int = COUNT, *, seed: int = 1, launches: int = 1, **given: float) -> list[float]:
+def times(
+    kind: str, count: int = COUNT, *, seed: int = 1, launches: int = 1, offset: float = 0.0
+) -> list[float]:
     """Times of one launch of 1 ms, without what a process adds."""
-    noise = Noise(kind, seed, **{"offset": 0.0, **given})
+    noise = Noise(kind, seed, offset)
     return [noise.spend(MS, launches, "program") / launches for _ in range(count)]
 
 
@@ -67,9 +70,9 @@ def test_drifting_goes_up_by_a_hundredth_a_second_as_its_clock_goes_down():
     for _ in range(COUNT):
         moments.append(noise.now_ns / 1e9)
         found.append(noise.spend(MS, 1, "program") / MS)
-    slope = sum(
-        (x - fmean(moments)) * (y - 1) for x, y in zip(moments, found, strict=True)
-    ) / sum((x - fmean(moments)) ** 2 for x in moments)
+    slope = sum((x - fmean(moments)) * (y - 1) for x, y in zip(moments, found, strict=True)) / sum(
+        (x - fmean(moments)) ** 2 for x in moments
+    )
     assert slope == pytest.approx(0.01, rel=0.05)
     assert noise.clock_mhz == pytest.approx(FULL_CLOCK_MHZ / (1 + 0.01 * moments[-1]), rel=1e-3)
 
@@ -77,10 +80,14 @@ def test_drifting_goes_up_by_a_hundredth_a_second_as_its_clock_goes_down():
 def test_bimodal_has_two_modes_and_stays_in_each_for_a_while():
     found = times("bimodal")
     slow = [time_ns > 1.015 * MS for time_ns in found]
-    assert median(t for t, is_slow in zip(found, slow, strict=True) if is_slow) == pytest.approx(1.03 * MS, rel=1e-3)
-    assert median(t for t, is_slow in zip(found, slow, strict=True) if not is_slow) == pytest.approx(MS, rel=1e-3)
+    assert median(t for t, is_slow in zip(found, slow, strict=True) if is_slow) == pytest.approx(
+        1.03 * MS, rel=1e-3
+    )
+    assert median(t for t, is_slow in zip(found, slow, strict=True) if not is_slow) == pytest.approx(
+        MS, rel=1e-3
+    )
     assert 0.3 < fmean(slow) < 0.7
-    switches = sum(a != b for a, b in zip(slow, slow[1:], strict=False))
+    switches = sum(a != b for a, b in pairwise(slow))
     assert switches / COUNT == pytest.approx(0.05, rel=0.3)
 
 
@@ -102,7 +109,9 @@ def test_throttled_steps_down_for_short_spells_and_takes_the_same_cycles():
     assert set(clocks) == {FULL_CLOCK_MHZ, 0.85 * FULL_CLOCK_MHZ}
     low = [clock < FULL_CLOCK_MHZ for clock in clocks]
     assert 0.02 < fmean(low) < 0.2
-    assert median(t for t, is_low in zip(found, low, strict=True) if is_low) == pytest.approx(MS / 0.85, rel=2e-3)
+    assert median(t for t, is_low in zip(found, low, strict=True) if is_low) == pytest.approx(
+        MS / 0.85, rel=2e-3
+    )
     # The clock explains all of it: cycles scatter as times do on a quiet card.
     assert fmean(cycles) == pytest.approx(MS * FULL_CLOCK_MHZ / 1e3, rel=3e-4)
     assert pstdev(cycles) / fmean(cycles) == pytest.approx(0.003, rel=0.1)

@@ -1,0 +1,406 @@
+"""What calibrations count, keep, and tell; on the null device, and by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from harness.backends.null import devices
+from harness.calibrating import (
+    MOST_EFFECTS,
+    CalibrateSettings,
+    CalibrationResult,
+    Planting,
+    _newest,
+    _with_planted,
+    calibrate,
+)
+from harness.calibration import (
+    ELSEWHERE,
+    FILE,
+    Calibration,
+    CaseNoise,
+    PlantedRate,
+    noise_of,
+    read_calibration,
+    write_calibration,
+)
+from harness.comparison import CompareSettings, Comparing
+from harness.errors import StoreError
+from harness.pairing import PairSettings
+from harness.planning import plan
+from harness.records import Effect, Verdict
+from harness.report.calibrations import as_json, print_calibration
+from harness.statistics.moderated import DEFAULT_PRIOR
+from harness.statistics.paired import ProcessEffect
+from tests.support import write_null_script
+from tests.test_comparison import MS, Watching, breaks, ladder, takes
+
+QUICK = PairSettings(min_quads=25, max_quads=25, warmup_min_s=0, warmup_max_s=0, lead_in_s=0.005)
+NULL = devices()[0]
+BLANK = Calibration(measured_at="2026-01-02T03:04:05+00:00", harness_version="1", uuid=None, driver="1")
+
+
+def effect(value: float = 0.001, standard_error: float = 2e-4) -> ProcessEffect:
+    return ProcessEffect(value, standard_error, 14, 25)
+
+
+def verdict(status: str, case: str = "toy.plain[n=64]", time: float | None = None) -> Verdict:
+    found = None
+    if time is not None:
+        found = Effect(
+            effect=time,
+            low=time - 0.001,
+            high=time + 0.001,
+            processes=2,
+            quads=50,
+            process_effects=(time, time),
+        )
+    return Verdict(
+        case=case,
+        kernel="plain",
+        sizes={"n": 64},
+        dtype="float32",
+        status=status,  # type: ignore[arg-type]
+        reason="because",
+        message="It is so.",
+        time=found,
+        smallest_visible=0.005,
+    )
+
+
+# The file.
+
+KNOWN = replace(
+    BLANK,
+    uuid="GPU-1",
+    cases={
+        "toy.plain[n=64]": CaseNoise(
+            time=(effect(0.001), effect(-0.002)),
+            cycles=(effect(0.0001),),
+            smallest_visible=0.0047,
+            clock_exponent=0.98,
+            sm_clock_mhz=1980.0,
+            power_capped=False,
+        )
+    },
+    verdicts=40,
+    false_alarms=1,
+    planted={"0.5": PlantedRate(planted=4, found=3), "10": PlantedRate(planted=4, found=4)},
+)
+
+
+def test_what_is_written_is_read(tmp_path):
+    path = write_calibration(tmp_path, KNOWN)
+    assert path == tmp_path / FILE
+    assert path.suffix != ".json"
+    assert read_calibration(tmp_path) == KNOWN
+    assert json.loads(path.read_bytes())["schema_version"] == 1
+    write_calibration(tmp_path, BLANK)
+    assert read_calibration(tmp_path) == BLANK
+    assert [each.name for each in tmp_path.iterdir()] == [FILE]
+
+
+def test_no_file_is_no_calibration(tmp_path):
+    assert read_calibration(tmp_path) is None
+    assert read_calibration(tmp_path / "nowhere") is None
+    (tmp_path / "file").write_text("")
+    assert read_calibration(tmp_path / "file") is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"\xff", b'{"schema_version": "one"}', b"[" * 100_000, b'{"measured_at": 1}'],
+    ids=["empty", "truncated", "list", "not text", "wrong type", "deep", "number"],
+)
+def test_a_damaged_file_says_what_to_do(tmp_path, content):
+    (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(
+        StoreError, match=r"is no calibration \(.*Delete it and run 'harness calibrate'"
+    ) as caught:
+        read_calibration(tmp_path)
+    assert str(tmp_path / FILE) in caught.value.message
+
+
+def test_a_newer_file_is_refused(tmp_path):
+    (tmp_path / FILE).write_bytes(msgspec.json.encode(replace(KNOWN, schema_version=2)))
+    with pytest.raises(StoreError, match=r"has schema version 2; this harness reads up to 1\. Upgrade"):
+        read_calibration(tmp_path)
+
+
+def test_a_newer_file_that_has_more_is_told_from_a_damaged_one(tmp_path):
+    told = json.loads(msgspec.json.encode(KNOWN))
+    (tmp_path / FILE).write_text(json.dumps({**told, "schema_version": 2, "more": 1}))
+    with pytest.raises(StoreError, match="schema version 2"):
+        read_calibration(tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_says_what_to_do(tmp_path):
+    (tmp_path / "results").write_text("in the way")
+    with pytest.raises(StoreError, match="Choose another folder with --results"):
+        write_calibration(tmp_path / "results", KNOWN)
+
+
+# What it means for a verdict.
+
+
+def test_without_a_calibration_noise_is_assumed():
+    gpu, cpu = (noise_of(None, "any", replace(NULL, kind=kind)) for kind in ("gpu", "cpu"))
+    assert (gpu.time, gpu.cycles, gpu.calibrated, gpu.floor) == (DEFAULT_PRIOR, DEFAULT_PRIOR, False, None)
+    assert cpu.time == ELSEWHERE
+
+
+def test_a_calibration_tells_how_processes_differ_and_the_floor_of_its_cases():
+    cases = {
+        f"toy.k{number}[n=64]": CaseNoise(
+            time=tuple(effect(0.004 * (-1) ** each, 1e-4) for each in range(8)), smallest_visible=0.02
+        )
+        for number in range(4)
+    }
+    known = replace(KNOWN, cases=cases)
+    found = noise_of(known, "toy.k1[n=64]", NULL)
+    assert found.calibrated
+    assert found.floor == 0.02
+    assert math.sqrt(found.time.variance) == pytest.approx(0.004, rel=0.5)
+    assert found.cycles == DEFAULT_PRIOR
+    assert noise_of(known, "toy.other[n=64]", NULL).floor is None
+
+
+def test_one_process_of_a_case_tells_nothing():
+    known = replace(KNOWN, cases={"toy.plain[n=64]": CaseNoise(time=(effect(),))})
+    found = noise_of(known, "toy.plain[n=64]", NULL)
+    assert (found.time, found.calibrated) == (DEFAULT_PRIOR, False)
+
+
+# What is counted and kept.
+
+
+def test_the_newest_effects_are_kept():
+    earlier = [effect(number / 1e4) for number in range(MOST_EFFECTS)]
+    now = [effect(1.0), effect(math.nan), effect(2.0)]
+    kept = _newest(earlier, now)
+    assert len(kept) == MOST_EFFECTS
+    assert [each.value for each in kept[-2:]] == [1.0, 2.0]
+    assert kept[0] == earlier[2]
+    assert _newest((), now[:1]) == (now[0],)
+
+
+def test_slowdowns_are_counted_by_size_and_only_where_there_was_a_verdict():
+    statuses = ("regression", "unchanged", "inconclusive", "failed", "invalid", "regression")
+    levels = (0.005, 0.005, 0.01, 0.01, 0.02, 0.025)
+    known = _with_planted(BLANK, levels, [verdict(status) for status in statuses])
+    assert known.planted == {
+        "0.5": PlantedRate(planted=2, found=1),
+        "1": PlantedRate(planted=1, found=0),
+        "2.5": PlantedRate(planted=1, found=1),
+    }
+    again = _with_planted(known, (0.01,), [verdict("regression")])
+    assert again.planted["1"] == PlantedRate(planted=2, found=1)
+    assert again.planted["0.5"] == known.planted["0.5"]
+
+
+class Bench:
+    """A suite, the device, and calibrations of it."""
+
+    def __init__(self, folder, texts) -> None:
+        self.folder, self.loaded = folder, ladder(folder / "tiny", texts)
+        self.watching = Watching()
+
+    @property
+    def records(self):
+        return self.folder / "results" / "null"
+
+    def calibrate(self, prepare=None, *, save=True, keep=True, **settings: Any) -> CalibrationResult:
+        chosen = CompareSettings(
+            command="calibrate",
+            device="null",
+            pair=QUICK,
+            measure_identical=True,
+            solo_s=0.0,
+            twins=False,
+            timeout_s=20.0,
+            results=self.folder / "results" if keep else None,
+            save=save,
+        )
+        with Comparing(self.loaded, self.loaded, chosen, self.watching) as comparing:
+            if prepare:
+                prepare(comparing)
+            return calibrate(comparing, plan(self.loaded.suite), CalibrateSettings(**settings))
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch):
+    monkeypatch.delenv("CI", raising=False)
+    script = write_null_script(tmp_path / "script.json", {"noise": {"kind": "quiet", "seed": 1}})
+    monkeypatch.setenv("HARNESS_NULL_SCRIPT", script)
+    return Bench(tmp_path, {"one": takes(MS), "two": takes(2 * MS)})
+
+
+ONE, TWO = "tiny.one[n=32]", "tiny.two[n=32]"
+
+
+def test_code_against_itself_and_with_slowdowns_planted(bench):
+    result = bench.calibrate(trials=1, planted_trials=1, levels=(0.01, 0.03))
+    known = result.calibration
+    assert [(v.case, v.status) for v in result.same] == [(ONE, "unchanged"), (TWO, "unchanged")]
+    assert (known.verdicts, known.false_alarms) == (2, 0)
+    assert set(known.cases) == {ONE, TWO}
+    for noise in known.cases.values():
+        assert len(noise.time) == len(noise.cycles) >= 2
+        assert noise.smallest_visible
+        assert noise.sm_clock_mhz == pytest.approx(1980)
+        assert noise.power_capped is False
+    assert [(each.case, each.level, each.verdict.status) for each in result.planted] == [
+        (case, level, "regression") for case in (ONE, TWO) for level in (0.01, 0.03)
+    ]
+    for each in result.planted:
+        assert each.verdict.time is not None
+        assert each.verdict.time.effect == pytest.approx(each.level, abs=3e-3)
+        assert each.verdict.case == f"{each.case} +{100 * each.level:g} %"
+    assert known.planted == {level: PlantedRate(planted=2, found=2) for level in ("1", "3")}
+    assert result.path == bench.records / FILE
+    assert read_calibration(bench.records) == known
+    assert len(list(bench.records.glob("*.jsonl"))) == 2
+    assert not result.interrupted
+
+
+def test_later_calibrations_add_to_earlier_ones(bench):
+    first = bench.calibrate(trials=1, planted_trials=0).calibration
+    second = bench.calibrate(trials=2, planted_trials=0)
+    now = second.calibration
+    assert (first.verdicts, now.verdicts) == (2, 6)
+    assert len(second.same) == 4
+    for case, noise in first.cases.items():
+        assert now.cases[case].time[: len(noise.time)] == noise.time
+        assert len(now.cases[case].time) >= len(noise.time) + 4
+    assert read_calibration(bench.records) == now
+
+
+def test_an_interrupt_keeps_the_finished_trials(bench):
+    def prepare(comparing):
+        process = comparing._process
+
+        def interrupted(entries, *, confirming):
+            if comparing._processes == 3:
+                raise KeyboardInterrupt
+            process(entries, confirming=confirming)
+
+        comparing._process = interrupted
+
+    result = bench.calibrate(prepare, trials=4, planted_trials=0)
+    assert result.interrupted
+    assert [v.status for v in result.same] == ["unchanged"] * 2 + ["inconclusive"] * 2
+    known = read_calibration(bench.records)
+    assert known == result.calibration
+    assert known is not None
+    assert {len(noise.time) for noise in known.cases.values()} == {3}
+    # Verdicts that were never reached prove nothing of false alarms.
+    assert (known.verdicts, known.false_alarms) == (2, 0)
+
+
+def test_an_interrupted_planting_is_neither_found_nor_missed(bench):
+    def prepare(comparing):
+        process = comparing._process
+
+        def interrupted(entries, *, confirming):
+            if comparing._processes == 3:
+                raise KeyboardInterrupt
+            process(entries, confirming=confirming)
+
+        comparing._process = interrupted
+
+    result = bench.calibrate(prepare, trials=1, planted_trials=1, levels=(0.03,))
+    assert result.interrupted
+    assert {each.verdict.status for each in result.planted} == {"inconclusive"}
+    assert result.calibration.verdicts == 2
+    assert result.calibration.planted == {}
+
+
+def test_no_save_keeps_nothing(bench):
+    result = bench.calibrate(save=False, trials=1, planted_trials=0)
+    assert result.path is None
+    assert result.calibration.verdicts == 2
+    assert not (bench.folder / "results").exists()
+
+
+def test_without_a_folder_nothing_is_kept_and_trials_still_add_up(bench):
+    result = bench.calibrate(keep=False, trials=2, planted_trials=0)
+    assert result.path is None
+    assert result.calibration.verdicts == 4
+
+
+def test_a_kernel_that_fails_is_no_noise(bench):
+    bench.loaded = ladder(bench.folder / "tiny", {"one": takes(MS), "bad": breaks("wrong")})
+    result = bench.calibrate(trials=1, planted_trials=0)
+    assert [v.status for v in result.same] == ["unchanged", "failed"]
+    assert set(result.calibration.cases) == {ONE}
+    assert result.calibration.verdicts == 1
+
+
+# What is told.
+
+
+def result_of(known: Calibration = KNOWN, **given: Any) -> CalibrationResult:
+    long = "matmul.outer_product_loop_tiling[m=4096,n=4096,k=4096]"
+    cases = {**known.cases, long: next(iter(known.cases.values()))}
+    same = [verdict("unchanged", time=value) for value in (0.001, -0.001)]
+    same += [verdict("unchanged", long, 0.0005), verdict("invalid", long)]
+    planted = [
+        Planting("toy.plain[n=64]", level, verdict(status, time=level))
+        for level in (0.005, 0.01)
+        for status in ("regression", "inconclusive", "inconclusive")
+    ]
+    made = CalibrationResult(replace(known, cases=cases), tuple(same), tuple(planted), ("wmma: no.",), None)
+    return replace(made, **given)
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_tables_fit_the_terminal(capsys, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    print_calibration([result_of()])
+    told = capsys.readouterr()
+    assert max(len(line.rstrip()) for line in told.out.splitlines()) <= columns
+    for word in ("mean %", "sd %", "visible %", "planted %", "found", "toy.plain", "2 inconclusive", "0.115"):
+        assert word in told.out
+
+
+def test_rates_are_told_with_what_they_prove(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    print_calibration([result_of(interrupted=True)])
+    told = capsys.readouterr()
+    assert "False alarms on this device so far: 1 of 40 verdicts; below " in told.out
+    lines = [line for line in told.out.splitlines() if "planted so far" in line]
+    assert [line.partition(" ")[0] for line in lines] == ["+0.5", "+10"]  # by size, not by letter
+    assert "3 of 4 found" in lines[0]
+    assert "Left out: wmma: no." in told.err
+    assert "invalid (because): It is so." in told.err
+    assert "Interrupted: finished trials are kept." in told.err
+
+
+def test_nothing_judged_has_no_rate(capsys):
+    print_calibration([result_of(replace(KNOWN, verdicts=0, false_alarms=0, planted={}))])
+    assert "so far" not in capsys.readouterr().out
+
+
+def test_as_json():
+    told = as_json(result_of())
+    assert told.keys() == {
+        "calibration",
+        "false_alarm_bound",
+        "same",
+        "planted",
+        "left_out",
+        "complete",
+        "path",
+    }
+    assert 1 / 40 < told["false_alarm_bound"] < 0.2
+    assert told["planted"][0]["level"] == 0.005
+    assert told["complete"] is True
+    assert told["path"] is None
+    assert as_json(result_of(replace(KNOWN, verdicts=0)))["false_alarm_bound"] is None
+    msgspec.json.encode(told)

@@ -1,0 +1,585 @@
+"""A comparison on the null device: what is matched, measured again, judged, and left behind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import psutil
+import pytest
+
+from harness import comparison, gates
+from harness.backends.null import devices
+from harness.comparison import (
+    RETRIES,
+    SPARE_PROCESSES,
+    TWIN_PLANTED,
+    TWIN_SAME,
+    CompareSettings,
+    Comparing,
+    ComparisonResult,
+    _held,
+    match,
+    pair_settings_for,
+    policy_for,
+)
+from harness.errors import UsageError
+from harness.gates import Gated
+from harness.judge import Policy
+from harness.loader import load
+from harness.pairing import PairSettings
+from harness.planning import plan
+from harness.records import Verdict
+from harness.store import read_comparison
+from harness.suite import Axis, Input, Kernel, Output, Problem, Suite
+from harness.workplace import Station
+from tests.support import write_files, write_null_script
+
+MS = 1_000_000
+QUICK = PairSettings(min_quads=25, max_quads=25, warmup_min_s=0, warmup_max_s=0, lead_in_s=0.005)
+NULL = devices()[0]
+
+LADDER = """\
+import os
+from pathlib import Path
+
+from harness import Axis, Input, Kernel, Output, Problem, Suite
+
+
+class Double(Problem):
+    n = Axis(default=(32,))
+    x = Input("n")
+    y = Output("n")
+
+    def reference(self, case, x):
+        if case.kernel and os.environ.get("COUNT_IN"):
+            Path(os.environ["COUNT_IN"], f"{os.getpid()}-{os.urandom(4).hex()}").touch()
+        return 2 * x
+
+    def flop(self, case):
+        return case.n
+
+
+suite = Suite("tiny", Double(), [Kernel(name, f"{name}.cu", block=32, grid=1) for name in NAMES])
+"""
+SOURCE = (
+    "{said}\n__kernel void {name}(__global const float* x, __global float* y, int n) {{ y[0] = x[0]; }}\n"
+)
+
+
+class Watching:
+    """An observer that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.processes: list[tuple[int, int, str]] = []
+        self.order: list[str] = []
+        self.stages: list[str] = []
+
+    def opened(self, device: object) -> None:
+        pass
+
+    def stage(self, stage: str) -> None:
+        self.stages.append(stage)
+
+    def process(self, number: int, cases: int, purpose: str) -> None:
+        self.processes.append((number, cases, purpose))
+
+    def started(self, case: str) -> None:
+        self.order.append(case.partition(".")[2].partition("[")[0])
+
+    def measured(self, case: str) -> None:
+        pass
+
+
+def ladder(folder, texts: Mapping[str, str]):
+    files = {f"{name}.cu": SOURCE.format(said=said, name=name) for name, said in texts.items()}
+    write_files(folder, {**files, "suite.py": LADDER.replace("NAMES", repr(list(texts)))})
+    return load(folder)
+
+
+def takes(time_ns: int) -> str:
+    return f"#define NULL_DEVICE_NS {time_ns}"
+
+
+def breaks(fault: str) -> str:
+    return f"#define NULL_DEVICE_FAULT {fault}"
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch):
+    monkeypatch.delenv("CI", raising=False)
+    # Waiting for a card to cool down is for cards.
+    monkeypatch.setattr(comparison, "cool_down_s", lambda _gated: 0.0)
+
+
+def compare(
+    folder, base: Mapping[str, str], head: Mapping[str, str], prepare=None, **settings: Any
+) -> tuple[ComparisonResult, Watching, Comparing]:
+    sides = [ladder(folder / name, texts) for name, texts in (("base", base), ("head", head))]
+    watching = Watching()
+    chosen = CompareSettings(**{"device": "null", "pair": QUICK, **settings})
+    with Comparing(sides[0], sides[1], chosen, watching) as comparing:
+        if prepare:
+            prepare(comparing)
+        result = comparing.run(*(plan(side.suite) for side in sides))
+    return result, watching, comparing
+
+
+def statuses(result: ComparisonResult) -> dict[str, tuple[str, str]]:
+    return {verdict.kernel: (verdict.status, verdict.reason) for verdict in result.verdicts}
+
+
+# Which cases there are, and how they are judged.
+
+
+class Twice(Problem):
+    n = Axis(default=(32, 64))
+    x = Input("n")
+    y = Output("n")
+
+
+def planned(*names: str, problem: type[Problem] = Twice):
+    kernels = [Kernel(name, f"{name}.cu", block=32, grid=1) for name in names]
+    return plan(Suite("tiny", problem(), kernels, headline="GB/s"))
+
+
+def test_cases_are_matched_by_their_ids():
+    both, alone = match(planned("one", "two"), planned("two", "three"))
+    assert [(pair.id, case.id) for pair, case in both] == [(f"tiny.two[n={n}]",) * 2 for n in (32, 64)]
+    for pair, case in both:
+        assert (pair.base.suite, pair.head.suite) == ("base", "head")
+        assert (pair.base.kernel, pair.head.kernel) == ("two", "two")
+        assert not pair.base.planted
+        assert not pair.head.planted
+        assert pair.sizes == case.sizes
+    assert [(v.case, v.status, v.reason) for v in alone] == [
+        ("tiny.three[n=32]", "new", "only-in-head"),
+        ("tiny.three[n=64]", "new", "only-in-head"),
+        ("tiny.one[n=32]", "missing", "only-in-base"),
+        ("tiny.one[n=64]", "missing", "only-in-base"),
+    ]
+    assert [v.message for v in alone[1:3]] == [
+        "There is no such case at base.",
+        "There is no such case at head.",
+    ]
+
+
+def test_one_side_without_any_case():
+    both, alone = match([], planned("one"))
+    assert both == []
+    assert {v.status for v in alone} == {"new"}
+    both, alone = match(planned("one"), [])
+    assert both == []
+    assert {v.status for v in alone} == {"missing"}
+    assert match([], []) == ([], [])
+
+
+GPU, CPU = replace(NULL, kind="gpu"), replace(NULL, kind="cpu")
+
+
+@pytest.mark.parametrize(
+    ("device", "asked", "margin", "tolerance"),
+    [
+        (GPU, {}, 0.0025, 0.01),
+        (NULL, {}, 0.0025, 0.01),
+        (CPU, {}, 0.02, 0.1),
+        (GPU, {"margin": 0.02}, 0.02, 0.04),
+        (GPU, {"margin": 0.001}, 0.001, 0.01),
+        (GPU, {"tolerance": 0.05}, 0.0025, 0.05),
+        (GPU, {"tolerance": 0.002}, 0.001, 0.002),
+        (CPU, {"tolerance": 0.01}, 0.005, 0.01),
+        (GPU, {"margin": 0.03, "tolerance": 0.04}, 0.03, 0.04),
+    ],
+)
+def test_margin_and_tolerance_suit_the_device_and_each_other(device, asked, margin, tolerance):
+    policy = policy_for(device, CompareSettings(**asked))
+    assert (policy.margin, policy.tolerance) == (margin, tolerance)
+    assert policy.confidence == 0.999
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"margin": 0.01, "tolerance": 0.01}, "A margin of 1 % is not below the tolerance of 1 %"),
+        ({"margin": 0.03, "tolerance": 0.02}, "give a smaller --margin or a larger --tolerance"),
+        ({"margin": 0.6}, "cannot be judged by"),
+        ({"confidence": 0.4}, "confidence 0.4: expected between 0.5 and 1"),
+    ],
+)
+def test_what_cannot_be_judged_by(asked, words):
+    with pytest.raises(UsageError, match=words):
+        policy_for(GPU, CompareSettings(**asked))
+
+
+def test_quads_suit_the_device():
+    policy = Policy()
+    gpu, cpu = pair_settings_for(GPU, policy), pair_settings_for(CPU, policy)
+    assert (gpu.min_quads, gpu.max_quads) == (25, 100)
+    assert (cpu.min_quads, cpu.max_quads) == (10, 30)
+    assert gpu.standard_error == pytest.approx(policy.margin / 5)
+
+
+# Twins.
+
+
+def verdict(status: str, case: str = "tiny.one[n=32]", **given: Any) -> Verdict:
+    return Verdict(
+        **{
+            "case": case,
+            "kernel": "one",
+            "sizes": {"n": 32},
+            "dtype": "float32",
+            "status": status,
+            "reason": "because",
+            "message": f"It is {status}.",
+            "attribution": "code",
+            **given,
+        }
+    )
+
+
+EVERY = ("regression", "improvement", "unchanged", "inconclusive")
+OTHERS = ("invalid", "identical", "new", "missing", "failed")
+
+
+@pytest.mark.parametrize(
+    ("same", "planted_status", "reason"),
+    [
+        ("unchanged", "regression", ""),
+        ("inconclusive", "regression", ""),
+        ("regression", "regression", "twin-flagged"),
+        ("improvement", "regression", "twin-flagged"),
+        ("unchanged", "unchanged", "twin-missed"),
+        ("unchanged", "improvement", "twin-missed"),
+        ("unchanged", "inconclusive", "twin-missed"),
+        ("unchanged", "invalid", ""),
+        ("unchanged", "failed", ""),
+        ("invalid", "invalid", ""),
+        ("failed", "failed", ""),
+    ],
+)
+def test_a_wrong_twin_makes_what_was_measured_invalid(same, planted_status, reason):
+    twins = [verdict(same, TWIN_SAME), verdict(planted_status, TWIN_PLANTED)]
+    given = [verdict(status) for status in (*EVERY, *OTHERS)]
+    held = _held(given, twins)
+    assert held[len(EVERY) :] == given[len(EVERY) :]
+    if not reason:
+        assert held == given
+        return
+    for before, after in zip(given, held[: len(EVERY)], strict=False):
+        assert (after.status, after.reason, after.attribution) == ("invalid", reason, None)
+        assert after.message.endswith(f"What was measured: {before.message}")
+
+
+def test_a_planted_twin_that_was_cut_short_is_not_missed():
+    given = [verdict("unchanged")]
+    twins = [verdict("inconclusive", TWIN_PLANTED, complete=False)]
+    assert _held(given, twins) == given
+    assert _held(given, []) == given
+
+
+def test_twins_are_of_the_first_case_that_is_measured(tmp_path):
+    texts = {"same": takes(MS), "other": takes(MS)}
+    result, _, _ = compare(tmp_path, texts, {**texts, "other": takes(MS + 1)}, twins=True)
+    assert statuses(result) == {
+        "same": ("identical", "same-code"),
+        "other": ("unchanged", "within-tolerance"),
+    }
+    assert [(v.case, v.kernel, v.status) for v in result.twins] == [
+        (TWIN_SAME, "other", "unchanged"),
+        (TWIN_PLANTED, "other", "regression"),
+    ]
+    assert result.twins[1].time is not None
+    assert result.twins[1].time.effect == pytest.approx(0.01, rel=0.05)
+
+
+def test_nothing_to_measure_has_no_twins(tmp_path):
+    result, watching, _ = compare(tmp_path, {"same": takes(MS)}, {"same": takes(MS)}, twins=True)
+    assert result.twins == ()
+    assert watching.processes == []
+
+
+# How it goes.
+
+
+def test_looks_confirmation_and_processes(tmp_path):
+    base = dict.fromkeys(("same", "slower", "faster", "identical"), takes(MS))
+    head = {**base, "same": takes(MS + 1), "slower": takes(1_020_000), "faster": takes(980_000)}
+    result, watching, _ = compare(tmp_path, base, head, results=tmp_path / "results")
+    assert statuses(result) == {
+        "same": ("unchanged", "within-tolerance"),
+        "slower": ("regression", "slower-in-time"),
+        "faster": ("improvement", "faster-in-time"),
+        "identical": ("identical", "same-code"),
+    }
+    assert [v.kernel for v in result.verdicts] == list(head)
+    assert watching.processes == [(1, 3, "look"), (2, 3, "look"), (3, 2, "confirm"), (4, 2, "confirm")]
+    assert result.path is not None
+    stored = read_comparison(result.path)
+    assert stored.complete
+    assert stored.verdicts == result.verdicts
+    assert Counter((each.process, each.confirming) for each in stored.blocks) == {
+        (1, False): 3,
+        (2, False): 3,
+        (3, True): 2,
+        (4, True): 2,
+    }
+    assert all(each.block.telemetry and each.block.telemetry.during for each in stored.blocks)
+
+
+def test_cases_come_in_random_order_that_the_seed_repeats(tmp_path):
+    base = {f"k{number}": takes(MS) for number in range(8)}
+    head = {name: takes(MS + 1) for name in base}
+    orders = [
+        compare(tmp_path / str(number), base, head, seed=seed, budget_s=1e-9)[1].order
+        for number, seed in enumerate((1, 1, 2))
+    ]
+    assert orders[0] == orders[1] != orders[2]
+    assert all(sorted(order) == sorted(base) != order for order in orders)
+
+
+def test_references_are_computed_once(tmp_path, monkeypatch):
+    counted = tmp_path / "counted"
+    counted.mkdir()
+    monkeypatch.setenv("COUNT_IN", str(counted))
+    result, _, _ = compare(tmp_path, {"one": takes(MS)}, {"one": takes(1_020_000)})
+    assert statuses(result) == {"one": ("regression", "slower-in-time")}
+    # The null device computes by reference() too, but the verification needs it of the first process alone.
+    calls = Counter(path.name.partition("-")[0] for path in counted.iterdir())
+    assert len(calls) == 4
+    least, *others = sorted(calls.values())
+    assert others[:2] == [least] * 2
+    assert others[2] > least
+
+
+def test_digests_go_from_one_process_to_the_next(tmp_path, monkeypatch):
+    asked = []
+    ask = Station.ask
+
+    def listening(station, request, timeout_s):
+        if hasattr(request, "verified"):
+            asked.append(dict(request.verified))
+        return ask(station, request, timeout_s)
+
+    monkeypatch.setattr(Station, "ask", listening)
+    compare(tmp_path, {"one": takes(MS)}, {"one": takes(MS + 1)})
+    assert asked[0] == {}
+    assert set(asked[1]) == {"base", "head"}
+    assert all(len(digest) == 32 for digest in asked[1].values())
+
+
+@pytest.mark.parametrize("fault", ["crash", "error"])
+def test_a_failure_costs_its_own_case_only(tmp_path, fault):
+    base = dict.fromkeys(("one", "bad", "two", "three"), takes(MS))
+    head = {**dict.fromkeys(base, takes(MS + 1)), "bad": breaks(fault)}
+    result, watching, _ = compare(tmp_path, base, head)
+    found = statuses(result)
+    assert found.pop("bad")[0] == "failed"
+    assert set(found.values()) == {("unchanged", "within-tolerance")}
+    assert next(v.side for v in result.verdicts if v.kernel == "bad") == "head"
+    assert [cases for _, cases, _ in watching.processes] == [4, 3]
+
+
+def spoil(monkeypatch, *bad: int, reason: str = "sm-clock") -> list[int]:
+    """Let the gates throw out these blocks, counted from 0; what comes back counts all."""
+    calls: list[int] = []
+
+    def gating(block, policy, **given):
+        calls.append(len(calls))
+        gated = gates.gate(block, policy, **given)
+        if calls[-1] not in bad:
+            return gated
+        return Gated(kept=gated.kept[:4], dropped={reason: len(block.quads) - 4}, invalid=reason)
+
+    monkeypatch.setattr(comparison, "gate", gating)
+    return calls
+
+
+def test_a_block_that_the_gates_threw_out_is_measured_once_more_in_its_process(tmp_path, monkeypatch):
+    calls = spoil(monkeypatch, 0)
+    result, watching, _ = compare(
+        tmp_path, {"one": takes(MS)}, {"one": takes(MS + 1)}, results=tmp_path / "results"
+    )
+    assert RETRIES == 1
+    assert len(calls) == 3
+    assert [number for number, _, _ in watching.processes] == [1, 2]
+    assert statuses(result) == {"one": ("unchanged", "within-tolerance")}
+    assert result.verdicts[0].dropped == {}
+    assert result.path is not None
+    blocks = read_comparison(result.path).blocks
+    assert [(each.process, each.retried, bool(each.dropped)) for each in blocks] == [
+        (1, True, True),
+        (1, False, False),
+        (2, False, False),
+    ]
+
+
+def test_a_process_that_the_gates_threw_out_is_made_up_for(tmp_path, monkeypatch):
+    spoil(monkeypatch, 0, 1)
+    result, watching, _ = compare(tmp_path, {"one": takes(MS)}, {"one": takes(MS + 1)})
+    assert [number for number, _, _ in watching.processes] == [1, 2, 3]
+    assert statuses(result) == {"one": ("invalid", "sm-clock")}  # 21 of 75 quads
+    assert result.verdicts[0].time is not None
+    assert result.verdicts[0].time.processes == 2
+
+
+def test_what_the_gates_throw_out_again_and_again_is_invalid_in_the_end(tmp_path, monkeypatch):
+    calls = spoil(monkeypatch, *range(100))
+    result, watching, _ = compare(tmp_path, {"one": takes(MS)}, {"one": takes(MS + 1)})
+    processes = 2 + SPARE_PROCESSES
+    assert len(watching.processes) == processes
+    assert len(calls) == processes * (1 + RETRIES)
+    assert statuses(result) == {"one": ("invalid", "sm-clock")}
+    assert result.verdicts[0].complete
+
+
+def test_confirming_has_spare_processes_too(tmp_path, monkeypatch):
+    spoil(monkeypatch, 2, 3)
+    result, watching, _ = compare(tmp_path, {"one": takes(MS)}, {"one": takes(1_050_000)})
+    assert [purpose for _, _, purpose in watching.processes] == ["look"] * 2 + ["confirm"] * 3
+    assert result.verdicts[0].time is not None
+    assert result.verdicts[0].time.processes == 2
+
+
+def test_a_budget_ends_it_between_processes(tmp_path):
+    base = dict.fromkeys(("one", "two"), takes(MS))
+    head = {"one": takes(MS + 1), "two": takes(1_050_000)}
+    result, watching, _ = compare(tmp_path, base, head, budget_s=1e-9, results=tmp_path / "results")
+    assert watching.processes == [(1, 2, "look")]
+    assert set(statuses(result).values()) == {("inconclusive", "budget-spent")}
+    assert not any(v.complete for v in result.verdicts)
+    assert not result.interrupted
+    assert result.path is not None
+    assert read_comparison(result.path).complete
+
+
+def test_a_budget_that_ends_before_confirming(tmp_path):
+    def nearly_spent(comparing):
+        process = comparing._process
+
+        def counting(entries, *, confirming):
+            process(entries, confirming=confirming)
+            comparing._spent_s = 0.0 if comparing._processes < 2 else 10.0
+
+        comparing._process = counting
+
+    result, watching, _ = compare(
+        tmp_path, {"one": takes(MS)}, {"one": takes(1_050_000)}, nearly_spent, budget_s=5.0
+    )
+    assert [purpose for _, _, purpose in watching.processes] == ["look", "look"]
+    assert statuses(result) == {"one": ("inconclusive", "budget-spent")}
+    assert "no time to measure it again" in result.verdicts[0].message
+
+
+def interrupting(number: int):
+    """Have the comparison interrupted as it begins a process."""
+
+    def prepare(comparing):
+        process = comparing._process
+
+        def interrupted(entries, *, confirming):
+            if comparing._processes == number:
+                raise KeyboardInterrupt
+            process(entries, confirming=confirming)
+
+        comparing._process = interrupted
+
+    return prepare
+
+
+@pytest.mark.parametrize(
+    ("after", "told"),
+    [
+        (0, {"same": ("inconclusive", "interrupted"), "slower": ("inconclusive", "interrupted")}),
+        (1, {"same": ("inconclusive", "interrupted"), "slower": ("inconclusive", "interrupted")}),
+        (2, {"same": ("unchanged", "within-tolerance"), "slower": ("inconclusive", "interrupted")}),
+    ],
+)
+def test_an_interrupt_keeps_what_is_finished(tmp_path, after, told):
+    base = dict.fromkeys(("same", "slower"), takes(MS))
+    head = {"same": takes(MS + 1), "slower": takes(1_020_000), "fresh": takes(MS)}
+    result, _, _ = compare(tmp_path, base, head, interrupting(after), results=tmp_path / "results")
+    assert result.interrupted
+    assert statuses(result) == {**told, "fresh": ("new", "only-in-head")}
+    assert result.path is not None
+    stored = read_comparison(result.path)
+    assert not stored.complete
+    assert stored.verdicts == result.verdicts
+    assert len(stored.blocks) == {0: 0, 1: 2, 2: 4}[after]
+
+
+def test_identical_code_can_be_measured_all_the_same(tmp_path):
+    result, watching, _ = compare(tmp_path, {"one": takes(MS)}, {"one": takes(MS)}, measure_identical=True)
+    assert statuses(result) == {"one": ("unchanged", "within-tolerance")}
+    assert len(watching.processes) == 2
+
+
+def test_what_it_was_done_with_is_described(tmp_path):
+    result, _, comparing = compare(
+        tmp_path, {"one": takes(MS)}, {"one": takes(MS)}, seed=7, margin=0.002, tolerance=0.02
+    )
+    described = result.comparison
+    assert described.settings["seed"] == 7
+    assert described.settings["margin"] == 0.002
+    assert described.settings["tolerance"] == 0.02
+    assert described.settings["looks"] == "2,4,8"
+    assert described.settings["max_quads"] == 25
+    assert described.kernels == ("one",)
+    assert described.device.spec == "null:0"
+    assert described.calibrated_at is None
+    assert result.path is None
+    assert comparing.folder is None
+
+
+def test_no_process_is_left_and_no_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    head = {"one": takes(MS + 1), "bad": breaks("crash"), "fresh": breaks("crash")}
+    compare(tmp_path / "suites", dict.fromkeys(("one", "bad"), takes(MS)), head)
+    assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
+    assert [path.name for path in tmp_path.iterdir()] == ["suites"]
+
+
+def test_stations_are_ended_after_an_error_of_the_harness_itself(tmp_path, monkeypatch):
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+
+    def broken(*_, **__):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(comparison, "gate", broken)
+    with pytest.raises(RuntimeError, match="broken"):
+        compare(tmp_path, {"one": takes(MS)}, {"one": takes(MS + 1)}, results=tmp_path / "results")
+    assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
+
+
+def test_policy_that_makes_no_sense_leaves_no_process(tmp_path):
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    with pytest.raises(UsageError, match="margin"):
+        compare(tmp_path, {"one": takes(MS)}, {"one": takes(MS)}, margin=0.02, tolerance=0.01)
+    assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
+
+
+def test_a_compiler_that_ends_its_process_leaves_it_to_the_case(tmp_path, monkeypatch):
+    """Where nothing could be inspected, nothing is called identical, and all is measured."""
+
+    def prepare(comparing):
+        comparing.builder.kill()
+
+    result, _, _ = compare(tmp_path, {"one": takes(MS)}, {"one": takes(MS)}, prepare)
+    assert statuses(result) == {"one": ("unchanged", "within-tolerance")}
+
+
+def test_on_a_noisy_card_what_is_slower_is_found_and_what_is_not_is_not(tmp_path, monkeypatch):
+    script = write_null_script(tmp_path / "script.json", {"noise": {"kind": "bimodal", "seed": 1}})
+    monkeypatch.setenv("HARNESS_NULL_SCRIPT", script)
+    base = dict.fromkeys(("same", "slower"), takes(MS))
+    result, _, _ = compare(tmp_path, base, {"same": takes(MS + 1), "slower": takes(1_040_000)})
+    assert statuses(result)["slower"] == ("regression", "slower-in-time")
+    assert statuses(result)["same"][0] in ("unchanged", "inconclusive")
+    for found in result.verdicts:
+        assert found.cycles is not None
+        assert found.base is not None
+        assert found.base.sm_clock_mhz
