@@ -156,9 +156,10 @@ def unfit(planned: PlannedCase, device: DeviceInfo) -> Refusal | None:
 
 def _identified(device: DeviceInfo, probe: Probe) -> DeviceInfo:
     """The device with what its driver knows better: the card's UUID, and the driver's own version."""
-    identity = probe.identity()
+    # A fact that the card refuses to tell says "unavailable: ..." instead, which is no UUID.
+    told = {name: fact for name, fact in probe.identity().items() if not fact.startswith("unavailable")}
     return dataclasses.replace(
-        device, uuid=device.uuid or identity.get("uuid"), driver=identity.get("driver") or device.driver
+        device, uuid=device.uuid or told.get("uuid"), driver=told.get("driver") or device.driver
     )
 
 

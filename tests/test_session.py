@@ -12,6 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from harness import workplace
+from harness.backends import null
 from harness.errors import DeviceError, GitError, SuiteError, UsageError
 from harness.loader import load
 from harness.measure import MeasureSettings
@@ -19,6 +21,7 @@ from harness.planning import plan
 from harness.report.summary import summary_of
 from harness.session import Session, SessionSettings
 from harness.store import read_run
+from harness.telemetry import ScriptedProbe
 from harness.workplace import find_device
 from tests import toy
 from tests.support import (
@@ -437,3 +440,17 @@ def test_a_worker_outlives_no_session(tmp_path):
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     run_all(ladder(tmp_path / "tiny", ["one"]))
     assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
+
+
+@pytest.mark.parametrize(
+    ("identity", "uuid", "driver"),
+    [
+        ({"uuid": "GPU-1", "driver": "580.1"}, "GPU-1", "580.1"),
+        ({"uuid": "unavailable: not supported", "driver": "unavailable: unknown"}, None, "1"),
+        ({}, None, "1"),
+    ],
+)
+def test_a_fact_that_the_card_refuses_is_no_name(identity, uuid, driver):
+    (device,) = null.devices()
+    found = workplace._identified(device, ScriptedProbe(identity=identity))
+    assert (found.uuid, found.driver) == (uuid, driver)
