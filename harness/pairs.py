@@ -142,7 +142,7 @@ class PairBench:
                     raise MeasureError("A slowdown that was planted does not show.")
             if not 0.5 < effect / request.target < 1.5:
                 raise MeasureError(
-                    f"No slowdown of {100 * request.target:g} % can be planted: {steps} steps make "
+                    f"No slowdown of {100 * request.target:g} % can be planted: the nearest makes "
                     f"{100 * effect:.2g} %."
                 )
             return steps_for(request.target, steps, effect)

@@ -365,7 +365,7 @@ def test_tables_fit_the_terminal(capsys, monkeypatch, columns):
     print_calibration([result_of()])
     told = capsys.readouterr()
     assert max(len(line.rstrip()) for line in told.out.splitlines()) <= columns
-    for word in ("mean %", "sd %", "visible %", "planted %", "found", "toy.plain", "2 inconclusive", "0.115"):
+    for word in ("mean %", "sd %", "visible %", "planted %", "found", "plain", "2 inconclusive", "0.115"):
         assert word in told.out
 
 

@@ -9,13 +9,13 @@ from statistics import fmean, stdev
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from harness.calibrating import CalibrationResult, Planting
 from harness.calibration import Calibration
-from harness.report.tables import console, plain_table, print_out
+from harness.report.tables import console, natural_width, plain_table, print_out
 from harness.statistics.rates import clopper_pearson, false_alarm_bound
+from harness.suite import size_label
 
 CONFIDENCE = 0.95
 
@@ -43,7 +43,7 @@ def print_calibration(results: Sequence[CalibrationResult]) -> None:
     """Noise by case, what was found of what was planted, and the false-alarm rate so far."""
     errors = Console(stderr=True)
     for result in results:
-        print_out(_noise_table(result))
+        print_out(_noise_table(result, console().width))
         if result.planted:
             console().print()
             print_out(_planted_table(result.planted))
@@ -55,7 +55,7 @@ def print_calibration(results: Sequence[CalibrationResult]) -> None:
                     f"{verdict.case}: {verdict.status} ({verdict.reason}): {verdict.message}", markup=False
                 )
         for message in result.left_out:
-            errors.print(f"Left out: {message}", highlight=False, markup=False)
+            errors.print(f"Left out: {message}", highlight=False, markup=False, soft_wrap=True)
         if result.path:
             errors.print(f"Calibration: {result.path}", highlight=False, markup=False, soft_wrap=True)
         if result.interrupted:
@@ -63,25 +63,39 @@ def print_calibration(results: Sequence[CalibrationResult]) -> None:
         console().print()
 
 
-def _noise_table(result: CalibrationResult) -> Table:
+def _noise_table(result: CalibrationResult, width: int) -> Table:
     """Of every case against itself: how far apart processes were, and what would be seen."""
-    table = plain_table("case", ">trials", ">mean %", ">sd %", ">visible %", ">MHz", ">exponent", "power cap")
+    columns: dict[str, list[str]] = {}
     for case in dict.fromkeys(verdict.case for verdict in result.same):
-        verdicts = [verdict for verdict in result.same if verdict.case == case]
-        effects = [effect for v in verdicts if v.time for effect in v.time.process_effects]
-        known = result.calibration.cases.get(case)
-        visible = [v.smallest_visible for v in verdicts if v.smallest_visible is not None]
-        table.add_row(
-            escape(case),
-            str(len(verdicts)),
-            f"{100 * fmean(effects):+.3f}" if effects else "",
-            f"{100 * stdev(effects):.3f}" if len(effects) > 1 else "",
-            f"{100 * fmean(visible):.2f}" if visible else "",
-            f"{known.sm_clock_mhz:.0f}" if known and known.sm_clock_mhz else "",
-            f"{known.clock_exponent:.2f}" if known and known.clock_exponent is not None else "",
-            {True: "yes", False: "no", None: ""}[known.power_capped if known else None],
-        )
+        for name, cell in _noise_row(result, case).items():
+            columns.setdefault(name, []).append(cell)
+    columns = {name: cells for name, cells in columns.items() if any(cells)}
+    for left_out in ("exponent", "MHz", None):
+        table = plain_table(*(name if name == "kernel" else f">{name}" for name in columns))
+        for row in zip(*columns.values(), strict=True):
+            table.add_row(*row)
+        if left_out is None or natural_width(table) <= width:
+            break
+        columns.pop(left_out, None)
     return table
+
+
+def _noise_row(result: CalibrationResult, case: str) -> dict[str, str]:
+    verdicts = [verdict for verdict in result.same if verdict.case == case]
+    effects = [effect for v in verdicts if v.time for effect in v.time.process_effects]
+    visible = [v.smallest_visible for v in verdicts if v.smallest_visible is not None]
+    known = result.calibration.cases.get(case)
+    return {
+        "kernel": verdicts[0].kernel,
+        "size": size_label(verdicts[0].sizes),
+        "trials": str(len(verdicts)),
+        "mean %": f"{100 * fmean(effects):+.3f}" if effects else "",
+        "sd %": f"{100 * stdev(effects):.3f}" if len(effects) > 1 else "",
+        "visible %": f"{100 * fmean(visible):.2f}" if visible else "",
+        "MHz": f"{known.sm_clock_mhz:.0f}" if known and known.sm_clock_mhz else "",
+        "exponent": f"{known.clock_exponent:.2f}" if known and known.clock_exponent is not None else "",
+        "power cap": {True: "yes", False: "no", None: ""}[known.power_capped if known else None],
+    }
 
 
 def _planted_table(planted: Sequence[Planting]) -> Table:

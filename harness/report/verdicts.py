@@ -82,7 +82,7 @@ def print_comparison(results: Sequence[ComparisonResult], status: ExitCode) -> N
         for line in _sentences(result):
             console().print(line, soft_wrap=False, highlight=False)
         for message in result.left_out:
-            errors.print(f"Left out: {message}", highlight=False, markup=False)
+            errors.print(f"Left out: {message}", highlight=False, markup=False, soft_wrap=True)
         if result.problem:
             errors.print(f"harness: {result.problem}", highlight=False, markup=False)
         if result.path:
