@@ -460,8 +460,7 @@ class Comparing(Workplace):
                 short = [e for e in short if len(e.contest.rounds) < count + SPARE_PROCESSES]
                 if not short:
                     break
-                spent = self._over_budget(short)
-                if spent:
+                if spent := self._stopped_by_budget(short):
                     break
                 self._process(short, confirming=False)
             for entry in entries:
@@ -471,7 +470,7 @@ class Comparing(Workplace):
                     elif not spent:
                         entry.contest.settled = True  # the gates left too little: invalid
             if spent:
-                self._over_budget([entry for entry in entries if not entry.contest.settled])
+                self._stopped_by_budget([entry for entry in entries if not entry.contest.settled])
                 return
 
     def _confirm(self, entries: Sequence[Entry]) -> None:
@@ -483,15 +482,14 @@ class Comparing(Workplace):
             short = [e for e in short if not e.contest.ended]
             if not short:
                 break
-            if self._over_budget(short):
+            if self._stopped_by_budget(short):
                 break
             self._process(short, confirming=True)
-        # By identity: a twin is of a case that may be flagged too.
-        flags = {str(number): entry.contest.flag() for number, entry in enumerate(flagged)}
-        stand = confirm({name: flag for name, flag in flags.items() if flag}, self.policy)
-        for number, entry in enumerate(flagged):
-            if flags[str(number)] and not entry.contest.stopped_by:
-                entry.contest.confirmed = str(number) in stand
+        flags = {entry.pair.id: flag for entry in flagged if (flag := entry.contest.flag())}
+        stand = confirm(flags, self.policy)
+        for entry in flagged:
+            if entry.pair.id in flags and not entry.contest.stopped_by:
+                entry.contest.confirmed = entry.pair.id in stand
 
     def _alone(self, entries: Sequence[Entry]) -> None:
         """Run each side of what is confirmed by itself: in quads, one that draws more power slows both."""
@@ -520,7 +518,8 @@ class Comparing(Workplace):
             entry.contest.solo = SoloBlocks(base=runs["base"], head=runs["head"])
         self.observer.measured(entry.pair.id)
 
-    def _over_budget(self, entries: Sequence[Entry]) -> bool:
+    def _stopped_by_budget(self, entries: Sequence[Entry]) -> bool:
+        """Whether the budget is spent; these then say so."""
         if self.settings.budget_s is None or self._spent_s < self.settings.budget_s:
             return False
         for entry in entries:
