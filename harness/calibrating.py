@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import harness
-from harness import protocol
 from harness.calibration import Calibration, CaseNoise, PlantedRate, read_calibration, write_calibration
-from harness.comparison import Comparing, Entry
+from harness.comparison import Comparing, Entry, against_itself
 from harness.planning import PlannedCase
 from harness.records import Verdict
 from harness.statistics.paired import ProcessEffect
-from harness.workplace import unfit
 
 MOST_EFFECTS = 256
 """Kept of each case: the newest, so that a file does not grow for ever."""
@@ -63,10 +61,7 @@ def calibrate(
     The file is written after each trial, so an interrupt keeps those that are finished. Raises StoreError
     where it cannot be written.
     """
-    fit = [planned for planned in plan if unfit(planned, comparing.device) is None]
-    left_out = dict.fromkeys(
-        refused.message for planned in plan if (refused := unfit(planned, comparing.device))
-    )
+    fit, left_out = comparing.divide(plan)
     work = _Work(comparing, fit, settings)
     interrupted = False
     try:
@@ -102,7 +97,8 @@ class _Work:
 
     def _same(self) -> None:
         entries = [
-            self.comparing.entry(_pair(planned, planned.case.id), planned.case) for planned in self.plan
+            self.comparing.entry(against_itself(planned.case, planned.case.id), planned.case)
+            for planned in self.plan
         ]
         result = self.comparing.hold(entries)
         self.same += result.verdicts
@@ -113,14 +109,14 @@ class _Work:
     def _plantings(self) -> list[tuple[PlannedCase, float, int]]:
         """Every case with every slowdown, and the steps that it takes."""
         wanted = [(planned, level) for planned in self.plan for level in self.settings.levels]
-        pairs = [_pair(planned, planned.case.id, steps=0) for planned, _ in wanted]
+        pairs = [against_itself(planned.case, planned.case.id, steps=0) for planned, _ in wanted]
         steps = self.comparing.find_steps(pairs, [level for _, level in wanted])
         return [(*each, found) for each, found in zip(wanted, steps, strict=True) if found is not None]
 
     def _plant(self, plantings: Sequence[tuple[PlannedCase, float, int]]) -> None:
         entries = [
             self.comparing.entry(
-                _pair(planned, f"{planned.case.id} +{100 * level:g} %", steps=steps), planned.case
+                against_itself(planned.case, f"{planned.case.id} +{100 * level:g} %", steps), planned.case
             )
             for planned, level, steps in plantings
         ]
@@ -154,14 +150,6 @@ class _Work:
         return Calibration(
             measured_at="", harness_version=harness.__version__, uuid=device.uuid, driver=device.driver
         )
-
-
-def _pair(planned: PlannedCase, name: str, steps: int | None = None) -> protocol.PairOf:
-    """A case against itself; with a slowdown of so many steps planted, where `steps` are given."""
-    planted = steps is not None
-    base = protocol.Side(suite="head", kernel=planned.kernel.name, planted=planted)
-    head = protocol.Side(suite="head", kernel=planned.kernel.name, planted=planted, steps=steps or 0)
-    return protocol.PairOf(id=name, sizes=planned.case.sizes, base=base, head=head)
 
 
 def _with_same(known: Calibration, entries: Sequence[Entry], verdicts: Sequence[Verdict]) -> Calibration:

@@ -13,6 +13,7 @@ __all__ = [
     "ComparisonResult",
     "Entry",
     "Purpose",
+    "against_itself",
     "match",
 ]
 
@@ -40,12 +41,12 @@ from harness.host import describe_host
 from harness.judge import Policy, confirm
 from harness.loader import LoadedSuite
 from harness.machine import machine_name
-from harness.pairing import PairSettings
+from harness.pairing import Alone, PairSettings
 from harness.planning import PlannedCase
 from harness.records import CaseBlock, Comparison, DeviceInfo, L2Policy, PairedBlock, Verdict, VerdictStatus
 from harness.store import Journal, RecordWriter
 from harness.suite import Case, ceil_div
-from harness.workplace import DeviceObserver, Station, Workplace, unfit
+from harness.workplace import DeviceObserver, Station, Workplace
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -180,6 +181,14 @@ def _pair_of(case: Case, name: str) -> protocol.PairOf:
     )
 
 
+def against_itself(case: Case, name: str, steps: int | None = None) -> protocol.PairOf:
+    """A case of head against itself; with a slowdown of so many steps planted, where `steps` are given."""
+    planted = steps is not None
+    base = protocol.Side(suite="head", kernel=case.kernel, planted=planted)
+    head = protocol.Side(suite="head", kernel=case.kernel, planted=planted, steps=steps or 0)
+    return protocol.PairOf(id=name, sizes=case.sizes, base=base, head=head)
+
+
 def _alone(case: Case, status: Literal["new", "missing"]) -> Verdict:
     where, reason = ("base", "only-in-head") if status == "new" else ("head", "only-in-base")
     return Verdict(
@@ -256,14 +265,12 @@ class Comparing(Workplace):
         A case that fails, crashes or hangs costs its own verdict only. Raises StoreError where no record can
         be begun. An interrupt ends the comparison early: what is finished is stored, judged and returned.
         """
-        left_out = dict.fromkeys(
-            refused.message for planned in head if (refused := unfit(planned, self.device))
-        )
-        both, alone = match(*([p for p in plan if unfit(p, self.device) is None] for plan in (base, head)))
+        fit, left_out = self.divide(head)
+        both, alone = match(self.divide(base)[0], fit)
         # A case that head has, only not for this device, has not vanished.
         there = {planned.case.id for planned in head}
         alone = [self._explained(v) for v in alone if v.status == "new" or v.case not in there]
-        return self.hold([self.entry(pair, case) for pair, case in both], alone, tuple(left_out))
+        return self.hold([self.entry(pair, case) for pair, case in both], alone, left_out)
 
     def _explained(self, verdict: Verdict) -> Verdict:
         """The verdict of a case that one commit has: failed, where the other's suite cannot be loaded."""
@@ -404,22 +411,16 @@ class Comparing(Workplace):
         """A kernel against itself, as it is and with a slowdown of the tolerance planted: the first that is
         measured and takes one.
         """
-        measured = [entry for entry in entries if not entry.contest.settled]
-        for entry in measured:
-            case, head = entry.contest.case, entry.pair.head
-            planted = protocol.Side(suite="head", kernel=head.kernel, planted=True)
-            pair = protocol.PairOf(id=TWIN_PLANTED, sizes=case.sizes, base=planted, head=planted)
-            (steps,) = self.find_steps([pair], [self.policy.tolerance])
+        measured = [entry.contest.case for entry in entries if not entry.contest.settled]
+        for case in measured:
+            (steps,) = self.find_steps([against_itself(case, TWIN_PLANTED, 0)], [self.policy.tolerance])
             if steps is not None:
-                slowed = protocol.Side(suite="head", kernel=head.kernel, planted=True, steps=steps)
-                slow = protocol.PairOf(id=TWIN_PLANTED, sizes=case.sizes, base=planted, head=slowed)
-                return [self._same_twin(entry), self.entry(slow, case)]
-        return [self._same_twin(entry) for entry in measured[:1]]
+                slowed = against_itself(case, TWIN_PLANTED, steps)
+                return [self._same_twin(case), self.entry(slowed, case)]
+        return [self._same_twin(case) for case in measured[:1]]
 
-    def _same_twin(self, entry: Entry) -> Entry:
-        case, head = entry.contest.case, entry.pair.head
-        pair = protocol.PairOf(id=TWIN_SAME, sizes=case.sizes, base=head, head=head)
-        return self.entry(pair, case)
+    def _same_twin(self, case: Case) -> Entry:
+        return self.entry(against_itself(case, TWIN_SAME), case)
 
     def _wants_twins(self) -> bool:
         wanted = self.settings.twins
@@ -598,7 +599,7 @@ class Comparing(Workplace):
         )
 
 
-def _solo(run: protocol.SoloRun, station: Station) -> Solo:
+def _solo(run: Alone, station: Station) -> Solo:
     return solo_of(
         station.sampler.snapshots,
         run.started_ns,

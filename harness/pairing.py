@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Literal
 
 from harness.backends.base import Device, Stamp, Stamping, Timing
 from harness.measure import ENQUEUE_NS, MOST_LAUNCHES_QUEUED, Subject, l2_policy, launches_per_slot
@@ -24,7 +25,8 @@ from harness.statistics.paired import log_ratios, process_effect
 CANARY_EVERY = 2
 """Quads: one that strays costs those on both of its sides, which must not be a fifth of the fewest quads."""
 _EMPTY_SLOTS = 9
-_A_FIRST = {True: "ABBA", False: "BAAB"}
+
+Order = Literal["ABBA", "BAAB"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +92,8 @@ def measure_pair(device: Device, pair: Pair, settings: PairSettings, rng: random
     l2 = l2_policy(device, settings.l2)
     began = time.monotonic()
     warmup_s, settled, time_ns = _warm_up(device, pair, settings)
-    bench = _Bench(device, pair, l2, launches_per_slot(time_ns, device.tick_ns(), settings.min_slot_ns), rng)
+    tick_ns = device.tick_ns()
+    bench = _Bench(device, pair, l2, launches_per_slot(time_ns, tick_ns, settings.min_slot_ns), rng)
     quads: list[Quad] = []
     while len(quads) < settings.max_quads:
         # Half the least number at a time: stopping is prompt, and every batch is long against its lead-in.
@@ -103,7 +106,7 @@ def measure_pair(device: Device, pair: Pair, settings: PairSettings, rng: random
         launches_per_slot=bench.launches,
         l2=l2,
         clock=device.clock,
-        tick_ns=device.tick_ns(),
+        tick_ns=tick_ns,
         warmup_s=warmup_s,
         settled=settled,
         gpu_s=bench.busy_s,
@@ -189,11 +192,11 @@ class _Bench:
 
     def _quad(self, number: int) -> Callable[[], _QuadRead]:
         canary = self._canary() if number % CANARY_EVERY == 0 else None
-        base_first = self.rng.random() < 0.5
-        a, b = self.pair.base, self.pair.head
-        slots = [self._slot(subject) for subject in ((a, b, b, a) if base_first else (b, a, a, b))]
+        order: Order = "ABBA" if self.rng.random() < 0.5 else "BAAB"
+        arms = {"A": self.pair.base, "B": self.pair.head}
+        slots = [self._slot(arms[arm]) for arm in order]
         return lambda: _QuadRead(
-            _A_FIRST[base_first],
+            order,
             [slot.read(self._empty_cycles) for slot in slots],
             canary.read(self._empty_cycles) if canary else None,
         )
@@ -229,7 +232,7 @@ class _Bench:
 
 @dataclass(frozen=True, slots=True)
 class _QuadRead:
-    order: str
+    order: Order
     slots: list[_SlotRead]
     canary: _SlotRead | None
 
@@ -256,7 +259,7 @@ def _aligned(read: Sequence[_QuadRead], end: Stamp | None, began_ns: int, ended_
 def _quad_of(read: _QuadRead, started_ns: int, ended_ns: int) -> Quad:
     a, b, c, d = read.slots
     return Quad(
-        order="ABBA" if read.order == "ABBA" else "BAAB",
+        order=read.order,
         times_ns=(a.time_ns, b.time_ns, c.time_ns, d.time_ns),
         cycles=_all(a.cycles, b.cycles, c.cycles, d.cycles),
         sm_clock_mhz=_all(a.clock_mhz, b.clock_mhz, c.clock_mhz, d.clock_mhz),

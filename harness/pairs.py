@@ -22,7 +22,7 @@ from harness.backends.base import Built, Device, check_launch, compile_all
 from harness.checker import Checker, emulator
 from harness.errors import HarnessError, KernelError, MeasureError, SuiteError
 from harness.measure import Subject
-from harness.pairing import Pair, PairSettings, measure_pair, run_alone
+from harness.pairing import Alone, Pair, PairSettings, measure_pair, run_alone
 from harness.planning import launch_of
 from harness.planted import planted, steps_for
 from harness.records import Launch
@@ -147,16 +147,14 @@ class PairBench:
                 )
             return steps_for(request.target, steps, effect)
 
-    def solo(self, request: protocol.Solo) -> dict[str, protocol.SoloRun]:
+    def solo(self, request: protocol.Solo) -> dict[str, Alone]:
         """Each side by itself, in random order, long enough for the power that it draws to show."""
         rng = random.Random(request.order_seed)  # noqa: S311
         with self._placed(request.pair, rng) as (arena, subjects, prepared):
             arena.write(self.checker.inputs(prepared["head"].case, request.seed))
             self.report("solo")
             return {
-                name: protocol.SoloRun(
-                    **dataclasses.asdict(run_alone(self.device, subject, request.duration_s))
-                )
+                name: run_alone(self.device, subject, request.duration_s)
                 for name, subject in rng.sample(sorted(subjects.items()), len(subjects))
             }
 

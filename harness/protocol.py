@@ -20,7 +20,6 @@ __all__ = [
     "Side",
     "SideFacts",
     "Solo",
-    "SoloRun",
     "Ticks",
     "Timers",
     "decode_reply",
@@ -34,7 +33,7 @@ from typing import Literal
 import msgspec
 
 from harness.measure import MeasureSettings
-from harness.pairing import PairSettings
+from harness.pairing import Alone, PairSettings
 from harness.records import DeviceInfo, Launch, PairedBlock, Resources, Row, Toolchain
 
 
@@ -132,16 +131,6 @@ class Solo(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     duration_s: float
 
 
-class SoloRun(msgspec.Struct, frozen=True, kw_only=True):
-    started_ns: int
-    """Host monotonic clock."""
-    ended_ns: int
-    launches: int
-    time_ns: float
-    """Of one launch."""
-    sm_clock_mhz: float | None = None
-
-
 class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one side: built and, after Compare, verified; or why not."""
 
@@ -184,7 +173,7 @@ class Done(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     sides: Mapping[str, SideFacts] = {}
     steps: int = 0
     ticks: Ticks | None = None
-    solo: Mapping[str, SoloRun] = {}
+    solo: Mapping[str, Alone] = {}
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True, kw_only=True):

@@ -6,7 +6,7 @@ __all__ = ["DeviceObserver", "Station", "Workplace", "find_device", "unfit"]
 
 import dataclasses
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -78,6 +78,12 @@ class Workplace:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.__exit__(kind, error, trace)
+
+    def divide(self, plan: Sequence[PlannedCase]) -> tuple[list[PlannedCase], list[str]]:
+        """The cases that the device can run, and why it cannot run the others, each reason once."""
+        refusals = [(planned, unfit(planned, self.device)) for planned in plan]
+        fit = [planned for planned, refused in refusals if refused is None]
+        return fit, list(dict.fromkeys(refused.message for _, refused in refusals if refused))
 
     def next_child(self) -> Child:
         """A process that has not opened the device yet."""
