@@ -312,6 +312,23 @@ def test_what_stamps_themselves_take_is_no_cycle_of_a_kernel(clock):
     assert median(quad.canary_cycles for quad in cold.quads if quad.canary_cycles) == pytest.approx(100 * US)
 
 
+@pytest.mark.parametrize("late", [1, 17])
+def test_stamps_that_come_late_do_not_count_as_what_stamps_take(clock, late):
+    class Starting(Recording):
+        """The card waits for each of its first stamps, as for those of a process that has just begun."""
+
+        stamps = 0
+
+        def stamp(self):
+            self.stamps += 1
+            self.counted += 60_000.0 * (self.stamps <= late)
+            return super().stamp()
+
+    block = measured(Starting(clock, stamp_cycles=300.0))
+    assert median(quad.canary_cycles for quad in block.quads if quad.canary_cycles) == pytest.approx(100 * US)
+    assert median(cycles for quad in block.quads for cycles in quad.cycles) == pytest.approx(2 * MS)
+
+
 def test_clocks_are_rounded_by_the_ticks_of_the_devices_timer(clock):
     device = Recording(clock)
     device.globaltimer_ns = 1000.0
