@@ -6,11 +6,13 @@ __all__ = [
     "committed_at",
     "export",
     "files",
+    "first_parents",
     "is_commit",
     "is_dirty",
     "newest_commits",
     "repository_of",
     "resolve",
+    "user_name",
 ]
 
 import io
@@ -100,6 +102,21 @@ def files(repository: Path, commit: str) -> list[str]:
     return [name.decode(errors="surrogateescape") for name in listed.split(b"\0") if name]
 
 
+def first_parents(repository: Path, revision: str) -> list[tuple[str, int, str, str]]:
+    """Hash, time in seconds since 1970, author and subject of every commit on the line of first parents,
+    oldest first. Names and subjects are as their authors wrote them: long, or hostile.
+    """
+    commit = resolve(repository, revision)
+    # Neither a name nor a subject can hold a line's end.
+    told = _git(repository, "log", "--first-parent", "--reverse", "-z", "--format=%H%n%ct%n%an%n%s", commit)
+    found = []
+    for entry in told.decode(errors="replace").split("\0"):
+        full_hash, time, author, subject = (entry + "\n" * 3).split("\n")[:4]
+        if full_hash:
+            found.append((full_hash, int(time), author, subject))
+    return found
+
+
 def is_commit(repository: Path, revision: str) -> bool:
     """Whether `revision` names a commit."""
     try:
@@ -135,6 +152,14 @@ def export(repository: Path, commit: str, folder: str, destination: Path) -> Pat
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     return destination / folder
+
+
+def user_name(repository: Path) -> str:
+    """Who commits there, as git is told; empty where it is not."""
+    try:
+        return _git(repository, "config", "user.name").decode(errors="replace").strip()
+    except GitError:
+        return ""
 
 
 def _unwritable(destination: Path, error: OSError) -> StoreError:

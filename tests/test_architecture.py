@@ -24,7 +24,7 @@ LAYERS = (
     ("sources", "planning", "verify", "peaks", "machine", "judge", "gates", "attribution"),
     ("cache", "git", "store", "host", "config", "contest", "planted"),
     ("loader", "backends", "telemetry", "calibration"),
-    ("arena", "measure"),
+    ("arena", "measure", "history"),
     ("checker", "pairing"),
     ("protocol",),
     ("pairs",),

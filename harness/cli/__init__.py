@@ -20,6 +20,7 @@ COMMANDS = {
     "run": "Verify and measure kernels: the ladder.",
     "compare": "Tell which kernels a commit made slower, and how surely.",
     "calibrate": "Measure this device's noise, so that verdicts rest on it.",
+    "history": "Tell what changed over the commits, and whether code or clocks did it.",
     "doctor": "Tell whether this machine is fit to judge, and what to do.",
     "machine": "Register this machine's device with asv.",
 }

@@ -1,0 +1,290 @@
+"""From a series to its changes: what moved, when, by how much, and whether the code or the card did it."""
+
+from __future__ import annotations
+
+__all__ = ["Analysed", "Attribution", "Change", "Evidence", "Kind", "analyse", "change_id"]
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.history.series import Series
+from harness.statistics.changepoints import ChangePoint, Level, find_changes
+
+Kind = Literal["regression", "improvement", "environment"]
+Attribution = Literal["code", "clocks", "thermal", "power", "environment", "unknown"]
+Floats = npt.NDArray[np.float64]
+
+SMALLEST = 0.01
+"""The smallest relevant change of a case whose noise nobody has calibrated."""
+_WINDOW = 30
+"""Most points on each side of a change that are looked at for what stood beside the figure."""
+_CLOCK_APART = 0.004
+"""A smaller move of the clock is none: a step of 15 MHz is 0.75 % at 2 GHz, and medians wander less."""
+_SHARE = 1 / 3
+"""Of a change: what may be left of it in cycles where the clock explains it."""
+_WARMER_C = 5.0
+_AT_LIMIT = 0.95
+_CLOCKED = 0.97
+"""Of the clock that is usual in an epoch: a point below it is shown as set aside by its clock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What the record of a run says of one kernel's build."""
+
+    source_sha256: str | None = None
+    binary_sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One step of one series. `at`, `first` and `last` are indices of points, `good` and `bad` positions of
+    commits.
+    """
+
+    id: str
+    card: str
+    case: str
+    kind: Kind
+    attribution: Attribution
+    at: int
+    """The first point of the new level."""
+    first: int
+    last: int
+    """It lies in first..last, 95 % sure."""
+    good: int
+    """The commit of the last point that is surely before."""
+    bad: int
+    """The commit of the first point that is surely after: the change is in good+1..bad."""
+    before: float
+    after: float
+    effect: float
+    """after / before - 1, of the figure as it is shown."""
+    low: float
+    high: float
+    p_value: float
+    cycles_effect: float | None = None
+    """Of the cycles a launch takes; None where the clock is not known."""
+    clock_before: float | None = None
+    clock_after: float | None = None
+    static: tuple[str, ...] = ()
+    """What changed in the build, such as "registers 40 → 64"."""
+    epoch: int = 0
+
+    @property
+    def commits(self) -> int:
+        """How many commits may have done it."""
+        return self.bad - self.good
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysed:
+    """A series with what was found in it."""
+
+    series: Series
+    changes: tuple[Change, ...]
+    levels: tuple[Level, ...]
+    outliers: tuple[int, ...]
+    clocked: tuple[int, ...]
+    """Points whose clock was well below what is usual."""
+    noise: float
+    floor: float
+    """The smallest change that counts."""
+
+
+def change_id(card: str, case: str, metric: str, commit: str) -> str:
+    """Of a change, by the first commit that surely has it."""
+    return hashlib.sha256(repr((card, case, metric, commit)).encode()).hexdigest()[:10]
+
+
+def analyse(
+    series: Series,
+    floor: float | None,
+    commit_hash: Callable[[int], str],
+    evidence: Callable[[Series, int], Evidence | None] = lambda _series, _point: None,
+) -> Analysed:
+    """Search each epoch by itself: what moves between two of them is neither's.
+
+    `floor` is the smallest visible change that the card's calibration knows; None without one. `evidence`
+    tells of a point's build, where there is a record of it.
+    """
+    smallest = floor or SMALLEST
+    if series.case.direction == "none":
+        return _nothing(series, smallest)
+    changes: list[Change] = []
+    levels: list[Level] = []
+    outliers: list[int] = []
+    noises: list[float] = []
+    for number in range(len(series.epochs)):
+        points = np.flatnonzero(series.epoch == number)
+        found = find_changes(series.values[points], smallest=smallest)
+        levels += [_placed_level(level, points) for level in found.levels]
+        outliers += points[list(found.outliers)].tolist()
+        noises.append(found.noise)
+        edges = [points[0], *(points[step.at] for step in found.changes), points[-1] + 1]
+        for step, (low, _, high) in zip(found.changes, _triples(edges), strict=True):
+            placed = replace(
+                step,
+                at=int(points[step.at]),
+                first=int(points[step.first]),
+                last=int(points[step.last]),
+            )
+            changes.append(_change(series, placed, int(low), int(high), number, commit_hash, evidence))
+    return Analysed(
+        series=series,
+        changes=tuple(sorted(changes, key=lambda change: change.at)),
+        levels=tuple(sorted(levels, key=lambda level: level.start)),
+        outliers=tuple(sorted(outliers)),
+        clocked=_clocked(series),
+        noise=noises[-1] if noises else math.nan,
+        floor=smallest,
+    )
+
+
+def _nothing(series: Series, floor: float) -> Analysed:
+    return Analysed(
+        series=series, changes=(), levels=(), outliers=(), clocked=(), noise=math.nan, floor=floor
+    )
+
+
+def _triples(edges: list[int]) -> list[tuple[int, int, int]]:
+    """Of each inner edge, the one before it, itself, and the one after."""
+    return [(a, b, c) for (a, b), (_, c) in pairwise(pairwise(edges))]
+
+
+def _placed_level(level: Level, points: npt.NDArray[np.intp]) -> Level:
+    return replace(level, start=int(points[level.start]), stop=int(points[level.stop - 1]) + 1)
+
+
+def _change(
+    series: Series,
+    step: ChangePoint,
+    low: int,
+    high: int,
+    epoch: int,
+    commit_hash: Callable[[int], str],
+    evidence: Callable[[Series, int], Evidence | None],
+) -> Change:
+    own = series.epoch == epoch
+    before = _beside(series, own, max(low, step.first - _WINDOW), step.first)
+    after = _beside(series, own, step.last, min(high, step.last + _WINDOW))
+    good = _point_before(series, own, step.first)
+    slower = _log_time(series, step.after) - _log_time(series, step.before)
+    clocks = before.get("sm_clock_mhz"), after.get("sm_clock_mhz")
+    cycles = slower + math.log(clocks[1] / clocks[0]) if clocks[0] and clocks[1] else None
+    attribution = _attribution(series, epoch, slower, cycles, before, after)
+    if attribution in ("code", "unknown") and _same_build(
+        evidence(series, good), evidence(series, step.last)
+    ):
+        attribution = "environment"
+    return Change(
+        id=change_id(
+            series.card, series.case.name, series.case.metric, commit_hash(int(series.positions[step.at]))
+        ),
+        card=series.card,
+        case=series.case.name,
+        kind=_kind(attribution, slower),
+        attribution=attribution,
+        at=step.at,
+        first=step.first,
+        last=step.last,
+        good=int(series.positions[good]),
+        bad=int(series.positions[step.last]),
+        before=step.before,
+        after=step.after,
+        effect=step.effect,
+        low=step.low,
+        high=step.high,
+        p_value=step.p_value,
+        cycles_effect=None if cycles is None else math.expm1(cycles),
+        clock_before=clocks[0],
+        clock_after=clocks[1],
+        static=_static(before, after),
+        epoch=epoch,
+    )
+
+
+def _log_time(series: Series, value: float) -> float:
+    """A level as the logarithm of something of which less is better."""
+    return -math.log(value) if series.case.direction == "higher" else math.log(value)
+
+
+def _beside(series: Series, own: npt.NDArray[np.bool_], start: int, stop: int) -> dict[str, float]:
+    """Medians of what stood beside the figure in points start..stop of one epoch."""
+    there = own[start:stop] & np.isfinite(series.values[start:stop])
+    told = {name: figures[start:stop][there] for name, figures in series.beside.items()}
+    known = {name: figures[np.isfinite(figures)] for name, figures in told.items()}
+    return {name: float(np.median(figures)) for name, figures in known.items() if figures.size}
+
+
+def _point_before(series: Series, own: npt.NDArray[np.bool_], first: int) -> int:
+    """The last point with a figure before `first`. There is one: a change has a level before it."""
+    return int(np.flatnonzero(own[:first] & np.isfinite(series.values[:first]))[-1])
+
+
+def _attribution(
+    series: Series,
+    epoch: int,
+    slower: float,
+    cycles: float | None,
+    before: dict[str, float],
+    after: dict[str, float],
+) -> Attribution:
+    """Whether the clock explains a change: time is cycles over clock, so cycles stay where only it moved."""
+    if cycles is None:
+        return "unknown"
+    moved = cycles - slower
+    explains = moved * slower < 0 and abs(moved) > _CLOCK_APART and abs(cycles) < _SHARE * abs(slower)
+    if not explains:
+        return "code"
+    slow, fast = (after, before) if moved < 0 else (before, after)
+    if slow.get("temperature_c", 0.0) - fast.get("temperature_c", math.inf) > _WARMER_C:
+        return "thermal"
+    try:
+        limit_w = float(series.epochs[epoch].context["power_limit_w"])
+    except (KeyError, ValueError):
+        return "clocks"
+    return "power" if slow.get("power_w", 0.0) > _AT_LIMIT * limit_w else "clocks"
+
+
+def _same_build(before: Evidence | None, after: Evidence | None) -> bool:
+    """Whether the very same binary was timed on both sides; without binaries, the very same source."""
+    if before is None or after is None:
+        return False
+    if before.binary_sha256 and after.binary_sha256:
+        return before.binary_sha256 == after.binary_sha256
+    return bool(before.source_sha256) and before.source_sha256 == after.source_sha256
+
+
+def _kind(attribution: Attribution, slower: float) -> Kind:
+    if attribution not in ("code", "unknown"):
+        return "environment"
+    return "regression" if slower > 0 else "improvement"
+
+
+def _static(before: dict[str, float], after: dict[str, float]) -> tuple[str, ...]:
+    names = {"registers": "registers", "local_bytes": "bytes of local memory"}
+    return tuple(
+        f"{words} {before[name]:g} → {after[name]:g}"
+        for name, words in names.items()
+        if name in before and name in after and before[name] != after[name]
+    )
+
+
+def _clocked(series: Series) -> tuple[int, ...]:
+    clock = series.beside.get("sm_clock_mhz")
+    if clock is None:
+        return ()
+    usual = np.full(clock.size, np.nan)
+    for number in range(len(series.epochs)):
+        own = (series.epoch == number) & np.isfinite(clock)
+        if own.any():
+            usual[own] = np.median(clock[own])
+    return tuple(np.flatnonzero(clock < _CLOCKED * usual).tolist())

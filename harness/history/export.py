@@ -1,0 +1,138 @@
+"""A history as one table, for other programs: CSV, or Parquet where pyarrow is installed."""
+
+from __future__ import annotations
+
+__all__ = ["COLUMNS", "export"]
+
+import csv
+import datetime as dt
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from harness.errors import StoreError, UsageError
+from harness.history.changes import Analysed
+from harness.history.commits import Commits
+from harness.history.reading import History
+from harness.history.series import COMPANIONS
+
+COLUMNS = (
+    "card",
+    "case",
+    "suite",
+    "kernel",
+    "size",
+    "metric",
+    "unit",
+    "direction",
+    "position",
+    "commit",
+    "committed_at",
+    "value",
+    "failed",
+    "epoch",
+    *COMPANIONS,
+)
+
+
+def export(history: History, path: Path) -> int:
+    """Write a row for each point, and return how many. The name's ending says which format.
+
+    Raises UsageError for another ending or without pyarrow, StoreError where the file cannot be written; an
+    older one is then still whole.
+    """
+    writers = {".csv": _csv, ".parquet": _parquet}
+    if path.suffix not in writers:
+        raise UsageError(f"Cannot export to {path}: expected a name that ends in {' or '.join(writers)}.")
+    part = path.with_name(path.name + ".part")
+    try:
+        count = writers[path.suffix](history, part)
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise StoreError(f"Cannot write {path}: {error.strerror or error}.") from None
+    return count
+
+
+def _csv(history: History, path: Path) -> int:
+    count = 0
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        for columns in _tables(history):
+            rows = list(zip(*(columns[name] for name in COLUMNS), strict=True))
+            writer.writerows([["" if cell is None else cell for cell in row] for row in rows])
+            count += len(rows)
+    return count
+
+
+def _parquet(history: History, path: Path) -> int:
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError:
+        raise UsageError(
+            "Parquet needs pyarrow: pip install pyarrow, or export to a name that ends in .csv."
+        ) from None
+    numbers = ("value", *COMPANIONS)
+    kinds = {"position": pa.int32(), "epoch": pa.int32(), "failed": pa.bool_()}
+    kinds |= {name: pa.float64() for name in numbers}
+    kinds["committed_at"] = pa.timestamp("s", tz="UTC")
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
+    count = 0
+    with parquet.ParquetWriter(path, schema) as writer:
+        for columns in _tables(history):
+            told = {**columns, "committed_at": [_seconds(each) for each in columns["committed_at"]]}
+            table = pa.table({name: told[name] for name in COLUMNS}, schema=schema)
+            writer.write_table(table)
+            count += table.num_rows
+    return count
+
+
+def _seconds(written: str) -> int:
+    return int(dt.datetime.fromisoformat(written).timestamp())
+
+
+def _tables(history: History) -> Iterator[dict[str, list[Any]]]:
+    """Columns of each series."""
+    for card in history.cards:
+        for one in card.card.analysed:
+            yield _columns(one, history.commits)
+
+
+def _columns(one: Analysed, commits: Commits) -> dict[str, list[Any]]:
+    series, case = one.series, one.series.case
+    count = len(series.positions)
+    line = [commits[at] for at in series.positions.tolist()]
+    same = {
+        "card": series.card,
+        "case": case.name,
+        "suite": case.suite,
+        "kernel": case.kernel,
+        "size": case.size,
+        "metric": case.metric,
+        "unit": case.unit,
+        "direction": case.direction,
+    }
+    return {
+        **{name: [value] * count for name, value in same.items()},
+        "position": series.positions.tolist(),
+        "commit": [commit.hash for commit in line],
+        "committed_at": [_utc(commit.time) for commit in line],
+        "value": _figures(series.values.tolist()),
+        "failed": series.failed.tolist(),
+        "epoch": series.epoch.tolist(),
+        **{
+            name: _figures(series.beside[name].tolist()) if name in series.beside else [None] * count
+            for name in COMPANIONS
+        },
+    }
+
+
+def _utc(seconds: int) -> str:
+    return dt.datetime.fromtimestamp(seconds, tz=dt.timezone.utc).isoformat(timespec="seconds")
+
+
+def _figures(values: list[float]) -> list[float | None]:
+    return [value if math.isfinite(value) else None for value in values]

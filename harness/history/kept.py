@@ -1,0 +1,38 @@
+"""What a history keeps in the harness's cache so as not to find it out again."""
+
+from __future__ import annotations
+
+__all__ = ["kept_file", "read_kept", "write_kept"]
+
+import hashlib
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from harness.cache import cache_dir, write_atomically
+
+T = TypeVar("T")
+
+
+def kept_file(folder: Path, kind: str) -> Path:
+    """Where to keep what was made of a results folder."""
+    return (
+        cache_dir() / "history" / f"{hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:24]}.{kind}"
+    )
+
+
+def read_kept(file: Path, kind: type[T]) -> T | None:
+    """None where there is nothing kept, or it cannot be used."""
+    try:
+        return msgspec.msgpack.decode(file.read_bytes(), type=kind)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def write_kept(file: Path, kept: Any) -> None:
+    """What cannot be kept is no error, only slower."""
+    try:
+        write_atomically(file, msgspec.msgpack.encode(kept))
+    except OSError:
+        return

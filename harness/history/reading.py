@@ -1,0 +1,180 @@
+"""A whole history: the project's commits, and every card that has results."""
+
+from __future__ import annotations
+
+__all__ = ["History", "StatedCard", "read_history", "sentence"]
+
+import datetime as dt
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from harness.errors import StoreError, UsageError
+from harness.history.cards import CardHistory, card_folders, read_card
+from harness.history.changes import Change
+from harness.history.commits import Commits, read_commits
+from harness.history.series import Case, Series
+from harness.history.tables import read_benchmarks
+from harness.history.triage import Decision, Stated, read_triage, stated
+
+_MANY = 4000
+"""Result files, from which on cards are read side by side."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selected:
+    """Which series; a function that other processes can be given."""
+
+    patterns: tuple[str, ...] = ()
+
+    def __call__(self, series: Series) -> bool:
+        return not self.patterns or any(fnmatchcase(series.case.name, each) for each in self.patterns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedCard:
+    card: CardHistory
+    changes: tuple[Stated, ...]
+    """Of all series, newest commit first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    commits: Commits
+    cards: tuple[StatedCard, ...]
+    decisions: tuple[Decision, ...]
+
+    @property
+    def open(self) -> Iterator[Stated]:
+        """Regressions that nobody has accepted and nothing has taken back."""
+        return (each for card in self.cards for each in card.changes if each.is_open)
+
+
+def read_history(
+    results: Path,
+    root: Path,
+    *,
+    revision: str = "HEAD",
+    patterns: Sequence[str] = (),
+    cards: Sequence[str] = (),
+    metric: str | None = None,
+    smallest: float | None = None,
+    today: dt.date | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> History:
+    """Read the history of the project in `root` from a results folder, and search it for changes.
+
+    `patterns` are globs of case names, `cards` of cards' names. Raises StoreError where there is nothing to
+    read, UsageError where nothing matches, GitError, ConfigError for the triage file.
+    """
+    decisions, benchmarks = read_triage(root), read_benchmarks(results)
+    commits = read_commits(root, revision)
+    folders = [each for each in card_folders(results) if _matches(each.name, cards)]
+    if not folders:
+        raise _nothing(results, cards)
+    wanted = Selected(patterns=tuple(patterns))
+    read: list[CardHistory] = []
+    with _mapping(folders) as mapped:
+        for card in mapped(_ReadCard(benchmarks, commits, wanted, metric, smallest), folders):
+            tell(f"{card.folder}: {len(card.analysed)} cases")
+            read.append(card)
+    if not any(card.analysed for card in read):
+        raise _no_case(results, patterns, metric)
+    day = today or dt.datetime.now(tz=dt.timezone.utc).date()
+    return History(
+        commits=commits,
+        cards=tuple(_stated(card, decisions, commits, day) for card in read),
+        decisions=decisions,
+    )
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return not patterns or any(fnmatchcase(name, each) for each in patterns)
+
+
+def _nothing(results: Path, cards: Sequence[str]) -> StoreError | UsageError:
+    there = ", ".join(each.name for each in card_folders(results))
+    if there:
+        return UsageError(f"No card in {results} matches {', '.join(cards)}. There are: {there}.")
+    return StoreError(f"There is no history in {results}: it has no card's results. Run 'asv run' first.")
+
+
+def _no_case(results: Path, patterns: Sequence[str], metric: str | None) -> StoreError | UsageError:
+    if patterns or metric:
+        asked = ", ".join([*patterns, *([f"metric {metric}"] if metric else [])])
+        return UsageError(
+            f"No case in {results} matches {asked}. Cases are called as in matmul.naive@1024, with globs; "
+            "'harness history --cases' lists them."
+        )
+    return StoreError(f"There is no figure in {results} of any commit of this history.")
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadCard:
+    """What is the same for every card; can be given to another process."""
+
+    benchmarks: Any
+    commits: Commits
+    wanted: Selected
+    metric: str | None
+    smallest: float | None
+
+    def __call__(self, folder: Path) -> CardHistory:
+        return read_card(
+            folder,
+            self.benchmarks,
+            self.commits,
+            wanted=self.wanted,
+            metric=self.metric,
+            smallest=self.smallest,
+        )
+
+
+@contextmanager
+def _mapping(folders: Sequence[Path]) -> Iterator[Callable[..., Any]]:
+    """`map`, over processes where there is much to do."""
+    cores = min(len(folders), os.cpu_count() or 1)
+    if cores == 1 or sum(len(os.listdir(each)) for each in folders) < _MANY:  # noqa: PTH208 - counts alone
+        yield map
+        return
+    with ProcessPoolExecutor(cores, mp_context=get_context("spawn")) as pool:
+        yield pool.map
+
+
+def _stated(
+    card: CardHistory, decisions: tuple[Decision, ...], commits: Commits, today: dt.date
+) -> StatedCard:
+    found = [each for one in card.analysed for each in stated(one, decisions, commits, today)]
+    return StatedCard(card=card, changes=tuple(sorted(found, key=lambda each: -each.change.bad)))
+
+
+_BY = {
+    "clocks": "the SM clock moved and cycles did not: the card, not the code",
+    "thermal": "the SM clock moved with the temperature and cycles did not: the card, not the code",
+    "power": "the SM clock was held at the power limit and cycles did not change: the card, not the code",
+    "environment": "the very same binary was timed on both sides: not the code",
+    "unknown": "no clock was recorded, so whether it was the code is not known",
+}
+
+
+def sentence(change: Change, case: Case) -> str:
+    """A change in words: how much, how surely, and what did it."""
+    less = change.effect < 0
+    if case.direction == "higher" or case.unit in ("ms", "s", "seconds"):
+        word = "slower" if less is (case.direction == "higher") else "faster"
+    else:
+        word = "less" if less else "more"
+    low, high = sorted((abs(change.low), abs(change.high)))
+    told = f"{100 * abs(change.effect):.1f} % {word} ({100 * low:.1f} to {100 * high:.1f} %)"
+    if change.cycles_effect is not None and change.attribution == "code":
+        why = f"cycles changed by {100 * change.cycles_effect:+.1f} %: the code"
+    else:
+        why = _BY.get(change.attribution, "the code")
+    static = f" {'; '.join(change.static).capitalize()}." if change.static else ""
+    return f"{told}: {why}.{static}"

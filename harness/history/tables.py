@@ -1,0 +1,344 @@
+"""asv's results of one card as tables: a row per measured commit, a column per case.
+
+A history may hold tens of thousands of files, and a new commit adds one of them, so what was read is kept in
+the harness's cache, by each file's name, size and time.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Benchmark", "CardTable", "read_benchmarks", "read_table"]
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from harness.errors import StoreError
+from harness.history.kept import kept_file, read_kept, write_kept
+
+API_VERSION = 2
+"""Of asv's result files and benchmarks.json."""
+_FORMAT = 1
+"""Of the cached tables: raise it when they are made in another way."""
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """One of asv's benchmarks, as benchmarks.json describes it."""
+
+    name: str
+    type: str
+    unit: str
+    direction: str | None
+    suite: str | None
+    version: str
+    param_names: tuple[str, ...]
+    params: tuple[tuple[str, ...], ...]
+    """As asv writes them, which is Python's repr."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardTable:
+    """Everything asv has stored of one card."""
+
+    folder: str
+    machine: Mapping[str, str]
+    hashes: tuple[str, ...]
+    """Of each row, its commit."""
+    columns: Mapping[str, tuple[tuple[str, ...], ...]]
+    """Of each benchmark, the parameters of its columns."""
+    values: Mapping[str, npt.NDArray[np.float32]]
+    """Of each benchmark, a row per commit and a column per parameters; NaN where there is no figure."""
+    failed: Mapping[str, npt.NDArray[np.bool_]]
+    """Where a figure is missing because its kernel failed, rather than because nothing was to be measured."""
+    versions: Mapping[str, tuple[str, ...]]
+    """Of each benchmark, the version of its method in each row; empty where the row has none."""
+    annotations: tuple[Mapping[str, str], ...]
+    """Of each row, what asv stored of the machine at that time."""
+    problems: tuple[str, ...]
+    """What could not be read, a sentence each."""
+    fingerprint: str
+    """Changes whenever a file does."""
+
+
+class _Results(msgspec.Struct):
+    """One result file of asv's."""
+
+    commit_hash: str
+    version: int
+    result_columns: list[str]
+    results: dict[str, Any]
+    params: dict[str, Any] = {}
+
+
+class _VersionOnly(msgspec.Struct):
+    version: Any = None
+
+
+class _Kept(msgspec.Struct):
+    """What one file came to, but for its figures."""
+
+    name: str
+    size: int
+    mtime_ns: int
+    commit: str = ""
+    params: dict[str, str] = msgspec.field(default_factory=dict)
+    versions: dict[str, str] = msgspec.field(default_factory=dict)
+    problem: str = ""
+
+
+class _Cached(msgspec.Struct):
+    format: int
+    files: list[_Kept]
+    columns: dict[str, list[list[str]]]
+    values: dict[str, bytes]
+
+
+@dataclass(slots=True)
+class _Table:
+    """A table in the making. Columns are added as files bring them: renamed parameters never shift."""
+
+    files: list[_Kept] = field(default_factory=list)
+    columns: dict[str, dict[tuple[str, ...], int]] = field(default_factory=dict)
+    values: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
+    places: dict[tuple[str, str], npt.NDArray[np.intp]] = field(default_factory=dict)
+
+
+def read_benchmarks(results: Path) -> dict[str, Benchmark]:
+    """Benchmarks by name. Raises StoreError where there is no list of them, or it cannot be read."""
+    path = results / "benchmarks.json"
+    try:
+        listed = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except FileNotFoundError:
+        raise StoreError(
+            f"There is no history in {results}: benchmarks.json is missing. Run 'asv run' first, or name "
+            "another folder with --results."
+        ) from None
+    except OSError as error:
+        raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
+    except _UNREADABLE as error:
+        raise StoreError(f"{path} is no list of benchmarks ({error}). 'asv run' writes it anew.") from None
+    if listed.pop("version", None) != API_VERSION:
+        raise StoreError(f"{path} is not of the format that this harness reads, which is {API_VERSION}.")
+    return {name: _benchmark(name, told) for name, told in listed.items() if isinstance(told, dict)}
+
+
+def _benchmark(name: str, told: Mapping[str, Any]) -> Benchmark:
+    params = told.get("params") or []
+    return Benchmark(
+        name=name,
+        type=str(told.get("type", "")),
+        unit=str(told.get("unit", "")),
+        direction=told.get("direction"),
+        suite=told.get("suite"),
+        version=str(told.get("version", "")),
+        param_names=tuple(map(str, told.get("param_names") or [])),
+        params=tuple(tuple(map(str, values)) for values in params if isinstance(values, list)),
+    )
+
+
+def read_table(folder: Path, benchmarks: Mapping[str, Benchmark], *, cached: bool = True) -> CardTable:
+    """A card's table, from its cache where files have not changed since."""
+    listing = _listing(folder)
+    fingerprint = hashlib.sha256(repr((_FORMAT, listing)).encode()).hexdigest()
+    file = kept_file(folder, "table")
+    table = (_load(file) if cached else None) or _Table()
+    if _update(table, folder, listing) and cached:
+        _save(file, table)
+    return _finished(table, folder, benchmarks, fingerprint)
+
+
+def _listing(folder: Path) -> list[tuple[str, int, int]]:
+    """Name, size and time of every result file, in order."""
+    found = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.endswith(".json") and entry.name != "machine.json" and entry.is_file():
+                    stat = entry.stat()
+                    found.append((entry.name, stat.st_size, stat.st_mtime_ns))
+    except OSError as error:
+        raise StoreError(f"Cannot read {folder}: {error.strerror or error}.") from None
+    return sorted(found)
+
+
+def _update(table: _Table, folder: Path, listing: list[tuple[str, int, int]]) -> bool:
+    """Read what the table does not have yet, and drop what is gone. Tells whether anything was to do."""
+    known = {(kept.name, kept.size, kept.mtime_ns): row for row, kept in enumerate(table.files)}
+    kept_rows = [known[entry] for entry in listing if entry in known]
+    new = [entry for entry in listing if entry not in known]
+    if not new and len(kept_rows) == len(table.files):
+        return False
+    table.files = [table.files[row] for row in kept_rows]
+    for name, values in table.values.items():
+        table.values[name] = _grown(values[kept_rows], len(listing), values.shape[1])
+    decoder = msgspec.json.Decoder(_Results)
+    for entry in new:
+        row = len(table.files)
+        table.files.append(_read_file(table, folder / entry[0], entry, row, len(listing), decoder))
+    return True
+
+
+def _grown(values: npt.NDArray[np.float32], rows: int, columns: int) -> npt.NDArray[np.float32]:
+    grown = np.full((rows, columns), np.nan, np.float32)
+    grown[: values.shape[0], : values.shape[1]] = values
+    return grown
+
+
+def _read_file(
+    table: _Table, path: Path, entry: tuple[str, int, int], row: int, rows: int, decoder: Any
+) -> _Kept:
+    name, size, mtime_ns = entry
+    kept = _Kept(name, size, mtime_ns)
+    try:
+        content = path.read_bytes()
+        found = _decoded(content, decoder)
+        if found.version != API_VERSION:
+            raise ValueError(f"its format is {found.version}, which is not {API_VERSION}")  # noqa: TRY301
+    except OSError as error:
+        kept.problem = f"{path.name} cannot be read: {error.strerror or error}."
+    except (*_UNREADABLE, ValueError) as error:
+        kept.problem = f"{path.name} is left out: {_newer(content) or error}."
+    else:
+        kept.commit = found.commit_hash
+        kept.params = {str(key): str(value) for key, value in found.params.items() if value is not None}
+        for benchmark, told in found.results.items():
+            kept.versions[benchmark] = _place(table, benchmark, told, found.result_columns, row, rows)
+    return kept
+
+
+def _decoded(content: bytes, decoder: Any) -> _Results:
+    try:
+        found: _Results = decoder.decode(content)
+    except msgspec.DecodeError:
+        if b"NaN" not in content and b"Infinity" not in content:
+            raise
+        # asv writes what Python's json writes, which is more than JSON has.
+        found = msgspec.convert(json.loads(content), _Results)
+    return found
+
+
+def _newer(content: bytes) -> str:
+    """Says that a file is of another format, where that is why it could not be read."""
+    try:
+        version = msgspec.convert(json.loads(content), _VersionOnly).version
+    except (*_UNREADABLE, ValueError):
+        return ""
+    return "" if version == API_VERSION else f"its format is {version!r}, which is not {API_VERSION}"
+
+
+def _place(table: _Table, benchmark: str, told: Any, names: Sequence[str], row: int, rows: int) -> str:
+    """Put the figures of one benchmark into its table; return the version of its method."""
+    fields = told if isinstance(told, list) else [told]
+    given = dict(zip(names, fields, strict=False))
+    params, result = given.get("params") or [], given.get("result")
+    where = _columns(table, benchmark, params)
+    values = table.values.get(benchmark)
+    width = len(table.columns[benchmark])
+    if values is None or values.shape[0] < rows or values.shape[1] < width:
+        # Grown to more than is needed: files come one by one, and each may bring a column.
+        empty = np.empty((0, 0), np.float32)
+        values = _grown(empty if values is None else values, rows, max(width, len(where)))
+        table.values[benchmark] = values
+    values[row, where] = _numbers(result, len(where))
+    return str(given.get("version") or "")
+
+
+def _columns(table: _Table, benchmark: str, params: Any) -> npt.NDArray[np.intp]:
+    """Where the figures of one file belong, by the parameters that this file names."""
+    key = (benchmark, repr(params))
+    if (places := table.places.get(key)) is None:
+        columns = table.columns.setdefault(benchmark, {})
+        lists = [list(map(str, values)) for values in params if isinstance(values, list)]
+        places = np.array([columns.setdefault(each, len(columns)) for each in product(*lists)], np.intp)
+        table.places[key] = places
+    return places
+
+
+_FAILED = np.float32(np.inf)
+"""Where a figure is missing because its kernel failed: no figure is infinite."""
+
+
+def _numbers(result: Any, width: int) -> npt.NDArray[np.float32]:
+    numbers = np.full(width, _FAILED, np.float32)
+    if isinstance(result, list) and len(result) == width:
+        try:
+            numbers[:] = [_FAILED if value is None else value for value in result]
+        except (TypeError, ValueError):
+            numbers[:] = [value if isinstance(value, (int, float)) else _FAILED for value in result]
+    return numbers
+
+
+def _load(file: Path) -> _Table | None:
+    """The cached table; None where there is none, or it cannot be used."""
+    cached = read_kept(file, _Cached)
+    if cached is None or cached.format != _FORMAT:
+        return None
+    columns = {
+        name: {tuple(each): place for place, each in enumerate(known)}
+        for name, known in cached.columns.items()
+    }
+    values = {
+        name: np.frombuffer(cached.values[name], np.float32).reshape(len(cached.files), -1)
+        for name in cached.columns
+    }
+    return _Table(cached.files, columns, values)
+
+
+def _save(file: Path, table: _Table) -> None:
+    columns = {name: [list(each) for each in known] for name, known in table.columns.items()}
+    values = {name: values.tobytes() for name, values in table.values.items()}
+    write_kept(file, _Cached(_FORMAT, table.files, columns, values))
+
+
+def _finished(
+    table: _Table, folder: Path, benchmarks: Mapping[str, Benchmark], fingerprint: str
+) -> CardTable:
+    rows = [row for row, kept in enumerate(table.files) if kept.commit]
+    good = [table.files[row] for row in rows]
+    values = {name: table.values[name][rows] for name in benchmarks if name in table.values}
+    failed = {name: np.isinf(figures) for name, figures in values.items()}
+    for name, figures in values.items():
+        figures[failed[name]] = np.nan
+    machine, problem = _machine(folder)
+    return CardTable(
+        folder=folder.name,
+        machine=machine,
+        hashes=tuple(kept.commit for kept in good),
+        columns={name: tuple(table.columns[name]) for name in values},
+        values=values,
+        failed=failed,
+        versions={name: tuple(kept.versions.get(name, "") for kept in good) for name in values},
+        annotations=tuple(kept.params for kept in good),
+        problems=tuple(_problems(table.files, benchmarks, problem)),
+        fingerprint=fingerprint,
+    )
+
+
+def _machine(folder: Path) -> tuple[dict[str, str], str]:
+    try:
+        told = msgspec.json.decode((folder / "machine.json").read_bytes(), type=dict[str, Any])
+    except (OSError, *_UNREADABLE) as error:
+        return {}, f"machine.json is missing or damaged ({error}); the card is called {folder.name}."
+    return {key: str(value) for key, value in told.items() if key != "version" and value is not None}, ""
+
+
+def _problems(files: Sequence[_Kept], benchmarks: Mapping[str, Benchmark], machine: str) -> Iterator[str]:
+    if machine:
+        yield machine
+    yield from (kept.problem for kept in files if kept.problem)
+    gone = sorted({name for kept in files for name in kept.versions} - set(benchmarks))
+    if gone:
+        yield (
+            f"{len(gone)} benchmarks have results but are in benchmarks.json no more, so they are not shown: "
+            f"{', '.join(gone[:5])}{' ...' if len(gone) > 5 else ''}."
+        )

@@ -1,0 +1,203 @@
+"""What a team has decided about changes: a small file in the repository, reviewed like code.
+
+::
+
+    [[change]]
+    id = "3f2a9c1e07"
+    case = "matmul.naive@1024"
+    card = "nvidia-h200-b71b08fa"      # left out: on every card
+    commit = "5f1c2d3e4a5b"            # a commit that has it
+    reason = "shared memory was traded for registers on purpose"
+    author = "Ada"
+    expires = 2027-03-31               # left out: never
+    largest_percent = 12.0             # left out: however large
+"""
+
+from __future__ import annotations
+
+__all__ = ["FILE", "Decision", "State", "Stated", "acknowledge", "read_triage", "stated"]
+
+import datetime as dt
+import json
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.cache import write_atomically
+from harness.errors import ConfigError, StoreError
+from harness.history.changes import Analysed, Change
+from harness.history.commits import Commits
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FILE = "harness-triage.toml"
+"""In the project's root."""
+
+State = Literal["new", "acknowledged", "expired", "fixed", ""]
+"""Of a regression: nobody has decided; decided; decided, but no longer; gone since. Other kinds have none."""
+
+_BACK = 0.25
+"""Share of a regression that may be left of it where it counts as fixed, if that is more than can be seen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """That a change is accepted."""
+
+    id: str
+    case: str
+    commit: str
+    reason: str
+    author: str
+    card: str | None = None
+    expires: dt.date | None = None
+    largest_percent: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stated:
+    """A change, and what there is to do about it."""
+
+    change: Change
+    state: State
+    decision: Decision | None = None
+    fixed_by: str | None = None
+    """Id of the change that took it back; None too where it went with an epoch."""
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in ("new", "expired")
+
+
+def read_triage(root: Path) -> tuple[Decision, ...]:
+    """The project's decisions; none without a file. Raises ConfigError for one that cannot be understood."""
+    path = root / FILE
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"Cannot read {path}: {error}.") from None
+    entries = content.pop("change", [])
+    if content or not isinstance(entries, list):
+        raise ConfigError(
+            f"{path} holds {', '.join(content) or 'no list'}; expected tables named [[change]]."
+        )
+    return tuple(_decision(path, number, entry) for number, entry in enumerate(entries, 1))
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "id": (str,),
+    "case": (str,),
+    "commit": (str,),
+    "reason": (str,),
+    "author": (str,),
+    "card": (str,),
+    "expires": (dt.date,),
+    "largest_percent": (int, float),
+}
+_OPTIONAL = ("card", "expires", "largest_percent")
+
+
+def _decision(path: Path, number: int, entry: Any) -> Decision:
+    where = f"{path}, change {number}"
+    if not isinstance(entry, dict):
+        raise ConfigError(f"{where} is {entry!r}; expected a table.")
+    if unknown := set(entry) - set(_KINDS):
+        raise ConfigError(f"{where}: no such key: {', '.join(sorted(unknown))}. Keys: {', '.join(_KINDS)}.")
+    for key, kinds in _KINDS.items():
+        value = entry.get(key)
+        if value is None and key in _OPTIONAL:
+            continue
+        if not isinstance(value, kinds) or isinstance(value, (bool, dt.datetime)) or value == "":
+            expected = {"expires": "a date, such as 2027-03-31", "largest_percent": "a number"}
+            raise ConfigError(f"{where}: {key} is {value!r}; expected {expected.get(key, 'a text')}.")
+    if not 7 <= len(entry["commit"]) <= 40:
+        raise ConfigError(f"{where}: commit is {entry['commit']!r}; expected a hash of 7 to 40 digits.")
+    return Decision(**entry)
+
+
+def acknowledge(root: Path, decision: Decision) -> Path:
+    """Add a decision to the project's file. Raises ConfigError where the file is damaged or has it already,
+    StoreError where it cannot be written.
+    """
+    path = root / FILE
+    if any(known.id == decision.id for known in read_triage(root)):
+        raise ConfigError(f"{path} has an entry for {decision.id} already: edit it there.")
+    before = path.read_text(encoding="utf-8") if path.exists() else _HEADING
+    try:
+        write_atomically(path, (before.rstrip("\n") + "\n\n" + _entry(decision)).encode())
+    except OSError as error:
+        raise StoreError(f"Cannot write {path}: {error.strerror or error}.") from None
+    return path
+
+
+_HEADING = """\
+# Changes of speed that this project has accepted: one entry a change. 'harness history' reads it, and
+# 'harness history --acknowledge ID' adds to it.
+"""
+
+
+def _entry(decision: Decision) -> str:
+    lines = ["[[change]]"]
+    for key in _KINDS:
+        value = getattr(decision, key)
+        if value is not None:
+            # A JSON string is a TOML string, but for DEL, which JSON leaves as it is.
+            text = json.dumps(value).replace("\x7f", "\\u007f") if isinstance(value, str) else str(value)
+            lines.append(f"{key} = {text}")
+    return "\n".join(lines) + "\n"
+
+
+def stated(
+    analysed: Analysed, decisions: Iterable[Decision], commits: Commits, today: dt.date
+) -> tuple[Stated, ...]:
+    """The changes of one series with their states."""
+    known = [each for each in decisions if each.case == analysed.series.case.name]
+    return tuple(_stated(change, analysed, known, commits, today) for change in analysed.changes)
+
+
+def _stated(
+    change: Change, analysed: Analysed, decisions: Sequence[Decision], commits: Commits, today: dt.date
+) -> Stated:
+    if change.kind != "regression":
+        return Stated(change=change, state="")
+    fixed, fixed_by = _fixed(change, analysed)
+    if fixed:
+        return Stated(change=change, state="fixed", fixed_by=fixed_by)
+    decision = next((each for each in decisions if _concerns(each, change, commits)), None)
+    if decision is None:
+        return Stated(change=change, state="new")
+    grown = decision.largest_percent is not None and 100 * abs(change.effect) > decision.largest_percent
+    late = decision.expires is not None and today > decision.expires
+    return Stated(change=change, state="expired" if grown or late else "acknowledged", decision=decision)
+
+
+def _fixed(change: Change, analysed: Analysed) -> tuple[bool, str | None]:
+    """Whether a later level is back where it was before the change."""
+    worse = math.log(change.after / change.before)
+    left = max(analysed.floor, _BACK * abs(worse))
+    for level in analysed.levels:
+        if (
+            level.start > change.at
+            and math.log(level.level / change.before) * math.copysign(1, worse) <= left
+        ):
+            by = next((each.id for each in analysed.changes if each.at == level.start), None)
+            return True, by
+    return False, None
+
+
+def _concerns(decision: Decision, change: Change, commits: Commits) -> bool:
+    """By id; or by its commit, where more data have moved the place at which the change is seen."""
+    if decision.card not in (None, change.card):
+        return False
+    if decision.id == change.id:
+        return True
+    between = range(change.good + 1, change.bad + 1)
+    return any(commits[position].hash.startswith(decision.commit.lower()) for position in between)
