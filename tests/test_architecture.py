@@ -33,6 +33,7 @@ LAYERS = (
     ("session", "comparison", "doctor"),
     ("calibrating",),
     ("report",),
+    ("site",),
     ("integrations",),
     ("cli",),
 )

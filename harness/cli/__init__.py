@@ -21,6 +21,7 @@ COMMANDS = {
     "compare": "Tell which kernels a commit made slower, and how surely.",
     "calibrate": "Measure this device's noise, so that verdicts rest on it.",
     "history": "Tell what changed over the commits, and whether code or clocks did it.",
+    "publish": "Write the pages of that history, and asv's.",
     "doctor": "Tell whether this machine is fit to judge, and what to do.",
     "machine": "Register this machine's device with asv.",
 }

@@ -135,4 +135,5 @@ def _utc(seconds: int) -> str:
 
 
 def _figures(values: list[float]) -> list[float | None]:
-    return [value if math.isfinite(value) else None for value in values]
+    # A history holds single precision, whose digits beyond these are none.
+    return [float(f"{value:.7g}") if math.isfinite(value) else None for value in values]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["History", "StatedCard", "read_history", "sentence"]
+__all__ = ["History", "StatedCard", "read_history", "sentence", "side_by_side", "stated_card"]
 
 import datetime as dt
 import os
@@ -80,7 +80,7 @@ def read_history(
         raise _nothing(results, cards)
     wanted = Selected(patterns=tuple(patterns))
     read: list[CardHistory] = []
-    with _mapping(folders) as mapped:
+    with side_by_side(folders) as mapped:
         for card in mapped(_ReadCard(benchmarks, commits, wanted, metric, smallest), folders):
             tell(f"{card.folder}: {len(card.analysed)} cases")
             read.append(card)
@@ -89,7 +89,7 @@ def read_history(
     day = today or dt.datetime.now(tz=dt.timezone.utc).date()
     return History(
         commits=commits,
-        cards=tuple(_stated(card, decisions, commits, day) for card in read),
+        cards=tuple(stated_card(card, decisions, commits, day) for card in read),
         decisions=decisions,
     )
 
@@ -109,8 +109,7 @@ def _no_case(results: Path, patterns: Sequence[str], metric: str | None) -> Stor
     if patterns or metric:
         asked = ", ".join([*patterns, *([f"metric {metric}"] if metric else [])])
         return UsageError(
-            f"No case in {results} matches {asked}. Cases are called as in matmul.naive@1024, with globs; "
-            "'harness history --cases' lists them."
+            f"No case in {results} matches {asked}. Cases are called as in matmul.naive@1024; globs do."
         )
     return StoreError(f"There is no figure in {results} of any commit of this history.")
 
@@ -137,17 +136,17 @@ class _ReadCard:
 
 
 @contextmanager
-def _mapping(folders: Sequence[Path]) -> Iterator[Callable[..., Any]]:
-    """`map`, over processes where there is much to do."""
+def side_by_side(folders: Sequence[Path]) -> Iterator[Callable[..., Any]]:
+    """`map` over cards' folders, in processes where there is much to do."""
     cores = min(len(folders), os.cpu_count() or 1)
-    if cores == 1 or sum(len(os.listdir(each)) for each in folders) < _MANY:  # noqa: PTH208 - counts alone
+    if cores <= 1 or sum(len(os.listdir(each)) for each in folders) < _MANY:  # noqa: PTH208 - counts alone
         yield map
         return
     with ProcessPoolExecutor(cores, mp_context=get_context("spawn")) as pool:
         yield pool.map
 
 
-def _stated(
+def stated_card(
     card: CardHistory, decisions: tuple[Decision, ...], commits: Commits, today: dt.date
 ) -> StatedCard:
     found = [each for one in card.analysed for each in stated(one, decisions, commits, today)]

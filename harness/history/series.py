@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Case", "Epoch", "Series", "direction_of", "series_of"]
+__all__ = ["Case", "Epoch", "Series", "cases_of", "direction_of", "series_of"]
 
 import ast
 import dataclasses
@@ -51,7 +51,7 @@ class Case:
     unit: str
     direction: Direction
     order: int
-    """In the suite's order of kernels and sizes."""
+    """Its place among all cases, in the suites' order of kernels and sizes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +106,22 @@ def series_of(
     """Every series of a card that has a figure or a failure; of suites the headline figure, or `metric`."""
     rows, positions = _rows(table, commits)
     contexts = _contexts(facts)
-    for order, (benchmark, beside) in enumerate(_chosen(benchmarks, metric)):
+    order = 0
+    for benchmark, beside in _chosen(benchmarks, metric):
         if benchmark.name in table.values:
             told = _told(table, benchmark, rows, contexts)
-            yield from _of_benchmark(table, benchmark, beside, rows, positions, told, order * 10_000)
+            yield from _of_benchmark(table, benchmark, beside, rows, positions, told, order)
+        order += len(_combinations(benchmark))
+
+
+def cases_of(benchmarks: Mapping[str, Benchmark], metric: str | None = None) -> tuple[Case, ...]:
+    """Every case that a card may have a series of. A case's `order` is its place among them."""
+    chosen = [
+        (benchmark, parameters)
+        for benchmark, _ in _chosen(benchmarks, metric)
+        for parameters in _combinations(benchmark)
+    ]
+    return tuple(_case(benchmark, parameters, order) for order, (benchmark, parameters) in enumerate(chosen))
 
 
 def _rows(table: CardTable, commits: Commits) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:

@@ -1,0 +1,57 @@
+"""harness publish: the pages of a history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.cli.options import echo_json, json_option
+from harness.config import load_config
+from harness.errors import ExitCode
+from harness.integrations.asv_conf import read_conf, run_publish
+from harness.report.progress import Waiting
+from harness.site.publishing import publish_pages
+
+Folder = click.Path(path_type=Path, file_okay=False)
+
+
+@click.command("publish")
+@click.option(
+    "--without-asv", is_flag=True, help="Leave asv's own pages as they are: quick for a long history."
+)
+@click.option(
+    "--results", type=Folder, metavar="FOLDER", help="Where asv's results lie; default: asv.conf.json's."
+)
+@click.option("--html", type=Folder, metavar="FOLDER", help="Where the site goes.")
+@json_option
+def command(without_asv: bool, results: Path | None, html: Path | None, as_json: bool) -> int:
+    """Write the site: asv's pages, and beside them what is open, each card's ladder, the history of each case
+    with changes, epochs, clocks, temperature and power, comparisons, calibrations and runs.
+
+    It needs no server and no network: open harness/index.html in the site's folder.
+    """
+    root = load_config().root
+    conf = read_conf(root)
+    if conf.file and not without_asv and results is None and html is None:
+        run_publish(conf)
+    with Waiting("publishing") as waiting:
+        published = publish_pages(
+            results or conf.results,
+            root,
+            html or conf.html,
+            project=conf.project,
+            revision=conf.branch,
+            commit_url=conf.commit_url,
+            tell=waiting.tell,
+        )
+    for problem in published.problems:
+        click.echo(f"harness: {problem}", err=True)
+    if as_json:
+        echo_json(published)
+    else:
+        click.echo(
+            f"{published.points} points of {published.series} series on {published.cards} cards, "
+            f"{published.open} open regressions: {published.folder / 'index.html'}"
+        )
+    return ExitCode.FINE

@@ -1,0 +1,402 @@
+"""One card's part of the site: its series, its ladder, its runs, its calibration."""
+
+from __future__ import annotations
+
+__all__ = ["CardSummary", "PublishCard", "change_document"]
+
+import datetime as dt
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from harness.calibration import Calibration
+from harness.errors import StoreError
+from harness.history.cards import CardHistory, read_card
+from harness.history.changes import Analysed
+from harness.history.commits import Commits
+from harness.history.facts import RunFacts
+from harness.history.reading import sentence, stated_card
+from harness.history.series import Case
+from harness.history.tables import Benchmark
+from harness.history.triage import Decision, Stated
+from harness.records import Row
+from harness.site.files import EVERY, Floats, Numbers, Site, file_name
+from harness.site.runs import run_document
+from harness.statistics.rates import false_alarm_bound
+from harness.store import StoredRun, read_run
+from harness.suite import size_label
+
+RUNS = 24
+"""How many of a card's newest runs have a page."""
+_QUARTER_S = 90 * 24 * 3600
+
+
+class CardSummary(msgspec.Struct, kw_only=True):
+    """What the pages that show several cards need of one."""
+
+    folder: str
+    file: str
+    name: str
+    gpu: str
+    driver: str
+    kind: str
+    newest: dict[str, Any] | None
+    points: int
+    open: int
+    calibration: dict[str, Any] | None
+    health: list[dict[str, str]]
+    series: list[dict[str, Any]]
+    changes: list[dict[str, Any]]
+    """The documents of all changes, newest first."""
+    problems: list[str]
+
+
+@dataclass(frozen=True)
+class PublishCard:
+    """Reads one card and writes its documents. Another process can be given it."""
+
+    site: Site
+    number: int
+    benchmarks: Mapping[str, Benchmark]
+    commits: Commits
+    cases: tuple[Case, ...]
+    decisions: tuple[Decision, ...]
+    today: dt.date
+
+    def __call__(self, folder: Path) -> CardSummary:
+        card = read_card(folder, self.benchmarks, self.commits)
+        return _Publishing(self, folder, card).write()
+
+
+class _Publishing:
+    """One card while it is written."""
+
+    def __init__(self, given: PublishCard, folder: Path, card: CardHistory) -> None:
+        self.given, self.folder, self.card = given, folder, card
+        self.file = file_name(folder.name)
+        stated = stated_card(card, given.decisions, given.commits, given.today)
+        self.by_case: dict[str, list[Stated]] = {}
+        for each in stated.changes:
+            self.by_case.setdefault(each.change.case, []).append(each)
+        self.changes = stated.changes
+        self.cases = {case.name: case for case in given.cases}
+
+    def write(self) -> CardSummary:
+        series = [self._series(one) for one in self.card.analysed]
+        self._by_commit()
+        newest = self._newest()
+        runs = self._runs()
+        ladder = [self._rung(one) for one in self.card.analysed]
+        self.given.site.write(
+            f"cards/{self.file}",
+            {
+                "card": self.given.number,
+                "annotations": dict(sorted(self.card.machine.items())),
+                "peaks": self._newest_run.run.peaks if self._newest_run else {},
+                "commit": newest["commit"] if newest else None,
+                "ladder": ladder,
+                "runs": runs,
+                "calibration": _calibration(self.card.calibration),
+            },
+        )
+        machine = self.card.machine
+        return CardSummary(
+            folder=self.folder.name,
+            file=self.file,
+            name=machine.get("machine", self.folder.name),
+            gpu=machine.get("gpu", ""),
+            driver=self._driver(),
+            kind="cpu" if machine.get("compute_capability") == "none" else "gpu",
+            newest=newest,
+            points=sum(len(one.series.positions) for one in self.card.analysed),
+            open=sum(each.is_open for each in self.changes),
+            calibration=_calibration_summary(self.card.calibration),
+            health=self._health(newest),
+            series=series,
+            changes=[self._change(each) for each in self.changes],
+            problems=[f"{self.folder.name}: {problem}" for problem in self.card.problems],
+        )
+
+    def _series_file(self, case: Case) -> str:
+        identity = repr((self.folder.name, case.name, case.metric))
+        return "s" + hashlib.sha256(identity.encode(errors="replace")).hexdigest()[:12]
+
+    def _series(self, one: Analysed) -> dict[str, Any]:
+        series, case = one.series, one.series.case
+        file = self._series_file(case)
+        changes = [
+            self._change(each) | {"at": each.change.at, "first": each.change.first, "last": each.change.last}
+            for each in reversed(self.by_case.get(case.name, []))
+        ]
+        beside = series.beside
+        self.given.site.write(
+            f"series/{file}",
+            {
+                "file": file,
+                "card": self.given.number,
+                "case": case.order,
+                "n": len(series.positions),
+                "commits": Numbers(series.positions, "u32"),
+                "values": Floats(series.values),
+                "clock_mhz": _numbers(beside.get("sm_clock_mhz"), "u16"),
+                "memory_clock_mhz": _numbers(beside.get("memory_clock_mhz"), "u16"),
+                "temperature_c": _numbers(beside.get("temperature_c"), "u8"),
+                "power_w": _numbers(beside.get("power_w"), "u16"),
+                "floor": one.floor,
+                "noise": _known(one.noise),
+                "levels": [
+                    {"start": each.start, "stop": each.stop, "level": each.level} for each in one.levels
+                ],
+                "changes": changes,
+                "outliers": one.outliers,
+                "clocked": one.clocked,
+                "failed": np.flatnonzero(series.failed).tolist(),
+                "epochs": [
+                    {"start": each.start, "label": each.label, "changed": each.changed}
+                    for each in series.epochs
+                ],
+            },
+        )
+        return {
+            "file": file,
+            "card": self.given.number,
+            "case": case.order,
+            "last": _known(float(series.values[-1])),
+            "effect_90": self._quarter(one),
+            "changes": len(changes),
+        }
+
+    def _quarter(self, one: Analysed) -> float | None:
+        """How the level moved in the 90 days before the case's newest point."""
+        if not one.levels:
+            return None
+        times = self._times[one.series.positions]
+        then = int(np.argmax(times >= times[-1] - _QUARTER_S))
+        level = next((each.level for each in one.levels if each.start <= then < each.stop), None)
+        return one.levels[-1].level / level - 1 if level else None
+
+    @cached_property
+    def _times(self) -> npt.NDArray[np.int64]:
+        return np.array([commit.time for commit in self.given.commits.line], np.int64)
+
+    def _change(self, each: Stated) -> dict[str, Any]:
+        return change_document(each, self.cases[each.change.case], self.given, self._series_file)
+
+    def _by_commit(self) -> None:
+        """The same figures by commit, for pages that compare two of them."""
+        analysed = self.card.analysed
+        count = len(self.given.commits)
+        table = np.full((count, len(analysed)), np.nan, np.float32)
+        for column, one in enumerate(analysed):
+            table[one.series.positions, column] = one.series.values
+        cases = [one.series.case.order for one in analysed]
+        for first in range(0, count, EVERY):
+            values = table[first : first + EVERY]
+            if np.isfinite(values).any():
+                document = {"first": first, "cases": cases, "values": Floats(values.ravel())}
+                self.given.site.write(f"at/{self.file}/{first // EVERY}", document, api=False)
+
+    def _newest(self) -> dict[str, Any] | None:
+        last = [int(one.series.positions[-1]) for one in self.card.analysed]
+        if not last:
+            return None
+        position = max(last)
+        there = [one for one, at in zip(self.card.analysed, last, strict=True) if at == position]
+        commit = self.given.commits[position].hash
+        measured = [each.started_at for each in self.card.facts if each.commit == commit]
+        return {
+            "commit": position,
+            "hash": commit,
+            "measured_at": max(measured, default=""),
+            "cases": len(there),
+            "failed": sum(bool(one.series.failed[-1]) for one in there),
+        }
+
+    def _driver(self) -> str:
+        told = [each.context["driver"] for each in self.card.facts if "driver" in each.context]
+        return told[-1] if told else self.card.machine.get("driver", "")
+
+    def _health(self, newest: dict[str, Any] | None) -> list[dict[str, str]]:
+        found: list[tuple[str, str]] = []
+        known = self.card.calibration
+        if newest and newest["failed"]:
+            found.append(("problem", f"{newest['failed']} cases failed at the newest commit."))
+        if newest and (behind := len(self.given.commits) - 1 - newest["commit"]):
+            found.append(("warning" if behind > EVERY else "good", f"{behind} commits behind the newest."))
+        if known is None:
+            found.append(("warning", "Not calibrated: run 'harness calibrate' on it once."))
+        elif known.driver != self._driver():
+            found.append(("warning", f"Calibrated with driver {known.driver}: calibrate again."))
+        else:
+            found.append(("good", f"Calibrated {known.measured_at[:10]}."))
+        if self.card.problems:
+            found.append(("warning", f"{len(self.card.problems)} problems with its files."))
+        return [{"level": level, "text": text} for level, text in found]
+
+    @cached_property
+    def _files(self) -> list[RunFacts]:
+        """Records of runs at commits, newest first."""
+        return sorted((each for each in self.card.facts if each.commit), key=lambda e: e.file, reverse=True)
+
+    @cached_property
+    def _newest_run(self) -> StoredRun | None:
+        return self._read(self._files[0]) if self._files else None
+
+    @cached_property
+    def _newest_rows(self) -> dict[str, Row]:
+        """By case, of the newest record of each suite."""
+        seen: dict[str, RunFacts] = {}
+        for each in self._files:
+            seen.setdefault(each.suite, each)
+        stored = [self._read(each) for each in seen.values()]
+        return {
+            f"{one.run.source.suite}.{row.kernel}@{size_label(row.sizes)}": row
+            for one in stored
+            if one
+            for row in one.rows
+        }
+
+    def _read(self, facts: RunFacts) -> StoredRun | None:
+        try:
+            return read_run(self.folder / facts.file)
+        except StoreError:
+            return None
+
+    def _rung(self, one: Analysed) -> dict[str, Any]:
+        series, case = one.series, one.series.case
+        row = self._newest_rows.get(case.name)
+        value = _known(float(series.values[-1]))
+        beside = {name: _known(float(figures[-1])) for name, figures in series.beside.items()}
+        peaks = self._newest_run.run.peaks if self._newest_run else {}
+        limit = "memory" if case.metric == "gbytes_per_s" else row.dtype if row else "float32"
+        peak = peaks.get(limit) if case.metric in ("gflops", "gbytes_per_s") else None
+        why = f"{row.reason}: {row.message}" if row and row.message else "failed"
+        return {
+            "case": case.order,
+            "value": value,
+            "failed": why if series.failed[-1] else "",
+            "peak_share": value / peak if value and peak else None,
+            "library_share": None,
+            "flop": row.flop if row else None,
+            "moved_bytes": row.moved_bytes if row else None,
+            "dtype": row.dtype if row else "",
+            "time_ms": beside.get("time_ms"),
+            "clock_mhz": beside.get("sm_clock_mhz"),
+            "temperature_c": beside.get("temperature_c"),
+            "power_w": beside.get("power_w"),
+            "registers": beside.get("registers"),
+        }
+
+    def _runs(self) -> list[dict[str, Any]]:
+        listed = []
+        for facts in self._files[:RUNS]:
+            stored = self._read(facts)
+            if stored is None:
+                continue
+            file = file_name(facts.file.removesuffix(".jsonl"))
+            position = self.given.commits.positions.get(facts.commit)
+            document = run_document(stored, self.given.number, position)
+            self.given.site.write(f"runs/{file}", document)
+            listed.append(
+                {
+                    "file": file,
+                    "started_at": facts.started_at,
+                    "suite": facts.suite,
+                    "commit": position,
+                    "hash": facts.commit,
+                    "rows": len(stored.rows),
+                    "failed": sum(row.status == "failed" for row in stored.rows),
+                }
+            )
+        return listed
+
+
+def change_document(each: Stated, case: Case, given: PublishCard, series_file: Any) -> dict[str, Any]:
+    change, commits = each.change, given.commits
+    bad = commits[change.bad]
+    decision = each.decision
+    return {
+        "id": change.id,
+        "card": given.number,
+        "case": case.order,
+        "series": series_file(case),
+        "kind": change.kind,
+        "state": each.state,
+        "attribution": change.attribution,
+        "before": change.before,
+        "after": change.after,
+        "effect": change.effect,
+        "low": change.low,
+        "high": change.high,
+        "p_value": change.p_value,
+        "good": change.good,
+        "bad": change.bad,
+        "commits": change.commits,
+        "good_hash": commits[change.good].hash,
+        "bad_hash": bad.hash,
+        "subject": bad.subject[:500],
+        "author": bad.author[:200],
+        "time": bad.time,
+        "cycles_effect": change.cycles_effect,
+        "clock_before": change.clock_before,
+        "clock_after": change.clock_after,
+        "static": change.static,
+        "triage": decision
+        and {
+            "reason": decision.reason,
+            "author": decision.author,
+            "expires": decision.expires.isoformat() if decision.expires else None,
+            "largest_percent": decision.largest_percent,
+        },
+        "fixed_by": each.fixed_by,
+        "sentence": sentence(change, case),
+        "epoch": change.epoch,
+    }
+
+
+def _numbers(figures: npt.NDArray[np.float64] | None, kind: Any) -> Numbers | None:
+    return None if figures is None else Numbers(figures, kind)
+
+
+def _known(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def _calibration_summary(known: Calibration | None) -> dict[str, Any] | None:
+    if known is None:
+        return None
+    return {
+        "measured_at": known.measured_at,
+        "verdicts": known.verdicts,
+        "false_alarms": known.false_alarms,
+        "bound": false_alarm_bound(known.false_alarms, known.verdicts) if known.verdicts else None,
+    }
+
+
+def _calibration(known: Calibration | None) -> dict[str, Any] | None:
+    summary = _calibration_summary(known)
+    if known is None or summary is None:
+        return None
+    planted: Sequence[dict[str, Any]] = [
+        {"percent": percent, "planted": rate.planted, "found": rate.found}
+        for percent, rate in sorted(known.planted.items(), key=lambda item: float(item[0]))
+    ]
+    cases = [
+        {
+            "case": case,
+            "smallest_visible": noise.smallest_visible,
+            "clock_exponent": noise.clock_exponent,
+            "sm_clock_mhz": noise.sm_clock_mhz,
+            "power_capped": noise.power_capped,
+            "effects": [each.value for each in noise.time],
+        }
+        for case, noise in known.cases.items()
+    ]
+    return {**summary, "planted": planted, "cases": cases}

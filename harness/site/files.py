@@ -1,0 +1,125 @@
+"""Documents on disk, twice: for the pages, which cannot fetch where they are opened from a disk, and for
+programs.
+"""
+
+from __future__ import annotations
+
+__all__ = ["COMMITS_A_FILE", "EVERY", "SCHEMA_VERSION", "Floats", "Numbers", "Site", "file_name"]
+
+import base64
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from harness.errors import StoreError
+
+SCHEMA_VERSION = 1
+"""Of every document; raised when a page or program that knows the older one would read it wrongly."""
+COMMITS_A_FILE = 512
+EVERY = 64
+"""Commits between two whose times the first document has, and in a file of figures by commit."""
+
+Array = npt.NDArray[Any]
+_DTYPES = {"f32": "<f4", "u32": "<u4", "u16": "<u2", "u8": "<u1"}
+
+
+class Numbers:
+    """Many numbers of one kind: base64 for the pages, a list for programs. NaN is no figure."""
+
+    # No dataclass: msgspec would take it apart by itself.
+    def __init__(self, values: Array, kind: Literal["f32", "u32", "u16", "u8"]) -> None:
+        self.values, self.kind = values, kind
+
+    def packed(self) -> dict[str, str]:
+        dtype = np.dtype(_DTYPES[self.kind])
+        values = self.values
+        if self.kind != "f32" and values.dtype.kind == "f":
+            largest = np.iinfo(dtype).max
+            rounded = np.clip(np.rint(values), 0, largest - 1)
+            values = np.where(np.isfinite(values), rounded, largest)
+        data = np.ascontiguousarray(values.astype(dtype)).tobytes()
+        return {"t": self.kind, "d": base64.b64encode(data).decode()}
+
+    def plain(self) -> list[Any]:
+        if self.values.dtype.kind != "f":
+            whole: list[Any] = self.values.tolist()
+            return whole
+        values = _rounded(self.values.astype(np.float64))
+        return [value if value == value else None for value in values.tolist()]  # noqa: PLR0124 - NaN
+
+
+def Floats(values: Array) -> Numbers:  # noqa: N802 - reads as what it makes
+    return Numbers(values, "f32")
+
+
+def _rounded(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Six significant digits: what single precision and a glance can tell apart."""
+    sizes = np.abs(values)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        digits = np.where(sizes > 0, 5 - np.floor(np.log10(np.where(sizes > 0, sizes, 1))), 0)
+        scale = 10.0**digits
+        return np.where(np.isfinite(values), np.round(values * scale) / scale, np.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The folder of the pages."""
+
+    folder: Path
+
+    def write(self, name: str, document: Any, *, api: bool = True) -> None:
+        """Write a document by its name. Raises StoreError where it cannot be written."""
+        packed = msgspec.json.encode(document, enc_hook=_packed)
+        # Scripts once did not allow two line ends that JSON does, and what they hold may end up in a page.
+        for unsafe, safe in ((b"</", b"<\\/"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029")):
+            packed = packed.replace(unsafe, safe)
+        call = b"harness.data(%s, %s);\n" % (msgspec.json.encode(name), packed)
+        self.put(f"data/{name}.js", call)
+        if api:
+            self.write_json(f"api/{name}.json", document)
+
+    def write_json(self, name: str, document: Any) -> None:
+        self.put(name, msgspec.json.encode(document, enc_hook=_plain) + b"\n")
+
+    def put(self, name: str, content: bytes) -> None:
+        path = self.folder / name
+        part = path.with_name(path.name + ".part")
+        try:
+            try:
+                part.write_bytes(content)
+            except FileNotFoundError:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                part.write_bytes(content)
+            part.replace(path)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise StoreError(
+                f"Cannot write {path}: {error.strerror or error}. Publish again once there is room; what was "
+                "published before may be mixed with what is new."
+            ) from None
+
+
+def _packed(value: Any) -> Any:
+    if isinstance(value, Numbers):
+        return value.packed()
+    raise NotImplementedError(type(value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Numbers):
+        return value.plain()
+    raise NotImplementedError(type(value))
+
+
+def file_name(text: str) -> str:
+    """A name for a file and a URL: the text itself where that will do, else with a digest of it."""
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")
+    if plain == text and len(text) <= 80:
+        return text
+    return f"{plain[:60]}-{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()[:8]}".strip("-")

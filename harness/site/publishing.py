@@ -1,0 +1,192 @@
+"""The pages of a history: read every card, write its documents, and what shows several cards at once."""
+
+from __future__ import annotations
+
+__all__ = ["FOLDER", "Published", "publish_pages"]
+
+import datetime as dt
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import __version__
+from harness.errors import StoreError
+from harness.history.cards import card_folders
+from harness.history.commits import Commits, read_commits
+from harness.history.reading import side_by_side
+from harness.history.series import Case, cases_of
+from harness.history.tables import read_benchmarks
+from harness.history.triage import read_triage
+from harness.site.cards import CardSummary, PublishCard
+from harness.site.feed import atom, badge, badge_svg
+from harness.site.files import COMMITS_A_FILE, EVERY, SCHEMA_VERSION, Site
+
+FOLDER = "harness"
+"""Of our pages, beside asv's index.html."""
+_ASSETS = Path(__file__).resolve().parent / "assets"
+_CHANGES = 400
+"""How many changes the overview has at most, open ones first; every series has all of its own."""
+_STATES = ("new", "acknowledged", "expired", "fixed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    folder: Path
+    cards: int
+    series: int
+    points: int
+    open: int
+    problems: tuple[str, ...]
+
+
+def publish_pages(
+    results: Path,
+    root: Path,
+    html: Path,
+    *,
+    project: str,
+    revision: str = "HEAD",
+    commit_url: str = "",
+    today: dt.date | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Published:
+    """Write the pages of a results folder into a site's folder, whatever else lies there.
+
+    An empty history makes pages that say so. Raises StoreError where nothing can be read or written,
+    GitError, ConfigError for the triage file.
+    """
+    now = dt.datetime.now(tz=dt.timezone.utc)
+    decisions, commits = read_triage(root), read_commits(root, revision)
+    benchmarks = read_benchmarks(results)
+    cases = cases_of(benchmarks)
+    site = Site(html / FOLDER)
+    _copy_assets(site.folder)
+    folders = card_folders(results)
+    work = [
+        PublishCard(site, number, benchmarks, commits, cases, decisions, today or now.date())
+        for number in range(len(folders))
+    ]
+    cards: list[CardSummary] = []
+    with side_by_side(folders) as mapped:
+        for card in mapped(_publish, work, folders):
+            tell(f"{card.folder}: {len(card.series)} cases")
+            cards.append(card)
+    _write_commits(site, commits)
+    generated_at = now.isoformat(timespec="seconds")
+    changes = _ordered([change for card in cards for change in card.changes])
+    site.write("changes", changes[:_CHANGES])
+    site.write("site", _overview(cards, cases, commits, changes, project, commit_url, html, generated_at))
+    _write_faces(site, cards, cases, changes, project, generated_at)
+    return Published(
+        folder=site.folder,
+        cards=len(cards),
+        series=sum(len(card.series) for card in cards),
+        points=sum(card.points for card in cards),
+        open=sum(card.open for card in cards),
+        problems=tuple(problem for card in cards for problem in card.problems),
+    )
+
+
+def _publish(work: PublishCard, folder: Path) -> CardSummary:
+    return work(folder)
+
+
+def _copy_assets(folder: Path) -> None:
+    try:
+        for source in sorted(path for path in _ASSETS.rglob("*") if path.is_file()):
+            target = folder / source.relative_to(_ASSETS)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
+    except OSError as error:
+        raise StoreError(f"Cannot write the pages to {folder}: {error.strerror or error}.") from None
+
+
+def _write_commits(site: Site, commits: Commits) -> None:
+    for first in range(0, len(commits), COMMITS_A_FILE):
+        line = commits.line[first : first + COMMITS_A_FILE]
+        rows = [(each.hash, each.time, each.author[:200], each.subject[:500]) for each in line]
+        site.write(f"commits/{first // COMMITS_A_FILE}", rows)
+
+
+def _ordered(changes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Open regressions first, then the newest."""
+    return sorted(changes, key=lambda each: (each["state"] not in ("new", "expired"), -each["bad"]))
+
+
+def _overview(
+    cards: Sequence[CardSummary],
+    cases: Sequence[Case],
+    commits: Commits,
+    changes: Sequence[dict[str, Any]],
+    project: str,
+    commit_url: str,
+    html: Path,
+    generated_at: str,
+) -> dict[str, Any]:
+    newest = commits[-1]
+    kinds = [each["state"] or each["kind"] for each in changes]
+    return {
+        "schema": SCHEMA_VERSION,
+        "generated_at": generated_at,
+        "harness_version": __version__,
+        "project": project,
+        "commit_url": commit_url,
+        "asv": (html / "index.html").exists(),
+        "commits": {
+            "count": len(commits),
+            "chunk": COMMITS_A_FILE,
+            "every": EVERY,
+            "times": [commit.time for commit in commits.line[::EVERY]],
+            "newest": {"hash": newest.hash, "time": newest.time, "subject": newest.subject[:500]},
+        },
+        "cards": [
+            {
+                "file": card.file,
+                "name": card.name,
+                "gpu": card.gpu,
+                "driver": card.driver,
+                "kind": card.kind,
+                "newest": card.newest,
+                "open": card.open,
+                "points": card.points,
+                "calibration": card.calibration,
+                "health": card.health,
+            }
+            for card in cards
+        ],
+        "cases": [
+            {
+                "name": case.name,
+                "suite": case.suite,
+                "kernel": case.kernel,
+                "size": case.size,
+                "metric": case.metric,
+                "unit": case.unit,
+                "direction": case.direction,
+                "order": case.order,
+            }
+            for case in cases
+        ],
+        "series": [series for card in cards for series in card.series],
+        "counts": {kind: kinds.count(kind) for kind in (*_STATES, "improvement", "environment")},
+        "problems": [problem for card in cards for problem in card.problems],
+    }
+
+
+def _write_faces(
+    site: Site,
+    cards: Sequence[CardSummary],
+    cases: Sequence[Case],
+    changes: Sequence[dict[str, Any]],
+    project: str,
+    generated_at: str,
+) -> None:
+    told = [each for each in changes if each["kind"] != "environment"][:100]
+    names = [card.gpu or card.name for card in cards]
+    site.put("feed.xml", atom(told, names, [case.name for case in cases], project, generated_at))
+    for card, name in zip(cards, names, strict=True):
+        measured = bool(card.series)
+        site.write_json(f"badges/{card.file}.json", badge(name, card.open, measured=measured))
+        site.put(f"badges/{card.file}.svg", badge_svg(name, card.open, measured=measured))
