@@ -20,7 +20,7 @@ from harness.history.reading import History, read_history
 from harness.history.triage import FILE, Decision, acknowledge
 from harness.report.histories import as_json as history_json
 from harness.report.histories import exit_code, print_history
-from harness.report.progress import Waiting
+from harness.report.waiting import Waiting
 
 Percent = click.FloatRange(min=0, min_open=True)
 Name = click.Path(path_type=Path, dir_okay=False)

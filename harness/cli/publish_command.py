@@ -10,7 +10,7 @@ from harness.cli.options import echo_json, json_option
 from harness.config import load_config
 from harness.errors import ExitCode
 from harness.integrations.asv_conf import read_conf, run_publish
-from harness.report.progress import Waiting
+from harness.report.waiting import Waiting
 from harness.site.publishing import publish_pages
 
 Folder = click.Path(path_type=Path, file_okay=False)

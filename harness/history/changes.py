@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from harness.history.series import Series
+from harness.history.series import HEADLINES, Series
 from harness.statistics.changepoints import ChangePoint, Level, find_changes
 
 Kind = Literal["regression", "improvement", "environment"]
@@ -23,6 +23,10 @@ Floats = npt.NDArray[np.float64]
 
 SMALLEST = 0.01
 """The smallest relevant change of a case whose noise nobody has calibrated."""
+TIMED = (*HEADLINES, "time_ms")
+"""Metrics that have cycles behind them."""
+BUILT = ("registers", "local_bytes")
+"""Metrics that nothing but the build decides: no card can move them."""
 _WINDOW = 30
 """Most points on each side of a change that are looked at for what stood beside the figure."""
 _CLOCK_APART = 0.004
@@ -31,6 +35,8 @@ _SHARE = 1 / 3
 """Of a change: what may be left of it in cycles where the clock explains it."""
 _WARMER_C = 5.0
 _AT_LIMIT = 0.95
+_ENOUGH, _FEWEST = 10, 3
+"""Figures of an epoch, from which on its noise is known, and below which there is none."""
 _CLOCKED = 0.97
 """Of the clock that is usual in an epoch: a point below it is shown as set aside by its clock."""
 
@@ -121,13 +127,16 @@ def analyse(
     changes: list[Change] = []
     levels: list[Level] = []
     outliers: list[int] = []
-    noises: list[float] = []
+    noises: list[tuple[int, float]] = []
     for number in range(len(series.epochs)):
         points = np.flatnonzero(series.epoch == number)
         found = find_changes(series.values[points], smallest=smallest)
         levels += [_placed_level(level, points) for level in found.levels]
         outliers += points[list(found.outliers)].tolist()
-        noises.append(found.noise)
+        noises.append((int(np.isfinite(series.values[points]).sum()), found.noise))
+        own = series.epoch == number
+        # Nobody knows on which side of a step a stray one belongs.
+        own[points[list(found.outliers)]] = False
         edges = [points[0], *(points[step.at] for step in found.changes), points[-1] + 1]
         for step, (low, _, high) in zip(found.changes, _triples(edges), strict=True):
             placed = replace(
@@ -136,16 +145,27 @@ def analyse(
                 first=int(points[step.first]),
                 last=int(points[step.last]),
             )
-            changes.append(_change(series, placed, int(low), int(high), number, commit_hash, evidence))
+            changes.append(_change(series, placed, own, int(low), int(high), number, commit_hash, evidence))
     return Analysed(
         series=series,
         changes=tuple(sorted(changes, key=lambda change: change.at)),
         levels=tuple(sorted(levels, key=lambda level: level.start)),
         outliers=tuple(sorted(outliers)),
         clocked=_clocked(series),
-        noise=noises[-1] if noises else math.nan,
+        noise=_noise(noises),
         floor=smallest,
     )
+
+
+def _noise(epochs: list[tuple[int, float]]) -> float:
+    """Of the newest epoch with enough figures to know it by, else of the one with the most; NaN where these
+    are too few to have any. `epochs` are pairs of figures and noise.
+    """
+    for figures, noise in reversed(epochs):
+        if figures >= _ENOUGH:
+            return noise
+    figures, noise = max(epochs, default=(0, math.nan))
+    return noise if figures >= _FEWEST else math.nan
 
 
 def _nothing(series: Series, floor: float) -> Analysed:
@@ -166,19 +186,20 @@ def _placed_level(level: Level, points: npt.NDArray[np.intp]) -> Level:
 def _change(
     series: Series,
     step: ChangePoint,
+    own: npt.NDArray[np.bool_],
     low: int,
     high: int,
     epoch: int,
     commit_hash: Callable[[int], str],
     evidence: Callable[[Series, int], Evidence | None],
 ) -> Change:
-    own = series.epoch == epoch
     before = _beside(series, own, max(low, step.first - _WINDOW), step.first)
     after = _beside(series, own, step.last, min(high, step.last + _WINDOW))
     good = _point_before(series, own, step.first)
     slower = _log_time(series, step.after) - _log_time(series, step.before)
     clocks = before.get("sm_clock_mhz"), after.get("sm_clock_mhz")
-    cycles = slower + math.log(clocks[1] / clocks[0]) if clocks[0] and clocks[1] else None
+    timed = series.case.metric in TIMED
+    cycles = slower + math.log(clocks[1] / clocks[0]) if timed and clocks[0] and clocks[1] else None
     attribution = _attribution(series, epoch, slower, cycles, before, after)
     if attribution in ("code", "unknown") and _same_build(
         evidence(series, good), evidence(series, step.last)
@@ -238,6 +259,8 @@ def _attribution(
     after: dict[str, float],
 ) -> Attribution:
     """Whether the clock explains a change: time is cycles over clock, so cycles stay where only it moved."""
+    if series.case.metric in BUILT:
+        return "code"
     if cycles is None:
         return "unknown"
     moved = cycles - slower

@@ -158,7 +158,7 @@ _BY = {
     "thermal": "the SM clock moved with the temperature and cycles did not: the card, not the code",
     "power": "the SM clock was held at the power limit and cycles did not change: the card, not the code",
     "environment": "the very same binary was timed on both sides: not the code",
-    "unknown": "no clock was recorded, so whether it was the code is not known",
+    "unknown": "cycles are not known, so neither is whether it was the code",
 }
 
 

@@ -224,12 +224,22 @@ def _places(table: CardTable, benchmark: Benchmark) -> dict[tuple[str, ...], int
 def _those_of(
     epochs: Sequence[Epoch], epoch: npt.NDArray[np.int64]
 ) -> tuple[tuple[Epoch, ...], npt.NDArray[np.int64]]:
-    """The epochs that a series has points in, and of each point its own of them."""
-    met, starts, own = np.unique(epoch, return_index=True, return_inverse=True)
-    found = (
-        dataclasses.replace(epochs[number], start=int(at)) for number, at in zip(met, starts, strict=True)
+    """The epochs that a series has points in, as they begin there, and of each point its own of them."""
+    _, starts, own = np.unique(epoch, return_index=True, return_inverse=True)
+    found: list[Epoch] = []
+    for start in np.sort(starts).tolist():
+        known = epochs[epoch[start]]
+        changed = _differences(found[-1].context, known.context) if found else ()
+        found.append(dataclasses.replace(known, start=start, changed=changed))
+    return tuple(found), np.argsort(np.argsort(starts))[own].astype(np.int64)
+
+
+def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(
+        f"{CONTEXT[key]} {before[key]} → {value}"
+        for key, value in after.items()
+        if before.get(key, value) != value
     )
-    return tuple(found), own.astype(np.int64)
 
 
 def _combinations(benchmark: Benchmark) -> list[tuple[str, ...]]:
@@ -256,12 +266,7 @@ def _epochs(told: Sequence[Mapping[str, str]]) -> tuple[tuple[Epoch, ...], npt.N
         before, known = known, {**known, **context}
         current = _epoch_like(found, known)
         if current == len(found):
-            changed = (
-                f"{CONTEXT[key]} {before[key]} → {value}"
-                for key, value in known.items()
-                if before.get(key, value) != value
-            )
-            found.append(Epoch(start=at, context=known, changed=tuple(changed)))
+            found.append(Epoch(start=at, context=known, changed=_differences(before, known)))
         elif len(known) > len(found[current].context):
             found[current] = dataclasses.replace(found[current], context=known)
         epoch[at] = current
@@ -277,7 +282,7 @@ def _epoch_like(epochs: Sequence[Epoch], context: Mapping[str, str]) -> int:
 
 
 def _suite(benchmark: Benchmark) -> str:
-    return benchmark.suite or benchmark.name.split(".")[-2].lower() if "." in benchmark.name else ""
+    return benchmark.suite or (benchmark.name.split(".")[-2].lower() if "." in benchmark.name else "")
 
 
 def _case(benchmark: Benchmark, parameters: Sequence[str], order: int) -> Case:
@@ -307,6 +312,6 @@ def _plain(parameter: str) -> str:
     """A parameter as its author wrote it: asv keeps Python's repr, quotes included."""
     try:
         value = ast.literal_eval(parameter)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return parameter
     return value if isinstance(value, str) else parameter

@@ -204,15 +204,18 @@ def _read_file(
         found = _decoded(content, decoder)
         if found.version != API_VERSION:
             raise ValueError(f"its format is {found.version}, which is not {API_VERSION}")  # noqa: TRY301
+        versions = {
+            benchmark: _place(table, benchmark, told, found.result_columns, row, rows)
+            for benchmark, told in found.results.items()
+        }
     except OSError as error:
         kept.problem = f"{path.name} cannot be read: {error.strerror or error}."
-    except (*_UNREADABLE, ValueError) as error:
+    except (*_UNREADABLE, ValueError, TypeError, OverflowError) as error:
         kept.problem = f"{path.name} is left out: {_newer(content) or error}."
     else:
         kept.commit = found.commit_hash
         kept.params = {str(key): str(value) for key, value in found.params.items() if value is not None}
-        for benchmark, told in found.results.items():
-            kept.versions[benchmark] = _place(table, benchmark, told, found.result_columns, row, rows)
+        kept.versions = versions
     return kept
 
 
@@ -272,7 +275,8 @@ def _numbers(result: Any, width: int) -> npt.NDArray[np.float32]:
     numbers = np.full(width, _FAILED, np.float32)
     if isinstance(result, list) and len(result) == width:
         try:
-            numbers[:] = [_FAILED if value is None else value for value in result]
+            with np.errstate(over="ignore"):  # what is beyond single precision is no figure of a kernel
+                numbers[:] = [_FAILED if value is None else value for value in result]
         except (TypeError, ValueError):
             numbers[:] = [value if isinstance(value, (int, float)) else _FAILED for value in result]
     return numbers
@@ -281,16 +285,19 @@ def _numbers(result: Any, width: int) -> npt.NDArray[np.float32]:
 def _load(file: Path) -> _Table | None:
     """The cached table; None where there is none, or it cannot be used."""
     cached = read_kept(file, _Cached)
-    if cached is None or cached.format != _FORMAT:
+    if cached is None or cached.format != _FORMAT or not cached.files:
         return None
     columns = {
         name: {tuple(each): place for place, each in enumerate(known)}
         for name, known in cached.columns.items()
     }
-    values = {
-        name: np.frombuffer(cached.values[name], np.float32).reshape(len(cached.files), -1)
-        for name in cached.columns
-    }
+    try:
+        values = {
+            name: np.frombuffer(cached.values[name], np.float32).reshape(len(cached.files), -1)
+            for name in cached.columns
+        }
+    except (KeyError, ValueError):
+        return None
     return _Table(cached.files, columns, values)
 
 
@@ -303,7 +310,10 @@ def _save(file: Path, table: _Table) -> None:
 def _finished(
     table: _Table, folder: Path, benchmarks: Mapping[str, Benchmark], fingerprint: str
 ) -> CardTable:
-    rows = [row for row, kept in enumerate(table.files) if kept.commit]
+    # By name, whatever order they came in: which of two files of one commit counts must not depend on it.
+    rows = sorted(
+        (row for row, kept in enumerate(table.files) if kept.commit), key=lambda row: table.files[row].name
+    )
     good = [table.files[row] for row in rows]
     values = {name: table.values[name][rows] for name in benchmarks if name in table.values}
     failed = {name: np.isinf(figures) for name, figures in values.items()}

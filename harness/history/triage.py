@@ -20,6 +20,7 @@ __all__ = ["FILE", "Decision", "State", "Stated", "acknowledge", "read_triage", 
 import datetime as dt
 import json
 import math
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -115,10 +116,11 @@ def _decision(path: Path, number: int, entry: Any) -> Decision:
         value = entry.get(key)
         if value is None and key in _OPTIONAL:
             continue
-        if not isinstance(value, kinds) or isinstance(value, (bool, dt.datetime)) or value == "":
-            expected = {"expires": "a date, such as 2027-03-31", "largest_percent": "a number"}
+        unfit = isinstance(value, (bool, dt.datetime)) or value == ""
+        if unfit or not isinstance(value, kinds) or (isinstance(value, (int, float)) and not value > 0):
+            expected = {"expires": "a date, such as 2027-03-31", "largest_percent": "a number above 0"}
             raise ConfigError(f"{where}: {key} is {value!r}; expected {expected.get(key, 'a text')}.")
-    if not 7 <= len(entry["commit"]) <= 40:
+    if not re.fullmatch("[0-9a-fA-F]{7,40}", entry["commit"]):
         raise ConfigError(f"{where}: commit is {entry['commit']!r}; expected a hash of 7 to 40 digits.")
     return Decision(**entry)
 
@@ -130,9 +132,14 @@ def acknowledge(root: Path, decision: Decision) -> Path:
     path = root / FILE
     if any(known.id == decision.id for known in read_triage(root)):
         raise ConfigError(f"{path} has an entry for {decision.id} already: edit it there.")
-    before = path.read_text(encoding="utf-8") if path.exists() else _HEADING
     try:
-        write_atomically(path, (before.rstrip("\n") + "\n\n" + _entry(decision)).encode())
+        before = path.read_bytes() if path.exists() else _HEADING.encode()
+        # A half of a character, which an argument may hold, has no place in UTF-8.
+        after = before.rstrip(b"\n") + b"\n\n" + _entry(decision).encode(errors="replace")
+        tomllib.loads(after.decode())
+        write_atomically(path, after)
+    except ValueError as error:
+        raise ConfigError(f"Cannot add to {path} ({error}); expected tables named [[change]].") from None
     except OSError as error:
         raise StoreError(f"Cannot write {path}: {error.strerror or error}.") from None
     return path
@@ -149,10 +156,13 @@ def _entry(decision: Decision) -> str:
     for key in _KINDS:
         value = getattr(decision, key)
         if value is not None:
-            # A JSON string is a TOML string, but for DEL, which JSON leaves as it is.
-            text = json.dumps(value).replace("\x7f", "\\u007f") if isinstance(value, str) else str(value)
-            lines.append(f"{key} = {text}")
+            lines.append(f"{key} = {_quoted(value) if isinstance(value, str) else value}")
     return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """A JSON string is a TOML string, but for DEL, which JSON leaves as it is, and escapes in two halves."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def stated(
@@ -171,23 +181,35 @@ def _stated(
     fixed, fixed_by = _fixed(change, analysed)
     if fixed:
         return Stated(change=change, state="fixed", fixed_by=fixed_by)
-    decision = next((each for each in decisions if _concerns(each, change, commits)), None)
-    if decision is None:
-        return Stated(change=change, state="new")
+    found = [each for each in decisions if _concerns(each, change, commits)]
+    for decision in found:
+        if _holds(decision, change, today):
+            return Stated(change=change, state="acknowledged", decision=decision)
+    return Stated(change=change, state="expired" if found else "new", decision=found[0] if found else None)
+
+
+def _holds(decision: Decision, change: Change, today: dt.date) -> bool:
     grown = decision.largest_percent is not None and 100 * abs(change.effect) > decision.largest_percent
     late = decision.expires is not None and today > decision.expires
-    return Stated(change=change, state="expired" if grown or late else "acknowledged", decision=decision)
+    return not grown and not late
 
 
 def _fixed(change: Change, analysed: Analysed) -> tuple[bool, str | None]:
-    """Whether a later level is back where it was before the change."""
+    """Whether a later level is back where it was before the change, but for what the card did meanwhile."""
     worse = math.log(change.after / change.before)
     left = max(analysed.floor, _BACK * abs(worse))
     for level in analysed.levels:
-        if (
-            level.start > change.at
-            and math.log(level.level / change.before) * math.copysign(1, worse) <= left
-        ):
+        if level.start <= change.at:
+            continue
+        by_the_card = sum(
+            math.log1p(each.effect)
+            for each in analysed.changes
+            if each.kind == "environment"
+            and change.at < each.at <= level.start
+            and each.epoch == analysed.series.epoch[level.start]
+        )
+        still = math.log(level.level / change.before) - by_the_card
+        if still * math.copysign(1, worse) <= left:
             by = next((each.id for each in analysed.changes if each.at == level.start), None)
             return True, by
     return False, None

@@ -160,7 +160,7 @@ class SuiteTracks:
         ]
         for name, track in TRACKS.items():
             if track.headline in (None, suite.headline):
-                setattr(cls, name, _method(name, track))
+                setattr(cls, name, _method(name, track, suite.name))
         setup_cache: Any = cls.__dict__["setup_cache"]
         setup_cache.timeout = SETUP_TIMEOUT_S
 
@@ -207,7 +207,7 @@ class SuiteTracks:
         return {name: [_answer(TRACKS[name], rows.get(key), result.run) for key in keys] for name in names}
 
 
-def _method(name: str, track: Track) -> Callable[..., Any]:
+def _method(name: str, track: Track, suite: str) -> Callable[..., Any]:
     def read(self: SuiteTracks, answers: dict[str, list[Answer]], kernel: str, size: int | str) -> Any:
         """Used where something other than the plugin's environment runs the benchmarks; see
         `asv_plugin._answer`.
@@ -221,6 +221,7 @@ def _method(name: str, track: Track) -> Callable[..., Any]:
     attributes: Any = read
     attributes.unit = track.unit
     attributes.direction = track.direction
+    attributes.suite = suite
     attributes.version = METHOD_VERSION
     return read
 

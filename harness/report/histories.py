@@ -6,7 +6,7 @@ __all__ = ["as_json", "exit_code", "print_history"]
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from rich.console import Console
@@ -30,6 +30,7 @@ _STYLES = {
     "environment": "cyan",
 }
 _CLIP = 60
+_HARMFUL = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 def exit_code(history: History) -> ExitCode:
@@ -61,7 +62,8 @@ def _print_card(card: StatedCard, commits: Commits, *, every: bool) -> None:
     for line in _epochs(card, commits):
         out.print(line, highlight=False, markup=False, style="dim")
     for problem in card.card.problems:
-        errors.print(f"{card.card.folder}: {problem}", highlight=False, markup=False, soft_wrap=True)
+        told = _harmless(f"{card.card.folder}: {problem}")
+        errors.print(told, highlight=False, markup=False, soft_wrap=True)
     out.print()
 
 
@@ -69,8 +71,12 @@ def _title(card: StatedCard, commits: Commits) -> str:
     newest = max((int(one.series.positions[-1]) for one in card.card.analysed), default=None)
     measured = {int(at) for one in card.card.analysed for at in one.series.positions}
     told = f", newest {commits[newest].hash[:10]}" if newest is not None else ""
-    gpu = card.card.machine.get("gpu", "")
-    return f"{card.card.folder} ({gpu}): {len(card.card.analysed)} cases, {len(measured)} commits{told}"
+    name = _harmless(f"{card.card.folder} ({card.card.machine.get('gpu', 'unknown card')})")
+    return f"{name}: {_count(card.card.analysed, 'case')}, {_count(measured, 'commit')}{told}"
+
+
+def _count(things: Collection[object], name: str) -> str:
+    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
 
 
 def _cells(each: Stated, commits: Commits) -> list[str]:
@@ -110,7 +116,7 @@ def _summary(card: StatedCard, commits: Commits) -> Iterable[str]:
     happened: dict[tuple[int, str], list[Change]] = defaultdict(list)
     for each in card.changes:
         if not each.is_open:
-            what = each.state or (
+            what: str = each.state or (
                 each.change.attribution if each.change.kind == "environment" else "improvement"
             )
             happened[each.change.bad, what].append(each.change)
@@ -146,9 +152,14 @@ def _closing(history: History) -> str:
 
 
 def clean(text: str) -> str:
-    """Text of others on one line of a terminal: nothing that moves the cursor or turns the direction."""
-    plain = "".join(each if unicodedata.category(each) not in ("Cc", "Cf", "Cs") else "�" for each in text)
+    """Text of others on one line of a terminal, cut to a width that leaves room for more."""
+    plain = _harmless(text)
     return plain if len(plain) <= _CLIP else plain[: _CLIP - 1] + "…"
+
+
+def _harmless(text: str) -> str:
+    """Nothing that moves the cursor, ends a line or turns the direction."""
+    return "".join("�" if unicodedata.category(each) in _HARMFUL else each for each in text)
 
 
 def as_json(history: History) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CompareProgress", "ProgressObserver", "Waiting"]
+__all__ = ["CompareProgress", "ProgressObserver"]
 
 import time
 from types import TracebackType
@@ -100,25 +100,3 @@ class CompareProgress(_Progress):
 
     def measured(self, case: str) -> None:  # noqa: ARG002 - a bar moves whatever the case
         self.progress.advance(self.task)
-
-
-class Waiting:
-    """A spinner on standard error, in a terminal alone; what it is told comes after its words."""
-
-    def __init__(self, words: str) -> None:
-        self.words = words
-        self.console = Console(stderr=True)
-        self.status = self.console.status(words)
-
-    def tell(self, what: str) -> None:
-        self.status.update(f"{self.words}: {escape(what)}")
-
-    def __enter__(self) -> Self:
-        if self.console.is_terminal:
-            self.status.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.status.stop()

@@ -228,8 +228,7 @@ class _Publishing:
         known = self.card.calibration
         if newest and newest["failed"]:
             found.append(("problem", f"{newest['failed']} cases failed at the newest commit."))
-        if newest and (behind := len(self.given.commits) - 1 - newest["commit"]):
-            found.append(("warning" if behind > EVERY else "good", f"{behind} commits behind the newest."))
+
         if known is None:
             found.append(("warning", "Not calibrated: run 'harness calibrate' on it once."))
         elif known.driver != self._driver():

@@ -22,6 +22,7 @@ from harness.history.triage import read_triage
 from harness.site.cards import CardSummary, PublishCard
 from harness.site.feed import atom, badge, badge_svg
 from harness.site.files import COMMITS_A_FILE, EVERY, SCHEMA_VERSION, Site
+from harness.site.unchanged import recall, remember
 
 FOLDER = "harness"
 """Of our pages, beside asv's index.html."""
@@ -68,11 +69,7 @@ def publish_pages(
         PublishCard(site, number, benchmarks, commits, cases, decisions, today or now.date())
         for number in range(len(folders))
     ]
-    cards: list[CardSummary] = []
-    with side_by_side(folders) as mapped:
-        for card in mapped(_publish, work, folders):
-            tell(f"{card.folder}: {len(card.series)} cases")
-            cards.append(card)
+    cards = _publish_changed(work, folders, tell)
     _write_commits(site, commits)
     generated_at = now.isoformat(timespec="seconds")
     changes = _ordered([change for card in cards for change in card.changes])
@@ -90,7 +87,23 @@ def publish_pages(
 
 
 def _publish(work: PublishCard, folder: Path) -> CardSummary:
-    return work(folder)
+    summary = work(folder)
+    remember(work, folder, summary)
+    return summary
+
+
+def _publish_changed(
+    work: Sequence[PublishCard], folders: Sequence[Path], tell: Callable[[str], None]
+) -> list[CardSummary]:
+    """Of every card what its pages came to, written where they would come out another way."""
+    cards = {folder: recall(one, folder) for one, folder in zip(work, folders, strict=True)}
+    changed = [folder for folder in folders if cards[folder] is None]
+    todo = [one for one, folder in zip(work, folders, strict=True) if cards[folder] is None]
+    with side_by_side(changed) as mapped:
+        for folder, card in zip(changed, mapped(_publish, todo, changed), strict=True):
+            tell(f"{card.folder}: {len(card.series)} cases")
+            cards[folder] = card
+    return [card for card in cards.values() if card]
 
 
 def _copy_assets(folder: Path) -> None:
@@ -152,7 +165,7 @@ def _overview(
                 "open": card.open,
                 "points": card.points,
                 "calibration": card.calibration,
-                "health": card.health,
+                "health": card.health + _behind(card, commits),
             }
             for card in cards
         ],
@@ -173,6 +186,12 @@ def _overview(
         "counts": {kind: kinds.count(kind) for kind in (*_STATES, "improvement", "environment")},
         "problems": [problem for card in cards for problem in card.problems],
     }
+
+
+def _behind(card: CardSummary, commits: Commits) -> list[dict[str, str]]:
+    behind = len(commits) - 1 - card.newest["commit"] if card.newest else 0
+    text = f"{behind} commit{'s' if behind > 1 else ''} behind the newest."
+    return [{"level": "warning" if behind > EVERY else "good", "text": text}] if behind else []
 
 
 def _write_faces(

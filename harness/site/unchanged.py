@@ -1,0 +1,60 @@
+"""Cards of which nothing has changed since their pages were written, so that a new commit costs one card."""
+
+from __future__ import annotations
+
+__all__ = ["recall", "remember"]
+
+import hashlib
+import os
+from pathlib import Path
+
+import msgspec
+
+from harness import __version__
+from harness.history.commits import Commits
+from harness.history.kept import kept_file, read_kept, write_kept
+from harness.site.cards import CardSummary, PublishCard
+from harness.site.files import SCHEMA_VERSION
+
+_READ = (".json", ".jsonl", ".harness")
+
+
+class _Kept(msgspec.Struct):
+    key: str
+    commits: int
+    line: str
+    """Digest of the first so many commits: what a card's pages say stays right when commits are added."""
+    summary: CardSummary
+
+
+def recall(work: PublishCard, folder: Path) -> CardSummary | None:
+    """What the card's pages came to, if they are there and would come out the same."""
+    kept = read_kept(kept_file(folder, "published"), _Kept)
+    if kept is None or kept.key != _key(work, folder) or kept.commits > len(work.commits):
+        return None
+    written = work.site.folder / f"data/cards/{kept.summary.file}.js"
+    same_line = kept.line == _line(work.commits, kept.commits)
+    return kept.summary if same_line and written.exists() else None
+
+
+def remember(work: PublishCard, folder: Path, summary: CardSummary) -> None:
+    count = len(work.commits)
+    kept = _Kept(_key(work, folder), count, _line(work.commits, count), summary)
+    write_kept(kept_file(folder, "published"), kept)
+
+
+def _key(work: PublishCard, folder: Path) -> str:
+    with os.scandir(folder) as entries:
+        files = sorted(
+            (each.name, each.stat().st_size, each.stat().st_mtime_ns)
+            for each in entries
+            if each.name.endswith(_READ)
+        )
+    # Only a decision that expires makes the day matter.
+    day = work.today if any(each.expires for each in work.decisions) else None
+    told = (__version__, SCHEMA_VERSION, work.site.folder.absolute(), work.number, work.cases, work.decisions)
+    return hashlib.sha256(repr((*told, day, files)).encode(errors="replace")).hexdigest()
+
+
+def _line(commits: Commits, count: int) -> str:
+    return hashlib.sha256("".join(each.hash for each in commits.line[:count]).encode()).hexdigest()
