@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -25,6 +25,8 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / ".asv" / "results"
 LOG = ROOT / ".asv" / "demo.log"
 ASV = [sys.executable, "-m", "asv"]
+PUBLISH = "from harness.cli import main; main()"
+PAGES = ROOT / ".asv" / "html" / "harness" / "index.html"
 
 # asv prints every table of every track; these lines say where it is.
 SHOWN = re.compile(r"^·+ (?:Machine|Device)|For \S+ commit|\[\d+/\d+\]")
@@ -50,10 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     LOG.unlink(missing_ok=True)
     before = set(RESULTS.rglob("*.jsonl"))
     console.rule("Measuring")
-    if not asv(["run", "--show-stderr", "HASHFILE:-"], stdin="\n".join(reversed(commits))):
+    if not logged([*ASV, "run", "--show-stderr", "HASHFILE:-"], stdin="\n".join(reversed(commits))):
         return 3
     console.rule("Publishing")
-    if not asv(["publish", "--no-pull"]):
+    if not logged([sys.executable, "-c", PUBLISH, "publish"]):
         return 3
     runs = [read_run(path) for path in sorted(set(RESULTS.rglob("*.jsonl")) - before)]
     for suite in dict.fromkeys(run.run.source.suite for run in runs):
@@ -62,15 +64,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console.print(
         f"Measured and published in {time.monotonic() - started:.0f} s. The log is {LOG.relative_to(ROOT)}."
     )
-    console.print("Open the pages with:")
-    console.print(f"  {os.path.relpath(sys.executable)} -m asv preview --browser", style="bold")
+    console.print("Open the pages in a browser, from the disk; they need no server:")
+    console.print(f"  {PAGES.relative_to(ROOT)}", style="bold")
     return 0
 
 
-def asv(arguments: list[str], stdin: str = "") -> bool:
-    """Run asv, show where it is, keep all it says in LOG; show the end of it where it fails."""
+def logged(command: list[str], stdin: str = "") -> bool:
+    """Run a command, show where it is, keep all it says in LOG; show the end of it where it fails."""
     process = subprocess.Popen(
-        [*ASV, *arguments],
+        command,
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -92,7 +94,8 @@ def asv(arguments: list[str], stdin: str = "") -> bool:
         return True
     console.print("\n".join(tail), soft_wrap=True, markup=False)
     console.print(
-        f"asv {arguments[0]} failed with status {process.returncode}; all of its output is in {LOG}."
+        f"{shlex.join(command[1:])} failed with status {process.returncode}; all of its output is in {LOG}.",
+        markup=False,
     )
     return False
 

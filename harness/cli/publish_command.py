@@ -9,7 +9,7 @@ import click
 from harness.cli.options import echo_json, json_option
 from harness.config import load_config
 from harness.errors import ExitCode
-from harness.integrations.asv_conf import read_conf, run_publish
+from harness.integrations.asv_conf import link_from_asv, read_conf, run_publish
 from harness.report.waiting import Waiting
 from harness.site.publishing import publish_pages
 
@@ -35,16 +35,18 @@ def command(without_asv: bool, results: Path | None, html: Path | None, as_json:
     conf = read_conf(root)
     if conf.file and not without_asv and results is None and html is None:
         run_publish(conf)
+    site = html or conf.html
     with Waiting("publishing") as waiting:
         published = publish_pages(
             results or conf.results,
             root,
-            html or conf.html,
+            site,
             project=conf.project,
             revision=conf.branch,
             commit_url=conf.commit_url,
             tell=waiting.tell,
         )
+    link_from_asv(conf, site)
     for problem in published.problems:
         click.echo(f"harness: {problem}", err=True)
     if as_json:

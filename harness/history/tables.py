@@ -348,7 +348,6 @@ def _problems(files: Sequence[_Kept], benchmarks: Mapping[str, Benchmark], machi
     yield from (kept.problem for kept in files if kept.problem)
     gone = sorted({name for kept in files for name in kept.versions} - set(benchmarks))
     if gone:
-        yield (
-            f"{len(gone)} benchmarks have results but are in benchmarks.json no more, so they are not shown: "
-            f"{', '.join(gone[:5])}{' ...' if len(gone) > 5 else ''}."
-        )
+        some = "1 benchmark has" if len(gone) == 1 else f"{len(gone)} benchmarks have"
+        names = f"{', '.join(gone[:5])}{' ...' if len(gone) > 5 else ''}"
+        yield f"{some} results but no place in benchmarks.json any more, so nothing of it is shown: {names}."

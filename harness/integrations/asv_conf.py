@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["SiteConf", "read_conf", "run_publish"]
+__all__ = ["SiteConf", "link_from_asv", "read_conf", "run_publish"]
 
 import subprocess
 import sys
@@ -71,3 +71,11 @@ def run_publish(conf: SiteConf) -> None:
             f"asv publish failed with status {done.returncode}; its own words are above. "
             "'harness publish --without-asv' writes the other pages."
         )
+
+
+def link_from_asv(conf: SiteConf, html: Path) -> None:
+    """Let asv's pages lead to ours, where there are any of asv's."""
+    if conf.file and (html / "index.html").exists():
+        from harness.integrations.asv_pages import link_pages
+
+        link_pages(html)

@@ -8,6 +8,7 @@
 - machines: the card is registered by itself, and what an update changes (driver, kernel) does not split a
   history.
 - pages that need no network (`harness.integrations.asv_site`).
+- which way is better, in every command and page (`harness.integrations.asv_commands`, `asv_pages`).
 
 Without a word, asv ignores a plugin that it does not find: the ``checkout`` environment type is then unknown,
 which is an error, so an asv.conf.json that names it cannot run without this module.
@@ -36,12 +37,12 @@ from asv.runner import BENCHMARK_RUN_SCRIPT
 
 from harness.config import load_config
 from harness.errors import HarnessError
-from harness.integrations import asv_site
+from harness.integrations import asv_commands, asv_pages, asv_site
 from harness.integrations.asv_machine import register
 from harness.integrations.asv_tracks import ANSWERS, DEVICE_KIND
 from harness.machine import ANNOTATIONS
 
-_ = asv_site  # asv finds publishers by subclass: importing is using
+_ = asv_pages, asv_site  # asv finds publishers by subclass: importing is using
 
 
 class CheckoutEnvironment(Environment):  # type: ignore[misc]
@@ -143,7 +144,11 @@ def _shown_progress() -> Iterator[str]:
 
 
 def setup() -> None:
-    """Called by asv once it has imported the plugin."""
+    """Called by asv once it has imported the plugin.
+
+    Raises asv's UserError where asv is not the version that the plugin extends.
+    """
+    asv_commands.setup()
     if getattr(Machine.load, "registers", False):
         return
     original_load, original_save = Machine.load, Machine.save

@@ -103,7 +103,7 @@ TRACKS = {
     "track_sm_clock_mhz": Track("MHz", "none", lambda _, s: s.sm_clock_mhz),
     "track_memory_clock_mhz": Track("MHz", "none", lambda _, s: s.memory_clock_mhz),
     "track_temperature_c": Track("°C", "none", lambda _, s: s.temperature_c),
-    "track_power_w": Track("W", "lower", lambda _, s: s.power_w),
+    "track_power_w": Track("W", "none", lambda _, s: s.power_w),
     "track_verified": Track("1 if right, 0 if wrong", "higher", lambda _row, _summary: 1, wrong=0),
     "track_error_ratio": Track("largest error / bound", "lower", _error_ratio),
     "track_registers": Track(

@@ -1,22 +1,19 @@
 """Where in a series of figures, one a commit, the level changed, by how much and how surely.
 
-Figures are taken as logarithms: a change is relative. What is looked for is a step that stays. A stray figure or two,
-a burst of a few that recovers, a slow wander and noise that carries over from one figure to the next are none.
+What is looked for is a relative step that stays. Stray figures, a burst of a few that recovers, a slow wander
+and noise that carries over from one figure to the next are none.
 
-The order of work:
+1. Figures far from the median of the seven about them are set aside where they are one or two in a row. A
+   running median keeps steps: Tukey, Exploratory Data Analysis (1977), chapter 7.
+2. The noise, its variance and autocorrelation, is read from differences of figures some places apart, between
+   which there are few steps: as in Wu & Zhao, Journal of the Royal Statistical Society B 69 (2007) 391-410.
+3. Moving windows of several widths propose places: MOSUM, Eichinger & Kirch, Bernoulli 24 (2018) 526-564, and
+   with several widths Messer et al., Annals of Applied Statistics 8 (2014) 2027-2059.
+4. The least sure place is struck out until all that are left are sure enough. A place is judged by robust
+   levels beside it, by the standard error of means of autocorrelated figures, and by how many places there
+   are where chance could have done the same.
 
-1. Figures far from the median of the seven about them are set aside, where they are one or two in a row (the
-   running median keeps steps: Tukey, Exploratory Data Analysis, 1977, chapter 7).
-2. The noise, its variance and its autocorrelation, comes from differences of figures some places apart, which a
-   few steps hardly touch (Wu & Zhao, Journal of the Royal Statistical Society B 69 (2007) 391-410, take
-   differences for the same reason), in blocks of 128 figures, as noise need not stay the same.
-3. Moving windows of several widths propose places (MOSUM: Eichinger & Kirch, Bernoulli 24 (2018) 526-564; several
-   widths: Messer et al., Annals of Applied Statistics 8 (2014) 2027-2059).
-4. The least sure one is struck out until all that are left are sure enough. Each is judged by Huber's estimates
-   of the levels beside it (Annals of Mathematical Statistics 35 (1964) 73-101), the standard error of means of
-   autocorrelated figures, and the number of places where chance could have done the same.
-
-All is local: what is more than LOOK_AHEAD figures from the end does not depend on what is appended.
+All is local: what is found more than LOOK_AHEAD figures before the end does not depend on what is appended.
 """
 
 from __future__ import annotations
@@ -24,76 +21,87 @@ from __future__ import annotations
 __all__ = ["LOOK_AHEAD", "ChangePoint", "Level", "Segmentation", "find_changes"]
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-LOOK_AHEAD = 500
-"""Figures after a change, beyond which nothing about it depends on more of them."""
+LOOK_AHEAD = 800
+"""Figures after a change, beyond which nothing of it depends on more of them."""
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 _BLOCK = 128
-"""Figures for which the noise is taken to be one."""
+"""Figures for which the noise is taken to be the same."""
+_WIDTHS = (3, 6, 12, 24, 48, 96)
+"""Of the windows that propose places."""
 _REACH = 100
 """The most figures on a side that a test looks at."""
+_NARROW, _UNEVEN = 40, 4
+"""A test looks at that many on the longer side, or at so many times those on the shorter: levels wander."""
 _LEVEL = 50
 """The most figures on a side that an effect is measured by."""
-_SLOPE = 3e-5
-"""How steep a slow wander of the level is, in logarithms per figure: 0.8 % in 200."""
-_UNEVEN = 8
-"""How many times as many figures the longer side of a test may have: far ones know less of the level here."""
-_WIDTHS = (3, 6, 12, 24, 48, 96)
 _FEWEST, _FEWEST_QUIET, _FEWEST_ROUGH = 3, 2, 6
+"""Figures that make a level: in noise, without noise, where strays are part of the noise."""
 _BURST = 6
-"""A level of as few figures that goes back to where it was is no level."""
+"""Figures between two steps that are no level yet, when there is noise."""
 _STRAY = 5.0
-"""Standard deviations from the running median, beyond which a figure is set aside."""
-_LAGS = (5, 6, 7, 8)
+"""Standard deviations from the running median, from where a figure is a stray."""
+_ROUGH = 0.07
+"""Share of strays above which they are part of the noise."""
+_QUIET = 0.04
+"""Share of figures unlike the one before, up to which there is no noise."""
+_SLOPE = 0.6 / 200
+"""Standard deviation of the slope of a slow wander, in smallest relevant changes per figure."""
+_NEAR_LAGS, _LAGS = (2, 3), (5, 6, 7, 8)
+"""The nearer ones straddle fewer steps, the others tell autocorrelation better."""
+_ROUNDING = 1e-12
+"""A difference of logarithms that is none."""
+_MOST_RHO = 0.95
 _Q80 = 1.2815515655446004
 """The quantile 0.8 of the absolute value of a standard normal variable."""
-_CLIP = 3.0
-_CLIPPED_SQUARE = 0.995
-"""The mean of the square of a standard normal variable that is clipped at 3."""
-_HUBER = 1.7
-_ROUGH = 0.07
-_QUIET = 0.04
-"""Share of figures that differ from the one before, up to which a series is one without noise."""
-_MOST_RHO = 0.95
-_SQRT_2PI = math.sqrt(2 * math.pi)
-_TAIL = 1.2
-_TAILN = 12
-_SHORT = 10.0
-_SHRINK = 0.5
-_DFP = 1.5
-_SPAN = 200
-"""Figures for which a p-value counts the places where chance could have made a step."""
+_CLIP, _CLIPPED_SQUARE = 3.0, 0.995
+"""Where squares are cut off, in standard deviations, and what a normal variable's mean square then is."""
+_HUBER, _HUBER_INSIDE = 1.7, 0.911
+"""Beyond how many standard deviations a figure counts as less far, and the share that is within."""
+_95 = 1.959963984540054
+
+# These were set by simulation, so that p-values hold in the kinds of noise of scripts/bench_changepoints.py.
+_SCREEN = 0.7
+"""How much less sure, in z, a proposal may be."""
+_PLACES, _SHORT = 400.0, 10.0
+_LAST_PLACES, _LAST_REACH = 1.2, 12.0
+_DF_PER_FIGURE, _DF_POWER = 0.7, 1.3
+_RHO_BIAS, _RHO_SHRINK = 10.0, 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangePoint:
-    """A step from one level to another. Indices are into the values given; levels are in their unit."""
+    """A step from one level to another. Indices are into the values given, and levels in their unit."""
 
     at: int
     """Of the first value of the new level."""
     first: int
     last: int
-    """The new level began at an index in first..last, both included: 95 % sure."""
+    """The new level began at an index in first..last, both included, 95 % sure. There may be no figure at
+    `first`: it comes right after the last figure of the old level."""
     before: float
     after: float
-    """Levels beside the step: of at most 50 values."""
+    """Levels beside the step, each of at most 50 figures."""
     effect: float
     """after / before - 1."""
     low: float
     high: float
-    """Of the effect: 95 % sure."""
+    """Of the effect, 95 % sure."""
     p_value: float
-    """The chance that noise alone has a step as sure as this in some 200 values."""
+    """At most the chance that noise alone has a step as sure as this one somewhere in 200 figures. Of the
+    last step it speaks of the series as it ends now: who looks after every figure looks 200 times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,131 +111,175 @@ class Level:
     start: int
     stop: int
     level: float
-    """In the values' unit."""
+    """The median, in the values' unit."""
     sd: float
-    """Of one value about the level, relative, strays left out."""
+    """Of one figure about it, relative; robust."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segmentation:
     changes: tuple[ChangePoint, ...]
     levels: tuple[Level, ...]
-    """One more than changes, from the first value to the last; none where there is no figure."""
+    """One more than the changes; none where there is no figure."""
     outliers: tuple[int, ...]
-    """Indices of the values set aside: strays and bursts."""
+    """Indices of the figures set aside: strays and bursts."""
     noise: float
-    """Relative standard deviation of one value about its level."""
+    """Relative standard deviation of one figure about its level, robust."""
     autocorrelation: float
-    """Of the noise, from one value to the next, within 0 to 0.95."""
+    """Of the noise, from one figure to the next, within 0 to 0.95."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Noise:
-    """Of each block of figures."""
+    """A value for each block of figures; of logarithms."""
 
     sd: Floats
+    """Not below what matters."""
+    raw: Floats
     rho: Floats
+    """Autocorrelation at lag 1."""
     df: Floats
+    """Degrees of freedom, for Student's t."""
     fewest: Ints
-    """How many figures make a level."""
-
-    def block(self, index: int) -> int:
-        return min(index // _BLOCK, self.sd.size - 1)
+    """Figures that make a level."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A step between logs[low:at] and logs[at:high], tested."""
+    """A step between logs[low:at] and logs[at:high], judged."""
 
     low: int
     at: int
     high: int
-    difference: float
-    standard_error: float
-    df: float
     z: float
-    """As a standard normal variable."""
     p_value: float
 
 
-def find_changes(values: ArrayLike, *, smallest: float = 0.01, significance: float = 0.02) -> Segmentation:
-    """The changes of level in `values`, one axis, in order; what is not finite or not positive is no figure.
+def find_changes(values: ArrayLike, *, smallest: float = 0.01, significance: float = 0.015) -> Segmentation:
+    """The changes of level in `values`, which has one axis and is in the order of commits.
 
-    `smallest` is the least relative change worth a report: a smaller one is left out, however sure.
-    `significance` bounds the p-value of what is reported. Raises ValueError for another number of axes.
+    What is not finite or not positive is no figure, and passed over. `smallest` is the least relative change
+    worth a report: one estimated to be smaller is left out, however sure. A wander of as much in 200 figures
+    is no change either. `significance` is the largest p-value reported. A level has at least three figures,
+    or two where the series has no noise. Raises ValueError for another number of axes.
     """
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1:
         raise ValueError(f"values have {array.ndim} axes; expected one.")
-    with np.errstate(invalid="ignore"):
-        place = np.flatnonzero((array > 0) & (array < math.inf))
+    place = np.flatnonzero((array > 0) & (array < math.inf))
     if place.size == 0:
         return Segmentation(changes=(), levels=(), outliers=(), noise=0.0, autocorrelation=0.0)
     logs = np.log(array[place])
     floor = math.log1p(smallest) / 20
     kept, rough = _kept(logs, floor)
     while True:
-        series = _Series(logs[kept], rough[kept], floor, smallest, significance)
-        steps, bursts = series.steps()
+        search = _Search(logs[kept], rough[kept], floor, smallest, significance)
+        steps = search.steps()
+        bursts = search.bursts(steps)
         if not bursts:
             break
         places = np.flatnonzero(kept)
         for low, high in bursts:
             kept[places[low:high]] = False
-    return _segmentation(array.size, place, kept, logs, series, steps)
+    index = place[kept]
+    changes = tuple(_change(search, step, index) for step in steps)
+    return Segmentation(
+        changes=changes,
+        levels=_levels(
+            search.logs, [step.at for step in steps], [change.at for change in changes], array.size
+        ),
+        outliers=tuple(place[~kept].tolist()),
+        noise=float(np.median(search.noise.raw)),
+        autocorrelation=float(np.median(search.noise.rho)),
+    )
 
 
-class _Series:
-    """Figures as logarithms, strays left out, and what tests of them need."""
+class _Search:
+    """Figures as logarithms, strays left out, their noise, and the tests of places in them."""
 
-    def __init__(self, logs: Floats, rough: Bools, floor: float, smallest: float, significance: float) -> None:
+    def __init__(
+        self, logs: Floats, rough: Bools, floor: float, smallest: float, significance: float
+    ) -> None:
         self.logs = logs
+        self.rough = rough
         self.floor = floor
         self.smallest = smallest
         self.significance = significance
         self.sums = np.concatenate(([0.0], np.cumsum(logs - logs[0])))
-        self.rough = rough
-        self.noise = _noise(logs, rough, floor)
+        self.noise = _noise(logs, rough, floor, _NEAR_LAGS, ())
 
-    def steps(self) -> tuple[list[_Step], list[tuple[int, int]]]:
-        """The steps that are sure, in order, and the bursts, which a further search must leave out."""
-        cuts = self._candidates()
-        if not cuts:
-            return [], []
-        self.noise = _noise(self._aligned(cuts), self.rough, self.floor, len(cuts))
-        steps = self._struck([0, *cuts, self.logs.size])
+    def steps(self) -> list[_Step]:
+        """The steps that are sure, in order."""
+        cuts = self._proposals()
+        # Once more, without what may be steps.
+        self.noise = _noise(self._aligned(cuts), self.rough, self.floor, _LAGS, cuts)
+        steps = self._struck(cuts)
         for _ in range(2):
-            moved = [self._best_place(step) for step in steps]
+            moved = sorted({self._best_place(step) for step in steps})
             if moved == [step.at for step in steps]:
                 break
-            steps = self._struck([0, *sorted(set(moved)), self.logs.size])
-        bursts = self._bursts(steps)
-        return steps, bursts
+            steps = self._struck(moved)
+        return steps
 
-    # Proposals -------------------------------------------------------------------------------------
+    def bursts(self, steps: Sequence[_Step]) -> list[tuple[int, int]]:
+        """What lies between two steps and is too short for a level: to be left out of a further search, which
+        then finds one step, or none where the level is back.
+        """
+        return [
+            (one.at, two.at)
+            for one, two in pairwise(steps)
+            if two.at - one.at <= _BURST and self.noise.fewest[self.block(one.at)] != _FEWEST_QUIET
+        ]
 
-    def _candidates(self) -> list[int]:
-        """Places where some pair of adjacent windows differs by what could be a step."""
+    def block(self, index: int) -> int:
+        return min(index // _BLOCK, self.noise.sd.size - 1)
+
+    def edge_levels(self, left: Floats, right: Floats, block: int) -> tuple[float, float, float]:
+        """Just before and just after the place where two stretches touch, and the standard error of their
+        difference.
+
+        Levels are Huber's estimates (Annals of Mathematical Statistics 35 (1964) 73-101). A slope common to
+        both sides is taken off as far as it is surely there: it is a normal variable of mean 0 beforehand.
+        """
+        sd, rho = float(self.noise.sd[block]), float(self.noise.rho[block])
+        before, after = _huber(left, sd), _huber(right, sd)
+        time_left, time_right = _centred(left.size), _centred(right.size)
+        square = (left.size**3 - left.size + right.size**3 - right.size) / 12
+        limit = 2.5 * sd
+        along = float(
+            time_left @ _clipped(left - before, limit) + time_right @ _clipped(right - after, limit)
+        )
+        believed = (_SLOPE * self.smallest) ** 2
+        doubt = sd**2 * (1 + rho) / (1 - rho) / square
+        slope = along / square * believed / (believed + doubt)
+        variance = sd**2 * (_mean_variance(left.size, rho) + _mean_variance(right.size, rho))
+        variance += ((left.size + right.size) / 2) ** 2 * believed * doubt / (believed + doubt)
+        return before + slope * left.size / 2, after - slope * right.size / 2, math.sqrt(variance)
+
+    def _proposals(self) -> list[int]:
+        """Places where adjacent windows of some width differ by what could be a step, the surest first of
+        those that are near each other.
+        """
         count = self.logs.size
         found: list[tuple[float, int, int]] = []
         for width in _WIDTHS:
-            least = max(_FEWEST_QUIET if width == _WIDTHS[0] else _FEWEST, width // _UNEVEN)
-            if count < 2 * least or (width > _WIDTHS[0] and width // 2 > count):
+            least = max(_FEWEST_QUIET if width == _WIDTHS[0] else _FEWEST, width // 8)
+            if count < max(2 * least, width // 2):
                 break
             at = np.arange(least, count - least + 1)
-            score = np.abs(self._contrasts(at, width)) / self._errors(at, width)
-            limit = np.full(at.size, _limit(self.significance, width))
-            limit[at > count - width] = _limit(self.significance, least, 1)
-            over = score - (limit - 0.7)
+            over = np.abs(self._contrasts(at, width)) / self._errors(at, width)
+            tail = max(0, count - width + 1 - least)
+            over[:tail] -= _limit(self.significance, width) - _SCREEN
+            over[tail:] -= _limit(self.significance, least, last=True) - _SCREEN
             found += [(float(over[k]), int(at[k]), width) for k in _peaks(over, max(1, width // 2))]
         chosen: list[int] = []
-        for _, at_, width in sorted(found, reverse=True):
-            apart = max(1, width // 4)
-            if all(abs(at_ - other) > apart for other in chosen):
-                chosen.append(at_)
+        for _, place, width in sorted(found, reverse=True):
+            if all(abs(place - other) > max(1, width // 4) for other in chosen):
+                chosen.append(place)
         return sorted(chosen)
 
     def _contrasts(self, at: Ints, width: int) -> Floats:
+        """The mean of up to `width` figures from each place on, less that of those before it."""
         low, high = np.maximum(at - width, 0), np.minimum(at + width, self.logs.size)
         sums = self.sums
         middle = sums[at]
@@ -235,365 +287,336 @@ class _Series:
         return result
 
     def _errors(self, at: Ints, width: int) -> Floats:
-        """Standard errors of contrasts: those of whole windows by block, those cut short one by one."""
-        noise, count = self.noise, self.logs.size
+        """Standard errors of the contrasts."""
+        noise, count, start = self.noise, self.logs.size, int(at[0])
         blocks = np.minimum(at // _BLOCK, noise.sd.size - 1)
-        errors = (noise.sd * np.sqrt(2 * _mean_variance(float(width), noise.rho)))[blocks]
-        for cut in (slice(0, max(0, width - int(at[0]))), slice(max(0, count - width - int(at[0]) + 1), None)):
+        errors: Floats = (noise.sd * np.sqrt(2 * _mean_variance(width, noise.rho)))[blocks]
+        # Windows that the ends cut short.
+        begun = max(0, min(at.size, width - start))
+        ending = max(begun, count - width + 1 - start)
+        for cut in (slice(0, begun), slice(ending, at.size)):
             ends, block = at[cut], blocks[cut]
             if ends.size:
-                left = np.minimum(ends, width).astype(np.float64)
-                right = np.minimum(count - ends, width).astype(np.float64)
                 rho = noise.rho[block]
-                variance = _mean_variance(left, rho) + _mean_variance(right, rho)
+                variance = _mean_variance(np.minimum(ends, width), rho)
+                variance += _mean_variance(np.minimum(count - ends, width), rho)
                 errors[cut] = noise.sd[block] * np.sqrt(variance)
         return errors
 
     def _aligned(self, cuts: Sequence[int]) -> Floats:
         """The figures without the steps at the cuts."""
         jumps = np.zeros(self.logs.size)
-        edges = [0, *cuts, self.logs.size]
         sums = self.sums
-        for low, at, high in zip(edges, edges[1:], edges[2:], strict=False):
+        for low, at, high in _threes(cuts, self.logs.size):
             left, right = max(low, at - _LEVEL), min(high, at + _LEVEL)
             jumps[at] = (sums[right] - sums[at]) / (right - at) - (sums[at] - sums[left]) / (at - left)
-        return self.logs - np.cumsum(jumps)
+        result: Floats = self.logs - np.cumsum(jumps)
+        return result
 
-    # Tests -----------------------------------------------------------------------------------------
-
-    def _struck(self, edges: list[int]) -> list[_Step]:
-        """Strikes out the least sure place until all are sure."""
-        steps = [self._tested(*three) for three in zip(edges, edges[1:], edges[2:], strict=False)]
+    def _struck(self, cuts: Sequence[int]) -> list[_Step]:
+        """Those left when the least sure is struck out, until all are sure."""
+        steps = [self._judged(*three) for three in _threes(cuts, self.logs.size)]
         while steps:
             worst = max(range(len(steps)), key=lambda k: (steps[k].p_value, -steps[k].z))
             if steps[worst].p_value <= self.significance:
                 break
-            del edges[worst + 1], steps[worst]
-            for k in (worst - 1, worst):
-                if 0 <= k < len(steps):
-                    steps[k] = self._tested(edges[k], edges[k + 1], edges[k + 2])
+            gone = steps.pop(worst)
+            if worst > 0:
+                steps[worst - 1] = self._judged(steps[worst - 1].low, steps[worst - 1].at, gone.high)
+            if worst < len(steps):
+                steps[worst] = self._judged(gone.low, steps[worst].at, steps[worst].high)
         return steps
 
-    def _tested(self, low: int, at: int, high: int) -> _Step:
-        block = self.noise.block(at)
-        df = float(self.noise.df[block])
+    def _judged(self, low: int, at: int, high: int) -> _Step:
+        block = self.block(at)
         short = min(at - low, high - at, _REACH)
-        reach = min(_REACH, max(40, 4 * short))
+        if short < self.noise.fewest[block]:
+            return _Step(low, at, high, 0.0, 1.0)
+        reach = min(_REACH, max(_NARROW, _UNEVEN * short))
         left, right = self.logs[max(low, at - reach) : at], self.logs[at : min(high, at + reach)]
-        before, after, error = self.levels(left, right, block)
-        difference = after - before
-        size = abs(difference)
-        if short < self.noise.fewest[block] or abs(math.expm1(difference)) < self.smallest:
-            return _Step(low, at, high, difference, error, df, 0.0, 1.0)
-        z = _as_normal(size / error, df)
-        last = high == self.logs.size
-        p_value = _searched(z, short, high - at if last else 0)
-        return _Step(low, at, high, difference, error, df, z, p_value)
-
-    def levels(self, left: Floats, right: Floats, block: int) -> tuple[float, float, float]:
-        """Just before and just after the place where two stretches touch, and the standard error of their
-        difference.
-
-        A slope that both have in common is taken off as far as it is surely there: that slopes are about
-        _SLOPE is taken as known.
-        """
-        sd, rho = float(self.noise.sd[block]), float(self.noise.rho[block])
-        before, after = _huber(left, sd), _huber(right, sd)
-        limit = 2.5 * sd
-        time_left = np.arange(left.size) - (left.size - 1) / 2
-        time_right = np.arange(right.size) - (right.size - 1) / 2
-        square = float(time_left @ time_left) + float(time_right @ time_right)
-        slope = float(time_left @ np.clip(left - before, -limit, limit))
-        slope = (slope + float(time_right @ np.clip(right - after, -limit, limit))) / square
-        variance = sd**2 * (1 + rho) / (1 - rho) / square
-        belief = _SLOPE**2 / (_SLOPE**2 + variance)
-        error = sd**2 * float(_mean_variance(float(left.size), rho) + _mean_variance(float(right.size), rho))
-        apart = (left.size + right.size) / 2
-        error += apart**2 * _SLOPE**2 * (1 - belief)
-        slope *= belief
-        return before + slope * left.size / 2, after - slope * right.size / 2, math.sqrt(error)
+        before, after, error = self.edge_levels(left, right, block)
+        if abs(math.expm1(after - before)) < self.smallest:
+            return _Step(low, at, high, 0.0, 1.0)
+        z = _as_normal(abs(after - before) / error, float(self.noise.df[block]))
+        last = high == self.logs.size and high - at <= at - low
+        return _Step(low, at, high, z, _searched(z, short, last=last))
 
     def _best_place(self, step: _Step) -> int:
         """Where between its neighbours the step fits best, in least squares."""
-        fewest = int(self.noise.fewest[self.noise.block(step.at)])
+        fewest = int(self.noise.fewest[self.block(step.at)])
         low, high = max(step.low, step.at - _REACH), min(step.high, step.at + _REACH)
         at = np.arange(low + fewest, high - fewest + 1)
-        if at.size == 0:
-            return step.at
         sums = self.sums
-        mean = (sums[high] - sums[low]) / (high - low)
-        excess = sums[at] - sums[low] - (at - low) * mean
-        gain = excess**2 / ((at - low) * (high - at))
-        return int(at[gain.argmax()])
-
-    def _bursts(self, steps: Sequence[_Step]) -> list[tuple[int, int]]:
-        found = []
-        for one, two in zip(steps, steps[1:], strict=False):
-            if two.at - one.at > _BURST or self.noise.fewest[self.noise.block(one.at)] == _FEWEST_QUIET:
-                continue
-            found.append((one.at, two.at))
-        return found
+        excess = sums[at] - sums[low] - (at - low) * ((sums[high] - sums[low]) / (high - low))
+        return int(at[(excess**2 / ((at - low) * (high - at))).argmax()])
 
 
 def _kept(logs: Floats, floor: float) -> tuple[Bools, Bools]:
-    """Which figures are no strays: not far from the running median, or in company. Then, where strays are so
-    many that they are noise: there none is set aside.
-    """
-    kept, rough = np.ones(logs.size, dtype=np.bool_), np.zeros(logs.size, dtype=np.bool_)
-    if logs.size < 5:
+    """Which figures are no strays, and which are among so many strays that these are noise and stay."""
+    count = logs.size
+    kept, rough = np.ones(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
+    if count < 5:
         return kept, rough
+    blocks = max(1, count // _BLOCK)
+    block = np.minimum(np.arange(count) // _BLOCK, blocks - 1)
     off = logs - _running_median(logs)
     size = np.abs(off)
-    scale = _smoothed(_by_block(size, _quantile_80)) / _Q80
-    # The median of seven takes a part of the figure itself with it.
-    far = size > _STRAY * np.maximum(1.1 * scale, floor)[_blocks(logs.size)]
-    suspects = np.flatnonzero(far)
+    # The median of seven moves with the figure itself, so that the scale comes out a tenth too small.
+    scale = 1.1 * _with_neighbours(_quantile_80(size, blocks)) / _with_neighbours(np.ones(blocks)) / _Q80
+    suspects = np.flatnonzero(size > _STRAY * np.maximum(scale, floor)[block])
     if suspects.size == 0:
         return kept, rough
+    unlike = np.concatenate(([0.0], np.abs(np.diff(logs)) > _ROUNDING))
+    sizes = _with_neighbours(_sum(np.ones(count), blocks))
+    longest = np.where(_is_quiet(_with_neighbours(_sum(unlike, blocks)), sizes), 1, 2)[block[suspects]]
     sides = np.sign(off[suspects])
-    starts = np.flatnonzero(np.concatenate(([True], (np.diff(suspects) > 1) | (sides[1:] != sides[:-1]))))
+    starts = np.flatnonzero(np.concatenate(([True], (np.diff(suspects) > 1) | (np.diff(sides) != 0))))
     lengths = np.diff(np.concatenate((starts, [suspects.size])))
-    most = 1 if _is_quiet(np.diff(logs)) else 2
-    for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
-        if length <= most:
-            kept[suspects[start : start + length]] = False
-    strays = _summed(_by_block(~kept, np.add.reduce))
-    sizes = _summed(_by_block(np.ones(logs.size), np.add.reduce))
-    rough = (strays > 2 + _ROUGH * sizes)[_blocks(logs.size)]
+    kept[suspects[np.repeat(lengths, lengths) <= longest]] = False
+    strays = _with_neighbours(_sum((~kept).astype(np.float64), blocks))
+    rough = (strays > 2 + _ROUGH * sizes)[block]
     return kept | rough, rough
 
 
-def _noise(logs: Floats, rough: Bools, floor: float, fitted: int = 0) -> _Noise:
-    """Variance and autocorrelation by block, from the blocks beside it too.
+def _noise(logs: Floats, rough: Bools, floor: float, lags: Sequence[int], fitted: Sequence[int]) -> _Noise:
+    """Of each block and the blocks beside it. `fitted` are the places of steps that were taken off.
 
-    Half the mean squared difference of figures h apart is the variance less the covariance at lag h. With h of
-    5 to 8 it is the variance, with 1 that times one less the autocorrelation, if that falls off as in an
-    autoregression of first order. Squares are clipped at nine times the variance that the quantile 0.8 tells.
+    Half the mean squared difference of figures h apart is their variance less their covariance. Under an
+    autoregression of first order that is the variance times 1 - rho**h. Two sorts of h tell both.
     """
     count = logs.size
     blocks = max(1, count // _BLOCK)
+    sizes = _with_neighbours(_sum(np.ones(count), blocks))
     if count < 3:
-        one = np.ones(1)
-        return _Noise(floor * one, 0 * one, one, np.array([_FEWEST_QUIET]))
-    near = np.diff(logs)
-    quiet = _summed(_by_block((np.abs(near) > 1e-12).astype(np.float64), np.add.reduce))
-    sizes = np.full(blocks, float(_BLOCK))
-    sizes[-1] = count - _BLOCK * (blocks - 1)
-    sizes = _summed(sizes)
-    is_quiet = quiet <= np.maximum(2.0, _QUIET * sizes)
-    roughness = _by_block(rough, np.add.reduce) > 0.5 * _by_block(np.ones(count), np.add.reduce)
-    short = _half_square(near, floor, roughness)
-    lags = [lag for lag in _LAGS if lag <= count // 4]
-    if not lags:
-        variance, rho = short, np.zeros(blocks)
-    else:
-        variance = np.mean([_half_square(logs[lag:] - logs[:-lag], floor, roughness) for lag in lags], axis=0)
-        rho = np.clip(1 - short / variance, 0, _MOST_RHO)
-        for _ in range(3):
-            whole = 1 - rho ** (sum(lags) / len(lags))
-            rho = np.clip(1 - short / variance * whole, 0, _MOST_RHO)
-        variance /= 1 - rho ** (sum(lags) / len(lags))
-        rho = np.maximum(rho - _SHRINK * (1 - rho) ** 2 / np.sqrt(sizes), 0)
-        variance = np.maximum(variance, short)
-    df = np.maximum(0.7 * (sizes - 2 - fitted) * ((1 - rho) / (1 + rho)) ** _DFP, 1.0)
-    variance[is_quiet], rho[is_quiet], df[is_quiet] = 0.0, 0.0, 30.0
-    return _Noise(np.sqrt(np.maximum(variance, floor**2)), rho, df, np.where(is_quiet, _FEWEST_QUIET, np.where(roughness, _FEWEST_ROUGH, _FEWEST)))
+        return _Noise(np.full(1, floor), np.zeros(1), np.zeros(1), np.ones(1), np.array([_FEWEST_QUIET]))
+    near = np.abs(np.diff(logs))
+    quiet = _is_quiet(_with_neighbours(_sum((near > _ROUNDING).astype(np.float64), blocks)), sizes)
+    is_rough = _sum(rough.astype(np.float64), blocks) > 0.5 * _sum(np.ones(count), blocks)
+    variance = _half_square(near, floor, is_rough)
+    rho = np.zeros(blocks)
+    # Of a step in a series so short, the quantile 0.8 of the differences still knows nothing.
+    far = [lag for lag in lags if lag <= count // 6] or [lag for lag in _NEAR_LAGS if lag <= count // 6]
+    if far:
+        apart = np.mean(
+            [_half_square(np.abs(logs[lag:] - logs[:-lag]), floor, is_rough) for lag in far], axis=0
+        )
+        variance, rho = _autoregression(variance, apart, sum(far) / len(far), sizes)
+    cuts = np.bincount(np.minimum(np.array(fitted, dtype=np.int64) // _BLOCK, blocks - 1), minlength=blocks)
+    free = sizes - 2 - _with_neighbours(cuts.astype(np.float64))
+    df = np.maximum(_DF_PER_FIGURE * free * ((1 - rho) / (1 + rho)) ** _DF_POWER, 1.0)
+    variance[quiet], rho[quiet], df[quiet] = 0.0, 0.0, 30.0
+    raw = np.sqrt(variance)
+    fewest = np.where(quiet, _FEWEST_QUIET, np.where(is_rough, _FEWEST_ROUGH, _FEWEST))
+    return _Noise(np.maximum(raw, floor), raw, rho, df, fewest)
 
 
-def _half_square(differences: Floats, floor: float, rough: Bools) -> Floats:
-    size = np.abs(differences)
+def _autoregression(near: Floats, far: Floats, lag: float, sizes: Floats) -> tuple[Floats, Floats]:
+    """Variance and rho of autoregressions with `near` at lag 1 and `far` at `lag`, from half squares."""
+    far = np.maximum(far, _ROUNDING**2)
+    rho = np.zeros(near.size)
+    for _ in range(4):
+        rho = np.clip(1 - near / far * (1 - rho**lag), 0, _MOST_RHO)
+    variance = np.maximum(far / (1 - rho**lag), near)
+    # Too small on average where it is large. Where it is small it is mostly chance, which would cost power.
+    rho = rho * (1 + _RHO_BIAS / sizes) - _RHO_SHRINK * (1 - rho) ** 4 / np.sqrt(sizes)
+    return variance, np.clip(rho, 0, _MOST_RHO)
+
+
+def _half_square(sizes: Floats, floor: float, rough: Bools) -> Floats:
+    """Half the mean square of differences by block, each cut off at nine times what the quantile 0.8 says,
+    but not in rough blocks.
+    """
     blocks = rough.size
-    scale = np.maximum(_smoothed(_by_block(size, _quantile_80, blocks)) / _Q80, floor)
-    scale[rough] = math.inf
-    limits = (_CLIP * scale)[np.minimum(np.arange(size.size) // _BLOCK, blocks - 1)]
-    squares = np.minimum(size, limits) ** 2
-    starts = np.arange(blocks) * _BLOCK
-    sizes = np.diff(np.concatenate((starts, [size.size]))).astype(np.float64)
-    half: Floats = _summed(np.add.reduceat(squares, starts)) / _summed(sizes) / (2 * _CLIPPED_SQUARE)
+    counts = _with_neighbours(_sum(np.ones(sizes.size), blocks))
+    scale = _with_neighbours(_quantile_80(sizes, blocks)) / _with_neighbours(np.ones(blocks)) / _Q80
+    limit = np.where(rough, math.inf, _CLIP * np.maximum(scale, floor))
+    block = np.minimum(np.arange(sizes.size) // _BLOCK, blocks - 1)
+    squares = np.minimum(sizes, limit[block]) ** 2
+    half: Floats = _with_neighbours(_sum(squares, blocks)) / counts / (2 * _CLIPPED_SQUARE)
     return half
 
 
-def _is_quiet(differences: Floats) -> bool:
-    return bool((np.abs(differences) > 1e-12).sum() <= max(2.0, _QUIET * differences.size))
+def _is_quiet(unlike: Floats, sizes: Floats) -> Bools:
+    result: Bools = unlike <= np.maximum(2.0, _QUIET * sizes)
+    return result
 
 
-def _blocks(count: int) -> Ints:
-    """Of each figure its block; the last block takes what is left over."""
-    return np.minimum(np.arange(count) // _BLOCK, max(1, count // _BLOCK) - 1)
+def _sum(values: Floats, blocks: int) -> Floats:
+    """Of each block; the last has what is left over."""
+    result: Floats = np.add.reduceat(values, np.arange(blocks) * _BLOCK)
+    return result
 
 
-def _by_block(values: Floats | Bools, reduce: object, blocks: int = 0) -> Floats:
-    blocks = blocks or max(1, (values.size + 1) // _BLOCK)
+def _quantile_80(values: Floats, blocks: int) -> Floats:
     whole = (blocks - 1) * _BLOCK
     result = np.empty(blocks)
     if whole:
-        result[:-1] = reduce(values[:whole].reshape(-1, _BLOCK).T)  # type: ignore[operator]
-    result[-1] = reduce(values[whole:])  # type: ignore[operator]
+        rank = int(0.8 * (_BLOCK - 1))
+        result[:-1] = np.partition(values[:whole].reshape(-1, _BLOCK), rank, axis=1)[:, rank]
+    rank = int(0.8 * (values.size - whole - 1))
+    result[-1] = np.partition(values[whole:], rank)[rank]
     return result
 
 
-def _quantile_80(values: Floats) -> Floats:
-    """Along the first axis; with a correction for few, so that one in five of them may be anything."""
-    k = int(0.8 * (values.shape[0] - 1))
-    result: Floats = np.partition(values, k, axis=0)[k]
-    return result
-
-
-def _summed(values: Floats) -> Floats:
-    """With those of the blocks beside it."""
-    if values.size == 1:
-        return values
+def _with_neighbours(values: Floats) -> Floats:
+    """The sum of each and those beside it."""
     result = values.copy()
     result[1:] += values[:-1]
     result[:-1] += values[1:]
     return result
 
 
-def _smoothed(values: Floats) -> Floats:
-    return _summed(values) / _summed(np.ones(values.size))
+_EXCHANGES = (
+    (0, 5),
+    (0, 3),
+    (1, 6),
+    (2, 4),
+    (0, 1),
+    (3, 5),
+    (2, 6),
+    (2, 3),
+    (3, 6),
+    (4, 5),
+    (1, 4),
+    (1, 3),
+    (3, 4),
+)
+"""They leave the median of seven in the middle."""
 
 
 def _running_median(logs: Floats) -> Floats:
-    """Of the seven about each, the ends mirrored, by the exchanges that leave the fourth in order in the middle."""
+    """Of the seven about each; beyond the ends the figures are mirrored."""
     padded = np.concatenate((logs[3:0:-1], logs, logs[-2:-5:-1]))
-    p = [padded[k : k + logs.size] for k in range(7)]
-    for a, b in ((0, 5), (0, 3), (1, 6), (2, 4), (0, 1), (3, 5), (2, 6), (2, 3), (3, 6), (4, 5), (1, 4), (1, 3), (3, 4)):
-        p[a], p[b] = np.minimum(p[a], p[b]), np.maximum(p[a], p[b])
-    return p[3]
-
-
-def _mean_variance(count: float | Floats, rho: float | Floats) -> Floats:
-    """Of the mean of `count` figures of variance 1, each correlated by `rho` with the next."""
-    away = 1 - rho
-    result: Floats = ((1 + rho) / away - 2 * rho * (1 - rho**count) / (count * away**2)) / count
+    seven = [padded[k : k + logs.size] for k in range(7)]
+    for a, b in _EXCHANGES:
+        seven[a], seven[b] = np.minimum(seven[a], seven[b]), np.maximum(seven[a], seven[b])
+    result: Floats = seven[3]
     return result
 
 
+def _mean_variance(count: int | Ints, rho: float | Floats) -> Any:
+    """Of the mean of `count` figures of variance 1 in an autoregression of first order."""
+    away = 1 - rho
+    return ((1 + rho) / away - 2 * rho * (1 - rho**count) / (count * away**2)) / count
+
+
 def _peaks(over: Floats, apart: int) -> list[int]:
-    """Of each stretch that is above zero, stretches closer than `apart` taken together, the highest place."""
-    above = np.flatnonzero(over > 0)
-    if above.size == 0:
-        return []
-    groups = np.split(above, np.flatnonzero(np.diff(above) > apart) + 1)
-    return [int(group[over[group].argmax()]) for group in groups]
+    """The places above zero that are the highest of those up to `apart` from them."""
+    padded = np.concatenate(([-math.inf], over, [-math.inf]))
+    tops = np.flatnonzero((over > 0) & (over >= padded[:-2]) & (over > padded[2:]))
+    return [k for k in tops.tolist() if over[k] >= over[max(0, k - apart) : k + apart + 1].max()]
+
+
+def _threes(cuts: Sequence[int], count: int) -> list[tuple[int, int, int]]:
+    """Each cut between those beside it, or the ends."""
+    edges = [0, *cuts, count]
+    return list(zip(edges, edges[1:], edges[2:], strict=False))
 
 
 def _huber(values: Floats, sd: float) -> float:
-    """The level of a few figures: their mean, where those far off count as less far."""
-    ordered = np.sort(values)
-    half = ordered.size // 2
-    level = float(ordered[half] if ordered.size % 2 else (ordered[half - 1] + ordered[half]) / 2)
+    """The level of a few figures: their mean, but for those far off, which count as less far."""
+    level = _median(np.sort(values))
     limit = _HUBER * sd
-    for _ in range(3):
-        level += float(np.clip(values - level, -limit, limit).mean()) / 0.91
+    for _ in range(2):
+        level += float(np.add.reduce(_clipped(values - level, limit))) / (_HUBER_INSIDE * values.size)
     return level
 
 
+def _median(ordered: Floats) -> float:
+    half = ordered.size // 2
+    return float(ordered[half]) if ordered.size % 2 else float(ordered[half - 1] + ordered[half]) / 2
+
+
+def _clipped(values: Floats, limit: float) -> Floats:
+    result: Floats = np.minimum(np.maximum(values, -limit), limit)
+    return result
+
+
+def _centred(count: int) -> Floats:
+    return np.arange(count, dtype=np.float64) - (count - 1) / 2
+
+
 def _as_normal(t: float, df: float) -> float:
-    """Student's t as a normal variable that is exceeded as seldom: Wallace, Annals of Mathematical Statistics
-    30 (1959) 1124-1130.
+    """What is as seldom exceeded by a normal variable as `t` is by Student's: Wallace, Annals of Mathematical
+    Statistics 30 (1959) 1124-1130.
     """
     return (8 * df + 1) / (8 * df + 3) * math.sqrt(df * math.log1p(t * t / df))
 
 
 def _as_t(z: float, df: float) -> float:
-    """The other way round."""
+    """The inverse of `_as_normal`."""
     return math.sqrt(df * math.expm1((z * (8 * df + 3) / (8 * df + 1)) ** 2 / df))
 
 
-def _searched(z: float, short: int, after: int = 0) -> float:
-    """The chance that noise has a step as sure as `z` somewhere in _SPAN figures, with `short` figures on its
-    shorter side. Where it is the last one, with `after` figures after it, fewer places are possible.
+def _searched(z: float, short: int, *, last: bool) -> float:
+    """The chance that noise has a step as sure as `z` somewhere in 200 figures, with `short` figures on its
+    shorter side. A moving window exceeds z about z phi(z) times as often as it has places to be: Eichinger &
+    Kirch, theorem 2.1. The `last` step, which ends with the series, has few places.
     """
-    places = 3 * _SPAN / short * (1 + _SHORT / short)
-    if after:
-        places = min(places, _TAIL * max(1.0, after / _TAILN))
-    return min(1.0, math.erfc(z / math.sqrt(2)) + places * z * math.exp(-z * z / 2) / _SQRT_2PI)
+    places = _PLACES / short * (1 + _SHORT / short)
+    if last:
+        places = min(places, _LAST_PLACES * max(1.0, short / _LAST_REACH))
+    density = math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+    return min(1.0, math.erfc(z / math.sqrt(2)) + places * z * density)
 
 
 @lru_cache(maxsize=256)
-def _limit(significance: float, short: int, after: int = 0) -> float:
-    """The z whose p-value is `significance`."""
-    low, high = 0.0, 40.0
+def _limit(significance: float, short: int, *, last: bool = False) -> float:
+    """The z with a p-value of `significance`."""
+    low, high = 1.0, 40.0
     for _ in range(40):
         middle = (low + high) / 2
-        low, high = (middle, high) if _searched(middle, short, after) > significance else (low, middle)
+        low, high = (middle, high) if _searched(middle, short, last=last) > significance else (low, middle)
     return high
 
 
-def _segmentation(
-    count: int, place: Ints, kept: Bools, logs: Floats, series: _Series, steps: Sequence[_Step]
-) -> Segmentation:
-    index = place[kept]
-    changes = tuple(_change(series, step, index) for step in steps)
-    edges = [0, *(change.at for change in changes), count]
-    cuts = [0, *(step.at for step in steps), series.logs.size]
+def _levels(logs: Floats, cuts: Sequence[int], starts: Sequence[int], count: int) -> tuple[Level, ...]:
     levels = []
-    for k in range(len(cuts) - 1):
-        level, sd = _level(series.logs[cuts[k] : cuts[k + 1]])
+    bounds, edges = [0, *cuts, logs.size], [0, *starts, count]
+    for k in range(len(cuts) + 1):
+        part = np.sort(logs[bounds[k] : bounds[k + 1]])
+        level = _median(part)
+        off = np.sort(np.abs(part - level))
+        sd = float(off[int(0.8 * (off.size - 1))]) / _Q80
         levels.append(Level(start=edges[k], stop=edges[k + 1], level=math.exp(level), sd=sd))
-    noise = series.noise
-    return Segmentation(
-        changes=changes,
-        levels=tuple(levels),
-        outliers=tuple(place[~kept].tolist()),
-        noise=float(np.median(noise.sd)),
-        autocorrelation=float(np.median(noise.rho)),
-    )
+    return tuple(levels)
 
 
-def _level(logs: Floats) -> tuple[float, float]:
-    ordered = np.sort(logs)
-    level = float(ordered[ordered.size // 2])
-    off = np.abs(ordered - level)
-    off.sort()
-    return level, float(off[int(0.8 * (off.size - 1))]) / _Q80
-
-
-def _change(series: _Series, step: _Step, index: Ints) -> ChangePoint:
-    first, last = _began(series, step)
-    block = series.noise.block(step.at)
+def _change(search: _Search, step: _Step, index: Ints) -> ChangePoint:
+    """`index` says of each figure where in the values it is."""
+    block = search.block(step.at)
     low, high = max(step.low, step.at - _LEVEL), min(step.high, step.at + _LEVEL)
-    left, right = series.logs[low : step.at], series.logs[step.at : high]
-    before, after, error = series.levels(left, right, block)
-    difference = after - before
-    margin = _as_t(1.959963984540054, step.df) * error
+    left, right = search.logs[low : step.at], search.logs[step.at : high]
+    before, after, error = search.edge_levels(left, right, block)
+    margin = _as_t(_95, float(search.noise.df[block])) * error
+    first, last = _began(search.logs[low:high], step.at - low, search.noise, block)
     return ChangePoint(
         at=int(index[step.at]),
-        first=int(index[first]),
-        last=int(index[last]),
+        first=int(index[low + first - 1]) + 1,
+        last=int(index[low + last]),
         before=math.exp(before),
         after=math.exp(after),
-        effect=math.expm1(difference),
-        low=math.expm1(difference - margin),
-        high=math.expm1(difference + margin),
+        effect=math.expm1(after - before),
+        low=math.expm1(after - before - margin),
+        high=math.expm1(after - before + margin),
         p_value=step.p_value,
     )
 
 
-def _began(series: _Series, step: _Step) -> tuple[int, int]:
-    """The places where the step can have been: 95 % of the likelihood."""
-    block = series.noise.block(step.at)
-    sd, rho = float(series.noise.sd[block]), float(series.noise.rho[block])
-    low, high = max(step.low, step.at - _REACH), min(step.high, step.at + _REACH)
-    logs = series.logs[low:high]
-    left, right = _huber(series.logs[low : step.at], sd), _huber(series.logs[step.at : high], sd)
-    innovation = sd**2 * (1 - rho**2)
-    limit = _CLIP**2
-    was, now = logs - left, logs - right
-    cost_left = np.concatenate((was[:1] ** 2 * (1 - rho**2), (was[1:] - rho * was[:-1]) ** 2)) / innovation
-    cost_right = np.concatenate((now[:1] ** 2 * (1 - rho**2), (now[1:] - rho * now[:-1]) ** 2)) / innovation
-    cost_step = np.concatenate((now[:1] ** 2 * (1 - rho**2), (now[1:] - rho * was[:-1]) ** 2)) / innovation
-    cost_left, cost_right, cost_step = (np.minimum(cost, limit) for cost in (cost_left, cost_right, cost_step))
-    # With the step at k: figures before k by the left level, k itself by the step, those after it by the right.
-    before = np.cumsum(cost_left) - cost_left
-    after = np.cumsum(cost_right[::-1])[::-1] - cost_right
-    log_likelihood = -(before + cost_step + after)[1:] / 2
-    weight = np.exp(log_likelihood - log_likelihood.max())
+def _began(logs: Floats, at: int, noise: _Noise, block: int) -> tuple[int, int]:
+    """The first and the last of the places that have 95 % of the likelihood of a step in `logs`, `at` among
+    them: of the innovations of an autoregression, levels taken as known, squares cut off as above.
+    """
+    sd, rho = float(noise.sd[block]), float(noise.rho[block])
+    old, new = logs - _huber(logs[:at], sd), logs - _huber(logs[at:], sd)
+    limit = _CLIP * sd * math.sqrt(1 - rho**2)
+    stayed = _clipped(old[1:] - rho * old[:-1], limit) ** 2
+    came = _clipped(new[1:] - rho * old[:-1], limit) ** 2
+    went = _clipped(new[1:] - rho * new[:-1], limit) ** 2
+    # With the step at k, figures before k have stayed, that at k came, and those after it went on.
+    cost = np.cumsum(stayed) - stayed + came + np.cumsum(went[::-1])[::-1] - went
+    weight = np.exp((cost.min() - cost) / (2 * sd**2 * (1 - rho**2)))
     order = np.argsort(-weight, kind="stable")
     enough = int(np.searchsorted(np.cumsum(weight[order]), 0.95 * weight.sum())) + 1
-    inside = order[:enough] + 1 + low
-    return min(int(inside.min()), step.at), max(int(inside.max()), step.at)
-
-
-def _unused(_: Iterable[int]) -> None: ...
+    inside = order[:enough] + 1
+    return min(int(inside.min()), at), max(int(inside.max()), at)

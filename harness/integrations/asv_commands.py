@@ -1,0 +1,310 @@
+"""asv's commands made to heed which way is better.
+
+publish (regressions.json and the Atom feed; the pages are `harness.integrations.asv_pages`), compare,
+continuous and find. What judges figures, finds regressions and searches commits stays asv's: its functions
+are given figures turned round, and what they answer is turned back. Benchmarks of which less is better never
+take that way.
+"""
+
+from __future__ import annotations
+
+__all__ = ["setup"]
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import asv
+from asv import feed
+from asv.benchmarks import Benchmarks
+from asv.commands import compare, find
+from asv.plugins import regressions
+
+from harness.integrations.asv_direction import (
+    KNOWN_SOURCES,
+    Direction,
+    check_sources,
+    direction_of,
+    directions_of,
+    warn_of_unknown_directions,
+)
+from harness.integrations.asv_tracks import TRACKS
+
+_NEGATIVE_BEFORE_WORSE = re.compile(r"\(-(?=\S+(?: units|) worse\b)")
+
+
+def setup() -> None:
+    """Make asv's commands heed directions; a second call does nothing.
+
+    Raises UnknownAsvError, before anything is changed, where asv is not the known one.
+    """
+    if getattr(compare.Compare.print_table, "heeds_direction", False):
+        return
+    python = [name for name in KNOWN_SOURCES if name.endswith(".py")]
+    check_sources(Path(asv.__file__).parent, python)
+    _heed_in_regressions()
+    _heed_in_find()
+    _heed_in_compare()
+
+
+@contextmanager
+def _replaced(module: Any, **names: Any) -> Iterator[None]:
+    """Names of a module exchanged for as long as one of asv's commands runs."""
+    before = {name: getattr(module, name) for name in names}
+    vars(module).update(names)
+    try:
+        yield
+    finally:
+        vars(module).update(before)
+
+
+# Regressions and their feed
+
+
+class _Mirrored(float):
+    """The negative of a figure of which more is better, so that its fall is a rise.
+
+    A relative threshold is one of its size: asv multiplies the two, and a negative threshold is none.
+    """
+
+    __slots__ = ()
+
+    def __rmul__(self, factor: float) -> float:
+        return factor * abs(float(self))
+
+
+class _MirroredSteps(list[Any]):
+    pass
+
+
+class _DirectedFilter(regressions._GraphDataFilter):  # type: ignore[misc]  # noqa: SLF001
+    """asv's series to look for regressions in, without those of which no way is better."""
+
+    def get_graph_data(self, graph: Any, benchmark: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+        direction = direction_of(benchmark)
+        if direction == "none":
+            return
+        for index, name, steps, threshold in super().get_graph_data(graph, benchmark):
+            if direction == "lower":
+                yield index, name, steps, threshold
+            else:
+                yield index, name, _mirrored(steps), _threshold_of_rate(threshold)
+
+
+def _mirrored(steps: list[Any]) -> _MirroredSteps:
+    # The least value of a step, the fourth item, is not read by asv's detection.
+    return _MirroredSteps(
+        (left, right, _Mirrored(-value), math.nan, error) for left, right, value, _, error in steps
+    )
+
+
+def _threshold_of_rate(threshold: float) -> float:
+    """The fall of a rate that is a rise by `threshold` of its time: both relative to the figure before.
+
+    Thus a kernel's rate and its time are reported together, and a threshold of 1 or more still has a meaning.
+    """
+    threshold = max(threshold, 0.0)
+    return threshold / (1 + threshold)
+
+
+def _heed_in_regressions() -> None:
+    publish = regressions.Regressions.publish.__func__
+    detect = regressions.detect_regressions
+
+    def directed_detect(steps: list[Any], threshold: float = 0, min_size: int = 2) -> tuple[Any, Any, Any]:
+        last, best, jumps = detect(steps, threshold, min_size)
+        if last is None or not isinstance(steps, _MirroredSteps):
+            return last, best, jumps
+        turned_back = [(start, end, -before, -after) for start, end, before, after in jumps]
+        return -last, -best, turned_back
+
+    def directed_publish(cls: Any, conf: Any, repo: Any, benchmarks: Any, *rest: Any) -> None:
+        warn_of_unknown_directions(benchmarks)
+        with _replaced(
+            regressions,
+            _GraphDataFilter=_DirectedFilter,
+            detect_regressions=directed_detect,
+            feed=SimpleNamespace(FeedEntry=feed.FeedEntry, write_atom=_feed_writer(benchmarks)),
+        ):
+            publish(cls, conf, repo, benchmarks, *rest)
+
+    regressions.Regressions.publish = classmethod(directed_publish)
+
+
+def _feed_writer(benchmarks: Mapping[str, Mapping[str, Any]]) -> Any:
+    def write_atom(filename: str, entries: list[Any], **about: Any) -> None:
+        for entry in entries:
+            benchmark = benchmarks[entry.id_context[0].partition("(")[0]]
+            if direction_of(benchmark) == "higher":
+                # "-10.00% worse" would be better.
+                entry.content = _NEGATIVE_BEFORE_WORSE.sub("(", entry.content)
+        feed.write_atom(filename, entries, **about)
+
+    return write_atom
+
+
+# compare and continuous
+
+
+class _Directed:
+    """A figure that carries its benchmark's direction to where asv compares two."""
+
+    direction: ClassVar[Direction] = "lower"
+
+
+class _HigherFloat(_Directed, float):
+    direction = "higher"
+
+
+class _HigherInt(_Directed, int):
+    direction = "higher"
+
+
+class _NoneFloat(_Directed, float):
+    direction = "none"
+
+
+class _NoneInt(_Directed, int):
+    direction = "none"
+
+
+def _directed(value: Any, direction: Direction) -> Any:
+    if direction == "lower" or not isinstance(value, int | float):
+        return value
+    if isinstance(value, int):  # a whole number stays one in asv's table
+        return _HigherInt(value) if direction == "higher" else _NoneInt(value)
+    return _HigherFloat(value) if direction == "higher" else _NoneFloat(value)
+
+
+def _is_better(a: Any, b: Any, a_stats: Any, b_stats: Any, factor: float, use_stats: bool = True) -> bool:
+    """What asv judges itself, with the sides exchanged where higher is better.
+
+    So a rate is worse by a factor of 1.1 once it is below 1/1.1 of what it was.
+    """
+    directions = {getattr(value, "direction", "lower") for value in (a, b)}
+    if "none" in directions:
+        return False
+    if "higher" in directions:
+        if not a > b:  # which asv's factor does not see to where figures are negative
+            return False
+        a, b, a_stats, b_stats = b, a, b_stats, a_stats
+    return bool(_IS_RESULT_BETTER(a, b, a_stats, b_stats, factor, use_stats=use_stats))
+
+
+_IS_RESULT_BETTER = compare._is_result_better  # noqa: SLF001
+_UNROLL_RESULT = compare.unroll_result
+_TABULATE = compare.tabulate.tabulate
+
+
+class _Table:
+    """One table of `asv compare`: what asv reads its figures with, and what it prints its rows with."""
+
+    def __init__(self, benchmarks: Mapping[str, Mapping[str, Any]], sort: str) -> None:
+        self.turned = False
+        """Whether a change was shown of which more is better."""
+        self._directions = directions_of(benchmarks)
+        self._sort = sort
+        self._direction_of_row: dict[str, Direction] = {}
+
+    def unroll_result(self, name: str, params: Any, *columns: Any) -> Iterator[tuple[Any, ...]]:
+        direction = self._directions.get(name) or _direction_once(name)
+        for row_name, value, *rest in _UNROLL_RESULT(name, params, *columns):
+            self._direction_of_row[row_name] = direction
+            yield (row_name, _directed(value, direction), *rest)
+
+    def tabulate(self, rows: list[list[str]], **how: Any) -> Any:
+        """In place of the module of that name: rows of mark, before, after, ratio and name."""
+        if self._sort == "ratio":
+            rows = sorted(rows, key=self._badness, reverse=True)
+        self.turned |= any(row[0] in {"+", "-"} and self._direction(row) == "higher" for row in rows)
+        return _TABULATE(rows, **how)
+
+    def _direction(self, row: list[str]) -> Direction:
+        name = row[4]
+        # With several machines or environments asv appends theirs in brackets.
+        known = self._direction_of_row
+        return known.get(name) or known.get(name.rpartition(" [")[0]) or "lower"
+
+    def _badness(self, row: list[str]) -> tuple[int, float]:
+        """New failures first, then by how much worse; last what is neither worse nor better."""
+        direction = self._direction(row)
+        try:
+            ratio = float(row[3].lstrip("~"))
+        except ValueError:
+            ratio = math.nan
+        if row[0] == "!":
+            return 3, 0.0
+        if math.isnan(ratio) or row[0] == "x":
+            return 1, 0.0
+        if direction == "none":
+            return 0, 0.0
+        if direction == "higher":
+            ratio = 1 / ratio if ratio else math.inf
+        return 2, ratio
+
+
+def _direction_once(name: str) -> Direction:
+    """Of a benchmark that is in the results and no longer in the suite: what the harness's tracks say."""
+    track = TRACKS.get(name.rpartition(".")[2])
+    return track.direction if track else "lower"
+
+
+def _heed_in_compare() -> None:
+    print_table = compare.Compare.print_table.__func__
+
+    def directed_print_table(cls: Any, conf: Any, *args: Any, **kwargs: Any) -> Any:
+        benchmarks = Benchmarks.load(conf)
+        warn_of_unknown_directions(benchmarks)
+        table = _Table(benchmarks, kwargs.get("sort", "default"))
+        with _replaced(
+            compare, unroll_result=table.unroll_result, _is_result_better=_is_better, tabulate=table
+        ):
+            outcome = print_table(cls, conf, *args, **kwargs)
+        if table.turned:
+            print(  # noqa: T201
+                "\n+ is worse and - is better. Where higher is better, worse is a ratio below 1."
+            )
+        return outcome
+
+    directed_print_table.heeds_direction = True  # type: ignore[attr-defined]
+    compare.Compare.print_table = classmethod(directed_print_table)
+
+
+# find
+
+
+class _Turned(float):
+    """A figure whose difference from another is what a lower-is-better figure's would be."""
+
+    __slots__ = ()
+
+    def __sub__(self, other: float) -> float:
+        return float(other) - float(self)
+
+
+def _heed_in_find() -> None:
+    run = find.Find.run.__func__
+    run_benchmarks = find.run_benchmarks
+
+    def directed_run_benchmarks(benchmarks: Any, *args: Any, **kwargs: Any) -> Any:
+        results = run_benchmarks(benchmarks, *args, **kwargs)
+        read, directions = results.get_result_value, directions_of(benchmarks)
+
+        def get_result_value(name: str, params: Any) -> Any:
+            values = read(name, params)
+            if directions.get(name) != "higher":
+                return values
+            return [_Turned(value) if isinstance(value, int | float) else value for value in values]
+
+        results.get_result_value = get_result_value
+        return results
+
+    def directed_run(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        with _replaced(find, run_benchmarks=directed_run_benchmarks):
+            return run(cls, *args, **kwargs)
+
+    find.Find.run = classmethod(directed_run)

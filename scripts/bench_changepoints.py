@@ -1,0 +1,443 @@
+"""Our change points beside those of asv and of Apache Otava, on series whose steps are known.
+
+    python scripts/bench_changepoints.py --otava otava/bin/python --json changepoints.json
+
+Figures are performance, one a commit, so a drop is a slowdown; asv gets seconds, their inverse, as it takes
+less for better. Its page of regressions reports what got slower only, by 5 % at least. Ours runs twice: with
+1 % as the smallest relevant change, its default, and with 0.5 %. A drop of just that size is estimated to be
+smaller, and so not reported, half of the time.
+
+Otava needs NumPy 2.2 and SciPy 1.16, so it runs in an interpreter of its own, with apache-otava 0.8.0.
+
+Real series come as JSON: [{"name": ..., "values": [number or null], "steps": [first index of a new level]}].
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.statistics.changepoints import find_changes
+
+Floats = NDArray[np.float64]
+Found = list[tuple[int, float]]
+"""Of each report the index of the first figure of the new level, and after / before - 1."""
+AsvStep = tuple[int, int, float, float, float]
+"""Start, stop, level, minimum, mean deviation."""
+Rows = dict[str, dict[str, float | None]]
+"""By method and column."""
+
+COUNT, BEFORE = 200, 100
+"""Figures of a series, and those before a drop that is looked for with every further figure."""
+MOST_LATE = 40
+TOLERANCE, TOLERANCE_REAL = 5, 3
+DROPS = (0.01, 0.02, 0.05)
+GROWN = ("1 %", "throttle", "AR(1)")
+SIZES = (200, 1_000, 10_000)
+WIDTH = 100
+
+OTAVA = """
+import json, sys, time
+from otava.analysis import compute_change_points
+for line in sys.stdin:
+    began = time.perf_counter()
+    points, _ = compute_change_points(json.loads(line))
+    took = time.perf_counter() - began
+    found = [[int(point.index), float(point.stats.forward_rel_change())] for point in points]
+    print(json.dumps([found, took]), flush=True)
+"""
+
+
+# Series --------------------------------------------------------------------------------------------------
+
+
+def normal(sd: float) -> Callable[[np.random.Generator, int], Floats]:
+    return lambda rng, count: sd * rng.standard_normal(count)
+
+
+def student(rng: np.random.Generator, count: int) -> Floats:
+    return 0.01 / math.sqrt(3) * rng.standard_t(3, count)
+
+
+def throttled(rng: np.random.Generator, count: int) -> Floats:
+    slow = rng.random(count) < 0.03
+    result: Floats = normal(0.01)(rng, count) + slow * np.log(1 - rng.uniform(0.05, 0.3, count))
+    return result
+
+
+def carried_over(rng: np.random.Generator, count: int) -> Floats:
+    """An autoregression with 0.6 from one to the next and a standard deviation of 1 %."""
+    noise = 0.01 * rng.standard_normal(count)
+    for k in range(1, count):
+        noise[k] = 0.6 * noise[k - 1] + 0.8 * noise[k]
+    return noise
+
+
+def drift(rng: np.random.Generator, count: int) -> Floats:
+    """A line or a sine that moves by 1 % in 200 figures, in noise of 0.5 %."""
+    time_ = np.arange(count) / 200
+    if rng.random() < 0.5:
+        wander = 0.01 * rng.choice((-1, 1)) * time_
+    else:
+        wander = 0.005 * np.sin(np.pi * time_ + rng.uniform(0, 2 * np.pi))
+    result: Floats = wander + normal(0.005)(rng, count)
+    return result
+
+
+def bimodal(rng: np.random.Generator, count: int) -> Floats:
+    """Two levels 3 % apart, at random."""
+    result: Floats = 0.03 * (rng.random(count) < 0.5) + normal(0.003)(rng, count)
+    return result
+
+
+def burst(rng: np.random.Generator, count: int) -> Floats:
+    """Five figures are 8 % down, well away from where drops are."""
+    logs = normal(0.01)(rng, count)
+    start = int(rng.integers(20, 50))
+    logs[start : start + 5] += math.log(0.92)
+    return logs
+
+
+CELLS: dict[str, Callable[[np.random.Generator, int], Floats]] = {
+    "0.5 %": normal(0.005),
+    "1 %": normal(0.01),
+    "2 %": normal(0.02),
+    "t3": student,
+    "throttle": throttled,
+    "AR(1)": carried_over,
+    "drift": drift,
+    "bimodal": bimodal,
+    "burst": burst,
+}
+
+
+def with_drop(logs: Floats, at: int, drop: float) -> Floats:
+    result: Floats = 1000 * np.exp(logs + math.log1p(-drop) * (np.arange(logs.size) >= at))
+    return result
+
+
+# Methods -------------------------------------------------------------------------------------------------
+
+
+class Method:
+    name: str
+    downward_only = False
+    calls = 0
+    seconds = 0.0
+
+    def find(self, values: Floats) -> Found:
+        began = time.perf_counter()
+        found = self.report(values)
+        self.calls += 1
+        self.seconds += time.perf_counter() - began
+        return found
+
+    def report(self, values: Floats) -> Found:
+        raise NotImplementedError
+
+    def close(self) -> None: ...
+
+
+class Ours(Method):
+    def __init__(self, smallest: float) -> None:
+        self.name = f"ours, {100 * smallest:g} %"
+        self.smallest = smallest
+
+    def report(self, values: Floats) -> Found:
+        changes = find_changes(values, smallest=self.smallest).changes
+        return [(change.at, change.effect) for change in changes]
+
+
+class AsvSteps(Method):
+    name = "asv's steps"
+
+    def __init__(self, step_detect: ModuleType, known: dict[bytes, list[AsvStep]]) -> None:
+        self.step_detect = step_detect
+        self.known = known
+        """Steps of series seen: both of asv's methods start from them."""
+
+    def steps(self, values: Floats) -> list[AsvStep]:
+        key = values.tobytes()
+        if key not in self.known:
+            self.known[key] = list(self.step_detect.detect_steps((1 / values).tolist()))
+        return self.known[key]
+
+    def report(self, values: Floats) -> Found:
+        steps = self.steps(values)
+        return [(new[0], old[2] / new[2] - 1) for old, new in pairwise(steps)]
+
+
+class AsvPage(AsvSteps):
+    name = "asv's page, 5 %"
+    downward_only = True
+
+    def report(self, values: Floats) -> Found:
+        _, _, regressions = self.step_detect.detect_regressions(self.steps(values), 0.05)
+        return [(at, before / after - 1) for _, at, before, after in regressions or ()]
+
+
+class Otava(Method):
+    name = "Otava 0.8.0"
+
+    def __init__(self, python: str) -> None:
+        self.process = subprocess.Popen(
+            [python, "-c", OTAVA], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.find(np.full(3, 1.0))  # Its imports are no part of its time.
+        self.calls, self.seconds = 0, 0.0
+
+    def find(self, values: Floats) -> Found:
+        if self.process.stdin is None or self.process.stdout is None:
+            raise AssertionError
+        figures = np.flatnonzero(~np.isnan(values))
+        self.process.stdin.write(json.dumps(values[figures].tolist()) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"Otava's interpreter ended with {self.process.wait()}.")
+        found, seconds = json.loads(line)
+        self.calls += 1
+        self.seconds += seconds
+        return [(int(figures[index]), effect) for index, effect in found]
+
+    def close(self) -> None:
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        self.process.wait()
+
+
+def methods_for(otava: str | None) -> tuple[list[Method], list[str]]:
+    """Those that can run here, and why others cannot."""
+    methods: list[Method] = [Ours(0.01), Ours(0.005)]
+    left_out = []
+    try:
+        from asv import step_detect
+    except ImportError as error:
+        left_out.append(f"asv is left out: {error}.")
+    else:
+        known: dict[bytes, list[AsvStep]] = {}
+        methods += [AsvSteps(step_detect, known), AsvPage(step_detect, known)]
+    if otava:
+        methods.append(Otava(otava))
+    else:
+        left_out.append("Otava is left out: no --otava says which interpreter has it.")
+    return methods, left_out
+
+
+# Measures ------------------------------------------------------------------------------------------------
+
+
+def is_hit(found: Found, at: int, drop: float) -> bool:
+    """Whether a drop is reported near its place and of about its size."""
+    return any(abs(place - at) <= TOLERANCE and drop / 3 <= -effect <= 3 * drop for place, effect in found)
+
+
+def share_found(method: Method, cell: str, drop: float, seed: Sequence[int], repetitions: int) -> float:
+    hits = 0
+    for k in range(repetitions):
+        rng = np.random.default_rng([*seed, k])
+        at = int(rng.integers(60, 140))
+        hits += is_hit(method.find(with_drop(CELLS[cell](rng, COUNT), at, drop)), at, drop)
+    return hits / repetitions
+
+
+def false_per_series(method: Method, cell: str, seed: Sequence[int], repetitions: int) -> float:
+    reports = 0
+    for k in range(repetitions):
+        rng = np.random.default_rng([*seed, k])
+        reports += len(method.find(1000 * np.exp(CELLS[cell](rng, COUNT))))
+    return reports / repetitions
+
+
+def share_in_five(method: Method, cell: str, drop: float, seed: Sequence[int], repetitions: int) -> float:
+    hits = 0
+    for k in range(repetitions):
+        logs = CELLS[cell](np.random.default_rng([*seed, k]), BEFORE + 5)
+        hits += is_hit(method.find(with_drop(logs, BEFORE, drop)), BEFORE, drop)
+    return hits / repetitions
+
+
+def lateness(method: Method, cell: str, drop: float, seed: Sequence[int], repetitions: int) -> float | None:
+    """The median of how many figures of the new level there are when it is first reported; none above
+    MOST_LATE.
+    """
+    late = []
+    for k in range(repetitions):
+        logs = CELLS[cell](np.random.default_rng([*seed, k]), BEFORE + MOST_LATE)
+        values = with_drop(logs, BEFORE, drop)
+        counts = range(1, MOST_LATE + 1)
+        hits = (after for after in counts if is_hit(method.find(values[: BEFORE + after]), BEFORE, drop))
+        late.append(next(hits, math.inf))
+    median = sorted(late)[(repetitions - 1) // 2]
+    return None if median == math.inf else float(median)
+
+
+def false_when_grown(method: Method, cell: str, seed: Sequence[int], repetitions: int) -> float:
+    """Reports per 200 figures when a series without a step is looked at after each figure. One that stays, or
+    moves by a few places, counts once.
+    """
+    reports = 0
+    for k in range(repetitions):
+        rng = np.random.default_rng([*seed, k])
+        values = 1000 * np.exp(CELLS[cell](rng, COUNT))
+        told: list[int] = []
+        for count in range(BEFORE, COUNT + 1):
+            for place, _ in method.find(values[:count]):
+                if all(abs(place - other) > 10 for other in told):
+                    told.append(place)
+        reports += len(told)
+    return reports / repetitions * 200 / (COUNT - BEFORE)
+
+
+def milliseconds(method: Method, count: int, seed: Sequence[int]) -> float:
+    method.calls, method.seconds = 0, 0.0
+    for k in range(20):
+        logs = normal(0.01)(np.random.default_rng([*seed, k]), count)
+        method.find(with_drop(logs, count // 2, 0.05))
+        if method.seconds > 1:
+            break
+    return 1000 * method.seconds / method.calls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labelled:
+    name: str
+    values: Floats
+    steps: tuple[int, ...]
+
+
+def read_real(path: Path) -> list[Labelled]:
+    return [
+        Labelled(
+            name=one["name"],
+            values=np.array([math.nan if value is None else value for value in one["values"]], np.float64),
+            steps=tuple(one["steps"]),
+        )
+        for one in json.loads(path.read_text("utf-8"))
+    ]
+
+
+def on_real(method: Method, series: Sequence[Labelled]) -> dict[str, float | None]:
+    found = false = steps = figures = 0
+    for one in series:
+        places = [place for place, _ in method.find(one.values)]
+        steps += len(one.steps)
+        figures += int(np.isfinite(one.values).sum())
+        found += sum(any(abs(place - step) <= TOLERANCE_REAL for place in places) for step in one.steps)
+        false += sum(all(abs(place - step) > TOLERANCE_REAL for step in one.steps) for place in places)
+    return {
+        "series": float(len(series)),
+        "steps": float(steps),
+        "found": found / steps if steps else None,
+        "false per 200": false * 200 / figures if figures else None,
+    }
+
+
+# Tables --------------------------------------------------------------------------------------------------
+
+
+def show(title: str, rows: Rows, form: str, none: str = "-") -> None:
+    columns = list(next(iter(rows.values())))
+    name = max(len(row) for row in rows) + 1
+    wide = min(14, (WIDTH - name) // len(columns))
+    print(f"\n{title}")
+    print(" " * name + "".join(f"{column:>{wide}}" for column in columns))
+    for row, cells in rows.items():
+        texts = (none if cells[column] is None else format(cells[column], form) for column in columns)
+        print(f"{row:<{name}}" + "".join(f"{text:>{wide}}" for text in texts))
+
+
+def synthetic(methods: Sequence[Method], seed: int, repetitions: int) -> dict[str, Rows]:
+    tables: dict[str, Rows] = defaultdict(lambda: defaultdict(dict))
+    few = max(1, repetitions // 10)
+    for order, method in enumerate(methods):
+        name = method.name
+        for number, cell in enumerate(CELLS):
+            own = [seed, number]
+            tables["false"][name][cell] = false_per_series(method, cell, own, 2 * repetitions)
+            for drop in DROPS:
+                own = [seed, number, round(1000 * drop)]
+                shares = share_found, share_in_five
+                for k, (title, share) in enumerate(zip(("found", "in five"), shares, strict=True)):
+                    tables[f"{title} {drop:.0%}"][name][cell] = share(
+                        method, cell, drop, [*own, k], repetitions
+                    )
+                tables[f"late {drop:.0%}"][name][cell] = lateness(method, cell, drop, [*own, 2], few)
+        for number, cell in enumerate(GROWN):
+            tables["grown"][name][cell] = false_when_grown(method, cell, [seed, number, 3], few)
+        for count in SIZES:
+            tables["ms"][name][f"{count:,}"] = milliseconds(method, count, [seed, count, order])
+    return {title: {name: dict(row) for name, row in rows.items()} for title, rows in tables.items()}
+
+
+def show_synthetic(tables: dict[str, Rows]) -> None:
+    show(
+        "False reports per 200 figures without a step, either way; of asv's page slowdowns only",
+        tables["false"],
+        ".3f",
+    )
+    show("The same, when the series is looked at after each figure", tables["grown"], ".2f")
+    for drop in DROPS:
+        show(f"Drops of {drop:.0%} found, of 200 figures", tables[f"found {drop:.0%}"], ".2f")
+    for drop in DROPS:
+        show(
+            f"Drops of {drop:.0%} found with five figures after, 100 before",
+            tables[f"in five {drop:.0%}"],
+            ".2f",
+        )
+    for drop in DROPS:
+        title = f"Drops of {drop:.0%}: figures after it when first found, median"
+        show(title, tables[f"late {drop:.0%}"], ".0f", f">{MOST_LATE}")
+    show("Milliseconds a call, by figures", tables["ms"], ".2f")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--repetitions", type=int, default=100, metavar="N", help="series of each kind")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--otava", metavar="PYTHON", help="an interpreter that has apache-otava 0.8.0")
+    parser.add_argument("--real", type=Path, metavar="FILE", help="labelled series to judge too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where to write the figures")
+    asked = parser.parse_args()
+    methods, left_out = methods_for(asked.otava)
+    began = time.perf_counter()
+    result: dict[str, Any] = {"seed": asked.seed, "repetitions": asked.repetitions, "left_out": left_out}
+    try:
+        result["synthetic"] = synthetic(methods, asked.seed, asked.repetitions)
+        show_synthetic(result["synthetic"])
+        if asked.real:
+            series = read_real(asked.real)
+            result["real"] = {method.name: on_real(method, series) for method in methods}
+            show(
+                f"Labelled series of {asked.real.name}, within {TOLERANCE_REAL} figures",
+                result["real"],
+                ".3g",
+            )
+    finally:
+        for method in methods:
+            method.close()
+    result["seconds"] = time.perf_counter() - began
+    print("\n" + "\n".join([*left_out, f"{result['seconds']:.0f} s, {asked.repetitions} repetitions."]))
+    if asked.json:
+        asked.json.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,815 @@
+"""asv itself, on a small made-up history, with the plugin and without what the plugin teaches it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import pytest
+
+pytest.importorskip("asv")
+
+from asv.commands.compare import Compare
+from asv.commands.find import Find
+from asv.plugins.regressions import Regressions
+
+from harness.errors import ConfigError
+from harness.integrations import asv_commands
+from harness.integrations.asv_direction import KNOWN_SOURCES, check_sources, direction_of
+from harness.integrations.asv_pages import HISTORY, SCRIPT, DirectedPages, link_pages
+from harness.integrations.asv_site import ASSETS
+from harness.integrations.asv_tracks import TRACKS
+from tests.browser.chromium import Site, chromium, serve
+from tests.support import IMPORT_PATH, commit, make_repository
+
+COMMITS = 16
+STEP_AT = 8
+A, B = "card-a", "card-b"
+ENV = "checkout-pyany"
+KERNELS, SIZES = ["'naive'", "'tiled'"], ["1024", "2048"]
+ATOM = "{http://www.w3.org/2005/Atom}"
+
+PLUGIN = ".harness.integrations.asv_plugin"
+BLIND = ".blind"
+"""The same plugin, but that asv is taught no direction: what every test here must be able to tell."""
+BLIND_CODE = """\
+from harness.integrations import asv_commands
+asv_commands.setup = lambda: None
+from harness.integrations.asv_plugin import setup
+"""
+
+
+class Series(NamedTuple):
+    """A benchmark and its figure before and after the step, on card A and on card B."""
+
+    kind: str
+    unit: str
+    direction: str | None
+    a: tuple[Any, Any]
+    b: tuple[Any, Any] = (math.nan, math.nan)
+
+
+GRID = ([100.0, 50.0, math.nan, 8.0], [80.0, 60.0, math.nan, None])
+"""naive: falls, rises; tiled: never measured, fails from the step on."""
+
+SERIES = {
+    "m.time_slower": Series("time", "seconds", None, (0.010, 0.012)),
+    "m.time_faster": Series("time", "seconds", "lower", (0.012, 0.010)),
+    "m.track_errors": Series("track", "errors/s", None, (10.0, 20.0)),
+    "m.track_odd": Series("track", "score", "up", (10.0, 20.0)),
+    "m.track_falls": Series("track", "GFLOP/s", "higher", (100.0, 90.0), (100.0, 110.0)),
+    "m.track_rises": Series("track", "GFLOP/s", "higher", (100.0, 110.0), (100.0, 90.0)),
+    "m.track_by_unit": Series("track", "GB/s", None, (1000.0, 900.0)),
+    "m.track_right": Series("track", "1 if right, 0 if wrong", "higher", (1, 0)),
+    "m.track_balance": Series("track", "points", "higher", (5.0, -5.0)),
+    "m.track_recovery": Series("track", "points", "higher", (-5.0, 5.0)),
+    "m.track_clock": Series("track", "MHz", "none", (1700, 1400)),
+    "m.track_heat": Series("track", "°C", "none", (50, 75)),
+    "m.track_grid": Series("track", "GFLOP/s", "higher", GRID),
+    "m.track_gone": Series("track", "", None, (5.0, 4.0)),
+    "m.track_gflops": Series("track", "", None, (5.0, 4.0)),
+}
+REMOVED = {"m.track_gone", "m.track_gflops"}
+"""In the results and no longer in benchmarks.json; the second is called as a track of the harness's."""
+
+
+class Project(NamedTuple):
+    root: Path
+    commits: list[str]
+
+    def asv(self, *arguments: str, plugins: tuple[str, ...] = (PLUGIN,)) -> subprocess.CompletedProcess[str]:
+        conf = {**json.loads((self.root / "asv.conf.json").read_text(encoding="utf-8")), "plugins": plugins}
+        (self.root / "asv.conf.json").write_text(json.dumps(conf), encoding="utf-8")
+        return subprocess.run(
+            [sys.executable, "-m", "asv", *arguments],
+            cwd=self.root,
+            env={
+                **os.environ,
+                "PYTHONPATH": IMPORT_PATH,
+                "HARNESS_DEVICE": "null",
+                "HOME": str(self.root),
+                "TZ": "UTC",
+                "PYTHONHASHSEED": "0",  # asv walks a set: it would order its regressions by chance
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    def publish(self, *plugins: str, into: str) -> Path:
+        done = self.asv("publish", "--no-pull", "--html-dir", into, plugins=plugins)
+        assert done.returncode == 0, done.stdout
+        return self.root / into
+
+    def compare(self, *arguments: str, plugins: tuple[str, ...] = (PLUGIN,)) -> dict[str, list[str]]:
+        """The cells of each row by benchmark, in the order printed."""
+        before, after = self.commits[0], self.commits[-1]
+        done = self.asv("compare", "--machine", A, *arguments, before, after, plugins=plugins)
+        assert done.returncode == 0, done.stdout
+        return rows_of(done.stdout)
+
+
+def rows_of(text: str) -> dict[str, list[str]]:
+    """A row's mark, values and ratio by its benchmark."""
+    cells = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line.startswith("|")
+    ]
+    return {row[4]: row[:4] for row in cells if row[0] != "Change" and not row[0].startswith("---")}
+
+
+def write(path: Path, content: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def make_project(root: Path, series: dict[str, Series] = SERIES) -> Project:
+    repository = make_repository(root / "repo")
+    commits = [commit(repository, {"n": str(index)}, index + 1) for index in range(COMMITS)]
+    conf = {
+        "version": 1,
+        "project": "sample",
+        "project_url": "https://example.invalid/",
+        "show_commit_url": "https://example.invalid/commit/",
+        "repo": "repo",
+        "branches": ["main"],
+        "environment_type": "existing",
+    }
+    write(root / "asv.conf.json", conf)
+    (root / "blind.py").write_text(BLIND_CODE, encoding="utf-8")
+    known = {name: entry(name, one) for name, one in series.items() if name not in REMOVED}
+    write(root / "results" / "benchmarks.json", {"version": 2, **known})
+    for machine in (A, B):
+        params = {"machine": machine, "os": "Linux", "arch": "x86_64"}
+        write(root / "results" / machine / "machine.json", {**params, "version": 1})
+        for index, revision in enumerate(commits):
+            path = root / "results" / machine / f"{revision[:8]}-{ENV}.json"
+            write(path, results(series, machine, params, index, revision))
+    return Project(root, commits)
+
+
+def entry(name: str, one: Series) -> dict[str, object]:
+    grid = isinstance(one.a[0], list)
+    made = {"name": name, "type": one.kind, "unit": one.unit, "code": "", "timeout": 60.0, "version": "1"}
+    made |= {"param_names": ["kernel", "n"] if grid else [], "params": [KERNELS, SIZES] if grid else []}
+    return made if one.direction is None else {**made, "direction": one.direction}
+
+
+def results(
+    series: dict[str, Series], machine: str, params: dict[str, str], index: int, revision: str
+) -> dict[str, object]:
+    rows = {}
+    for name, one in series.items():
+        value = (one.a if machine == A else one.b)[index >= STEP_AT]
+        grid = isinstance(one.a[0], list)
+        if not grid or machine == A:
+            rows[name] = [value if grid else [value], [KERNELS, SIZES] if grid else [], "1"]
+    return {
+        "version": 2,
+        "commit_hash": revision,
+        "env_name": ENV,
+        "date": 1_700_000_000_000 + index * 86_400_000,
+        "params": {**params, "python": "any"},
+        "python": "any",
+        "requirements": {},
+        "env_vars": {},
+        "result_columns": ["result", "params", "version"],
+        "results": rows,
+        "durations": {},
+    }
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """Not to be changed but for its html folders."""
+    return make_project(tmp_path_factory.mktemp("direction"))
+
+
+@pytest.fixture(scope="module")
+def site(project):
+    return project.publish(PLUGIN, into="html")
+
+
+@pytest.fixture(scope="module")
+def blind_site(project):
+    """Published by asv alone, but so that a browser without a network can read it."""
+    return project.publish(".harness.integrations.asv_site", into="html-blind")
+
+
+def regressions(html: Path) -> dict[tuple[str, str], tuple[float, float, list[list[Any]]]]:
+    """Latest value, best value and jumps by benchmark and card."""
+    found = json.loads((html / "regressions.json").read_text(encoding="utf-8"))["regressions"]
+    by_key = {(row[0], row[2]["machine"]): (row[4], row[5], row[6]) for row in found}
+    assert len(by_key) == len(found)
+    return by_key
+
+
+def feed(html: Path) -> dict[tuple[str, str], tuple[str, str]]:
+    """Title and text, its white space made plain, by benchmark and card."""
+    entries = ET.parse(html / "regressions.xml").getroot().findall(f"{ATOM}entry")
+    found = {}
+    for one in entries:
+        title, content = str(one.findtext(f"{ATOM}title")), str(one.findtext(f"{ATOM}content"))
+        link = one.find(f"{ATOM}link")
+        assert link is not None
+        machine = re.search(r"machine=([\w-]+)", link.attrib["href"])
+        assert machine
+        found[title.partition(" ")[2], machine[1]] = title, re.sub(r"\s+", " ", content)
+    return found
+
+
+# Which way is better
+
+
+def test_a_declared_direction_decides_whatever_the_unit():
+    for direction in ("higher", "lower", "none"):
+        assert direction_of({"type": "track", "unit": "GFLOP/s", "direction": direction}) == direction
+        assert direction_of({"type": "time", "unit": "seconds", "direction": direction}) == direction
+
+
+RATES = """GFLOP/s, GFLOPS, TFLOPS, gflops/s, Gflop/s, GB/s, MB/s, MiB/s, Gbit/s, bytes per second, items/s,
+images/sec, tokens/s, frames per second, fps, IOPS, queries/s"""
+OTHERS = """unit, seconds, s, ms, bytes, GFLOPs, GFLOP, gflops, faults/s, errors per second, J/s, 1/s, s/item,
+cache misses/s, GB/s/W, MHz, dropped frames/s, s per item, GB allocated/s"""
+
+
+@pytest.mark.parametrize("unit", re.split(r",\s", RATES))
+def test_an_unmistakable_rate_of_a_track_is_better_when_higher(unit):
+    assert direction_of({"type": "track", "unit": unit}) == "higher"
+    assert direction_of({"type": "time", "unit": unit}) == "lower"
+
+
+@pytest.mark.parametrize("unit", [*re.split(r",\s", OTHERS), "", None, 3])
+def test_any_other_unit_stays_what_asv_takes_it_for(unit):
+    assert direction_of({"type": "track", "unit": unit}) == "lower"
+
+
+def test_a_benchmark_of_which_nothing_is_known_stays_asvs():
+    assert direction_of({}) == "lower"
+    assert direction_of({"type": "peakmemory", "unit": "bytes", "direction": ["higher"]}) == "lower"
+
+
+def test_every_track_of_the_harness_has_the_direction_it_declares():
+    for track in TRACKS.values():
+        assert direction_of({"type": "track", "unit": track.unit, "direction": track.direction}) == (
+            track.direction
+        )
+
+
+def test_a_mistyped_direction_is_named(project):
+    done = project.asv("publish", "--no-pull", "--html-dir", "html-warned")
+    assert "m.track_odd has the direction 'up'" in done.stdout
+    assert "taken as lower" in done.stdout
+
+
+# Regressions
+
+
+def test_a_fall_of_a_rate_is_one_regression_with_its_own_figures(project, site):
+    last, best, jumps = regressions(site)["m.track_falls", A]
+    assert (last, best) == (90.0, 100.0)
+    assert jumps == [[None, revision_of(site, project.commits[STEP_AT]), 100.0, 90.0]]
+    assert regressions(site)["m.track_by_unit", A][2][0][2:] == [1000.0, 900.0]
+
+
+def test_a_rise_of_a_rate_is_none_and_each_card_has_its_own(site):
+    found = regressions(site)
+    assert ("m.track_rises", A) not in found
+    assert ("m.track_falls", B) not in found
+    assert found["m.track_rises", B][:2] == (90.0, 100.0)
+
+
+def test_a_clock_and_a_temperature_are_never_regressions(site, blind_site):
+    assert not {name for name, _ in regressions(site)} & {"m.track_clock", "m.track_heat"}
+    assert ("m.track_heat", A) in regressions(blind_site)
+
+
+def test_a_fall_to_zero_and_below_it_counts(site):
+    found = regressions(site)
+    assert found["m.track_right", A][:2] == (0.0, 1.0)
+    assert found["m.track_balance", A][:2] == (-5.0, 5.0)
+
+
+def test_of_parameters_only_those_that_fell_are_reported(site):
+    grid = [name for name, _ in regressions(site) if name.startswith("m.track_grid")]
+    assert grid == ["m.track_grid('naive', 1024)"]
+
+
+def test_asv_alone_has_it_the_wrong_way_round(blind_site):
+    names = set(regressions(blind_site))
+    assert ("m.track_rises", A) in names
+    assert not names & {("m.track_falls", A), ("m.track_by_unit", A), ("m.track_right", A)}
+
+
+def test_lower_is_better_stays_as_asv_has_it_to_the_byte(tmp_path):
+    lower = {name: one for name, one in SERIES.items() if direction_of(entry(name, one)) == "lower"}
+    assert len(lower) >= 4
+    project = make_project(tmp_path, lower)
+    taught, alone = project.publish(PLUGIN, into="taught"), project.publish(into="alone")
+    assert ("m.time_slower", A) in regressions(alone)
+    assert ("m.time_faster", A) not in regressions(alone)
+    for name in ("regressions.json", "regressions.xml"):
+        assert (taught / name).read_bytes() == (alone / name).read_bytes()
+
+
+def revision_of(html: Path, commit_hash: str) -> int:
+    index = json.loads((html / "index.json").read_text(encoding="utf-8"))
+    return next(int(rev) for rev, known in index["revision_to_hash"].items() if known == commit_hash)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "after", "reported"),
+    [(None, 95.3, False), (None, 95.1, True), (0.5, 67.0, False), (0.5, 66.0, True), (2.0, 34.0, False)],
+)
+def test_a_threshold_is_that_of_the_time_that_the_rate_stands_for(tmp_path, threshold, after, reported):
+    # The rate's time rises by the threshold where the rate falls to 1 / (1 + threshold).
+    series = {
+        "m.track_rate": Series("track", "GFLOP/s", "higher", (100.0, after)),
+        "m.time_same": Series("time", "seconds", None, (1 / 100.0, 1 / after)),
+    }
+    project = make_project(tmp_path, series)
+    if threshold is not None:
+        conf = json.loads((tmp_path / "asv.conf.json").read_text(encoding="utf-8"))
+        write(tmp_path / "asv.conf.json", {**conf, "regressions_thresholds": {".*": threshold}})
+    found = {name for name, _ in all_regressions(project.publish(PLUGIN, into="html"))}
+    assert found == ({"m.track_rate", "m.time_same"} if reported else set())
+
+
+def all_regressions(html: Path) -> list[list[Any]]:
+    found = json.loads((html / "regressions.json").read_text(encoding="utf-8"))["regressions"]
+    return [row[:2] for row in found]
+
+
+def test_the_feed_says_by_how_much_worse_than_the_highest(site):
+    title, text = feed(site)["m.track_falls", A]
+    assert title == "-10.00% m.track_falls"
+    assert "New value: 90.0, old value: 100.0." in text
+    assert "Latest value: 90.0 (10.00% worse than best value 100.0)." in text
+    assert set(feed(site)) == set(regressions(site))
+
+
+def test_the_feed_of_a_time_is_worded_as_before(site, blind_site):
+    assert feed(site)["m.time_slower", A] == feed(blind_site)["m.time_slower", A]
+    assert "(20.00% worse than best value" in feed(site)["m.time_slower", A][1]
+
+
+# compare
+
+
+def test_compare_marks_what_got_worse_as_worse(project):
+    rows = project.compare("--factor", "1.05")
+    marks = {name: row[0] for name, row in rows.items()}
+    assert marks == {
+        "m.time_slower": "+",
+        "m.time_faster": "-",
+        "m.track_errors": "+",
+        "m.track_odd": "+",
+        "m.track_falls": "+",
+        "m.track_rises": "-",
+        "m.track_by_unit": "+",
+        "m.track_right": "+",
+        "m.track_balance": "+",
+        "m.track_recovery": "-",
+        "m.track_clock": "",
+        "m.track_heat": "",
+        "m.track_grid('naive', 1024)": "+",
+        "m.track_grid('naive', 2048)": "-",
+        "m.track_grid('tiled', 1024)": "",
+        "m.track_grid('tiled', 2048)": "!",
+        "m.track_gone": "-",
+        "m.track_gflops": "+",
+    }
+
+
+def test_compare_prints_the_figures_as_asv_does(project):
+    taught, blind = project.compare("--factor", "1.05"), project.compare("--factor", "1.05", plugins=(BLIND,))
+    assert {name: row[1:] for name, row in taught.items()} == {name: row[1:] for name, row in blind.items()}
+    assert taught["m.track_right"][1:3] == ["1", "0"]
+    assert taught["m.track_falls"][1:] == ["100.0", "90.0", "0.90"]
+    assert taught["m.track_grid('tiled', 1024)"][1:] == ["n/a", "n/a", "n/a"]
+
+
+def test_asv_alone_compares_the_wrong_way_round(project):
+    marks = {name: row[0] for name, row in project.compare("--factor", "1.05", plugins=(BLIND,)).items()}
+    assert (marks["m.track_falls"], marks["m.track_rises"], marks["m.track_heat"]) == ("-", "+", "+")
+
+
+def test_a_factor_is_that_of_the_time_that_the_rate_stands_for(tmp_path):
+    series = {
+        "m.track_just": Series("track", "GFLOP/s", "higher", (110.0, 100.1)),
+        "m.track_over": Series("track", "GFLOP/s", "higher", (110.0, 99.9)),
+        "m.track_gain_just": Series("track", "GFLOP/s", "higher", (100.0, 109.9)),
+        "m.track_gain_over": Series("track", "GFLOP/s", "higher", (100.0, 110.1)),
+    }
+    rows = make_project(tmp_path, series).compare()
+    assert [rows[name][0] for name in series] == ["", "+", "", "-"]
+
+
+def test_the_split_lists_hold_what_their_titles_say(project):
+    before, after = project.commits[0], project.commits[-1]
+    done = project.asv("compare", "--machine", A, "--split", "--factor", "1.05", before, after)
+    parts = re.split(r"Benchmarks that have (.*):", done.stdout)
+    lists = {title: set(rows_of(text)) for title, text in itertools.zip_longest(parts[1::2], parts[2::2])}
+    assert {"m.track_falls", "m.time_slower"} <= lists["got worse"]
+    assert {"m.track_rises", "m.time_faster"} <= lists["improved"]
+    assert {"m.track_clock", "m.track_heat"} <= lists["stayed the same"]
+
+
+def test_sorted_by_ratio_the_worst_comes_first_and_what_is_neither_last(tmp_path):
+    series = {
+        "m.time_twice": Series("time", "seconds", None, (1.0, 2.0)),
+        "m.time_twelvefold": Series("time", "seconds", None, (1.0, 12.0)),
+        "m.track_third": Series("track", "GFLOP/s", "higher", (300.0, 100.0)),
+        "m.track_gain": Series("track", "GFLOP/s", "higher", (100.0, 300.0)),
+        "m.track_zero": Series("track", "GFLOP/s", "higher", (100.0, 0.0)),
+        "m.track_fails": Series("track", "GFLOP/s", "higher", (100.0, None)),
+        "m.track_missing": Series("track", "GFLOP/s", "higher", (100.0, math.nan)),
+        "m.track_clock": Series("track", "MHz", "none", (1000, 9000)),
+    }
+    rows = make_project(tmp_path, series).compare("--sort", "ratio")
+    assert [name.partition("_")[2] for name in rows] == [
+        "fails",
+        "zero",
+        "twelvefold",
+        "third",
+        "twice",
+        "gain",
+        "missing",
+        "clock",
+    ]
+
+
+def test_with_several_environments_each_row_keeps_its_direction(tmp_path):
+    series = {
+        "m.time_more": Series("time", "seconds", None, (1.0, 1.5)),
+        "m.track_half": Series("track", "GFLOP/s", "higher", (100.0, 50.0)),
+        "m.track_twice": Series("track", "GFLOP/s", "higher", (100.0, 200.0)),
+    }
+    project = make_project(tmp_path, series)
+    for path in (tmp_path / "results" / A).glob(f"*-{ENV}.json"):
+        other = {**json.loads(path.read_text(encoding="utf-8")), "env_name": "other"}
+        write(path.with_name(path.name.replace(ENV, "other")), other)
+    rows = project.compare("--sort", "ratio")
+    assert [(name, row[0]) for name, row in rows.items()] == [
+        (f"m.{name} [{A}/{env}]", mark)
+        for name, mark in (("track_half", "+"), ("time_more", "+"), ("track_twice", "-"))
+        for env in (ENV, "other")
+    ]
+
+
+@pytest.mark.parametrize(("spread", "mark", "unsure"), [(0.2, "", True), (0.01, "+", False)])
+def test_the_intervals_of_a_rate_decide_as_those_of_a_time(tmp_path, spread, mark, unsure):
+    series = {"m.track_rate": Series("track", "GFLOP/s", "higher", (100.0, 80.0))}
+    project = make_project(tmp_path, series)
+    for path in (tmp_path / "results" / A).glob(f"*-{ENV}.json"):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        (value,) = result["results"]["m.track_rate"][0]
+        low, high = [value * (1 - spread)], [value * (1 + spread)]
+        stats = {"stats_ci_99_a": low, "stats_ci_99_b": high, "stats_q_25": low, "stats_q_75": high}
+        stats |= {"stats_number": [1], "stats_repeat": [5]}
+        result["result_columns"] += [*stats]
+        result["results"]["m.track_rate"] += stats.values()
+        write(path, result)
+    row = project.compare()["m.track_rate"]
+    assert row[0] == mark
+    assert row[3].startswith("~") == unsure
+
+
+def test_what_the_marks_mean_is_said_where_more_is_better(project):
+    before, after = project.commits[0], project.commits[-1]
+    said = "+ is worse and - is better"
+    assert said in project.asv("compare", "--machine", A, "--factor", "1.05", before, after).stdout
+    assert said not in project.asv("compare", "--machine", A, before, before).stdout
+
+
+# continuous and find measure: their figures lie in the commits
+
+BENCHMARK = """\
+import os
+import pathlib
+import subprocess
+
+
+def figure():
+    repository = os.environ["HARNESS_ASV_REPOSITORY"]
+    shown = subprocess.check_output(["git", "-C", repository, "show", os.environ["ASV_COMMIT"] + ":figure"])
+    return float(shown)
+
+
+def track_figure():
+    return figure()
+
+
+track_figure.unit = "{unit}"
+track_figure.direction = "{direction}"
+"""
+
+
+def measurable(root: Path, direction: str, figures: list[float]) -> Project:
+    repository = make_repository(root / "repo")
+    commits = [
+        commit(repository, {"figure": str(figure), "n": str(index)}, index + 1)
+        for index, figure in enumerate(figures)
+    ]
+    conf = {
+        "version": 1,
+        "project": "sample",
+        "repo": "repo",
+        "branches": ["main"],
+        "environment_type": "checkout",
+        "pythons": ["any"],
+        "benchmark_dir": "suite",
+    }
+    write(root / "asv.conf.json", conf)
+    (root / "blind.py").write_text(BLIND_CODE, encoding="utf-8")
+    (root / "suite").mkdir()
+    (root / "suite" / "__init__.py").write_text("", encoding="utf-8")
+    code = BENCHMARK.format(unit="points", direction=direction)
+    (root / "suite" / "m.py").write_text(code, encoding="utf-8")
+    return Project(root, commits)
+
+
+@pytest.mark.parametrize(
+    ("direction", "figures", "status", "sentence"),
+    [
+        ("higher", [100.0, 80.0], 1, "PERFORMANCE DECREASED"),
+        ("higher", [80.0, 100.0], 0, "PERFORMANCE INCREASED"),
+        ("lower", [80.0, 100.0], 1, "PERFORMANCE DECREASED"),
+        ("none", [80.0, 100.0], 0, "BENCHMARKS NOT SIGNIFICANTLY CHANGED"),
+        ("none", [100.0, 80.0], 0, "BENCHMARKS NOT SIGNIFICANTLY CHANGED"),
+    ],
+)
+def test_continuous_exits_with_a_decrease_of_performance(tmp_path, direction, figures, status, sentence):
+    done = measurable(tmp_path, direction, figures).asv("continuous", "main~1", "main")
+    assert sentence in done.stdout
+    assert done.returncode == status, done.stdout
+    assert ("m.track_figure" in rows_of(done.stdout)) == (direction != "none")
+
+
+def test_asv_alone_exits_with_an_increase(tmp_path):
+    done = measurable(tmp_path, "higher", [80.0, 100.0]).asv("continuous", "main~1", "main", plugins=(BLIND,))
+    assert "PERFORMANCE DECREASED" in done.stdout
+    assert done.returncode == 1
+
+
+FIGURES = [100.0, 100.0, 100.0, 130.0, 130.0, 130.0, 80.0, 80.0]
+"""One rise, at the fourth commit, and one larger fall, at the seventh."""
+
+
+@pytest.mark.parametrize(
+    ("direction", "arguments", "plugin", "what", "at"),
+    [
+        ("higher", [], PLUGIN, "regression", 6),
+        ("higher", ["--invert"], PLUGIN, "improvement", 3),
+        ("lower", [], PLUGIN, "regression", 3),
+        ("higher", [], BLIND, "regression", 3),
+    ],
+)
+def test_find_searches_for_what_it_says(tmp_path, direction, arguments, plugin, what, at):
+    project = measurable(tmp_path, direction, FIGURES)
+    span = f"{project.commits[0]}..{project.commits[-1]}"
+    done = project.asv("find", *arguments, span, "track_figure", plugins=(plugin,))
+    found = re.search(r"Greatest (\w+) found: (\w+)", done.stdout)
+    assert found, done.stdout
+    assert (found[1], project.commits.index(_whole(project, found[2]))) == (what, at)
+
+
+def _whole(project: Project, short: str) -> str:
+    (whole,) = [known for known in project.commits if known.startswith(short[:8])]
+    return whole
+
+
+# Another asv
+
+
+def test_a_second_setup_changes_nothing(project):
+    (project.root / "twice.py").write_text(
+        "from harness.integrations.asv_plugin import setup as once\ndef setup():\n    once()\n    once()\n",
+        encoding="utf-8",
+    )
+    once, twice = (project.compare("-f", "1.05", plugins=(plugin,)) for plugin in (PLUGIN, ".twice"))
+    assert once == twice
+
+
+def test_another_asv_is_refused_before_anything_is_changed(monkeypatch):
+    changed = [(Compare, "print_table"), (Find, "run"), (Regressions, "publish")]
+    before = [vars(owner)[name] for owner, name in changed]
+    monkeypatch.setitem(cast("dict[str, str]", KNOWN_SOURCES), "plugins/regressions.py", "0")
+    with pytest.raises(ConfigError, match=r"regressions\.py is not that of asv 0\.6\.6 .*asv==0\.6\.6"):
+        asv_commands.setup()
+    assert [vars(owner)[name] for owner, name in changed] == before
+
+
+def test_a_missing_file_of_asv_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"step_detect\.py is not there"):
+        check_sources(tmp_path, ["step_detect.py"])
+
+
+@pytest.mark.parametrize("name", ["summarylist.js", "regressions.js", "index.html"])
+def test_pages_of_another_asv_are_not_published(project, name):
+    (project.root / "changes.py").write_text(
+        "from pathlib import Path\n"
+        "from asv.publishing import OutputPublisher\n"
+        "class Changes(OutputPublisher):\n"
+        "    name, order = 'changes', 9\n"
+        "    @classmethod\n"
+        "    def publish(cls, conf, *rest):\n"
+        f"        Path(conf.html_dir, {name!r}).write_text('// new')\n",
+        encoding="utf-8",
+    )
+    done = project.asv("publish", "--no-pull", "--html-dir", "refused", plugins=(PLUGIN, ".changes"))
+    assert done.returncode == 1
+    assert re.search(rf"{re.escape(name)} is not (that|the page) of asv 0\.6\.6", done.stdout)
+    assert "Traceback" not in done.stdout
+
+
+# Pages
+
+
+def nav(html: Path) -> int:
+    return (html / "index.html").read_text(encoding="utf-8").count(f'<a href="{HISTORY}">GPU history</a>')
+
+
+def test_the_history_is_linked_only_while_it_is_there(site, tmp_path):
+    html = Path(shutil.copytree(site, tmp_path / "html"))
+    plain = (html / "index.html").read_bytes()
+    assert nav(html) == 0
+    (html / HISTORY).parent.mkdir()
+    (html / HISTORY).write_text("<title>GPU history</title>", encoding="utf-8")
+    for _ in range(2):
+        link_pages(html)
+        assert nav(html) == 1
+    (html / HISTORY).unlink()
+    link_pages(html)
+    assert (html / "index.html").read_bytes() == plain
+
+
+def test_pages_that_another_publisher_wrote_are_linked(project):
+    (project.root / "history.py").write_text(
+        "from pathlib import Path\n"
+        "from asv.publishing import OutputPublisher\n"
+        "class History(OutputPublisher):\n"
+        "    name, order = 'history', 9\n"
+        "    @classmethod\n"
+        "    def publish(cls, conf, *rest):\n"
+        "        Path(conf.html_dir, 'harness').mkdir()\n"
+        "        Path(conf.html_dir, 'harness', 'index.html').write_text('<p>')\n",
+        encoding="utf-8",
+    )
+    assert nav(project.publish(PLUGIN, ".history", into="html-history")) == 1
+
+
+def test_a_page_without_a_navigation_bar_is_refused(tmp_path):
+    (tmp_path / "index.html").write_text("<p>", encoding="utf-8")
+    with pytest.raises(ConfigError, match="is not the page of asv"):
+        link_pages(tmp_path)
+
+
+def test_the_script_is_loaded_once_from_the_site_itself(site):
+    html = (site / "index.html").read_text(encoding="utf-8")
+    assert html.count(SCRIPT) == 1
+    assert html.index("regressions.js") < html.index(SCRIPT)
+    assert (site / SCRIPT).read_bytes() == (ASSETS / SCRIPT).read_bytes()
+    assert DirectedPages.order < math.inf
+
+
+def test_the_index_tells_the_pages_every_direction(site):
+    benchmarks = json.loads((site / "index.json").read_text(encoding="utf-8"))["benchmarks"]
+    assert benchmarks["m.track_by_unit"]["direction"] == "higher"
+    assert "direction" not in benchmarks["m.time_slower"]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with chromium(tmp_path_factory.mktemp("chromium")) as driver:
+        yield driver
+
+
+LIST = """\
+return [...document.querySelectorAll('#summarylist-body tbody tr')].map(row => [
+    row.cells[0].innerText.trim(),
+    getComputedStyle(row.cells[2]).backgroundColor,
+    row.cells[2].innerText.trim()])"""
+RED, GREEN, CLEAR = "rgb(255, 221, 221)", "rgb(221, 255, 221)", "rgba(0, 0, 0, 0)"
+
+
+def listed(browser: Any, html: Path, more: str = "") -> tuple[dict[str, tuple[str, str]], list[str]]:
+    """Colour and text of each row's change, in the order shown, and what the browser complained of."""
+    with serve(html) as url:
+        site = Site(browser, url)
+        site.goto(f"#/summarylist?machine={A}{more}")
+        site.wait(lambda: site.count("#summarylist-body :is(th.asc, th.desc)"), "the list")
+        rows = {name.removeprefix("m."): (colour, text) for name, colour, text in site.script(LIST)}
+        return rows, site.console_errors() + site.external_requests()
+
+
+@pytest.mark.slow
+def test_the_list_shows_a_worse_figure_in_red_and_a_better_one_in_green(browser, site, blind_site):
+    rows, complaints = listed(browser, site)
+    assert complaints == []
+    assert {name: colour for name, (colour, _) in rows.items()} == {
+        "time_slower": RED,
+        "time_faster": GREEN,
+        "track_errors": RED,
+        "track_odd": RED,
+        "track_falls": RED,
+        "track_rises": GREEN,
+        "track_by_unit": RED,
+        "track_right": RED,
+        "track_balance": RED,
+        "track_recovery": GREEN,
+        "track_clock": CLEAR,
+        "track_heat": CLEAR,
+        "track_grid ('naive', 1024)": RED,
+        "track_grid ('naive', 2048)": GREEN,
+        "track_grid ('tiled', 1024)": CLEAR,
+        "track_grid ('tiled', 2048)": CLEAR,
+    }
+    assert rows["track_falls"][1] == "\u221210.0% (-10.0 GFLOP/s) worse"
+    assert rows["track_rises"][1] == "+10.0% (+10.0 GFLOP/s) better"
+    assert rows["track_clock"][1].endswith("MHz)")
+    blind, _ = listed(browser, blind_site)
+    assert (blind["track_falls"][0], blind["track_heat"][0]) == (GREEN, RED)
+
+
+@pytest.mark.slow
+def test_the_list_sorts_changes_by_how_much_worse(browser, site):
+    rows, _ = listed(browser, site, "&sort=2&dir=desc")
+    names = list(rows)
+    assert set(names[:2]) == {"track_right", "track_balance"}
+    assert set(names[2:4]) == {"track_errors", "track_odd"}
+    assert names[4:6] == ["track_grid ('naive', 1024)", "time_slower"]
+    assert set(names[6:8]) == {"track_falls", "track_by_unit"}
+    # 12 to 10 ms falls by 16.7 %, 50 to 60 GFLOP/s stands for as much.
+    assert names[-4] == "track_rises"
+    assert set(names[-3:-1]) == {"time_faster", "track_grid ('naive', 2048)"}
+    assert names[-1] == "track_recovery"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("grouped", [False, True])
+def test_the_regressions_page_shows_the_worst_first(browser, tmp_path, grouped):
+    series = {
+        "m.time_fifth": Series("time", "seconds", None, (0.010, 0.012)),
+        "m.time_long": Series("time", "seconds", None, (1.0, 1.5)),
+        "m.track_half": Series("track", "GFLOP/s", "higher", (4000.0, 2000.0)),
+        "m.track_tenth": Series("track", "GFLOP/s", "higher", (500.0, 450.0)),
+    }
+    html = make_project(tmp_path, series).publish(PLUGIN, into="html")
+    rows = "#regressions-body .regression-div > table:first-child tbody tr"
+    column = f"return [...document.querySelectorAll('{rows}')].map(r => r.cells[arguments[0]].innerText)"
+    with serve(html) as url:
+        site = Site(browser, url)
+        suffix = "?grouped=true" if grouped else ""
+        site.goto(f"#/regressions{suffix}")
+        site.wait(lambda: site.count("#regressions-body th.desc"), "the regressions")
+        names = [name.removeprefix("m.") for name in site.script(column, 0)]
+        assert names == ["track_half", "time_long", "time_fifth", "track_tenth"]
+        assert site.script(column, 3) == ["0.50x", "1.50x", "1.20x", "0.90x"]
+        site.script("document.querySelectorAll('#regressions-body th')[4].click()")
+        in_order = ["4.00e+3 GFLOP/s", "500 GFLOP/s", "10.000ms", "1.000s"]
+        site.wait(lambda: sorted(site.script(column, 4)) == sorted(in_order), "all rows")
+        site.wait(
+            lambda: site.script(column, 4) == ["500 GFLOP/s", "4.00e+3 GFLOP/s", "10.000ms", "1.000s"],
+            "order",
+        )
+        assert site.console_errors() == []
+
+
+@pytest.mark.slow
+def test_the_graph_says_which_way_is_better(browser, site):
+    said = {}
+    spy = """\
+const axes = [], fill = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function(text) {
+    axes.push(text);
+    return fill.apply(this, arguments);
+};
+window.harness_texts = axes;"""
+    with serve(site) as url:
+        page = Site(browser, url)
+        spying = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": spy})
+        try:
+            for name in ("m.track_falls", "m.track_clock", "m.time_slower", "m.time_faster"):
+                page.goto(f"#{name}")
+                page.wait(lambda: page.painted("#main-graph canvas.flot-base"), "the graph")
+                said[name] = [text for text in page.script("return harness_texts") if "better" in text]
+        finally:
+            browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", spying)
+        assert page.console_errors() == []
+    assert set(said["m.track_falls"]) == {"GFLOP/s (higher is better)"}
+    assert said["m.track_clock"] == said["m.time_slower"] == []
+    assert said["m.time_faster"]
