@@ -32,6 +32,7 @@ from harness.integrations.asv_direction import (
     directions_of,
     warn_of_unknown_directions,
 )
+from harness.integrations.asv_explained import Explained
 from harness.integrations.asv_tracks import TRACKS
 
 _NEGATIVE_BEFORE_WORSE = re.compile(r"\(-(?=\S+(?: units|) worse\b)")
@@ -124,15 +125,41 @@ def _heed_in_regressions() -> None:
 
     def directed_publish(cls: Any, conf: Any, repo: Any, benchmarks: Any, *rest: Any) -> None:
         warn_of_unknown_directions(benchmarks)
-        with _replaced(
-            regressions,
-            _GraphDataFilter=_DirectedFilter,
-            detect_regressions=directed_detect,
-            feed=SimpleNamespace(FeedEntry=feed.FeedEntry, write_atom=_feed_writer(benchmarks)),
+        explained = Explained(conf, benchmarks)
+        with (
+            _unexplained(explained),
+            _replaced(
+                regressions,
+                _GraphDataFilter=_DirectedFilter,
+                detect_regressions=directed_detect,
+                feed=SimpleNamespace(FeedEntry=feed.FeedEntry, write_atom=_feed_writer(benchmarks)),
+            ),
         ):
             publish(cls, conf, repo, benchmarks, *rest)
+        explained.tell()
 
     regressions.Regressions.publish = classmethod(directed_publish)
+
+
+@contextmanager
+def _unexplained(explained: Explained) -> Iterator[None]:
+    """While it lasts, regressions that the card explains are none."""
+    original = regressions.Regressions.__dict__["_process_regression"]
+
+    def process(
+        cls: Any, found: list[Any], hashes: Mapping[int, str], repo: Any, every: Any, data: Any, graph: Any
+    ) -> None:
+        own: list[Any] = []
+        original.__func__(cls, own, hashes, repo, every, data, graph)
+        for name, *place, jumps in own:
+            if left := explained.without(graph.params.get("machine", ""), name, jumps, hashes):
+                found.append([name, *place, left])
+
+    regressions.Regressions._process_regression = classmethod(process)  # noqa: SLF001
+    try:
+        yield
+    finally:
+        regressions.Regressions._process_regression = original  # noqa: SLF001
 
 
 def _feed_writer(benchmarks: Mapping[str, Mapping[str, Any]]) -> Any:
