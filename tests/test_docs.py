@@ -3,31 +3,43 @@
 from __future__ import annotations
 
 import ast
+import datetime as dt
 import importlib
 import importlib.util
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Any, cast, get_args
 from urllib.parse import unquote
 
 import click
+import msgspec
+import numpy as np
 import pytest
 
 from harness import Kernel, backends, records
-from harness.calibration import Calibration, CaseNoise
+from harness.calibration import Calibration, CaseNoise, PlantedRate, write_calibration
 from harness.cli import COMMANDS, cli
 from harness.config import Config
 from harness.errors import DeviceError, ExitCode
 from harness.gates import GATES, GatePolicy
+from harness.history import changes, export, facts, triage
+from harness.history.reading import read_history
 from harness.integrations.asv_tracks import TRACKS
 from harness.judge import Direction, LegName
+from harness.report.histories import as_json as history_json
 from harness.report.summary import RowSummary
 from harness.session import RunResult, Session, SessionSettings
+from harness.site import cards as site_cards
+from harness.site import files as site_files
+from harness.site import publishing
+from harness.statistics import changepoints
+from harness.statistics.paired import ProcessEffect
 from harness.store import RecordWriter
+from scripts import synthetic_history as synthetic
 from tests.support import KERNELS, ROOT, Recorder, device_is_missing, run_command
 
 DOCS = ROOT / "docs"
@@ -431,3 +443,232 @@ def test_the_layers_are_those_that_are_tested():
 def test_words_of_the_glossary_are_in_order():
     terms = [row[0] for row in rows((ROOT / "GLOSSARY.md").read_text(encoding="utf-8"))]
     assert terms == sorted(terms, key=str.lower)
+
+
+# Histories
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """A synthetic history with one of everything that a document may have: its documents, by their names."""
+    folder, html = tmp_path_factory.mktemp("history"), tmp_path_factory.mktemp("html")
+    card, suite = synthetic.CARDS[0], synthetic.Suite(kernels=("naive",), sizes=(1024,))
+    step = synthetic.Step(case="naive 1024", at=30, effect=-0.1, registers=6)
+    given = synthetic.History(commits=60, cards=(card,), suites=(suite,), events=(step,), records=True)
+    written = synthetic.write(given, folder)
+    effect = ProcessEffect(value=0.001, standard_error=0.001, df=20, quads=25)
+    calibration = Calibration(
+        measured_at="2026-01-01T00:00:00+00:00",
+        harness_version="1",
+        uuid=None,
+        driver="580",
+        cases={"matmul.naive[m=1024,n=1024,k=1024]": CaseNoise(time=(effect,), smallest_visible=0.02)},
+        verdicts=10,
+        planted={"1": PlantedRate(planted=2, found=1)},
+    )
+    write_calibration(written.results / card.machine, calibration)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("HARNESS_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        (found,) = read_history(written.results, folder).open
+        change, commit = found.change, written.commits[found.change.bad][:12]
+        accepted = triage.Decision(
+            id=change.id, case=change.case, commit=commit, reason="a trade", author="A"
+        )
+        triage.acknowledge(folder, accepted)
+        publishing.publish_pages(written.results, folder, html, project="p")
+        history = read_history(written.results, folder)
+    api = html / publishing.FOLDER / "api"
+    documents = {path.relative_to(api): json.loads(path.read_text("utf-8")) for path in api.rglob("*.json")}
+    return {
+        "history": msgspec.to_builtins(history_json(history)),
+        **{name.parts[0].removesuffix(".json"): document for name, document in documents.items()},
+    }
+
+
+MAPS = ("annotations", "peaks", "settings", "machine", "decision")
+"""Objects with keys of their own."""
+
+
+def leaves(document: Any, above: str = "") -> Iterator[str]:
+    """Dotted paths to everything in a document that is no object; [] stands for each of a list."""
+    if isinstance(document, Mapping) and above.rpartition(".")[2] not in MAPS:
+        for key, value in document.items():
+            yield from leaves(value, f"{above}.{key}" if above else key)
+    elif isinstance(document, list) and document and isinstance(document[0], Mapping):
+        for each in document:
+            yield from leaves(each, f"{above}[]")
+    else:
+        yield above
+
+
+def documented_leaves(text: str) -> set[str]:
+    """Keys of a table, without those of objects whose own keys are there too."""
+    named = first_words(text)
+    assert len(named) == len(set(named)), "a key stands there twice"
+    return {key for key in named if not any(other.startswith((f"{key}.", f"{key}[")) for other in named)}
+
+
+@pytest.mark.parametrize("name", ["site", "series", "cards", "runs"])
+def test_keys_of_the_api_are_documented(published, name):
+    heading = "site.json" if name == "site" else f"{name}/*.json"
+    documented = documented_leaves(section("history.md", heading))
+    found = set(leaves(published[name]))
+    if name == "series":
+        found -= {f"changes[].{key}" for key in leaves(published["changes"][0])}
+    assert found == documented
+
+
+def test_keys_of_a_change_are_documented(published):
+    (change,) = published["changes"]
+    documented = documented_leaves(section("history.md", "Change"))
+    assert set(leaves(change)) == documented
+    placed = {"at", "first", "last"}
+    assert {field.name for field in fields(changes.Change)} - placed <= documented
+    assert {
+        key
+        for key in published["series"]["changes"][0]
+        if f"changes[].{key}" in first_words(section("history.md", "series/*.json"))
+    } == placed
+
+
+def test_rows_of_commits_are_documented(published):
+    (told,) = (
+        row[1] for row in rows(section("history.md", "JSON API")) if words(row[0]) == ["commits/<k>.json"]
+    )
+    assert len(published["commits"][0]) == len(told.rpartition("lists of ")[2].split(", "))
+    assert f"{site_files.COMMITS_A_FILE} k" in told
+
+
+def test_every_document_of_the_api_is_listed(published):
+    listed = {
+        re.split(r"[./]", word)[0]
+        for row in rows(own_part(section("history.md", "JSON API")))
+        for word in words(row[0])
+    }
+    assert listed == published.keys() - {"history"}
+
+
+def test_json_keys_of_a_history_are_documented(published):
+    text = section("commands.md", "harness history")
+    assert set(leaves(published["history"])) == documented_leaves(
+        text[text.index("With `--json` one object") :]
+    )
+
+
+def test_json_keys_of_publishing_are_documented():
+    text = section("commands.md", "harness publish")
+    documented = first_words(text[text.index("With `--json` one object") :])
+    assert sorted(documented) == sorted(field.name for field in fields(publishing.Published))
+
+
+def test_kinds_and_states_of_changes_are_documented():
+    assert first_words(section("history.md", "What a change is")) == list(get_args(changes.Kind))
+    table = {words(row[0])[0]: row[2] for row in rows(section("history.md", "States"))}
+    assert list(table) == [state for state in get_args(triage.State) if state]
+    opened = {state: change_in(state).is_open for state in table}
+    assert {state: told == "yes" for state, told in table.items()} == opened
+
+
+def change_in(state: str) -> triage.Stated:
+    return triage.Stated(change=cast("changes.Change", None), state=cast("triage.State", state))
+
+
+def test_attributions_of_changes_are_documented_with_their_kinds():
+    table = {words(row[0])[0]: words(row[2]) for row in rows(section("history.md", "Code or card"))}
+    attributions = get_args(changes.Attribution)
+    assert list(table) == list(attributions)
+    for each in attributions:
+        assert {changes._kind(each, way) for way in (-0.1, 0.1)} == set(table[each])
+
+
+def test_what_begins_an_epoch_is_documented():
+    assert first_words(section("history.md", "Epochs")) == list(facts.CONTEXT)
+
+
+def test_keys_of_the_triage_file_are_documented():
+    table = {words(row[0])[0]: row[1] for row in rows(section("history.md", "The triage file"))}
+    assert list(table) == list(triage._KINDS)
+    assert [key for key, needed in table.items() if needed == "no"] == list(triage._OPTIONAL)
+
+
+def test_the_triage_file_that_is_shown_works(tmp_path):
+    ((_, code),) = (
+        each for each in FENCE.findall(section("history.md", "The triage file")) if each[0] == "toml"
+    )
+    (tmp_path / triage.FILE).write_text(code, encoding="utf-8")
+    (decision,) = triage.read_triage(tmp_path)
+    assert all(getattr(decision, key) is not None for key in triage._KINDS)
+    assert decision.expires == dt.date(2027, 3, 31)
+
+
+def test_columns_of_an_export_are_documented():
+    assert first_words(section("history.md", "Exports")) == list(export.COLUMNS)
+
+
+def test_the_pages_are_documented():
+    table = {words(row[0])[0]: words(row[1]) for row in rows(section("history.md", "The pages"))}
+    assets = ROOT / "harness" / "site" / "assets"
+    assert set(table) == {path.name for path in assets.glob("*.html")}
+    policy = FENCE.findall(section("history.md", "Publishing"))
+    (policy,) = (code.strip() for kind, code in policy if kind == "text")
+    for page, parameters in table.items():
+        assert f'content="{policy}"' in (assets / page).read_text("utf-8"), page
+        script = (assets / "static" / f"page-{Path(page).stem}.js").read_text("utf-8")
+        for parameter in parameters:
+            assert f'"{parameter}"' in script, f"{page} takes no {parameter}"
+
+
+def test_figures_of_a_history_are_those_of_the_code():
+    def told(heading: str, *figures: str) -> None:
+        for figure in figures:
+            assert figure in section("history.md", heading), (heading, figure)
+
+    shares = (f"{100 * share:g} %" for share in (changes._CLOCK_APART, changes._AT_LIMIT))
+    told("Code or card", *shares, f"{changes._WARMER_C:g} °C", f"{changes._WINDOW} points")
+    assert changes._SHARE == 1 / 3
+    told("Code or card", "less than a third", "at least a third")
+    told("The smallest change", f"3. {100 * changes.SMALLEST:g} %.")
+    assert triage._BACK == 1 / 4
+    told("States", "a quarter of the regression")
+    told(
+        "The pages",
+        f"newest {site_cards.RUNS} runs",
+        f"{100 * changes._CLOCKED:g} %",
+        f"{publishing._CHANGES}",
+    )
+    told("JSON API", f"{publishing._CHANGES}", f"is {site_files.SCHEMA_VERSION};", f": {site_files.EVERY} |")
+    told("How a change is found", f"{changepoints.LOOK_AHEAD} points back")
+
+
+def test_sources_of_the_search_are_those_of_the_code():
+    text = section("history.md", "How a change is found")
+    pages = re.findall(r"\(\d{4}\) (\d+)\N{EN DASH}(\d+)", text)
+    assert len(pages) == 3
+    for first, last in pages:
+        assert f"{first}-{last}" in (changepoints.__doc__ or "")
+
+
+def test_what_the_search_sees_and_what_it_does_not_is_as_documented():
+    noise = 1 + 0.005 * np.random.default_rng(1).standard_normal(120)
+
+    def stepped(start: int, stop: int) -> list[int]:
+        values = noise[: max(stop, 60)].copy()
+        values[start:stop] *= 1.1
+        return [change.at for change in changepoints.find_changes(values).changes]
+
+    assert stepped(60, 62) == []
+    assert stepped(60, 63) == [60]
+    values = noise.copy()
+    values[60:66] *= 1.1
+    assert changepoints.find_changes(values).changes == ()
+    flat = np.concatenate((np.ones(30), np.full(2, 1.1)))
+    assert [change.at for change in changepoints.find_changes(flat).changes] == [30]
+
+
+@pytest.mark.parametrize(("share", "commits", "is_found"), [(0.10, 400, False), (0.05, 120, True)])
+def test_slow_decay_is_found_only_where_it_is_documented(share, commits, is_found):
+    text = section("history.md", "How a change is found").replace("\n ", "")
+    assert f"{100 * share:g} % over {commits}" in text
+    noise = 0.005 * np.random.default_rng(1).standard_normal(commits)
+    decay = np.exp(noise - share * np.arange(commits) / commits)
+    assert bool(changepoints.find_changes(decay).changes) is is_found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -50,7 +51,7 @@ def command(without_asv: bool, results: Path | None, html: Path | None, as_json:
     for problem in published.problems:
         click.echo(f"harness: {problem}", err=True)
     if as_json:
-        echo_json(published)
+        echo_json({**asdict(published), "folder": str(published.folder)})
     else:
         click.echo(
             f"{published.points} points of {published.series} series on {published.cards} cards, "

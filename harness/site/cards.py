@@ -174,11 +174,12 @@ class _Publishing:
         }
 
     def _quarter(self, one: Analysed) -> float | None:
-        """How the level moved in the 90 days before the case's newest point."""
+        """How the level moved in the 90 days before the case's newest point, or since its epoch began."""
         if not one.levels:
             return None
         times = self._times[one.series.positions]
-        then = int(np.argmax(times >= times[-1] - _QUARTER_S))
+        same = one.series.epoch == one.series.epoch[-1]
+        then = int(np.argmax(same & (times >= times[-1] - _QUARTER_S)))
         level = next((each.level for each in one.levels if each.start <= then < each.stop), None)
         return one.levels[-1].level / level - 1 if level else None
 

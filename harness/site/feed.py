@@ -8,6 +8,7 @@ import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
 from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape
 
@@ -21,12 +22,15 @@ _GREEN, _RED, _GREY = "#2a7d4f", "#b3261e", "#6b6b6b"
 
 def atom(
     changes: Sequence[Mapping[str, Any]],
-    cards: Sequence[str],
+    cards: Sequence[tuple[str, str]],
     cases: Sequence[str],
     project: str,
     generated_at: str,
 ) -> bytes:
-    """An Atom feed (RFC 4287) of regressions and improvements. An entry is one change, by its id."""
+    """An Atom feed (RFC 4287) of regressions and improvements. An entry is one change, by its id.
+
+    `cards` are file and name of each card, by number, `cases` the names of cases.
+    """
     ET.register_namespace("", _ATOM)
     feed = ET.Element(f"{{{_ATOM}}}feed")
     _add(feed, "title", f"{project}: changes of speed")
@@ -41,14 +45,16 @@ def atom(
     return written
 
 
-def _entry(feed: ET.Element, change: Mapping[str, Any], card: str, case: str) -> None:
+def _entry(feed: ET.Element, change: Mapping[str, Any], card: tuple[str, str], case: str) -> None:
+    file, name = card
     entry = _add(feed, "entry")
     state = f" ({change['state']})" if change["state"] else ""
-    _add(entry, "title", f"{change['kind']}{state}: {case} on {card} {100 * change['effect']:+.1f} %")
+    _add(entry, "title", f"{change['kind']}{state}: {case} on {name} {100 * change['effect']:+.1f} %")
     _add(entry, "id", f"urn:gpu-harness:change:{change['id']}")
     time = dt.datetime.fromtimestamp(change["time"], tz=dt.timezone.utc)
     _add(entry, "updated", time.isoformat(timespec="seconds"))
-    _add(entry, "link", href=f"case.html#change={change['id']}&series={change['series']}")
+    place = urlencode({"card": file, "case": case, "change": change["id"]})
+    _add(entry, "link", href=f"case.html#{place}")
     commit = f"{change['bad_hash'][:10]} {change['subject']} ({change['author']})"
     _add(entry, "summary", f"{change['sentence']} {commit}")
 

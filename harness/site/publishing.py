@@ -203,9 +203,9 @@ def _write_faces(
     generated_at: str,
 ) -> None:
     told = [each for each in changes if each["kind"] != "environment"][:100]
-    names = [card.gpu or card.name for card in cards]
+    names = [(card.file, card.gpu or card.name) for card in cards]
     site.put("feed.xml", atom(told, names, [case.name for case in cases], project, generated_at))
-    for card, name in zip(cards, names, strict=True):
+    for card, (file, name) in zip(cards, names, strict=True):
         measured = bool(card.series)
-        site.write_json(f"badges/{card.file}.json", badge(name, card.open, measured=measured))
-        site.put(f"badges/{card.file}.svg", badge_svg(name, card.open, measured=measured))
+        site.write_json(f"badges/{file}.json", badge(name, card.open, measured=measured))
+        site.put(f"badges/{file}.svg", badge_svg(name, card.open, measured=measured))
