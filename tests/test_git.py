@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 
 import pytest
@@ -234,3 +235,105 @@ def test_a_hooks_variables_do_not_point_elsewhere(history, tmp_path, monkeypatch
     assert git.repository_of(project.suite) == project.root
     assert git.resolve(project.root, "HEAD") == new
     assert not git.is_dirty(project.root, project.suite)
+
+
+def commit_as(project, author, subject, at=1_700_000_000):
+    project.git(
+        *("-c", f"user.name={author}", "commit", "--quiet", "--allow-empty", "--cleanup=verbatim"),
+        *(f"--author={author} <someone@example.org>", f"--date=@{at}", f"--message={subject}"),
+    )
+    return project.git("rev-parse", "HEAD")
+
+
+def test_first_parents_are_told_oldest_first(project, monkeypatch):
+    first = project.git("rev-parse", "HEAD")
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "@1700000000 +0200")
+    second = commit_as(project, "Ada", "Second")
+    third = commit_as(project, "Grace", "Third")
+    line = git.first_parents(project.root, "HEAD")
+    assert [full_hash for full_hash, *_ in line] == [first, second, third]
+    assert line[1:] == [
+        (second, 1_700_000_000, "Ada", "Second"),
+        (third, 1_700_000_000, "Grace", "Third"),
+    ]
+    assert git.first_parents(project.root, "HEAD~1") == line[:2]
+    assert git.first_parents(project.suite, "main") == line
+
+
+def test_dates_do_not_order_first_parents(project, monkeypatch):
+    hashes = [project.git("rev-parse", "HEAD")]
+    for day in (9, 3, 7, 1):
+        monkeypatch.setenv("GIT_COMMITTER_DATE", f"2020-01-{day:02}T00:00:00Z")
+        hashes.append(project.commit())
+    line = git.first_parents(project.root, "HEAD")
+    assert [full_hash for full_hash, *_ in line] == hashes
+    assert line[1][1] > line[2][1] < line[3][1] > line[4][1]
+
+
+def test_what_was_merged_is_not_on_the_line(project):
+    base = project.git("rev-parse", "HEAD")
+    project.git("switch", "--quiet", "--create", "side")
+    aside = project.commit({"side.txt": "1\n"})
+    project.git("switch", "--quiet", "main")
+    ahead = project.commit({"main.txt": "1\n"})
+    project.git("merge", "--quiet", "--no-ff", "--message", "merged", "side")
+    merged = project.git("rev-parse", "HEAD")
+    assert [each[0] for each in git.first_parents(project.root, "main")] == [base, ahead, merged]
+    assert [each[0] for each in git.first_parents(project.root, "side")] == [base, aside]
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "",
+        "%H %n %x00 %s",
+        "\x1b[31mred\x1b[0m \x7f tab\tend",
+        "<script>alert(1)</script>",
+        "a line of ten kilobytes " + "x" * 10_000,
+        "\u202egnp.exe\u202c, 🚀, \u2028 and \x85",
+        "commit 0123456789",
+    ],
+)
+def test_a_hostile_subject_is_told_whole_and_moves_nothing(project, subject):
+    commit = commit_as(project, "[red]\x1b[2J\u202e", subject + "\n\nA body.\nAuthor: nobody\n")
+    after = project.commit()
+    *_, told, last = git.first_parents(project.root, "HEAD")
+    assert told[0] == commit
+    assert told[2] == "[red]\x1b[2J\u202e"
+    assert told[3] == (subject or "A body. Author: nobody")
+    assert (last[0], last[3]) == (after, "a change")
+
+
+def test_a_subject_that_is_no_text_is_told_as_far_as_it_is(project):
+    commit = project.git("commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "x")
+    raw = subprocess.run(
+        ["git", "cat-file", "commit", commit], cwd=project.root, check=True, capture_output=True
+    ).stdout
+    strange = subprocess.run(
+        ["git", "hash-object", "-t", "commit", "-w", "--stdin"],
+        cwd=project.root,
+        input=raw.removesuffix(b"x\n") + b"caf\xe9 \xff\n",
+        check=True,
+        capture_output=True,
+    ).stdout
+    [*_, told] = git.first_parents(project.root, strange.decode().strip())
+    assert told[3] == "caf\ufffd \ufffd"
+
+
+def test_first_parents_of_what_is_no_commit(project):
+    with pytest.raises(GitError, match="No commit named 'nosuch'"):
+        git.first_parents(project.root, "nosuch")
+
+
+def test_a_shallow_clone_has_the_line_that_it_has(history, tmp_path):
+    project, _, new = history
+    project.git("clone", "--quiet", "--depth", "1", f"file://{project.root}", str(tmp_path / "shallow"))
+    assert [each[0] for each in git.first_parents(tmp_path / "shallow", "HEAD")] == [new]
+
+
+def test_whoever_commits_is_who_git_is_told(project, tmp_path):
+    assert git.user_name(project.root) == ""
+    project.git("config", "user.name", "Ada von Ünten")
+    assert git.user_name(project.root) == "Ada von Ünten"
+    assert git.user_name(project.suite) == "Ada von Ünten"
+    assert git.user_name(tmp_path) == ""

@@ -142,7 +142,8 @@ def _epochs(card: StatedCard, commits: Commits) -> Iterable[str]:
 def _closing(history: History) -> str:
     states = [each.state or each.change.kind for card in history.cards for each in card.changes]
     order = ("new", "expired", "acknowledged", "fixed", "improvement", "environment")
-    words = {"new": "new", "improvement": "improvements", "environment": "by the card"}
+    rises = "improvement" if states.count("improvement") == 1 else "improvements"
+    words = {"improvement": rises, "environment": "by the card"}
     counted = [f"{states.count(state)} {words.get(state, state)}" for state in order if state in states]
     opened = sum(1 for _ in history.open)
     left = "No regression is open." if not opened else f"{opened} regressions are open."

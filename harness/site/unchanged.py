@@ -4,17 +4,16 @@ from __future__ import annotations
 
 __all__ = ["recall", "remember"]
 
+import functools
 import hashlib
 import os
 from pathlib import Path
 
 import msgspec
 
-from harness import __version__
 from harness.history.commits import Commits
 from harness.history.kept import kept_file, read_kept, write_kept
 from harness.site.cards import CardSummary, PublishCard
-from harness.site.files import SCHEMA_VERSION
 
 _READ = (".json", ".jsonl", ".harness")
 
@@ -52,8 +51,18 @@ def _key(work: PublishCard, folder: Path) -> str:
         )
     # Only a decision that expires makes the day matter.
     day = work.today if any(each.expires for each in work.decisions) else None
-    told = (__version__, SCHEMA_VERSION, work.site.folder.absolute(), work.number, work.cases, work.decisions)
+    told = (_code(), work.site.folder.absolute(), work.number, work.cases, work.decisions)
     return hashlib.sha256(repr((*told, day, files)).encode(errors="replace")).hexdigest()
+
+
+@functools.cache
+def _code() -> str:
+    """Digest of the code that makes a card's pages: a version does not change while it is worked on."""
+    package = Path(__file__).resolve().parent.parent
+    sources = sorted(
+        path for folder in ("history", "site", "statistics") for path in (package / folder).glob("*.py")
+    )
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
 
 
 def _line(commits: Commits, count: int) -> str:

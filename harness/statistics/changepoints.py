@@ -43,7 +43,7 @@ _WIDTHS = (3, 6, 12, 24, 48, 96)
 """Of the windows that propose places."""
 _REACH = 100
 """The most figures on a side that a test looks at."""
-_NARROW, _UNEVEN = 40, 4
+_NARROW, _UNEVEN = 60, 4
 """A test looks at that many on the longer side, or at so many times those on the shorter: levels wander."""
 _LEVEL = 50
 """The most figures on a side that an effect is measured by."""
@@ -76,7 +76,7 @@ _95 = 1.959963984540054
 _SCREEN = 0.7
 """How much less sure, in z, a proposal may be."""
 _PLACES, _SHORT = 400.0, 10.0
-_LAST_PLACES, _LAST_REACH = 1.2, 12.0
+_LAST_PLACES, _LAST_FEW, _LAST_REACH = 1.2, 3.5, 12.0
 _DF_PER_FIGURE, _DF_POWER = 0.7, 1.3
 _RHO_BIAS, _RHO_SHRINK = 10.0, 0.5
 
@@ -335,7 +335,7 @@ class _Search:
         reach = min(_REACH, max(_NARROW, _UNEVEN * short))
         left, right = self.logs[max(low, at - reach) : at], self.logs[at : min(high, at + reach)]
         before, after, error = self.edge_levels(left, right, block)
-        if abs(math.expm1(after - before)) < self.smallest:
+        if abs(_relative(after - before)) < self.smallest:
             return _Step(low, at, high, 0.0, 1.0)
         z = _as_normal(abs(after - before) / error, float(self.noise.df[block]))
         last = high == self.logs.size and high - at <= at - low
@@ -536,6 +536,11 @@ def _centred(count: int) -> Floats:
     return np.arange(count, dtype=np.float64) - (count - 1) / 2
 
 
+def _relative(logs: float) -> float:
+    """The relative change of a difference of logarithms; beyond what a float holds, the most that it does."""
+    return math.expm1(min(logs, 709.0))
+
+
 def _as_normal(t: float, df: float) -> float:
     """What is as seldom exceeded by a normal variable as `t` is by Student's: Wallace, Annals of Mathematical
     Statistics 30 (1959) 1124-1130.
@@ -555,7 +560,7 @@ def _searched(z: float, short: int, *, last: bool) -> float:
     """
     places = _PLACES / short * (1 + _SHORT / short)
     if last:
-        places = min(places, _LAST_PLACES * max(1.0, short / _LAST_REACH))
+        places = min(places, _LAST_PLACES * max(1 + (_LAST_FEW / short) ** 8, short / _LAST_REACH))
     density = math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
     return min(1.0, math.erfc(z / math.sqrt(2)) + places * z * density)
 
@@ -596,9 +601,9 @@ def _change(search: _Search, step: _Step, index: Ints) -> ChangePoint:
         last=int(index[low + last]),
         before=math.exp(before),
         after=math.exp(after),
-        effect=math.expm1(after - before),
-        low=math.expm1(after - before - margin),
-        high=math.expm1(after - before + margin),
+        effect=_relative(after - before),
+        low=_relative(after - before - margin),
+        high=_relative(after - before + margin),
         p_value=step.p_value,
     )
 
