@@ -409,7 +409,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--repetitions", type=int, default=100, metavar="N", help="series of each kind")
+    parser.add_argument("--repetitions", type=int, default=80, metavar="N", help="series of each kind")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--otava", metavar="PYTHON", help="an interpreter that has apache-otava 0.8.0")
     parser.add_argument("--real", type=Path, metavar="FILE", help="labelled series to judge too")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["History", "StatedCard", "read_history", "sentence", "side_by_side", "stated_card"]
+__all__ = ["Failing", "History", "StatedCard", "read_history", "sentence", "side_by_side", "stated_card"]
 
 import datetime as dt
 import os
@@ -14,6 +14,8 @@ from fnmatch import fnmatchcase
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from harness.errors import StoreError, UsageError
 from harness.history.cards import CardHistory, card_folders, read_card
@@ -34,7 +36,20 @@ class Selected:
     patterns: tuple[str, ...] = ()
 
     def __call__(self, series: Series) -> bool:
-        return not self.patterns or any(fnmatchcase(series.case.name, each) for each in self.patterns)
+        case = series.case
+        names = (case.name, f"{case.suite}.{case.kernel}", case.suite, case.kernel)
+        return not self.patterns or any(fnmatchcase(name, each) for each in self.patterns for name in names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failing:
+    """A case that has had a figure, and failed when its card was last measured."""
+
+    case: str
+    good: int
+    """Position of the last commit with a figure."""
+    bad: int
+    """Of the first one after it that failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +57,7 @@ class StatedCard:
     card: CardHistory
     changes: tuple[Stated, ...]
     """Of all series, newest commit first."""
+    failing: tuple[Failing, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +166,22 @@ def stated_card(
     card: CardHistory, decisions: tuple[Decision, ...], commits: Commits, today: dt.date
 ) -> StatedCard:
     found = [each for one in card.analysed for each in stated(one, decisions, commits, today)]
-    return StatedCard(card=card, changes=tuple(sorted(found, key=lambda each: -each.change.bad)))
+    newest = max((int(one.series.positions[-1]) for one in card.analysed), default=-1)
+    return StatedCard(
+        card=card,
+        changes=tuple(sorted(found, key=lambda each: -each.change.bad)),
+        failing=tuple(_failing([one.series for one in card.analysed], newest)),
+    )
+
+
+def _failing(every: Sequence[Series], newest: int) -> Iterator[Failing]:
+    for series in every:
+        good = np.flatnonzero(np.isfinite(series.values))
+        if series.failed[-1] and series.positions[-1] == newest and good.size:
+            last = int(good[-1])
+            yield Failing(
+                case=series.case.name, good=int(series.positions[last]), bad=int(series.positions[last + 1])
+            )
 
 
 _BY = {

@@ -34,7 +34,9 @@ _HARMFUL = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 def exit_code(history: History) -> ExitCode:
-    return ExitCode.REGRESSION if any(history.open) else ExitCode.FINE
+    """A regression is open, or what could be measured once fails now: neither passes in silence."""
+    failing = any(card.failing for card in history.cards)
+    return ExitCode.REGRESSION if failing or any(history.open) else ExitCode.FINE
 
 
 def print_history(history: History, *, every: bool) -> None:
@@ -49,6 +51,9 @@ def _print_card(card: StatedCard, commits: Commits, *, every: bool) -> None:
     out.print(_title(card, commits), style="bold", highlight=False, markup=False, soft_wrap=True)
     shown = [each for each in card.changes if every or each.is_open]
     cases = {one.series.case.name: one.series.case for one in card.card.analysed}
+    for one in card.failing:
+        told = f"[bold red]failing[/] {escape(clean(one.case))} since {_span(one.good, one.bad, commits)}"
+        out.print(told, highlight=False)
     if shown:
         table = plain_table("state", "case", ">change %", ">±", "commits", "id")
         for each in shown:
@@ -87,14 +92,14 @@ def _cells(each: Stated, commits: Commits) -> list[str]:
         escape(clean(change.case)),
         f"{100 * change.effect:+.1f}",
         f"{50 * (change.high - change.low):.1f}",
-        _range(change, commits),
+        _span(change.good, change.bad, commits),
         change.id,
     ]
 
 
-def _range(change: Change, commits: Commits) -> str:
-    bad = commits[change.bad].hash[:10]
-    return bad if change.commits == 1 else f"{commits[change.good].hash[:10]}..{bad} ({change.commits})"
+def _span(good: int, bad: int, commits: Commits) -> str:
+    last = commits[bad].hash[:10]
+    return last if bad - good == 1 else f"{commits[good].hash[:10]}..{last} ({bad - good})"
 
 
 def _print_sentence(each: Stated, case: Case, commits: Commits) -> None:
@@ -149,6 +154,8 @@ def _closing(history: History) -> str:
     left = "No regression is open." if not opened else f"{opened} regressions are open."
     if opened == 1:
         left = "1 regression is open."
+    if failing := sum(len(card.failing) for card in history.cards):
+        left += f" {failing} case{'s fail' if failing > 1 else ' fails'} that had figures."
     return f"{left} Changes: {', '.join(counted) or 'none'}. Exit status {int(exit_code(history))}."
 
 
@@ -197,6 +204,10 @@ def _card_json(card: StatedCard, commits: Commits) -> dict[str, Any]:
                 ],
             }
             for one in analysed
+        ],
+        "failing": [
+            {"case": one.case, "good": commits[one.good].hash, "bad": commits[one.bad].hash}
+            for one in card.failing
         ],
         "changes": [_change_json(each, cases[each.change.case], commits) for each in card.changes],
         "problems": card.card.problems,

@@ -36,6 +36,8 @@ from harness.suite import size_label
 RUNS = 24
 """How many of a card's newest runs have a page."""
 _QUARTER_S = 90 * 24 * 3600
+_NAMED = 3
+"""How many failing cases a card's health names."""
 
 
 class CardSummary(msgspec.Struct, kw_only=True):
@@ -85,7 +87,7 @@ class _Publishing:
         self.by_case: dict[str, list[Stated]] = {}
         for each in stated.changes:
             self.by_case.setdefault(each.change.case, []).append(each)
-        self.changes = stated.changes
+        self.changes, self.failing = stated.changes, stated.failing
         self.cases = {case.name: case for case in given.cases}
 
     def write(self) -> CardSummary:
@@ -118,7 +120,7 @@ class _Publishing:
             points=sum(len(one.series.positions) for one in self.card.analysed),
             open=sum(each.is_open for each in self.changes),
             calibration=_calibration_summary(self.card.calibration),
-            health=self._health(newest),
+            health=self._health(),
             series=series,
             changes=[self._change(each) for each in self.changes],
             problems=[f"{self.folder.name}: {problem}" for problem in self.card.problems],
@@ -224,12 +226,14 @@ class _Publishing:
         told = [each.context["driver"] for each in self.card.facts if "driver" in each.context]
         return told[-1] if told else self.card.machine.get("driver", "")
 
-    def _health(self, newest: dict[str, Any] | None) -> list[dict[str, str]]:
+    def _health(self) -> list[dict[str, str]]:
         found: list[tuple[str, str]] = []
         known = self.card.calibration
-        if newest and newest["failed"]:
-            found.append(("problem", f"{newest['failed']} cases failed at the newest commit."))
-
+        for one in self.failing[:_NAMED]:
+            since = self.given.commits[one.bad].hash[:8]
+            found.append(("problem", f"{one.case[:80]} fails since {since}."))
+        if len(self.failing) > _NAMED:
+            found.append(("problem", f"{len(self.failing) - _NAMED} more cases fail that had figures."))
         if known is None:
             found.append(("warning", "Not calibrated: run 'harness calibrate' on it once."))
         elif known.driver != self._driver():

@@ -63,6 +63,8 @@ _NEAR_LAGS, _LAGS = (2, 3), (5, 6, 7, 8)
 """The nearer ones straddle fewer steps, the others tell autocorrelation better."""
 _ROUNDING = 1e-12
 """A difference of logarithms that is none."""
+_MOST_LOG = 709.0
+"""Of what a float can hold."""
 _MOST_RHO = 0.95
 _Q80 = 1.2815515655446004
 """The quantile 0.8 of the absolute value of a standard normal variable."""
@@ -538,7 +540,7 @@ def _centred(count: int) -> Floats:
 
 def _relative(logs: float) -> float:
     """The relative change of a difference of logarithms; beyond what a float holds, the most that it does."""
-    return math.expm1(min(logs, 709.0))
+    return math.expm1(min(logs, _MOST_LOG))
 
 
 def _as_normal(t: float, df: float) -> float:
@@ -599,8 +601,8 @@ def _change(search: _Search, step: _Step, index: Ints) -> ChangePoint:
         at=int(index[step.at]),
         first=int(index[low + first - 1]) + 1,
         last=int(index[low + last]),
-        before=math.exp(before),
-        after=math.exp(after),
+        before=math.exp(min(before, _MOST_LOG)),
+        after=math.exp(min(after, _MOST_LOG)),
         effect=_relative(after - before),
         low=_relative(after - before - margin),
         high=_relative(after - before + margin),
