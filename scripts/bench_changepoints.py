@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.history.changes import SIGNIFICANCE
 from harness.statistics.changepoints import find_changes
 
 Floats = NDArray[np.float64]
@@ -153,12 +154,14 @@ class Method:
 
 
 class Ours(Method):
-    def __init__(self, smallest: float) -> None:
-        self.name = f"ours, {100 * smallest:g} %"
-        self.smallest = smallest
+    """Our own, which reports steps from `smallest` on; `significance` 0.001 is that of long histories."""
+
+    def __init__(self, smallest: float, significance: float = 0.015) -> None:
+        self.name = f"ours, {100 * smallest:g} %" + (", sure" if significance < 0.015 else "")
+        self.smallest, self.significance = smallest, significance
 
     def report(self, values: Floats) -> Found:
-        changes = find_changes(values, smallest=self.smallest).changes
+        changes = find_changes(values, smallest=self.smallest, significance=self.significance).changes
         return [(change.at, change.effect) for change in changes]
 
 
@@ -222,7 +225,7 @@ class Otava(Method):
 
 def methods_for(otava: str | None) -> tuple[list[Method], list[str]]:
     """Those that can run here, and why others cannot."""
-    methods: list[Method] = [Ours(0.01), Ours(0.005)]
+    methods: list[Method] = [Ours(0.01), Ours(0.01, SIGNIFICANCE), Ours(0.005)]
     left_out = []
     try:
         from asv import step_detect

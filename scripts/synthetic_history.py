@@ -833,6 +833,7 @@ def _import_commits(history: History, repository: Path, known: Sequence[str]) ->
 
 def write(history: History, folder: Path) -> Written:
     """Make the repository and its results in a folder that is new or empty."""
+    folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     _git(folder, "init", "--quiet", "--initial-branch=main")
     written = Written(

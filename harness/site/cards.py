@@ -154,7 +154,8 @@ class _Publishing:
                 "floor": one.floor,
                 "noise": _known(one.noise),
                 "levels": [
-                    {"start": each.start, "stop": each.stop, "level": each.level} for each in one.levels
+                    {"start": each.start, "stop": each.stop, "level": _short(each.level)}
+                    for each in one.levels
                 ],
                 "changes": changes,
                 "outliers": one.outliers,
@@ -172,6 +173,7 @@ class _Publishing:
             "case": case.order,
             "last": _known(float(series.values[-1])),
             "effect_90": self._quarter(one),
+            "floor": one.floor,
             "changes": len(changes),
         }
 
@@ -183,7 +185,7 @@ class _Publishing:
         same = one.series.epoch == one.series.epoch[-1]
         then = int(np.argmax(same & (times >= times[-1] - _QUARTER_S)))
         level = next((each.level for each in one.levels if each.start <= then < each.stop), None)
-        return one.levels[-1].level / level - 1 if level else None
+        return _known(one.levels[-1].level / level - 1) if level else None
 
     @cached_property
     def _times(self) -> npt.NDArray[np.int64]:
@@ -334,12 +336,12 @@ def change_document(each: Stated, case: Case, given: PublishCard, series_file: A
         "kind": change.kind,
         "state": each.state,
         "attribution": change.attribution,
-        "before": change.before,
-        "after": change.after,
-        "effect": change.effect,
-        "low": change.low,
-        "high": change.high,
-        "p_value": change.p_value,
+        "before": _short(change.before),
+        "after": _short(change.after),
+        "effect": _short(change.effect),
+        "low": _short(change.low),
+        "high": _short(change.high),
+        "p_value": _short(change.p_value),
         "good": change.good,
         "bad": change.bad,
         "commits": change.commits,
@@ -348,9 +350,9 @@ def change_document(each: Stated, case: Case, given: PublishCard, series_file: A
         "subject": bad.subject[:500],
         "author": bad.author[:200],
         "time": bad.time,
-        "cycles_effect": change.cycles_effect,
-        "clock_before": change.clock_before,
-        "clock_after": change.clock_after,
+        "cycles_effect": _short(change.cycles_effect),
+        "clock_before": _short(change.clock_before),
+        "clock_after": _short(change.clock_after),
         "static": change.static,
         "triage": decision
         and {
@@ -370,7 +372,12 @@ def _numbers(figures: npt.NDArray[np.float64] | None, kind: Any) -> Numbers | No
 
 
 def _known(value: float) -> float | None:
-    return value if np.isfinite(value) else None
+    """Six digits, as there is no more in a history's figures; None for no figure."""
+    return float(f"{value:.6g}") if np.isfinite(value) else None
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else _known(value)
 
 
 def _calibration_summary(known: Calibration | None) -> dict[str, Any] | None:
@@ -389,7 +396,7 @@ def _calibration(known: Calibration | None) -> dict[str, Any] | None:
     if known is None or summary is None:
         return None
     planted: Sequence[dict[str, Any]] = [
-        {"percent": percent, "planted": rate.planted, "found": rate.found}
+        {"percent": float(percent), "planted": rate.planted, "found": rate.found}
         for percent, rate in sorted(known.planted.items(), key=lambda item: float(item[0]))
     ]
     cases = [

@@ -21,7 +21,7 @@ from harness.errors import StoreError
 
 SCHEMA_VERSION = 1
 """Of every document; raised when a page or program that knows the older one would read it wrongly."""
-COMMITS_A_FILE = 512
+COMMITS_A_FILE = 128
 EVERY = 64
 """Commits between two whose times the first document has, and in a file of figures by commit."""
 
@@ -36,15 +36,26 @@ class Numbers:
     def __init__(self, values: Array, kind: Literal["f32", "u32", "u16", "u8"]) -> None:
         self.values, self.kind = values, kind
 
-    def packed(self) -> dict[str, str]:
-        dtype = np.dtype(_DTYPES[self.kind])
-        values = self.values
-        if self.kind != "f32" and values.dtype.kind == "f":
+    def packed(self) -> dict[str, Any]:
+        """As the pages read them. Whole numbers that move little are kept as first value and differences, of
+        one byte or all the same: most of a page is numbers.
+        """
+        if self.kind == "f32":
+            return {"t": "f32", "d": _base64(self.values.astype("<f4"))}
+        whole = self._whole()
+        steps = np.diff(whole.astype(np.int64))
+        if steps.size and (steps == steps[0]).all():
+            return {"t": self.kind, "n": whole.size, "first": int(whole[0]), "step": int(steps[0])}
+        if steps.size and np.abs(steps).max() <= np.iinfo(np.int8).max:
+            return {"t": self.kind, "first": int(whole[0]), "steps": _base64(steps.astype(np.int8))}
+        return {"t": self.kind, "d": _base64(whole)}
+
+    def _whole(self) -> Array:
+        dtype, values = np.dtype(_DTYPES[self.kind]), self.values
+        if values.dtype.kind == "f":
             largest = np.iinfo(dtype).max
-            rounded = np.clip(np.rint(values), 0, largest - 1)
-            values = np.where(np.isfinite(values), rounded, largest)
-        data = np.ascontiguousarray(values.astype(dtype)).tobytes()
-        return {"t": self.kind, "d": base64.b64encode(data).decode()}
+            values = np.where(np.isfinite(values), np.clip(np.rint(values), 0, largest - 1), largest)
+        return values.astype(dtype)
 
     def plain(self) -> list[Any]:
         if self.values.dtype.kind != "f":
@@ -52,6 +63,10 @@ class Numbers:
             return whole
         values = _rounded(self.values.astype(np.float64))
         return [value if value == value else None for value in values.tolist()]  # noqa: PLR0124 - NaN
+
+
+def _base64(values: Array) -> str:
+    return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
 
 
 def Floats(values: Array) -> Numbers:  # noqa: N802 - reads as what it makes

@@ -27,7 +27,7 @@ from harness.site.unchanged import recall, remember
 FOLDER = "harness"
 """Of our pages, beside asv's index.html."""
 _ASSETS = Path(__file__).resolve().parent / "assets"
-_CHANGES = 400
+_CHANGES = 120
 """How many changes the overview has at most, open ones first; every series has all of its own."""
 _STATES = ("new", "acknowledged", "expired", "fixed")
 

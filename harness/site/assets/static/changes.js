@@ -1,0 +1,263 @@
+// How a change of a case is told: effect, commits, cause, state. The overview and the case page share it.
+"use strict";
+(function (harness) {
+  const { el, text, format, state } = harness;
+  const changes = (harness.changes = {});
+  const STATES = {
+    new: "open",
+    expired: "open again: its acknowledgement expired",
+    acknowledged: "acknowledged",
+    fixed: "fixed",
+  };
+
+  changes.isOpen = (change) => change.state === "new" || change.state === "expired";
+
+  changes.address = (site, change) =>
+    state.address("case", {
+      card: site.cards[change.card]?.file,
+      case: site.cases[change.case]?.name,
+      change: change.id,
+    });
+
+  changes.shape = (change) => ({ regression: "down", improvement: "up" })[change.kind] ?? "diamond";
+
+  /** An interval of a relative effect, drawn around zero; the words beside it say the same. */
+  function whisker(change, tone) {
+    if (!format.known(change.low) || !format.known(change.high)) return null;
+    const reach = Math.max(Math.abs(change.low), Math.abs(change.high), Math.abs(change.effect), 0.02) * 1.08;
+    const x = (value) => (50 + (48 * value) / reach).toFixed(1);
+    return harness.svg(
+      "svg",
+      { class: `whisker ${tone}`, viewBox: "0 0 100 12", width: 100, height: 12, "aria-hidden": "true" },
+      harness.svg("line", { class: "zero", x1: 50, x2: 50, y1: 0, y2: 12 }),
+      harness.svg("line", { x1: x(change.low), x2: x(change.high), y1: 6, y2: 6 }),
+      harness.svg("circle", { cx: x(change.effect), cy: 6, r: 3 }),
+    );
+  }
+
+  changes.effect = function (site, change) {
+    const kase = site.cases[change.case];
+    const { word, tone } = format.meaning(kase, change.effect);
+    const meant = change.kind === "environment" ? "none" : tone;
+    return el(
+      "div",
+      { class: `effect ${meant}` },
+      el("strong", null, format.change(change.effect)),
+      " ",
+      el("span", { class: "word" }, word),
+      whisker(change, meant),
+      el(
+        "small",
+        null,
+        [format.interval(change.low, change.high), format.probability(change.p_value)]
+          .filter(Boolean)
+          .join(", "),
+      ),
+    );
+  };
+
+  changes.levels = (site, change) => {
+    const { unit } = site.cases[change.case];
+    return `${format.number(change.before)} → ${format.value(change.after, unit)}`;
+  };
+
+  changes.commits = function (site, change) {
+    const range =
+      change.commits > 1
+        ? el(
+            "small",
+            null,
+            `one of ${format.whole(change.commits)} commits after `,
+            harness.commitLink(site, change.good_hash),
+          )
+        : null;
+    return el(
+      "div",
+      { class: "commit" },
+      harness.commitLink(site, change.bad_hash),
+      " ",
+      text(change.subject, { class: "subject" }, 120),
+      el("small", null, text(change.author, null, 60)),
+      range,
+    );
+  };
+
+  function evidence(change) {
+    const parts = [];
+    if (format.known(change.cycles_effect)) parts.push(`cycles ${format.change(change.cycles_effect)}`);
+    if (format.known(change.clock_before) && format.known(change.clock_after)) {
+      const same = Math.abs(change.clock_after / change.clock_before - 1) < 0.003;
+      const clocks = same
+        ? format.whole(change.clock_after)
+        : `${format.whole(change.clock_before)} → ${format.whole(change.clock_after)}`;
+      parts.push(`SM clock ${clocks} MHz`);
+    }
+    return parts.join(", ");
+  }
+
+  changes.cause = function (change) {
+    const [name, sentence] = format.cause(change.attribution);
+    return el(
+      "div",
+      { class: "cause" },
+      el("strong", { title: sentence }, name),
+      el("small", null, evidence(change)),
+      (change.static ?? [])
+        .slice(0, 6)
+        .map((difference) => el("small", { class: "static" }, text(difference, null, 80))),
+    );
+  };
+
+  changes.triage = function (change) {
+    if (!change.triage) return null;
+    const { reason, author, expires, largest_percent: largest } = change.triage;
+    return el(
+      "small",
+      { class: "triage" },
+      "Acknowledged by ",
+      text(author, null, 60),
+      ": ",
+      text(reason),
+      expires ? ` (until ${format.date(expires)}` : " (for good",
+      format.known(largest) ? `, up to ${format.number(largest)}${"\u202f"}%)` : ")",
+    );
+  };
+
+  changes.state = function (change) {
+    const words = STATES[change.state];
+    return words ? el("span", { class: `tag ${change.state}` }, words) : null;
+  };
+
+  changes.caseCell = function (site, change) {
+    const kase = site.cases[change.case];
+    return el(
+      "div",
+      { class: "what" },
+      el("a", { href: changes.address(site, change) }, harness.name(kase.name)),
+      el(
+        "small",
+        null,
+        "on ",
+        text(site.cards[change.card].name, null, 80),
+        change.state === "expired" ? [" ", changes.state(change)] : null,
+      ),
+      change.sentence ? el("p", null, text(change.sentence, null, 400)) : null,
+      changes.triage(change),
+    );
+  };
+
+  /** Changes of one card at one commit for one reason are one event, however many cases saw it. */
+  changes.group = function (list) {
+    const groups = new Map();
+    for (const change of list) {
+      const key = [change.card, change.bad, change.attribution].join("|");
+      if (!groups.has(key)) groups.set(key, { first: change, all: [] });
+      groups.get(key).all.push(change);
+    }
+    return [...groups.values()];
+  };
+
+  function reach(all) {
+    const effects = all.map((change) => change.effect);
+    const [low, high] = [Math.min(...effects), Math.max(...effects)];
+    return low === high ? format.change(low) : `${format.change(low)} to ${format.change(high)}`;
+  }
+
+  function groupCases(site, { all }) {
+    const row = (change) => {
+      const { word } = format.meaning(site.cases[change.case], change.effect);
+      return el(
+        "li",
+        null,
+        el("a", { href: changes.address(site, change) }, harness.name(site.cases[change.case].name)),
+        ` ${format.change(change.effect)} ${word}`,
+      );
+    };
+    if (all.length <= 2) return el("ul", { class: "plain" }, all.map(row));
+    return el(
+      "details",
+      null,
+      el("summary", null, format.count(all.length, "case")),
+      el("ul", { class: "plain" }, all.map(row)),
+    );
+  }
+
+  /** The columns of a table of groups. */
+  changes.groupColumns = (site) => [
+    {
+      key: "card",
+      label: "Card",
+      sort: (g) => site.cards[g.first.card].name,
+      cell: (g) =>
+        el(
+          "a",
+          { href: state.address("card", { card: site.cards[g.first.card].file }) },
+          harness.name(site.cards[g.first.card].name, 80),
+        ),
+    },
+    {
+      key: "cause",
+      label: "Cause",
+      sort: (g) => g.first.attribution,
+      cell: (g) => changes.cause({ ...g.first, cycles_effect: null, static: [] }),
+    },
+    {
+      key: "effect",
+      label: "Effect",
+      sort: (g) => Math.max(...g.all.map((c) => Math.abs(c.effect))),
+      down: true,
+      cell: (g) => el("strong", null, reach(g.all)),
+    },
+    {
+      key: "cases",
+      label: "Cases",
+      wide: true,
+      sort: (g) => g.all.length,
+      down: true,
+      cell: (g) => groupCases(site, g),
+    },
+    {
+      key: "commit",
+      label: "Commit",
+      sort: (g) => g.first.bad,
+      down: true,
+      cell: (g) => changes.commits(site, g.first),
+    },
+    {
+      key: "since",
+      label: "Since",
+      sort: (g) => g.first.time,
+      down: true,
+      cell: (g) =>
+        el("div", { class: "since" }, format.time(g.first.time), el("small", null, format.ago(g.first.time))),
+    },
+  ];
+
+  /** The columns of a table of changes on the overview. */
+  changes.columns = (site) => [
+    {
+      key: "case",
+      label: "Case and card",
+      wide: true,
+      cell: (c) => changes.caseCell(site, c),
+      sort: (c) => site.cases[c.case].name,
+    },
+    {
+      key: "effect",
+      label: "Effect",
+      cell: (c) => changes.effect(site, c),
+      sort: (c) => Math.abs(c.effect),
+      down: true,
+      hint: "Sort by size of the effect",
+    },
+    { key: "commit", label: "Commit", cell: (c) => changes.commits(site, c), sort: (c) => c.bad, down: true },
+    { key: "cause", label: "Cause", cell: (c) => changes.cause(c), sort: (c) => c.attribution },
+    {
+      key: "since",
+      label: "Since",
+      cell: (c) => el("div", { class: "since" }, format.time(c.time), el("small", null, format.ago(c.time))),
+      sort: (c) => c.time,
+      down: true,
+    },
+  ];
+})(window.harness);

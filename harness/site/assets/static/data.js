@@ -1,0 +1,111 @@
+// Loads the data files. Each is a script with one call of harness.data, because file:// forbids fetch.
+"use strict";
+(function (harness) {
+  /** Something the reader can be told, with what to do about it. */
+  class Problem extends Error {
+    constructor(message, advice) {
+      super(message);
+      this.advice = advice;
+    }
+  }
+
+  const REPUBLISH = "Run “harness publish” again, and copy the whole folder when the site is copied.";
+  let version = "";
+  const requested = new Map();
+  const arrived = new Map();
+
+  harness.data = function (name, contents) {
+    arrived.set(name, contents);
+  };
+
+  function addressOf(name) {
+    const parts = name.split("/");
+    if (parts.some((part) => part === "" || part === "." || part === "..")) return null;
+    return `data/${parts.map(encodeURIComponent).join("/")}.js${version}`;
+  }
+
+  function request(name) {
+    const address = addressOf(name);
+    if (!address)
+      return Promise.reject(new Problem("The address names no data file.", "Start from the overview."));
+    return new Promise((resolve, reject) => {
+      const script = document.createElement("script");
+      const fail = (what) => {
+        requested.delete(name);
+        script.remove();
+        reject(new Problem(`${address.replace(/[?].*/, "")} ${what}.`, REPUBLISH));
+      };
+      script.onload = () => {
+        if (!arrived.has(name)) return fail("is damaged: it holds no data of that name");
+        resolve(arrived.get(name));
+        script.remove();
+      };
+      script.onerror = () => fail("is missing");
+      script.src = address;
+      document.head.append(script);
+    });
+  }
+
+  /** From now on files of this publication, not what a cache may have kept of one before. */
+  harness.ofPublication = function (moment) {
+    version = `?${encodeURIComponent(String(moment ?? "").replace(/[^0-9T]/g, ""))}`;
+  };
+
+  /** The contents of data/<name>.js; asked for once. */
+  harness.load = function (name) {
+    if (!requested.has(name)) requested.set(name, request(name));
+    return requested.get(name);
+  };
+
+  const TYPES = { f32: Float32Array, u32: Uint32Array, u16: Uint16Array, u8: Uint8Array };
+
+  const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+
+  /** A typed array of a data file as one of JavaScript's: whole, or as first value and steps to the next. */
+  harness.decode = function (packed) {
+    const Type = TYPES[packed.t];
+    if ("d" in packed) return new Type(bytesOf(packed.d).buffer);
+    if ("step" in packed) return Type.from({ length: packed.n }, (_, k) => packed.first + k * packed.step);
+    const steps = new Int8Array(bytesOf(packed.steps).buffer);
+    const values = new Type(steps.length + 1);
+    values[0] = packed.first;
+    steps.forEach((step, k) => (values[k + 1] = values[k] + step));
+    return values;
+  };
+
+  /** As decode, but an array with null where there is no figure; null for null. */
+  harness.figures = function (packed) {
+    if (!packed) return null;
+    const none = { u16: 0xffff, u8: 0xff }[packed.t];
+    return Array.from(harness.decode(packed), (value) =>
+      Number.isNaN(value) || value === none ? null : value,
+    );
+  };
+
+  /** Hash, time, author and subject of a commit, by position; null where the file has none. */
+  harness.commit = async function (site, position) {
+    const { chunk, count } = site.commits;
+    if (!(position >= 0 && position < count)) return null;
+    const rows = await harness.load(`commits/${Math.floor(position / chunk)}`);
+    const row = rows[position % chunk];
+    return row ? { position, hash: row[0], time: row[1], author: row[2], subject: row[3] } : null;
+  };
+
+  /** The position that "newest", a number or the first letters of a hash name; null where none does. */
+  harness.findCommit = async function (site, text) {
+    const { chunk, count } = site.commits;
+    const wanted = text.trim().toLowerCase();
+    if (wanted === "newest") return count - 1;
+    // Seven digits may be a hash too, but no history is that long.
+    if (/^\d{1,6}$/.test(wanted)) return Number(wanted) < count ? Number(wanted) : null;
+    if (!/^[0-9a-f]{4,64}$/.test(wanted)) return null;
+    for (let k = Math.ceil(count / chunk) - 1; k >= 0; k--) {
+      const rows = await harness.load(`commits/${k}`);
+      const at = rows.findIndex((row) => row[0].startsWith(wanted));
+      if (at >= 0) return k * chunk + at;
+    }
+    return null;
+  };
+
+  harness.Problem = Problem;
+})(window.harness);

@@ -1,0 +1,168 @@
+// Numbers, dates and the words for them.
+"use strict";
+(function (harness) {
+  const MINUS = "\u2212";
+  const THIN = "\u202f";
+  const NONE = "–";
+  const known = (value) => value !== null && value !== undefined && Number.isFinite(value);
+  const format = (harness.format = { NONE, known });
+
+  function fixed(value, decimals) {
+    return Math.abs(value).toLocaleString("en-GB", {
+      minimumFractionDigits: decimals,
+      maximumFractionDigits: decimals,
+    });
+  }
+
+  function decimalsFor(size) {
+    if (size >= 1000) return 0;
+    if (size >= 100) return 1;
+    if (size >= 10) return 2;
+    return size >= 1 || size === 0 ? 3 : 3 - Math.floor(Math.log10(size));
+  }
+
+  /** Four digits or so; whole numbers stay whole. */
+  format.number = function (value) {
+    if (!known(value)) return NONE;
+    const size = Math.abs(value);
+    if (size !== 0 && (size >= 1e9 || size < 1e-4)) return value.toExponential(2).replace("-", MINUS);
+    const text = fixed(value, Number.isInteger(value) && size < 1e9 ? 0 : decimalsFor(size));
+    return value < 0 ? MINUS + text : text;
+  };
+
+  /** Labels of an axis: as many decimals as tell neighbours apart. */
+  format.axis = function (ticks) {
+    const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : Math.abs(ticks[0]) || 1;
+    const decimals = Math.min(8, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
+    return ticks.map((tick) => (tick < 0 ? MINUS : "") + fixed(tick, decimals));
+  };
+
+  format.whole = (value) =>
+    known(value) ? Math.round(value).toLocaleString("en-GB").replace("-", MINUS) : NONE;
+
+  format.value = (value, unit) =>
+    known(value) ? `${format.number(value)}\u00a0${harness.plain(unit, 20)}` : NONE;
+
+  function sign(value) {
+    if (value === 0) return "±";
+    return value < 0 ? MINUS : "+";
+  }
+
+  function decimalsOfPercent(percent) {
+    if (percent >= 100) return 0;
+    return percent >= 1 || percent === 0 ? 1 : 2;
+  }
+
+  /** A relative change, signed: 0.0123 is "+1.2 %". */
+  format.change = function (value) {
+    if (!known(value)) return NONE;
+    const percent = Math.abs(value) * 100;
+    return `${sign(value)}${fixed(percent, decimalsOfPercent(percent))}${THIN}%`;
+  };
+
+  /** A share, unsigned: 0.5 is "50.0 %". */
+  format.share = function (value) {
+    if (!known(value)) return NONE;
+    return `${value < 0 ? MINUS : ""}${fixed(value * 100, decimalsOfPercent(Math.abs(value) * 100))}${THIN}%`;
+  };
+
+  format.interval = (low, high) =>
+    known(low) && known(high)
+      ? `${format.change(low).replace(`${THIN}%`, "")} to ${format.change(high)}`
+      : "";
+
+  format.probability = function (p) {
+    if (!known(p)) return "";
+    return p < 0.001 ? "p < 0.001" : `p = ${p.toPrecision(2)}`;
+  };
+
+  format.times = (ratio) => (known(ratio) ? `× ${ratio.toFixed(ratio < 10 ? 3 : 1)}` : NONE);
+
+  const pad = (number) => String(number).padStart(2, "0");
+
+  function moment(value) {
+    const date = typeof value === "number" ? new Date(value * 1000) : new Date(value ?? NaN);
+    return Number.isNaN(date.getTime()) ? null : date;
+  }
+
+  /** From unix seconds or ISO 8601, in UTC. */
+  format.date = function (value) {
+    const date = moment(value);
+    return date ? `${date.getUTCFullYear()}-${pad(date.getUTCMonth() + 1)}-${pad(date.getUTCDate())}` : NONE;
+  };
+
+  format.dateTime = function (value) {
+    const date = moment(value);
+    return date ? `${format.date(value)} ${pad(date.getUTCHours())}:${pad(date.getUTCMinutes())} UTC` : NONE;
+  };
+
+  format.ago = function (value) {
+    const date = moment(value);
+    if (!date) return "";
+    const days = Math.floor((Date.now() - date.getTime()) / 86400000);
+    if (days < 0) return "";
+    if (days === 0) return "today";
+    if (days === 1) return "yesterday";
+    if (days < 60) return `${days} days ago`;
+    return days < 730 ? `${Math.round(days / 30.4)} months ago` : `${Math.round(days / 365)} years ago`;
+  };
+
+  format.time = (value) =>
+    harness.el(
+      "time",
+      { datetime: moment(value)?.toISOString(), title: format.dateTime(value) },
+      format.date(value),
+    );
+
+  format.short = (hash) => harness.plain(hash, 40).slice(0, 8);
+
+  format.count = (number, one, many) => `${format.whole(number)} ${number === 1 ? one : (many ?? `${one}s`)}`;
+
+  /** 0 is A, 25 is Z, 26 is AA. */
+  format.letter = function (index) {
+    const last = String.fromCharCode(65 + (index % 26));
+    return index < 26 ? last : format.letter(Math.floor(index / 26) - 1) + last;
+  };
+
+  const TIME = /^(ns|us|µs|μs|ms|s)$/;
+  const RATE = /\/s$/;
+
+  /** A change of a level over time, as a word; what is too little to count has no colour. */
+  format.moved = function (kase, effect, floor) {
+    if (!known(effect) || Math.abs(effect) < 0.0005)
+      return { text: known(effect) ? "steady" : NONE, tone: "none" };
+    const { word, tone } = format.meaning(kase, effect);
+    return {
+      text: `${format.change(effect)} ${word}`,
+      tone: Math.abs(effect) < (floor ?? 0.01) ? "none" : tone,
+    };
+  };
+
+  /** What an effect on a case means: a word, and whether it is good news. */
+  format.meaning = function (kase, effect) {
+    if (!known(effect) || effect === 0) return { word: "the same", tone: "none" };
+    if (kase.direction === "none") return { word: effect > 0 ? "higher" : "lower", tone: "none" };
+    const good = effect > 0 === (kase.direction === "higher");
+    const speed = TIME.test(kase.unit) || RATE.test(kase.unit);
+    const words = speed ? ["faster", "slower"] : ["better", "worse"];
+    return { word: words[good ? 0 : 1], tone: good ? "good" : "bad" };
+  };
+
+  /** What the figure is: rates and times say it themselves. */
+  format.quantity = function (kase) {
+    if (RATE.test(kase.unit)) return "throughput";
+    return TIME.test(kase.unit) ? "time" : harness.plain(kase.metric.replace(/_/g, " "), 40);
+  };
+
+  const CAUSES = {
+    code: ["Code", "the code did it"],
+    clocks: ["Clocks", "the clocks did it, not the code"],
+    thermal: ["Heat", "heat lowered the clocks"],
+    power: ["Power limit", "the power limit lowered the clocks"],
+    contention: ["Another process", "another process used the card"],
+    environment: ["Environment", "the driver, the toolchain or the machine changed"],
+    unknown: ["Not clear", "the measurements do not tell what did it"],
+  };
+
+  format.cause = (attribution) => CAUSES[attribution] ?? [harness.plain(attribution || "Not clear", 40), ""];
+})(window.harness);

@@ -1,0 +1,338 @@
+// Draws the history of a case: figures, levels, changes, epochs, and what was set aside.
+"use strict";
+(function (harness) {
+  const { el, format, state, changes } = harness;
+
+  function unpack(series) {
+    const flags = new Map();
+    for (const [name, indices] of [
+      ["outlier", series.outliers],
+      ["clocked", series.clocked],
+      ["failed", series.failed],
+    ]) {
+      for (const index of indices) flags.set(index, name);
+    }
+    return {
+      ...series,
+      x: Array.from(harness.decode(series.commits)),
+      y: harness.figures(series.values),
+      clock: harness.figures(series.clock_mhz),
+      memory: harness.figures(series.memory_clock_mhz),
+      temperature: harness.figures(series.temperature_c),
+      power: harness.figures(series.power_w),
+      flags,
+      levelAt(index) {
+        return series.levels.find((level) => index >= level.start && index < level.stop)?.level ?? null;
+      },
+    };
+  }
+
+  /** Where a level begins and ends: half way to its neighbours. */
+  function span(data, { start, stop }, g) {
+    const middle = (index) => (data.x[index - 1] + data.x[index]) / 2;
+    const left = g.x(start > 0 ? middle(start) : data.x[0]);
+    const right = g.x(stop < data.n ? middle(stop) : data.x[data.n - 1]);
+    return right - left < 3 ? [left - 1.5, right + 1.5] : [left, right];
+  }
+
+  function bands(data, surface, g) {
+    for (const { start, stop, level } of data.levels) {
+      if (stop <= g.from - 1 || start >= g.to + 1) continue;
+      const [left, right] = span(data, { start, stop }, g);
+      const high = g.y(level * (1 + data.floor));
+      surface.rect(left, high, Math.max(1, right - left), g.y(level * (1 - data.floor)) - high, {
+        fill: g.colours.band,
+      });
+    }
+  }
+
+  function ranges(data, surface, g, chosen) {
+    for (const change of data.changes) {
+      const left = g.x(change.good);
+      const width = Math.max(1, g.x(change.bad) - left);
+      surface.rect(left, g.top, width, g.height, {
+        fill: g.colours.focus,
+        alpha: change.id === chosen() ? 0.35 : 0.12,
+      });
+    }
+  }
+
+  function epochs(data, surface, g, labels) {
+    let free = -Infinity;
+    for (const { start, label } of data.epochs.slice(1)) {
+      const x = g.x(data.x[start]);
+      if (x < g.left || x > g.left + g.width) continue;
+      surface.line(
+        [
+          [x, g.top],
+          [x, g.top + g.height],
+        ],
+        { stroke: g.colours.muted, dash: [2, 3] },
+      );
+      if (!labels || x < free) continue;
+      const words = harness.plain(label, 28);
+      const fits = x + words.length * 6 < g.left + g.width;
+      surface.text(words, fits ? x + 4 : x - 4, g.top + g.height - 5, {
+        fill: g.colours.muted,
+        size: 10,
+        align: fits ? "left" : "right",
+      });
+      free = x + words.length * 6 + 8;
+    }
+  }
+
+  /** Points that share a pixel are drawn once. */
+  function figures(data, surface, g) {
+    const points = [];
+    const taken = new Set();
+    for (let index = g.from; index < g.to; index++) {
+      if (data.y[index] === null || data.flags.has(index)) continue;
+      const point = [g.x(data.x[index]), g.y(data.y[index])];
+      const key = Math.round(point[0]) * 65536 + Math.round(point[1]);
+      if (!taken.has(key)) {
+        taken.add(key);
+        points.push(point);
+      }
+    }
+    const dense = (g.to - g.from) / g.width;
+    surface.dots(points, { fill: g.colours.dots, size: dense > 1 ? 2 : dense > 0.3 ? 3 : 5 });
+  }
+
+  function cross(surface, x, y, size, stroke) {
+    surface.line(
+      [
+        [x - size, y - size],
+        [x + size, y + size],
+      ],
+      { stroke, width: 1.5 },
+    );
+    surface.line(
+      [
+        [x - size, y + size],
+        [x + size, y - size],
+      ],
+      { stroke, width: 1.5 },
+    );
+  }
+
+  function square(surface, x, y, size, stroke) {
+    surface.shape(
+      [
+        [x - size, y - size],
+        [x + size, y - size],
+        [x + size, y + size],
+        [x - size, y + size],
+      ],
+      { stroke, width: 1.2 },
+    );
+  }
+
+  function flagged(data, surface, g) {
+    let last = {};
+    for (const [index, flag] of [...data.flags].sort((a, b) => a[0] - b[0])) {
+      if (index < g.from || index >= g.to) continue;
+      const x = g.x(data.x[index]);
+      const y = data.y[index] === null ? g.top + g.height - 8 : g.y(data.y[index]);
+      // Many in one place are one mark.
+      if (last.flag === flag && x - last.x < 3 && Math.abs(y - last.y) < 3) continue;
+      last = { flag, x, y };
+      if (flag === "failed") cross(surface, x, g.top + g.height - 8, 3.5, g.colours.bad);
+      else if (flag === "outlier") surface.ring(x, y, 7, { stroke: g.colours.muted });
+      else square(surface, x, y, 3, g.colours.muted);
+    }
+  }
+
+  function levels(data, surface, g) {
+    for (const { start, stop, level } of data.levels) {
+      if (stop <= g.from - 1 || start >= g.to + 1) continue;
+      const y = g.y(level);
+      const [left, right] = span(data, { start, stop }, g);
+      surface.line(
+        [
+          [left, y],
+          [right, y],
+        ],
+        { stroke: g.colours.level, width: 2 },
+      );
+    }
+  }
+
+  function marker(surface, shape, x, y, size, style) {
+    const shapes = {
+      down: [
+        [x - size, y - size],
+        [x + size, y - size],
+        [x, y + size],
+      ],
+      up: [
+        [x - size, y + size],
+        [x + size, y + size],
+        [x, y - size],
+      ],
+      diamond: [
+        [x - size, y],
+        [x, y - size],
+        [x + size, y],
+        [x, y + size],
+      ],
+    };
+    surface.shape(shapes[shape], style);
+  }
+
+  const toneOf = (change) => ({ regression: "bad", improvement: "good" })[change.kind] ?? "muted";
+
+  function markers(data, surface, g, chosen) {
+    data.changes.forEach((change, index) => {
+      const x = g.x((change.good + change.bad) / 2);
+      if (x < g.left - 10 || x > g.left + g.width + 10) return;
+      const colour = g.colours[toneOf(change)];
+      const mine = change.id === chosen();
+      surface.line(
+        [
+          [x, g.top + 30],
+          [x, g.top + g.height],
+        ],
+        { stroke: colour, width: mine ? 2 : 1, dash: [5, 3] },
+      );
+      marker(surface, changes.shape(change), x, g.top + 22, mine ? 8 : 6, { fill: colour });
+      surface.text(format.letter(index), x, g.top + 11, {
+        fill: g.colours.text,
+        size: 12,
+        weight: 700,
+        align: "center",
+      });
+    });
+  }
+
+  function legendItems(data) {
+    const items = [
+      ["dot", "figure"],
+      ["level", "level"],
+      ["band", `level ± ${format.share(data.floor)}: what is too little to count`],
+    ];
+    const kinds = new Set(data.changes.map((change) => change.kind));
+    if (kinds.has("regression")) items.push(["down", "regression"]);
+    if (kinds.has("improvement")) items.push(["up", "improvement"]);
+    if (kinds.has("environment")) items.push(["diamond", "change by clocks or environment"]);
+    if (data.outliers.length) items.push(["ring", "outlier"]);
+    if (data.clocked.length) items.push(["square", "set aside: the clock was down"]);
+    if (data.failed.length) items.push(["cross", "failed"]);
+    if (data.epochs.length > 1) items.push(["epoch", "new epoch: the environment changed"]);
+    return items;
+  }
+
+  function glyph(surface, kind, x, y, colours) {
+    const drawings = {
+      dot: () => surface.dots([[x, y]], { fill: colours.dots, size: 5 }),
+      level: () =>
+        surface.line(
+          [
+            [x - 7, y],
+            [x + 7, y],
+          ],
+          { stroke: colours.level, width: 2 },
+        ),
+      band: () => surface.rect(x - 7, y - 5, 14, 10, { fill: colours.band }),
+      down: () => marker(surface, "down", x, y, 5, { fill: colours.bad }),
+      up: () => marker(surface, "up", x, y, 5, { fill: colours.good }),
+      diamond: () => marker(surface, "diamond", x, y, 5, { fill: colours.muted }),
+      ring: () => surface.ring(x, y, 7, { stroke: colours.muted }),
+      square: () => square(surface, x, y, 3, colours.muted),
+      cross: () => cross(surface, x, y, 3.5, colours.bad),
+      epoch: () =>
+        surface.line(
+          [
+            [x, y - 6],
+            [x, y + 6],
+          ],
+          { stroke: colours.muted, dash: [2, 3] },
+        ),
+    };
+    drawings[kind]();
+  }
+
+  function legend(data) {
+    const list = el("ul", { class: "legend" });
+    function draw() {
+      const colours = harness.colours();
+      harness.replace(
+        list,
+        legendItems(data).map(([kind, words]) => {
+          const surface = new harness.SvgSurface(16, 14, "none");
+          glyph(surface, kind, 8, 7, colours);
+          surface.root.setAttribute("aria-hidden", "true");
+          return el("li", null, surface.root, words);
+        }),
+      );
+    }
+    draw();
+    document.addEventListener("harness-theme", () => list.isConnected && draw());
+    return list;
+  }
+
+  function pictureLegend(data) {
+    return (surface, x, y, colours) => {
+      let at = x + 8;
+      for (const [kind, words] of legendItems(data)) {
+        glyph(surface, kind, at, y - 4, colours);
+        surface.text(words, at + 12, y, { fill: colours.muted, size: 11 });
+        at += 30 + words.length * 5.8;
+      }
+    };
+  }
+
+  function figureRange(data) {
+    return (min, max, from, to) => {
+      let [low, high] = [min ?? Infinity, max ?? -Infinity];
+      for (const { start, stop, level } of data.levels) {
+        if (stop <= from || start >= to) continue;
+        low = Math.min(low, level * (1 - data.floor));
+        high = Math.max(high, level * (1 + data.floor));
+      }
+      if (!(high >= low)) return [0, 1];
+      if (state.get("zero") === "1") return low >= 0 ? [0, high * 1.22] : [low * 1.1, high * 1.22];
+      const room = high - low || Math.abs(high) * 0.05 || 1;
+      // Room at the top for the letters of changes.
+      return [low - room * 0.12, high + room * 0.3];
+    };
+  }
+
+  const holderIsNarrow = () => window.innerWidth < 600;
+
+  function panels(site, data, kase, chosen) {
+    const main = {
+      title: format.quantity(kase),
+      unit: harness.plain(kase.unit, 20),
+      height: holderIsNarrow() ? 260 : 330,
+      series: [{ label: "figure", values: data.y, colour: "dots", hidden: true }],
+      range: figureRange(data),
+      under: (surface, g) => {
+        bands(data, surface, g);
+        ranges(data, surface, g, chosen);
+      },
+      over: (surface, g) => {
+        epochs(data, surface, g, true);
+        figures(data, surface, g);
+        flagged(data, surface, g);
+        levels(data, surface, g);
+        markers(data, surface, g, chosen);
+      },
+    };
+    const small = (title, unit, values, colour) =>
+      values && {
+        title,
+        unit,
+        height: 84,
+        series: [{ label: title, values, colour }],
+        over: (surface, g) => epochs(data, surface, g, false),
+      };
+    return [
+      main,
+      small("SM clock", "MHz", data.clock, "line-a"),
+      small("temperature", "°C", data.temperature, "line-b"),
+      small("power", "W", data.power, "line-c"),
+    ].filter(Boolean);
+  }
+
+  harness.history = { unpack, panels, legend, pictureLegend, toneOf };
+})(window.harness);

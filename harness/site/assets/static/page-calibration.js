@@ -1,0 +1,202 @@
+// What the harness says of code that did not change: how often it cried wolf, and what it can see.
+"use strict";
+(function (harness) {
+  const { el, text, format, state } = harness;
+
+  function alarms({ verdicts, false_alarms: count, bound, measured_at: at }) {
+    const rate = format.known(bound)
+      ? ` The rate of false alarms is below ${format.share(bound)} with 95${"\u202f"}% confidence.`
+      : "";
+    return el(
+      "p",
+      { class: "lead" },
+      `Compared with itself, code was called slower or faster ${format.count(count, "time")} in ${format.count(verdicts, "verdict")}.${rate} Measured ${format.dateTime(at)}.`,
+    );
+  }
+
+  function planted(list) {
+    const rows = list
+      .map((row) => ({ ...row, percent: Number(row.percent) }))
+      .sort((a, b) => a.percent - b.percent);
+    const share = (row) => (row.planted ? row.found / row.planted : null);
+    const columns = [
+      {
+        key: "percent",
+        label: "Planted slowdown",
+        sort: (row) => row.percent,
+        cell: (row) => `${row.percent}${"\u202f"}%`,
+      },
+      {
+        key: "planted",
+        label: "Planted",
+        numeric: true,
+        sort: (row) => row.planted,
+        cell: (row) => format.whole(row.planted),
+      },
+      {
+        key: "found",
+        label: "Found",
+        numeric: true,
+        sort: (row) => row.found,
+        cell: (row) => format.whole(row.found),
+      },
+      {
+        key: "share",
+        label: "Share found",
+        sort: share,
+        cell: (row) =>
+          el(
+            "div",
+            { class: "with-bar" },
+            harness.bar(share(row)),
+            el("strong", null, format.share(share(row))),
+          ),
+      },
+    ];
+    const empty = harness.empty("No slowdown was planted on this card. “harness calibrate” does it.");
+    return harness.table(columns, {
+      id: "planted",
+      caption: "Planted slowdowns that were found",
+      rows,
+      empty,
+    }).node;
+  }
+
+  function spread(effects) {
+    const sizes = effects.map(Math.abs);
+    return sizes.length ? Math.max(...sizes) : null;
+  }
+
+  function cases(list) {
+    const reach = Math.max(
+      0.005,
+      ...list.map((row) => Math.max(spread(row.effects) ?? 0, row.smallest_visible ?? 0)),
+    );
+    const columns = [
+      { key: "case", label: "Case", sort: (row) => row.case, cell: (row) => harness.name(row.case) },
+      {
+        key: "effects",
+        label: `Effects against itself, ${format.change(-reach)} to ${format.change(reach)}`,
+        hint: "Sort by the largest",
+        sort: (row) => spread(row.effects),
+        down: true,
+        cell: (row) =>
+          row.effects.length
+            ? el(
+                "div",
+                { class: "with-dots" },
+                harness.dotPlot(row.effects, row.smallest_visible, reach),
+                el(
+                  "span",
+                  { class: "hidden" },
+                  `${format.count(row.effects.length, "effect")}, the largest ${format.share(spread(row.effects))}`,
+                ),
+              )
+            : format.NONE,
+      },
+      {
+        key: "largest",
+        label: "Largest",
+        numeric: true,
+        sort: (row) => spread(row.effects),
+        cell: (row) => format.share(spread(row.effects)),
+      },
+      {
+        key: "visible",
+        label: "Smallest visible",
+        numeric: true,
+        sort: (row) => row.smallest_visible,
+        cell: (row) => format.share(row.smallest_visible),
+      },
+      {
+        key: "exponent",
+        label: "Clock exponent",
+        numeric: true,
+        sort: (row) => row.clock_exponent,
+        hint: "1: the time follows the SM clock; 0: it does not",
+        cell: (row) =>
+          format.known(row.clock_exponent) ? row.clock_exponent.toFixed(2).replace("-", "−") : format.NONE,
+      },
+      {
+        key: "clock",
+        label: "SM clock, MHz",
+        numeric: true,
+        sort: (row) => row.sm_clock_mhz,
+        cell: (row) => format.whole(row.sm_clock_mhz),
+      },
+      {
+        key: "capped",
+        label: "Power cap",
+        sort: (row) => Number(row.power_capped),
+        cell: (row) =>
+          row.power_capped === null ? format.NONE : row.power_capped ? "reached" : "not reached",
+      },
+    ];
+    const empty = harness.empty("No case was compared with itself. “harness calibrate” does it.");
+    return harness.table(columns, {
+      id: "order",
+      caption: "Cases compared with themselves",
+      rows: list,
+      stack: true,
+      empty,
+    }).node;
+  }
+
+  harness.start("calibration", async (site, view) => {
+    if (!site.cards.length) {
+      harness.title("Calibration");
+      harness.replace(
+        view,
+        el("h1", null, "Calibration"),
+        harness.empty("No card has results yet. Measure with “asv run”, then run “harness publish” again."),
+      );
+      return;
+    }
+    const first = site.cards.find((card) => card.calibration) ?? site.cards[0];
+    const card = site.cards[harness.wantedCard(site, state.get("card") ?? first.file)];
+    const { calibration } = await harness.load(`cards/${card.file}`);
+    harness.title("Calibration", card.name);
+    harness.replace(
+      view,
+      harness.crumbs(
+        harness.link("index.html", "Overview"),
+        el("a", { href: state.address("card", { card: card.file }) }, text(card.name, null, 60)),
+      ),
+      el("h1", null, "Calibration"),
+      el(
+        "form",
+        { class: "filters", "aria-label": "What is shown", onsubmit: (event) => event.preventDefault() },
+        harness.select(
+          "Card",
+          site.cards.map((one) => [one.file, one.name]),
+          card.file,
+          (file) => state.go({ card: file }),
+        ),
+      ),
+      calibration
+        ? [
+            alarms(calibration),
+            el(
+              "section",
+              { class: "section" },
+              el("h2", null, "Planted slowdowns"),
+              planted(calibration.planted),
+            ),
+            el(
+              "section",
+              { class: "section" },
+              el("h2", null, "Cases against themselves"),
+              el(
+                "p",
+                null,
+                "A dot is one process; the band holds what is too small to be seen in that case.",
+              ),
+              cases(calibration.cases),
+            ),
+          ]
+        : harness.empty(
+            "This card is not calibrated, so nothing is known of its false alarms. Run “harness calibrate” on it, then “harness publish” again.",
+          ),
+    );
+  });
+})(window.harness);

@@ -1,0 +1,384 @@
+// One card: its ladder at one size, where each kernel stands under the roofs, and its runs.
+"use strict";
+(function (harness) {
+  const { el, text, format, state } = harness;
+  const ALL = "all";
+
+  function choices(rows) {
+    const suites = [...new Set(rows.map((row) => row.kase.suite))];
+    const suite = suites.includes(state.get("suite")) ? state.get("suite") : suites[0];
+    const inSuite = rows.filter((row) => row.kase.suite === suite);
+    const metrics = [...new Set(inSuite.map((row) => row.kase.metric))];
+    const metric = metrics.includes(state.get("metric")) ? state.get("metric") : metrics[0];
+    const ofMetric = inSuite.filter((row) => row.kase.metric === metric);
+    const sizes = [...new Set(ofMetric.map((row) => row.kase.size))];
+    const wanted = state.get("size");
+    const size = wanted === ALL || sizes.includes(wanted) ? wanted : sizes.at(-1);
+    const chosen = size === ALL ? ofMetric : ofMetric.filter((row) => row.kase.size === size);
+    return { suites, suite, metrics, metric, sizes, size, rows: chosen };
+  }
+
+  function pickers(site, card, chosen) {
+    const cards = site.cards.map((one) => [one.file, one.name]);
+    const pick = (key, more) => (value) => state.go({ [key]: value, ...more });
+    return el(
+      "form",
+      { class: "filters", "aria-label": "What is shown", onsubmit: (event) => event.preventDefault() },
+      harness.select("Card", cards, card.file, pick("card")),
+      chosen &&
+        harness.select(
+          "Suite",
+          chosen.suites.map((suite) => [suite, suite]),
+          chosen.suite,
+          pick("suite", { size: null, metric: null }),
+        ),
+      chosen &&
+        chosen.metrics.length > 1 &&
+        harness.select(
+          "Figure",
+          chosen.metrics.map((metric) => [metric, harness.plain(metric.replace(/_/g, " "), 40)]),
+          chosen.metric,
+          pick("metric"),
+        ),
+      chosen &&
+        harness.select(
+          "Size",
+          [...chosen.sizes.map((size) => [size, size]), [ALL, "All sizes"]],
+          chosen.size,
+          pick("size"),
+        ),
+    );
+  }
+
+  const caseLink = (card, kase, words) =>
+    el("a", { href: state.address("case", { card: card.file, case: kase.name }) }, harness.name(words, 100));
+  const nameOf = (row, chosen) =>
+    chosen.size === ALL ? `${row.kase.kernel} ${row.kase.size}` : row.kase.kernel;
+
+  function ladder(card, chosen) {
+    const longest = Math.max(...chosen.rows.map((row) => row.value ?? 0), 0);
+    const columns = [
+      {
+        key: "kernel",
+        label: "Kernel",
+        sort: (row) => row.order,
+        cell: (row) => caseLink(card, row.kase, nameOf(row, chosen)),
+      },
+      {
+        key: "value",
+        label: `Figure, ${harness.plain(chosen.rows[0]?.kase.unit ?? "", 20)}`,
+        sort: (row) => row.value,
+        down: true,
+        cell: (row) =>
+          row.failed
+            ? el("span", { class: "bad" }, "failed: ", text(row.failed, null, 160))
+            : el(
+                "div",
+                { class: "with-bar" },
+                harness.bar(longest ? row.value / longest : 0),
+                el("strong", null, format.number(row.value)),
+              ),
+      },
+      {
+        key: "peak",
+        label: "of peak",
+        numeric: true,
+        sort: (row) => row.peak_share,
+        cell: (row) => format.share(row.peak_share),
+      },
+      {
+        key: "library",
+        label: "of library",
+        numeric: true,
+        sort: (row) => row.library_share,
+        cell: (row) => format.share(row.library_share),
+        hint: "Of the vendor's library at the same size",
+      },
+    ];
+    return harness.table(columns, {
+      id: "ladder",
+      caption: `Ladder of ${harness.plain(chosen.suite, 60)}`,
+      rows: chosen.rows,
+    }).node;
+  }
+
+  function details(card, chosen) {
+    const figure = (key, label, show, hint) => ({
+      key,
+      label,
+      numeric: true,
+      hint,
+      sort: (row) => row[key],
+      cell: (row) => show(row[key]),
+    });
+    const columns = [
+      {
+        key: "kernel",
+        label: "Kernel",
+        sort: (row) => row.order,
+        cell: (row) => caseLink(card, row.kase, nameOf(row, chosen)),
+      },
+      figure("time_ms", "Time, ms", format.number),
+      figure("clock_mhz", "SM clock, MHz", format.whole),
+      figure("temperature_c", "Temperature, °C", format.whole),
+      figure("power_w", "Power, W", format.whole),
+      figure("registers", "Registers", format.whole, "Registers per thread"),
+      {
+        key: "moved",
+        label: "90 days",
+        numeric: true,
+        hint: "Change of the level over 90 days",
+        sort: (row) => row.series?.effect_90,
+        cell: (row) => {
+          const moved = format.moved(row.kase, row.series?.effect_90, row.series?.floor);
+          return el("span", { class: moved.tone }, moved.text);
+        },
+      },
+      {
+        key: "changes",
+        label: "Changes",
+        numeric: true,
+        sort: (row) => row.series?.changes,
+        cell: (row) => format.whole(row.series?.changes),
+      },
+      {
+        key: "failed",
+        label: "State",
+        sort: (row) => row.failed,
+        cell: (row) => (row.failed ? el("span", { class: "bad" }, text(row.failed, null, 160)) : "ok"),
+      },
+    ];
+    return harness.table(columns, {
+      id: "details",
+      caption: "Figures, clocks and registers of the newest run",
+      rows: chosen.rows,
+      stack: true,
+    }).node;
+  }
+
+  function roofData(chosen, peaks) {
+    const points = chosen.rows
+      .filter((row) => row.flop && row.moved_bytes && row.time_ms && !row.failed)
+      .map((row) => ({
+        name: harness.plain(nameOf(row, chosen), 24),
+        intensity: row.flop / row.moved_bytes,
+        gflops: row.flop / row.time_ms / 1e6,
+        dtype: row.dtype,
+      }));
+    const used = new Set(points.map((point) => point.dtype));
+    const roofs = Object.entries(peaks)
+      .filter(([name, gflops]) => name !== "memory" && gflops > 0)
+      .map(([name, gflops]) => ({ name: harness.plain(name, 20), gflops, used: used.has(name) }))
+      .filter((roof) => roof.used || roof.gflops < 40 * Math.max(...points.map((point) => point.gflops)));
+    return { points, roofs, memory: peaks.memory > 0 ? peaks.memory : null };
+  }
+
+  function roofline(chosen, peaks) {
+    const data = roofData(chosen, peaks);
+    if (!data.points.length) {
+      return {
+        node: el(
+          "div",
+          null,
+          el("h2", null, "Roofline"),
+          harness.empty(
+            "This selection has no roofline: its suite tells no operations or no bytes moved, or nothing was measured.",
+          ),
+        ),
+        draw() {},
+      };
+    }
+    const holder = el("div", { class: "roofline" });
+    const best = data.points.reduce((a, b) => (b.gflops > a.gflops ? b : a));
+    const words =
+      `${format.count(data.points.length, "kernel")}; the fastest, ${best.name}, does ${format.value(best.gflops, "GFLOP/s")} at ${format.number(best.intensity)} FLOP per byte` +
+      (data.roofs.length || data.memory ? "." : ". The card's peaks are not known, so no roof is drawn.");
+    function draw() {
+      if (!holder.clientWidth) return;
+      const { root } = harness.roofline(holder.clientWidth, data);
+      root.setAttribute("role", "img");
+      root.setAttribute("aria-label", `Roofline: ${words}`);
+      harness.replace(holder, root);
+    }
+    return {
+      node: el("figure", null, el("h2", null, "Roofline"), holder, el("figcaption", null, words)),
+      draw,
+    };
+  }
+
+  function runs(site, list) {
+    const columns = [
+      {
+        key: "started",
+        label: "Started",
+        sort: (run) => run.started_at,
+        down: true,
+        cell: (run) =>
+          el("a", { href: state.address("run", { run: run.file }) }, format.dateTime(run.started_at)),
+      },
+      { key: "suite", label: "Suite", sort: (run) => run.suite, cell: (run) => text(run.suite, null, 60) },
+      {
+        key: "commit",
+        label: "Commit",
+        sort: (run) => run.commit,
+        down: true,
+        cell: (run) => harness.commitLink(site, run.hash),
+      },
+      {
+        key: "rows",
+        label: "Cases",
+        numeric: true,
+        sort: (run) => run.rows,
+        cell: (run) => format.whole(run.rows),
+      },
+      {
+        key: "failed",
+        label: "Failed",
+        numeric: true,
+        sort: (run) => run.failed,
+        cell: (run) => el("span", { class: run.failed ? "bad" : null }, format.whole(run.failed)),
+      },
+    ];
+    const empty = harness.empty(
+      "No record of a run is here. “asv run” with the plugin leaves one for each commit.",
+    );
+    return harness.table(columns, { id: "runs", caption: "Runs", rows: list, limit: 20, stack: true, empty })
+      .node;
+  }
+
+  function about(site, card, data) {
+    const open = card.open
+      ? el(
+          "a",
+          { class: "bad", href: state.address("index", { card: card.file, show: "open" }) },
+          format.count(card.open, "open regression"),
+        )
+      : "No regression is open";
+    const newest = card.newest
+      ? [harness.commitLink(site, card.newest.hash), " ", format.dateTime(card.newest.measured_at)]
+      : "No run yet";
+    const item = (name, ...value) => el("div", null, el("dt", null, name), el("dd", null, ...value));
+    return el(
+      "div",
+      null,
+      el(
+        "dl",
+        { class: "facts" },
+        item("device", text(card.gpu, null, 100)),
+        card.driver ? item("driver", text(card.driver, null, 40)) : null,
+        item("newest run", newest),
+        item("regressions", open),
+        item("points", format.whole(card.points)),
+        item(
+          "calibration",
+          el(
+            "a",
+            { href: state.address("calibration", { card: card.file }) },
+            card.calibration
+              ? `${format.count(card.calibration.verdicts, "verdict")} on itself`
+              : "not calibrated",
+          ),
+        ),
+      ),
+      card.health.length
+        ? el(
+            "ul",
+            { class: "health" },
+            card.health.map(({ level, text: words }) =>
+              el(
+                "li",
+                { class: level },
+                el("span", { class: "hidden" }, `${level}: `),
+                text(words, null, 200),
+              ),
+            ),
+          )
+        : null,
+      Object.keys(data.annotations).length
+        ? el(
+            "details",
+            { class: "note" },
+            el("summary", null, "About the machine"),
+            el(
+              "dl",
+              { class: "facts" },
+              Object.entries(data.annotations).map(([key, value]) =>
+                item(harness.plain(key, 40), text(value, null, 200)),
+              ),
+            ),
+          )
+        : null,
+    );
+  }
+
+  function chooser(site, view) {
+    harness.title("Cards");
+    const list = site.cards.map((card) =>
+      el(
+        "li",
+        null,
+        el("a", { href: state.address("card", { card: card.file }) }, text(card.name, null, 100)),
+        el(
+          "small",
+          null,
+          text(card.gpu, null, 100),
+          card.open ? `, ${format.count(card.open, "open regression")}` : "",
+        ),
+      ),
+    );
+    harness.replace(
+      view,
+      el("h1", null, "Cards"),
+      list.length
+        ? el("ul", { class: "chooser" }, list)
+        : harness.empty("No card has results yet. Measure with “asv run”, then run “harness publish” again."),
+    );
+  }
+
+  harness.start("card", async (site, view) => {
+    if (!state.get("card") && site.cards.length !== 1) return chooser(site, view);
+    const number = harness.wantedCard(site, state.get("card") ?? site.cards[0].file);
+    const card = site.cards[number];
+    const data = await harness.load(`cards/${card.file}`);
+    const series = new Map(site.series.filter((one) => one.card === number).map((one) => [one.case, one]));
+    const rows = data.ladder
+      .map((row) => ({
+        ...row,
+        kase: site.cases[row.case],
+        order: site.cases[row.case].order,
+        series: series.get(row.case),
+      }))
+      .sort((a, b) => a.order - b.order);
+    const chosen = rows.length ? choices(rows) : null;
+    const roof = chosen && roofline(chosen, data.peaks);
+    harness.title(card.name);
+    harness.replace(
+      view,
+      harness.crumbs(harness.link("index.html", "Overview"), harness.link("card.html", "Cards")),
+      el("h1", null, text(card.name, null, 100)),
+      about(site, card, data),
+      pickers(site, card, chosen),
+      chosen
+        ? [
+            el(
+              "div",
+              { class: "columns" },
+              el("section", null, el("h2", null, "Ladder"), ladder(card, chosen)),
+              roof.node,
+            ),
+            el("section", { class: "section" }, el("h2", null, "Figures"), details(card, chosen)),
+          ]
+        : harness.empty(
+            "This card has no figure yet. Measure with “asv run”, then run “harness publish” again.",
+          ),
+      el("section", { class: "section" }, el("h2", null, "Runs"), runs(site, data.runs)),
+    );
+    if (!roof) return;
+    view.addEventListener("shown", () => {
+      roof.draw();
+      const sized = new ResizeObserver(() => (view.isConnected ? roof.draw() : sized.disconnect()));
+      sized.observe(view);
+    });
+    document.addEventListener("harness-theme", () => view.isConnected && roof.draw());
+  });
+})(window.harness);

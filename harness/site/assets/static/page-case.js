@@ -1,0 +1,440 @@
+// The history of one case on one card.
+"use strict";
+(function (harness) {
+  const { el, text, format, state, changes, history } = harness;
+
+  // What stands around the chart
+
+  const FLAGS = { outlier: "outlier", clocked: "set aside: the clock was down", failed: "failed: no figure" };
+
+  function readout(site, data, kase) {
+    const node = el("dl", { class: "readout of-commit" });
+    let wanted = null;
+    const item = (name, ...value) => el("div", null, el("dt", null, name), el("dd", null, ...value));
+    function compared(index) {
+      const level = data.levelAt(index);
+      const share = data.y[index] === null || !level ? null : data.y[index] / level - 1;
+      return item("against its level", format.change(share));
+    }
+    function draw(index, commit, unknown) {
+      const optional = (name, values, unit) =>
+        values ? item(name, format.value(values[index], unit)) : null;
+      harness.replace(
+        node,
+        item(
+          "commit",
+          commit ? harness.commitLink(site, commit.hash) : `#${data.x[index]} `,
+          commit ? [" ", text(commit.subject, { class: "subject" }, 120)] : unknown,
+        ),
+        item("author", commit ? text(commit.author, null, 60) : unknown),
+        item("date", commit ? format.dateTime(commit.time) : unknown),
+        item(FLAGS[data.flags.get(index)] ?? "figure", format.value(data.y[index], kase.unit)),
+        compared(index),
+        optional("SM clock", data.clock, "MHz"),
+        optional("memory clock", data.memory, "MHz"),
+        optional("temperature", data.temperature, "°C"),
+        optional("power", data.power, "W"),
+      );
+    }
+    async function show(index) {
+      wanted = index;
+      if (index === null) return;
+      const loaded = harness.commit(site, data.x[index]).catch(() => null);
+      const commit = await Promise.race([
+        loaded,
+        new Promise((resolve) => setTimeout(resolve, 30, undefined)),
+      ]);
+      if (wanted !== index) return;
+      draw(index, commit, commit === undefined ? "…" : format.NONE);
+      if (commit !== undefined) return;
+      const late = await loaded;
+      if (wanted === index) draw(index, late, format.NONE);
+    }
+    return { node, show };
+  }
+
+  function describe(site, data, kase) {
+    return (index) => {
+      const flag = data.flags.get(index);
+      const parts = [`Commit ${data.x[index]}`, format.value(data.y[index], kase.unit)];
+      if (flag) parts.push(FLAGS[flag]);
+      if (data.clock?.[index]) parts.push(`${data.clock[index]} MHz`);
+      const change = data.changes.find((one) => one.at === index);
+      if (change)
+        parts.push(
+          `change ${format.letter(data.changes.indexOf(change))}: ${format.change(change.effect)} ${format.meaning(kase, change.effect).word}`,
+        );
+      return `${parts.join(", ")}.`;
+    };
+  }
+
+  function facts(data, kase, one) {
+    const last = data.y.findLast((value) => value !== null) ?? null;
+    const fails = data.y.at(-1) === null;
+    const item = (name, value, note) =>
+      el("div", null, el("dt", null, name), el("dd", null, value, note ? el("small", null, note) : null));
+    return el(
+      "dl",
+      { class: "facts" },
+      item(
+        fails ? "newest figure" : "newest",
+        format.value(last, kase.unit),
+        fails ? "the newest commit has none" : "",
+      ),
+      item("over 90 days", format.moved(kase, one.effect_90, data.floor).text),
+      item("noise of a point", format.share(data.noise), "relative standard deviation"),
+      item("smallest change that counts", format.share(data.floor)),
+      item("points", format.whole(data.n), data.failed.length ? `${data.failed.length} failed` : ""),
+      item("better is", kase.direction === "none" ? "neither" : kase.direction),
+    );
+  }
+
+  function changeTable(site, data, kase, show) {
+    const rows = data.changes.map((change, index) => ({ change, index }));
+    const columns = [
+      {
+        key: "at",
+        label: "Change",
+        sort: (row) => row.index,
+        cell: ({ change, index }) =>
+          el(
+            "div",
+            { class: "letter" },
+            el(
+              "button",
+              {
+                type: "button",
+                class: `flag ${history.toneOf(change)}`,
+                onclick: (event) => show(change, event.currentTarget.closest("tr")),
+                title: "Show it in the chart",
+              },
+              format.letter(index),
+              el("span", { class: "hidden" }, `: show this ${change.kind} in the chart`),
+            ),
+            el("small", null, change.kind),
+            changes.state(change),
+          ),
+      },
+      {
+        key: "effect",
+        label: "Effect",
+        sort: (row) => Math.abs(row.change.effect),
+        down: true,
+        cell: ({ change }) => [
+          changes.effect(site, change),
+          el("small", { class: "levels" }, changes.levels(site, change)),
+        ],
+      },
+      {
+        key: "commit",
+        label: "Commit",
+        sort: (row) => row.change.bad,
+        down: true,
+        cell: ({ change }) => changes.commits(site, change),
+      },
+      {
+        key: "cause",
+        label: "Cause",
+        sort: (row) => row.change.attribution,
+        cell: ({ change }) => changes.cause(change),
+      },
+      {
+        key: "when",
+        label: "Since",
+        sort: (row) => row.change.time,
+        down: true,
+        cell: ({ change }) => format.time(change.time),
+      },
+      {
+        key: "told",
+        label: "In words",
+        wide: true,
+        cell: ({ change }) => [
+          el("p", null, text(change.sentence, null, 400)),
+          changes.triage(change),
+          fixedBy(data, change),
+          compareLink(site, change),
+        ],
+      },
+    ];
+    return harness.table(columns, {
+      id: "order",
+      caption: "Changes of this case",
+      rows: rows.reverse(),
+      stack: true,
+      mark: (row) => (row.change.id === state.get("change") ? "chosen" : null),
+      empty: harness.empty("This case has not changed by more than its noise."),
+    }).node;
+  }
+
+  function fixedBy(data, change) {
+    if (!change.fixed_by) return null;
+    const at = data.changes.findIndex((one) => one.id === change.fixed_by);
+    return el("small", null, at < 0 ? "Fixed since." : `Fixed by change ${format.letter(at)}.`);
+  }
+
+  function compareLink(site, change) {
+    const card = site.cards[change.card].file;
+    const address = state.address("compare", {
+      left: `${card}@${change.good_hash}`,
+      right: `${card}@${change.bad_hash}`,
+    });
+    return el("small", null, el("a", { href: address }, "All cases before and after"));
+  }
+
+  function epochList(data) {
+    const rows = data.epochs.filter((epoch) => epoch.changed.length);
+    if (!rows.length) return null;
+    return el(
+      "section",
+      { class: "section" },
+      el("h2", null, "Epochs"),
+      el(
+        "p",
+        null,
+        "At these commits the environment changed; a change of the level there says nothing about the code.",
+      ),
+      el(
+        "ul",
+        { class: "plain" },
+        rows.map((epoch) =>
+          el(
+            "li",
+            null,
+            el("strong", null, text(epoch.label, null, 80)),
+            ` from commit #${data.x[epoch.start]}: `,
+            epoch.changed.map((line, index) => [index ? ", " : "", text(line, null, 120)]),
+          ),
+        ),
+      ),
+    );
+  }
+
+  function neighbours(site, cardNumber, caseNumber) {
+    const here = site.series.filter((one) => one.card === cardNumber).map((one) => one.case);
+    here.sort((a, b) => site.cases[a].order - site.cases[b].order || a - b);
+    const at = here.indexOf(caseNumber);
+    const card = site.cards[cardNumber].file;
+    const to = (index, words, rel) =>
+      here[index] === undefined
+        ? null
+        : el(
+            "a",
+            {
+              rel,
+              href: state.address("case", { card, case: site.cases[here[index]].name }),
+              title: harness.plain(site.cases[here[index]].name),
+            },
+            words,
+          );
+    const others = site.series.filter((one) => one.case === caseNumber && one.card !== cardNumber);
+    return el(
+      "div",
+      { class: "neighbours" },
+      el(
+        "p",
+        null,
+        at > 0 ? to(at - 1, "← Previous case", "prev") : null,
+        " ",
+        to(at + 1, "Next case →", "next"),
+      ),
+      others.length
+        ? el(
+            "p",
+            null,
+            "On other cards: ",
+            others.map((one, index) => [
+              index ? ", " : "",
+              el(
+                "a",
+                {
+                  href: state.address("case", {
+                    card: site.cards[one.card].file,
+                    case: site.cases[caseNumber].name,
+                  }),
+                },
+                text(site.cards[one.card].name, null, 60),
+              ),
+            ]),
+          )
+        : null,
+    );
+  }
+
+  // The page
+
+  function limits(data) {
+    const first = data.x[0];
+    const last = data.x.at(-1);
+    const edge = Math.max(0.5, (last - first) * 0.012);
+    return [first - edge, last + edge];
+  }
+
+  async function wantedRange(site) {
+    const [from, to] = await Promise.all(
+      ["from", "to"].map((key) => (state.get(key) ? harness.findCommit(site, state.get(key)) : null)),
+    );
+    return [from, to];
+  }
+
+  function mountChart(site, data, card, kase, holder, bar, read, range, keysId) {
+    const chosen = () => state.get("change");
+    const noteRange = state.onceQuiet((whole, min, max) => {
+      if (!holder.isConnected) return;
+      state.note(
+        whole
+          ? { from: null, to: null }
+          : { from: String(Math.max(0, Math.ceil(min))), to: String(Math.max(0, Math.floor(max))) },
+      );
+    });
+    const stack = new harness.Stack(holder, {
+      x: data.x,
+      limits: limits(data),
+      span: Math.min(4, data.x.at(-1) - data.x[0] + 1),
+      panels: history.panels(site, data, kase, chosen),
+      xTicks: harness.dateTicks(site),
+      label: `History of ${harness.plain(kase.name)}`,
+      describedBy: keysId,
+      describe: describe(site, data, kase),
+      onCursor: (index) => read.show(index),
+      onRange: (min, max) => noteRange(stack.isWhole(), min, max),
+      keys: {
+        n: () => nextChange(1),
+        p: () => nextChange(-1),
+      },
+    });
+    function nextChange(way) {
+      const at = stack.cursor ?? -1;
+      const found =
+        way > 0 ? data.changes.find((one) => one.at > at) : data.changes.findLast((one) => one.at < at);
+      if (found) stack.point(found.at);
+    }
+    function show(change) {
+      const around = Math.max(20, (limits(data)[1] - limits(data)[0]) * 0.06, (change.bad - change.good) * 3);
+      stack.setRange(change.good - around, change.bad + around);
+      stack.point(change.at);
+    }
+    const zero = el(
+      "label",
+      { class: "check" },
+      el("input", {
+        type: "checkbox",
+        checked: state.get("zero") === "1",
+        onchange: (event) => (state.note({ zero: event.target.checked ? "1" : null }), rescale(stack)),
+      }),
+      "from zero",
+    );
+    harness.replace(
+      bar,
+      harness.chartButtons(
+        stack,
+        zero,
+        el("span", { class: "gap" }),
+        harness.historyDownloads(site, data, card, kase, stack),
+      ),
+    );
+    const change = data.changes.find((one) => one.id === chosen());
+    if (range[0] !== null || range[1] !== null)
+      stack.setRange((range[0] ?? data.x[0]) - 0.4, (range[1] ?? data.x.at(-1)) + 0.4);
+    else if (change) show(change);
+    if (stack.cursor === null) read.show(data.x.length - 1);
+    harness.stack = stack;
+    return { stack, show };
+  }
+
+  function rescale(stack) {
+    for (const u of stack.plots) u.setScale("x", { min: stack.range[0], max: stack.range[1] });
+  }
+
+  function chartSummary(data, kase) {
+    const values = data.y.filter((value) => value !== null);
+    if (!values.length) return "No point has a figure.";
+    const low = values.reduce((a, b) => Math.min(a, b));
+    const high = values.reduce((a, b) => Math.max(a, b));
+    return (
+      `${format.count(data.n, "point")} of commits #${data.x[0]} to #${data.x.at(-1)}, from ${format.number(low)} to ${format.value(high, kase.unit)}, ` +
+      `${format.count(data.levels.length, "level")}, ${format.count(data.changes.length, "change")}.`
+    );
+  }
+
+  harness.start("case", async (site, view) => {
+    const cardNumber = harness.wantedCard(site);
+    const card = site.cards[cardNumber];
+    const name = state.get("case");
+    const caseNumber = site.cases.findIndex((kase) => kase.name === name);
+    const one = site.series.find((series) => series.card === cardNumber && series.case === caseNumber);
+    if (caseNumber < 0 || !one) {
+      throw new harness.Problem(
+        name
+          ? `The card “${harness.plain(card.name, 60)}” has no case “${harness.plain(name, 100)}”.`
+          : "The address names no case.",
+        "Choose a case on the overview, under “All cases”. A kernel that was renamed has its new name there.",
+      );
+    }
+    const kase = site.cases[caseNumber];
+    const data = history.unpack(await harness.load(`series/${one.file}`));
+    const range = await wantedRange(site);
+    harness.title(kase.name, card.name);
+    const holder = el("div", { class: "chart-holder" });
+    const bar = el("div");
+    const read = readout(site, data, kase);
+    const keys = harness.id("keys");
+    let show = () => {};
+    const figure = data.n
+      ? el(
+          "figure",
+          { class: "history" },
+          bar,
+          read.node,
+          holder,
+          history.legend(data),
+          el(
+            "figcaption",
+            null,
+            chartSummary(data, kase),
+            " ",
+            el(
+              "span",
+              { id: keys, class: "keys" },
+              "Drag to zoom, shift and drag to move; scroll to zoom after a click. Keys: + − 0 zoom, ← → point by point, Home End, shift ← → move, n p changes.",
+            ),
+          ),
+        )
+      : harness.empty(
+          "This case has no point yet. Measure it with “asv run”, then run “harness publish” again.",
+        );
+    harness.replace(
+      view,
+      harness.crumbs(
+        harness.link("index.html", "Overview"),
+        el(
+          "a",
+          { href: state.address("card", { card: card.file, suite: kase.suite, size: kase.size }) },
+          text(card.name, null, 60),
+        ),
+        text(kase.suite, null, 40),
+      ),
+      el("h1", null, harness.name(kase.kernel, 100), " ", el("small", null, text(kase.size, null, 80))),
+      neighbours(site, cardNumber, caseNumber),
+      facts(data, kase, one),
+      figure,
+      el(
+        "section",
+        { class: "section" },
+        el("h2", null, "Changes"),
+        changeTable(site, data, kase, (change, row) => {
+          state.note({ change: change.id });
+          for (const other of view.querySelectorAll("tr.chosen")) other.classList.remove("chosen");
+          row.classList.add("chosen");
+          show(change);
+          view.querySelector(".chart").focus();
+          rescale(harness.stack);
+        }),
+      ),
+      epochList(data),
+    );
+    view.addEventListener("shown", () => {
+      if (data.n) show = mountChart(site, data, card, kase, holder, bar, read, range, keys).show;
+    });
+  });
+})(window.harness);

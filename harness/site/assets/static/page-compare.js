@@ -1,0 +1,330 @@
+// Two commits of one card, or two cards: every case side by side.
+"use strict";
+(function (harness) {
+  const { el, text, format, state } = harness;
+  const FILES_BACK = 4;
+
+  /** "card@commit" in two; a card's name may hold an @, a commit's cannot. */
+  function parse(side) {
+    const at = side.lastIndexOf("@");
+    return at < 0
+      ? { card: side, commit: "newest" }
+      : { card: side.slice(0, at), commit: side.slice(at + 1) || "newest" };
+  }
+
+  async function block(site, card, k) {
+    try {
+      const data = await harness.load(`at/${card.file}/${k}`);
+      return { ...data, figures: harness.figures(data.values) };
+    } catch (problem) {
+      if (problem instanceof harness.Problem) return null; // nothing was measured there
+      throw problem;
+    }
+  }
+
+  function rowOf(data, position) {
+    const width = data.cases.length;
+    const start = (position - data.first) * width;
+    const row = new Map();
+    data.cases.forEach((number, column) => {
+      const value = data.figures[start + column];
+      if (format.known(value)) row.set(number, value);
+    });
+    return row;
+  }
+
+  /** The newest position up to this one where the card has a figure; null where none is near. */
+  async function measuredUpTo(site, card, position) {
+    const size = site.commits.every;
+    for (let k = Math.floor(position / size); k >= 0 && k > position / size - FILES_BACK - 1; k--) {
+      const data = await block(site, card, k);
+      if (!data) continue;
+      const rows = data.figures.length / Math.max(1, data.cases.length);
+      for (let at = Math.min(position, data.first + rows - 1); at >= data.first; at--) {
+        if (rowOf(data, at).size) return at;
+      }
+    }
+    return null;
+  }
+
+  async function resolve(site, wanted) {
+    const card = site.cards.find((one) => one.file === wanted.card);
+    if (!card)
+      return {
+        ...wanted,
+        error: wanted.card
+          ? `There is no card “${harness.plain(wanted.card, 60)}” here. Choose one of the list.`
+          : "Choose a card.",
+      };
+    const position =
+      wanted.commit === "newest"
+        ? (card.newest?.commit ?? null)
+        : await harness.findCommit(site, wanted.commit);
+    if (position === null) {
+      const error =
+        wanted.commit === "newest"
+          ? "This card has no run yet. Measure with “asv run”, then run “harness publish” again."
+          : `No commit here begins with “${harness.plain(wanted.commit, 60)}”. Give at least four digits of a hash, a position or “newest”.`;
+      return { ...wanted, info: card, error };
+    }
+    const [data, commit] = await Promise.all([
+      block(site, card, Math.floor(position / site.commits.every)),
+      harness.commit(site, position),
+    ]);
+    const row = data ? rowOf(data, position) : new Map();
+    const nearest = row.size ? null : await measuredUpTo(site, card, position);
+    return {
+      ...wanted,
+      info: card,
+      number: site.cards.indexOf(card),
+      position,
+      commit_: commit,
+      row,
+      nearest,
+    };
+  }
+
+  async function defaults(site) {
+    const right = state.get("right");
+    const left = state.get("left");
+    const first = site.cards.find((card) => card.newest) ?? site.cards[0];
+    const rightSide = right ? parse(right) : { card: left ? parse(left).card : first.file, commit: "newest" };
+    if (left) return [parse(left), rightSide];
+    const card = site.cards.find((one) => one.file === rightSide.card);
+    const before = card?.newest ? await measuredUpTo(site, card, card.newest.commit - 1) : null;
+    return [{ card: rightSide.card, commit: before === null ? "newest" : String(before) }, rightSide];
+  }
+
+  const joined = (side) => `${side.card}@${side.commit}`;
+
+  function picker(site, side, name, others) {
+    const go = (patch) => state.go({ ...others, [name]: joined({ ...side, ...patch }) });
+    const cards = site.cards.map((card) => [card.file, card.name]);
+    if (!side.info) cards.unshift([side.card, "Choose a card"]);
+    const title = name === "left" ? "Left" : "Right";
+    const input = harness.input(`${title} commit`, side.commit, () => {}, {
+      type: "text",
+      placeholder: "hash, position or newest",
+      onchange: (event) => go({ commit: event.target.value.trim() || "newest" }),
+    });
+    return el(
+      "fieldset",
+      { class: "side" },
+      el("legend", null, title),
+      harness.select(`${title} card`, cards, side.card, (card) => go({ card })),
+      input,
+      outcome(site, side, go),
+    );
+  }
+
+  function outcome(site, side, go) {
+    if (side.error) return el("p", { class: "bad", role: "alert" }, side.error);
+    const { commit_: commit, row, nearest, position } = side;
+    const told = el(
+      "p",
+      null,
+      commit
+        ? [
+            harness.commitLink(site, commit.hash),
+            " ",
+            text(commit.subject, { class: "subject" }, 120),
+            ", ",
+            format.date(commit.time),
+          ]
+        : `commit #${position}`,
+      ` (#${position})`,
+    );
+    if (row.size) return told;
+    const use =
+      nearest === null
+        ? " Nothing near it was measured either."
+        : el(
+            "button",
+            { type: "button", onclick: () => go({ commit: String(nearest) }) },
+            `Use #${nearest}, the newest measured before it`,
+          );
+    return [
+      told,
+      el("p", { class: "bad", role: "alert" }, "This card measured nothing at this commit. ", use),
+    ];
+  }
+
+  function pairs(site, left, right) {
+    const numbers = [...new Set([...left.row.keys(), ...right.row.keys()])];
+    const floors = new Map(
+      site.series.filter((one) => one.card === right.number).map((one) => [one.case, one.floor]),
+    );
+    const rows = numbers.map((number) => {
+      const [a, b] = [left.row.get(number) ?? null, right.row.get(number) ?? null];
+      const effect = a && b !== null ? b / a - 1 : null;
+      return {
+        kase: site.cases[number],
+        a,
+        b,
+        effect,
+        quiet: effect !== null && Math.abs(effect) < floors.get(number),
+        ratio: effect === null ? null : b / a,
+      };
+    });
+    return rows.sort((x, y) => x.kase.order - y.kase.order);
+  }
+
+  function total(rows) {
+    // A time that halves and a rate that doubles are the same news, so times count upside down.
+    const known = rows.filter((row) => row.ratio > 0 && row.kase.direction !== "none");
+    if (!known.length) return "No case has a figure on both sides.";
+    const logs = known.map((row) => Math.log(row.ratio) * (row.kase.direction === "lower" ? -1 : 1));
+    const mean = Math.exp(logs.reduce((a, b) => a + b, 0) / logs.length) - 1;
+    const better = known.filter(
+      (row) => !row.quiet && format.meaning(row.kase, row.effect).tone === "good",
+    ).length;
+    const worse = known.filter(
+      (row) => !row.quiet && format.meaning(row.kase, row.effect).tone === "bad",
+    ).length;
+    const words =
+      Math.abs(mean) < 0.0005
+        ? "as good as the left"
+        : `${format.change(mean)} ${mean > 0 ? "better" : "worse"} than the left`;
+    return `Over ${format.count(known.length, "case")} the right is ${words} (geometric mean): ${better} better, ${worse} worse. A difference of two points holds the noise of both; whether a case changed, its history tells.`;
+  }
+
+  function table(site, rows, left, right) {
+    const largest = Math.max(0.02, ...rows.map((row) => (row.ratio > 0 ? Math.abs(Math.log(row.ratio)) : 0)));
+    const head = (side) => harness.plain(`${side.info.name} #${side.position}`, 60);
+    const value = (key, label, side) => ({
+      key,
+      label,
+      hint: head(side),
+      numeric: true,
+      sort: (row) => row[key],
+      cell: (row) => el("span", { title: row.kase.unit }, format.value(row[key], row.kase.unit)),
+    });
+    const columns = [
+      {
+        key: "case",
+        label: "Case",
+        sort: (row) => row.kase.order,
+        cell: (row) =>
+          el(
+            "a",
+            { href: state.address("case", { card: right.card, case: row.kase.name }) },
+            harness.name(row.kase.name),
+          ),
+      },
+      value("a", "Left", left),
+      value("b", "Right", right),
+      {
+        key: "ratio",
+        label: "Right / left",
+        numeric: true,
+        sort: (row) => row.ratio,
+        cell: (row) => format.times(row.ratio),
+      },
+      {
+        key: "effect",
+        label: "Difference",
+        sort: (row) => (row.effect === null ? null : row.effect * (row.kase.direction === "lower" ? -1 : 1)),
+        hint: "Sort from worst to best",
+        cell: (row) => {
+          if (row.effect === null)
+            return el(
+              "span",
+              { class: "none" },
+              row.a === null ? "no figure on the left" : "no figure on the right",
+            );
+          const meant = format.meaning(row.kase, row.effect);
+          const { word, tone } = row.quiet
+            ? { word: `${meant.word}, too little to count`, tone: "none" }
+            : meant;
+          return el(
+            "div",
+            { class: "with-balance" },
+            harness.balance(row.ratio > 0 ? Math.log(row.ratio) / largest : 0, tone),
+            el("span", { class: tone }, `${format.change(row.effect)} ${word}`),
+          );
+        },
+      },
+    ];
+    return harness.table(columns, {
+      id: "order",
+      caption: "Both sides of every case",
+      rows,
+      stack: true,
+      empty: harness.empty("No case matches. Clear the filter to see the rest."),
+    });
+  }
+
+  function comparison(site, left, right) {
+    if (left.error || right.error) return null;
+    const rows = pairs(site, left, right);
+    if (!rows.length) return harness.empty("Neither side has a figure.");
+    const list = table(site, rows, left, right);
+    const sum = el("p", { class: "sum", "aria-live": "polite" });
+    function update() {
+      const suite = state.get("suite");
+      const words = (state.get("q") ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+      const shown = rows.filter(
+        (row) =>
+          (!suite || row.kase.suite === suite) &&
+          words.every((word) => row.kase.name.toLowerCase().includes(word)),
+      );
+      list.update(shown);
+      harness.replace(sum, total(shown));
+    }
+    const note = (key) => (value) => {
+      state.note({ [key]: value });
+      update();
+    };
+    const suites = [
+      ["", "All suites"],
+      ...[...new Set(rows.map((row) => row.kase.suite))].map((suite) => [suite, suite]),
+    ];
+    const form = el(
+      "form",
+      {
+        class: "filters",
+        role: "search",
+        "aria-label": "Filter",
+        onsubmit: (event) => event.preventDefault(),
+      },
+      harness.select("Suite", suites, state.get("suite") ?? "", note("suite")),
+      harness.input("Text", state.get("q") ?? "", note("q"), { placeholder: "part of a case's name" }),
+    );
+    update();
+    return [sum, form, list.node];
+  }
+
+  harness.start("compare", async (site, view) => {
+    harness.title("Compare");
+    if (!site.cards.length) {
+      harness.replace(
+        view,
+        el("h1", null, "Compare"),
+        harness.empty(
+          "There is nothing to compare yet. Measure with “asv run”, then run “harness publish” again.",
+        ),
+      );
+      return;
+    }
+    const [left, right] = await Promise.all((await defaults(site)).map((side) => resolve(site, side)));
+    const both = { left: joined(left), right: joined(right) };
+    const swap = () => state.go({ left: both.right, right: both.left });
+    harness.replace(
+      view,
+      el("h1", null, "Compare"),
+      el(
+        "p",
+        { class: "lead" },
+        "Two commits of one card, or two cards. A commit is named by the first digits of its hash, its position, or “newest”.",
+      ),
+      el(
+        "form",
+        { class: "sides", "aria-label": "Both sides", onsubmit: (event) => event.preventDefault() },
+        picker(site, left, "left", both),
+        el("button", { type: "button", name: "swap", class: "swap", onclick: swap }, "Swap sides"),
+        picker(site, right, "right", both),
+      ),
+      comparison(site, left, right),
+    );
+  });
+})(window.harness);

@@ -1,0 +1,360 @@
+// One run: what the card did, second by second, while each case was measured.
+"use strict";
+(function (harness) {
+  const { el, text, format, state } = harness;
+  const LANE = { rows: 1.5, reasons: 0.5 };
+
+  function unpack(telemetry) {
+    return {
+      x: Array.from(harness.decode(telemetry.at_s)),
+      sm: harness.figures(telemetry.sm_clock_mhz),
+      memory: harness.figures(telemetry.memory_clock_mhz),
+      temperature: harness.figures(telemetry.temperature_c),
+      power: harness.figures(telemetry.power_w),
+      reasons: telemetry.reasons,
+    };
+  }
+
+  const known = (values) => values?.some((value) => value !== null);
+
+  /** Kernels and clock events as bars over the seconds they took. */
+  function spans(data, rows) {
+    const block = (surface, g, begin, end, lane, label, fill) => {
+      const left = Math.max(g.left - 2, g.x(begin));
+      const right = Math.min(g.left + g.width + 2, g.x(end));
+      if (right < g.left || left > g.left + g.width) return;
+      const top = g.y(lane + 0.4);
+      const height = g.y(lane - 0.4) - top;
+      surface.rect(left, top, Math.max(1.5, right - left - 1), height, { fill, alpha: 0.9 });
+      const room = Math.floor((right - left - 8) / 6.2);
+      if (room >= 3)
+        surface.text(harness.plain(label, room), left + 4, top + height / 2 + 4, {
+          fill: g.colours.onspan,
+          size: 11,
+        });
+    };
+    return (surface, g) => {
+      rows.forEach((row) => {
+        if (row.begin_s === null || row.end_s === null) return;
+        block(
+          surface,
+          g,
+          row.begin_s,
+          row.end_s,
+          LANE.rows,
+          row.name,
+          g.colours[row.status === "failed" ? "span-bad" : "span-a"],
+        );
+      });
+      for (const [begin, end, words] of data.reasons)
+        block(surface, g, begin, end, LANE.reasons, words, g.colours["span-b"]);
+    };
+  }
+
+  function panels(data, rows) {
+    const lanes = {
+      title: "cases and clock events",
+      unit: "",
+      height: 74,
+      series: [],
+      range: () => [0, 2],
+      yTicks: [
+        { at: LANE.rows, label: "case" },
+        { at: LANE.reasons, label: "event" },
+      ],
+      over: spans(data, rows),
+    };
+    const panel = (title, unit, height, ...series) =>
+      series.some((one) => known(one.values)) && {
+        title,
+        unit,
+        height,
+        series: series.filter((one) => known(one.values)),
+        under: shade(data),
+      };
+    return [
+      lanes,
+      panel("SM clock", "MHz", 130, { label: "SM clock", values: data.sm, colour: "line-a" }),
+      panel("memory clock", "MHz", 70, { label: "memory clock", values: data.memory, colour: "line-d" }),
+      panel("temperature", "°C", 90, { label: "temperature", values: data.temperature, colour: "line-b" }),
+      panel("power", "W", 110, { label: "power", values: data.power, colour: "line-c" }),
+    ].filter(Boolean);
+  }
+
+  /** What held the clock down, behind every curve. */
+  function shade(data) {
+    return (surface, g) => {
+      for (const [begin, end] of data.reasons)
+        surface.rect(g.x(begin), g.top, Math.max(1, g.x(end) - g.x(begin)), g.height, {
+          fill: g.colours.focus,
+          alpha: 0.1,
+        });
+    };
+  }
+
+  const seconds = (min, max, width) => {
+    const ticks = harness.ticks(min, max, width / 80);
+    const labels = format.axis(ticks);
+    return ticks.map((at, index) => ({ at, label: `${labels[index]} s` }));
+  };
+
+  function readout(data, rows) {
+    const node = el("dl", { class: "readout of-run" });
+    const item = (name, value) => el("div", null, el("dt", null, name), el("dd", null, value));
+    return {
+      node,
+      show(index) {
+        if (index === null) return;
+        const at = data.x[index];
+        const during = rows
+          .filter((row) => row.begin_s !== null && row.begin_s <= at && at <= row.end_s)
+          .map((row) => row.name);
+        const events = data.reasons
+          .filter(([begin, end]) => begin <= at && at <= end)
+          .map((reason) => reason[2]);
+        const figure = (name, values, unit) =>
+          known(values)
+            ? item(
+                name,
+                values[index] === null
+                  ? format.NONE
+                  : format.value(Math.round(values[index] * 10) / 10, unit),
+              )
+            : null;
+        harness.replace(
+          node,
+          item("second", at.toFixed(1)),
+          item("case", during.length ? text(during.join(", "), null, 120) : "none"),
+          item("clock event", events.length ? text(events.join(", "), null, 120) : "none"),
+          figure("SM clock", data.sm, "MHz"),
+          figure("memory clock", data.memory, "MHz"),
+          figure("temperature", data.temperature, "°C"),
+          figure("power", data.power, "W"),
+        );
+      },
+    };
+  }
+
+  function telemetry(site, run, view) {
+    const data = unpack(run.telemetry);
+    if (!(data.x.at(-1) > data.x[0]))
+      return harness.empty("The run was too short for its telemetry to hold two moments.");
+    const holder = el("div", { class: "chart-holder" });
+    const bar = el("div");
+    const keys = harness.id("keys");
+    const read = readout(data, run.rows);
+    const parts = panels(data, run.rows);
+    const name = `${run.suite} at ${format.short(run.hash)}`;
+    view.addEventListener("shown", () => {
+      const noteRange = state.onceQuiet(
+        (whole, min, max) =>
+          holder.isConnected &&
+          state.note(whole ? { from: null, to: null } : { from: min.toFixed(2), to: max.toFixed(2) }),
+      );
+      const stack = new harness.Stack(holder, {
+        x: data.x,
+        limits: [data.x[0], data.x.at(-1)],
+        span: 0.5,
+        panels: parts,
+        xTicks: seconds,
+        label: `Telemetry of ${harness.plain(name, 100)}`,
+        describedBy: keys,
+        describe: (index) =>
+          [
+            `${data.x[index].toFixed(1)} s`,
+            data.sm?.[index] ? `${Math.round(data.sm[index])} MHz` : "",
+            data.power?.[index] ? `${Math.round(data.power[index])} W` : "",
+          ]
+            .filter(Boolean)
+            .join(", "),
+        onCursor: read.show,
+        onRange: (min, max) => noteRange(stack.isWhole(), min, max),
+      });
+      harness.stack = stack;
+      const [from, to] = ["from", "to"].map((key) => Number.parseFloat(state.get(key)));
+      if (from < to) stack.setRange(from, to);
+      read.show(0);
+      const picture = () =>
+        stack.picture({
+          title: `Telemetry of ${harness.plain(name, 100)}`,
+          lines: [`${harness.plain(run.device, 60)}, ${format.dateTime(run.started_at)}`],
+        });
+      const file = (kind) =>
+        `run-${state.get("run")}`.replace(/[^A-Za-z0-9._-]+/g, "_").slice(0, 120) + `.${kind}`;
+      const download = (kind, action) =>
+        el("button", { type: "button", title: `Download what is in view as ${kind}`, onclick: action }, kind);
+      harness.replace(
+        bar,
+        harness.chartButtons(
+          stack,
+          download("SVG", () =>
+            harness.download(file("svg"), new Blob([picture().svg], { type: "image/svg+xml" })),
+          ),
+          download("PNG", async () => {
+            const { svg, width, height } = picture();
+            harness.download(file("png"), await harness.rasterise(svg, width, height));
+          }),
+          download("CSV", () =>
+            harness.download(file("csv"), new Blob([csv(data, stack.visible())], { type: "text/csv" })),
+          ),
+        ),
+      );
+    });
+    const words = `${format.number(data.x.at(-1) - data.x[0])} seconds, ${format.count(data.x.length, "moment")}, ${format.count(data.reasons.length, "clock event")}.`;
+    return el(
+      "figure",
+      { class: "history" },
+      bar,
+      read.node,
+      holder,
+      el(
+        "figcaption",
+        null,
+        words,
+        " ",
+        el(
+          "span",
+          { id: keys, class: "keys" },
+          "Drag to zoom, shift and drag to move; scroll to zoom after a click. Keys: + − 0 zoom, ← → moment by moment, Home End, shift ← → move.",
+        ),
+      ),
+    );
+  }
+
+  function csv(data, [from, to]) {
+    const lines = ["at_s,sm_clock_mhz,memory_clock_mhz,temperature_c,power_w"];
+    for (let index = from; index < to; index++) {
+      lines.push(
+        [
+          data.x[index],
+          ...[data.sm, data.memory, data.temperature, data.power].map((values) => values?.[index] ?? ""),
+        ].join(","),
+      );
+    }
+    return `${lines.join("\r\n")}\r\n`;
+  }
+
+  function facts(site, run) {
+    const item = (name, ...value) => el("div", null, el("dt", null, name), el("dd", null, ...value));
+    const plain = (name, value, longest) => (value ? item(name, text(value, null, longest ?? 120)) : null);
+    const settings = Object.entries(run.settings ?? {});
+    const basics = el(
+      "dl",
+      { class: "facts" },
+      item("started", format.dateTime(run.started_at)),
+      item("commit", harness.commitLink(site, run.hash)),
+      plain("device", run.device),
+      plain("driver", run.driver),
+      plain("toolchain", run.toolchain),
+      plain("host", run.host, 200),
+      plain("harness", run.harness_version),
+    );
+    if (!settings.length) return basics;
+    const list = el(
+      "dl",
+      { class: "facts" },
+      settings.map(([key, value]) => plain(harness.plain(key, 40), value)),
+    );
+    return [basics, el("details", { class: "note" }, el("summary", null, "Settings"), list)];
+  }
+
+  function rows(site, run) {
+    const card = site.cards[run.card];
+    // A record names kernel and size; the suite is the run's.
+    const measured = site.series.filter((one) => one.card === run.card).map((one) => site.cases[one.case]);
+    const caseOf = new Map(
+      measured
+        .filter((kase) => kase.suite === run.suite)
+        .map((kase) => [`${kase.kernel} ${kase.size}`, kase]),
+    );
+    const name = (row) => {
+      const kase = caseOf.get(row.name);
+      return kase && card
+        ? el(
+            "a",
+            { href: state.address("case", { card: card.file, case: kase.name }) },
+            harness.name(row.name),
+          )
+        : harness.name(row.name);
+    };
+    const columns = [
+      { key: "name", label: "Case", sort: (row) => row.name, cell: name },
+      {
+        key: "status",
+        label: "Status",
+        sort: (row) => row.status,
+        cell: (row) =>
+          el(
+            "span",
+            { class: { failed: "bad", skipped: "none" }[row.status] },
+            text(row.status, null, 40),
+            row.reason ? [": ", text(row.reason, null, 60)] : null,
+          ),
+      },
+      {
+        key: "time",
+        label: "Time, ms",
+        numeric: true,
+        sort: (row) => row.time_ms,
+        cell: (row) => format.number(row.time_ms),
+      },
+      {
+        key: "begin",
+        label: "From, s",
+        numeric: true,
+        sort: (row) => row.begin_s,
+        cell: (row) => (format.known(row.begin_s) ? row.begin_s.toFixed(1) : format.NONE),
+      },
+      {
+        key: "end",
+        label: "To, s",
+        numeric: true,
+        sort: (row) => row.end_s,
+        cell: (row) => (format.known(row.end_s) ? row.end_s.toFixed(1) : format.NONE),
+      },
+      { key: "message", label: "Message", cell: (row) => (row.message ? text(row.message, null, 300) : "") },
+    ];
+    return harness.table(columns, {
+      id: "order",
+      caption: "Cases of this run",
+      rows: run.rows,
+      stack: true,
+      empty: harness.empty("The record holds no case: the run ended before its first."),
+    }).node;
+  }
+
+  harness.start("run", async (site, view) => {
+    const file = state.get("run");
+    if (!file)
+      throw new harness.Problem("The address names no run.", "Choose a run at the end of a card's page.");
+    const run = await harness.load(`runs/${file}`).catch(() => {
+      throw new harness.Problem(
+        `There is no run “${harness.plain(file, 100)}” here.`,
+        "Choose a run at the end of a card's page. Only the newest runs are published.",
+      );
+    });
+    const card = site.cards[run.card];
+    harness.title(`${run.suite} at ${format.short(run.hash)}`, card?.name ?? run.device);
+    harness.replace(
+      view,
+      harness.crumbs(
+        harness.link("index.html", "Overview"),
+        card
+          ? el("a", { href: state.address("card", { card: card.file }) }, text(card.name, null, 60))
+          : text(run.device, null, 60),
+        "Run",
+      ),
+      el("h1", null, text(run.suite, null, 80), " ", el("small", null, format.dateTime(run.started_at))),
+      facts(site, run),
+      el(
+        "section",
+        { class: "section" },
+        el("h2", null, "Telemetry"),
+        run.telemetry
+          ? telemetry(site, run, view)
+          : harness.empty("This run has no telemetry: its device tells no clocks, or it was switched off."),
+      ),
+      el("section", { class: "section" }, el("h2", null, "Cases"), rows(site, run)),
+    );
+  });
+})(window.harness);

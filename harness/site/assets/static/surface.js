@@ -1,0 +1,225 @@
+// One way to draw, on a canvas and into an SVG file: what is downloaded is what is seen.
+"use strict";
+(function (harness) {
+  const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
+  const round = (value) => Math.round(value * 100) / 100;
+
+  /** Names of the page's colours, as the present theme has them. */
+  harness.colours = function () {
+    const style = getComputedStyle(document.documentElement);
+    const known = {};
+    // Asked for with every point, and slow to tell.
+    return new Proxy(known, {
+      get: (_, name) => (known[name] ??= style.getPropertyValue(`--${String(name)}`).trim()),
+    });
+  };
+
+  class CanvasSurface {
+    constructor(context) {
+      this.context = context;
+    }
+
+    rect(x, y, width, height, { fill, alpha = 1 }) {
+      const { context } = this;
+      context.globalAlpha = alpha;
+      context.fillStyle = fill;
+      context.fillRect(x, y, width, height);
+      context.globalAlpha = 1;
+    }
+
+    line(points, { stroke, width = 1, dash = [], alpha = 1 }) {
+      const { context } = this;
+      context.globalAlpha = alpha;
+      context.strokeStyle = stroke;
+      context.lineWidth = width;
+      context.setLineDash(dash);
+      context.beginPath();
+      points.forEach(([x, y], index) => (index ? context.lineTo(x, y) : context.moveTo(x, y)));
+      context.stroke();
+      context.setLineDash([]);
+      context.globalAlpha = 1;
+    }
+
+    shape(points, { fill, stroke, width = 1 }) {
+      const { context } = this;
+      context.beginPath();
+      points.forEach(([x, y], index) => (index ? context.lineTo(x, y) : context.moveTo(x, y)));
+      context.closePath();
+      if (fill) {
+        context.fillStyle = fill;
+        context.fill();
+      }
+      if (stroke) {
+        context.strokeStyle = stroke;
+        context.lineWidth = width;
+        context.stroke();
+      }
+    }
+
+    /** Round when few and large, square when many and small, which is what a canvas is quick at. */
+    dots(points, { fill, size }) {
+      const { context } = this;
+      context.fillStyle = fill;
+      if (size < 4) {
+        for (const [x, y] of points) context.fillRect(x - size / 2, y - size / 2, size, size);
+        return;
+      }
+      context.beginPath();
+      for (const [x, y] of points) {
+        context.moveTo(x + size / 2, y);
+        context.arc(x, y, size / 2, 0, 2 * Math.PI);
+      }
+      context.fill();
+    }
+
+    ring(x, y, size, { stroke, width = 1.5 }) {
+      const { context } = this;
+      context.strokeStyle = stroke;
+      context.lineWidth = width;
+      context.beginPath();
+      context.arc(x, y, size / 2, 0, 2 * Math.PI);
+      context.stroke();
+    }
+
+    text(words, x, y, { fill, size = 11, align = "left", weight = 400 }) {
+      const { context } = this;
+      context.font = `${weight} ${size}px ${FONT}`;
+      context.fillStyle = fill;
+      context.textAlign = align;
+      context.textBaseline = "alphabetic";
+      context.fillText(words, x, y);
+    }
+
+    clip(x, y, width, height, draw) {
+      const { context } = this;
+      context.save();
+      context.beginPath();
+      context.rect(x, y, width, height);
+      context.clip();
+      draw();
+      context.restore();
+    }
+  }
+
+  class SvgSurface {
+    constructor(width, height, background) {
+      this.root = harness.svg("svg", {
+        xmlns: "http://www.w3.org/2000/svg",
+        viewBox: `0 0 ${width} ${height}`,
+        width,
+        height,
+      });
+      this.width = width;
+      this.height = height;
+      this.into = this.root;
+      this.clips = 0;
+      this.rect(0, 0, width, height, { fill: background });
+    }
+
+    add(tag, properties, ...children) {
+      this.into.append(harness.svg(tag, properties, ...children));
+    }
+
+    path(points, end = "") {
+      return points.map(([x, y], index) => `${index ? "L" : "M"}${round(x)} ${round(y)}`).join("") + end;
+    }
+
+    rect(x, y, width, height, { fill, alpha = 1 }) {
+      this.add("rect", {
+        x: round(x),
+        y: round(y),
+        width: round(Math.max(0, width)),
+        height: round(Math.max(0, height)),
+        fill,
+        "fill-opacity": alpha === 1 ? null : alpha,
+      });
+    }
+
+    line(points, { stroke, width = 1, dash = [], alpha = 1 }) {
+      this.add("path", {
+        d: this.path(points),
+        fill: "none",
+        stroke,
+        "stroke-width": width,
+        "stroke-dasharray": dash.length ? dash.join(" ") : null,
+        "stroke-opacity": alpha === 1 ? null : alpha,
+      });
+    }
+
+    shape(points, { fill, stroke, width = 1 }) {
+      this.add("path", {
+        d: this.path(points, "Z"),
+        fill: fill ?? "none",
+        stroke,
+        "stroke-width": stroke ? width : null,
+      });
+    }
+
+    dots(points, { fill, size }) {
+      const d = points.map(([x, y]) => `M${round(x)} ${round(y)}h0`).join("");
+      this.add("path", {
+        d,
+        fill: "none",
+        stroke: fill,
+        "stroke-width": size,
+        "stroke-linecap": size < 4 ? "square" : "round",
+      });
+    }
+
+    ring(x, y, size, { stroke, width = 1.5 }) {
+      this.add("circle", {
+        cx: round(x),
+        cy: round(y),
+        r: size / 2,
+        fill: "none",
+        stroke,
+        "stroke-width": width,
+      });
+    }
+
+    text(words, x, y, { fill, size = 11, align = "left", weight = 400 }) {
+      const anchor = { left: "start", center: "middle", right: "end" }[align];
+      this.add(
+        "text",
+        {
+          x: round(x),
+          y: round(y),
+          fill,
+          "font-size": size,
+          "font-family": FONT,
+          "font-weight": weight,
+          "text-anchor": anchor,
+        },
+        words,
+      );
+    }
+
+    clip(x, y, width, height, draw) {
+      const id = `clip-${++this.clips}`;
+      this.add("clipPath", { id }, harness.svg("rect", { x, y, width, height }));
+      const outer = this.into;
+      const group = harness.svg("g", { "clip-path": `url(#${id})` });
+      outer.append(group);
+      this.into = group;
+      draw();
+      this.into = outer;
+    }
+
+    toString() {
+      return `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(this.root)}\n`;
+    }
+  }
+
+  /** An SVG file's text as a PNG of twice its size. */
+  harness.rasterise = async function (svg, width, height) {
+    const image = new Image();
+    image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
+    await image.decode();
+    const canvas = harness.el("canvas", { width: width * 2, height: height * 2 });
+    canvas.getContext("2d").drawImage(image, 0, 0, width * 2, height * 2);
+    return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+  };
+
+  harness.CanvasSurface = CanvasSurface;
+  harness.SvgSurface = SvgSurface;
+})(window.harness);

@@ -1,0 +1,953 @@
+"""harness publish's pages in a browser: what they show, how they are used, what they say when they cannot."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import struct
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from scripts.synthetic_history import HOSTILE_TEXTS
+from tests.browser.chromium import serve
+from tests.browser.history_site import (
+    CASE,
+    FIXED,
+    Pages,
+    axe_source,
+    publish_empty,
+    publish_long,
+    publish_shown,
+)
+
+pytestmark = pytest.mark.slow
+
+ASSETS = Path(__file__).resolve().parents[2] / "harness" / "site" / "assets"
+VENDOR = ASSETS / "static" / "vendor"
+SHELLS = ("index", "card", "case", "compare", "calibration", "run")
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "base-uri 'none'; form-action 'none'"
+)
+MOST_BYTES = 300_000
+MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
+SVG = "{http://www.w3.org/2000/svg}"
+# Somebody who wants to look at the pages names a folder here.
+SCREENSHOTS = os.environ.get("HARNESS_SCREENSHOTS")
+
+
+@pytest.fixture(scope="session")
+def shown(tmp_path_factory):
+    return publish_shown(tmp_path_factory.mktemp("shown"))
+
+
+@pytest.fixture(scope="session")
+def long_history(tmp_path_factory):
+    return publish_long(tmp_path_factory.mktemp("long"))
+
+
+@pytest.fixture(scope="session")
+def served(shown):
+    with serve(shown.folder) as url:
+        yield url
+
+
+@pytest.fixture
+def pages(browser, served):
+    yield Pages(browser, served)
+    emulate(browser, "light")
+
+
+@pytest.fixture
+def on_disk(browser, shown):
+    """The same pages with no server."""
+    return Pages(browser, shown.folder.as_uri())
+
+
+@pytest.fixture
+def copy(shown, tmp_path):
+    """The site in a folder of its own, to be damaged."""
+    return Path(shutil.copytree(shown.folder, tmp_path / "harness"))
+
+
+def emulate(browser, scheme):
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
+def views(shown):
+    """A view of every page."""
+    h200, a100 = shown.card("h200"), shown.card("a100")
+    run = shown.document(f"cards/{h200}")["runs"][0]["file"]
+    return {
+        "index": {},
+        "card": {"card": h200, "suite": "matmul", "size": "1024"},
+        "case": {"card": h200, "case": CASE},
+        "compare": {"left": f"{h200}@60", "right": f"{a100}@newest"},
+        "calibration": {"card": h200},
+        "run": {"run": run},
+    }
+
+
+def too_wide(site, width):
+    """Whether the page itself scrolls sideways; tables may, in their boxes."""
+    return site.script("return document.documentElement.scrollWidth") > width
+
+
+def run_axe(site):
+    """What axe finds wrong, a line each, without what it could not decide."""
+    if not site.script("return 'axe' in window"):
+        site.script(axe_source())
+    result = site.driver.execute_async_script(
+        "const done = arguments[0]; axe.run({resultTypes: ['violations'], preload: false}).then(done, done);"
+    )
+    return [
+        f"{one['id']}: {node['target']} {node['failureSummary']}"
+        for one in result["violations"]
+        for node in one["nodes"]
+    ]
+
+
+# Every page
+
+
+@pytest.mark.parametrize("page", SHELLS)
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (360, "dark")])
+def test_every_page_shows_itself_quietly_and_accessibly(pages, browser, shown, tmp_path, page, width, scheme):
+    emulate(browser, scheme)
+    pages.visit(page, width=width, **views(shown)[page])
+    assert pages.script("return document.documentElement.dataset.theme") == scheme
+    assert "cannot be shown" not in pages.text("main")
+    assert pages.count("h1") == 1
+    assert pages.script("return document.title").endswith("sample")
+    assert pages.count("nav[aria-label=Pages] a") == 4  # asv's pages are not there
+    pages.screenshot(Path(SCREENSHOTS or tmp_path) / f"{page}-{scheme}-{width}.png")
+    assert not too_wide(pages, width)
+    assert run_axe(pages) == []
+    pages.click("#theme")
+    assert pages.script("return document.documentElement.dataset.theme") != scheme
+    assert run_axe(pages) == []
+    pages.click("#theme")
+    assert pages.problems() == []
+
+
+@pytest.mark.parametrize("page", SHELLS)
+def test_every_page_works_from_a_disk(on_disk, shown, page):
+    on_disk.visit(page, width=360, **views(shown)[page])
+    assert "cannot be shown" not in on_disk.text("main")
+    assert on_disk.count("main table, main .empty") > 0
+    assert on_disk.problems() == []
+    if page in ("case", "run"):
+        assert on_disk.painted("canvas")
+
+
+def test_a_chosen_theme_outlasts_the_page(pages):
+    pages.visit("index")
+    pages.click("#theme")
+    pages.visit("compare")
+    assert pages.script("return document.documentElement.dataset.theme") == "dark"
+    pages.click("#theme")
+    assert pages.script("return localStorage.length") == 0
+
+
+def test_the_skip_link_leads_past_the_header_and_keeps_the_view(pages):
+    pages.visit("index", q="naive")
+    pages.script("document.querySelector('.skip').click()")
+    assert pages.script("return document.activeElement.id") == "main"
+    assert pages.hash() == {"q": "naive"}
+
+
+def test_links_of_the_pages_lead_somewhere(pages, shown):
+    links = set()
+    for page, state in views(shown).items():
+        pages.visit(page, **state)
+        links |= set(pages.script("return [...document.links].map(one => one.href)"))
+    here = urlsplit(pages.url).netloc
+    paths = {unquote(urlsplit(link).path) for link in links if urlsplit(link).netloc == here}
+    missing = {path for path in paths if not (shown.folder / path.lstrip("/")).exists()}
+    assert missing == set()
+    outside = {link for link in links if urlsplit(link).netloc not in (here, "example.invalid")}
+    assert {link for link in outside if not link.startswith("blob:")} == set()
+
+
+# The overview
+
+
+def test_the_overview_says_what_is_open(pages, shown):
+    pages.visit("index")
+    open_now = [change for change in shown.changes if change["state"] in ("new", "expired")]
+    assert f"{len(open_now)} regressions are open." in pages.text(".verdict")
+    told = pages.column("Open regressions", 0)
+    assert len(told) == len(open_now)
+    first = told[0]
+    assert CASE in " ".join(told)
+    assert shown.cards_names() >= set(re.findall(r"on (\S+)", first))
+    effects = " ".join(pages.column("Open regressions", 1))
+    assert f"{MINUS}10.0" in effects
+    assert "slower" in effects
+    assert "faster" not in effects
+    assert "p < 0.001" in effects
+    naive = next(i for i, cell in enumerate(told) if CASE in cell)
+    assert "Code" in pages.column("Open regressions", 3)[naive]
+    assert "registers 56 → 62" in pages.column("Open regressions", 3)[naive]
+    hrefs = pages.script("return [...document.querySelectorAll('.commit a')].map(one => one.href)")
+    assert f"https://example.invalid/commit/{open_now[0]['bad_hash']}" in hrefs
+    assert "open again" in " ".join(told)
+
+
+def test_the_overview_names_the_commits_to_look_at(pages, shown):
+    pages.visit("index")
+    rows = pages.script("return [...document.querySelectorAll('.suspects li')].map(one => one.innerText)")
+    open_now = [change for change in shown.changes if change["state"] in ("new", "expired")]
+    commits = {change["bad_hash"][:8] for change in open_now}
+    assert {row[:8] for row in rows} == commits
+    naive = next(change for change in open_now if shown.site["cases"][change["case"]]["name"] == CASE)
+    row = next(row for row in rows if row.startswith(naive["bad_hash"][:8]))
+    assert "1 case on 2 cards, up to 10.0" in row
+
+
+def test_acknowledged_regressions_are_folded_and_say_why(pages):
+    pages.visit("index")
+    assert pages.count("#section-acknowledged") == 1
+    assert not pages.script("return document.querySelector('#section-acknowledged').closest('details').open")
+    pages.click("a[href='#show=acknowledged']")
+    assert pages.script("return document.querySelector('#section-acknowledged').closest('details').open")
+    assert pages.hash() == {"show": "acknowledged"}
+    assert "Acknowledged by Ada: traded for <b>registers</b>" in " ".join(
+        pages.column("Acknowledged regressions", 0)
+    )
+
+
+def test_what_the_clocks_did_is_one_line_for_all_cases(pages):
+    pages.visit("index")
+    causes = pages.column("Changes of clocks, heat, power and environment", 1)
+    assert [cause.splitlines()[0] for cause in causes] == ["Heat", "Heat"]
+    cases = pages.column("Changes of clocks, heat, power and environment", 3)
+    assert cases == ["15 cases", "15 cases"]
+
+
+def test_filters_narrow_the_tables_and_stand_in_the_address(pages, shown):
+    pages.visit("index")
+    everything = pages.column("Open regressions", 0)
+    pages.choose("Card", shown.card("h200"))
+    pages.choose("Text", "naive")
+    assert pages.hash() == {"card": shown.card("h200"), "q": "naive"}
+    narrowed = pages.column("Open regressions", 0)
+    assert [cell.splitlines()[0] for cell in narrowed] == [CASE]
+    assert len(everything) > 1
+    pages.visit("index", card=shown.card("h200"), q="naive")
+    assert pages.column("Open regressions", 0) == narrowed
+    pages.choose("Text", "there is no such thing")
+    assert "Nothing here matches the filter" in pages.text("main")
+
+
+def test_a_heading_sorts_and_says_so(pages):
+    pages.visit("index")
+
+    def cases():
+        table = "All cases: newest figure, and the change of its level over 90 days"
+        return pages.column(table, 0)
+
+    heading = "#section-cases ~ div thead th:first-child"
+    before = cases()
+    pages.click(f"{heading} button")
+    assert pages.script("return document.querySelector(arguments[0]).ariaSort", heading) == "ascending"
+    ascending = cases()
+    assert sorted(ascending) == sorted(before)
+    assert [name for name in ascending if "wmma" in name] == [f"matmul.wmma@{n}" for n in (1024, 2048, 4096)]
+    assert [name.split(".")[0] for name in ascending] == ["copy"] * 6 + ["matmul"] * 15
+    pages.click(f"{heading} button")
+    assert pages.script("return document.querySelector(arguments[0]).ariaSort", heading) == "descending"
+    assert pages.hash() == {"order-cases": "-case"}
+    shown_now = cases()
+    assert shown_now == ascending[::-1]
+    pages.driver.refresh()
+    pages.wait(lambda: pages.script("return document.getElementById('main').dataset.ready"), "the page")
+    assert cases() == shown_now
+
+
+# A card
+
+
+def test_a_card_shows_the_ladder_of_the_chosen_size(pages, shown):
+    h200 = shown.card("h200")
+    pages.visit("card", card=h200, suite="matmul", size="4096")
+    ladder = shown.document(f"cards/{h200}")["ladder"]
+    cases = shown.site["cases"]
+    wanted = [
+        row
+        for row in ladder
+        if cases[row["case"]]["suite"] == "matmul" and cases[row["case"]]["size"] == "4096"
+    ]
+    assert pages.column("Ladder of matmul", 0) == [cases[row["case"]]["kernel"] for row in wanted]
+    shares = [f"{row['peak_share'] * 100:.1f}\u202f%" for row in wanted]
+    assert pages.column("Ladder of matmul", 2) == shares
+    details = "Figures, clocks and registers of the newest run"
+    assert pages.column(details, 5) == [f"{row['registers']:.0f}" for row in wanted]
+    label = pages.script("return document.querySelector('.roofline svg').ariaLabel")
+    assert f"{len(wanted)} kernels" in label
+    drawn = pages.script(
+        "return [...document.querySelectorAll('.roofline text')].map(one => one.textContent)"
+    )
+    assert {cases[row["case"]]["kernel"] for row in wanted} <= set(drawn)
+
+
+def test_another_size_is_a_view_to_go_back_from(pages, shown):
+    pages.visit("card", card=shown.card("h200"), suite="matmul", size="4096")
+    largest = pages.column("Ladder of matmul", 1)
+    pages.choose("Size", "1024")
+    assert pages.hash()["size"] == "1024"
+    assert pages.column("Ladder of matmul", 1) != largest
+    assert pages.script("return document.activeElement.name") == "Size"
+    pages.script("history.back()")
+    pages.wait(lambda: pages.hash().get("size") == "4096", "the address before")
+    pages.wait(lambda: pages.column("Ladder of matmul", 1) == largest, "the ladder before")
+
+
+def test_a_suite_without_operations_says_why_it_has_no_roofline(pages, shown):
+    pages.visit("card", card=shown.card("h200"), suite="copy")
+    assert pages.script("return document.querySelectorAll('.roofline svg').length") == 0
+    assert "has no roofline" in pages.text("main")
+
+
+def test_cards_without_one_chosen_are_a_list(pages, shown):
+    pages.visit("card")
+    assert pages.count(".chooser a") == len(shown.site["cards"])
+    pages.click(".chooser a")
+    pages.wait(lambda: pages.count("main table"), "the card's page")
+    assert pages.hash()["card"] == shown.site["cards"][0]["file"]
+
+
+# A case
+
+
+def test_a_case_tells_its_changes(pages, shown):
+    pages.visit("case", card=shown.card("h200"), case=CASE)
+    told = list(
+        zip(pages.column("Changes of this case", 0), pages.column("Changes of this case", 1), strict=True)
+    )
+    assert [cell.splitlines()[0][0] for cell, _ in told] == ["C", "B", "A"]
+    assert "regression" in told[-1][0]
+    assert "slower" in told[-1][1]
+    assert f"{MINUS}10.0" in told[-1][1]
+    assert "thermal" not in pages.text("main")  # a word of the data; the reader gets "Heat"
+    assert "Heat" in pages.column("Changes of this case", 3)[0]
+    assert pages.painted("canvas")
+    assert "120 points" in pages.text("figcaption")
+
+
+def test_a_fixed_regression_names_what_fixed_it(pages, shown):
+    pages.visit("case", card=shown.card("h200"), case=FIXED)
+    assert re.search(r"Fixed by change [B-Z]\.", pages.text("main"))
+
+
+def test_buttons_keys_and_wheel_zoom_and_the_address_follows(pages, shown):
+    state = {"card": shown.card("h200"), "case": CASE}
+    pages.visit("case", **state)
+    whole = pages.view()
+    pages.click("[aria-label='Zoom in']")
+    closer = pages.view()
+    assert closer[1] - closer[0] < whole[1] - whole[0]
+    pages.script("document.querySelector('.chart').focus()")
+    pages.press("+")
+    by_key = pages.view()
+    assert by_key[1] - by_key[0] < closer[1] - closer[0]
+    pages.script(
+        """const over = document.querySelector('.u-over'); const box = over.getBoundingClientRect();
+        over.dispatchEvent(new WheelEvent('wheel', {deltaY: -100, bubbles: true, cancelable: true,
+            clientX: box.left + box.width / 2, clientY: box.top + 20}));"""
+    )
+    by_wheel = pages.view()
+    assert by_wheel[1] - by_wheel[0] < by_key[1] - by_key[0]
+    pages.click("[aria-label='Earlier']")
+    earlier = pages.view()
+    assert earlier[0] < by_wheel[0]
+    noted = pages.noted()
+    assert abs(float(noted["from"]) - earlier[0]) <= 1
+    pages.visit("case", **noted)
+    again = pages.view()
+    assert abs(again[0] - earlier[0]) <= 1.5
+    assert abs(again[1] - earlier[1]) <= 1.5
+    pages.script("document.querySelector('.chart').focus()")
+    pages.press("0")
+    assert pages.view() == whole
+    assert pages.noted() == {key: str(value) for key, value in state.items()}
+    assert pages.problems() == []
+
+
+def test_the_wheel_scrolls_the_page_until_the_chart_has_the_focus(pages, shown):
+    pages.visit("case", card=shown.card("h200"), case=CASE)
+    whole = pages.view()
+    turned = """const event = new WheelEvent('wheel', {deltaY: 100, bubbles: true, cancelable: true});
+        document.querySelector('.u-over').dispatchEvent(event); return event.defaultPrevented;"""
+    assert not pages.script(turned)
+    assert pages.view() == whole
+    pages.script("document.querySelector('.chart').focus()")
+    assert pages.script(turned)
+
+
+def drag(pages, start, stop, **more):
+    """With the mouse over the first panel, from and to shares of its width."""
+    box = pages.script(
+        """const box = document.querySelector('.u-over').getBoundingClientRect();
+        return [box.left, box.top, box.width, box.height]"""
+    )
+    height = box[1] + box[3] / 2
+    for kind, share, buttons in (
+        ("mouseMoved", start, 0),
+        ("mousePressed", start, 1),
+        ("mouseMoved", (start + stop) / 2, 1),
+        ("mouseMoved", stop, 1),
+        ("mouseReleased", stop, 0),
+    ):
+        event = {"type": kind, "x": box[0] + share * box[2], "y": height, "buttons": buttons}
+        button = "none" if kind == "mouseMoved" else "left"
+        pages.driver.execute_cdp_cmd(
+            "Input.dispatchMouseEvent", {**event, "button": button, "clickCount": 1, **more}
+        )
+
+
+def test_dragging_zooms_and_with_shift_moves(pages, shown):
+    pages.visit("case", card=shown.card("h200"), case=CASE)
+    low, high = pages.view()
+    drag(pages, 0.25, 0.5)
+    left, right = pages.view()
+    assert left == pytest.approx(low + 0.25 * (high - low), abs=2)
+    assert right == pytest.approx(low + 0.5 * (high - low), abs=2)
+    drag(pages, 0.5, 0.75, modifiers=8)
+    moved = pages.view()
+    assert moved[0] == pytest.approx(left - 0.25 * (right - left), abs=2)
+    assert moved[1] - moved[0] == pytest.approx(right - left)
+
+
+def test_two_fingers_zoom_and_one_moves(pages, shown):
+    pages.visit("case", width=360, card=shown.card("h200"), case=CASE)
+    pages.script("document.querySelector('.chart').scrollIntoView()")
+    box = pages.script(
+        "const b = document.querySelector('.u-over').getBoundingClientRect(); return [b.left, b.top, b.width]"
+    )
+    whole = pages.view()
+
+    def touch(kind, *shares):
+        points = [{"x": box[0] + share * box[2], "y": box[1] + 60, "id": i} for i, share in enumerate(shares)]
+        pages.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    touch("touchStart", 0.4, 0.6)
+    for spread in (0.15, 0.25, 0.35):
+        touch("touchMove", 0.5 - spread, 0.5 + spread)
+    touch("touchEnd")
+    pinched = pages.view()
+    assert pinched[1] - pinched[0] < 0.6 * (whole[1] - whole[0])
+    touch("touchStart", 0.3)
+    for share in (0.4, 0.5, 0.6):
+        touch("touchMove", share)
+    touch("touchEnd")
+    moved = pages.view()
+    assert moved[0] < pinched[0]
+    assert moved[1] - moved[0] == pytest.approx(pinched[1] - pinched[0])
+
+
+def test_the_keyboard_walks_the_points_and_says_each(pages, shown):
+    h200 = shown.card("h200")
+    pages.visit("case", card=h200, case=CASE)
+    commits = shown.document("commits/0")
+    pages.script("document.querySelector('.chart').focus()")
+    pages.press("Home")
+    pages.wait(lambda: commits[0][0][:8] in pages.text(".readout"), "the first commit")
+    pages.press("ArrowRight", times=2)
+    pages.wait(lambda: commits[2][0][:8] in pages.text(".readout"), "the third commit")
+    said = pages.text(".readout")
+    assert "1,98" in said  # MHz
+    assert "°C" in said
+    pages.wait(
+        lambda: "Commit 2," in pages.script("return harness.stack.live.textContent"), "the spoken text"
+    )
+    pages.press("n")
+    pages.wait(lambda: commits[40][0][:8] in pages.text(".readout"), "the first change")
+    spoken = "return harness.stack.live.textContent"
+    pages.wait(lambda: "change A" in pages.script(spoken), "the change in words")
+    assert "slower" in pages.script(spoken)
+
+
+def test_the_chart_stays_where_it_is_whatever_the_cursor_says(pages, shown):
+    commits = shown.document("commits/0")
+    lengths = [len(row[3]) for row in commits]
+    for width in (1280, 360):
+        pages.visit("case", width=width, card=shown.card("h200"), case=CASE)
+        tops = set()
+        for at in (lengths.index(min(lengths)), lengths.index(max(lengths))):
+            pages.script("harness.stack.point(arguments[0])", at)
+            pages.wait(lambda at=at: commits[at][0][:8] in pages.text(".readout"), "the commit")
+            tops.add(pages.script("return document.querySelector('.chart').offsetTop"))
+        assert len(tops) == 1
+
+
+def test_the_mouse_shows_the_commit_under_it(pages, shown):
+    pages.visit("case", card=shown.card("h200"), case=CASE)
+    drag(pages, 0.3, 0.3)
+    index = pages.script("return harness.stack.cursor")
+    assert 0 < index < 119
+    commit = shown.document("commits/0")[index]
+    pages.wait(lambda: commit[0][:8] in pages.text(".readout"), "the commit")
+
+
+def test_a_link_to_a_change_shows_it(pages, shown):
+    change = next(
+        one
+        for one in shown.changes
+        if one["state"] == "new" and shown.site["cases"][one["case"]]["name"] == CASE
+    )
+    card = shown.site["cards"][change["card"]]["file"]
+    pages.visit("case", card=card, case=CASE, change=change["id"])
+    low, high = pages.view()
+    assert low < change["good"] < change["bad"] < high
+    assert high - low < 60
+    assert pages.count("tr.chosen") == 1
+    assert change["bad_hash"][:8] in pages.text("tr.chosen")
+    assert change["bad_hash"][:8] in pages.text(".readout")
+
+
+def test_the_letter_of_a_change_shows_it_in_the_chart(pages, shown):
+    pages.visit("case", card=shown.card("h200"), case=CASE)
+    whole = pages.view()
+    pages.click("button.flag", 2)  # A, the oldest
+    part = pages.view()
+    assert part[1] - part[0] < 0.5 * (whole[1] - whole[0])
+    assert part[0] < 39 < 40 < part[1]
+    assert pages.text("tr.chosen").startswith("A")
+    assert pages.script("return document.activeElement.className") == "chart"
+    pages.click("button.flag", 0)
+    pages.wait(lambda: pages.text("tr.chosen").startswith("C"), "the other change")
+    assert pages.count("tr.chosen") == 1
+    noted = pages.noted()
+    pages.visit("case", **{key: noted[key] for key in ("card", "case", "change")})
+    assert pages.text("tr.chosen").startswith("C")
+
+
+def test_a_range_may_be_given_by_hashes(pages, shown):
+    commits = shown.document("commits/0")
+    state = {"from": commits[30][0][:12], "to": commits[50][0][:12]}
+    pages.visit("case", card=shown.card("h200"), case=CASE, **state)
+    low, high = pages.view()
+    assert 29 <= low <= 30
+    assert 50 <= high <= 51
+    pages.visit("case", card=shown.card("h200"), case=CASE, **{"from": "100"})
+    low, high = pages.view()
+    assert 99 <= low <= 100
+    assert high > 119
+
+
+def test_one_goes_to_the_next_case_and_other_cards_and_back(pages, shown):
+    pages.visit("case", card=shown.card("h200"), case=CASE)
+    pages.click("a[rel=next]")
+    pages.wait(lambda: pages.hash()["case"] != CASE, "the next case")
+    pages.wait(lambda: "2048" in pages.text("h1"), "its page")
+    pages.script("history.back()")
+    pages.wait(lambda: "1024" in pages.text("h1"), "the case before")
+    others = "return [...document.querySelectorAll('.neighbours a')].map(one => one.textContent)"
+    assert shown.card("a100") in pages.script(others)
+
+
+def download(pages, folder, kind):
+    parameters = {"behavior": "allow", "downloadPath": str(folder)}
+    pages.driver.execute_cdp_cmd("Browser.setDownloadBehavior", parameters)
+    pages.script(
+        "[...document.querySelectorAll('.toolbar button')].find(b => b.textContent === arguments[0]).click()",
+        kind,
+    )
+
+    def finished():
+        # Chromium keeps the name with an empty file until it has the whole.
+        suffix = f".{kind.lower()}"
+        return [path for path in folder.iterdir() if path.suffix == suffix and path.stat().st_size]
+
+    pages.wait(finished, f"the {kind}")
+    return finished()[0]
+
+
+@pytest.mark.parametrize("page", ["case", "run"])
+def test_downloads_hold_what_is_in_view(pages, shown, tmp_path, page):
+    state = views(shown)[page]
+    pages.visit(page, **state, **({"from": 30, "to": 60} if page == "case" else {}))
+    seen = pages.script("const [a, b] = harness.stack.visible(); return b - a")
+    picture = ET.fromstring(download(pages, tmp_path, "SVG").read_text(encoding="utf-8"))
+    assert picture.tag == f"{SVG}svg"
+    texts = [node.text or "" for node in picture.iter(f"{SVG}text")]
+    assert any("SM clock" in text for text in texts)
+    if page == "case":
+        assert f"{CASE} on {state['card']}" in texts
+        assert {"A"} <= set(texts)
+        assert {"B", "C"}.isdisjoint(texts)  # those changes are out of view
+    dots = [node.get("d") or "" for node in picture.iter(f"{SVG}path")]
+    if page == "case":
+        assert seen in [path.count("h0") for path in dots]
+    raster = download(pages, tmp_path, "PNG").read_bytes()
+    assert raster.startswith(b"\x89PNG\r\n\x1a\n")
+    assert struct.unpack(">I", raster[16:20]) == (2 * int(picture.get("width") or 0),)
+    text = download(pages, tmp_path, "CSV").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert len(rows) == seen
+    if page == "case":
+        commits = shown.document("commits/0")
+        assert [row["hash"] for row in rows] == [commits[int(row["position"])][0] for row in rows]
+        assert all(float(row["value_GFLOP_s"]) > 0 for row in rows)
+        assert all(float(row["sm_clock_mhz"]) > 1000 for row in rows)
+    assert pages.problems() == []
+
+
+# Compare
+
+
+def test_two_commits_are_compared_case_by_case(pages, shown):
+    h200 = shown.card("h200")
+    pages.visit("compare", left=f"{h200}@39", right=f"{h200}@40")
+    rows = dict(
+        zip(
+            pages.column("Both sides of every case", 0),
+            pages.column("Both sides of every case", 4),
+            strict=True,
+        )
+    )
+    number = next(
+        one
+        for one in shown.site["series"]
+        if shown.site["cases"][one["case"]]["name"] == CASE
+        and shown.site["cards"][one["card"]]["file"] == h200
+    )
+    values = shown.document(f"series/{number['file']}")["values"]
+    effect = (values[40] / values[39] - 1) * 100
+    assert "slower" in rows[CASE]
+    assert f"{MINUS}{-effect:.1f}" in rows[CASE]
+    ratios = pages.column("Both sides of every case", 3)
+    assert f"{TIMES} {values[40] / values[39]:.3f}" in ratios
+    pages.click("[name=swap]")
+    pages.wait(lambda: pages.hash().get("left") == f"{h200}@40", "the sides to change")
+    pages.wait(
+        lambda: (
+            "faster"
+            in dict(
+                zip(
+                    pages.column("Both sides of every case", 0),
+                    pages.column("Both sides of every case", 4),
+                    strict=True,
+                )
+            )[CASE]
+        ),
+        "the words",
+    )
+
+
+def test_a_commit_is_named_by_its_hash(pages, shown):
+    h200 = shown.card("h200")
+    commits = shown.document("commits/0")
+    pages.visit("compare", left=f"{h200}@{commits[39][0][:9]}", right=f"{h200}@newest")
+    assert "(#39)" in pages.text("main")
+    pages.choose("Right commit", commits[40][0][:9].upper())
+    pages.wait(lambda: "(#40)" in pages.text("main"), "the other commit")
+    assert pages.hash()["right"] == f"{h200}@{commits[40][0][:9].upper()}"
+
+
+def test_an_unknown_commit_is_said_beside_its_field(pages, shown):
+    h200 = shown.card("h200")
+    pages.visit("compare", left=f"{h200}@ffffffff", right=f"{h200}@newest")
+    assert "No commit here begins with “ffffffff”" in pages.text("[role=alert]")
+    assert pages.count("[name='Left commit']") == 1
+    pages.visit("compare", left="nobody@newest", right=f"{h200}@newest")
+    assert "There is no card “nobody” here" in pages.text("[role=alert]")
+
+
+def test_a_commit_that_a_card_missed_offers_the_one_before(pages, shown):
+    a100 = shown.card("a100")
+    pages.visit("compare", left=f"{a100}@22", right=f"{a100}@30")
+    assert "measured nothing at this commit" in pages.text("[role=alert]")
+    assert "#19" in pages.text("[role=alert] button")
+    pages.click("[role=alert] button")
+    pages.wait(lambda: pages.hash()["left"] == f"{a100}@19", "the commit before")
+    pages.wait(lambda: not pages.count("[role=alert]"), "the message to go")
+    assert pages.count("main table") == 1
+
+
+def test_two_cards_are_compared_and_sorted_by_what_is_worst(pages, shown):
+    pages.visit("compare", left=f"{shown.card('h200')}@newest", right=f"{shown.card('a100')}@newest")
+    cells = pages.column("Both sides of every case", 4)
+    assert "no figure on the right" in cells  # the A100 has no room for one of them
+    assert re.search(rf"Over 20 cases the right is {MINUS}\d+\.\d\s% worse", pages.text(".sum"))
+    pages.click("thead th:nth-child(5) button")
+    sizes = [
+        float(re.sub(r"[^\d.]", "", cell))
+        for cell in pages.column("Both sides of every case", 4)
+        if "%" in cell
+    ]
+    assert sizes == sorted(sizes, reverse=True)
+    assert pages.column("Both sides of every case", 4)[-1] == "no figure on the right"
+    pages.choose("Suite", "copy")
+    assert {name.split(".")[0] for name in pages.column("Both sides of every case", 0)} == {"copy"}
+
+
+# Calibration and runs
+
+
+def test_calibration_tells_false_alarms_and_what_was_found(pages, shown):
+    pages.visit("calibration", card=shown.card("h200"))
+    bound = next(c for c in shown.site["cards"] if c["calibration"])["calibration"]["bound"]
+    assert f"1 time in 304 verdicts. The rate of false alarms is below {bound * 100:.1f}" in pages.text(
+        ".lead"
+    )
+    assert pages.column("Planted slowdowns that were found", 0) == ["0.5\u202f%", "1\u202f%"]
+    assert pages.column("Planted slowdowns that were found", 3) == ["12.5\u202f%", "37.5\u202f%"]
+    assert pages.column("Cases compared with themselves", 3) == ["1.1\u202f%"] * 2
+    assert (
+        pages.script("return document.querySelectorAll('.dot-plot')[0].querySelectorAll('circle').length")
+        == 4
+    )
+    pages.choose("Card", shown.card("a100"))
+    pages.wait(lambda: "is not calibrated" in pages.text("main"), "the other card")
+
+
+def test_a_run_shows_its_cases_and_telemetry(pages, shown):
+    run = views(shown)["run"]["run"]
+    pages.visit("run", run=run)
+    rows = shown.document(f"runs/{run}")["rows"]
+    assert pages.column("Cases of this run", 0) == [row["name"] for row in rows]
+    assert pages.count(".panel") == 5
+    assert pages.painted(".panel:nth-child(1) canvas")
+    assert pages.painted(".panel:nth-child(2) canvas")
+    whole = pages.view()
+    drag(pages, 0.2, 0.6)
+    part = pages.view()
+    assert part[1] - part[0] < whole[1] - whole[0]
+    noted = pages.noted()
+    pages.visit("run", **noted)
+    assert pages.view() == pytest.approx(part, abs=0.02)
+
+
+# Hostile text
+
+
+def test_text_of_the_data_is_only_ever_text(pages, shown):
+    commits = shown.document("commits/0")
+    authors = {row[2] for row in commits}
+    assert {row[3][:24] for row in commits} >= {text[:24] for text in HOSTILE_TEXTS[:1]}
+    pages.visit("case", card=shown.card("h200"), case=CASE)
+    scripts = pages.script("return document.scripts.length")
+    pages.script("document.querySelector('.chart').focus()")
+    for wanted in ("<script>alert(1)</script>", "gnp.exe", "x" * 50, "javascript:alert(1)//"):
+        at = next(index for index, row in enumerate(commits) if wanted in row[3])
+        pages.script("harness.stack.point(arguments[0])", at)
+        pages.wait(lambda at=at: commits[at][0][:8] in pages.text(".readout"), "the commit")
+        told = pages.script("return document.querySelector('.readout').textContent")
+        assert wanted in told
+        assert len(told) < 1000
+        assert not re.search("[\u202a-\u202e\u2066-\u2069]", told)
+    assert pages.script("return document.scripts.length") == scripts
+    assert pages.script("return document.querySelectorAll('main img, main iframe').length") == 0
+    assert len(authors) > 1
+    assert pages.problems() == []
+
+
+def test_names_from_the_address_are_only_text_too(pages):
+    pages.visit("card", card="<img src=x onerror=alert(1)>\u202e")
+    assert "There is no card “<img src=x onerror=alert(1)>" in pages.text(".problem")
+    assert pages.count(".problem img") == 0
+    pages.visit("run", run="../../../etc/passwd")
+    assert "There is no run" in pages.text(".problem")
+    assert all("etc/passwd" not in url for url in pages.requests() if "#" not in url)
+
+
+def test_data_of_an_earlier_publication_is_not_taken_from_a_cache(pages, shown):
+    pages.visit("case", card=shown.card("h200"), case=CASE)
+    data = {urlsplit(url).path: urlsplit(url).query for url in pages.requests() if "/data/" in url}
+    version = re.sub(r"[^0-9T]", "", shown.site["generated_at"])
+    assert data.pop("/data/site.js") == ""
+    assert set(data.values()) == {version}
+
+
+def test_the_pages_lead_to_those_of_asv_where_there_are_some(browser, copy):
+    site = copy / "data" / "site.js"
+    site.write_text(site.read_text(encoding="utf-8").replace('"asv":false', '"asv":true'), encoding="utf-8")
+    pages = Pages(browser, copy.as_uri())
+    pages.visit("index")
+    assert pages.script("return document.querySelector('a[href=\"../index.html\"]').textContent") == "asv"
+
+
+# When something is wrong
+
+
+def assert_problem(pages, sentence):
+    assert sentence in pages.text(".problem")
+    assert pages.count(".problem p") >= 3
+    assert pages.count(".problem a[href='index.html']") == 1
+    assert "Cannot be shown" in pages.script("return document.title")
+
+
+def test_unknown_cards_cases_and_runs_are_said(pages, shown):
+    pages.visit("card", card="nobody")
+    assert_problem(pages, "There is no card “nobody” here.")
+    pages.visit("case", card=shown.card("h200"), case="matmul.nothing@1")
+    assert_problem(pages, "has no case “matmul.nothing@1”")
+    pages.visit("case")
+    assert_problem(pages, "The address names no card.")
+    pages.visit("run")
+    assert_problem(pages, "The address names no run.")
+
+
+def test_missing_damaged_and_newer_data_are_said(browser, copy):
+    with serve(copy) as url:
+        pages = Pages(browser, url)
+        browser.execute_cdp_cmd("Network.setCacheDisabled", {"cacheDisabled": True})
+        series = next((copy / "data" / "series").iterdir())
+        card = json.loads((copy / "api" / "site.json").read_text(encoding="utf-8"))
+        one = next(each for each in card["series"] if each["file"] == series.stem)
+        state = {"card": card["cards"][one["card"]]["file"], "case": card["cases"][one["case"]]["name"]}
+        series.write_text('harness.data("other", {});', encoding="utf-8")
+        pages.visit("case", **state)
+        assert_problem(pages, f"data/series/{series.name} is damaged")
+        series.unlink()
+        pages.visit("case", **state)
+        assert_problem(pages, f"data/series/{series.name} is missing.")
+        assert "harness publish" in pages.text(".problem")
+        site = copy / "data" / "site.js"
+        site.write_text(
+            site.read_text(encoding="utf-8").replace('"schema":1', '"schema":2'), encoding="utf-8"
+        )
+        pages.visit("index")
+        assert_problem(pages, "newer than the 1 these pages know")
+        site.unlink()
+        for page in SHELLS:
+            pages.visit(page)
+            assert_problem(pages, "data/site.js is missing.")
+
+
+def test_an_empty_history_says_what_to_do(browser, tmp_path):
+    with serve(publish_empty(tmp_path / "empty")) as url:
+        pages = Pages(browser, url)
+        for page in ("index", "card", "compare", "calibration"):
+            pages.visit(page)
+            assert "asv run" in pages.text("main"), page
+            assert run_axe(pages) == []
+        pages.visit("index")
+        assert "No regression is open." in pages.text("main")
+        assert pages.problems() == []
+
+
+# A long history
+
+
+def test_ten_thousand_points_open_move_and_stay_light(browser, long_history):
+    with serve(long_history) as url:
+        pages = Pages(browser, url)
+        pages.requests()
+        site = json.loads((long_history / "api" / "site.json").read_text(encoding="utf-8"))
+        pages.visit("case", card=site["cards"][0]["file"], case=site["cases"][0]["name"])
+        pages.wait(lambda: "10,000 points" in pages.text("figcaption"), "the chart")
+        assert pages.painted("canvas")
+        asked = {unquote(urlsplit(one).path).lstrip("/") for one in pages.requests() if one.startswith(url)}
+        # As they lie on the disk: not every host compresses.
+        sent = sum((long_history / path).stat().st_size for path in asked if path)
+        assert {f"data/series/{site['series'][0]['file']}.js"} <= asked
+        assert sent < MOST_BYTES
+        for first in (1000, 4000, 7000):
+            pages.script("harness.stack.setRange(arguments[0], arguments[0] + 900)", first)
+            low, high = pages.view()
+            assert (low, high) == (first, first + 900)
+            drawn = pages.script("return harness.stack.plots.map(u => [u.scales.x.min, u.scales.x.max])")
+            assert drawn == [[low, high]] * len(drawn)
+        assert pages.problems() == []
+
+
+# The words, and the files themselves
+
+
+def test_numbers_and_words_mean_what_they_say(pages):
+    pages.visit("index")
+
+    def call(expression):
+        return pages.script(f"return harness.format.{expression}")
+
+    rate, span = "{direction: 'higher', unit: 'GFLOP/s'}", "{direction: 'lower', unit: 'ms'}"
+    other, none = "{direction: 'lower', unit: 'bytes'}", "{direction: 'none', unit: 'MHz'}"
+    assert call(f"meaning({rate}, -0.1)") == {"word": "slower", "tone": "bad"}
+    assert call(f"meaning({rate}, 0.1)") == {"word": "faster", "tone": "good"}
+    assert call(f"meaning({span}, 0.1)") == {"word": "slower", "tone": "bad"}
+    assert call(f"meaning({span}, -0.1)") == {"word": "faster", "tone": "good"}
+    assert call(f"meaning({other}, 0.1)") == {"word": "worse", "tone": "bad"}
+    assert call(f"meaning({none}, 0.1)") == {"word": "higher", "tone": "none"}
+    assert call("change(0.1234)") == "+12.3\u202f%"
+    assert call("change(-0.00123)") == f"{MINUS}0.12\u202f%"
+    assert call("change(null)") == "\N{EN DASH}"
+    assert call("interval(-0.05, 0.012)") == f"{MINUS}5.0 to +1.2\u202f%"
+    assert [call(f"number({value})") for value in (12345.6, 123.45, 1.23456, 0.0123456, 0, -3)] == [
+        "12,346",
+        "123.5",
+        "1.235",
+        "0.01235",
+        "0",
+        f"{MINUS}3",
+    ]
+    assert call("axis([0.1, 0.15, 0.2])") == ["0.10", "0.15", "0.20"]
+    assert call("letter(0)") + call("letter(25)") + call("letter(26)") == "AZAA"
+    assert call("probability(0.0004)") == "p < 0.001"
+    assert call("probability(0.0123)") == "p = 0.012"
+
+
+class Names(HTMLParser):
+    """What a page loads, and its policy."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.files, self.policy, self.loose = [], None, []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        values = dict(attrs)
+        if tag == "meta" and values.get("http-equiv") == "Content-Security-Policy":
+            self.policy = values["content"]
+        if tag == "script" and "src" not in values:
+            self.loose.append("script")
+        self.loose += [name for name in values if name == "style" or name.startswith("on")]
+        self.files += [
+            values[name] for name in ("src", "href") if name in values and tag in ("script", "link")
+        ]
+
+
+@pytest.mark.parametrize("page", SHELLS)
+def test_shells_name_files_that_are_there_and_nothing_inline(shown, page):
+    names = Names((ASSETS / f"{page}.html").read_text(encoding="utf-8"))
+    assert names.policy == POLICY
+    assert names.loose == []
+    for file in names.files:
+        assert (shown.folder / file).is_file(), file
+
+
+def test_our_scripts_make_no_html_out_of_text_and_name_no_host():
+    scripts = list((ASSETS / "static").glob("*.js"))
+    assert len(scripts) > 10
+    for path in scripts:
+        source = path.read_text(encoding="utf-8")
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", source
+        ), path
+        hosts = set(re.findall(r"""https?://[\w.]+""", source)) - {"http://www.w3.org"}
+        assert hosts == set(), path
+        assert source.isascii() or not re.search("[\u200e\u200f\u202a-\u202e\u2066-\u2069]", source), path
+
+
+def test_vendored_files_are_those_of_the_manifest():
+    manifest = json.loads((VENDOR / "manifest.json").read_text(encoding="utf-8"))
+    listed = {asset["path"] for asset in manifest["assets"]}
+    there = {path.relative_to(VENDOR).as_posix() for path in VENDOR.rglob("*") if path.is_file()}
+    assert there == listed | {"manifest.json", "LICENSES.txt"}
+    licences = (VENDOR / "LICENSES.txt").read_text(encoding="utf-8")
+    for asset in manifest["assets"]:
+        assert hashlib.sha256((VENDOR / asset["path"]).read_bytes()).hexdigest() == asset["sha256"]
+    assert "uPlot 1.6.32 (MIT)" in licences
+    assert "Permission is hereby granted" in licences
