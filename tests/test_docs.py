@@ -452,9 +452,12 @@ def test_words_of_the_glossary_are_in_order():
 def published(tmp_path_factory):
     """A synthetic history with one of everything that a document may have: its documents, by their names."""
     folder, html = tmp_path_factory.mktemp("history"), tmp_path_factory.mktemp("html")
-    card, suite = synthetic.CARDS[0], synthetic.Suite(kernels=("naive",), sizes=(1024,))
+    card, suite = synthetic.CARDS[0], synthetic.Suite(kernels=("naive",), sizes=(1024, 2048))
+    failing = synthetic.Failed(case="naive 2048", start=55, stop=60)
     step = synthetic.Step(case="naive 1024", at=30, effect=-0.1, registers=6)
-    given = synthetic.History(commits=60, cards=(card,), suites=(suite,), events=(step,), records=True)
+    given = synthetic.History(
+        commits=60, cards=(card,), suites=(suite,), events=(step, failing), records=True
+    )
     written = synthetic.write(given, folder)
     effect = ProcessEffect(value=0.001, standard_error=0.001, df=20, quads=25)
     calibration = Calibration(
