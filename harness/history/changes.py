@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Analysed", "Attribution", "Change", "Evidence", "Kind", "analyse", "change_id"]
+__all__ = ["SIGNIFICANCE", "Analysed", "Attribution", "Change", "Evidence", "Kind", "analyse", "change_id"]
 
 import hashlib
 import math
@@ -27,6 +27,12 @@ TIMED = (*HEADLINES, "time_ms")
 """Metrics that have cycles behind them."""
 BUILT = ("registers", "local_bytes")
 """Metrics that nothing but the build decides: no card can move them."""
+SIGNIFICANCE = 0.001
+"""The largest p-value of a change. A history is searched again after every commit, so noise has many chances:
+at 0.015 a series has a false change every few hundred commits, at 0.001 one in thousands."""
+SIGNIFICANCE_OF_FEW = 0.015
+"""The same where there are fewer points than _MANY, and so few searches, and noise is hardly known."""
+_MANY = 40
 _WINDOW = 30
 """Most points on each side of a change that are looked at for what stood beside the figure."""
 _CLOCK_APART = 0.004
@@ -130,13 +136,11 @@ def analyse(
     noises: list[tuple[int, float]] = []
     for number in range(len(series.epochs)):
         points = np.flatnonzero(series.epoch == number)
-        found = find_changes(series.values[points], smallest=smallest)
+        significance = SIGNIFICANCE if points.size >= _MANY else SIGNIFICANCE_OF_FEW
+        found = find_changes(series.values[points], smallest=smallest, significance=significance)
         levels += [_placed_level(level, points) for level in found.levels]
         outliers += points[list(found.outliers)].tolist()
         noises.append((int(np.isfinite(series.values[points]).sum()), found.noise))
-        own = series.epoch == number
-        # Nobody knows on which side of a step a stray one belongs.
-        own[points[list(found.outliers)]] = False
         edges = [points[0], *(points[step.at] for step in found.changes), points[-1] + 1]
         for step, (low, _, high) in zip(found.changes, _triples(edges), strict=True):
             placed = replace(
@@ -145,7 +149,7 @@ def analyse(
                 first=int(points[step.first]),
                 last=int(points[step.last]),
             )
-            changes.append(_change(series, placed, own, int(low), int(high), number, commit_hash, evidence))
+            changes.append(_change(series, placed, int(low), int(high), number, commit_hash, evidence))
     return Analysed(
         series=series,
         changes=tuple(sorted(changes, key=lambda change: change.at)),
@@ -186,13 +190,13 @@ def _placed_level(level: Level, points: npt.NDArray[np.intp]) -> Level:
 def _change(
     series: Series,
     step: ChangePoint,
-    own: npt.NDArray[np.bool_],
     low: int,
     high: int,
     epoch: int,
     commit_hash: Callable[[int], str],
     evidence: Callable[[Series, int], Evidence | None],
 ) -> Change:
+    own = series.epoch == epoch
     before = _beside(series, own, max(low, step.first - _WINDOW), step.first)
     after = _beside(series, own, step.last, min(high, step.last + _WINDOW))
     good = _point_before(series, own, step.first)

@@ -48,12 +48,12 @@ def print_history(history: History, *, every: bool) -> None:
 
 def _print_card(card: StatedCard, commits: Commits, *, every: bool) -> None:
     out, errors = console(), Console(stderr=True)
-    out.print(_title(card, commits), style="bold", highlight=False, markup=False, soft_wrap=True)
+    out.print(_title(card, commits), style="bold", emoji=False, highlight=False, markup=False, soft_wrap=True)
     shown = [each for each in card.changes if every or each.is_open]
     cases = {one.series.case.name: one.series.case for one in card.card.analysed}
     for one in card.failing:
         told = f"[bold red]failing[/] {escape(clean(one.case))} since {_span(one.good, one.bad, commits)}"
-        out.print(told, highlight=False)
+        out.print(told, emoji=False, highlight=False)
     if shown:
         table = plain_table("state", "case", ">change %", ">±", "commits", "id")
         for each in shown:
@@ -63,12 +63,12 @@ def _print_card(card: StatedCard, commits: Commits, *, every: bool) -> None:
         _print_sentence(each, cases[each.change.case], commits)
     if not every:
         for line in _summary(card, commits):
-            out.print(line, highlight=False, markup=False)
+            out.print(line, emoji=False, highlight=False, markup=False)
     for line in _epochs(card, commits):
-        out.print(line, highlight=False, markup=False, style="dim")
+        out.print(line, emoji=False, highlight=False, markup=False, style="dim")
     for problem in card.card.problems:
         told = _harmless(f"{card.card.folder}: {problem}")
-        errors.print(told, highlight=False, markup=False, soft_wrap=True)
+        errors.print(told, emoji=False, highlight=False, markup=False, soft_wrap=True)
     out.print()
 
 
@@ -106,14 +106,18 @@ def _print_sentence(each: Stated, case: Case, commits: Commits) -> None:
     commit = commits[each.change.bad]
     out = console()
     out.print(
-        f"[bold]{escape(clean(each.change.case))}[/] {escape(sentence(each.change, case))}", highlight=False
+        f"[bold]{escape(clean(each.change.case))}[/] {escape(sentence(each.change, case))}",
+        emoji=False,
+        highlight=False,
     )
     if each.change.commits == 1:
         told = f"  {commit.hash[:10]} {clean(commit.subject)} ({clean(commit.author)})"
-        out.print(told, highlight=False, markup=False, style="dim", overflow="ellipsis", no_wrap=True)
+        out.print(
+            told, emoji=False, highlight=False, markup=False, style="dim", overflow="ellipsis", no_wrap=True
+        )
     if each.decision:
         why = f"  {each.state}: {clean(each.decision.reason)} ({clean(each.decision.author)})"
-        out.print(why, highlight=False, markup=False, style="dim")
+        out.print(why, emoji=False, highlight=False, markup=False, style="dim")
 
 
 def _summary(card: StatedCard, commits: Commits) -> Iterable[str]:

@@ -215,7 +215,7 @@
     if (kinds.has("improvement")) items.push(["up", "improvement"]);
     if (kinds.has("environment")) items.push(["diamond", "change by clocks or environment"]);
     if (data.outliers.length) items.push(["ring", "outlier"]);
-    if (data.clocked.length) items.push(["square", "set aside: the clock was down"]);
+    if (data.clocked.length) items.push(["square", "the clock was down"]);
     if (data.failed.length) items.push(["cross", "failed"]);
     if (data.epochs.length > 1) items.push(["epoch", "new epoch: the environment changed"]);
     return items;

@@ -5,7 +5,7 @@
 
   // What stands around the chart
 
-  const FLAGS = { outlier: "outlier", clocked: "set aside: the clock was down", failed: "failed: no figure" };
+  const FLAGS = { outlier: "outlier", clocked: "the clock was down", failed: "failed: no figure" };
 
   function readout(site, data, kase) {
     const node = el("dl", { class: "readout of-commit" });

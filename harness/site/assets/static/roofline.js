@@ -67,9 +67,9 @@
         ],
         style,
       );
-      surface.text(`${name} ${format.whole(gflops)}`, box.right - 4, y(gflops) - 5, {
+      // Where the roof begins: kernels and their names stand at its other end.
+      surface.text(`${name} ${format.whole(gflops)}`, Math.max(x(from), box.left) + 8, y(gflops) + 14, {
         fill: colours[used ? "text" : "muted"],
-        align: "right",
       });
     }
     if (!memory) return;
