@@ -25,6 +25,9 @@ from pathlib import Path
 
 from harness.errors import GitError, StoreError
 
+_PLAIN = ("-c", "log.showSignature=false", "-c", "i18n.logOutputEncoding=UTF-8")
+"""Users' settings that would put other words into what is read here."""
+
 
 def _git(repository: Path, *args: str) -> bytes:
     # Hooks of git set these; they would silently point every command at another repository.
@@ -37,7 +40,7 @@ def _git(repository: Path, *args: str) -> bytes:
     env["GIT_OPTIONAL_LOCKS"] = "0"  # status would lock the index, and a git command of the user's would fail
     try:
         done = subprocess.run(
-            ["git", "-C", str(repository), *args], capture_output=True, check=False, env=env
+            ["git", *_PLAIN, "-C", str(repository), *args], capture_output=True, check=False, env=env
         )
     except FileNotFoundError:
         raise GitError("The git command was not found on PATH: install git.") from None

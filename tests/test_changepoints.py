@@ -397,6 +397,16 @@ class Told(bench.Method):
         return [(self.at, -0.05)] if values.size >= self.at + self.needs else []
 
 
+@pytest.mark.parametrize("gap", [5, 6])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_ramp_of_steps_too_close_for_levels_is_one_change(gap, seed):
+    falls = sum(np.arange(40 + 3 * gap) >= 20 + k * gap for k in range(4))
+    values = 1000 * np.exp(falls * np.log(0.9) + np.random.default_rng(seed).normal(0, 0.003, falls.size))
+    (change,) = find_changes(values).changes
+    assert change.effect == pytest.approx(0.9**4 - 1, abs=0.01)
+    assert change.first <= 20 + 3 * gap
+
+
 class TestBench:
     def test_lateness_is_the_figures_that_a_method_needs(self):
         assert bench.lateness(Told(100, 7), "1 %", 0.05, [1], 3) == 7
@@ -430,5 +440,5 @@ class TestBench:
 
     def test_otava_is_left_out_with_a_reason(self):
         methods, left_out = bench.methods_for(None)
-        assert [method.name for method in methods][:2] == ["ours, 1 %", "ours, 0.5 %"]
+        assert [method.name for method in methods][:3] == ["ours, 1 %", "ours, 1 %, sure", "ours, 0.5 %"]
         assert any("--otava" in line for line in left_out)

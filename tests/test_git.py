@@ -337,3 +337,23 @@ def test_whoever_commits_is_who_git_is_told(project, tmp_path):
     assert git.user_name(project.root) == "Ada von Ünten"
     assert git.user_name(project.suite) == "Ada von Ünten"
     assert git.user_name(tmp_path) == ""
+
+
+def test_a_signed_commit_that_the_user_has_shown_is_read_like_any_other(tmp_path):
+    repository = tmp_path / "project"
+    repository.mkdir()
+    gpg = tmp_path / "gpg"
+    gpg.write_text(
+        "#!/bin/sh\ncat > /dev/null\necho '[GNUPG:] SIG_CREATED ' >&2\n"
+        "printf -- '-----BEGIN PGP SIGNATURE-----\\n\\nx\\n-----END PGP SIGNATURE-----\\n'\n"
+    )
+    gpg.chmod(0o755)
+    run = ["git", "-C", str(repository)]
+    subprocess.run([*run, "init", "-q"], check=True)
+    for setting in ("user.name=a", "user.email=a@b", f"gpg.program={gpg}", "log.showSignature=true"):
+        subprocess.run([*run, "config", *setting.split("=", 1)], check=True)
+    subprocess.run([*run, "commit", "-q", "--allow-empty", "-S", "-m", "signed"], check=True)
+    ((commit, _, _, subject),) = git.first_parents(repository, "HEAD")
+    assert (len(commit), subject) == (40, "signed")
+    shown = subprocess.run([*run, "log", "--format=%H"], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() != commit, "git itself shows the signature, or this test tests nothing"

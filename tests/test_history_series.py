@@ -11,8 +11,9 @@ import pytest
 from harness import git
 from harness.history.cards import read_card
 from harness.history.commits import Commit, Commits, read_commits
+from harness.history.direction import direction_of
 from harness.history.facts import RunFacts
-from harness.history.series import direction_of, series_of
+from harness.history.series import series_of
 from harness.history.tables import Benchmark, CardTable, read_benchmarks
 from scripts import synthetic_history as synthetic
 from scripts.synthetic_history import (
@@ -256,7 +257,7 @@ def test_what_had_another_name_once_is_told_and_not_shown(tmp_path):
     ],
 )
 def test_which_way_is_better(kind, unit, told, direction):
-    assert direction_of(benchmark(type=kind, unit=unit, direction=told)) == direction
+    assert direction_of({"type": kind, "unit": unit, "direction": told}) == direction
 
 
 def test_names_of_a_suites_cases():

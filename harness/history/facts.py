@@ -74,6 +74,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Kept(msgspec.Struct):
+    keys: list[str]
+    """Of CONTEXT when they were read: with another one they have to be read anew."""
     facts: list[RunFacts]
 
 
@@ -88,10 +90,11 @@ def read_facts(folder: Path, *, cached: bool = True) -> tuple[RunFacts, ...]:
         raise StoreError(f"Cannot read {folder}: {error.strerror or error}.") from None
     file = kept_file(folder, "facts")
     kept = read_kept(file, _Kept) if cached else None
-    known = {(facts.file, facts.size): facts for facts in kept.facts} if kept else {}
+    usable = kept.facts if kept and kept.keys == [*CONTEXT] else []
+    known = {(facts.file, facts.size): facts for facts in usable}
     facts = tuple(known.get(entry) or _read(folder / entry[0], entry[1]) for entry in found)
     if cached and [*known.values()] != [*facts]:
-        write_kept(file, _Kept([*facts]))
+        write_kept(file, _Kept([*CONTEXT], [*facts]))
     return facts
 
 

@@ -166,18 +166,21 @@ def stated_card(
     card: CardHistory, decisions: tuple[Decision, ...], commits: Commits, today: dt.date
 ) -> StatedCard:
     found = [each for one in card.analysed for each in stated(one, decisions, commits, today)]
-    newest = max((int(one.series.positions[-1]) for one in card.analysed), default=-1)
     return StatedCard(
         card=card,
         changes=tuple(sorted(found, key=lambda each: -each.change.bad)),
-        failing=tuple(_failing([one.series for one in card.analysed], newest)),
+        failing=tuple(_failing([one.series for one in card.analysed])),
     )
 
 
-def _failing(every: Sequence[Series], newest: int) -> Iterator[Failing]:
+def _failing(every: Sequence[Series]) -> Iterator[Failing]:
+    """A suite that is measured less often than another has a newest commit of its own."""
+    newest: dict[str, int] = {}
+    for series in every:
+        newest[series.case.suite] = max(newest.get(series.case.suite, -1), int(series.positions[-1]))
     for series in every:
         good = np.flatnonzero(np.isfinite(series.values))
-        if series.failed[-1] and series.positions[-1] == newest and good.size:
+        if series.failed[-1] and series.positions[-1] == newest[series.case.suite] and good.size:
             last = int(good[-1])
             yield Failing(
                 case=series.case.name, good=int(series.positions[last]), bad=int(series.positions[last + 1])

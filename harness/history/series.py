@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-__all__ = ["Case", "Epoch", "Series", "cases_of", "direction_of", "series_of"]
+__all__ = ["Case", "Epoch", "Series", "cases_of", "series_of"]
 
 import ast
 import dataclasses
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.history.commits import Commits
+from harness.history.direction import Direction, direction_of
 from harness.history.facts import CONTEXT, RunFacts
 from harness.history.tables import Benchmark, CardTable
 
-Direction = Literal["higher", "lower", "none"]
 Floats = npt.NDArray[np.float64]
 
 HEADLINES = ("gflops", "gbytes_per_s")
@@ -35,7 +33,6 @@ COMPANIONS = (
     "verified",
 )
 """Tracks that stand beside a headline figure rather than for a case of their own."""
-_RATE = re.compile(r"flops?(/s)?$|/s(ec(ond)?)?$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,14 +83,6 @@ class Series:
     epochs: tuple[Epoch, ...]
     beside: Mapping[str, Floats] = field(default_factory=dict)
     """Figures of the companion tracks that there are, by name."""
-
-
-def direction_of(benchmark: Benchmark) -> Direction:
-    """Which way is better. asv itself knows only one way, so the other takes a word or a plain unit."""
-    if benchmark.direction in ("higher", "lower", "none"):
-        return benchmark.direction  # type: ignore[return-value]
-    is_rate = benchmark.type == "track" and _RATE.search(benchmark.unit)
-    return "higher" if is_rate else "lower"
 
 
 def series_of(
@@ -303,7 +292,9 @@ def _case(benchmark: Benchmark, parameters: Sequence[str], order: int) -> Case:
         size=size,
         metric=metric,
         unit=benchmark.unit,
-        direction=direction_of(benchmark),
+        direction=direction_of(
+            {"direction": benchmark.direction, "type": benchmark.type, "unit": benchmark.unit}
+        ),
         order=order,
     )
 

@@ -17,21 +17,16 @@ __all__ = [
 ]
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import asv
 from asv.console import log
 from asv.util import UserError
 
 from harness.errors import ConfigError
-
-Direction: TypeAlias = Literal["higher", "lower", "none"]
-"""Which figures are the better ones. "none": neither, the benchmark is there to explain others."""
-
-_DIRECTIONS: tuple[Direction, ...] = ("higher", "lower", "none")
+from harness.history.direction import DIRECTIONS, Direction, direction_of
 
 KNOWN_SOURCES: Mapping[str, str] = {
     "commands/compare.py": "cafef5b88be795907cb2bb16533befc6a356563a0a9e57f13543de50b8a8ccca",
@@ -47,33 +42,9 @@ KNOWN_SOURCES: Mapping[str, str] = {
 }
 """Files of asv 0.6.6 whose work is changed or reckoned with, by path in its package; SHA-256."""
 
-# Only what nobody can mean otherwise: "GFLOPs" is also an amount of work, and faults/s had better be few.
-_RATE = re.compile(
-    r"[kKMGTPE]?FLOPS|IOPS|fps|FPS"
-    r"|(?i:"
-    r"(?:[kmgtpe]?flops?|(?:[kmgtpe]i?)?(?:b|bytes?|bits?)"
-    r"|[kmgt]?(?:cell|edge|element|frame|image|item|iteration|message|op|operation|particle|pixel|point"
-    r"|query|querie|record|request|row|sample|step|token|transaction|update)s?)"
-    r"(?:/| per )s(?:ec(?:ond)?)?)"
-)
-
 
 class UnknownAsvError(ConfigError, UserError):  # type: ignore[misc]  # asv is untyped
     """A file of asv is not the one of 0.6.6; asv prints the message as one line."""
-
-
-def direction_of(benchmark: Mapping[str, Any]) -> Direction:
-    """Which way is better for a benchmark as in benchmarks.json.
-
-    Its attribute `direction` decides; without one, a track in an unmistakable rate counts as "higher", and
-    everything else as "lower", which is what asv takes it for.
-    """
-    for direction in _DIRECTIONS:
-        if benchmark.get("direction") == direction:
-            return direction
-    unit = benchmark.get("unit")
-    is_rate = benchmark.get("type") == "track" and isinstance(unit, str) and _RATE.fullmatch(unit.strip())
-    return "higher" if is_rate else "lower"
 
 
 def directions_of(benchmarks: Mapping[str, Mapping[str, Any]]) -> dict[str, Direction]:
@@ -85,9 +56,9 @@ def warn_of_unknown_directions(benchmarks: Mapping[str, Mapping[str, Any]]) -> N
     """A mistyped direction must not be taken for none in silence."""
     for name, benchmark in benchmarks.items():
         declared = benchmark.get("direction")
-        if declared is not None and declared not in _DIRECTIONS:
+        if declared is not None and declared not in DIRECTIONS:
             log.warning(
-                f"{name} has the direction {declared!r}, which is none of {', '.join(_DIRECTIONS)}: "
+                f"{name} has the direction {declared!r}, which is none of {', '.join(DIRECTIONS)}: "
                 f"taken as {direction_of(benchmark)}"
             )
 

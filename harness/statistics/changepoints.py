@@ -59,6 +59,10 @@ _QUIET = 0.04
 """Share of figures unlike the one before, up to which there is no noise."""
 _SLOPE = 0.6 / 200
 """Standard deviation of the slope of a slow wander, in smallest relevant changes per figure."""
+_BRIEF = 2 * _BLOCK
+"""Figures up to which several steps close together can pass for noise that carries over."""
+_RAMP = 0.25
+"""Of that noise: what such steps may leave of it where they are taken for steps."""
 _NEAR_LAGS, _LAGS = (2, 3), (5, 6, 7, 8)
 """The nearer ones straddle fewer steps, the others tell autocorrelation better."""
 _ROUNDING = 1e-12
@@ -212,6 +216,19 @@ class _Search:
 
     def steps(self) -> list[_Step]:
         """The steps that are sure, in order."""
+        steps, noise = self._sure(), self.noise
+        if self.logs.size > _BRIEF:
+            return steps
+        # A ramp of several steps looks like noise that carries over, of which a short series has no other.
+        # Taken for steps, it has to leave far less noise than that.
+        self.noise = _noise(self.logs, self.rough, self.floor, (), ())
+        ramp = self._sure()
+        if len(ramp) <= len(steps) or np.median(self.noise.sd) > _RAMP * np.median(noise.sd):
+            self.noise = noise
+            return steps
+        return ramp
+
+    def _sure(self) -> list[_Step]:
         cuts = self._proposals()
         # Once more, without what may be steps.
         self.noise = _noise(self._aligned(cuts), self.rough, self.floor, _LAGS, cuts)
@@ -397,7 +414,9 @@ def _noise(logs: Floats, rough: Bools, floor: float, lags: Sequence[int], fitted
     variance = _half_square(near, floor, is_rough)
     rho = np.zeros(blocks)
     # Of a step in a series so short, the quantile 0.8 of the differences still knows nothing.
-    far = [lag for lag in lags if lag <= count // 6] or [lag for lag in _NEAR_LAGS if lag <= count // 6]
+    far = [lag for lag in lags if lag <= count // 6]
+    if lags and not far:
+        far = [lag for lag in _NEAR_LAGS if lag <= count // 6]
     if far:
         apart = np.mean(
             [_half_square(np.abs(logs[lag:] - logs[:-lag]), floor, is_rough) for lag in far], axis=0
