@@ -14,6 +14,7 @@ from harness.calibration import Calibration, CaseNoise, write_calibration
 from harness.history.changes import Evidence, analyse, change_id
 from harness.history.reading import read_history, sentence
 from harness.history.series import Case, Epoch, Series
+from harness.records import Launch
 from scripts.synthetic_history import (
     CARDS,
     DriverChange,
@@ -345,6 +346,7 @@ def evidence_of(before, after):
 
 
 A, B = "a" * 64, "b" * 64
+SMALL, LARGE = Launch(grid=(64, 64, 1), block=(16, 16, 1)), Launch(grid=(32, 32, 1), block=(32, 32, 1))
 
 
 @pytest.mark.parametrize(
@@ -355,6 +357,8 @@ A, B = "a" * 64, "b" * 64
         (Evidence(source_sha256=A, binary_sha256=A), None, "code"),
         (None, Evidence(source_sha256=A, binary_sha256=A), "code"),
         (Evidence(source_sha256=A), Evidence(source_sha256=A), "environment"),
+        (Evidence(binary_sha256=A, launch=SMALL), Evidence(binary_sha256=A, launch=SMALL), "environment"),
+        (Evidence(binary_sha256=A, launch=SMALL), Evidence(binary_sha256=A, launch=LARGE), "code"),
         (Evidence(source_sha256=A), Evidence(source_sha256=B), "code"),
         (
             Evidence(source_sha256=A, binary_sha256=A),

@@ -124,6 +124,7 @@ class _Records:
         return Evidence(
             source_sha256=row.source_sha256,
             binary_sha256=row.resources.binary_sha256 if row.resources else None,
+            launch=row.launch,
         )
 
     def _rows(self, commit: str, suite: str) -> Mapping[tuple[str, str], Row]:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.history.series import HEADLINES, Series
+from harness.records import Launch
 from harness.statistics.changepoints import ChangePoint, Level, find_changes
 
 Kind = Literal["regression", "improvement", "environment"]
@@ -49,10 +50,11 @@ _CLOCKED = 0.97
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What the record of a run says of one kernel's build."""
+    """What the record of a run says of what was timed."""
 
     source_sha256: str | None = None
     binary_sha256: str | None = None
+    launch: Launch | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,8 +284,10 @@ def _attribution(
 
 
 def _same_build(before: Evidence | None, after: Evidence | None) -> bool:
-    """Whether the very same binary was timed on both sides; without binaries, the very same source."""
-    if before is None or after is None:
+    """Whether the very same binary, launched in the same way, was timed on both sides; without binaries, the
+    very same source.
+    """
+    if before is None or after is None or before.launch != after.launch:
         return False
     if before.binary_sha256 and after.binary_sha256:
         return before.binary_sha256 == after.binary_sha256
