@@ -19,16 +19,20 @@ def cache_dir() -> Path:
     return platformdirs.user_cache_path("harness", appauthor=False)
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that a reader sees all of it or none of it, whatever happens on the way."""
+def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Write a file so that a reader sees all of it or none of it, whatever happens on the way.
+
+    What can be made again need not be durable: a crash of the whole machine may then leave a damaged file.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     # Not mkstemp, whose files are private: results and caches are shared like any other file.
     scratch = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
     try:
         with scratch.open("xb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         scratch.replace(path)
     except BaseException:
         scratch.unlink(missing_ok=True)

@@ -33,6 +33,6 @@ def read_kept(file: Path, kind: type[T]) -> T | None:
 def write_kept(file: Path, kept: Any) -> None:
     """What cannot be kept is no error, only slower."""
     try:
-        write_atomically(file, msgspec.msgpack.encode(kept))
+        write_atomically(file, msgspec.msgpack.encode(kept), durable=False)
     except OSError:
         return

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # its parts load when they are used
 from numpy.typing import NDArray
-from scipy import special
 
 from harness.statistics.paired import ProcessEffect
 
@@ -81,7 +81,7 @@ class Moderated:
 
     def quantile(self, alpha: float) -> float:
         """Of Student's t, what is exceeded with a chance of `alpha`."""
-        return -float(special.stdtrit(self.df, alpha))
+        return -float(scipy.special.stdtrit(self.df, alpha))
 
     def p_above(self, margin: float) -> float:
         """One-sided p-value that the effect is above `margin`."""
@@ -94,7 +94,7 @@ class Moderated:
     def _tail(self, distance: float) -> float:
         if self.standard_error == 0:
             return 0.0 if distance > 0 else 1.0
-        return float(special.stdtr(self.df, -distance / self.standard_error))
+        return float(scipy.special.stdtr(self.df, -distance / self.standard_error))
 
 
 def moderate(effects: Sequence[ProcessEffect], prior: Prior) -> Moderated:
@@ -134,7 +134,7 @@ def _expected(effects: Sequence[ProcessEffect], prior: Prior) -> tuple[float, fl
 
 
 def _f_tail(observed: float, expected: float, own_df: float, df: float) -> float:
-    return float(special.fdtrc(own_df, df, observed / expected)) if expected > 0 else 0.0
+    return float(scipy.special.fdtrc(own_df, df, observed / expected)) if expected > 0 else 0.0
 
 
 def fit_prior(history: Sequence[Sequence[ProcessEffect]]) -> Prior:
@@ -178,7 +178,7 @@ class _History:
 
     def variance(self, inflation: float, df: float) -> float:
         # The mean of n ranks that are even between 0 and 1 has a standard deviation of 1 / sqrt(12 n).
-        wanted = 0.5 - float(special.ndtri(_BOUND)) / math.sqrt(12 * self.observed.size)
+        wanted = 0.5 - float(scipy.special.ndtri(_BOUND)) / math.sqrt(12 * self.observed.size)
         most = 100 * float(self.observed.max())
         return _solve(lambda v: self.ranks(inflation * self.errors + v, df).mean(), wanted, 0.0, most)
 
@@ -198,14 +198,14 @@ class _History:
         if told.sum() < 3:
             return min(DEFAULT_PRIOR.df, self.most_df())
         half = self.own_df[told] / 2
-        logs = np.log(self.observed[told] / expected[told]) - special.digamma(half) + np.log(half)
+        logs = np.log(self.observed[told] / expected[told]) - scipy.special.digamma(half) + np.log(half)
         middle = np.median(logs)
         logs = np.minimum(logs, middle + 3 * 1.4826 * np.median(np.abs(logs - middle)))
-        beyond = float(np.var(logs, ddof=1) - special.polygamma(1, half).mean())
+        beyond = float(np.var(logs, ddof=1) - scipy.special.polygamma(1, half).mean())
         # What chance may have taken off: a variance of n has one of its own, the fourth cumulant and twice
         # the squared variance over n.
-        fourth = float((special.polygamma(3, half) + 2 * special.polygamma(1, half) ** 2).mean())
-        beyond += float(special.ndtri(_BOUND)) * math.sqrt(fourth / half.size)
+        fourth = float((scipy.special.polygamma(3, half) + 2 * scipy.special.polygamma(1, half) ** 2).mean())
+        beyond += float(scipy.special.ndtri(_BOUND)) * math.sqrt(fourth / half.size)
         if beyond <= 0:
             return self.most_df()
         return min(max(2 * _trigamma_inverse(beyond), MIN_DF), self.most_df())
@@ -217,7 +217,7 @@ class _History:
         """How far up its F distribution each case lies, 0 to 1."""
         ratio = np.full_like(expected, np.inf)
         np.divide(self.observed, expected, out=ratio, where=expected > 0)
-        ranks: Floats = np.where(np.isfinite(ratio), special.fdtr(self.own_df, df, ratio), 1.0)
+        ranks: Floats = np.where(np.isfinite(ratio), scipy.special.fdtr(self.own_df, df, ratio), 1.0)
         return np.where(self.observed > 0, ranks, 0.0)
 
 
@@ -241,8 +241,8 @@ def _trigamma_inverse(value: float) -> float:
         return 1 / value
     y = 0.5 + 1 / value
     for _ in range(50):
-        trigamma = float(special.polygamma(1, y))
-        step = trigamma * (1 - trigamma / value) / float(special.polygamma(2, y))
+        trigamma = float(scipy.special.polygamma(1, y))
+        step = trigamma * (1 - trigamma / value) / float(scipy.special.polygamma(2, y))
         y += step
         if -step / y < 1e-8:
             break

@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # its parts load when they are used
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
 MIN_QUADS = 5
 """The fewest that leave three after trimming."""
@@ -132,7 +132,7 @@ def order_effect(orders: Sequence[str], ratios: ArrayLike) -> float:
     variance = first * second / 12 * (count + 1 - ties)
     if variance <= 0:
         return 1.0
-    return min(1.0, 2 * float(special.ndtr(-max(excess - 0.5, 0.0) / math.sqrt(variance))))
+    return min(1.0, 2 * float(scipy.special.ndtr(-max(excess - 0.5, 0.0) / math.sqrt(variance))))
 
 
 def clock_exponent(

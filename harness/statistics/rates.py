@@ -6,7 +6,7 @@ __all__ = ["clopper_pearson", "false_alarm_bound", "holm"]
 
 from collections.abc import Mapping
 
-from scipy import special
+import scipy  # its parts load when they are used
 
 
 def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
@@ -54,10 +54,12 @@ def _check(successes: int, trials: int, confidence: float) -> None:
 
 
 def _lower(successes: int, trials: int, tail: float) -> float:
-    return float(special.betaincinv(successes, trials - successes + 1, tail)) if successes else 0.0
+    return float(scipy.special.betaincinv(successes, trials - successes + 1, tail)) if successes else 0.0
 
 
 def _upper(successes: int, trials: int, tail: float) -> float:
     return (
-        float(special.betaincinv(successes + 1, trials - successes, 1 - tail)) if successes < trials else 1.0
+        float(scipy.special.betaincinv(successes + 1, trials - successes, 1 - tail))
+        if successes < trials
+        else 1.0
     )
