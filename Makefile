@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 help:
 	@echo "make demo   measure the newest commits that touch kernels/ on the best device here, and publish the pages"
 	@echo "make test   lint, types and tests, with real kernels on the CPU's OpenCL device"
-	@echo "make bench  how long the command line itself takes, and the statistics"
+	@echo "make bench  how long the command line, the statistics and publishing take, and how well steps are found"
 	@echo "make clean  remove what these made"
 
 $(READY): pyproject.toml
@@ -43,6 +43,8 @@ unit: $(READY)
 bench: $(READY)
 	$(BIN)/python scripts/bench_cli.py
 	$(BIN)/python scripts/bench_statistics.py
+	$(BIN)/python scripts/bench_history.py
+	$(BIN)/python scripts/bench_changepoints.py --repetitions 20
 
 clean:
 	rm -rf $(VENV) .asv .mypy_cache .pytest_cache .ruff_cache .benchmarks
