@@ -46,10 +46,10 @@ def read_conf(root: Path) -> SiteConf:
         ) from None
     try:
         conf = Config.load(str(file))
-    except (UserError, ValueError, OSError) as error:
-        raise ConfigError(f"asv cannot read {file}: {error}.") from None
+        branches = [str(each) for each in conf.branches or [] if each]
+    except (UserError, ValueError, TypeError, OSError) as error:  # asv trips over what is no object or list
+        raise ConfigError(f"asv cannot read {file}: {str(error).rstrip('.')}.") from None
     url = str(conf.show_commit_url or "")
-    branches = [str(each) for each in conf.branches or [] if each]
     return SiteConf(
         file=file,
         project=str(conf.project or root.name),

@@ -17,6 +17,8 @@ _FORBIDDEN = re.compile(
     r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]"
 )
 """What XML cannot hold, and what turns the direction of the text around it."""
+_LAST_S = 253_402_300_799
+"""The end of the year 9999."""
 _GREEN, _RED, _GREY = "#2a7d4f", "#b3261e", "#6b6b6b"
 
 
@@ -51,7 +53,8 @@ def _entry(feed: ET.Element, change: Mapping[str, Any], card: tuple[str, str], c
     state = f" ({change['state']})" if change["state"] else ""
     _add(entry, "title", f"{change['kind']}{state}: {case} on {name} {100 * change['effect']:+.1f} %")
     _add(entry, "id", f"urn:gpu-harness:change:{change['id']}")
-    time = dt.datetime.fromtimestamp(change["time"], tz=dt.timezone.utc)
+    # git takes dates of which a calendar knows nothing.
+    time = dt.datetime.fromtimestamp(min(max(change["time"], 0), _LAST_S), tz=dt.timezone.utc)
     _add(entry, "updated", time.isoformat(timespec="seconds"))
     place = urlencode({"card": file, "case": case, "change": change["id"]})
     _add(entry, "link", href=f"case.html#{place}")

@@ -4,11 +4,13 @@ programs.
 
 from __future__ import annotations
 
-__all__ = ["COMMITS_A_FILE", "EVERY", "SCHEMA_VERSION", "Floats", "Numbers", "Site", "file_name"]
+__all__ = ["COMMITS_A_FILE", "EVERY", "SCHEMA_VERSION", "Floats", "Numbers", "Rows", "Site", "file_name"]
 
 import base64
 import hashlib
 import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -65,6 +67,20 @@ class Numbers:
         return [value if value == value else None for value in values.tolist()]  # noqa: PLR0124 - NaN
 
 
+class Rows:
+    """Many objects with the same keys: for the pages the keys once, for programs as they are."""
+
+    def __init__(self, objects: Sequence[Mapping[str, Any]]) -> None:
+        self.objects = objects
+
+    def packed(self) -> dict[str, Any]:
+        keys = list(self.objects[0]) if self.objects else []
+        return {"keys": keys, "rows": [[each[key] for key in keys] for each in self.objects]}
+
+    def plain(self) -> list[Any]:
+        return list(self.objects)
+
+
 def _base64(values: Array) -> str:
     return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
 
@@ -113,7 +129,9 @@ class Site:
                 part.write_bytes(content)
             part.replace(path)
         except OSError as error:
-            part.unlink(missing_ok=True)
+            # Where the folder is a file there is nothing to be rid of, and that is an error too.
+            with suppress(OSError):
+                part.unlink()
             raise StoreError(
                 f"Cannot write {path}: {error.strerror or error}. Publish again once there is room; what was "
                 "published before may be mixed with what is new."
@@ -121,13 +139,13 @@ class Site:
 
 
 def _packed(value: Any) -> Any:
-    if isinstance(value, Numbers):
+    if isinstance(value, Numbers | Rows):
         return value.packed()
     raise NotImplementedError(type(value))
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Numbers):
+    if isinstance(value, Numbers | Rows):
         return value.plain()
     raise NotImplementedError(type(value))
 
@@ -135,6 +153,6 @@ def _plain(value: Any) -> Any:
 def file_name(text: str) -> str:
     """A name for a file and a URL: the text itself where that will do, else with a digest of it."""
     plain = re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")
-    if plain == text and len(text) <= 80:
+    if plain == text and 0 < len(text) <= 80:
         return text
     return f"{plain[:60]}-{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()[:8]}".strip("-")

@@ -7,7 +7,7 @@ __all__ = ["FOLDER", "Published", "publish_pages"]
 import datetime as dt
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from harness.history.tables import read_benchmarks
 from harness.history.triage import read_triage
 from harness.site.cards import CardSummary, PublishCard
 from harness.site.feed import atom, badge, badge_svg
-from harness.site.files import COMMITS_A_FILE, EVERY, SCHEMA_VERSION, Site
+from harness.site.files import COMMITS_A_FILE, EVERY, SCHEMA_VERSION, Rows, Site
 from harness.site.unchanged import recall, remember
 
 FOLDER = "harness"
@@ -169,20 +169,8 @@ def _overview(
             }
             for card in cards
         ],
-        "cases": [
-            {
-                "name": case.name,
-                "suite": case.suite,
-                "kernel": case.kernel,
-                "size": case.size,
-                "metric": case.metric,
-                "unit": case.unit,
-                "direction": case.direction,
-                "order": case.order,
-            }
-            for case in cases
-        ],
-        "series": [series for card in cards for series in card.series],
+        "cases": Rows([asdict(case) for case in cases]),
+        "series": Rows([series for card in cards for series in card.series]),
         "counts": {kind: kinds.count(kind) for kind in (*_STATES, "improvement", "environment")},
         "problems": [problem for card in cards for problem in card.problems],
     }

@@ -73,6 +73,11 @@
     return values;
   };
 
+  /** Objects of rows whose keys stand once before them. */
+  harness.objects = function (packed) {
+    return packed.rows.map((row) => Object.fromEntries(packed.keys.map((key, k) => [key, row[k]])));
+  };
+
   /** As decode, but an array with null where there is no figure; null for null. */
   harness.figures = function (packed) {
     if (!packed) return null;

@@ -166,8 +166,9 @@
       main.dataset.ready = String(mine);
     }
     try {
-      site = await harness.load("site");
-      check(site);
+      const given = await harness.load("site");
+      check(given);
+      site = { ...given, cases: harness.objects(given.cases), series: harness.objects(given.series) };
       harness.ofPublication(site.generated_at);
       harness.siteTitle = harness.plain(site.project || "GPU history", 60);
       header(name, site);
