@@ -397,6 +397,18 @@ class Told(bench.Method):
         return [(self.at, -0.05)] if values.size >= self.at + self.needs else []
 
 
+def test_two_figures_are_a_level_where_a_series_has_just_begun():
+    (change,) = find_changes([6380.6, 6381.0, 6817.2, 6814.4, 6813.6, 6815.0]).changes
+    assert (change.at, change.first, change.last) == (2, 2, 2)
+    assert change.effect == pytest.approx(0.068, abs=0.002)
+
+
+def test_a_series_that_has_just_begun_has_no_more_false_changes_than_another():
+    rng = np.random.default_rng(7)
+    found = sum(bool(find_changes(1000 * np.exp(rng.normal(0, 0.01, 8))).changes) for _ in range(1000))
+    assert found <= 15
+
+
 @pytest.mark.parametrize("gap", [5, 6])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_ramp_of_steps_too_close_for_levels_is_one_change(gap, seed):

@@ -59,6 +59,8 @@ _QUIET = 0.04
 """Share of figures unlike the one before, up to which there is no noise."""
 _SLOPE = 0.6 / 200
 """Standard deviation of the slope of a slow wander, in smallest relevant changes per figure."""
+_YOUNG = 12
+"""Figures of a series that has only just begun."""
 _BRIEF = 2 * _BLOCK
 """Figures up to which several steps close together can pass for noise that carries over."""
 _RAMP = 0.25
@@ -349,7 +351,7 @@ class _Search:
     def _judged(self, low: int, at: int, high: int) -> _Step:
         block = self.block(at)
         short = min(at - low, high - at, _REACH)
-        if short < self.noise.fewest[block]:
+        if at - low < self._fewest_from(low, block) or high - at < self.noise.fewest[block]:
             return _Step(low, at, high, 0.0, 1.0)
         reach = min(_REACH, max(_NARROW, _UNEVEN * short))
         left, right = self.logs[max(low, at - reach) : at], self.logs[at : min(high, at + reach)]
@@ -358,13 +360,20 @@ class _Search:
             return _Step(low, at, high, 0.0, 1.0)
         z = _as_normal(abs(after - before) / error, float(self.noise.df[block]))
         last = high == self.logs.size and high - at <= at - low
-        return _Step(low, at, high, z, _searched(z, short, last=last))
+        return _Step(low, at, high, z, _searched(z, short, last=last, most=3.0 * self.logs.size))
+
+    def _fewest_from(self, low: int, block: int) -> int:
+        """Figures that make the level that begins at `low`. Where a young series begins, two may be all that
+        there ever was of it; whether they are enough, the p-value says.
+        """
+        fewest = int(self.noise.fewest[block])
+        return min(fewest, _FEWEST_QUIET) if low == 0 and self.logs.size < _YOUNG else fewest
 
     def _best_place(self, step: _Step) -> int:
         """Where between its neighbours the step fits best, in least squares."""
-        fewest = int(self.noise.fewest[self.block(step.at)])
+        block = self.block(step.at)
         low, high = max(step.low, step.at - _REACH), min(step.high, step.at + _REACH)
-        at = np.arange(low + fewest, high - fewest + 1)
+        at = np.arange(low + self._fewest_from(low, block), high - int(self.noise.fewest[block]) + 1)
         sums = self.sums
         excess = sums[at] - sums[low] - (at - low) * ((sums[high] - sums[low]) / (high - low))
         return int(at[(excess**2 / ((at - low) * (high - at))).argmax()])
@@ -574,12 +583,12 @@ def _as_t(z: float, df: float) -> float:
     return math.sqrt(df * math.expm1((z * (8 * df + 3) / (8 * df + 1)) ** 2 / df))
 
 
-def _searched(z: float, short: int, *, last: bool) -> float:
+def _searched(z: float, short: int, *, last: bool, most: float = math.inf) -> float:
     """The chance that noise has a step as sure as `z` somewhere in 200 figures, with `short` figures on its
     shorter side. A moving window exceeds z about z phi(z) times as often as it has places to be: Eichinger &
-    Kirch, theorem 2.1. The `last` step, which ends with the series, has few places.
+    Kirch, theorem 2.1. The `last` step, which ends with the series, has few places; a short series `most`.
     """
-    places = _PLACES / short * (1 + _SHORT / short)
+    places = min(_PLACES / short * (1 + _SHORT / short), most)
     if last:
         places = min(places, _LAST_PLACES * max(1 + (_LAST_FEW / short) ** 8, short / _LAST_REACH))
     density = math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
