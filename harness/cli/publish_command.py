@@ -10,7 +10,9 @@ import click
 from harness.cli.options import echo_json, json_option
 from harness.config import load_config
 from harness.errors import ExitCode
+from harness.history.triage import read_triage
 from harness.integrations.asv_conf import link_from_asv, read_conf, run_publish
+from harness.report.histories import harmless
 from harness.report.waiting import Waiting
 from harness.site.publishing import publish_pages
 
@@ -35,6 +37,7 @@ def command(without_asv: bool, results: Path | None, html: Path | None, as_json:
     root = load_config().root
     conf = read_conf(root)
     if conf.file and not without_asv and results is None and html is None:
+        read_triage(root)  # asv empties the folder first: what would stop us is said before that
         run_publish(conf)
     site = html or conf.html
     with Waiting("publishing") as waiting:
@@ -49,12 +52,13 @@ def command(without_asv: bool, results: Path | None, html: Path | None, as_json:
         )
     link_from_asv(conf, site)
     for problem in published.problems:
-        click.echo(f"harness: {problem}", err=True)
+        click.echo(f"harness: {harmless(problem)}", err=True)
     if as_json:
         echo_json({**asdict(published), "folder": str(published.folder)})
     else:
+        regressions = "regression" if published.open == 1 else "regressions"
         click.echo(
             f"{published.points} points of {published.series} series on {published.cards} cards, "
-            f"{published.open} open regressions: {published.folder / 'index.html'}"
+            f"{published.open} open {regressions}: {published.folder / 'index.html'}"
         )
     return ExitCode.FINE

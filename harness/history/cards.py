@@ -36,13 +36,16 @@ class CardHistory:
 
 
 def card_folders(results: Path) -> tuple[Path, ...]:
-    """Folders of cards, by name. Raises StoreError where the results cannot be read."""
+    """Folders of cards, by name. Raises StoreError where the results cannot be read.
+
+    asv makes no name that is not UTF-8, and no page could show one, so such a folder is none.
+    """
     try:
         folders = [path for path in results.iterdir() if path.is_dir()]
     except OSError as error:
         raise StoreError(f"Cannot read {results}: {error.strerror or error}.") from None
-    with_results = (path for path in folders if any(path.glob("*.json")) or any(path.glob("*.jsonl")))
-    return tuple(sorted(with_results))
+    named = [path for path in folders if path.name.encode(errors="ignore").decode() == path.name]
+    return tuple(sorted(path for path in named if any(path.glob("*.json")) or any(path.glob("*.jsonl"))))
 
 
 def read_card(

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["kept_file", "read_kept", "write_kept"]
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +19,7 @@ T = TypeVar("T")
 def kept_file(folder: Path, kind: str) -> Path:
     """Where to keep what was made of a results folder."""
     return (
-        cache_dir() / "history" / f"{hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:24]}.{kind}"
+        cache_dir() / "history" / f"{hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()[:24]}.{kind}"
     )
 
 

@@ -74,8 +74,8 @@ def run_publish(conf: SiteConf) -> None:
 
 
 def link_from_asv(conf: SiteConf, html: Path) -> None:
-    """Let asv's pages lead to ours, where there are any of asv's."""
-    if conf.file and (html / "index.html").exists():
+    """Let asv's pages lead to ours, where there are any of asv's. A page of somebody else's is left alone."""
+    if conf.file and (html / "asv.js").exists():
         from harness.integrations.asv_pages import link_pages
 
         link_pages(html)

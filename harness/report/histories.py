@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["as_json", "exit_code", "print_history"]
+__all__ = ["as_json", "exit_code", "harmless", "print_history"]
 
 import unicodedata
 from collections import defaultdict
@@ -67,7 +67,7 @@ def _print_card(card: StatedCard, commits: Commits, *, every: bool) -> None:
     for line in _epochs(card, commits):
         out.print(line, emoji=False, highlight=False, markup=False, style="dim")
     for problem in card.card.problems:
-        told = _harmless(f"{card.card.folder}: {problem}")
+        told = harmless(f"{card.card.folder}: {problem}")
         errors.print(told, emoji=False, highlight=False, markup=False, soft_wrap=True)
     out.print()
 
@@ -76,7 +76,7 @@ def _title(card: StatedCard, commits: Commits) -> str:
     newest = max((int(one.series.positions[-1]) for one in card.card.analysed), default=None)
     measured = {int(at) for one in card.card.analysed for at in one.series.positions}
     told = f", newest {commits[newest].hash[:10]}" if newest is not None else ""
-    name = _harmless(f"{card.card.folder} ({card.card.machine.get('gpu', 'unknown card')})")
+    name = harmless(f"{card.card.folder} ({card.card.machine.get('gpu', 'unknown card')})")
     return f"{name}: {_count(card.card.analysed, 'case')}, {_count(measured, 'commit')}{told}"
 
 
@@ -165,11 +165,11 @@ def _closing(history: History) -> str:
 
 def clean(text: str) -> str:
     """Text of others on one line of a terminal, cut to a width that leaves room for more."""
-    plain = _harmless(text)
+    plain = harmless(text)
     return plain if len(plain) <= _CLIP else plain[: _CLIP - 1] + "…"
 
 
-def _harmless(text: str) -> str:
+def harmless(text: str) -> str:
     """Nothing that moves the cursor, ends a line or turns the direction."""
     return "".join("�" if unicodedata.category(each) in _HARMFUL else each for each in text)
 

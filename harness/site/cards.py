@@ -204,9 +204,14 @@ class _Publishing:
         cases = [one.series.case.order for one in analysed]
         for first in range(0, count, EVERY):
             values = table[first : first + EVERY]
-            if np.isfinite(values).any():
-                document = {"first": first, "cases": cases, "values": Floats(values.ravel())}
+            measured = np.flatnonzero(np.isfinite(values).any(axis=1))
+            if measured.size:
+                # Up to the last that was measured: commits that this card has not seen change nothing here.
+                told = values[: measured[-1] + 1].ravel()
+                document = {"first": first, "cases": cases, "values": Floats(told)}
                 self.given.site.write(f"at/{self.file}/{first // EVERY}", document, api=False)
+            else:  # of before the history was rewritten
+                self.given.site.remove(f"data/at/{self.file}/{first // EVERY}.js")
 
     def _newest(self) -> dict[str, Any] | None:
         last = [int(one.series.positions[-1]) for one in self.card.analysed]
@@ -235,15 +240,18 @@ class _Publishing:
             since = self.given.commits[one.bad].hash[:8]
             found.append(("problem", f"{one.case[:80]} fails since {since}."))
         if len(self.failing) > _NAMED:
-            found.append(("problem", f"{len(self.failing) - _NAMED} more cases fail that had figures."))
+            more = len(self.failing) - _NAMED
+            found.append(
+                ("problem", f"{more} more case{'s fail' if more > 1 else ' fails'} that had figures.")
+            )
         if known is None:
             found.append(("warning", "Not calibrated: run 'harness calibrate' on it once."))
         elif known.driver != self._driver():
             found.append(("warning", f"Calibrated with driver {known.driver}: calibrate again."))
         else:
             found.append(("good", f"Calibrated {known.measured_at[:10]}."))
-        if self.card.problems:
-            found.append(("warning", f"{len(self.card.problems)} problems with its files."))
+        if wrong := len(self.card.problems):
+            found.append(("warning", f"{wrong} problem{'s' if wrong > 1 else ''} with its files."))
         return [{"level": level, "text": text} for level, text in found]
 
     @cached_property

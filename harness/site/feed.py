@@ -56,7 +56,7 @@ def _entry(feed: ET.Element, change: Mapping[str, Any], card: tuple[str, str], c
     # git takes dates of which a calendar knows nothing.
     time = dt.datetime.fromtimestamp(min(max(change["time"], 0), _LAST_S), tz=dt.timezone.utc)
     _add(entry, "updated", time.isoformat(timespec="seconds"))
-    place = urlencode({"card": file, "case": case, "change": change["id"]})
+    place = urlencode({"card": file, "case": case, "change": change["id"]}, errors="replace")
     _add(entry, "link", href=f"case.html#{place}")
     commit = f"{change['bad_hash'][:10]} {change['subject']} ({change['author']})"
     _add(entry, "summary", f"{change['sentence']} {commit}")

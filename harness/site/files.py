@@ -137,6 +137,12 @@ class Site:
                 "published before may be mixed with what is new."
             ) from None
 
+    def remove(self, name: str) -> None:
+        try:
+            (self.folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"Cannot remove {self.folder / name}: {error.strerror or error}.") from None
+
 
 def _packed(value: Any) -> Any:
     if isinstance(value, Numbers | Rows):
@@ -155,4 +161,4 @@ def file_name(text: str) -> str:
     plain = re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")
     if plain == text and 0 < len(text) <= 80:
         return text
-    return f"{plain[:60]}-{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()[:8]}".strip("-")
+    return f"{plain[:60]}-{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:8]}".strip("-")

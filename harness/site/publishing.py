@@ -5,14 +5,12 @@ from __future__ import annotations
 __all__ = ["FOLDER", "Published", "publish_pages"]
 
 import datetime as dt
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from harness import __version__
-from harness.errors import StoreError
 from harness.history.cards import card_folders
 from harness.history.commits import Commits, read_commits
 from harness.history.reading import side_by_side
@@ -63,7 +61,7 @@ def publish_pages(
     benchmarks = read_benchmarks(results)
     cases = cases_of(benchmarks)
     site = Site(html / FOLDER)
-    _copy_assets(site.folder)
+    _copy_assets(site)
     folders = card_folders(results)
     work = [
         PublishCard(site, number, benchmarks, commits, cases, decisions, today or now.date())
@@ -106,14 +104,9 @@ def _publish_changed(
     return [card for card in cards.values() if card]
 
 
-def _copy_assets(folder: Path) -> None:
-    try:
-        for source in sorted(path for path in _ASSETS.rglob("*") if path.is_file()):
-            target = folder / source.relative_to(_ASSETS)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, target)
-    except OSError as error:
-        raise StoreError(f"Cannot write the pages to {folder}: {error.strerror or error}.") from None
+def _copy_assets(site: Site) -> None:
+    for source in sorted(path for path in _ASSETS.rglob("*") if path.is_file()):
+        site.put(source.relative_to(_ASSETS).as_posix(), source.read_bytes())
 
 
 def _write_commits(site: Site, commits: Commits) -> None:
@@ -146,7 +139,7 @@ def _overview(
         "harness_version": __version__,
         "project": project,
         "commit_url": commit_url,
-        "asv": (html / "index.html").exists(),
+        "asv": (html / "asv.js").exists(),
         "commits": {
             "count": len(commits),
             "chunk": COMMITS_A_FILE,

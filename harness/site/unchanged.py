@@ -32,8 +32,17 @@ def recall(work: PublishCard, folder: Path) -> CardSummary | None:
     if kept is None or kept.key != _key(work, folder) or kept.commits > len(work.commits):
         return None
     written = work.site.folder / f"data/cards/{kept.summary.file}.js"
-    same_line = kept.line == _line(work.commits, kept.commits)
+    same_line = kept.line == _line(work.commits, kept.commits) and not _waited(work, folder, kept.commits)
     return kept.summary if same_line and written.exists() else None
+
+
+def _waited(work: PublishCard, folder: Path, count: int) -> bool:
+    """Whether a commit after so many has results that were there before it was: of a branch now merged, or in
+    a clone now complete. asv's files and records have the first digits of a commit's hash in their names.
+    """
+    new = [each.hash for each in work.commits.line[count:]]
+    told = {part for name in os.listdir(folder) for part in name.split("-")} if new else set()  # noqa: PTH208
+    return any(name[:digits] in told for name in new for digits in range(4, len(name) + 1))
 
 
 def remember(work: PublishCard, folder: Path, summary: CardSummary) -> None:
@@ -51,7 +60,7 @@ def _key(work: PublishCard, folder: Path) -> str:
         )
     # Only a decision that expires makes the day matter.
     day = work.today if any(each.expires for each in work.decisions) else None
-    told = (_code(), work.site.folder.absolute(), work.number, work.cases, work.decisions)
+    told = (_code(), work.site.folder.absolute(), work.number, work.cases, work.benchmarks, work.decisions)
     return hashlib.sha256(repr((*told, day, files)).encode(errors="replace")).hexdigest()
 
 
