@@ -95,7 +95,9 @@
         hint: "Of the vendor's library at the same size",
       },
     ];
-    return harness.table(columns, {
+    const told = (row) => row.library_share !== null && row.library_share !== undefined;
+    const shown = columns.filter((column) => column.key !== "library" || chosen.rows.some(told));
+    return harness.table(shown, {
       id: "ladder",
       caption: `Ladder of ${harness.plain(chosen.suite, 60)}`,
       rows: chosen.rows,
