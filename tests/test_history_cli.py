@@ -806,3 +806,11 @@ def test_a_second_look_reads_no_result_again(harness, shown, monkeypatch):
         path.write_bytes(b"x" * before.st_size)
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert harness("history").out == first
+
+
+def test_an_error_that_names_what_others_made_is_harmless_on_the_terminal(harness, tmp_path):
+    missing = tmp_path / "no\x1b[2Jthing\u202e"
+    done = harness("history", "--results", str(missing))
+    assert done.status != 0
+    assert "\ufffd[2Jthing\ufffd" in done.err
+    assert is_harmless(done.err)

@@ -7,6 +7,7 @@ __all__ = ["main"]
 import importlib
 import sys
 import traceback
+import unicodedata
 
 import click
 
@@ -53,6 +54,13 @@ def cli() -> None:
     """
 
 
+def _harmless(text: str) -> str:
+    """A message may hold the names of others' files: nothing in it moves the cursor or turns the direction."""
+    return "".join(
+        "\ufffd" if each != "\n" and unicodedata.category(each) in ("Cc", "Cf", "Cs") else each for each in text
+    )
+
+
 def main() -> None:
     """Run the command line and exit with its status."""
     sys.exit(_run())
@@ -62,7 +70,7 @@ def _run() -> int:
     try:
         return int(cli.main(standalone_mode=False) or ExitCode.FINE)
     except HarnessError as error:
-        click.echo(f"harness: {error.message}", err=True)
+        click.echo(f"harness: {_harmless(error.message)}", err=True)
         if error.log:
             click.echo(error.log, err=True)
         return error.exit_code
