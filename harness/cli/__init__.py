@@ -55,10 +55,9 @@ def cli() -> None:
 
 
 def _harmless(text: str) -> str:
-    """A message may hold the names of others' files: nothing in it moves the cursor or turns the direction."""
-    return "".join(
-        "\ufffd" if each != "\n" and unicodedata.category(each) in ("Cc", "Cf", "Cs") else each for each in text
-    )
+    """A message may hold names that others gave: nothing in it moves the cursor or turns the direction."""
+    harmful = {each for each in text if each != "\n" and unicodedata.category(each) in ("Cc", "Cf", "Cs")}
+    return "".join("\ufffd" if each in harmful else each for each in text)
 
 
 def main() -> None:
