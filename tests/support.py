@@ -6,12 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import pytest
 
+from harness import cli
 from harness.records import Measurement, Row, RowStatus, Run, Telemetry
 from harness.store import read_run
 
@@ -28,6 +29,33 @@ GPU = os.environ.get("HARNESS_DEVICE") or "cuda:0"
 """The card that tests marked gpu run on."""
 
 MATMUL_SIZES = [(1, 1, 1), (127, 65, 33), (500, 300, 700), (1, 513, 1), (31, 1, 5), (64, 64, 64)]
+
+
+class Done(NamedTuple):
+    """A command that ran in this process."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+def caller(capsys: Any, monkeypatch: Any, kind: type[Done] = Done) -> Callable[..., Any]:
+    """What calls `harness` in this process, and tells what it said as a Done of this kind."""
+
+    def call(*arguments: str, cwd: Path | None = None) -> Done:
+        if cwd:
+            monkeypatch.chdir(cwd)
+        monkeypatch.setattr(sys, "argv", ["harness", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        assert isinstance(caught.value.code, int)
+        return kind(int(caught.value.code), *capsys.readouterr())
+
+    return call
 
 
 def device_is_missing(spec: str, why: object) -> NoReturn:

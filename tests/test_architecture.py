@@ -18,7 +18,7 @@ import harness
 ROOT = Path(harness.__file__).parent
 
 LAYERS = (
-    ("errors",),
+    ("errors", "texts"),
     ("suite", "records", "statistics"),
     ("harness",),
     ("sources", "planning", "verify", "peaks", "machine", "judge", "gates", "attribution"),

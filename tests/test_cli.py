@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
@@ -15,34 +13,16 @@ from harness import cli
 from harness.errors import ExitCode
 from harness.store import read_run
 from tests import toy
-from tests.support import KERNELS, ROOT, records_below, run_command, statuses, write_files
+from tests.support import KERNELS, ROOT, Done, caller, records_below, run_command, statuses, write_files
 
 FAKES = Path(__file__).parent / "fakes"
 SHORT = ("--device", "null", "--size", "64", "--max-time", "0.05")
 
 
-class Done(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
 @pytest.fixture
 def harness(capsys, monkeypatch):
     """Calls `harness` in this process."""
-
-    def call(*arguments: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["harness", *arguments])
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        assert isinstance(caught.value.code, int)
-        return Done(int(caught.value.code), *capsys.readouterr())
-
-    return call
+    return caller(capsys, monkeypatch)
 
 
 @pytest.mark.parametrize("flag", ["--help", "-h"])

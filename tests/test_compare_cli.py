@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -10,13 +9,12 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import psutil
 import pytest
 
-from harness import cli
 from harness.comparison import ComparisonResult
 from harness.errors import ExitCode
 from harness.records import Comparison, Verdict
@@ -26,6 +24,8 @@ from tests import toy
 from tests.conftest import Project
 from tests.support import (
     IMPORT_PATH,
+    Done,
+    caller,
     commit,
     git,
     make_repository,
@@ -181,15 +181,7 @@ def only(*names: str) -> dict[str, tuple[Side | None, Side | None]]:
     return {name: KERNELS[name] for name in names}
 
 
-class Done(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
+class Compared(Done):
     @property
     def statuses(self) -> dict[str, tuple[str, str]]:
         """By kernel."""
@@ -209,17 +201,7 @@ def no_ci(monkeypatch):
 @pytest.fixture
 def harness(capsys, monkeypatch):
     """Calls `harness` in this process."""
-
-    def call(*arguments: str, cwd: Path | None = None) -> Done:
-        if cwd:
-            monkeypatch.chdir(cwd)
-        monkeypatch.setattr(sys, "argv", ["harness", *arguments])
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        assert isinstance(caught.value.code, int)
-        return Done(int(caught.value.code), *capsys.readouterr())
-
-    return call
+    return caller(capsys, monkeypatch, Compared)
 
 
 @pytest.fixture(scope="module")
@@ -242,10 +224,10 @@ def whole(tmp_path_factory, repository):
             cwd=repository,
         )
     assert "Traceback" not in done.stderr, done.stderr
-    return Done(done.returncode, done.stdout, done.stderr)
+    return Compared(done.returncode, done.stdout, done.stderr)
 
 
-def verdict_of(done: Done, kernel: str) -> Verdict:
+def verdict_of(done: Compared, kernel: str) -> Verdict:
     [result] = done.json
     return next(msgspec.convert(each, Verdict) for each in result["verdicts"] if each["kernel"] == kernel)
 
@@ -337,7 +319,7 @@ def test_what_the_device_cannot_run_is_not_measured_and_not_missing(harness, rep
     assert "Left out: unfit needs CUDA" in done.err
 
 
-def told_of(done: Done, *kernels: str, problem: str = "") -> ComparisonResult:
+def told_of(done: Compared, *kernels: str, problem: str = "") -> ComparisonResult:
     """What was compared, of these kernels alone."""
     [result] = done.json
     return ComparisonResult(
@@ -804,10 +786,10 @@ class Running:
             time.sleep(0.02)
         self.workers = psutil.Process(self.process.pid).children(recursive=True)
 
-    def interrupt(self) -> Done:
+    def interrupt(self) -> Compared:
         self.process.send_signal(signal.SIGINT)
         out, err = self.process.communicate(timeout=60)
-        return Done(self.process.returncode, out, err)
+        return Compared(self.process.returncode, out, err)
 
 
 @pytest.fixture

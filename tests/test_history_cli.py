@@ -11,12 +11,11 @@ import shutil
 import sys
 import unicodedata
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 
-from harness import cli
 from harness.errors import ExitCode
 from harness.history import reading
 from harness.history.commits import Commits
@@ -40,7 +39,7 @@ from scripts.synthetic_history import (
     numbers,
     write,
 )
-from tests.support import git, run_command
+from tests.support import Done, caller, git, run_command
 
 H200, A100 = CARDS[:2]
 SUITE = Suite(kernels=("naive", "tiled"), sizes=(1024,))
@@ -65,15 +64,7 @@ SHOWN = History(
 NAIVE, TILED, COPIED = "matmul.naive@1024", "matmul.tiled@1024", "copy.copy@1048576"
 
 
-class Done(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
+class Told(Done):
     @property
     def changes(self):
         """By card and case, of what is told as JSON."""
@@ -85,14 +76,7 @@ def harness(capsys, monkeypatch, own_cache):
     """Calls `harness` in this process, on a terminal's 80 columns."""
     monkeypatch.setenv("COLUMNS", "80")
 
-    def call(*arguments: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["harness", *arguments])
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        assert isinstance(caught.value.code, int)
-        return Done(int(caught.value.code), *capsys.readouterr())
-
-    return call
+    return caller(capsys, monkeypatch, Told)
 
 
 @pytest.fixture(scope="module")

@@ -74,7 +74,6 @@ def table(hashes, columns=None, values=None, versions=None, annotations=None):
         versions={name: tuple((versions or {}).get(name, [""] * len(hashes))) for name in values},
         annotations=tuple(annotations or [{}] * len(hashes)),
         problems=(),
-        fingerprint="",
     )
 
 
@@ -160,7 +159,7 @@ def test_a_whole_history_with_skewed_clocks_and_merges_is_what_was_measured(tmp_
     assert tuple(commit.hash for commit in commits.line) == written.commits
     assert any(later.time < earlier.time for earlier, later in pairwise(commits.line))
     card = read_card(written.results / CARD.machine, read_benchmarks(written.results), commits)
-    assert card.unknown_commits == 0
+    assert card.problems == ()
     found = {each.series.case.name: each.series for each in card.analysed}
     for column, (_, kernel, size) in enumerate(history.cases):
         own = found[f"matmul.{kernel}@{size}"]
@@ -179,7 +178,6 @@ def test_results_of_commits_that_were_rebased_away_are_counted(tmp_path):
     synthetic.rebase_away(written, 4, 7)
     commits = read_commits(written.repository)
     card = read_card(written.results / CARD.machine, read_benchmarks(written.results), commits)
-    assert card.unknown_commits == 3
     [problem] = card.problems
     assert problem.startswith("3 of 12 results are of commits that are not in the history at hand")
     for each in card.analysed:
@@ -192,7 +190,7 @@ def test_an_older_revision_sees_the_commits_up_to_it(tmp_path):
     assert len(commits) == 6
     card = read_card(written.results / CARD.machine, read_benchmarks(written.results), commits)
     assert {len(each.series.positions) for each in card.analysed} == {6}
-    assert card.unknown_commits == 4
+    assert card.problems[0].startswith("4 of 10 results are of commits that are not in the history")
 
 
 def test_a_machine_split_over_two_folders_is_two_cards_with_half_the_points_each(tmp_path):

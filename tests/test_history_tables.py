@@ -103,7 +103,6 @@ def everything(table):
         table.versions,
         table.annotations,
         table.problems,
-        table.fingerprint,
         table.machine,
     )
 
@@ -192,17 +191,15 @@ def test_a_changed_file_is_read_again(folder, size):
     after = both(folder)
     assert figures(after)[commit(2)]["'naive'", "1024"] == 5
     assert figures(after)[commit(1)] == figures(before)[commit(1)]
-    assert after.fingerprint != before.fingerprint
 
 
 def test_a_removed_file_is_gone_from_the_table(folder):
     paths = [put(folder, number, {RATE: [[number] * 4, ALL, "1", 7]}) for number in (1, 2, 3)]
-    before = read_table(folder, BENCHMARKS)
+    read_table(folder, BENCHMARKS)
     paths[1].unlink()
     after = both(folder)
     assert after.hashes == (commit(1), commit(3))
     assert {row["'tiled'", "1024"] for row in figures(after).values()} == {1, 3}
-    assert after.fingerprint != before.fingerprint
 
 
 def test_when_every_file_is_gone_the_cache_is_no_obstacle(folder):
@@ -214,11 +211,6 @@ def test_when_every_file_is_gone_the_cache_is_no_obstacle(folder):
     assert read_table(folder, BENCHMARKS).hashes == ()
     put(folder, 3)
     assert both(folder).hashes == (commit(3),)
-
-
-def test_the_fingerprint_stays_as_long_as_the_files_do(folder):
-    put(folder, 1)
-    assert read_table(folder, BENCHMARKS).fingerprint == both(folder).fingerprint
 
 
 @pytest.mark.parametrize("cached", [True, False])

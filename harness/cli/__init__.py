@@ -7,12 +7,12 @@ __all__ = ["main"]
 import importlib
 import sys
 import traceback
-import unicodedata
 
 import click
 
 from harness import __version__
 from harness.errors import ExitCode, HarnessError
+from harness.texts import harmless
 
 COMMANDS = {
     "devices": "Show what this machine can measure on.",
@@ -54,12 +54,6 @@ def cli() -> None:
     """
 
 
-def _harmless(text: str) -> str:
-    """A message may hold names that others gave: nothing in it moves the cursor or turns the direction."""
-    harmful = {each for each in text if each != "\n" and unicodedata.category(each) in ("Cc", "Cf", "Cs")}
-    return "".join("\ufffd" if each in harmful else each for each in text)
-
-
 def main() -> None:
     """Run the command line and exit with its status."""
     sys.exit(_run())
@@ -69,7 +63,8 @@ def _run() -> int:
     try:
         return int(cli.main(standalone_mode=False) or ExitCode.FINE)
     except HarnessError as error:
-        click.echo(f"harness: {_harmless(error.message)}", err=True)
+        message = harmless(error.message, keep="\n")
+        click.echo(f"harness: {message}", err=True)
         if error.log:
             click.echo(error.log, err=True)
         return error.exit_code

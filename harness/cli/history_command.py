@@ -98,8 +98,9 @@ def command(
     """Search asv's results of every card for changes: which commit made which case slower or faster, by how
     much, and whether the code or the card's clocks did it.
 
-    CASES are globs of names such as matmul.naive@1024. Exit status 1 while a regression is open, which is one
-    that is neither acknowledged nor fixed; 3 where there is nothing to read.
+    CASES are globs of names such as matmul.naive@1024, or of suites and kernels. Exit status 1 while a
+    regression is open, which is one that is neither acknowledged nor fixed, or while a case fails that had
+    figures; 3 where there is nothing to read.
     """
     config = load_config()
     with Waiting("reading results") as waiting:

@@ -12,9 +12,9 @@ from harness.config import load_config
 from harness.errors import ExitCode
 from harness.history.triage import read_triage
 from harness.integrations.asv_conf import link_from_asv, read_conf, run_publish
-from harness.report.histories import harmless
 from harness.report.waiting import Waiting
 from harness.site.publishing import publish_pages
+from harness.texts import harmless
 
 Folder = click.Path(path_type=Path, file_okay=False)
 

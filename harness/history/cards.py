@@ -30,8 +30,6 @@ class CardHistory:
     """In the suites' order."""
     facts: tuple[RunFacts, ...]
     calibration: Calibration | None
-    unknown_commits: int
-    """How many results are of commits that are not in the history: rebased away, or of another branch."""
     problems: tuple[str, ...]
 
 
@@ -86,7 +84,6 @@ def read_card(
         ),
         facts=facts,
         calibration=calibration,
-        unknown_commits=unknown,
         problems=tuple(problems),
     )
 

@@ -30,7 +30,7 @@ BUILT = ("registers", "local_bytes")
 """Metrics that nothing but the build decides: no card can move them."""
 SIGNIFICANCE = 0.001
 """The largest p-value of a change. A history is searched again after every commit, so noise has many chances:
-at 0.015 a series has a false change every few hundred commits, at 0.001 one in thousands."""
+docs/history.md has what this and the other one came to."""
 SIGNIFICANCE_OF_FEW = 0.015
 """The same where there are fewer points than _MANY, and so few searches, and noise is hardly known."""
 _MANY = 40

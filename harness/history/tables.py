@@ -8,7 +8,6 @@ from __future__ import annotations
 
 __all__ = ["Benchmark", "CardTable", "read_benchmarks", "read_table"]
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,8 +65,6 @@ class CardTable:
     """Of each row, what asv stored of the machine at that time."""
     problems: tuple[str, ...]
     """What could not be read, a sentence each."""
-    fingerprint: str
-    """Changes whenever a file does."""
 
 
 class _Results(msgspec.Struct):
@@ -149,12 +146,11 @@ def _benchmark(name: str, told: Mapping[str, Any]) -> Benchmark:
 def read_table(folder: Path, benchmarks: Mapping[str, Benchmark], *, cached: bool = True) -> CardTable:
     """A card's table, from its cache where files have not changed since."""
     listing = _listing(folder)
-    fingerprint = hashlib.sha256(repr((_FORMAT, listing)).encode()).hexdigest()
     file = kept_file(folder, "table")
     table = (_load(file) if cached else None) or _Table()
     if _update(table, folder, listing) and cached:
         _save(file, table)
-    return _finished(table, folder, benchmarks, fingerprint)
+    return _finished(table, folder, benchmarks)
 
 
 def _listing(folder: Path) -> list[tuple[str, int, int]]:
@@ -307,9 +303,7 @@ def _save(file: Path, table: _Table) -> None:
     write_kept(file, _Cached(_FORMAT, table.files, columns, values))
 
 
-def _finished(
-    table: _Table, folder: Path, benchmarks: Mapping[str, Benchmark], fingerprint: str
-) -> CardTable:
+def _finished(table: _Table, folder: Path, benchmarks: Mapping[str, Benchmark]) -> CardTable:
     # By name, whatever order they came in: which of two files of one commit counts must not depend on it.
     rows = sorted(
         (row for row, kept in enumerate(table.files) if kept.commit), key=lambda row: table.files[row].name
@@ -330,7 +324,6 @@ def _finished(
         versions={name: tuple(kept.versions.get(name, "") for kept in good) for name in values},
         annotations=tuple(kept.params for kept in good),
         problems=tuple(_problems(table.files, benchmarks, problem)),
-        fingerprint=fingerprint,
     )
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-__all__ = ["as_json", "exit_code", "harmless", "print_history"]
+__all__ = ["as_json", "exit_code", "print_history"]
 
-import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -19,6 +18,7 @@ from harness.history.reading import History, StatedCard, sentence
 from harness.history.series import Case
 from harness.history.triage import Stated
 from harness.report.tables import console, plain_table, print_out
+from harness.texts import harmless
 
 SCHEMA_VERSION = 1
 _STYLES = {
@@ -30,7 +30,6 @@ _STYLES = {
     "environment": "cyan",
 }
 _CLIP = 60
-_HARMFUL = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 def exit_code(history: History) -> ExitCode:
@@ -167,11 +166,6 @@ def clean(text: str) -> str:
     """Text of others on one line of a terminal, cut to a width that leaves room for more."""
     plain = harmless(text)
     return plain if len(plain) <= _CLIP else plain[: _CLIP - 1] + "…"
-
-
-def harmless(text: str) -> str:
-    """Nothing that moves the cursor, ends a line or turns the direction."""
-    return "".join("�" if unicodedata.category(each) in _HARMFUL else each for each in text)
 
 
 def as_json(history: History) -> dict[str, Any]:
