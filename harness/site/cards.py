@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["CardSummary", "PublishCard", "change_document"]
+__all__ = ["CardSummary", "PublishCard"]
 
 import datetime as dt
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,20 +16,25 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from harness.calibration import Calibration
 from harness.errors import StoreError
 from harness.history.cards import CardHistory, read_card
 from harness.history.changes import Analysed
 from harness.history.commits import Commits
 from harness.history.facts import RunFacts
-from harness.history.reading import sentence, stated_card
+from harness.history.reading import stated_card
 from harness.history.series import Case
 from harness.history.tables import Benchmark
 from harness.history.triage import Decision, Stated
 from harness.records import Row
+from harness.site.documents import (
+    calibration_document,
+    calibration_summary,
+    change_document,
+    figure,
+    numbers,
+)
 from harness.site.files import EVERY, Floats, Numbers, Site, file_name
 from harness.site.runs import run_document
-from harness.statistics.rates import false_alarm_bound
 from harness.store import StoredRun, read_run
 from harness.suite import size_label
 
@@ -105,7 +110,7 @@ class _Publishing:
                 "commit": newest["commit"] if newest else None,
                 "ladder": ladder,
                 "runs": runs,
-                "calibration": _calibration(self.card.calibration),
+                "calibration": calibration_document(self.card.calibration),
             },
         )
         machine = self.card.machine
@@ -119,7 +124,7 @@ class _Publishing:
             newest=newest,
             points=sum(len(one.series.positions) for one in self.card.analysed),
             open=sum(each.is_open for each in self.changes),
-            calibration=_calibration_summary(self.card.calibration),
+            calibration=calibration_summary(self.card.calibration),
             health=self._health(),
             series=series,
             changes=[self._change(each) for each in self.changes],
@@ -147,14 +152,14 @@ class _Publishing:
                 "n": len(series.positions),
                 "commits": Numbers(series.positions, "u32"),
                 "values": Floats(series.values),
-                "clock_mhz": _numbers(beside.get("sm_clock_mhz"), "u16"),
-                "memory_clock_mhz": _numbers(beside.get("memory_clock_mhz"), "u16"),
-                "temperature_c": _numbers(beside.get("temperature_c"), "u8"),
-                "power_w": _numbers(beside.get("power_w"), "u16"),
+                "clock_mhz": numbers(beside.get("sm_clock_mhz"), "u16"),
+                "memory_clock_mhz": numbers(beside.get("memory_clock_mhz"), "u16"),
+                "temperature_c": numbers(beside.get("temperature_c"), "u8"),
+                "power_w": numbers(beside.get("power_w"), "u16"),
                 "floor": one.floor,
-                "noise": _known(one.noise),
+                "noise": figure(one.noise),
                 "levels": [
-                    {"start": each.start, "stop": each.stop, "level": _short(each.level)}
+                    {"start": each.start, "stop": each.stop, "level": figure(each.level)}
                     for each in one.levels
                 ],
                 "changes": changes,
@@ -171,7 +176,7 @@ class _Publishing:
             "file": file,
             "card": self.given.number,
             "case": case.order,
-            "last": _known(float(series.values[-1])),
+            "last": figure(float(series.values[-1])),
             "effect_90": self._quarter(one),
             "floor": one.floor,
             "changes": len(changes),
@@ -185,14 +190,16 @@ class _Publishing:
         same = one.series.epoch == one.series.epoch[-1]
         then = int(np.argmax(same & (times >= times[-1] - _QUARTER_S)))
         level = next((each.level for each in one.levels if each.start <= then < each.stop), None)
-        return _known(one.levels[-1].level / level - 1) if level else None
+        return figure(one.levels[-1].level / level - 1) if level else None
 
     @cached_property
     def _times(self) -> npt.NDArray[np.int64]:
         return np.array([commit.time for commit in self.given.commits.line], np.int64)
 
     def _change(self, each: Stated) -> dict[str, Any]:
-        return change_document(each, self.cases[each.change.case], self.given, self._series_file)
+        case = self.cases[each.change.case]
+        file = self._series_file(case)
+        return change_document(each, case, self.given.number, self.given.commits, file)
 
     def _by_commit(self) -> None:
         """The same figures by commit, for pages that compare two of them."""
@@ -286,8 +293,8 @@ class _Publishing:
     def _rung(self, one: Analysed) -> dict[str, Any]:
         series, case = one.series, one.series.case
         row = self._newest_rows.get(case.name)
-        value = _known(float(series.values[-1]))
-        beside = {name: _known(float(figures[-1])) for name, figures in series.beside.items()}
+        value = figure(float(series.values[-1]))
+        beside = {name: figure(float(figures[-1])) for name, figures in series.beside.items()}
         peaks = self._newest_run.run.peaks if self._newest_run else {}
         limit = "memory" if case.metric == "gbytes_per_s" else row.dtype if row else "float32"
         peak = peaks.get(limit) if case.metric in ("gflops", "gbytes_per_s") else None
@@ -330,92 +337,3 @@ class _Publishing:
                 }
             )
         return listed
-
-
-def change_document(each: Stated, case: Case, given: PublishCard, series_file: Any) -> dict[str, Any]:
-    change, commits = each.change, given.commits
-    bad = commits[change.bad]
-    decision = each.decision
-    return {
-        "id": change.id,
-        "card": given.number,
-        "case": case.order,
-        "series": series_file(case),
-        "kind": change.kind,
-        "state": each.state,
-        "attribution": change.attribution,
-        "before": _short(change.before),
-        "after": _short(change.after),
-        "effect": _short(change.effect),
-        "low": _short(change.low),
-        "high": _short(change.high),
-        "p_value": _short(change.p_value),
-        "good": change.good,
-        "bad": change.bad,
-        "commits": change.commits,
-        "good_hash": commits[change.good].hash,
-        "bad_hash": bad.hash,
-        "subject": bad.subject[:500],
-        "author": bad.author[:200],
-        "time": bad.time,
-        "cycles_effect": _short(change.cycles_effect),
-        "clock_before": _short(change.clock_before),
-        "clock_after": _short(change.clock_after),
-        "static": change.static,
-        "triage": decision
-        and {
-            "reason": decision.reason,
-            "author": decision.author,
-            "expires": decision.expires.isoformat() if decision.expires else None,
-            "largest_percent": decision.largest_percent,
-        },
-        "fixed_by": each.fixed_by,
-        "sentence": sentence(change, case),
-        "epoch": change.epoch,
-    }
-
-
-def _numbers(figures: npt.NDArray[np.float64] | None, kind: Any) -> Numbers | None:
-    return None if figures is None else Numbers(figures, kind)
-
-
-def _known(value: float) -> float | None:
-    """Six digits, as there is no more in a history's figures; None for no figure."""
-    return float(f"{value:.6g}") if np.isfinite(value) else None
-
-
-def _short(value: float | None) -> float | None:
-    return None if value is None else _known(value)
-
-
-def _calibration_summary(known: Calibration | None) -> dict[str, Any] | None:
-    if known is None:
-        return None
-    return {
-        "measured_at": known.measured_at,
-        "verdicts": known.verdicts,
-        "false_alarms": known.false_alarms,
-        "bound": false_alarm_bound(known.false_alarms, known.verdicts) if known.verdicts else None,
-    }
-
-
-def _calibration(known: Calibration | None) -> dict[str, Any] | None:
-    summary = _calibration_summary(known)
-    if known is None or summary is None:
-        return None
-    planted: Sequence[dict[str, Any]] = [
-        {"percent": float(percent), "planted": rate.planted, "found": rate.found}
-        for percent, rate in sorted(known.planted.items(), key=lambda item: float(item[0]))
-    ]
-    cases = [
-        {
-            "case": case,
-            "smallest_visible": noise.smallest_visible,
-            "clock_exponent": noise.clock_exponent,
-            "sm_clock_mhz": noise.sm_clock_mhz,
-            "power_capped": noise.power_capped,
-            "effects": [each.value for each in noise.time],
-        }
-        for case, noise in known.cases.items()
-    ]
-    return {**summary, "planted": planted, "cases": cases}
