@@ -33,7 +33,8 @@ LAYERS = (
     ("session", "comparison", "doctor"),
     ("calibrating",),
     ("report",),
-    ("site",),
+    ("review",),
+    ("github", "site"),
     ("integrations",),
     ("cli",),
 )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["main"]
+__all__ = ["COMMANDS", "cli", "main"]
 
-import importlib
 import sys
 import traceback
 
 import click
 
 from harness import __version__
+from harness.cli.lazy import lazy_group
 from harness.errors import ExitCode, HarnessError
 from harness.texts import harmless
 
@@ -23,28 +23,14 @@ COMMANDS = {
     "calibrate": "Measure this device's noise, so that verdicts rest on it.",
     "history": "Tell what changed over the commits, and whether code or clocks did it.",
     "publish": "Write the pages of that history, and asv's.",
+    "report": "Write stored comparisons as a comment, a summary, a page.",
+    "ci": "What the workflows of a pull request call.",
     "doctor": "Tell whether this machine is fit to judge, and what to do.",
     "machine": "Register this machine's device with asv.",
 }
 
 
-class _LazyGroup(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in COMMANDS:
-            return None
-        module = importlib.import_module(f"harness.cli.{cmd_name}_command")
-        command: click.Command = module.command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
-
-
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@lazy_group("harness.cli", COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="harness")
 def cli() -> None:
     """Which commit slowed which GPU kernel, on which card, by how much and how surely.

@@ -1,0 +1,1 @@
+"""The commands of `harness ci`, one file each."""

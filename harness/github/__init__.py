@@ -1,0 +1,1 @@
+"""What is GitHub's own: its events, its API, its runners' files, branches that hold results."""

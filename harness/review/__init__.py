@@ -1,0 +1,1 @@
+"""A comparison as reviewers of a pull request see it: one model, and the faces that are made of it."""

@@ -1,0 +1,212 @@
+"""What a pull request's comparisons say, on any number of cards: the one model of which every face is made,
+and the document that the job with the card hands to the job that may write.
+
+Whoever controls the kernels controls the job that wrote the document. So its types are its schema: every text
+has a pattern or a length, every number a range, and a field that is not known is refused.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "LIMITS",
+    "REVIEW_SCHEMA_VERSION",
+    "Calibrated",
+    "Card",
+    "CaseReview",
+    "Change",
+    "Place",
+    "Review",
+    "Side",
+    "decode_review",
+    "encode_review",
+    "review_schema",
+]
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from harness.errors import StoreError
+from harness.records import Attribution, VerdictStatus
+
+REVIEW_SCHEMA_VERSION = 1
+"""Version of the document.
+
+1  first version
+"""
+LIMITS = {"cards": 64, "cases": 4096, "bytes": 16 * 2**20}
+"""Of one document."""
+
+_END = r"(?![\s\S])"
+"""In Python as in JavaScript, where $ may leave a line's end behind."""
+
+Identifier = Annotated[str, Meta(pattern=rf"^[A-Za-z_][A-Za-z0-9_]{{0,99}}{_END}")]
+CaseId = Annotated[str, Meta(pattern=rf"^[A-Za-z0-9_.=,\[\]-]{{1,400}}{_END}")]
+Code = Annotated[str, Meta(pattern=rf"^[a-z0-9-]{{0,60}}{_END}")]
+"""A stable code, such as too-noisy."""
+Commit = Annotated[str, Meta(pattern=rf"^([0-9a-f]{{40}}|[0-9a-f]{{64}}){_END}")]
+Words = Annotated[str, Meta(pattern=rf"^[ -~]{{0,200}}{_END}")]
+"""One line of printable ASCII: a card's name, a driver's version."""
+RelativePath = Annotated[str, Meta(pattern=rf"^(?!/)(?!.*(^|/)\.\.(/|$))[A-Za-z0-9_.+@/-]{{1,300}}{_END}")]
+Text = Annotated[str, Meta(max_length=2000)]
+"""Written by whoever wrote the kernels: shown as code, where no markup counts."""
+Log = Annotated[str, Meta(max_length=8000)]
+Fraction = Annotated[float, Meta(ge=-1, le=1e6)]
+Size = Annotated[int, Meta(ge=0, le=2**53)]
+Megahertz = Annotated[float, Meta(ge=0, le=1e5)]
+
+
+class _Strict(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    pass
+
+
+class Change(_Strict, frozen=True, kw_only=True):
+    """Head over base, minus 1: positive is slower, or more cycles."""
+
+    effect: Fraction
+    low: Fraction
+    high: Fraction
+    """The interval that holds the effect with the comparison's confidence."""
+    processes: Annotated[int, Meta(ge=1, le=10_000)]
+    quads: Annotated[int, Meta(ge=0, le=1_000_000)]
+    each: Annotated[tuple[Fraction, ...], Meta(max_length=64)] = ()
+    """Effect of each process, in the order measured."""
+
+
+class Side(_Strict, frozen=True, kw_only=True):
+    """A case at one commit."""
+
+    time_ns: Annotated[float, Meta(ge=0, le=1e15)] | None = None
+    sm_clock_mhz: Megahertz | None = None
+    registers: Size | None = None
+    shared_bytes: Size | None = None
+    """Static and dynamic."""
+    local_bytes: Size | None = None
+    """Of each thread: spills and local arrays."""
+    grid: tuple[Size, Size, Size] | None = None
+    block: tuple[Size, Size, Size] | None = None
+
+
+class Place(_Strict, frozen=True, kw_only=True):
+    """Where a kernel begins."""
+
+    path: RelativePath
+    """From the repository's top."""
+    line: Annotated[int, Meta(ge=1, le=10_000_000)]
+
+
+class CaseReview(_Strict, frozen=True, kw_only=True):
+    """What became of one case."""
+
+    case: CaseId
+    kernel: Identifier
+    sizes: Annotated[Mapping[Identifier, Size], Meta(max_length=16)]
+    status: VerdictStatus
+    reason: Code
+    message: Text = ""
+    log: Log = ""
+    side: Literal["base", "head", ""] = ""
+    """Of a failed case: at which commit; empty where nobody can tell."""
+    time: Change | None = None
+    cycles: Change | None = None
+    energy: Change | None = None
+    smallest_visible: Fraction | None = None
+    """The smallest slowdown that would be called a regression nine times in ten with this much noise."""
+    noise_floor: Fraction | None = None
+    attribution: Attribution | None = None
+    base: Side | None = None
+    head: Side | None = None
+    source_changed: bool | None = None
+    """None where nobody can tell."""
+    temperature_c: Annotated[float, Meta(ge=-273, le=1000)] | None = None
+    power_w: Annotated[float, Meta(ge=0, le=1e5)] | None = None
+    dropped: Annotated[Mapping[Code, Size], Meta(max_length=32)] = {}
+    """Quads left out of the estimate, by gate."""
+
+
+class Calibrated(_Strict, frozen=True, kw_only=True):
+    """What the card's calibration has shown so far."""
+
+    measured_at: Words
+    verdicts: Size
+    false_alarms: Size
+
+
+class Card(_Strict, frozen=True, kw_only=True):
+    """One suite compared on one card."""
+
+    suite: Identifier
+    device: Words
+    """Name of the model, such as NVIDIA H200."""
+    spec: Words
+    kind: Literal["gpu", "cpu", "other"]
+    driver: Words
+    compiler: Words = ""
+    head_dirty: bool = False
+    """Whether head was a working tree with changes: never so in a pull request."""
+    margin: Fraction
+    tolerance: Fraction
+    confidence: Annotated[float, Meta(gt=0, lt=1)]
+    calibrated: Calibrated | None = None
+    complete: bool = True
+    """False where the comparison was interrupted."""
+    problem: Text = ""
+    left_out: Annotated[tuple[Text, ...], Meta(max_length=64)] = ()
+    gpu_s: Annotated[float, Meta(ge=0, le=1e7)] = 0.0
+    cases: Annotated[tuple[CaseReview, ...], Meta(max_length=LIMITS["cases"])]
+    """In ladder order."""
+    twins: Annotated[tuple[CaseReview, ...], Meta(max_length=2)] = ()
+    """The comparison's test of itself."""
+    places: Annotated[Mapping[Identifier, Place], Meta(max_length=LIMITS["cases"])] = {}
+    """By kernel, at head."""
+
+
+class Review(_Strict, frozen=True, kw_only=True, omit_defaults=False):
+    """Everything that is said of one pair of commits."""
+
+    schema_version: int = REVIEW_SCHEMA_VERSION
+    harness_version: Words
+    created_at: Words
+    """UTC, ISO 8601."""
+    base: Commit | None
+    """None for comparisons outside a repository, which nothing can be posted of."""
+    head: Commit | None
+    cards: Annotated[tuple[Card, ...], Meta(max_length=LIMITS["cards"])]
+
+
+class _Version(Struct):
+    schema_version: int
+
+
+_decoder = msgspec.json.Decoder(Review)
+
+
+def encode_review(review: Review) -> bytes:
+    return msgspec.json.encode(review)
+
+
+def decode_review(content: bytes) -> Review:
+    """A document, as strictly as its types say. Raises StoreError with the reason where it is none."""
+    if len(content) > LIMITS["bytes"]:
+        raise StoreError(f"The report has {len(content)} bytes; at most {LIMITS['bytes']} are read.")
+    try:
+        version = msgspec.json.decode(content, type=_Version).schema_version
+        if version != REVIEW_SCHEMA_VERSION:
+            raise StoreError(
+                f"The report has schema version {version}; this harness reads {REVIEW_SCHEMA_VERSION}. "
+                "Let the same version of gpu-harness measure and report."
+            )
+        return _decoder.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise StoreError(f"The report is not one: {error}.") from None
+
+
+def review_schema() -> dict[str, Any]:
+    """The JSON Schema of the document."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"gpu-harness review of a pull request, schema version {REVIEW_SCHEMA_VERSION}",
+        **msgspec.json.schema(Review),
+    }
