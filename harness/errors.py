@@ -5,7 +5,8 @@ HarnessError
 │   ├── ConfigError         a configuration file or variable is wrong
 │   ├── SuiteError          a suite is missing or broken
 │   │   └── NoSuiteError    a commit does not have the suite
-│   └── GitError            a commit or repository cannot be read
+│   ├── GitError            a commit or repository cannot be read
+│   └── RefusedError        a report or event is not what it should be: nothing was done with it
 └── MeasureError            what was asked for could not be done             exit 3
     ├── DeviceError         no device, or it cannot be opened
     ├── BuildError          a kernel does not compile; carries the log
@@ -13,6 +14,7 @@ HarnessError
     ├── KernelError         the kernel ran and faulted on the device
     ├── OutOfMemoryError    more memory than the device has free
     ├── WorkerError         a child process crashed, hung or was lost
+    ├── RemoteError         another service refused, or could not be reached
     └── StoreError          a record cannot be written or read
 
 A message says what failed, the value, what was expected and what to do. `reason` is a stable code for
@@ -33,6 +35,8 @@ __all__ = [
     "MeasureError",
     "NoSuiteError",
     "OutOfMemoryError",
+    "RefusedError",
+    "RemoteError",
     "StoreError",
     "SuiteError",
     "UsageError",
@@ -88,6 +92,10 @@ class GitError(UsageError):
     reason = "git"
 
 
+class RefusedError(UsageError):
+    reason = "refused"
+
+
 class MeasureError(HarnessError):
     reason = "measure"
 
@@ -116,6 +124,10 @@ class WorkerError(MeasureError):
     reason = "crashed"
     side: Literal["base", "head", ""] = ""
     """Of a comparison: the side whose turn it was; empty where it was both sides', or there is one."""
+
+
+class RemoteError(MeasureError):
+    reason = "remote"
 
 
 class StoreError(MeasureError):
