@@ -24,7 +24,7 @@ import random
 import secrets
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -130,6 +130,8 @@ class ComparisonResult:
     interrupted: bool = False
     problem: str = ""
     """Why the record is not whole, such as a full disk."""
+    kept: Mapping[str, tuple[PairedBlock, ...]] = field(default_factory=dict)
+    """By case, what every process measured, in order, with no quads but those that the gates left."""
 
 
 def policy_for(device: DeviceInfo, settings: CompareSettings) -> Policy:
@@ -307,17 +309,18 @@ class Comparing(Workplace):
             verdicts = (*_held([entry.contest.verdict() for entry in entries], of_twins), *alone)
             for verdict in (*verdicts, *of_twins):
                 self._journal.add(verdict)
-            self._journal.finish(complete=not interrupted)
-        untested = self.unplanted if len(twins) == 1 else ()
+            left_out = (*left_out, *(self.unplanted if len(twins) == 1 else ()))
+            self._journal.finish(complete=not interrupted, left_out=left_out)
         return ComparisonResult(
             described,
             verdicts,
             of_twins,
-            (*left_out, *untested),
+            tuple(left_out),
             self.calibration,
             self._journal.path,
             interrupted,
             self._journal.problem,
+            {entry.pair.id: _kept(entry.contest) for entry in entries},
         )
 
     def describe(self) -> Comparison:
@@ -608,6 +611,11 @@ def _solo(run: Alone, station: Station) -> Solo:
         time_ns=run.time_ns,
         sm_clock_mhz=run.sm_clock_mhz,
     )
+
+
+def _kept(contest: Contest) -> tuple[PairedBlock, ...]:
+    rounds = (*contest.rounds, *contest.again)
+    return tuple(dataclasses.replace(each.block, quads=each.gated.kept) for each in rounds)
 
 
 def _note(facts: protocol.SideFacts) -> SideNote:

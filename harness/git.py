@@ -9,6 +9,7 @@ __all__ = [
     "first_parents",
     "is_commit",
     "is_dirty",
+    "merge_base",
     "newest_commits",
     "repository_of",
     "resolve",
@@ -80,6 +81,18 @@ def resolve(repository: Path, revision: str) -> str:
             else " 'git log --oneline' lists what there is."
         )
         raise GitError(f"No commit named {revision!r} in {repository}.{hint}") from None
+
+
+def merge_base(repository: Path, one: str, other: str) -> str:
+    """The full hash of the newest commit that both histories have. Raises GitError where there is none."""
+    commits = [resolve(repository, revision) for revision in (one, other)]
+    try:
+        return _git(repository, "merge-base", *commits).decode().split()[0]
+    except (GitError, IndexError):
+        raise GitError(
+            f"{one} and {other} have no commit in common in {repository}. A shallow clone cannot tell: fetch "
+            "the whole history (with actions/checkout: fetch-depth: 0)."
+        ) from None
 
 
 def committed_at(repository: Path, commit: str) -> str:

@@ -20,7 +20,7 @@ __all__ = [
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -48,6 +48,8 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     block: CaseBlock | None = None
     verdict: Verdict | None = None
     complete: bool | None = None
+    left_out: tuple[str, ...] = ()
+    """Beside `complete` in the last line of a comparison."""
 
 
 class _Version(msgspec.Struct):
@@ -74,6 +76,8 @@ class StoredComparison:
     verdicts: tuple[Verdict, ...]
     """Empty for a comparison that was killed: its blocks can still be judged."""
     complete: bool
+    left_out: tuple[str, ...] = ()
+    """Why cases were not compared at all, a sentence each."""
 
 
 def record_name(described: Run | Comparison) -> str:
@@ -138,9 +142,9 @@ class RecordWriter:
                 "Rows written before are kept there."
             ) from None
 
-    def finish(self, *, complete: bool) -> Path:
+    def finish(self, *, complete: bool, left_out: Sequence[str] = ()) -> Path:
         """Give the record its name. A part file left by a crash can be read like a finished record."""
-        self._append(_Line(complete=complete))
+        self._append(_Line(complete=complete, left_out=tuple(left_out)))
         try:
             os.fsync(self._file.fileno())
             self._file.close()
@@ -184,8 +188,8 @@ class Journal:
     def add(self, item: Row | CaseBlock | Verdict) -> None:
         self._attempt(lambda writer: writer.add(item))
 
-    def finish(self, *, complete: bool) -> None:
-        self._attempt(lambda writer: writer.finish(complete=complete))
+    def finish(self, *, complete: bool, left_out: Sequence[str] = ()) -> None:
+        self._attempt(lambda writer: writer.finish(complete=complete, left_out=left_out))
 
     def _attempt(self, write: Callable[[RecordWriter], object]) -> None:
         if self._writer is None or self.problem:
@@ -219,6 +223,7 @@ def read_comparison(path: Path) -> StoredComparison:
         tuple(line.block for line in decoded if line.block is not None),
         tuple(line.verdict for line in decoded if line.verdict is not None),
         complete=any(line.complete for line in decoded),
+        left_out=tuple(reason for line in decoded for reason in line.left_out),
     )
 
 

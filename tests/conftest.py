@@ -46,7 +46,8 @@ def own_environment(
 ) -> None:
     """Neither the user's settings nor the user's git reach a test, and nothing of it reaches them."""
     for name in list(os.environ):
-        if name.startswith("GIT_") or (name.startswith("HARNESS_") and not name.startswith(KEPT)):
+        foreign = name.startswith(("GIT_", "GITHUB_"))
+        if foreign or (name.startswith("HARNESS_") and not name.startswith(KEPT)):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(shared_home))
     monkeypatch.setenv("XDG_CACHE_HOME", str(shared_cache))

@@ -24,7 +24,7 @@ LAYERS = (
     ("sources", "planning", "verify", "peaks", "machine", "judge", "gates", "attribution"),
     ("cache", "git", "store", "host", "config", "contest", "planted"),
     ("loader", "backends", "telemetry", "calibration"),
-    ("arena", "measure", "history"),
+    ("arena", "measure", "history", "selection"),
     ("checker", "pairing"),
     ("protocol",),
     ("pairs",),

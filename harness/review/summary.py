@@ -1,0 +1,67 @@
+"""The summary of a job: all that a comment says with more of it unfolded, and every case with its interval.
+
+GitHub takes <svg> and data: addresses out of what it renders, so the plots are text here; `page` draws them.
+"""
+
+from __future__ import annotations
+
+__all__ = ["LIMIT_BYTES", "summary"]
+
+import html
+
+from harness.review.evidence import basis, every_case, foot
+from harness.review.grouping import Found, grouped
+from harness.review.links import Links
+from harness.review.markup import Item, Part, code, fit
+from harness.review.model import Card, Review
+from harness.review.plots import Scale, axis_text, scale_of, strip_text
+from harness.review.sections import View, acted_on, fortunate, title
+from harness.review.wording import counted, effect, in_cycles
+
+LIMIT_BYTES = 1024 * 1024
+"""Of one step; GitHub drops a larger one whole."""
+_COLUMNS = 49
+_WIDEST = 40
+"""Characters of a case's name."""
+
+
+def summary(review: Review, links: Links) -> str:
+    view = View(review=review, links=links, paragraphs=50, names=20, log_characters=8000)
+    groups = grouped(review)
+    parts = [
+        title(view, groups),
+        *acted_on(view, groups),
+        *fortunate(view, groups),
+        *(_forest(card) for card in review.cards if any(case.time for case in card.cases)),
+        *every_case(view),
+        *basis(view),
+        foot(view),
+    ]
+    return fit(parts, LIMIT_BYTES)
+
+
+def _forest(card: Card) -> Part:
+    """Each case that was measured on a line of its own, under one axis."""
+    measured = [Found(card, case) for case in card.cases if case.time]
+    widest = min(max(len(found.label) for found in measured), _WIDEST)
+    scale = scale_of(card)
+    return Part(
+        tier=1,
+        opening=(
+            f"<p><b>{card.suite} on {code(card.device)}</b>: change of time; the dots are the margin.</p>\n"
+            f"<pre>{' ' * widest}  {axis_text(scale, _COLUMNS)}"
+        ),
+        items=(Item(html.escape(_line(found, widest, scale))) for found in measured),
+        closing="</pre>",
+        cases=len(measured),
+        more=lambda left: f"<p>{counted(left, 'case')} more did not fit into the plot.</p>",
+    )
+
+
+def _line(found: Found, widest: int, scale: Scale) -> str:
+    name = found.label if len(found.label) <= widest else f"…{found.label[1 - widest :]}"
+    case = found.case
+    shown = effect(case.time) if case.time else ""
+    return f"{name:{widest}}  {strip_text(scale, case.time, _COLUMNS)}  {shown:>15} " + ", ".join(
+        filter(None, (case.status, in_cycles(case)))
+    )
