@@ -1,0 +1,35 @@
+"""harness ci fleet: the cards as a job matrix."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from harness.errors import ExitCode, StoreError
+from harness.github.fleet import FLEET_FILE, matrix_of, read_fleet
+
+
+@click.command("fleet")
+@click.argument("file", type=click.Path(path_type=Path), default=FLEET_FILE)
+def command(file: Path) -> ExitCode:
+    """Check the file of cards, and print it as a job's matrix: one line of JSON.
+
+    In a workflow it becomes the step's outputs instead: `matrix`, and `count`, the number of cards.
+    """
+    fleet = read_fleet(file)
+    matrix = matrix_of(fleet)
+    outputs = os.environ.get("GITHUB_OUTPUT")
+    if not outputs:
+        click.echo(matrix)
+        return ExitCode.FINE
+    try:
+        with Path(outputs).open("a", encoding="utf-8") as lines:
+            lines.write(f"matrix={matrix}\ncount={len(fleet.cards)}\n")
+    except OSError as error:
+        raise StoreError(
+            f"Cannot write the step's outputs to {outputs}: {error.strerror or error}."
+        ) from None
+    click.echo(f"{file}: {', '.join(card.name for card in fleet.cards) or 'no card'}")
+    return ExitCode.FINE

@@ -1,0 +1,110 @@
+"""harness judge: files of pytest-benchmark of two commits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from harness.benchmark_files import BenchmarkFile, find_files, read_benchmark_file
+from harness.cli.options import echo_json, json_option
+from harness.errors import UsageError
+from harness.report.verdicts import FAILING, exit_code, judgement_as_json, print_judgement
+from harness.stock import judge_files
+
+Percent = click.FloatRange(min=0, max=100, min_open=True, max_open=True)
+SIDES = ("--base", "--head")
+
+
+class _Greedy(click.Command):
+    """A command whose --base and --head take all words up to the next option, as a shell's glob leaves
+    them.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        spread: list[str] = []
+        side = ""
+        for word in args:
+            if word.startswith("-"):
+                name = word.partition("=")[0]
+                side = name if name in SIDES else ""
+                spread.append(word)
+            elif side and spread[-1] != side:
+                spread += [side, word]
+            else:
+                spread.append(word)
+        return super().parse_args(ctx, spread)
+
+
+@click.command("judge", cls=_Greedy)
+@click.option(
+    "--base",
+    required=True,
+    multiple=True,
+    metavar="FILE...",
+    help="Files of base, one a process; folders and globs too.",
+)
+@click.option("--head", required=True, multiple=True, metavar="FILE...", help="Files of head, as many.")
+@click.option(
+    "--margin",
+    type=Percent,
+    metavar="PERCENT",
+    help="Changes up to this are nobody's business; default 2, by a GPU's own clock 1.",
+)
+@click.option(
+    "--tolerance",
+    type=Percent,
+    metavar="PERCENT",
+    help="A benchmark is unchanged once it is within this for sure; default 10, by a GPU's own clock 5.",
+)
+@click.option(
+    "--confidence",
+    type=click.FloatRange(min=50, max=100, min_open=True, max_open=True),
+    default=99.9,
+    show_default=True,
+    metavar="PERCENT",
+    help="Of each benchmark's verdict.",
+)
+@click.option(
+    "--fail-on",
+    multiple=True,
+    type=click.Choice([*FAILING, "none"]),
+    help="Verdicts that fail the command; repeatable. Default: all but improvement and new.",
+)
+@json_option
+def command(
+    base: tuple[str, ...],
+    head: tuple[str, ...],
+    margin: float | None,
+    tolerance: float | None,
+    confidence: float,
+    fail_on: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Judge files of pytest-benchmark of two commits, saved in turns: one process of base, one of head, and
+    again, at least four of each, better eight.
+
+    Exit status 1 for a regression or a benchmark that vanished; 3 where the files do not bear out a
+    judgement; 4 where it is inconclusive.
+    """
+    before, after = _read(base, head)
+    result = judge_files(
+        before,
+        after,
+        margin=margin and margin / 100,
+        tolerance=tolerance and tolerance / 100,
+        confidence=confidence / 100,
+    )
+    status = exit_code([result], fail_on)
+    if as_json:
+        echo_json(judgement_as_json(result))
+    else:
+        print_judgement(result, status)
+    return status
+
+
+def _read(base: Sequence[str], head: Sequence[str]) -> tuple[list[BenchmarkFile], list[BenchmarkFile]]:
+    before, after = (find_files(words, name) for words, name in zip((base, head), SIDES, strict=True))
+    if both := {path.resolve() for path in before} & {path.resolve() for path in after}:
+        raise UsageError(f"{min(both)} is given as base and as head: it can be of one commit only.")
+    return [read_benchmark_file(path) for path in before], [read_benchmark_file(path) for path in after]

@@ -1,0 +1,466 @@
+"""GitHub's REST API, as much of it as is needed here.
+
+The process that calls it holds a token that may write to the repository. So it makes do with Python's own
+library: each package that it loaded would hold the token too.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "MAX_ANSWER_BYTES",
+    "Answer",
+    "Api",
+    "ApiError",
+    "Request",
+    "UnclearError",
+    "Waits",
+    "check_address",
+    "check_repository",
+    "path_of",
+]
+
+import datetime as dt
+import http.client
+import ipaddress
+import json
+import random
+import re
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+import harness
+from harness.errors import ConfigError, RefusedError, RemoteError
+from harness.github.quoting import quoted
+
+T = TypeVar("T")
+Method = Literal["GET", "POST", "PATCH", "DELETE"]
+
+API_VERSION = "2022-11-28"
+MAX_ANSWER_BYTES = 64 * 2**20
+"""A hundred comments of the largest size, each character of them escaped."""
+_TIMEOUT_S = 30.0
+_TRIES = 5
+_LONGEST_PAUSE_S = 30.0
+_PATIENCE_S = 600.0
+"""With rate limits, over all calls of a process."""
+_FARTHEST_S = 366 * 86400.0
+_RATE_LIMIT_PAUSE_S = 60.0
+"""Where GitHub does not say how long: as its documentation asks for."""
+_LOST = 0
+"""In place of a status: there was no whole answer."""
+_PASSING = (_LOST, 500, 502, 503, 504)
+_MOST_PAGES = 100
+_MOST_HOPS = 3
+_REDIRECTS = (301, 302, 303, 307, 308)
+_URL = re.compile(r"[!-~]{1,8192}")
+_TOKEN = re.compile(r"[!-~]{1,4096}")
+_REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}/(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,100}")
+
+
+class ApiError(RemoteError):
+    """GitHub answered, and the answer is no."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class UnclearError(RemoteError):
+    """No answer: what was asked for may have been done, or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is sent, but for the token."""
+
+    method: Method
+    url: str
+    headers: Mapping[str, str]
+    body: Mapping[str, Any] | None = None
+
+    @property
+    def content(self) -> bytes | None:
+        return None if self.body is None else json.dumps(self.body, ensure_ascii=False).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """By name in lower case."""
+    content: bytes = b""
+    problem: str = ""
+    """Why there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Time, for tests to have their own."""
+
+    sleep: Callable[[float], None] = time.sleep
+    now: Callable[[], float] = time.time
+    """Seconds since 1970, UTC."""
+    jitter: Callable[[], float] = random.random
+    """0 to 1."""
+
+
+class Api:
+    """One API, by one token. With `dry_run` nothing is written: what would be is in `held`."""
+
+    def __init__(
+        self, root: str, token: str | None, *, waits: Waits | None = None, dry_run: bool = False
+    ) -> None:
+        """Raises ConfigError for an address that is not https, and for a token that is none."""
+        # Plain http is for a server of this machine alone: that is how tests run.
+        self.root = root.rstrip("/")
+        self.dry_run = dry_run
+        self.held: list[Request] = []
+        self._waits = waits or Waits()
+        self._waited_s = 0.0
+        check_address(self.root, "GITHUB_API_URL, or give --api")
+        if token is not None and not _TOKEN.fullmatch(token):
+            raise ConfigError(
+                "The token in GITHUB_TOKEN is empty, too long or has characters that no token has: set it to "
+                "the job's github.token."
+            )
+        self._token = token
+        self._loopback = _is_loopback(urlsplit(self.root).hostname or "")
+        self._open = _opener(proxies=not self._loopback)
+
+    def get(self, path: str, kind: type[T], *, needs: str, query: Mapping[str, Any] | None = None) -> T:
+        """What is there. `needs` is the permission it takes. Raises ApiError, RemoteError."""
+        request = self._request("GET", path, query=query)
+        return _decoded(self._call(request, needs), kind, request)
+
+    def pages(
+        self, path: str, kind: type[T], *, needs: str, query: Mapping[str, Any] | None = None
+    ) -> Iterator[T]:
+        """What is there, page by page. Raises ApiError, RemoteError."""
+        for page in range(1, _MOST_PAGES + 1):
+            request = self._request("GET", path, query={**(query or {}), "per_page": 100, "page": page})
+            answer = self._call(request, needs)
+            yield _decoded(answer, kind, request)
+            # Not its address: what GitHub answers has no say in where the token goes.
+            if 'rel="next"' not in answer.headers.get("link", ""):
+                return
+        raise RemoteError(f"{_shown(request)} has more than {_MOST_PAGES} pages: nobody can need them all.")
+
+    def create(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        kind: type[T],
+        *,
+        needs: str,
+        done: Callable[[], T | None] | None = None,
+    ) -> T | None:
+        """Make something, once: where an answer is lost, `done` looks whether it was made. None in a dry run.
+
+        Raises UnclearError where that cannot be told, ApiError, RemoteError.
+        """
+        request = self._request("POST", path, body=body)
+        if self._holds(request):
+            return None
+        for tries in range(1, _TRIES + 1):
+            try:
+                return _decoded(self._call(request, needs, repeatable=False), kind, request)
+            except UnclearError:
+                if done is None or tries == _TRIES:
+                    raise
+            self._back_off(tries)
+            if (found := done()) is not None:
+                return found
+        raise AssertionError  # the last try returns or raises
+
+    def update(self, path: str, body: Mapping[str, Any], kind: type[T], *, needs: str) -> T | None:
+        """Change something. None in a dry run. Raises ApiError, RemoteError."""
+        request = self._request("PATCH", path, body=body)
+        return None if self._holds(request) else _decoded(self._call(request, needs), kind, request)
+
+    def delete(self, path: str, *, needs: str) -> None:
+        """Remove something; that it is gone already is no error. Raises ApiError, RemoteError."""
+        request = self._request("DELETE", path)
+        if self._holds(request):
+            return
+        try:
+            self._call(request, needs)
+        except ApiError as error:
+            if error.status not in (404, 410):
+                raise
+
+    def download(self, path: str, *, needs: str, limit_bytes: int) -> bytes:
+        """A file that the API redirects to. The token does not go where that leads.
+
+        Raises RefusedError for one that is larger than the limit, ApiError, RemoteError.
+        """
+        request = self._request("GET", path)
+        for tries in range(1, _TRIES + 1):
+            answer = self._call(request, needs, limit_bytes=limit_bytes, redirects=True)
+            for _ in range(_MOST_HOPS):
+                if answer.status not in _REDIRECTS:
+                    break
+                answer = self._fetch(_without_token(answer, loopback=self._loopback), limit_bytes)
+            if answer.status not in _PASSING:
+                break
+            # The address is good for a minute: another one is asked for.
+            if tries < _TRIES:
+                self._back_off(tries)
+        if answer.status != 200:
+            raise ApiError(
+                f"The file behind {_shown(request)} could not be fetched: its storage gave "
+                f"{_outcome(answer)}. Run this again.",
+                answer.status,
+            )
+        return answer.content
+
+    def _request(
+        self,
+        method: Method,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> Request:
+        headers = {
+            "Accept": "application/vnd.github+json",
+            "X-GitHub-Api-Version": API_VERSION,
+            **_AGENT,
+            **({} if body is None else {"Content-Type": "application/json; charset=utf-8"}),
+        }
+        return Request(method, f"{self.root}{path}{f'?{urlencode(query)}' if query else ''}", headers, body)
+
+    def _holds(self, request: Request) -> bool:
+        if self.dry_run:
+            self.held.append(request)
+        return self.dry_run
+
+    def _call(
+        self,
+        request: Request,
+        needs: str,
+        *,
+        repeatable: bool = True,
+        redirects: bool = False,
+        limit_bytes: int = MAX_ANSWER_BYTES,
+    ) -> Answer:
+        """The answer to a request, after as many tries as that takes.
+
+        A rate limit says that nothing was done, so any request is repeated after it. Where the server fails
+        or the connection breaks nobody can tell, and only what does the same twice is. Raises UnclearError.
+        """
+        tries = limited = 0
+        while True:
+            answer = self._fetch(request, limit_bytes, token=self._token)
+            if pause_s := self._limit_s(answer, limited):
+                limited += 1
+                self._wait(pause_s, request)
+                continue
+            if answer.status not in _PASSING:
+                return _checked(answer, request, needs, redirects=redirects)
+            tries += 1
+            if not repeatable or tries == _TRIES:
+                raise UnclearError(_trouble(answer, request, tries))
+            self._back_off(tries)
+
+    def _fetch(self, request: Request, limit_bytes: int, *, token: str | None = None) -> Answer:
+        """One try."""
+        # The scheme was checked, of the root and of what a redirect leads to.
+        sent = urllib.request.Request(  # noqa: S310
+            request.url, request.content, dict(request.headers), method=request.method
+        )
+        if token is not None:
+            sent.add_unredirected_header("Authorization", f"Bearer {token}")
+        try:
+            with self._open(sent) as response:
+                headers = {name.lower(): value for name, value in response.headers.items()}
+                return Answer(response.status, headers, _read(response, limit_bytes, request))
+        except (OSError, http.client.HTTPException) as error:
+            return Answer(_LOST, problem=quoted(str(error) or type(error).__name__))
+
+    def _limit_s(self, answer: Answer, nth: int) -> float | None:
+        """For how long a rate limit holds, in seconds; None where it is none."""
+        if answer.status not in (403, 429):
+            return None
+        headers = answer.headers
+        if "retry-after" in headers:
+            after_s = _number(headers["retry-after"])
+            return _RATE_LIMIT_PAUSE_S if after_s is None else max(1.0, after_s)
+        if headers.get("x-ratelimit-remaining") == "0":
+            reset = _number(headers.get("x-ratelimit-reset", ""))
+            return _RATE_LIMIT_PAUSE_S if reset is None else max(1.0, reset - self._waits.now() + 1)
+        if answer.status == 429 or b"secondary rate limit" in answer.content.lower():
+            return _RATE_LIMIT_PAUSE_S * 2.0**nth
+        return None
+
+    def _wait(self, pause_s: float, request: Request) -> None:
+        if self._waited_s + pause_s > _PATIENCE_S:
+            until = dt.datetime.fromtimestamp(self._waits.now(), dt.timezone.utc)
+            until += dt.timedelta(seconds=min(pause_s, _FARTHEST_S))
+            raise RemoteError(
+                f"{_shown(request)}: GitHub's rate limit for this token is reached until "
+                f"{until:%Y-%m-%dT%H:%M:%SZ}, and that is too long to wait. Run this again then."
+            )
+        self._waited_s += pause_s
+        self._waits.sleep(pause_s)
+
+    def _back_off(self, tries: int) -> None:
+        longest = min(_LONGEST_PAUSE_S, 2.0**tries)
+        self._waits.sleep(longest * (0.5 + self._waits.jitter() / 2))
+
+
+_AGENT = {"User-Agent": f"gpu-harness/{harness.__version__}"}
+
+
+def check_address(url: str, setting: str) -> str:
+    """The address, which is https, or http to this machine. Raises ConfigError, which names the setting."""
+    if not _is_safe(url, loopback=True) or "?" in url or "#" in url:
+        raise ConfigError(f"{quoted(url)!r} is no address such as https://github.example: set {setting}.")
+    return url
+
+
+def check_repository(name: str) -> str:
+    """The name, which is one of a repository. Raises ConfigError."""
+    if not _REPOSITORY.fullmatch(name):
+        raise ConfigError(
+            f"{quoted(name)!r} is no repository: expected OWNER/NAME. Set GITHUB_REPOSITORY, or give "
+            "--repository."
+        )
+    return name
+
+
+def path_of(repository: str, *parts: str | int) -> str:
+    """Of something in a repository; each part stays one part, whatever is in it."""
+    owner, _, name = check_repository(repository).partition("/")
+    return "".join(f"/{quote(str(part), safe='')}" for part in ("repos", owner, name, *parts))
+
+
+def _opener(*, proxies: bool) -> Callable[[urllib.request.Request], Any]:
+    """HTTP and HTTPS, and nothing that urllib adds to them: redirects, files, FTP, errors for a status."""
+    opener = urllib.request.OpenerDirector()
+    opener.add_handler(urllib.request.HTTPHandler())
+    opener.add_handler(urllib.request.HTTPSHandler())
+    if proxies:
+        opener.add_handler(urllib.request.ProxyHandler())
+
+    def call(request: urllib.request.Request) -> Any:
+        return opener.open(request, timeout=_TIMEOUT_S)
+
+    return call
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _is_safe(url: str, *, loopback: bool) -> bool:
+    """Whether it is https, or http to this machine where that is allowed."""
+    try:
+        parts = urlsplit(url)
+        host, named = parts.hostname or "", parts.username is None and parts.port != 0
+    except ValueError:
+        return False
+    plain = loopback and parts.scheme == "http" and _is_loopback(host)
+    return (parts.scheme == "https" or plain) and bool(host) and named and _URL.fullmatch(url) is not None
+
+
+def _without_token(answer: Answer, *, loopback: bool) -> Request:
+    """The request that an answer redirects to. Its address is signed: a secret that no message may show."""
+    location = answer.headers.get("location", "")
+    if not _is_safe(location, loopback=loopback):
+        raise RemoteError(
+            "GitHub's API redirects a download to an address that is not https: nothing was fetched. Check "
+            "GITHUB_API_URL."
+        )
+    return Request("GET", location, _AGENT)
+
+
+def _read(response: Any, limit_bytes: int, request: Request) -> bytes:
+    content: bytes = response.read(limit_bytes + 1)
+    if len(content) > limit_bytes:
+        raise RefusedError(
+            f"What {request.method} {quoted(urlsplit(request.url).path)} answers has more than {limit_bytes} "
+            "bytes: it was not read."
+        )
+    if response.length:  # http.client tells of a short body only where all of it is asked for
+        raise http.client.IncompleteRead(content, response.length)
+    return content
+
+
+def _checked(answer: Answer, request: Request, needs: str, *, redirects: bool) -> Answer:
+    if answer.status in range(200, 300) or (redirects and answer.status in _REDIRECTS):
+        return answer
+    told = _message(answer)
+    raise ApiError(
+        f"{_shown(request)} was refused with {answer.status}{f' ({told})' if told else ''}. "
+        f"{_advice(answer.status, needs)}",
+        answer.status,
+    )
+
+
+def _advice(status: int, needs: str) -> str:
+    if status in _REDIRECTS:
+        return "The repository has moved: give its new name as --repository."
+    return {
+        401: "The token is wrong or has expired: set GITHUB_TOKEN to the job's github.token.",
+        403: f"It needs {needs}: grant that under the job's permissions. Where a fork's pull request started "
+        "the run, every token is read-only: post from a workflow that workflow_run starts.",
+        404: f"There is no such thing, or the token cannot see it: that needs {needs}.",
+        410: "It is gone: such things expire. Run the measurement again.",
+        422: "GitHub does not take what was sent: please report this.",
+    }.get(status, "Run this again, and see githubstatus.com if that does not help.")
+
+
+def _outcome(answer: Answer) -> str:
+    return f"no answer ({answer.problem})" if answer.status == _LOST else f"status {answer.status}"
+
+
+def _trouble(answer: Answer, request: Request, tries: int) -> str:
+    return (
+        f"{_shown(request)} gave {_outcome(answer)} in {tries} {'tries' if tries > 1 else 'try'}. Run this "
+        "again, and see githubstatus.com if that does not help."
+    )
+
+
+class _Error(msgspec.Struct):
+    message: str = ""
+    errors: Any = None
+
+
+def _message(answer: Answer) -> str:
+    """What GitHub says of an error, made harmless."""
+    try:
+        error = msgspec.json.decode(answer.content, type=_Error)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    details = json.dumps(error.errors) if error.errors else ""
+    return quoted(" ".join(part for part in (error.message, details) if part))
+
+
+def _decoded(answer: Answer, kind: type[T], request: Request) -> T:
+    """JSON of a type; bytes as they are."""
+    if kind is bytes:
+        return answer.content  # type: ignore[return-value]
+    try:
+        return msgspec.json.decode(answer.content, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RemoteError(
+            f"{_shown(request)} was answered with something else than expected: {quoted(str(error))}. Check "
+            "that GITHUB_API_URL is that of GitHub's REST API."
+        ) from None
+
+
+def _number(text: str) -> float | None:
+    return float(text) if re.fullmatch(r"[0-9]{1,12}", text) else None
+
+
+def _shown(request: Request) -> str:
+    return f"{request.method} {quoted(request.url)}"

@@ -1,0 +1,254 @@
+"""What the job with the card has left: archives that a pull request's code may have written.
+
+Nothing is unpacked and nothing is written. Of a run's archives only those count that are called
+``perf-review-CARD``; each must hold one file, review.json, and each byte is counted before it is read.
+"""
+
+from __future__ import annotations
+
+__all__ = ["MAX_ARTIFACTS", "MAX_TOTAL_BYTES", "fetch_reviews", "merged", "read_review", "unpacked"]
+
+import io
+import json
+import re
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+import msgspec
+
+from harness.errors import RefusedError, StoreError
+from harness.github.api import Api, ApiError, path_of
+from harness.github.quoting import quoted
+from harness.review.model import LIMITS, Review, decode_review
+
+MEMBER = "review.json"
+MAX_ARTIFACTS = LIMITS["cards"]
+MAX_TOTAL_BYTES = 4 * LIMITS["bytes"]
+"""Of all reports of a run."""
+_PREFIX = "perf-review-"
+_NAME = re.compile(rf"{_PREFIX}[A-Za-z0-9][A-Za-z0-9._-]{{0,59}}")
+_MAX_LISTED = 1000
+"""Artifacts of a run, of whatever name."""
+_MAX_ARCHIVE_BYTES = LIMITS["bytes"] + 2**16
+"""A file that does not compress, and what is around it."""
+_MAX_DIRECTORY_BYTES = 4096
+"""Of an archive that holds one file."""
+_END = struct.Struct("<4s4H2LH")
+"""Of an archive: signature, disk, disk of the directory, entries here, entries, the directory's bytes and
+offset, bytes of the comment (APPNOTE.TXT 4.3.16)."""
+_LOCAL = struct.Struct("<4s22xHH")
+"""Of a file: signature, and at the end bytes of its name and of its extra field (4.3.7)."""
+_DESCRIPTOR_BYTES = (0, 12, 16, 20, 24)
+"""What may follow a file: its size and checksum, where they were not known at its beginning (4.3.9)."""
+_ENCRYPTED, _PATCHED, _MASKED = 0x1, 0x20, 0x2000
+
+
+class _Artifact(msgspec.Struct):
+    id: int
+    name: str
+    size_in_bytes: int
+    expired: bool
+
+
+class _Listing(msgspec.Struct):
+    total_count: int
+    artifacts: list[_Artifact]
+
+
+def fetch_reviews(api: Api, repository: str, run: int) -> dict[str, Review]:
+    """The reports of a run, by artifact; empty where it has left none.
+
+    Raises RefusedError for one that is not what it should be, ApiError, RemoteError.
+    """
+    total = 0
+    found: dict[str, Review] = {}
+    for artifact in _listed(api, repository, run):
+        content = unpacked(_downloaded(api, repository, artifact), artifact.name)
+        total += len(content)
+        if total > MAX_TOTAL_BYTES:
+            raise RefusedError(f"The run's reports have more than {MAX_TOTAL_BYTES} bytes in all.")
+        found[artifact.name] = read_review(content, artifact.name)
+    return found
+
+
+def _listed(api: Api, repository: str, run: int) -> list[_Artifact]:
+    """The artifacts that hold reports: of each name the newest, as every attempt of a run leaves its own."""
+    newest: dict[str, _Artifact] = {}
+    path = path_of(repository, "actions", "runs", run, "artifacts")
+    for page in api.pages(path, _Listing, needs="actions: read"):
+        if page.total_count > _MAX_LISTED:
+            raise RefusedError(
+                f"The run has {page.total_count} artifacts; at most {_MAX_LISTED} are looked at."
+            )
+        for artifact in page.artifacts:
+            _check(artifact)
+            if artifact.name.startswith(_PREFIX):
+                known = newest.get(artifact.name, artifact)
+                newest[artifact.name] = max(known, artifact, key=lambda each: each.id)
+    if len(newest) > MAX_ARTIFACTS:
+        raise RefusedError(f"The run has {len(newest)} reports; at most {MAX_ARTIFACTS} are read.")
+    return [newest[name] for name in sorted(newest)]
+
+
+def _check(artifact: _Artifact) -> None:
+    if not artifact.name.startswith(_PREFIX):
+        return
+    if not _NAME.fullmatch(artifact.name):
+        raise RefusedError(
+            f"An artifact is called {quoted(artifact.name)!r}; expected {_PREFIX} and up to 60 letters, "
+            "digits, dots, underscores and dashes."
+        )
+    if not 0 < artifact.size_in_bytes <= _MAX_ARCHIVE_BYTES:
+        raise RefusedError(
+            f"Artifact {artifact.name} has {quoted(str(artifact.size_in_bytes))} bytes; expected 1 to "
+            f"{_MAX_ARCHIVE_BYTES}."
+        )
+
+
+def _downloaded(api: Api, repository: str, artifact: _Artifact) -> bytes:
+    expired = f"Artifact {artifact.name} has expired: run the measurement again."
+    if artifact.expired:
+        raise RefusedError(expired)
+    try:
+        return api.download(
+            path_of(repository, "actions", "artifacts", artifact.id, "zip"),
+            needs="actions: read",
+            limit_bytes=_MAX_ARCHIVE_BYTES,
+        )
+    except ApiError as error:
+        if error.status == 410:
+            raise RefusedError(expired) from None
+        raise
+
+
+def unpacked(archive: bytes, name: str) -> bytes:
+    """The one file of an archive. Raises RefusedError unless the archive holds that and nothing else."""
+    try:
+        directory = _directory(archive)
+        with zipfile.ZipFile(io.BytesIO(archive)) as opened:
+            members = opened.infolist()
+        if len(members) != 1:
+            _refuse(f"it holds {len(members)} files")
+        _check_member(members[0])
+        return _content(archive[:directory], members[0])
+    except (zipfile.BadZipFile, zlib.error, struct.error, ValueError, NotImplementedError) as error:
+        why = quoted(str(error) or type(error).__name__)
+    except _Unfit as error:
+        why = str(error)
+    raise RefusedError(
+        f"Artifact {quoted(name)} is not an archive that holds {MEMBER} and nothing else: {why}."
+    )
+
+
+class _Unfit(Exception):  # noqa: N818 - it leaves this module as RefusedError
+    pass
+
+
+def _refuse(why: str) -> NoReturn:
+    raise _Unfit(why)
+
+
+def _directory(archive: bytes) -> int:
+    """Where the directory begins. Before anything parses it: it could have a million entries.
+
+    The archive's end must be the last bytes, so there is one way to read them.
+    """
+    if len(archive) > _MAX_ARCHIVE_BYTES:
+        _refuse(f"it has {len(archive)} bytes, more than {_MAX_ARCHIVE_BYTES}")
+    if len(archive) < _END.size or archive[-_END.size :][:4] != b"PK\x05\x06":
+        _refuse("it does not end as one")
+    offset: int
+    _, disk, start, here, entries, directory_bytes, offset, comment = _END.unpack(archive[-_END.size :])
+    if comment or disk or start or here != entries:
+        _refuse("it has a comment, or several parts")
+    if entries != 1 or directory_bytes > _MAX_DIRECTORY_BYTES:
+        _refuse(f"its directory has {entries} entries in {directory_bytes} bytes")
+    if offset + directory_bytes + _END.size != len(archive):
+        _refuse("there is something between its directory and its end")
+    return offset
+
+
+def _check_member(member: zipfile.ZipInfo) -> None:
+    if member.orig_filename != MEMBER or member.filename != MEMBER:
+        _refuse(f"the file is called {quoted(member.orig_filename)!r}")
+    kind = stat.S_IFMT(member.external_attr >> 16)
+    if kind not in (0, stat.S_IFREG):
+        _refuse("the file is a link or another special file")
+    if member.flag_bits & (_ENCRYPTED | _PATCHED | _MASKED):
+        _refuse("the file is encrypted")
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        _refuse(f"the file is compressed by method {member.compress_type}")
+    if member.file_size > LIMITS["bytes"]:
+        _refuse(f"the file has {member.file_size} bytes, more than {LIMITS['bytes']}")
+    if member.header_offset != 0:
+        _refuse("there is something before the file")
+
+
+def _content(before_directory: bytes, member: zipfile.ZipInfo) -> bytes:
+    """The file's bytes. Not by zipfile, which reads what the directory promises and looks no further."""
+    signature, name_bytes, extra_bytes = _LOCAL.unpack_from(before_directory)
+    begin = _LOCAL.size + name_bytes + extra_bytes
+    end = begin + member.compress_size
+    if signature != b"PK\x03\x04" or before_directory[_LOCAL.size :][:name_bytes] != MEMBER.encode():
+        _refuse("its directory and its file disagree")
+    if len(before_directory) - end not in _DESCRIPTOR_BYTES:
+        _refuse("there is something between its file and its directory, or it is truncated")
+    packed = before_directory[begin:end]
+    content = packed if member.compress_type == zipfile.ZIP_STORED else _inflated(packed)
+    if len(content) != member.file_size:
+        _refuse(f"the file has {len(content)} bytes or more, not {member.file_size} as its directory says")
+    if zlib.crc32(content) != member.CRC:
+        _refuse("the file is damaged")
+    return content
+
+
+def _inflated(packed: bytes) -> bytes:
+    """At most one byte more than a report may have, whatever is packed in it."""
+    stream = zlib.decompressobj(-zlib.MAX_WBITS)
+    content = stream.decompress(packed, LIMITS["bytes"] + 1)
+    if len(content) > LIMITS["bytes"]:
+        _refuse(f"the file has more than {LIMITS['bytes']} bytes")
+    if not stream.eof or stream.unused_data:
+        _refuse("the file is truncated, or something follows it")
+    return content
+
+
+def read_review(content: bytes, name: str) -> Review:
+    """The report in a file. Raises RefusedError."""
+    try:
+        review = decode_review(content)
+        json.loads(content, object_pairs_hook=_without_twice, parse_int=len, parse_float=len)
+    except (StoreError, ValueError, RecursionError) as error:
+        raise RefusedError(f"Artifact {quoted(name)} cannot be read: {quoted(str(error))}") from None
+    return review
+
+
+def _without_twice(pairs: Sequence[tuple[str, Any]]) -> None:
+    """Refuse a name that an object has twice: no two readers agree on what it says, and no honest one writes
+    it. What is inside was looked at before, so nothing need be kept.
+    """
+    names = {name for name, _ in pairs}
+    if len(names) < len(pairs):
+        raise ValueError("an object has a name twice.")
+
+
+def merged(reviews: Iterable[Review]) -> Review:
+    """Reports of one pair of commits from several cards, as one. Raises RefusedError where they are not."""
+    found = list(reviews)
+    if len({(review.base, review.head) for review in found}) != 1:
+        raise RefusedError("The run's reports are of different commits: nothing is made of them.")
+    cards = tuple(card for review in found for card in review.cards)
+    if len(cards) > LIMITS["cards"]:
+        raise RefusedError(
+            f"The run's reports tell of {len(cards)} cards; at most {LIMITS['cards']} are shown."
+        )
+    return msgspec.structs.replace(
+        found[0],
+        harness_version=", ".join(sorted({review.harness_version for review in found}))[:200],
+        created_at=max(review.created_at for review in found),
+        cards=cards,
+    )

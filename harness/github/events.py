@@ -1,0 +1,245 @@
+"""What GitHub says that happened: the events that start the workflows which may write.
+
+An event is written by GitHub, but much of what it holds is chosen by whoever started it. Each field that is
+used here is one that this person could not choose, or must have one exact form.
+"""
+
+from __future__ import annotations
+
+__all__ = ["WORKFLOW", "Asked", "MeasuredRun", "measured_run", "measurement_asked", "read_event"]
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from harness.errors import ConfigError, RefusedError
+from harness.github.quoting import quoted
+
+WORKFLOW = "perf-pr.yml"
+"""The workflow whose job has the card."""
+_MAX_BYTES = 25 * 2**20
+"""Of an event, by GitHub's own limit."""
+_BRANCH = re.compile(r"pull-request/([1-9][0-9]{0,8})")
+"""What a vetted pull request is mirrored to."""
+_TITLE = re.compile(r"Performance of #([1-9][0-9]{0,8}) at ([0-9a-f]{40})")
+"""The run-name of the workflow, made from what whoever started it has given."""
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_LOGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+_REF = re.compile(r"[^\s\x00-\x1f\x7f]{1,255}")
+_WORD = re.compile(r"[a-z_]{1,30}")
+_COMMAND = "/perf"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRun:
+    """A run of the workflow that measures, and what it measured."""
+
+    id: int
+    attempt: int
+    conclusion: str
+    """success, failure and others; empty where GitHub told of none that is a word."""
+    pull_request: int
+    head: str
+    """The commit that was measured."""
+    default_branch: str
+
+    @property
+    def ending(self) -> str:
+        """The conclusion in words."""
+        return self.conclusion.replace("_", " ") or "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A comment that asks for a measurement."""
+
+    pull_request: int
+    commit: str
+    login: str
+    """Of who asks."""
+    default_branch: str
+
+
+class _Named(msgspec.Struct):
+    full_name: str
+
+
+class _Repository(msgspec.Struct):
+    full_name: str
+    default_branch: str
+
+
+class _WorkflowRun(msgspec.Struct):
+    id: int
+    run_attempt: int
+    path: str
+    event: str
+    status: str
+    head_sha: str
+    display_title: str
+    head_branch: str | None = None
+    conclusion: str | None = None
+    head_repository: _Named | None = None
+
+
+class _RunEvent(msgspec.Struct):
+    action: str
+    workflow_run: _WorkflowRun
+    repository: _Repository
+
+
+class _User(msgspec.Struct):
+    login: str
+
+
+class _Comment(msgspec.Struct):
+    user: _User | None = None
+    body: str | None = None
+
+
+class _Issue(msgspec.Struct):
+    number: int
+    pull_request: dict[str, Any] | None = None
+
+
+class _CommentEvent(msgspec.Struct):
+    action: str
+    issue: _Issue
+    comment: _Comment
+    repository: _Repository
+
+
+def read_event(path: Path) -> bytes:
+    """The event's file. Raises ConfigError."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(
+            f"The event {quoted(str(path))} cannot be read: {error.strerror or error}. Set GITHUB_EVENT_PATH "
+            "to the event's file, or give --event."
+        ) from None
+    if len(content) > _MAX_BYTES:
+        raise ConfigError(
+            f"The event {quoted(str(path))} has more than {_MAX_BYTES} bytes: GitHub writes none that large. "
+            "Set GITHUB_EVENT_PATH to the event's file, or give --event."
+        )
+    return content
+
+
+def measured_run(content: bytes, repository: str) -> MeasuredRun:
+    """The run that a `workflow_run` event tells of. Raises RefusedError where nothing of it may be posted.
+
+    A push to ``pull-request/N`` took the right to push to the repository, and a start by hand on the default
+    branch took the same and ran that branch's own workflow file. Runs of all other kinds anybody can cause.
+    """
+    event = _decoded(content, _RunEvent, "workflow_run")
+    run = event.workflow_run
+    _check_repository(event.repository, repository)
+    if event.action != "completed" or run.status != "completed":
+        raise RefusedError(f"The run is {quoted(run.status)}, not completed: wait for it to end.")
+    number, head = _measured(run, event.repository)
+    _check_path(run)
+    return MeasuredRun(
+        id=_positive(run.id, "number"),
+        attempt=_positive(run.run_attempt, "attempt"),
+        conclusion=found[0] if (found := _WORD.fullmatch(run.conclusion or "")) else "",
+        pull_request=number,
+        head=head,
+        default_branch=event.repository.default_branch,
+    )
+
+
+def _measured(run: _WorkflowRun, repository: _Repository) -> tuple[int, str]:
+    """Pull request and commit."""
+    branch = run.head_branch or ""
+    if run.head_repository is None or not _same(run.head_repository.full_name, repository.full_name):
+        raise RefusedError(
+            f"The run is of branch {quoted(branch)!r} in another repository: only what was mirrored to a "
+            "branch pull-request/N of this one is posted."
+        )
+    if run.event == "push" and (pushed := _BRANCH.fullmatch(branch)):
+        if not _COMMIT.fullmatch(run.head_sha):
+            raise RefusedError(f"The run is of {quoted(run.head_sha)!r}, which is no commit.")
+        return int(pushed[1]), run.head_sha
+    if run.event == "workflow_dispatch" and branch == repository.default_branch:
+        if started := _TITLE.fullmatch(run.display_title):
+            return int(started[1]), started[2]
+        raise RefusedError(
+            f"The run is called {quoted(run.display_title)!r}; expected 'Performance of #N at SHA', as the "
+            f"run-name of {WORKFLOW} makes it."
+        )
+    raise RefusedError(
+        f"The run was started by {quoted(run.event)} on branch {quoted(branch)!r}; expected a push to "
+        f"pull-request/N, or workflow_dispatch on {quoted(repository.default_branch)}."
+    )
+
+
+def _check_path(run: _WorkflowRun) -> None:
+    # GitHub writes the path with or without @REF. What follows an @ may as well be part of a file's name.
+    path = f".github/workflows/{WORKFLOW}"
+    if run.path not in (path, f"{path}@{run.head_branch}", f"{path}@refs/heads/{run.head_branch}"):
+        raise RefusedError(f"The run is of workflow {quoted(run.path)!r}; expected {path}.")
+
+
+def measurement_asked(content: bytes, repository: str) -> Asked | None:
+    """What an `issue_comment` event asks for; None where it asks for nothing.
+
+    Raises RefusedError where it does so in a wrong way. Whether its author may ask is another question.
+    """
+    event = _decoded(content, _CommentEvent, "issue_comment")
+    _check_repository(event.repository, repository)
+    line = (event.comment.body or "").partition("\n")[0].removesuffix("\r")
+    asks = line == _COMMAND or line.startswith(f"{_COMMAND} ")
+    if event.action != "created" or event.issue.pull_request is None or not asks:
+        return None
+    commit = line.removeprefix(f"{_COMMAND} ")
+    if not _COMMIT.fullmatch(commit):
+        raise RefusedError(
+            f"{quoted(line)!r} does not name a commit: write '{_COMMAND} SHA' with all 40 digits of the one "
+            "that you have looked at."
+        )
+    login = event.comment.user.login if event.comment.user else ""
+    if not _LOGIN.fullmatch(login):
+        raise RefusedError(f"{quoted(login)!r} asks, which is no person's login.")
+    return Asked(
+        pull_request=_positive(event.issue.number, "pull request"),
+        commit=commit,
+        login=login,
+        default_branch=event.repository.default_branch,
+    )
+
+
+def _decoded(content: bytes, kind: type[T], name: str) -> T:
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RefusedError(
+            f"The event is no {name} event: {quoted(str(error))}. This command is for a workflow that is "
+            f"started by {name}."
+        ) from None
+
+
+def _check_repository(of_event: _Repository, repository: str) -> None:
+    if not _same(of_event.full_name, repository):
+        raise RefusedError(
+            f"The event is of repository {quoted(of_event.full_name)!r}; expected {repository}. Set "
+            "GITHUB_REPOSITORY, or give --repository."
+        )
+    if not _REF.fullmatch(of_event.default_branch):
+        raise RefusedError(f"{quoted(of_event.default_branch)!r} is the name of no branch.")
+
+
+def _same(name: str, other: str) -> bool:
+    return name.lower() == other.lower()
+
+
+def _positive(number: int, what: str) -> int:
+    if not 0 < number < 2**63:
+        raise RefusedError(f"The event's {what} is {quoted(str(number))}; expected a positive number.")
+    return number

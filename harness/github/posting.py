@@ -1,0 +1,262 @@
+"""One comment and one check run on a pull request, however often and by however many they are posted.
+
+GitHub has no way to change something only if nobody else has. So each write is followed by another look, and
+what is there then decides: the oldest comment of ours stays, the newest run's text is in it, others of ours
+are removed.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Posted", "Stamp", "post_check", "post_comment"]
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from harness.errors import RemoteError
+from harness.github.api import Api, ApiError, path_of
+
+_PREFIX = "<!-- gpu-harness:review "
+_MARKER = re.compile(rf"{_PREFIX}run=([0-9]{{1,19}}) attempt=([0-9]{{1,9}}) head=([0-9a-f]{{40}}) -->")
+_EXTERNAL_ID = re.compile(r"([0-9]{1,19})\.([0-9]{1,9})")
+_ROUNDS = 6
+_COMMENTS = "pull-requests: write"
+_CHECKS = "checks: write"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamp:
+    """Which run something was posted for."""
+
+    run: int
+    attempt: int
+    head: str
+
+    @property
+    def marker(self) -> str:
+        """The first line of a comment, which nobody sees."""
+        return f"{_PREFIX}run={self.run} attempt={self.attempt} head={self.head} -->"
+
+    @property
+    def external_id(self) -> str:
+        return f"{self.run}.{self.attempt}"
+
+    def is_newer_than(self, other: Stamp) -> bool:
+        """Whether the other, of the same commit, has nothing to add. Runs are numbered as they start."""
+        return self.head == other.head and (self.run, self.attempt) > (other.run, other.attempt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posted:
+    """What became of a comment or a check run."""
+
+    action: Literal["created", "updated", "left"]
+    """left: there is that of a newer run."""
+    id: int | None
+    """None in a dry run that would create it."""
+    url: str = ""
+
+
+class _User(msgspec.Struct):
+    login: str
+    type: str
+
+
+class _Comment(msgspec.Struct):
+    id: int
+    html_url: str
+    user: _User | None = None
+    body: str | None = None
+
+    @property
+    def stamp(self) -> Stamp | None:
+        found = _MARKER.match(self.body or "")
+        return Stamp(run=int(found[1]), attempt=int(found[2]), head=found[3]) if found else None
+
+    def is_by(self, author: str) -> bool:
+        # The login of an app's bot ends in [bot], which nobody can choose. It alone is of type Bot.
+        bot = author.endswith("[bot]")
+        return self.user is not None and self.user.login == author and (self.user.type == "Bot") == bot
+
+
+class _Output(msgspec.Struct):
+    annotations_count: int = 0
+
+
+class _CheckRun(msgspec.Struct):
+    id: int
+    html_url: str | None = None
+    external_id: str | None = None
+    output: _Output = msgspec.field(default_factory=_Output)
+
+
+class _CheckRuns(msgspec.Struct):
+    check_runs: list[_CheckRun]
+
+
+def post_comment(
+    api: Api,
+    repository: str,
+    pull_request: int,
+    stamp: Stamp,
+    text: str,
+    *,
+    author: str,
+    still_current: Callable[[], None],
+) -> Posted:
+    """Bring the one comment of `author` to this text, which begins with the stamp's marker.
+
+    `still_current` raises where the commit is the pull request's no more: it is called before each write.
+    Raises ApiError, RemoteError.
+    """
+    return _Sticky(api, repository, pull_request, stamp, text, author, still_current).post()
+
+
+class _Sticky:
+    def __init__(
+        self,
+        api: Api,
+        repository: str,
+        pull_request: int,
+        stamp: Stamp,
+        text: str,
+        author: str,
+        still_current: Callable[[], None],
+    ) -> None:
+        self.api, self.repository, self.pull_request = api, repository, pull_request
+        self.stamp, self.text, self.author, self.still_current = stamp, text, author, still_current
+        self.made: _Comment | None = None
+        """What was created, which a listing need not show at once."""
+        self.written: set[int] = set()
+
+    def post(self) -> Posted:
+        for _ in range(_ROUNDS):
+            if done := self._round():
+                return done
+        raise RemoteError(
+            f"The comment on pull request {self.pull_request} was changed by others {_ROUNDS} times while it "
+            "was written: run this again, and let one job at a time post."
+        )
+
+    def _round(self) -> Posted | None:
+        """One look, and what follows from it; None where another look must."""
+        ours = self._ours()
+        if self.made and self.made.id not in {comment.id for comment in ours}:
+            ours = sorted([*ours, self.made], key=lambda comment: comment.id)
+        if not ours:
+            return self._create()
+        first, *others = ours
+        if any(each.stamp and each.stamp.is_newer_than(self.stamp) for each in ours):
+            if self.made and self.made.id != first.id:
+                self._delete(self.made)
+            return Posted(action="left", id=first.id, url=first.html_url)
+        if first.id not in self.written or first.stamp != self.stamp:
+            self._update(first)
+            if not self.api.dry_run:
+                return None
+        for other in others:
+            self._delete(other)
+        created = self.made is not None and self.made.id == first.id
+        return Posted(action="created" if created else "updated", id=first.id, url=first.html_url)
+
+    def _ours(self) -> list[_Comment]:
+        """Ours, oldest first."""
+        path = path_of(self.repository, "issues", self.pull_request, "comments")
+        found = [
+            comment
+            for page in self.api.pages(path, list[_Comment], needs="pull-requests: read")
+            for comment in page
+            if comment.is_by(self.author) and (comment.body or "").startswith(_PREFIX)
+        ]
+        return sorted(found, key=lambda comment: comment.id)
+
+    def _create(self) -> Posted | None:
+        self.still_current()
+        path = path_of(self.repository, "issues", self.pull_request, "comments")
+        self.made = self.api.create(path, {"body": self.text}, _Comment, needs=_COMMENTS, done=self._done)
+        if self.made is None:
+            return Posted(action="created", id=None)
+        self.written.add(self.made.id)
+        return None
+
+    def _done(self) -> _Comment | None:
+        return next((comment for comment in self._ours() if comment.stamp == self.stamp), None)
+
+    def _update(self, comment: _Comment) -> None:
+        self.still_current()
+        try:
+            self.api.update(self._path(comment), {"body": self.text}, _Comment, needs=_COMMENTS)
+        except ApiError as error:
+            if error.status not in (404, 410):  # removed since it was listed
+                raise
+            self.made = None
+        self.written.add(comment.id)
+
+    def _delete(self, comment: _Comment) -> None:
+        self.api.delete(self._path(comment), needs=_COMMENTS)
+
+    def _path(self, comment: _Comment) -> str:
+        return path_of(self.repository, "issues", "comments", comment.id)
+
+
+def post_check(
+    api: Api,
+    repository: str,
+    stamp: Stamp,
+    check: Mapping[str, Any],
+    *,
+    still_current: Callable[[], None],
+) -> Posted:
+    """Bring the check run of this stamp to what `check` says: name, status, conclusion, output.
+
+    Raises ApiError, RemoteError, and what `still_current` does.
+    """
+    path = path_of(repository, "check-runs")
+    known = _check_runs(api, repository, stamp, check["name"])
+    if newer := next((each for each in known if _is_newer(each, stamp)), None):
+        return Posted(action="left", id=newer.id, url=_url(newer))
+    still_current()
+    body = {**check, "external_id": stamp.external_id}
+    same = _of_stamp(known, stamp)
+    if same is None:
+        made = api.create(
+            path,
+            {**body, "head_sha": stamp.head},
+            _CheckRun,
+            needs=_CHECKS,
+            done=lambda: _of_stamp(_check_runs(api, repository, stamp, check["name"]), stamp),
+        )
+        return Posted(action="created", id=made.id if made else None, url=_url(made))
+    if same.output.annotations_count:
+        # GitHub adds those of an update to those that are there.
+        output = {name: value for name, value in check["output"].items() if name != "annotations"}
+        body = {**body, "output": output}
+    api.update(f"{path}/{same.id}", body, _CheckRun, needs=_CHECKS)
+    return Posted(action="updated", id=same.id, url=_url(same))
+
+
+def _url(check: _CheckRun | None) -> str:
+    return (check and check.html_url) or ""
+
+
+def _check_runs(api: Api, repository: str, stamp: Stamp, name: str) -> list[_CheckRun]:
+    pages = api.pages(
+        path_of(repository, "commits", stamp.head, "check-runs"),
+        _CheckRuns,
+        needs="checks: read",
+        query={"check_name": name, "filter": "all"},
+    )
+    return [each for page in pages for each in page.check_runs]
+
+
+def _of_stamp(known: list[_CheckRun], stamp: Stamp) -> _CheckRun | None:
+    return next((each for each in known if each.external_id == stamp.external_id), None)
+
+
+def _is_newer(check: _CheckRun, stamp: Stamp) -> bool:
+    found = _EXTERNAL_ID.fullmatch(check.external_id or "")
+    theirs = found and Stamp(run=int(found[1]), attempt=int(found[2]), head=stamp.head)
+    return theirs is not None and theirs.is_newer_than(stamp)

@@ -1,0 +1,179 @@
+"""From a run that measured a pull request to what is posted of it.
+
+The run's job with the card ran the pull request's code, so nothing that it left says where anything is
+posted: pull request and commit are GitHub's own word, and the commit must still be the pull request's head at
+each write.
+"""
+
+from __future__ import annotations
+
+__all__ = ["AUTHOR", "Outcome", "Prepared", "given_reviews", "post", "prepare"]
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import ConfigError, RefusedError, RemoteError
+from harness.github.api import Api
+from harness.github.artifacts import MAX_TOTAL_BYTES, fetch_reviews, merged, read_review, unpacked
+from harness.github.events import MeasuredRun
+from harness.github.posting import Posted, Stamp, post_check, post_comment
+from harness.github.pulls import current_pull, merge_bases
+from harness.github.quoting import quoted
+from harness.review.checks import CHECK_NAME, check_run
+from harness.review.comment import comment
+from harness.review.links import Links
+from harness.review.model import Review
+from harness.review.plausible import problems
+
+AUTHOR = "github-actions[bot]"
+"""Of what is posted with a workflow's own token."""
+_NO_REPORT = "no-report"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What is to be posted, all of it checked."""
+
+    repository: str
+    run: MeasuredRun
+    links: Links
+    review: Review | None
+    """None where the run left no report."""
+    comment: str
+    """Empty for none."""
+    check: Mapping[str, Any]
+
+    @property
+    def stamp(self) -> Stamp:
+        return Stamp(run=self.run.id, attempt=self.run.attempt, head=self.run.head)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    comment: Posted | None
+    """None where there is none to post."""
+    check: Posted
+
+
+def prepare(
+    api: Api,
+    repository: str,
+    run: MeasuredRun,
+    *,
+    server: str,
+    history: str = "",
+    given: Mapping[str, Review] | None = None,
+) -> Prepared:
+    """All that is posted of a run; `given` are its reports, where they are not to be fetched.
+
+    Raises StaleError, RefusedError for a report that is not what it should be, ApiError, RemoteError.
+    """
+    pull = current_pull(api, repository, run.pull_request, run.head)
+    reviews = fetch_reviews(api, repository, run.id) if given is None else given
+    page = f"{server}/{repository}"
+    links = Links(run=f"{page}/actions/runs/{run.id}", history=history, repository=page)
+    if not reviews:
+        check = _without_report(run, links)
+        return Prepared(repository=repository, run=run, links=links, review=None, comment="", check=check)
+    review = merged(reviews.values())
+    bases = merge_bases(api, repository, (pull.base.ref, run.default_branch), run.head)
+    if found := problems(review, bases=bases, head=run.head):
+        raise RefusedError(
+            f"The report cannot be what was measured, so nothing is posted: {' '.join(map(quoted, found))}"
+        )
+    stamp = Stamp(run=run.id, attempt=run.attempt, head=run.head)
+    unfinished = _unfinished(run)
+    marker = f"{stamp.marker}\n\n<p>{unfinished}</p>" if unfinished else stamp.marker
+    return Prepared(
+        repository=repository,
+        run=run,
+        links=links,
+        review=review,
+        comment=comment(review, links, marker=marker),
+        check=_not_passing(check_run(review, links), unfinished),
+    )
+
+
+def _unfinished(run: MeasuredRun) -> str:
+    """What is said of a run that ended otherwise than well; empty for one that did not.
+
+    A regression can be why, and so can a card whose job broke before it wrote a report.
+    """
+    return (
+        "" if run.conclusion == "success" else f"The run ended as {run.ending}: a card may be missing here."
+    )
+
+
+def _not_passing(check: dict[str, Any], unfinished: str) -> dict[str, Any]:
+    """The check; neutral where it would pass although a card may be missing."""
+    if not unfinished or check["conclusion"] != "success":
+        return check
+    output = {**check["output"], "title": unfinished, "text": unfinished}
+    return {**check, "conclusion": "neutral", "output": output}
+
+
+def _without_report(run: MeasuredRun, links: Links) -> dict[str, Any]:
+    return {
+        "name": CHECK_NAME,
+        "status": "completed",
+        "conclusion": "neutral",
+        "details_url": links.run,
+        "output": {
+            "title": "No report",
+            "summary": f"The [run]({links.run}) that was to measure {run.head} ended as {run.ending} and "
+            f"left no report, so nothing is known of this commit. Its log says why. Reason: {_NO_REPORT}.",
+        },
+    }
+
+
+def post(api: Api, prepared: Prepared, *, author: str = AUTHOR) -> Outcome:
+    """Post a check run, and a comment where there is a report.
+
+    One that cannot be posted does not keep the other from it. Raises StaleError, ApiError, RemoteError.
+    """
+    run, repository = prepared.run, prepared.repository
+
+    def still_current() -> None:
+        current_pull(api, repository, run.pull_request, run.head)
+
+    trouble: list[RemoteError] = []
+    check = said = None
+    try:
+        check = post_check(api, repository, prepared.stamp, prepared.check, still_current=still_current)
+    except RemoteError as error:
+        trouble.append(error)
+    try:
+        if prepared.comment:
+            said = post_comment(
+                api,
+                repository,
+                run.pull_request,
+                prepared.stamp,
+                prepared.comment,
+                author=author,
+                still_current=still_current,
+            )
+    except RemoteError as error:
+        trouble.append(error)
+    if trouble or check is None:
+        raise RemoteError(" ".join(error.message for error in trouble))
+    return Outcome(comment=said, check=check)
+
+
+def given_reviews(paths: Iterable[Path]) -> dict[str, Review]:
+    """Reports in files, archives or bare. Raises ConfigError, RefusedError."""
+    found: dict[str, Review] = {}
+    for path in paths:
+        name = quoted(str(path))
+        try:
+            with path.open("rb") as file:
+                content = file.read(MAX_TOTAL_BYTES + 1)
+        except OSError as error:
+            raise ConfigError(
+                f"{name} cannot be read: {error.strerror or error}. Give a review.json, or an archive that "
+                "holds one."
+            ) from None
+        found[name] = read_review(unpacked(content, name) if content[:2] == b"PK" else content, name)
+    return found

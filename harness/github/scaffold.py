@@ -1,0 +1,188 @@
+"""The workflows, written into another repository: all of them or none.
+
+They are this repository's own, byte for byte. What differs from one repository to another is in two files
+beside them: which harness is installed, and which cards there are.
+"""
+
+from __future__ import annotations
+
+__all__ = ["COPIED", "HARNESS_FILE", "Scaffolded", "check_requirement", "own_requirement", "scaffold"]
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+from harness.errors import StoreError, UsageError
+from harness.git import repository_of
+from harness.github.fleet import FLEET_FILE, Fleet, FleetCard, encode_fleet, read_fleet
+
+COPIED = (
+    "workflows/perf-pr.yml",
+    "workflows/perf-report.yml",
+    "workflows/perf-request.yml",
+    "workflows/perf-history.yml",
+    "workflows/pages.yml",
+    "requirements/report.txt",
+    "requirements/measure.txt",
+)
+"""Below .github, here as there."""
+HARNESS_FILE = "requirements/harness.txt"
+"""Below .github: what is installed as the harness."""
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_NAME = "gpu-harness"
+_HEX64 = "[0-9a-f]{64}"
+_PINNED = (
+    re.compile(rf"{_NAME} ?== ?[0-9][A-Za-z0-9.!+]*( --hash=sha256:{_HEX64})+"),
+    re.compile(rf"{_NAME} @ git\+https://[^\s@#]+@[0-9a-f]{{40}}"),
+    re.compile(rf"{_NAME} @ https://[^\s#]+\.(whl|tar\.gz)#sha256={_HEX64}"),
+)
+_ABOUT = """\
+# The harness that the workflows install, without what it depends on: that is in the other files, by hash.
+# One commit or one file of it, as a job that may write runs it. In its own repository, the default branch's.
+"""
+_EXAMPLE = Fleet(cards=(FleetCard(name="my-card", labels=("self-hosted", "linux", "x64", "gpu-my-card")),))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaffolded:
+    """What became of the files, named by their paths below the repository's top."""
+
+    written: tuple[str, ...]
+    unchanged: tuple[str, ...]
+    kept: tuple[str, ...]
+    """There already, and the repository's own: never overwritten."""
+
+
+def scaffold(folder: Path, requirement: str, *, force: bool = False) -> Scaffolded:
+    """Write the workflows and what they need below a repository's top folder.
+
+    `requirement` is what they install as the harness. Files that are there and differ are overwritten with
+    `force` only; the file of cards never is. Raises UsageError for a folder or requirement that is none, or
+    for files in the way; ConfigError where the file of cards there is broken; StoreError where files cannot
+    be written, and then none is.
+    """
+    check_requirement(requirement)
+    _check_folder(folder)
+    files = {f".github/{name}": content for name, content in _shipped().items()}
+    files[f".github/{HARNESS_FILE}"] = f"{_ABOUT}{requirement}\n".encode()
+    fleet = FLEET_FILE.as_posix()
+    if (folder / fleet).exists():
+        read_fleet(folder / fleet)
+        kept: tuple[str, ...] = (fleet,)
+    else:
+        files[fleet], kept = encode_fleet(_EXAMPLE), ()
+    try:
+        unchanged = tuple(name for name, content in files.items() if _is(folder / name, content))
+        changed = {name: content for name, content in files.items() if name not in unchanged}
+        if not force and (in_the_way := [name for name in changed if os.path.lexists(folder / name)]):
+            raise UsageError(
+                f"In {folder} there are already {', '.join(in_the_way)}. Nothing was written; --force "
+                "overwrites them."
+            )
+        _write_all(folder, changed)
+    except OSError as error:
+        raise StoreError(
+            f"Cannot write the workflows into {folder}: {error.strerror or error} ({error.filename}). "
+            "Nothing was changed there."
+        ) from None
+    return Scaffolded(written=tuple(changed), unchanged=unchanged, kept=kept)
+
+
+def check_requirement(requirement: str) -> None:
+    """Raises UsageError unless it names one commit or one file of the harness, so that nobody can put another
+    in its place: a job with a token that writes installs it.
+    """
+    if requirement != "." and not any(form.fullmatch(requirement) for form in _PINNED):
+        raise UsageError(
+            f"The requirement {requirement!r} may come to mean other code, and a job that may write would "
+            "run it. Give one of: "
+            f"'{_NAME} @ git+https://HOST/OWNER/REPOSITORY@COMMIT' with all 40 digits, "
+            f"'{_NAME}==VERSION --hash=sha256:HASH' with a hash for each of its files that may be used, "
+            f"'{_NAME} @ https://HOST/FILE.whl#sha256=HASH'; "
+            "or '.' in a repository that is the harness itself."
+        )
+
+
+def own_requirement() -> str | None:
+    """What this harness was installed from, where that is one commit or one file; None otherwise.
+
+    An index is not asked: whose gpu-harness it has nobody here knows.
+    """
+    try:
+        told = distribution(_NAME).read_text("direct_url.json")
+        origin = json.loads(told or "{}")
+        url = origin.get("url", "")
+        if commit := origin.get("vcs_info", {}).get("commit_id"):
+            found = f"{_NAME} @ git+{url}@{commit}"
+        else:
+            found = f"{_NAME} @ {url}#sha256={origin['archive_info']['hashes']['sha256']}"
+        check_requirement(found)
+    except (PackageNotFoundError, AttributeError, LookupError, TypeError, ValueError, UsageError):
+        return None
+    return found
+
+
+def _shipped() -> Mapping[str, bytes]:
+    # An installed package has copies, made when it was built; a checkout has the originals.
+    packed = _PACKAGE / "assets" / "github"
+    source = packed if packed.is_dir() else _PACKAGE.parent / ".github"
+    try:
+        return {name: (source / name).read_bytes() for name in COPIED}
+    except OSError as error:
+        raise StoreError(
+            f"The workflows are not where this harness should have them: {error.strerror or error} "
+            f"({error.filename}). Install gpu-harness again."
+        ) from None
+
+
+def _check_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is no folder. Give the top folder of a git repository.")
+    top = repository_of(folder)
+    if top is None or top.resolve() != folder.resolve():
+        where = f"the top of this one is {top}" if top else "it is in no git repository"
+        raise UsageError(f"GitHub reads workflows at the top of a repository, not in {folder}: {where}.")
+
+
+def _is(path: Path, content: bytes) -> bool:
+    return path.is_file() and not path.is_symlink() and path.read_bytes() == content
+
+
+def _write_all(folder: Path, files: Mapping[str, bytes]) -> None:
+    """All or nothing: everything is written aside first, then moved, and moved back if one move fails."""
+    if not files:
+        return
+    with ExitStack() as undo:
+        for name in files:
+            _make_folder((folder / name).parent, undo)
+        aside = Path(tempfile.mkdtemp(prefix=".harness-init-", dir=folder / ".github"))
+        undo.callback(shutil.rmtree, aside, ignore_errors=True)
+        for number, content in enumerate(files.values()):
+            (aside / f"new-{number}").write_bytes(content)
+        for number, name in enumerate(files):
+            _move(aside / f"new-{number}", folder / name, aside / f"old-{number}", undo)
+        undo.pop_all()
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _make_folder(folder: Path, undo: ExitStack) -> None:
+    if not folder.is_dir():
+        _make_folder(folder.parent, undo)
+        folder.mkdir()
+        undo.callback(folder.rmdir)
+
+
+def _move(new: Path, target: Path, old: Path, undo: ExitStack) -> None:
+    if os.path.lexists(target):
+        target.rename(old)
+        undo.callback(old.rename, target)
+    new.rename(target)
+    undo.callback(target.unlink)

@@ -1,0 +1,553 @@
+"""A loopback fake of GitHub's REST API, as strict as the documentation of version 2022-11-28, or stricter.
+
+It takes nothing that it does not know: an unknown path, field or parameter is an error. It can be told to
+fail, before or after what was asked of it is done.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+REPOSITORY = "example/kernels"
+TOKEN = "ghs_0123456789abcdefghij"
+BOT = {"login": "github-actions[bot]", "type": "Bot"}
+HEAD, BASE = "a" * 40, "b" * 40
+RUN = 9_876_543_210
+
+ALL = frozenset({"actions: write", "checks: write", "contents: read", "pull-requests: write"})
+"""What a token may be allowed."""
+REPORTER = frozenset({"actions: read", "checks: write", "contents: read", "pull-requests: write"})
+READ_ONLY = frozenset({"actions: read", "checks: read", "contents: read", "pull-requests: read"})
+_CONCLUSIONS = {"success", "failure", "neutral", "cancelled", "skipped", "timed_out", "action_required"}
+
+
+@dataclass(frozen=True)
+class Logged:
+    """A request, and how it was answered."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    """By name in lower case."""
+    body: Any
+    status: int
+    """0 where the connection was cut."""
+
+
+@dataclass
+class Trouble:
+    """What goes wrong with some requests."""
+
+    method: str
+    path: str
+    """A pattern that the path must match somewhere."""
+    status: int = 0
+    """0 to cut the connection."""
+    message: str = "Something is wrong."
+    headers: Mapping[str, str] = field(default_factory=dict)
+    times: int = 1
+    after: bool = False
+    """Whether what was asked for is done all the same."""
+    truncate: bool = False
+    """Whether the answer breaks off."""
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What a run has left."""
+
+    id: int
+    name: str
+    content: bytes
+    size_in_bytes: int | None = None
+    expired: bool = False
+
+
+class Fail(Exception):  # noqa: N818 - an answer, not an error of ours
+    def __init__(self, status: int, message: str, **more: Any) -> None:
+        super().__init__(message)
+        self.status, self.body = status, {"message": message, **more}
+
+
+@dataclass
+class Answer:
+    status: int
+    body: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class GitHub:
+    """One repository, its pull requests, and a token. Start it with `serving`."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.url = ""
+        self.storage = ""
+        self.allowed: frozenset[str] = ALL
+        self.pulls: dict[int, dict[str, Any]] = {}
+        self.merge_bases: dict[str, str] = {"main": BASE}
+        """By branch; of any head."""
+        self.comments: dict[int, list[dict[str, Any]]] = {}
+        self.check_runs: list[dict[str, Any]] = []
+        self.artifacts: dict[int, list[Artifact]] = {}
+        self.people: dict[str, dict[str, str]] = {}
+        """By login, what /permission answers."""
+        self.dispatched: list[Any] = []
+        self.log: list[Logged] = []
+        self.fetched: list[Logged] = []
+        """From storage."""
+        self.troubles: list[Trouble] = []
+        self.before: Callable[[str, str], None] = lambda _method, _path: None
+        """Called before a request is handled, in its thread."""
+        self.redirect_to = ""
+        """Where downloads are redirected to, but for the storage here."""
+        self.per_page = 100
+        """The most that a page holds, whatever is asked for."""
+        self._id = 1000
+
+    @property
+    def writes(self) -> list[Logged]:
+        """What was sent that is more than reading, whatever came of it."""
+        return [each for each in self.log if each.method != "GET"]
+
+    def next_id(self) -> int:
+        with self.lock:
+            self._id += 1
+            return self._id
+
+    def open_pull(self, number: int = 12, head: str = HEAD, base: str = "main", state: str = "open") -> None:
+        self.pulls[number] = {
+            "number": number,
+            "state": state,
+            "draft": False,
+            "title": "</code> ::error:: @everyone",
+            "head": {"ref": "main", "sha": head, "repo": None},
+            "base": {"ref": base, "sha": BASE, "repo": {"full_name": REPOSITORY}},
+        }
+        self.comments.setdefault(number, [])
+
+    def say(self, number: int, body: str | None, user: Mapping[str, str] | None = BOT) -> dict[str, Any]:
+        made = {
+            "id": self.next_id(),
+            "body": body,
+            "user": None if user is None else dict(user),
+            "html_url": f"https://github.example/{REPOSITORY}/pull/{number}#issuecomment-{self._id}",
+            "author_association": "NONE",
+        }
+        self.comments[number].append(made)
+        return made
+
+    def bodies(self, number: int = 12) -> list[str]:
+        return [comment["body"] for comment in self.comments[number]]
+
+    def trouble(self, method: str, path: str, status: int = 0, **more: Any) -> None:
+        self.troubles.append(Trouble(method, path, status, **more))
+
+    def next_trouble(self, method: str, path: str) -> Trouble | None:
+        with self.lock:
+            for each in self.troubles:
+                if each.times > 0 and each.method in (method, "*") and re.search(each.path, path):
+                    each.times -= 1
+                    return each
+        return None
+
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Answer:
+        """Raises Fail."""
+        prefix = f"/repos/{REPOSITORY}"
+        for known, pattern, handler, needs, parameters in ROUTES:
+            found = re.fullmatch(re.escape(prefix) + pattern, path)
+            if known == method and found:
+                if unknown := set(query) - parameters:
+                    raise Fail(422, f"Unknown parameters {sorted(unknown)}")
+                if not {needs, needs.replace(": read", ": write")} & {*self.allowed, "metadata: read"}:
+                    raise Fail(403, "Resource not accessible by integration")
+                with self.lock:
+                    return handler(self, query, body, *(unquote(part) for part in found.groups()))
+        raise Fail(404, "Not Found", documentation_url="https://docs.github.example/rest")
+
+    def page(self, path: str, query: Mapping[str, str], found: list[Any]) -> tuple[list[Any], dict[str, str]]:
+        size = min(_number(query.get("per_page", "30"), 100), self.per_page)
+        page = _number(query.get("page", "1"), 10_000)
+        headers = {}
+        if page * size < len(found):
+            kept = "&".join(f"{name}={value}" for name, value in query.items() if name != "page")
+            # Elsewhere on purpose: whoever follows it takes the token there.
+            headers["Link"] = f'<http://127.0.0.2:9{path}?{kept}&page={page + 1}>; rel="next"'
+        return found[(page - 1) * size : page * size], headers
+
+    def pull(self, _query: Any, _body: Any, number: str) -> Answer:
+        return Answer(200, self._pull(number))
+
+    def _pull(self, number: str) -> dict[str, Any]:
+        if int(number) not in self.pulls:
+            raise Fail(404, "Not Found")
+        return self.pulls[int(number)]
+
+    def compare(self, _query: Any, _body: Any, pair: str) -> Answer:
+        branch, _, head = pair.rpartition("...")
+        if branch not in self.merge_bases or not re.fullmatch("[0-9a-f]{40}", head):
+            raise Fail(404, "Not Found")
+        return Answer(
+            200, {"merge_base_commit": {"sha": self.merge_bases[branch]}, "commits": [], "files": []}
+        )
+
+    def list_comments(self, query: Any, _body: Any, number: str) -> Answer:
+        self._pull(number)
+        path = f"/repos/{REPOSITORY}/issues/{number}/comments"
+        found, headers = self.page(path, query, self.comments[int(number)])
+        return Answer(200, found, headers)
+
+    def create_comment(self, _query: Any, body: Any, number: str) -> Answer:
+        self._pull(number)
+        return Answer(201, self.say(int(number), _comment_body(body)))
+
+    def update_comment(self, _query: Any, body: Any, number: str) -> Answer:
+        comment = self._own_comment(number)
+        comment["body"] = _comment_body(body)
+        return Answer(200, comment)
+
+    def delete_comment(self, _query: Any, _body: Any, number: str) -> Answer:
+        comment = self._own_comment(number)
+        for comments in self.comments.values():
+            if comment in comments:
+                comments.remove(comment)
+        return Answer(204)
+
+    def _own_comment(self, number: str) -> dict[str, Any]:
+        for comments in self.comments.values():
+            for comment in comments:
+                if comment["id"] == int(number):
+                    if comment["user"] != BOT:
+                        raise Fail(403, "Must have admin rights to Repository.")
+                    return comment
+        raise Fail(404, "Not Found")
+
+    def list_checks(self, query: Any, _body: Any, commit: str) -> Answer:
+        if query.get("filter", "latest") not in ("latest", "all"):
+            raise Fail(422, "Invalid filter")
+        found = [
+            each
+            for each in reversed(self.check_runs)
+            if each["head_sha"] == commit and query.get("check_name", each["name"]) == each["name"]
+        ]
+        if query.get("filter", "latest") == "latest":
+            found = found[:1]
+        path = f"/repos/{REPOSITORY}/commits/{commit}/check-runs"
+        page, headers = self.page(path, query, found)
+        return Answer(200, {"total_count": len(found), "check_runs": page}, headers)
+
+    def create_check(self, _query: Any, body: Any) -> Answer:
+        made: dict[str, Any] = {
+            "id": self.next_id(),
+            "html_url": f"https://github.example/{REPOSITORY}/runs/{self._id}",
+            "annotations": [],
+            "external_id": "",
+        }
+        _check_fields(
+            body, {"name", "head_sha", "status", "output"}, {"conclusion", "details_url", "external_id"}
+        )
+        if body["head_sha"] not in {pull["head"]["sha"] for pull in self.pulls.values()}:
+            raise Fail(422, f"No commit found for SHA: {body['head_sha']}")
+        self._set_check(made, body)
+        self.check_runs.append(made)
+        return Answer(201, made)
+
+    def update_check(self, _query: Any, body: Any, number: str) -> Answer:
+        known = [each for each in self.check_runs if each["id"] == int(number)]
+        if not known:
+            raise Fail(404, "Not Found")
+        _check_fields(body, set(), {"name", "status", "output", "conclusion", "details_url", "external_id"})
+        self._set_check(known[0], body)
+        return Answer(200, known[0])
+
+    def _set_check(self, made: dict[str, Any], body: Mapping[str, Any]) -> None:
+        if (body["status"] == "completed") != (body.get("conclusion") in _CONCLUSIONS):
+            raise Fail(422, "Invalid request. A completed check has a conclusion.")
+        _check_output(body["output"])
+        # As on GitHub: those of an update are added.
+        made["annotations"] += body["output"].get("annotations", [])
+        made.update({name: value for name, value in body.items() if name != "output"})
+        kept = {name: value for name, value in body["output"].items() if name != "annotations"}
+        made["output"] = {**kept, "annotations_count": len(made["annotations"])}
+
+    def list_artifacts(self, query: Any, _body: Any, run: str) -> Answer:
+        found = [
+            {
+                "id": each.id,
+                "name": each.name,
+                "size_in_bytes": len(each.content) if each.size_in_bytes is None else each.size_in_bytes,
+                "expired": each.expired,
+                "archive_download_url": f"http://127.0.0.2:9/stolen/{each.id}/zip",
+            }
+            for each in self.artifacts.get(int(run), [])
+        ]
+        path = f"/repos/{REPOSITORY}/actions/runs/{run}/artifacts"
+        page, headers = self.page(path, query, found)
+        return Answer(200, {"total_count": len(found), "artifacts": page}, headers)
+
+    def find_artifact(self, number: int) -> Artifact | None:
+        return next((a for run in self.artifacts.values() for a in run if a.id == number), None)
+
+    def download(self, _query: Any, _body: Any, number: str) -> Answer:
+        found = self.find_artifact(int(number))
+        if found is None:
+            raise Fail(404, "Not Found")
+        if found.expired:
+            raise Fail(410, "Artifact has expired")
+        location = self.redirect_to or f"{self.storage}/blob/{number}?sig=SECRET-SIGNATURE"
+        return Answer(302, None, {"Location": location})
+
+    def permission(self, _query: Any, _body: Any, login: str) -> Answer:
+        if login not in self.people:
+            raise Fail(404, f"{login} is not a user")
+        return Answer(200, {**self.people[login], "user": {"login": login}})
+
+    def dispatch(self, _query: Any, body: Any, workflow: str) -> Answer:
+        _check_fields(body, {"ref"}, {"inputs"})
+        if workflow != "perf-pr.yml":
+            raise Fail(404, "Not Found")
+        inputs = body.get("inputs", {})
+        if set(inputs) != {"pull_request", "sha"} or not all(
+            isinstance(each, str) for each in inputs.values()
+        ):
+            raise Fail(422, "Unexpected inputs provided")
+        self.dispatched.append(body)
+        return Answer(204)
+
+
+Handler = Callable[..., Answer]
+_PAGES = {"per_page", "page"}
+ROUTES: tuple[tuple[str, str, Handler, str, set[str]], ...] = (
+    ("GET", r"/pulls/(\d+)", GitHub.pull, "pull-requests: read", set()),
+    ("GET", r"/compare/([^/]+)", GitHub.compare, "contents: read", _PAGES),
+    ("GET", r"/issues/(\d+)/comments", GitHub.list_comments, "pull-requests: read", _PAGES),
+    ("POST", r"/issues/(\d+)/comments", GitHub.create_comment, "pull-requests: write", set()),
+    ("PATCH", r"/issues/comments/(\d+)", GitHub.update_comment, "pull-requests: write", set()),
+    ("DELETE", r"/issues/comments/(\d+)", GitHub.delete_comment, "pull-requests: write", set()),
+    (
+        "GET",
+        r"/commits/([0-9a-f]{40})/check-runs",
+        GitHub.list_checks,
+        "checks: read",
+        _PAGES | {"check_name", "filter"},
+    ),
+    ("POST", r"/check-runs", GitHub.create_check, "checks: write", set()),
+    ("PATCH", r"/check-runs/(\d+)", GitHub.update_check, "checks: write", set()),
+    ("GET", r"/actions/runs/(\d+)/artifacts", GitHub.list_artifacts, "actions: read", _PAGES),
+    ("GET", r"/actions/artifacts/(\d+)/zip", GitHub.download, "actions: read", set()),
+    ("GET", r"/collaborators/([^/]+)/permission", GitHub.permission, "metadata: read", set()),
+    ("POST", r"/actions/workflows/([^/]+)/dispatches", GitHub.dispatch, "actions: write", set()),
+)
+
+
+def _number(text: str, most: int) -> int:
+    if not re.fullmatch(r"[1-9]\d{0,4}", text) or int(text) > most:
+        raise Fail(422, f"{text} is not from 1 to {most}")
+    return int(text)
+
+
+def _comment_body(body: Any) -> str:
+    _check_fields(body, {"body"}, set())
+    text = body["body"]
+    if not isinstance(text, str) or not text.strip():
+        raise Fail(422, "Validation Failed", errors=[{"code": "missing_field", "field": "body"}])
+    if len(text) > 65_536:
+        raise Fail(422, "Validation Failed", errors=["body is too long (maximum is 65536 characters)"])
+    return text
+
+
+def _check_fields(body: Any, must: set[str], may: set[str]) -> None:
+    if not isinstance(body, dict):
+        raise Fail(400, "Problems parsing JSON")
+    if must - set(body) or set(body) - must - may:
+        raise Fail(422, f"Invalid request. Fields {sorted(body)}, expected {sorted(must)} and {sorted(may)}.")
+
+
+def _check_output(output: Any) -> None:
+    _check_fields(output, {"title", "summary"}, {"text", "annotations"})
+    for name in ("summary", "text"):
+        if len(output.get(name, "")) > 65_535:
+            raise Fail(422, f"Invalid request. Only 65535 characters are allowed; {name} has more.")
+    if not output["title"] or len(output["title"]) > 255:
+        raise Fail(422, "Invalid request. The title has 1 to 255 characters.")
+    annotations = output.get("annotations", [])
+    if len(annotations) > 50:
+        raise Fail(422, "Invalid request. No more than 50 items are allowed; annotations has more.")
+    for each in annotations:
+        must = {"path", "start_line", "end_line", "annotation_level", "message"}
+        _check_fields(each, must, {"title", "raw_details"})
+        if each["annotation_level"] not in ("notice", "warning", "failure"):
+            raise Fail(422, "Invalid request. An annotation has no such level.")
+        if not 1 <= each["start_line"] <= each["end_line"] or len(each["message"].encode()) > 65_536:
+            raise Fail(422, "Invalid request. An annotation is at no line, or too long.")
+
+
+def _fail(trouble: Trouble | None, *, after: bool) -> None:
+    if trouble and trouble.after == after and not trouble.truncate:
+        raise Fail(trouble.status, trouble.message)
+
+
+def _lowered(headers: Any) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
+class _Base(BaseHTTPRequestHandler):
+    github: GitHub
+
+    def log_message(self, *_arguments: Any) -> None:
+        pass
+
+    def send(
+        self, status: int, content: bytes, headers: Mapping[str, str], *, truncate: bool = False
+    ) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content[: len(content) // 2] if truncate else content)
+
+    def cut(self) -> None:
+        """As a proxy that dies: a reset, and no answer."""
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.connection.close()
+        self.close_connection = True
+
+    def finish(self) -> None:
+        if self.connection.fileno() >= 0:
+            super().finish()
+
+
+class _ApiHandler(_Base):
+    def handle_request(self) -> None:
+        github, parts = self.github, urlsplit(self.path)
+        query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        github.before(self.command, parts.path)
+        trouble = github.next_trouble(self.command, parts.path)
+        body: Any = None
+        try:
+            body = self._checked(content)
+            _fail(trouble, after=False)
+            answer = github.answer(self.command, parts.path, query, body)
+            _fail(trouble, after=True)
+        except Fail as fail:
+            answer = Answer(fail.status, fail.body, trouble.headers if trouble else {})
+        with github.lock:
+            github.log.append(
+                Logged(self.command, parts.path, query, _lowered(self.headers), body, answer.status)
+            )
+        if answer.status == 0:
+            self.cut()
+            return
+        sent = b"" if answer.body is None else json.dumps(answer.body).encode()
+        headers = {"Content-Type": "application/json; charset=utf-8", **answer.headers}
+        self.send(answer.status, sent, headers, truncate=bool(trouble and trouble.truncate))
+
+    def _checked(self, content: bytes) -> Any:
+        """The body. Raises Fail for a request that is not as the documentation says."""
+        headers = self.headers
+        if not headers.get("User-Agent", "").startswith("gpu-harness/"):
+            raise Fail(403, "Request forbidden by administrative rules. Please set a User-Agent.")
+        if headers.get("Authorization") != f"Bearer {TOKEN}":
+            raise Fail(401, "Bad credentials")
+        if headers.get("Accept") != "application/vnd.github+json":
+            raise Fail(415, "Unsupported 'Accept' header")
+        if headers.get("X-GitHub-Api-Version") != "2022-11-28":
+            raise Fail(400, "Unsupported API version")
+        if not content:
+            return None
+        if not headers.get("Content-Type", "").startswith("application/json"):
+            raise Fail(415, "Unsupported 'Content-Type' header")
+        try:
+            return json.loads(content)
+        except ValueError:
+            raise Fail(400, "Problems parsing JSON") from None
+
+    do_GET = do_POST = do_PATCH = do_DELETE = do_PUT = handle_request  # noqa: N815
+
+
+class _StorageHandler(_Base):
+    """Where archives lie. It knows no token, and like the real one refuses whoever shows one."""
+
+    def do_GET(self) -> None:
+        github, parts = self.github, urlsplit(self.path)
+        trouble = github.next_trouble("STORAGE", parts.path)
+        found = github.find_artifact(int(parts.path.rpartition("/")[2]))
+        status, content = 200, found.content if found else b""
+        if trouble and not trouble.truncate:
+            status, content = trouble.status, b""
+        elif self.headers.get("Authorization") or "sig=SECRET-SIGNATURE" not in parts.query or found is None:
+            status, content = 400, b"InvalidAuthenticationInfo"
+        with github.lock:
+            github.fetched.append(Logged("GET", parts.path, {}, _lowered(self.headers), None, status))
+        if status == 0:
+            self.cut()
+        else:
+            self.send(status, content, {}, truncate=bool(trouble and trouble.truncate))
+
+
+@contextmanager
+def serving(github: GitHub | None = None) -> Iterator[GitHub]:
+    """A server of the API, and one of the storage, while the block runs."""
+    github = github or GitHub()
+    handlers = [type("Handler", (kind,), {"github": github}) for kind in (_ApiHandler, _StorageHandler)]
+    servers = [ThreadingHTTPServer(("127.0.0.1", 0), handler) for handler in handlers]
+    github.url, github.storage = (f"http://127.0.0.1:{server.server_address[1]}" for server in servers)
+    threads = [threading.Thread(target=server.serve_forever, args=(0.01,)) for server in servers]
+    for thread in threads:
+        thread.start()
+    try:
+        yield github
+    finally:
+        for server, thread in zip(servers, threads, strict=True):
+            server.shutdown()
+            thread.join()
+            server.server_close()
+
+
+def run_event(
+    number: int = 12, head: str = HEAD, *, event: str = "push", run: int = RUN, attempt: int = 1, **over: Any
+) -> dict[str, Any]:
+    """A `workflow_run` event: of a vetted pull request's branch, or of a start by hand."""
+    pushed = event == "push"
+    workflow_run: dict[str, Any] = {
+        "id": run,
+        "run_attempt": attempt,
+        "name": "Performance of a pull request",
+        "path": ".github/workflows/perf-pr.yml",
+        "event": event,
+        "status": "completed",
+        "conclusion": "success",
+        "head_branch": f"pull-request/{number}" if pushed else "main",
+        "head_sha": head if pushed else "c" * 40,
+        "display_title": "its author's words" if pushed else f"Performance of #{number} at {head}",
+        "head_repository": {"full_name": REPOSITORY},
+        "pull_requests": [],
+    }
+    return {
+        "action": "completed",
+        "workflow_run": {**workflow_run, **over},
+        "repository": {"full_name": REPOSITORY, "default_branch": "main"},
+    }
+
+
+def comment_event(body: str | None, login: str = "maintainer", number: int = 12) -> dict[str, Any]:
+    """An `issue_comment` event: a new comment on a pull request."""
+    return {
+        "action": "created",
+        "issue": {"number": number, "state": "open", "pull_request": {"url": "https://api.github.example"}},
+        "comment": {"id": 1, "body": body, "user": {"login": login, "type": "User"}},
+        "repository": {"full_name": REPOSITORY, "default_branch": "main"},
+    }

@@ -1,0 +1,111 @@
+"""Runs the scripts of a workflow's jobs as a runner does: the same shell, the same variables, the same files.
+
+Actions (`uses:`) are not run: a test does by hand what they would have done.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support import IMPORT_PATH, ROOT
+
+WORKFLOWS = ROOT / ".github" / "workflows"
+_EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}", re.DOTALL)
+_INSTALLING = "Install the harness"
+"""The step that there is no need for here: `harness` is this checkout's."""
+
+
+@dataclass
+class Job:
+    """One job of a workflow on one machine."""
+
+    workflow: str
+    name: str
+    workspace: Path
+    known: Mapping[str, str]
+    """What each expression stands for. One that is not there is an error: the test must know of it."""
+    environ: Mapping[str, str] = field(default_factory=dict)
+    outputs: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By step's id."""
+    said: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.temp = self.workspace / ".runner"
+        self.temp.mkdir(parents=True)
+        self.document = yaml.safe_load((WORKFLOWS / self.workflow).read_text(encoding="utf-8"))
+        for folder in (self.temp / "venv" / "bin", self.temp / "bin"):
+            folder.mkdir(parents=True)
+            for command, module in {"harness": "harness.cli", "asv": "asv.main"}.items():
+                shim = folder / command
+                shim.write_text(
+                    f"#!{sys.executable}\nimport sys\nsys.argv[0] = {command!r}\n"
+                    f"from {module} import main\nsys.exit(main())\n",
+                    encoding="utf-8",
+                )
+                shim.chmod(0o755)
+
+    @property
+    def summary(self) -> str:
+        return (self.temp / "summary.md").read_text(encoding="utf-8")
+
+    def step(self, name: str) -> dict[str, Any]:
+        steps = self.document["jobs"][self.name]["steps"]
+        return next(step for step in steps if step.get("name") == name)
+
+    def run(self, name: str | None = None) -> int:
+        """Run one step's script, or all of them in order until one fails, and return its status."""
+        steps = [self.step(name)] if name else self.document["jobs"][self.name]["steps"]
+        for step in steps:
+            if "run" in step and step.get("name") != _INSTALLING and (status := self._run(step)):
+                return status
+        return 0
+
+    def _run(self, step: Mapping[str, Any]) -> int:
+        output = self.temp / "output"
+        output.write_text("", encoding="utf-8")
+        script = self.temp / "script.sh"
+        script.write_text(step["run"], encoding="utf-8")
+        shell = self.document["defaults"]["run"]["shell"].replace("{0}", str(script)).split()
+        done = subprocess.run(
+            shell,
+            cwd=self.workspace / step.get("working-directory", "."),
+            env=self._environment(step),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=200,
+        )
+        self.said.append(done.stdout + done.stderr)
+        if "id" in step:
+            pairs = (line.partition("=") for line in output.read_text(encoding="utf-8").splitlines())
+            self.outputs[step["id"]] = {key: value for key, _, value in pairs}
+        return done.returncode
+
+    def _environment(self, step: Mapping[str, Any]) -> dict[str, str]:
+        job = self.document["jobs"][self.name]
+        given = {**self.document.get("env", {}), **job.get("env", {}), **step.get("env", {})}
+        return {
+            **os.environ,
+            "PATH": f"{self.temp / 'bin'}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": IMPORT_PATH,
+            "CI": "true",
+            "GITHUB_ACTIONS": "true",
+            "GITHUB_OUTPUT": str(self.temp / "output"),
+            "GITHUB_STEP_SUMMARY": str(self.temp / "summary.md"),
+            "RUNNER_TEMP": str(self.temp),
+            **self.environ,
+            **{name: self._evaluated(str(value)) for name, value in given.items()},
+        }
+
+    def _evaluated(self, text: str) -> str:
+        return _EXPRESSION.sub(lambda found: self.known[" ".join(found[1].split())], text)
