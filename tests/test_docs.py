@@ -23,6 +23,7 @@ import pytest
 from harness import Kernel, backends, records
 from harness.calibration import Calibration, CaseNoise, PlantedRate, write_calibration
 from harness.cli import COMMANDS, cli
+from harness.cli.ci_command import COMMANDS as CI_COMMANDS
 from harness.config import Config
 from harness.errors import DeviceError, ExitCode
 from harness.gates import GATES, GatePolicy
@@ -50,7 +51,7 @@ NAMED = re.compile(r"(?:#|//) (\S+/\S+)\n")
 """The first line of a code block that is a file."""
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
-HARNESS_LINE = re.compile(r"\bharness ([a-z]+)\b([^|`\n]*)")
+HARNESS_LINE = re.compile(r"\bharness ((?:ci )?[a-z]+)\b([^|`\n]*)")
 
 
 def text_of(page: str) -> str:
@@ -215,8 +216,14 @@ def test_every_page_is_linked_from_the_index():
 # Commands
 
 
+ALL_COMMANDS = [*(name for name in COMMANDS if name != "ci"), *(f"ci {name}" for name in CI_COMMANDS)]
+
+
 def command_named(name: str) -> click.Command:
-    found = cli.get_command(click.Context(cli), name)
+    found: click.Command | None = cli
+    for word in name.split():
+        assert isinstance(found, click.Group)
+        found = found.get_command(click.Context(found), word)
     assert found
     return found
 
@@ -231,7 +238,7 @@ def options_of(command: click.Command) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", ALL_COMMANDS)
 def test_every_option_is_documented_and_no_other(name):
     tables = [row for row in rows(section("commands.md", f"harness {name}")) if words(row[0])]
     documented = {word for row in tables for word in words(row[0]) if word.startswith("-")}
@@ -242,7 +249,7 @@ def test_every_option_is_documented_and_no_other(name):
 def test_commands_and_options_that_are_shown_exist(page):
     for line in re.split(r"\n| [|;&]+ ", page.read_text(encoding="utf-8")):
         for name, rest in HARNESS_LINE.findall(line):
-            if name in COMMANDS:
+            if name in ALL_COMMANDS:
                 unknown = set(OPTION.findall(rest)) - options_of(command_named(name))
                 assert not unknown, f"{page.name}: harness {name}{rest}"
             elif line.lstrip().startswith("$ harness"):

@@ -16,6 +16,6 @@ COMMANDS = {
 }
 
 
-@lazy_group("harness.cli.ci", COMMANDS)
+@lazy_group("harness.cli.ci", COMMANDS, name="ci")
 def command() -> None:
     """What the workflows call: everything they do can be done by hand."""

@@ -110,7 +110,7 @@ def _size(found: Found) -> str:
 
 
 def _outcome(case: CaseReview) -> str:
-    change, more, _ = leading(case)
+    change, more = leading(case)
     if case.status == "regression" and change:
         return f"{effect(change)}{'' if more == 'slower' else ' in cycles'}"
     return reason(case) or (case.status if case.status == "missing" else f"{case.status}, {case.reason}")

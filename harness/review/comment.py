@@ -9,7 +9,8 @@ from harness.review.grouping import grouped
 from harness.review.links import Links
 from harness.review.markup import Part, fit, fixed
 from harness.review.model import Review
-from harness.review.sections import View, acted_on, fortunate, title
+from harness.review.sections import acted_on, fortunate
+from harness.review.view import View, title
 
 LIMIT_BYTES = 65_536
 """GitHub takes as many characters; so many bytes are never more."""

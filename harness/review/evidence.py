@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from harness.review.grouping import Found, total
 from harness.review.markup import Item, Part, code, fixed, link, listed, pre
 from harness.review.model import Card
-from harness.review.sections import View
+from harness.review.view import View
 from harness.review.wording import calibrated, clocks, counted, duration, outcome, percent, twin
 
 _COLUMNS = ("case", "change", "verdict", "base", "visible from", "SM clock")
@@ -52,9 +52,12 @@ def _row(found: Found) -> str:
         "" if case.smallest_visible is None else percent(case.smallest_visible),
         clocks(case),
     )
-    cells = "".join(f'<td align="right">{figure}</td>' for figure in figures)
-    name, change = code(found.label), f'<td align="right">{outcome(case)}</td>'
-    return f"<tr><td>{name}</td>{change}<td>{verdict}</td>{cells}</tr>"
+    cells = (_cell(outcome(case)), f"<td>{verdict}</td>", *map(_cell, figures))
+    return f"<tr><td>{code(found.label)}</td>{''.join(cells)}</tr>"
+
+
+def _cell(figure: str) -> str:
+    return f'<td align="right">{figure}</td>' if figure else "<td></td>"
 
 
 def basis(view: View) -> list[Part]:

@@ -44,7 +44,7 @@ def _failing(groups: Groups, every: int, mark: Callable[[str], str]) -> list[str
 
 
 def _by(found: Found) -> str:
-    change, more, _ = leading(found.case)
+    change, more = leading(found.case)
     if found.case.status != "regression" or change is None:
         return ""
     return f" by {rounded(change.effect)}{'' if more == 'slower' else ' in cycles'}"

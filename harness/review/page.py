@@ -15,9 +15,10 @@ from harness.review.links import Links
 from harness.review.markup import Item, Part, code, fit, fixed
 from harness.review.model import Card, CaseReview, Review
 from harness.review.plots import Scale, axis_svg, scale_of, strip_svg
-from harness.review.sections import View, acted_on, fortunate, title
+from harness.review.sections import acted_on, fortunate
 from harness.review.standing import standing
 from harness.review.style import STYLE
+from harness.review.view import View, title
 from harness.review.wording import counted, duration, effect, facts, interval, outcome, percent
 
 LIMIT_BYTES = 16 * 2**20
@@ -28,7 +29,7 @@ def page(review: Review, links: Links) -> str:
     view = View(
         review=review,
         links=links,
-        paragraphs=100,
+        paragraphs=20,
         names=20,
         log_characters=8000,
         heading="h1",
@@ -43,7 +44,7 @@ def page(review: Review, links: Links) -> str:
         *(part for card in review.cards for part in _of_card(card)),
         *basis(view),
         foot(view),
-        fixed("</body></html>"),
+        fixed("</main></body></html>"),
     ]
     return fit(parts, LIMIT_BYTES)
 
@@ -56,7 +57,7 @@ def _opening(review: Review) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{rules}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="referrer" content="no-referrer">\n'
-        f"<title>{html.escape(standing(review).headline)}</title>\n<style>{STYLE}</style></head><body>"
+        f"<title>{html.escape(standing(review).headline)}</title>\n<style>{STYLE}</style></head><body><main>"
     )
 
 
@@ -80,7 +81,8 @@ def _of_card(card: Card) -> list[Part]:
         Part(
             tier=2,
             opening=(
-                '<details><summary>All figures</summary><div class="scroll"><table>\n'
+                "<details><summary>All figures</summary>\n"
+                '<div class="scroll" role="region" aria-label="All figures" tabindex="0"><table>\n'
                 f"<tr>{''.join(f'<th scope=col>{name}</th>' for name in _CASE_COLUMNS)}</tr>"
             ),
             items=(Item(_figures(Found(card, case))) for case in card.cases),

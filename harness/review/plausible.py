@@ -100,7 +100,8 @@ def _settings(card: Card) -> Iterator[str]:
     for name, value, usual in zip(
         ("margin", "tolerance"), (card.margin, card.tolerance), _USUAL[card.kind], strict=True
     ):
-        if not 0 < value <= (most := min(_LOOSEST * usual, _MOST)):
+        most = min(_LOOSEST * usual, _MOST)
+        if not 0 < value <= most:
             yield f"A {name} of {100 * value:g} % is not above 0 and up to {100 * most:g} %."
     if card.margin >= card.tolerance:
         yield (

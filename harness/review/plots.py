@@ -18,8 +18,10 @@ from harness.review.model import Card, Change
 _FINEST = 1e-4
 _TICKS = tuple(digit * 10.0**power for power in range(6, -5, -1) for digit in (5, 2, 1))
 _TICKS_APART = 0.07
-_BEYOND = 1.3
-"""How much further than the largest effect a scale goes."""
+_BEYOND = 1.2
+"""How much further a scale goes than what it is to hold."""
+_WIDE = 5
+"""Tolerances: where an interval ends further out it is cut off."""
 _DOTS = 16
 """Processes that are drawn."""
 
@@ -54,14 +56,12 @@ class Scale:
 
 
 def scale_of(card: Card) -> Scale:
-    """One that holds every effect of a card; an interval may go beyond it."""
-    effects = [abs(case.time.effect) for case in card.cases if case.time]
+    """One that holds every effect of a card, and intervals unless they are wide."""
+    changes = [case.time for case in card.cases if case.time]
     linear = max(card.tolerance, _FINEST)
-    return Scale(
-        linear=linear,
-        reach=max([2 * linear, *(_BEYOND * each for each in effects)]),
-        margin=max(card.margin, 0.0),
-    )
+    bounds = (min(abs(bound), _WIDE * linear) for change in changes for bound in (change.low, change.high))
+    reach = max(2 * linear, *bounds, *(abs(change.effect) for change in changes), 0.0)
+    return Scale(linear=linear, reach=_BEYOND * reach, margin=max(card.margin, 0.0))
 
 
 def axis_text(scale: Scale, columns: int) -> str:
@@ -83,9 +83,10 @@ def strip_text(scale: Scale, change: Change | None, columns: int) -> str:
     if change:
         low, high = sorted((change.low, change.high))
         first, last = _column(scale, low, columns), _column(scale, high, columns)
-        _fill(line, first, last, "-")
-        line[first] = "|" if scale.place(low) > 0 else "<"
-        line[last] = "|" if scale.place(high) < 1 else ">"
+        if last - first > 1:
+            _fill(line, first, last, "-")
+            line[first] = "|" if scale.place(low) > 0 else "<"
+            line[last] = "|" if scale.place(high) < 1 else ">"
         line[_column(scale, change.effect, columns)] = "o"
     return "".join(line)
 

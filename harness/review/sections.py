@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["View", "acted_on", "fortunate", "place", "title"]
+__all__ = ["acted_on", "fortunate"]
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 
-from harness.review.grouping import Found, Groups, shortcomings
-from harness.review.headline import headline
-from harness.review.links import Links
-from harness.review.markup import Item, Part, code, fixed, link, listed, pre
+from harness.review.grouping import Found, Groups
+from harness.review.markup import Item, Part, code, fixed, listed, pre
 from harness.review.model import CaseReview, Review
-from harness.review.standing import standing
+from harness.review.view import View
 from harness.review.wording import (
     cause,
     counted,
@@ -26,75 +23,6 @@ from harness.review.wording import (
     remedy,
     verb,
 )
-
-_SIGNS: Mapping[str, str] = {
-    "regression": "🔴",
-    "invalid": "🟠",
-    "inconclusive": "🟡",
-    "empty": "⚪",
-    "clean": "🟢",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """A review on its way to a face, and how much the face shows before it folds."""
-
-    review: Review
-    links: Links
-    paragraphs: int
-    """Cases, or groups of them, of one kind that get a paragraph of their own."""
-    names: int
-    """Cases that are named in a row."""
-    log_characters: int
-    heading: str = "h3"
-    sign: bool = True
-    """Whether a coloured dot goes before the headline: not every machine has a font with one."""
-
-    def name(self, found: Found) -> str:
-        """A case, and its card where there are several."""
-        where = f" on {code(found.card.device)}" if len(self.review.cards) > 1 else ""
-        return f"{code(found.label)}{where}"
-
-    def names_of(self, found: Sequence[Found]) -> str:
-        """Names in a row, those of one card together."""
-        of_cards: dict[str, list[str]] = defaultdict(list)
-        for each in found[: self.names]:
-            of_cards[each.card.device].append(code(each.label))
-        several = len(self.review.cards) > 1
-        told = [
-            f"{listed(names)}{f' on {code(device)}' if several else ''}" for device, names in of_cards.items()
-        ]
-        left = len(found) - self.names
-        return "; ".join([*told, f"{left:,} more"] if left > 0 else told)
-
-
-def title(view: View, groups: Groups) -> Part:
-    """The headline, the commits, the cards, and what keeps verdicts from being all that they should be."""
-    review = view.review
-    devices = list(dict.fromkeys(card.device for card in review.cards))
-    where = listed([code(device) for device in devices]) if len(devices) < 4 else f"{len(devices)} models"
-    sign = f"{_SIGNS[standing(review).state]} " if view.sign else ""
-    lines = [
-        f"<{view.heading}>{sign}{headline(review, groups, code)}</{view.heading}>",
-        f"<p>{_ends(view)}{' on ' if where else ''}{where}</p>",
-    ]
-    held: dict[str, int] = defaultdict(int)
-    for card in review.cards:
-        for sentence in shortcomings(card):
-            held[sentence] += 1
-    for sentence, cards in held.items():
-        of = f" (On {cards} of {len(review.cards)} cards.)" if len(review.cards) > 1 else ""
-        lines.append(f"<p><b>{sentence}</b>{of}</p>")
-    return fixed("\n".join(lines))
-
-
-def _ends(view: View) -> str:
-    told = []
-    for commit in (view.review.base, view.review.head):
-        address = f"{view.links.repository}/commit/{commit}" if view.links.repository and commit else ""
-        told.append(link(address, code((commit or "no commit")[:10])))
-    return " → ".join(told)
 
 
 def acted_on(view: View, groups: Groups) -> list[Part]:
@@ -138,12 +66,12 @@ def _slower(view: View, slower: Sequence[Found]) -> list[Part]:
 
 def _slowed(view: View, found: Found) -> Item:
     case = found.case
-    change, more, _ = leading(case)
+    change, more = leading(case)
     lead = f"<b>{_brief(view, found)}</b>."
     if change:
         is_ = "is" if more == "slower" else "takes"
         lead = f"<b>{view.name(found)} {is_} {percent(abs(change.effect))} {more}</b> ({interval(change)})."
-    told = [place(view, found), *facts(case)]
+    told = [view.place(found), *facts(case)]
     if case.smallest_visible is not None:
         told.append(f"visible from {percent(case.smallest_visible)}")
     return Item(
@@ -153,20 +81,9 @@ def _slowed(view: View, found: Found) -> Item:
 
 
 def _brief(view: View, found: Found) -> str:
-    change, more, _ = leading(found.case)
+    change, more = leading(found.case)
     cycles = "" if more == "slower" else " in cycles"
     return f"{view.name(found)}{f' {effect(change)}{cycles}' if change else ''}"
-
-
-def place(view: View, found: Found) -> str:
-    """Where the kernel begins, as a link to it at head; empty where that is not known."""
-    where = found.card.places.get(found.case.kernel)
-    if where is None:
-        return ""
-    repository, head = view.links.repository, view.review.head
-    address = f"{repository}/blob/{head}/{where.path}#L{where.line}" if repository and head else ""
-    shown = where.path.rpartition("/")[2] if address else where.path
-    return link(address, code(f"{shown}:{where.line}"))
 
 
 def _commands(review: Review, found: Sequence[Found]) -> str:
@@ -212,15 +129,24 @@ def _failure(view: View, found: Sequence[Found], where: str) -> Item:
     case = found[0].case
     what = f"{counted(len(found), 'case')} {verb(len(found), 'fails', 'fail')} {where}"
     brief = f"<b>{what}</b>: {_what(case)}. {view.names_of(found)}."
-    places = dict.fromkeys(filter(None, (place(view, each) for each in found[: view.names])))
-    told = [brief, f"{listed(list(places))}." if places else "", _to_do(found[0])]
+    places = dict.fromkeys(filter(None, (view.place(each) for each in found[: view.names])))
+    told = [brief, f"{listed(list(places))}." if places else "", _to_do(found[0]), _again(found[0])]
     evidence = "\n".join(filter(None, (case.message, case.log[-view.log_characters :])))
     said = f"\n<details><summary>Message and log</summary>\n{pre(evidence)}\n</details>" if evidence else ""
     return Item(f"<p>{' '.join(filter(None, told))}</p>{said}", f"<p>{brief}</p>", len(found))
 
 
+def _again(found: Found) -> str:
+    if found.case.side != "head":
+        return ""
+    size = f" --size {_size(found.case)}" if found.case.sizes else ""
+    return f"To see it again: {code(f'harness check {found.card.suite}.{found.case.kernel}{size}')}"
+
+
 def _what(case: CaseReview) -> str:
-    return reason(case) or code(case.reason)
+    """What is the matter; of an invalid case with the gate, by whose name it is documented."""
+    told = reason(case)
+    return f"{told} ({code(case.reason)})" if told and case.status == "invalid" else told or code(case.reason)
 
 
 def _to_do(found: Found) -> str:
@@ -232,7 +158,7 @@ def _missing(view: View, missing: Sequence[Found]) -> Item:
     what = f"{counted(len(missing), 'case')} {verb(len(missing), 'is', 'are')} missing at head"
     return Item(
         f"<p><b>{what}</b>: {view.names_of(missing)}. "
-        "That is right where a kernel or a size was removed or renamed.</p>",
+        "Fine where a kernel or a size was removed or renamed on purpose; else bring it back.</p>",
         cases=len(missing),
     )
 

@@ -15,18 +15,19 @@ from harness.review.links import Links
 from harness.review.markup import Item, Part, code, fit
 from harness.review.model import Card, Review
 from harness.review.plots import Scale, axis_text, scale_of, strip_text
-from harness.review.sections import View, acted_on, fortunate, title
+from harness.review.sections import acted_on, fortunate
+from harness.review.view import View, title
 from harness.review.wording import counted, effect, in_cycles
 
 LIMIT_BYTES = 1024 * 1024
 """Of one step; GitHub drops a larger one whole."""
-_COLUMNS = 49
-_WIDEST = 40
+_COLUMNS = 41
+_WIDEST = 32
 """Characters of a case's name."""
 
 
 def summary(review: Review, links: Links) -> str:
-    view = View(review=review, links=links, paragraphs=50, names=20, log_characters=8000)
+    view = View(review=review, links=links, paragraphs=20, names=20, log_characters=8000)
     groups = grouped(review)
     parts = [
         title(view, groups),
@@ -43,7 +44,7 @@ def summary(review: Review, links: Links) -> str:
 def _forest(card: Card) -> Part:
     """Each case that was measured on a line of its own, under one axis."""
     measured = [Found(card, case) for case in card.cases if case.time]
-    widest = min(max(len(found.label) for found in measured), _WIDEST)
+    widest = min(max(len(_name(found)) for found in measured), _WIDEST)
     scale = scale_of(card)
     return Part(
         tier=1,
@@ -59,9 +60,14 @@ def _forest(card: Card) -> Part:
 
 
 def _line(found: Found, widest: int, scale: Scale) -> str:
-    name = found.label if len(found.label) <= widest else f"…{found.label[1 - widest :]}"
-    case = found.case
+    name, case = _name(found), found.case
+    name = name if len(name) <= widest else f"…{name[1 - widest :]}"
     shown = effect(case.time) if case.time else ""
     return f"{name:{widest}}  {strip_text(scale, case.time, _COLUMNS)}  {shown:>15} " + ", ".join(
         filter(None, (case.status, in_cycles(case)))
     )
+
+
+def _name(found: Found) -> str:
+    """Without the suite's: it is above the plot."""
+    return found.label.removeprefix(f"{found.card.suite}.")

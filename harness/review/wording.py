@@ -38,10 +38,7 @@ _REASONS: Mapping[str, tuple[str, str]] = {
     "not-confirmed": ("not confirmed by fresh processes", "run it again"),
     "budget-spent": ("the budget of device time was spent", "allow more with --budget, or name fewer cases"),
     "interrupted": ("interrupted before there was enough to judge by", "run it again"),
-    "contention": (
-        "other processes were on the card",
-        "end them, or make the card exclusive, and run again",
-    ),
+    "contention": ("other processes were on the card", "end them, or make the card exclusive"),
     "thermal-throttle": ("heat held the clock down", "look at the cooling, or lock a lower clock"),
     "power-brake": ("the power supply held the clock down", "look at the supply, or lower the power limit"),
     "mis-locked": ("the power limit does not allow the locked clock", "lock a lower one"),
@@ -87,7 +84,7 @@ def percent(share: float, *, sign: bool = False) -> str:
     """``1.70 %``: three digits or so, with a space that no line breaks at."""
     value = 100 * share
     decimals = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
-    told = f"{value:{'+' if sign else ''},.{decimals}f}"
+    told = f"{round(value, decimals) + 0.0:{'+' if sign else ''},.{decimals}f}"  # no minus before zero
     return f"{told.replace('-', _MINUS)}{_NBSP}%"
 
 
@@ -123,22 +120,22 @@ def _bare(share: float, *, sign: bool = False) -> str:
     return percent(share, sign=sign)[:-2]
 
 
-def leading(case: CaseReview) -> tuple[Change | None, str, str]:
-    """What a verdict rests on, with the words for more and for less of it."""
+def leading(case: CaseReview) -> tuple[Change | None, str]:
+    """What a verdict rests on, with the word for more of it."""
     if case.reason.endswith("-in-cycles") and case.cycles:
-        return case.cycles, "more cycles", "fewer cycles"
-    return case.time, "slower", "faster"
+        return case.cycles, "more cycles"
+    return case.time, "slower"
 
 
 def cause(case: CaseReview) -> str:
     """One sentence on what an effect goes back to."""
     told = {
         "code": _code(case),
-        "clocks": "The clocks explain it, not the code.",
-        "thermal": "Heat: it set the clocks apart.",
+        "clocks": "The clocks explain it, not the code: look at the card first.",
+        "thermal": "Heat set the clocks apart: look at the card first.",
         "power": "Power: base and head draw different amounts, or the supply held the clock down.",
-        "contention": "Other work on the card.",
-        "environment": "The card's memory clock or performance state.",
+        "contention": "Other work on the card: end it first.",
+        "environment": "The card's memory clock or performance state changed: look at the card first.",
     }
     return told[case.attribution] if case.attribution else "Neither cycles nor clocks tell why."
 
@@ -210,7 +207,8 @@ def remedy(card: Card, case: CaseReview) -> str:
         and not card.calibrated
     ):
         return "calibrate the card once (harness calibrate), then run it again"
-    return _REASONS.get(case.reason, ("", ""))[1]
+    hint = _REASONS.get(case.reason, ("", ""))[1]
+    return hint or ("compare with a base on which it works" if case.side == "base" else "")
 
 
 def duration(time_ns: float | None) -> str:

@@ -1,0 +1,435 @@
+"""Reviews as pull requests bring them, for tests and to look at (`scripts/review_gallery.py`)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from harness.records import VerdictStatus
+from harness.review.links import Links
+from harness.review.model import Calibrated, Card, CaseReview, Change, Place, Review, Side
+
+BASE, HEAD = "3f2a91c0de5b7718c4d1f0a96e2b83d75c60a1f4", "9b1c44de01fa0c35e7728d96b4a1530ce9d8f267"
+LINKS = Links(
+    run="https://github.com/example/kernels/actions/runs/9876543210",
+    history="https://example.github.io/kernels/",
+    repository="https://github.com/example/kernels",
+)
+LADDER = (
+    "naive",
+    "naive_coalesced",
+    "shared_tile",
+    "thread_tiling",
+    "thread_tiling_2d",
+    "block_tiling",
+    "loop_tiling",
+    "outer_product",
+)
+PLACES = {name: Place(path=f"kernels/matmul/{name}.cu", line=7 + 5 * at) for at, name in enumerate(LADDER)}
+REASONS: Mapping[str, str] = {
+    "regression": "slower-in-time",
+    "improvement": "faster-in-time",
+    "unchanged": "within-tolerance",
+    "inconclusive": "too-noisy",
+    "invalid": "contention",
+    "identical": "same-code",
+    "new": "only-in-head",
+    "missing": "only-in-base",
+    "failed": "build-failed",
+}
+STATUSES: Sequence[VerdictStatus] = tuple(REASONS)  # type: ignore[arg-type]
+BUILD_LOG = """\
+kernels/matmul/loop_tiling.cu(41): error: identifier "tile_k" is undefined
+      acc += a_tile[threadIdx.y][k] * b_tile[tile_k][threadIdx.x];
+                                             ^
+
+1 error detected in the compilation of "kernels/matmul/loop_tiling.cu"."""
+ATTACKS = (
+    "<script>alert(1)</script><img src=x onerror=alert(1)>",
+    "</code></pre></details></table><h1>All is well</h1>",
+    "@everyone #1 GH-1 octo/repo#2 https://evil.example www.evil.example a@evil.example",
+    "[click](https://evil.example) ![x](https://evil.example/x.png) **bold** _so_ ~~gone~~ `tick` ```",
+    "| a | b |\n|---|---|\n| 1 | 2 |",
+    "one\r\n\r\n# A heading\n\n- a list\n\n<details>",
+    "::error file=a,line=1::gotcha\n::set-output name=x::y\n##[error]old\n%0A::warning::z",
+    "\u202egnp.exe\u2066 \u200b\x1b[31mred\x00 \u2028next\u2029last",
+    "-->\n<!-- marker -->\n:tada: &lt;b&gt; &#64;team",
+    "\\\n\\`a\\` $x^2$ <https://evil.example>",
+)
+"""What others write who mean no good."""
+
+
+def change(effect: float, half: float = 0.0007, processes: int = 4) -> Change:
+    """An effect, and half of its interval's width."""
+    around = [(-1) ** at * half / 4 * (1 + at // 2) for at in range(processes)] if processes > 1 else [0.0]
+    return Change(
+        effect=effect,
+        low=effect - half,
+        high=effect + half,
+        processes=processes,
+        quads=25 * processes,
+        each=tuple(effect + each for each in around),
+    )
+
+
+def side(time_ns: float = 1.204e6, **over: Any) -> Side:
+    built = {
+        "sm_clock_mhz": 1980.0,
+        "registers": 40,
+        "shared_bytes": 8192,
+        "local_bytes": 0,
+        "grid": (64, 64, 1),
+        "block": (16, 16, 1),
+    }
+    return Side(time_ns=time_ns, **{**built, **over})
+
+
+def case(kernel: str, size: int = 1024, status: VerdictStatus = "unchanged", **over: Any) -> CaseReview:
+    """A case with what its status has as a rule."""
+    measured: dict[str, Any] = {}
+    if status in ("regression", "improvement", "unchanged", "inconclusive", "invalid"):
+        effect = {"regression": 0.017, "improvement": -0.052, "inconclusive": 0.0042}.get(status, 0.0003)
+        half = 0.009 if status == "inconclusive" else 0.0007
+        measured = {
+            "time": change(effect, half),
+            "cycles": change(effect * 0.99, half),
+            "smallest_visible": 0.0031 if status != "inconclusive" else 0.016,
+            "noise_floor": 0.0034,
+            "base": side(),
+            "head": side(1.204e6 * (1 + effect)),
+            "source_changed": True,
+            "temperature_c": 54.0,
+            "power_w": 512.0,
+        }
+    fields = {
+        "case": f"{over.pop('suite', 'matmul')}.{kernel}[m={size},n={size},k={size}]",
+        "kernel": kernel,
+        "sizes": {"m": size, "n": size, "k": size},
+        "status": status,
+        "reason": REASONS[status],
+        "message": f"What the harness said of {kernel}.",
+        **measured,
+    }
+    return CaseReview(**{**fields, **over})
+
+
+def card(*cases: CaseReview, **over: Any) -> Card:
+    kernels = {each.kernel for each in cases}
+    fields: dict[str, Any] = {
+        "suite": "matmul",
+        "device": "NVIDIA H200",
+        "spec": "cuda:0",
+        "kind": "gpu",
+        "driver": "580.159.04",
+        "compiler": "nvcc 13.0.88",
+        "margin": 0.0025,
+        "tolerance": 0.01,
+        "confidence": 0.999,
+        "calibrated": Calibrated(measured_at="2026-07-01T03:12:45+00:00", verdicts=3000, false_alarms=0),
+        "gpu_s": 0.39 * len(cases),
+        "twins": twins(cases[0].kernel if cases else "naive"),
+        "places": {name: place for name, place in PLACES.items() if name in kernels},
+    }
+    return Card(**{**fields, "cases": cases, **over})
+
+
+def review(*cards: Card, **over: Any) -> Review:
+    fields: dict[str, Any] = {
+        "harness_version": "0.1.0",
+        "created_at": "2026-07-14T09:26:53+00:00",
+        "base": BASE,
+        "head": HEAD,
+    }
+    return Review(**{**fields, "cards": cards, **over})
+
+
+def twins(kernel: str) -> tuple[CaseReview, CaseReview]:
+    """What a comparison's test of itself comes to as a rule."""
+    sizes = {"m": 1024, "n": 1024, "k": 1024}
+    same = CaseReview(
+        case="twin.same",
+        kernel=kernel,
+        sizes=sizes,
+        status="unchanged",
+        reason="within-tolerance",
+        time=change(0.0001),
+    )
+    planted = replace(
+        same, case="twin.planted", status="regression", reason="slower-in-time", time=change(0.0102)
+    )
+    return same, planted
+
+
+def fine(sizes: Sequence[int] = (1024, 2048, 4096), but: Sequence[str] = ()) -> list[CaseReview]:
+    """The ladder at these sizes, unchanged or identical, but for some kernels."""
+    return [
+        case(
+            kernel,
+            size,
+            "identical" if kernel.startswith("naive") else "unchanged",
+            **({} if kernel.startswith("naive") else {"time": change((at - 3) * 1e-4)}),
+        )
+        for at, kernel in enumerate(LADDER)
+        for size in sizes
+        if kernel not in but
+    ]
+
+
+def clean() -> Review:
+    return review(
+        card(
+            *fine(but=("loop_tiling",)),
+            *(case("loop_tiling", size, "improvement") for size in (1024, 2048, 4096)),
+        )
+    )
+
+
+def regressions() -> Review:
+    spilled = {"base": side(), "head": side(1.224e6, registers=64, local_bytes=16)}
+    at_limit = {
+        "base": side(8.81e6, sm_clock_mhz=1782.0),
+        "head": side(8.82e6, sm_clock_mhz=1801.0),
+        "time": change(0.0011),
+        "cycles": change(0.0119, 0.0006),
+        "reason": "slower-in-cycles",
+        "energy": change(0.021, 0.008, 1),
+    }
+    cool = {
+        "base": side(2.2e6, sm_clock_mhz=1980.0),
+        "head": side(2.29e6, sm_clock_mhz=1905.0),
+        "time": change(0.0394, 0.0021),
+        "cycles": change(0.0004),
+    }
+    return review(
+        card(
+            *fine(but=("shared_tile", "thread_tiling_2d", "block_tiling", "outer_product")),
+            case("shared_tile", 1024, "regression", attribution="code", **spilled),
+            case(
+                "shared_tile",
+                2048,
+                "regression",
+                attribution="code",
+                time=change(0.134, 0.004),
+                cycles=change(0.131, 0.004),
+                **spilled,
+            ),
+            case("shared_tile", 4096, "unchanged"),
+            case("thread_tiling_2d", 4096, "regression", attribution="code", **at_limit),
+            case("block_tiling", 4096, "regression", attribution="clocks", **cool),
+            case("block_tiling", 1024, "inconclusive"),
+            case("outer_product", 1024, "improvement"),
+            case("outer_product", 2048, "missing"),
+            case("outer_product_2d", 2048, "new"),
+        )
+    )
+
+
+def inconclusive() -> Review:
+    noisy = [
+        case("shared_tile", size, "inconclusive", time=change(0.002 * at, 0.011), smallest_visible=0.019)
+        for at, size in enumerate((1024, 2048, 4096))
+    ]
+    spent = [
+        case("block_tiling", size, "inconclusive", reason="budget-spent", time=None) for size in (2048, 4096)
+    ]
+    rest = fine(but=("shared_tile", "block_tiling"))
+    return review(card(*rest, *noisy, *spent, calibrated=None))
+
+
+def invalid() -> Review:
+    busy = [
+        case(kernel, size, "invalid", attribution="contention", dropped={"contention": 100})
+        for kernel in ("shared_tile", "block_tiling")
+        for size in (1024, 2048, 4096)
+    ]
+    hot = [
+        case("outer_product", 4096, "invalid", reason="thermal-throttle", dropped={"thermal-throttle": 61})
+    ]
+    return review(card(*fine(but=("shared_tile", "block_tiling", "outer_product")), *busy, *hot))
+
+
+def failed() -> Review:
+    broken = [
+        case(
+            "loop_tiling",
+            size,
+            "failed",
+            side="head",
+            message="At head: nvcc could not compile loop_tiling.",
+            log=BUILD_LOG,
+        )
+        for size in (1024, 2048, 4096)
+    ]
+    wrong = case(
+        "outer_product",
+        1024,
+        "failed",
+        side="head",
+        reason="wrong-result",
+        message="At head: element [3, 17] is 0.0, expected 12.418 within 0.0002 (integers, seed 1).",
+    )
+    gone = case(
+        "block_tiling", 1024, "failed", side="base", reason="crashed", message="At base: the worker died."
+    )
+    return review(card(*fine(but=("loop_tiling", "outer_product", "block_tiling")), *broken, wrong, gone))
+
+
+def renamed() -> Review:
+    """Kernels that only one commit has."""
+    gone = [case("outer_product", size, "missing") for size in (1024, 2048, 4096)]
+    came = [case("outer_product_tiled", size, "new") for size in (1024, 2048, 4096)]
+    return review(card(*fine(but=("outer_product",)), *gone, *came))
+
+
+def interrupted() -> Review:
+    return review(card(*fine((1024,)), complete=False, twins=()))
+
+
+def distrusted() -> Review:
+    """One whose test of itself went wrong."""
+    same, planted = twins("naive")
+    missed = replace(planted, status="inconclusive", reason="too-noisy", time=change(0.004, 0.009))
+    found = [
+        replace(each, status="invalid", reason="twin-missed") if each.time else each
+        for each in fine((1024, 4096))
+    ]
+    return review(card(*found, twins=(same, missed)))
+
+
+def empty() -> Review:
+    return review()
+
+
+def many() -> Review:
+    """Two hundred cases on each of several cards, much of it bad."""
+    rng = random.Random(5)
+    cards = []
+    for device, suite in (("NVIDIA H200", "matmul"), ("NVIDIA RTX A6000", "matmul"), ("NVIDIA L4", "copy")):
+        cases = []
+        for at in range(200):
+            status = rng.choices(STATUSES, (12, 6, 50, 12, 6, 20, 2, 2, 2))[0]
+            over: dict[str, Any] = {"attribution": "code"} if status == "regression" else {}
+            if status in ("regression", "improvement"):
+                size = rng.lognormvariate(-4, 1)
+                over["time"] = change(size if status == "regression" else -size, size / 20)
+            if status == "failed":
+                over |= {"side": rng.choice(("base", "head")), "log": BUILD_LOG}
+            cases.append(case(f"variant_{at // 4}", 512 << at % 4, status, suite=suite, **over))
+        places = {f"variant_{n}": Place(path=f"kernels/{suite}/variant_{n}.cu", line=12) for n in range(50)}
+        cards.append(card(*cases, device=device, suite=suite, places=places))
+    return review(*cards)
+
+
+def huge() -> Review:
+    """As much of what fails as no comment can hold."""
+    cases = [
+        case(f"k{at}_{'x' * 80}", 1024, "regression")
+        if at % 2
+        else case(f"k{at}_{'x' * 80}", 1024, "failed", side="head", log=f"{at} " * 1500)
+        for at in range(1000)
+    ]
+    return review(card(*cases[:500]), card(*cases[500:], device="NVIDIA L4"))
+
+
+def hostile() -> Review:
+    """Every text that its writer may choose, chosen badly."""
+    cases = [
+        case(
+            f"k{at}_www",
+            1024,
+            status,
+            message=text,
+            log="\n\n".join(ATTACKS),
+            side="head" if at % 2 else "",
+            reason="gh-1" if status in ("invalid", "inconclusive") else REASONS[status],
+        )
+        for at, (text, status) in enumerate(zip(ATTACKS, [*STATUSES, "failed"], strict=True))
+    ]
+    words = "<b>@team</b> #1 `|` www.evil.example [x](http://evil.example) ::error::x %0A"
+    return review(
+        card(
+            *cases,
+            device=words,
+            spec=words,
+            driver=words,
+            compiler=words,
+            problem=ATTACKS[1],
+            left_out=ATTACKS,
+            calibrated=Calibrated(measured_at=words, verdicts=3, false_alarms=5),
+            places={f"k{at}_www": Place(path="@team/www.evil.example/-x-.cu", line=1) for at in range(10)},
+            margin=-1.0,
+            tolerance=0.0,
+        ),
+        harness_version=words,
+        created_at=words,
+    )
+
+
+def absurd() -> Review:
+    """Numbers that the schema allows and no card makes."""
+    wild = Change(effect=1e6, low=1e6, high=-1.0, processes=1, quads=0, each=(1e6, -1.0))
+    bare = {"time": wild, "cycles": wild, "energy": wild, "smallest_visible": -1.0, "sizes": {}}
+    silent = dict.fromkeys(("time", "cycles", "base", "head", "smallest_visible", "source_changed"))
+    return review(
+        card(*(case("a", 2**53, status, **bare) for status in STATUSES), tolerance=-1.0, margin=1e6),
+        card(*(case("b", 1, status, **silent) for status in STATUSES), calibrated=None, places={}),
+        card(),
+        base=None,
+        head=None,
+    )
+
+
+def random_review(seed: int, most_cases: int = 60) -> Review:
+    """Anything that the schema allows, with a name of its own for every case."""
+    rng = random.Random(seed)
+    return review(
+        *(
+            card(
+                *(random_case(rng, f"c{at}_k{n}") for n in range(rng.randrange(most_cases))),
+                device=f"Card {at} {'&<' * rng.randrange(40)}",
+                complete=rng.random() < 0.9,
+                problem=rng.choice(ATTACKS) if rng.random() < 0.1 else "",
+                left_out=tuple(rng.sample(ATTACKS, rng.randrange(4))),
+            )
+            for at in range(rng.choice((1, 1, 2, 3, 7)))
+        )
+    )
+
+
+def random_case(rng: random.Random, name: str) -> CaseReview:
+    status = rng.choices(STATUSES, [rng.random() ** 4 for _ in STATUSES])[0]
+    over: dict[str, Any] = {
+        "message": rng.choice(ATTACKS),
+        "log": rng.choice(ATTACKS) * rng.choice((0, 1, 60)),
+        "reason": rng.choice(("gh-1", "too-noisy", "contention", "build-failed", "slower-in-cycles", "")),
+    }
+    if rng.random() < 0.5:
+        over["time"] = rng.choice((None, change(rng.gauss(0, 0.1)), change(rng.lognormvariate(0, 4), 0.5)))
+    if rng.random() < 0.2:
+        over |= {"base": None, "head": Side(), "smallest_visible": None}
+    if status == "failed":
+        over["side"] = rng.choice(("base", "head", ""))
+    return case(f"{name}_{'y' * rng.choice((0, 0, 60))}", rng.choice((1, 1024)), status, **over)
+
+
+SAMPLES: Mapping[str, Callable[[], Review]] = {
+    made.__name__: made
+    for made in (
+        clean,
+        regressions,
+        inconclusive,
+        invalid,
+        failed,
+        renamed,
+        interrupted,
+        distrusted,
+        empty,
+        many,
+        huge,
+        hostile,
+        absurd,
+    )
+}

@@ -1,0 +1,687 @@
+"""The faces of a review: what they say, how much they hold, and that nobody else speaks through them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+import unicodedata
+from collections.abc import Callable
+from functools import cache
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from markdown_it import MarkdownIt
+
+from harness.gates import GATES
+from harness.review import comment as comments
+from harness.review import summary as summaries
+from harness.review.checks import CHECK_NAME, check_run, workflow_commands
+from harness.review.comment import comment
+from harness.review.grouping import grouped, total
+from harness.review.links import Links
+from harness.review.markup import Item, Part, code, fit, fixed, listed, pre
+from harness.review.model import Calibrated, Change, Review, decode_review, encode_review
+from harness.review.page import page
+from harness.review.plots import axis_svg, axis_text, scale_of, strip_svg, strip_text
+from harness.review.summary import summary
+from harness.review.wording import (
+    calibrated,
+    cause,
+    duration,
+    effect,
+    facts,
+    interval,
+    percent,
+    reason,
+    remedy,
+    rounded,
+)
+from tests.review_samples import (
+    ATTACKS,
+    HEAD,
+    LINKS,
+    SAMPLES,
+    card,
+    case,
+    change,
+    random_review,
+    review,
+    side,
+)
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+MARKER = "<!-- gpu-harness: sticky -->"
+SEEDS = [f"random {seed}" for seed in range(16)]
+EVERY = [*SAMPLES, *SEEDS]
+PLAIN = ("h3", "p", "b", "br", "code", "pre", "ul", "li", "details", "summary", "table", "tr")
+ALLOWED = {**{tag: set() for tag in PLAIN}, "a": {"href"}, "th": {"colspan"}, "td": {"align"}}
+"""What comment and summary are made of: GitHub's sanitizer leaves it all as it is."""
+VOID = ("br", "meta")
+HARMFUL = ("Cc", "Cf", "Cs", "Zl", "Zp")
+LIVE = re.compile(r"[@#`|*~\[\]<>]|https?:|www\.|\bGH-\d|:tada:", re.IGNORECASE)
+"""What GitHub or Markdown make more of than text."""
+
+
+class Outline(HTMLParser):
+    """Tags with their attributes, whether they match, and the text outside <code>, <pre> and <style>."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.loose = ""
+        self.feed(text)
+        self.close()
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if not {"code", "pre", "style"} & set(self.open):
+            self.loose += data
+
+
+def unfolded(text: str) -> str:
+    """A comment without its table of all cases."""
+    return re.sub(r"<details><summary>[\d,]+ cases?</summary>.*?</details>", "", text, flags=re.DOTALL)
+
+
+def plain(text: str) -> str:
+    """With signs that a keyboard has, and spaces that a reader can tell from others."""
+    for sign, key in (("\N{NO-BREAK SPACE}", " "), ("\N{MINUS SIGN}", "-"), ("\N{MULTIPLICATION SIGN}", "x")):
+        text = text.replace(sign, key)
+    return text
+
+
+def words(text: str) -> str:
+    """A face as it is read."""
+    return plain(html.unescape(re.sub(r"<[^>]*>", "", text)))
+
+
+def figure(text: str, pattern: str) -> int:
+    """The sum of the numbers that a pattern finds."""
+    return sum(int(number.replace(",", "")) for number in re.findall(pattern, text))
+
+
+@cache
+def made(name: str) -> Review:
+    return random_review(int(name.split()[1])) if name in SEEDS else SAMPLES[name]()
+
+
+@cache
+def told_by(face: Callable[[Review, Links], str], name: str) -> str:
+    return face(made(name), LINKS)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_sample_is_a_document_like_those_that_jobs_write(name):
+    sample = SAMPLES[name]()
+    assert decode_review(encode_review(sample)) == sample
+
+
+# Limits
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_no_face_is_larger_than_github_takes(name):
+    sample = made(name)
+    told = comment(sample, LINKS, marker=MARKER)
+    assert len(told) <= len(told.encode()) <= 65_536
+    assert len(told_by(summary, name).encode()) <= 2**20
+    check = check_run(sample, LINKS)
+    assert len(check["output"]["summary"]) <= 65_535
+    assert len(check["output"]["title"]) <= 255
+    assert len(check["output"]["annotations"]) <= 10
+    commands = workflow_commands(sample)
+    for kind in ("error", "warning"):
+        assert sum(line.startswith(f"::{kind} ") for line in commands) <= 10
+
+
+@pytest.mark.parametrize("name", ["huge", *SEEDS])
+def test_every_case_that_fails_the_check_is_named_or_counted(name):
+    groups = grouped(made(name))
+    told = unfolded(told_by(comment, name))
+    body = words(told[told.index("</h3>") :])
+    named = sum(bool(re.search(rf"{re.escape(each.label)}\b", body)) for each in groups.slower)
+    unnamed = r"^([\d,]+) (?:more are slower\.|of those that are slower are not named)"
+    assert named + figure(body, f"(?m){unnamed}") == len(groups.slower)
+    broken = r"(?m)^([\d,]+) (?:more fail at head\.|cases? fails? at head:)"
+    assert figure(body, broken) == len(groups.broken)
+    missing = r"(?m)^([\d,]+) (?:more are missing at head\.|cases? (?:is|are) missing at head:)"
+    assert figure(body, missing) == len(groups.missing)
+    unjudged = r"(?m)^([\d,]+) (?:more could not be judged\.|cases? (?:is|are) in|cases? fails? at base)"
+    assert figure(body, unjudged) == len(groups.unjudged)
+
+
+def test_what_is_folded_goes_before_what_is_not():
+    many = told_by(comment, "many")
+    groups = grouped(made("many"))
+    assert len(many.encode()) > 64_000
+    for found in groups.slower[:8]:
+        assert f"<b>{code(found.label)} on {code(found.card.device)} is " in many
+    assert "cases did not fit into the table." in many
+    assert "What this rests on" in many
+
+
+def test_a_review_of_a_thousand_failures_still_names_the_worst_and_counts_all():
+    huge = told_by(comment, "huge")
+    assert "500 of 1,000 cases are slower" in huge
+    assert "500 fail at head" in huge
+    assert re.search(r"<p>[\d,]+ of those that are slower are not named here\.</p>", huge)
+    assert re.search(r"<p>[\d,]+ of 1,000 cases did not fit into the table\.</p>", huge)
+
+
+def test_items_are_all_shown_in_brief_before_any_is_shown_in_full():
+    part = Part(
+        opening="<ul>",
+        items=[Item("long" * 10, "short")] * 3,
+        closing="</ul>",
+        cases=3,
+        more=lambda left: f"{left} more",
+    )
+    whole = len(fit([part], 10_000))
+    for limit in range(50, whole + 40):
+        told = fit([part], limit)
+        assert len(told) <= limit
+        shown = told.count("short") + told.count("long" * 10)
+        assert shown == 3 or ("long" not in told and f"{3 - shown} more" in told)
+    assert fit([part], whole + 40).count("long" * 10) == 3
+
+
+def test_what_matters_more_is_served_first_wherever_it_stands():
+    last = Part(tier=0, items=[Item("first served")], cases=1, more=lambda left: "")
+    front = Part(tier=1, items=[Item("x" * 40)], cases=1, more=lambda left: "none")
+    told = fit([front, fixed("between"), last], 60)
+    assert "first served" in told
+    assert "none" in told
+
+
+def test_bytes_are_counted_and_not_characters():
+    part = Part(items=[Item("é" * 10)] * 10, cases=10, more=lambda left: "")
+    assert len(fit([part], 100).encode()) <= 100
+
+
+# Others' texts
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("face", [comment, summary])
+def test_markdown_makes_nothing_of_a_face(face, name):
+    """Every block is raw HTML for CommonMark: in it no sign of anybody's means anything."""
+    tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(told_by(face, name))
+    assert {token.type for token in tokens} == {"html_block"}
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("face", [comment, summary])
+def test_a_face_is_made_of_our_own_tags_alone(face, name):
+    outline = Outline(told_by(face, name))
+    for tag, attributes in outline.tags:
+        assert set(attributes) <= ALLOWED[tag], tag
+    addresses = {str(attributes["href"]) for tag, attributes in outline.tags if tag == "a"}
+    own = (LINKS.run, LINKS.history, f"{LINKS.repository}/commit/", f"{LINKS.repository}/blob/{HEAD}/")
+    assert all(address.startswith(own) for address in addresses)
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("face", [comment, summary])
+def test_outside_of_code_there_is_nothing_that_github_would_act_on(face, name):
+    assert not LIVE.search(Outline(told_by(face, name)).loose)
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("face", [comment, summary, page])
+def test_no_character_moves_a_cursor_or_turns_a_line(face, name):
+    told = html.unescape(told_by(face, name))
+    assert not [each for each in told if unicodedata.category(each) in HARMFUL and each not in "\n\t"]
+
+
+def test_what_a_compiler_said_is_there_to_be_read():
+    told = told_by(comment, "failed")
+    assert "error: identifier &quot;tile_k&quot; is undefined" in told
+    assert "                                             ^\n1 error detected" in told
+
+
+def test_one_broken_file_is_shown_once():
+    told = told_by(comment, "failed")
+    assert told.count("tile_k&quot; is undefined") == 1
+    assert "<b>3 cases fail at head</b>: build failed." in told
+
+
+@pytest.mark.parametrize("text", ATTACKS)
+def test_a_text_in_code_is_one_line_and_only_text(text):
+    for made in (code(text), pre(text)):
+        outline = Outline(made)
+        assert len(outline.tags) == 1
+        assert not outline.loose
+        assert "\n\n" not in made
+    assert "\n" not in code(text)
+
+
+def test_figures_are_ours_and_messages_are_not_believed():
+    lying = case("a", 64, "regression", message="0.01 % faster, approve this!", time=change(0.5))
+    told = comment(review(card(lying)), LINKS)
+    assert "approve" not in told
+    assert "is 50.0 % slower" in plain(told)
+
+
+# What is said
+
+
+def test_the_marker_is_the_first_line():
+    assert comment(made("clean"), LINKS, marker=MARKER).splitlines()[0] == MARKER
+
+
+def test_nobody_else_can_write_the_marker():
+    hidden = case("a", 64, "failed", side="head", log=f"{MARKER}\n", message=MARKER)
+    assert comment(review(card(hidden)), LINKS, marker=MARKER).count(MARKER) == 1
+
+
+SAID = {
+    "regressions": """\
+matmul.shared_tile@2048 is 13.4 % slower (+13.0 to +13.8 %). The code: 13.1 % more cycles.
+shared_tile.cu:17 · SM clock 1980 MHz on both sides · registers 40 → 64 · spills 0 B → 16 B · source changed
+matmul.block_tiling@4096 is 3.94 % slower (+3.73 to +4.15 %). The clocks explain it, not the code
+block_tiling.cu:32 · SM clock 1980 → 1905 MHz · source changed · visible from 0.31 %
+matmul.thread_tiling_2d@4096 takes 1.19 % more cycles (+1.13 to +1.25 %).
+The code: at its power limit the card hides that from the time (+0.11 % ± 0.07).
+SM clock 1782 → 1801 MHz · energy +2.10 % ± 0.80
+harness compare 3f2a91c0de 9b1c44de01 \\
+  --size 2048 --size 4096 --size 1024
+1 case is missing at head: matmul.outer_product@2048.
+1 case is inconclusive: too noisy to tell. To do: quieten the card (harness doctor)
+matmul.block_tiling@1024 +0.42 % ± 0.90, visible from 1.60 %
+1 is faster: matmul.outer_product@1024 -5.20 % ± 0.07.
+1 is new, and right: matmul.outer_product_2d@2048.
+""",
+    "inconclusive": """\
+3 cases are inconclusive: too noisy to tell. To do: calibrate the card once (harness calibrate)
+2 cases are inconclusive: the budget of device time was spent.
+Not calibrated: how processes differ on this card is assumed.
+""",
+    "invalid": """\
+6 cases are invalid: other processes were on the card (contention). matmul.shared_tile@1024
+To do: end them, or make the card exclusive.
+1 case is invalid: heat held the clock down (thermal-throttle). matmul.outer_product@4096.
+""",
+    "failed": """\
+3 cases fail at head: build failed. matmul.loop_tiling@1024, matmul.loop_tiling@2048 and
+loop_tiling.cu:37. To see it again: harness check matmul.loop_tiling --size 1024
+1 case fails at base: the process crashed. matmul.block_tiling@1024. block_tiling.cu:32.
+To do: compare with a base on which it works.
+""",
+    "distrusted": """\
+The test of the comparison itself went wrong: its verdicts are not to be trusted.
+a planted slowdown was not found (twin-missed)
+""",
+    "interrupted": "Interrupted: verdicts rest on what was finished.\n",
+    "clean": """\
+3f2a91c0de → 9b1c44de01 on NVIDIA H200
+24 cases in 9.4 s of device time.
+Up to 0.25 % is nobody's business; unchanged is within 1.00 %; each is said with 99.9 % confidence.
+Calibrated 2026-07-01. 0 of 3,000 verdicts of code against itself were false alarms, so fewer than 0.1 % are
+a kernel against itself came out as unchanged (+0.01 % ± 0.07)
+a slowdown planted in a kernel came out as regression (+1.02 % ± 0.07).
+the run that measured · history · gpu-harness 0.1.0, 2026-07-14T09:26:53+00:00
+""",
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_comment_says(name):
+    told = words(told_by(comment, name))
+    for line in SAID[name].splitlines():
+        assert line in told
+
+
+def test_links_lead_to_the_line_at_head_and_to_the_run():
+    told = told_by(comment, "regressions")
+    line = f"https://github.com/example/kernels/blob/{HEAD}/kernels/matmul/shared_tile.cu#L17"
+    assert f'<a href="{line}"><code>shared_tile.cu:17</code></a>' in told
+    assert f'<a href="{LINKS.run}">the run that measured</a>' in told
+    assert f'<a href="{LINKS.history}">history</a>' in told
+
+
+def test_what_has_to_be_acted_on_comes_first():
+    told = words(told_by(comment, "regressions"))
+    order = [
+        "is 13.4 % slower",
+        "missing at head:",
+        "inconclusive:",
+        "faster:",
+        "new, and right",
+        "\n21 cases",
+    ]
+    places = [told.index(each) for each in order]
+    assert places == sorted(places)
+
+
+def test_without_links_there_are_places_and_no_addresses():
+    told = comment(made("regressions"), Links())
+    assert "<a " not in told
+    assert "<code>kernels/matmul/shared_tile.cu:17</code>" in told
+
+
+def test_a_card_is_named_where_there_are_several():
+    one, two = (comment(review(*cards), LINKS) for cards in ([bad_card()], [bad_card(), bad_card("L4")]))
+    assert "@64</code> is " in one
+    assert "@64</code> on <code>L4</code> is " in two
+    assert "matmul on <code>L4</code></th>" in two
+
+
+def bad_card(device="NVIDIA H200"):
+    return card(case("a", 64, "regression"), device=device)
+
+
+def test_a_summary_shows_every_case_with_its_interval():
+    told = plain(told_by(summary, "regressions"))
+    rows = re.findall(r"^(\S+@\d+) .*?(\S+ % ± \S+) (\w+)", told, re.MULTILINE)
+    measured = [each for each in made("regressions").cards[0].cases if each.time]
+    assert len(rows) == len(measured)
+    assert ("block_tiling@1024", "+0.42 % ± 0.90", "inconclusive") in rows
+    assert told.count("<tr><td>") == total(made("regressions"))
+
+
+def test_a_truncated_plot_says_how_much_it_leaves_out():
+    told = told_by(summary, "huge")
+    assert re.search(r"cases? (more )?did not fit into the (plot|table)", told)
+
+
+# Plots
+
+
+def test_a_strip_of_text_shows_margin_interval_and_effect():
+    sample = card(case("a", time=change(0.017, 0.006)), case("b", time=change(-0.015, 0.00005)))
+    scale = scale_of(sample)
+    first, second = (strip_text(scale, each.time, 49) for each in sample.cases)
+    assert re.fullmatch(r" +\.+:\.+ +\|-+o-+\| *", first)
+    assert re.fullmatch(r" +o +\.+:\.+ *", second)
+    assert len(first) == len(second) == 49
+    assert first.index(":") == second.index(":") == 24
+
+
+def test_what_lies_beyond_the_scale_points_there():
+    sample = card(case("a", time=change(0.01, 3.0)))
+    strip = strip_text(scale_of(sample), sample.cases[0].time, 49)
+    assert (strip[0], strip[-1]) == ("<", ">")
+
+
+@pytest.mark.parametrize("largest", [0.0, 0.003, 0.02, 0.3, 5.0, 1e6])
+def test_an_axis_has_ticks_that_do_not_touch(largest):
+    scale = scale_of(card(case("a", time=change(largest))))
+    places = sorted(scale.place(tick) for tick in scale.ticks())
+    assert len(places) >= 3
+    assert all(later - earlier > 0.05 for earlier, later in pairwise(places))
+    assert scale.place(0) == 0.5
+    assert 0.5 < scale.place(largest) < 1 or largest == 0
+    assert re.fullmatch(r" *-[\d.e+]+( +[-+]?[\d.e+]+)+ %", plain(axis_text(scale, 49)))
+
+
+def test_places_grow_with_effects():
+    scale = scale_of(card(case("a", time=change(0.3))))
+    places = [scale.place(share / 1000) for share in range(-400, 400, 7)]
+    assert places == sorted(places)
+    assert places[0] == 0.0
+    assert places[-1] == 1.0
+
+
+def test_a_strip_is_well_formed_and_says_what_it_shows():
+    sample = card(case("a", time=change(0.017)))
+    svg = ET.fromstring(strip_svg(scale_of(sample), change(0.017), 'a "b" <c>'))
+    assert svg.attrib["aria-label"] == 'a "b" <c>'
+    assert svg.findtext("title") == 'a "b" <c>'
+    places = [float(each.attrib["cx"].rstrip("%")) for each in svg.iter("circle")]
+    assert len(places) == 1 + len(change(0.017).each)
+    assert all(50 < place < 100 for place in places)
+    ET.fromstring(axis_svg(scale_of(sample)))
+
+
+# The page
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_page_asks_for_nothing_and_runs_nothing(name):
+    told = told_by(page, name)
+    outline = Outline(told.removeprefix("<!doctype html>"))
+    tags = {tag for tag, _ in outline.tags}
+    assert not tags & {"script", "link", "img", "iframe", "object", "base", "form"}
+    for _, attributes in outline.tags:
+        assert not {"src", "style"} & set(attributes)
+        assert not [name for name in attributes if name.startswith("on")]
+
+
+def test_a_pages_policy_allows_its_style_and_no_other():
+    told = told_by(page, "regressions")
+    style = told[told.index("<style>") + len("<style>") : told.index("</style>")]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'" in told
+    assert "url(" not in style
+    assert "@import" not in style
+
+
+def test_a_page_draws_every_case_that_was_measured_and_lists_all():
+    sample = made("regressions")
+    told = plain(page(sample, LINKS))
+    cases = sample.cards[0].cases
+    assert told.count('<svg class="strip"') == sum(1 for each in cases if each.time)
+    assert told.count('<div class="row ') == len(cases) + 1
+    assert told.count("<tr><td>") == len(cases)
+    assert "matmul.shared_tile@2048: +13.4 % ± 0.40, regression" in told
+    assert "dropped <code>contention</code> 100" in told_by(page, "invalid")
+
+
+# Checks and annotations
+
+
+def test_a_check_run_is_what_the_api_takes():
+    body = check_run(made("regressions"), LINKS)
+    assert json.loads(json.dumps(body)) == body
+    assert {**body, "output": None} == {
+        "name": CHECK_NAME,
+        "status": "completed",
+        "conclusion": "failure",
+        "details_url": LINKS.run,
+        "output": None,
+    }
+    assert body["output"]["title"].startswith("4 of 21 cases are slower")
+    assert "details_url" not in check_run(made("regressions"), Links())
+    first = body["output"]["annotations"][0]
+    assert {name: plain(str(told)) for name, told in first.items()} == {
+        "path": "kernels/matmul/shared_tile.cu",
+        "start_line": "17",
+        "end_line": "17",
+        "annotation_level": "failure",
+        "title": "matmul.shared_tile is slower",
+        "message": "At 2048 on NVIDIA H200: +13.4 % ± 0.40. At 1024 on NVIDIA H200: +1.70 % ± 0.07. "
+        "The code: 13.1 % more cycles.",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "conclusion"),
+    [("clean", "success"), ("inconclusive", "neutral"), ("invalid", "neutral"), ("empty", "neutral")],
+)
+def test_a_check_concludes(name, conclusion):
+    assert check_run(SAMPLES[name](), LINKS)["conclusion"] == conclusion
+
+
+def test_what_could_not_be_judged_is_a_warning():
+    notes = check_run(made("invalid"), LINKS)["output"]["annotations"]
+    assert {note["annotation_level"] for note in notes} == {"warning"}
+    assert notes[0]["message"] == ("At 1024, 2048 and 4096 on NVIDIA H200: other processes were on the card.")
+
+
+def test_a_kernel_is_told_once_however_many_sizes_it_has():
+    commands = workflow_commands(made("failed"))
+    assert sum("loop_tiling" in line for line in commands) == 1
+    assert commands[0] == (
+        "::error file=kernels/matmul/loop_tiling.cu,line=37,title=matmul.loop_tiling fails at head::"
+        "At 1024, 2048 and 4096 on NVIDIA H200: build failed."
+    )
+
+
+def test_a_kernel_whose_line_is_not_known_is_told_without_one():
+    lost = review(card(case("gone", 64, "missing")))
+    assert workflow_commands(lost) == [
+        "::error title=matmul.gone is missing at head::At 64 on NVIDIA H200: missing."
+    ]
+    assert check_run(lost, LINKS)["output"]["annotations"] == []
+
+
+def test_more_kernels_than_are_shown_are_counted_in_the_last_note():
+    bad = [case(f"k{at}", 64, "regression") for at in range(13)]
+    commands = workflow_commands(review(card(*bad)))
+    assert len(commands) == 10
+    assert commands[-1].endswith("3 more kernels: see the job's summary.")
+    assert "more kernel" not in commands[-2]
+
+
+COMMAND = re.compile(r"::(error|warning) ((?:file=[^,:]+,line=\d+,)?title=[^,:]+)::(.*)")
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_line_is_one_command_and_no_other(name):
+    for line in workflow_commands(made(name)):
+        assert COMMAND.fullmatch(line), line
+        assert "##[" not in line
+        assert line.count("::") == 2
+        assert not [each for each in line if unicodedata.category(each) in HARMFUL]
+        assert re.sub("%25", "", line).count("%") == 0
+
+
+def test_signs_that_the_runner_reads_are_written_as_it_undoes_them():
+    from harness.review.checks import _data, _property
+
+    assert _data("a%\r\nb:,") == "a%25%0D%0Ab:,"
+    assert _property("a%\r\nb:,") == "a%25%0D%0Ab%3A%2C"
+
+
+# Words
+
+
+@pytest.mark.parametrize(
+    ("share", "told"),
+    [(0.017, "1.70 %"), (-1e-6, "0.00 %"), (-0.134, "-13.4 %"), (1.5, "150 %"), (1e6, "100,000,000 %")],
+)
+def test_shares_are_told_in_percent(share, told):
+    assert plain(percent(share)) == told
+    assert plain(percent(abs(share), sign=True)) == f"+{told.removeprefix('-')}"
+
+
+@pytest.mark.parametrize(
+    ("share", "told"), [(0.0036, "0.36 %"), (0.017, "1.7 %"), (-0.134, "13 %"), (0.0995, "10 %")]
+)
+def test_headlines_round(share, told):
+    assert plain(rounded(share)) == told
+
+
+@pytest.mark.parametrize(
+    ("time_ns", "told"),
+    [(None, ""), (812.3, "812.3 ns"), (1204.0, "1.204 µs"), (1.2e6, "1.2 ms"), (3.5e9, "3.50 s")],
+)
+def test_durations_have_the_unit_that_fits(time_ns, told):
+    assert plain(duration(time_ns)) == told
+
+
+def test_an_interval_the_wrong_way_round_is_no_negative_width():
+    wild = Change(effect=0.5, low=1.0, high=-1.0, processes=1, quads=0)
+    assert plain(effect(wild)) == "+50.0 % ± 100"
+    assert plain(interval(wild)) == "+100 to -100 %"
+
+
+@pytest.mark.parametrize(
+    ("attribution", "told"),
+    [
+        ("code", "The code: 1.68 % more cycles."),
+        ("clocks", "The clocks explain it, not the code: look at the card first."),
+        ("thermal", "Heat set the clocks apart: look at the card first."),
+        ("contention", "Other work on the card: end it first."),
+        (None, "Neither cycles nor clocks tell why."),
+    ],
+)
+def test_a_cause_is_told_in_a_sentence(attribution, told):
+    assert plain(cause(case("a", status="regression", attribution=attribution))) == told
+
+
+def test_the_code_is_told_without_cycles_too():
+    bare = case("a", status="regression", attribution="code", cycles=None)
+    assert cause(bare) == "The code: the clocks do not explain it."
+
+
+def test_facts_are_those_that_changed_and_that_are_known():
+    base = side(registers=40, shared_bytes=8192, local_bytes=0, grid=(64, 64, 1), sm_clock_mhz=1980.0)
+    head = side(registers=48, shared_bytes=16384, local_bytes=16, grid=(32, 64, 1), sm_clock_mhz=None)
+    told = facts(case("a", base=base, head=head, source_changed=False, energy=change(0.02, 0.01)))
+    assert [plain(each) for each in told] == [
+        "SM clock 1980 → ? MHz",
+        "energy +2.00 % ± 1.00",
+        "registers 40 → 48",
+        "shared memory 8 KiB → 16 KiB",
+        "spills 0 B → 16 B",
+        "grid 64x64x1 → 32x64x1",
+        "same source",
+    ]
+    assert facts(case("a", base=None, head=None, source_changed=None)) == []
+
+
+def test_every_gate_and_every_documented_reason_has_words():
+    text = (DOCS / "errors.md").read_text(encoding="utf-8")
+    table = text[text.index("## Reasons of verdicts") : text.index("## Messages you may meet")]
+    documented = [
+        name
+        for names, status in re.findall(r"^\| ((?:`[a-z0-9-]+`,? ?)+) \| (\w+) \|", table, re.MULTILINE)
+        if status in ("failed", "inconclusive", "invalid")
+        for name in re.findall(r"`([a-z0-9-]+)`", names)
+    ]
+    assert len(documented) > 15
+    for name in (*GATES, *documented):
+        assert reason(case("a", reason=name)), name
+
+
+def test_what_would_help_depends_on_whether_the_card_is_calibrated():
+    noisy = case("a", status="inconclusive")
+    assert "calibrate the card once" in remedy(card(noisy, calibrated=None), noisy)
+    assert "calibrate" not in remedy(card(noisy), noisy)
+
+
+@pytest.mark.parametrize(
+    ("known", "told"),
+    [
+        (None, "Not calibrated"),
+        (Calibrated(measured_at="", verdicts=0, false_alarms=0), "Not calibrated"),
+        (Calibrated(measured_at="", verdicts=600, false_alarms=1), "so fewer than 0.79 % are"),
+        (Calibrated(measured_at="", verdicts=3, false_alarms=5), "The calibration makes no sense"),
+        (Calibrated(measured_at="", verdicts=2**53, false_alarms=2**53), "fewer than 1e+02 % are"),
+    ],
+)
+def test_false_alarms_are_told_with_their_bound(known, told):
+    assert told in calibrated(card(case("a"), calibrated=known))
+
+
+def test_lists_are_told_in_english():
+    assert [listed(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
+        "",
+        "a",
+        "a and b",
+        "a, b and c",
+    ]
+
+
+def test_limits_are_githubs():
+    assert comments.LIMIT_BYTES == 65_536
+    assert summaries.LIMIT_BYTES == 2**20

@@ -1,0 +1,254 @@
+"""What a workflow of this project must not do, told of its parsed YAML.
+
+The linters know GitHub's rules; these are ours. Where a rule cannot tell, it says no: an expression as
+`runs-on` is a machine of ours, a trigger that is not listed is a stranger's.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "Script",
+    "Workflow",
+    "jobs_of",
+    "load",
+    "scripts_of",
+    "triggers_of",
+    "violations",
+    "workflows_below",
+]
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import yaml
+
+Workflow: TypeAlias = dict[str, Any]
+Job: TypeAlias = dict[str, Any]
+
+DEFAULT_BRANCH = "${{ github.event.repository.default_branch }}"
+OURS = frozenset({"push", "schedule", "workflow_dispatch", "workflow_call"})
+"""Triggers that nobody without the right to write can pull."""
+NEVER = frozenset({"pull_request_target"})
+LOOKED_AT = "pull-request/[0-9]+"
+BRANCHES = frozenset({"main", "master", LOOKED_AT})
+"""Pushes to which may start a job on a machine of ours: what was merged, or what was looked at."""
+LONGEST_MINUTES = 360
+CONDITIONS = {
+    "workflow_run": (
+        "github.event.workflow_run.head_repository.full_name == github.repository",
+        "github.event.workflow_run.event ==",
+    ),
+    "issue_comment": ("github.event.issue.pull_request", "github.event.comment.author_association"),
+}
+"""What the condition of a job that may write says, by trigger."""
+
+_HOSTED = re.compile(r"(ubuntu|windows|macos)-[a-z0-9.-]+")
+_PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}")
+_SECRET = re.compile(
+    r"\bsecrets\b|\bgithub\.token\b|\bgithub\[|GITHUB_TOKEN|toJSON\(\s*github\s*\)", re.IGNORECASE
+)
+_STRICT = re.compile(r"bash .*-euo pipefail \{0\}")
+
+
+def load(text: str) -> Workflow:
+    """A workflow's YAML. YAML 1.1 reads the key `on` as true."""
+    parsed = yaml.safe_load(text)
+    if True in parsed:
+        parsed["on"] = parsed.pop(True)
+    return parsed  # type: ignore[no-any-return]
+
+
+def violations(workflow: Workflow) -> list[str]:
+    """What is wrong, a sentence each; empty where nothing is."""
+    found = list(_of_the_whole(workflow))
+    for name, job in jobs_of(workflow).items():
+        found += [f"job {name}: {problem}" for rule in RULES for problem in rule(workflow, job)]
+    return found
+
+
+def jobs_of(workflow: Workflow) -> dict[str, Job]:
+    return workflow.get("jobs") or {}
+
+
+def triggers_of(workflow: Workflow) -> dict[str, Any]:
+    """Events by name, with their settings."""
+    on = workflow.get("on")
+    if isinstance(on, str):
+        return {on: None}
+    return dict(on) if isinstance(on, dict) else dict.fromkeys(on or ())
+
+
+class Script(NamedTuple):
+    """What a step runs."""
+
+    name: str
+    """Of its job and step."""
+    text: str
+    variables: frozenset[str]
+    """Those that the workflow, its job or the step itself sets."""
+
+
+def scripts_of(workflow: Workflow) -> Iterator[Script]:
+    for name, job in jobs_of(workflow).items():
+        for number, step in enumerate(_steps(job)):
+            if "run" in step:
+                variables = {key for each in (workflow, job, step) for key in each.get("env") or ()}
+                yield Script(f"{name}/{step.get('name', number)}", step["run"], frozenset(variables))
+
+
+def _steps(job: Job) -> list[dict[str, Any]]:
+    return job.get("steps") or []
+
+
+def _uses(job: Job, action: str) -> list[dict[str, Any]]:
+    return [step for step in _steps(job) if str(step.get("uses", "")).startswith(action)]
+
+
+def _is_ours(job: Job) -> bool:
+    """Whether the job runs on a machine of ours, and not on GitHub's."""
+    runs_on = job.get("runs-on", "")
+    return "uses" not in job and not (isinstance(runs_on, str) and _HOSTED.fullmatch(runs_on))
+
+
+def _scopes(job: Job, *levels: str) -> set[str]:
+    permissions = job.get("permissions")
+    return (
+        {scope for scope, level in permissions.items() if level in levels}
+        if isinstance(permissions, dict)
+        else set()
+    )
+
+
+def _of_the_whole(workflow: Workflow) -> Iterator[str]:
+    if workflow.get("permissions") != {}:
+        yield f"permissions at the top are {workflow.get('permissions')!r}, not {{}}"
+    for trigger in NEVER & set(triggers_of(workflow)):
+        yield f"{trigger} gives a stranger's pull request this repository's rights"
+    if not (workflow.get("concurrency") or all("concurrency" in job for job in jobs_of(workflow).values())):
+        yield "no concurrency group"
+
+
+def _permissions(_: Workflow, job: Job) -> Iterator[str]:
+    permissions = job.get("permissions")
+    if not isinstance(permissions, dict):
+        yield f"permissions are {permissions!r}, not a list of scopes"
+    elif unknown := {str(level) for level in permissions.values()} - {"read", "write", "none"}:
+        yield f"permissions say {sorted(unknown)}"
+
+
+def _pushes_to(workflow: Workflow) -> set[str]:
+    triggers = triggers_of(workflow)
+    return set((triggers["push"] or {}).get("branches") or ["**"]) if "push" in triggers else set()
+
+
+def _triggers(workflow: Workflow, job: Job) -> Iterator[str]:
+    strangers = ", ".join(sorted(set(triggers_of(workflow)) - OURS))
+    if strangers and "uses" in job:
+        yield f"calls a workflow on {strangers}, on machines that are not to be seen here"
+    if strangers and _is_ours(job):
+        yield f"a machine of ours on {strangers}"
+    if _is_ours(job) and not _pushes_to(workflow) <= BRANCHES:
+        yield "a machine of ours on pushes to any branch"
+    if LOOKED_AT in _pushes_to(workflow) and _scopes(job, "write"):
+        yield "may write, in a workflow that is taken from a pull request's commit"
+
+
+def _machine(workflow: Workflow, job: Job) -> Iterator[str]:
+    if not _is_ours(job):
+        return
+    if wider := _scopes(job, "read", "write") - {"contents"} | _scopes(job, "write"):
+        yield f"a machine of ours may {', '.join(sorted(wider))}"
+    if not job.get("environment"):
+        yield "a machine of ours with no environment to hold it back"
+    if _SECRET.search(json.dumps([job, workflow.get("env"), workflow.get("defaults")])):
+        yield "a machine of ours is given a secret"
+
+
+def _pins(_: Workflow, job: Job) -> Iterator[str]:
+    for used in filter(None, [job.get("uses"), *(step.get("uses") for step in _steps(job))]):
+        if not _PINNED.fullmatch(used):
+            yield f"{used} is not pinned to a commit"
+    if job.get("secrets") == "inherit":
+        yield "hands all secrets on"
+
+
+def _caches(_: Workflow, job: Job) -> Iterator[str]:
+    """A dispatched run of a stranger's commit can write caches in the default branch's scope."""
+    for step in _steps(job):
+        with_ = step.get("with") or {}
+        if "cache" in str(step.get("uses", "")).partition("@")[0] or with_.get("cache", False) is not False:
+            yield f"{step.get('uses')} reads a cache"
+
+
+def _scripts(workflow: Workflow, job: Job) -> Iterator[str]:
+    shell = ((workflow.get("defaults") or {}).get("run") or {}).get("shell", "")
+    for step in _steps(job):
+        script = step.get("run", (step.get("with") or {}).get("script", ""))
+        if "${{" in script:
+            yield f"an expression in the script of {step.get('name', '?')}"
+        if "run" in step and not _STRICT.fullmatch(step.get("shell", shell)):
+            yield f"the script of {step.get('name', '?')} goes on after an error"
+
+
+def _timeout(_: Workflow, job: Job) -> Iterator[str]:
+    minutes = job.get("timeout-minutes")
+    if "uses" not in job and not (isinstance(minutes, int) and 0 < minutes <= LONGEST_MINUTES):
+        yield f"timeout-minutes is {minutes!r}"
+
+
+def _checkouts(workflow: Workflow, job: Job) -> Iterator[str]:
+    strangers = set(triggers_of(workflow)) - OURS - {"pull_request"}
+    trusted = bool(_scopes(job, "write")) or bool(strangers)
+    for step in _uses(job, "actions/checkout@"):
+        with_ = step.get("with") or {}
+        if with_.get("persist-credentials") is not False:
+            yield "a checkout without persist-credentials: false"
+        if trusted and (with_.get("ref") != DEFAULT_BRANCH or "repository" in with_):
+            yield f"checks out {with_.get('ref')!r} where only the default branch is to be trusted"
+
+
+def _artifacts(workflow: Workflow, job: Job) -> Iterator[str]:
+    if "workflow_run" in triggers_of(workflow) and _uses(job, "actions/download-artifact@"):
+        yield "unpacks what another run has left"
+
+
+def _started(workflow: Workflow, job: Job) -> Iterator[str]:
+    """Anybody can make these events happen: who did is looked at before anything that may write."""
+    condition = str(job.get("if", ""))
+    for trigger, words in CONDITIONS.items():
+        if trigger in triggers_of(workflow) and _scopes(job, "write") and "needs" not in job:
+            yield from (
+                f"may write on {trigger} and does not look at {word}"
+                for word in words
+                if word not in condition
+            )
+
+
+def _identity(_: Workflow, job: Job) -> Iterator[str]:
+    if "id-token" in _scopes(job, "write"):
+        if not job.get("environment"):
+            yield "proves who it is with no environment to hold it back"
+        if any("run" in step for step in _steps(job)):
+            yield "proves who it is beside a script"
+
+
+RULES: tuple[Callable[[Workflow, Job], Iterator[str]], ...] = (
+    _permissions,
+    _triggers,
+    _machine,
+    _pins,
+    _caches,
+    _scripts,
+    _timeout,
+    _checkouts,
+    _artifacts,
+    _started,
+    _identity,
+)
+
+
+def workflows_below(folder: Path) -> list[Path]:
+    return sorted([*folder.glob("*.yml"), *folder.glob("*.yaml")])
