@@ -30,13 +30,16 @@ _PLAIN = ("-c", "log.showSignature=false", "-c", "i18n.logOutputEncoding=UTF-8")
 """Users' settings that would put other words into what is read here."""
 
 
+_ELSEWHERE = {
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_PREFIX"),
+    *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE"),
+    *("GIT_REPLACE_REF_BASE", "GIT_CONFIG", "GIT_CONFIG_PARAMETERS"),
+}
+"""Hooks of git set these; they would silently point every command at another repository."""
+
+
 def _git(repository: Path, *args: str) -> bytes:
-    # Hooks of git set these; they would silently point every command at another repository.
-    env = {
-        key: value
-        for key, value in os.environ.items()
-        if key not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
-    }
+    env = {key: value for key, value in os.environ.items() if key not in _ELSEWHERE}
     env["LC_ALL"] = "C"  # one of its messages is read below
     env["GIT_OPTIONAL_LOCKS"] = "0"  # status would lock the index, and a git command of the user's would fail
     try:

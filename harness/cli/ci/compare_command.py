@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from harness import git
-from harness.cli.compare_command import comparison_options, compare_commits, settings_from
+from harness.cli.compare_command import compare_commits, comparison_options, settings_from
 from harness.cli.options import Selection, case_options, cases_argument, echo_json
 from harness.config import load_config
 from harness.errors import UsageError

@@ -1,0 +1,410 @@
+"""A results folder on its way to a branch: what may be stored, and what becomes of a file that both have."""
+
+from __future__ import annotations
+
+__all__ = ["MAX_FILE_BYTES", "Found", "scan"]
+
+import datetime as dt
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+
+from harness.calibration import FILE as CALIBRATION
+from harness.calibration import SCHEMA_VERSION as CALIBRATION_VERSION
+from harness.calibration import Calibration
+from harness.errors import RefusedError, StoreError, UsageError
+from harness.github.data_git import Clone, Entry, Target
+from harness.store import read_comparison, read_run
+from harness.texts import harmless
+
+MAX_FILE_BYTES = 50 * 2**20
+"""GitHub warns of larger files, and refuses those of 100 MiB."""
+
+Document: TypeAlias = dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Changes:
+    """To one commit of the branch."""
+
+    added: list[str] = field(default_factory=list)
+    """Read again when they are written: they may be many."""
+    merged: dict[str, bytes] = field(default_factory=dict)
+    unchanged: int = 0
+
+    def contents(self, found: Found, clone: Clone) -> Iterator[tuple[str, bytes]]:
+        for path in self.added:
+            yield path, found.content(path, clone)
+        yield from self.merged.items()
+
+
+@dataclass(slots=True)
+class Found:
+    """What lies in a results folder."""
+
+    folder: Path
+    files: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    """Path to what is wrong with it."""
+    left_out: list[str] = field(default_factory=list)
+    hashes: dict[str, str] = field(default_factory=dict)
+    sound: set[str] = field(default_factory=set)
+
+    def changes(self, clone: Clone, tip: str | None) -> _Changes:
+        """What the branch does not have yet. Raises RefusedError for anything that cannot be stored."""
+        tree = clone.tree(tip)
+        _check_results(tree, clone.target)
+        changes, refused = _Changes(), dict(self.refused)
+        for path in self.files:
+            try:
+                self._consider(path, tree, clone, changes)
+            except _UnfitError as error:
+                refused[path] = str(error)
+        if refused:
+            raise _refusal(self.folder, refused)
+        return changes
+
+    def _consider(self, path: str, tree: Mapping[str, Entry], clone: Clone, changes: _Changes) -> None:
+        if path not in self.hashes:
+            self.hashes[path] = clone.hash_of(_read(self.folder / path))
+        there = tree.get(path)
+        if there and there.is_file and there.hash == self.hashes[path]:
+            changes.unchanged += 1
+            return
+        rule = _rule(path)
+        _check_place(path, tree)
+        if there is None:
+            self._check(path, rule)
+            changes.added.append(path)
+        elif isinstance(rule, _Record):
+            raise _UnfitError("differs from the one on the branch, and a record is never changed")
+        else:
+            self._merge(path, rule, there, clone, changes)
+
+    def _check(self, path: str, rule: _Rule | _Record) -> None:
+        if path in self.sound:
+            return
+        if isinstance(rule, _Record):
+            _check_record(self.folder / path)
+        else:
+            rule.parse(path, _read(self.folder / path))
+        self.sound.add(path)
+
+    def _merge(self, path: str, rule: _Rule, there: Entry, clone: Clone, changes: _Changes) -> None:
+        if there.size_bytes > MAX_FILE_BYTES:
+            raise _UnfitError(f"is beyond {_MIB} MiB on the branch")
+        content = _read(self.folder / path)
+        ours = rule.parse(path, content)
+        try:
+            theirs = rule.parse(path, clone.blob(there.hash))
+        except _UnfitError as error:
+            raise _UnfitError(f"on the branch {error}: mend it there") from None
+        try:
+            merged = rule.merged(content, ours, theirs)
+        except RecursionError:  # what Python reads nests more deeply than what it writes
+            raise _UnfitError("is damaged (here or on the branch it nests too deeply)") from None
+        if merged is None:
+            changes.unchanged += 1
+        else:
+            changes.merged[path] = merged
+
+    def content(self, path: str, clone: Clone) -> bytes:
+        """Of a file that was found good. Raises StoreError where it has changed since."""
+        try:
+            content = _read(self.folder / path)
+        except _UnfitError:
+            content = b""
+        if clone.hash_of(content) != self.hashes[path]:
+            raise StoreError(f"{self.folder / path} changed meanwhile. Nothing was stored: try again.")
+        return content
+
+
+class _UnfitError(Exception):
+    """What is wrong with a file: a sentence without its subject and full stop."""
+
+
+def _refusal(folder: Path, refused: Mapping[str, str]) -> RefusedError:
+    lines = [harmless(f"{path} {why}.") for path, why in sorted(refused.items())]
+    if len(lines) == 1:
+        return RefusedError(f"Nothing of {folder} was stored: {lines[0]} Move it away or mend it.")
+    return RefusedError(
+        f"Nothing of {folder} was stored: {len(lines)} entries cannot be. Move them away or mend them. "
+        f"The first: {lines[0]}",
+        log="\n".join(lines),
+    )
+
+
+_UNFINISHED = re.compile(r".*\.part|\..+-[0-9a-f]{16}", re.DOTALL)
+"""Of a record, and of a file that was to be written at once."""
+_MIB = MAX_FILE_BYTES // 2**20
+
+
+def scan(folder: Path) -> Found:
+    """Names and kinds; nothing is opened. Raises UsageError where there is no such folder."""
+    found = Found(folder)
+    try:
+        for entry in _entries(folder):
+            if entry.name == ".git":  # where the folder is a checkout of the branch
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                for inner in _entries(Path(entry.path)):
+                    _note(found, f"{entry.name}/{inner.name}", inner)
+            else:
+                _note(found, entry.name, entry)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(
+            f"There is no folder {folder}: nothing was measured yet, or --from has to name another one."
+        ) from None
+    except OSError as error:
+        raise StoreError(f"Cannot read {folder}: {error.strerror or error}.") from None
+    return found
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        return sorted(entries, key=lambda each: each.name)
+
+
+def _note(found: Found, path: str, entry: os.DirEntry[str]) -> None:
+    seen = entry.stat(follow_symlinks=False)
+    if stat.S_ISLNK(seen.st_mode):
+        found.refused[path] = "is a symbolic link, and those are not followed"
+    elif stat.S_ISDIR(seen.st_mode):
+        found.refused[path] = "is a folder, and results lie one folder deep"
+    elif not stat.S_ISREG(seen.st_mode):
+        found.refused[path] = "is no regular file"
+    elif _UNFINISHED.fullmatch(entry.name):
+        found.left_out.append(harmless(path))
+    elif seen.st_size > MAX_FILE_BYTES:
+        found.refused[path] = f"has {seen.st_size} bytes, more than {_MIB} MiB"
+    else:
+        found.files.append(path)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        # The kind was checked, but a name can come to mean a link or a pipe since.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
+    if len(content) > MAX_FILE_BYTES:
+        raise _UnfitError(f"has more than {_MIB} MiB")
+    return content
+
+
+_MODEST = re.compile(r"\..*|README.*|LICEN[CS]E.*", re.DOTALL)
+"""What may lie on a branch that has no results yet."""
+
+
+def _check_results(tree: Mapping[str, Entry], target: Target) -> None:
+    """Nobody's main branch is to be strewn with results by a slip of --branch."""
+    strange = sorted(path for path in tree if "/" not in path and not _MODEST.fullmatch(path))
+    if strange and not any(_is_result(path) for path in tree):
+        raise RefusedError(
+            f"The branch {target.branch} of {target.shown} is no branch of results: it holds "
+            f"{harmless(strange[0])}, and neither benchmarks.json nor a card's folder. Nothing was "
+            "stored: name another one with --branch."
+        )
+
+
+def _check_place(path: str, tree: Mapping[str, Entry]) -> None:
+    there, above = tree.get(path), tree.get(path.rpartition("/")[0])
+    if there and not there.is_file:
+        raise _UnfitError("is a folder or a link on the branch")
+    if above and not above.is_folder:
+        raise _UnfitError("lies in a folder which on the branch is a file or a link")
+
+
+# What files may become
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rule:
+    """How a file that both sides have is merged."""
+
+    parse: Callable[[str, bytes], Document]
+    """Of path and content; raises _UnfitError."""
+    merge: Callable[[Document, Document], Document]
+    """Of ours and theirs."""
+    pretty: bool = False
+
+    def merged(self, content: bytes, ours: Document, theirs: Document) -> bytes | None:
+        """What the branch is to have, as asv writes it; None where that is what it has. `content` is ours."""
+        document = self.merge(ours, theirs)
+        told = _dumped(document)
+        if told == _dumped(theirs):
+            return None
+        if told == _dumped(ours):
+            return content
+        text = json.dumps(document, indent=4, sort_keys=True) if self.pretty else json.dumps(document)
+        return text.encode()
+
+
+class _Record:
+    """The rule of a file that is written once."""
+
+
+_MACHINE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}")
+_RESULT = re.compile(r"[0-9a-f]{8}-[ -~]+\.json")
+_RECORD = re.compile(r"\d{8}T\d{6}Z-[A-Za-z0-9_.+-]+\.jsonl", re.ASCII)
+_NAMES = (
+    "benchmarks.json, <machine>/machine.json, <machine>/calibration.harness, "
+    "<machine>/<commit>-<environment>.json or <machine>/<time>-<commit>-<suite>-<id>.jsonl"
+)
+
+
+def _rule(path: str) -> _Rule | _Record:
+    machine, _, name = path.rpartition("/")
+    if path == "benchmarks.json":
+        return _BENCHMARKS
+    if _MACHINE.fullmatch(machine):
+        if name == "machine.json":
+            return _MACHINES
+        if name == CALIBRATION:
+            return _CALIBRATIONS
+        if _RESULT.fullmatch(name):
+            return _RESULTS
+        if _RECORD.fullmatch(name):
+            return _Record()
+    raise _UnfitError(f"is no result; expected {_NAMES}")
+
+
+def _is_result(path: str) -> bool:
+    try:
+        _rule(path)
+    except _UnfitError:
+        return False
+    return True
+
+
+def _check_record(path: Path) -> None:
+    """A record that the harness cannot read back would be kept for ever."""
+    try:
+        try:
+            read_run(path)
+        except StoreError:
+            read_comparison(path)
+    except StoreError as error:
+        raise _UnfitError(f"is no record: {error.message.rstrip('.')}") from None
+
+
+def _json_of(content: bytes, version: int | None) -> Document:
+    """With NaN and infinities, which asv writes."""
+    try:
+        document = json.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        raise _UnfitError(f"is damaged ({error})") from None
+    if not isinstance(document, dict):
+        raise _UnfitError(f"is damaged (it holds {type(document).__name__}, not an object)")
+    if version is not None and document.get("version") != version:
+        found = repr(document.get("version"))[:40]
+        raise _UnfitError(f"has the format {found}, not {version}: 'asv update' may bring it up to date")
+    return document
+
+
+def _dumped(document: Document) -> str:
+    return json.dumps(document, sort_keys=True)
+
+
+def _parse_benchmarks(_: str, content: bytes) -> Document:
+    document = _json_of(content, 2)
+    for name, benchmark in document.items():
+        if name != "version" and not isinstance(benchmark, dict):
+            raise _UnfitError(f"is damaged (benchmark {name!r} is no object)")
+    return document
+
+
+def _parse_machine(_: str, content: bytes) -> Document:
+    document = _json_of(content, 1)
+    if not isinstance(document.get("machine"), str):
+        raise _UnfitError("is damaged (it names no machine)")
+    return document
+
+
+def _parse_calibration(_: str, content: bytes) -> Document:
+    try:
+        found = msgspec.json.decode(content, type=Calibration)
+        dt.datetime.fromisoformat(found.measured_at.replace("Z", "+00:00"))
+    except (ValueError, RecursionError) as error:
+        raise _UnfitError(f"is no calibration ({error})") from None
+    if found.schema_version > CALIBRATION_VERSION:
+        raise _UnfitError(
+            f"has schema version {found.schema_version}, and this harness reads up to {CALIBRATION_VERSION}"
+        )
+    return _json_of(content, None)
+
+
+def _newer_calibration(ours: Document, theirs: Document) -> Document:
+    return ours if _instant(ours) >= _instant(theirs) else theirs
+
+
+def _instant(calibration: Document) -> dt.datetime:
+    at = dt.datetime.fromisoformat(calibration["measured_at"].replace("Z", "+00:00"))
+    return at if at.tzinfo else at.replace(tzinfo=dt.timezone.utc)
+
+
+def _parse_result(path: str, content: bytes) -> Document:
+    document = _json_of(content, 2)
+    commit, columns, rows = (document.get(key) for key in ("commit_hash", "result_columns", "results"))
+    if not isinstance(commit, str) or commit[:8] != path.rpartition("/")[2][:8]:
+        raise _UnfitError(f"is of commit {str(commit)[:40]!r}, which is not that of its name")
+    if not isinstance(columns, list) or not all(isinstance(each, str) for each in columns):
+        raise _UnfitError("is damaged (its result_columns are no list of names)")
+    if not isinstance(rows, dict) or not isinstance(document.get("durations", {}), dict):
+        raise _UnfitError("is damaged (its results or durations are no object)")
+    for name, row in rows.items():
+        if not isinstance(row, list) or len(row) > len(columns):
+            raise _UnfitError(f"is damaged (the row of {name!r} does not have its columns)")
+    return document
+
+
+def _merge_results(ours: Document, theirs: Document) -> Document:
+    """Every benchmark of either; of one that both have, the row that was measured later.
+
+    What asv keeps once a file (machine, requirements) is that of the later side, as after a run of asv's own.
+    """
+    if ours["commit_hash"] != theirs["commit_hash"]:
+        raise _UnfitError(
+            f"is of commit {ours['commit_hash']} and on the branch of {theirs['commit_hash'][:40]}, which "
+            "begins alike: asv cannot keep both"
+        )
+    for key in ("env_name", "result_columns"):
+        if ours.get(key) != theirs.get(key):
+            raise _UnfitError(f"has another {key} than on the branch")
+    older, newer = (theirs, ours) if _age(ours) >= _age(theirs) else (ours, theirs)
+    rows = {**theirs["results"], **ours["results"]}
+    for name in theirs["results"].keys() & ours["results"].keys():
+        candidates = (ours["results"][name], theirs["results"][name])
+        rows[name] = max(candidates, key=lambda row: _started(row, ours["result_columns"]))  # a tie is ours
+    durations = {**older.get("durations", {}), **newer.get("durations", {})}
+    return {**older, **newer, "results": rows, "durations": durations}
+
+
+def _age(document: Document) -> tuple[float, float]:
+    columns = document["result_columns"]
+    started = [_started(row, columns) for row in document["results"].values()]
+    return _number(document.get("date")), max(started, default=0.0)
+
+
+def _started(row: list[Any], columns: list[str]) -> float:
+    """When a row was measured, in milliseconds since 1970; 0 where it does not say."""
+    return _number(dict(zip(columns, row, strict=False)).get("started_at"))
+
+
+def _number(value: object) -> float:
+    """Above 0, else 0. An integer of many digits is none, and neither is a NaN."""
+    return float(value) if isinstance(value, int | float) and 0 < value < 2**63 else 0.0
+
+
+_BENCHMARKS = _Rule(parse=_parse_benchmarks, merge=lambda ours, theirs: {**theirs, **ours}, pretty=True)
+_MACHINES = _Rule(parse=_parse_machine, merge=lambda ours, _: ours)
+_CALIBRATIONS = _Rule(parse=_parse_calibration, merge=_newer_calibration)
+_RESULTS = _Rule(parse=_parse_result, merge=_merge_results)

@@ -1,0 +1,359 @@
+"""The git of a branch of results: one commit of it in a repository of its own, bare and for a while.
+
+Nothing is ever checked out: files are compared by their hashes in git's object store and written there by
+`git fast-import`, so neither hooks, filters, line endings nor symbolic links have a say, and no working tree
+or index is touched.
+"""
+
+from __future__ import annotations
+
+__all__ = ["AgainError", "Clone", "Entry", "ProblemError", "Target", "address_of", "branch_of", "identities"]
+
+import base64
+import hashlib
+import os
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+from urllib.parse import urlsplit
+
+from harness.errors import GitError, UsageError
+from harness.texts import harmless
+
+_PATIENCE_S = 900.0
+"""With one git command."""
+
+
+class ProblemError(Exception):
+    """What a remote, or git, said instead of doing what it was asked for."""
+
+    def __init__(self, message: str, log: str = "") -> None:
+        super().__init__(message)
+        self.message, self.log = message, log
+
+
+class AgainError(ProblemError):
+    """One that may be gone the next time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One of a commit's tree."""
+
+    mode: str
+    hash: str
+    size_bytes: int
+
+    @property
+    def is_file(self) -> bool:
+        return self.mode in ("100644", "100755")
+
+    @property
+    def is_folder(self) -> bool:
+        return self.mode == "040000"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    address: str
+    branch: str
+
+    @property
+    def ref(self) -> str:
+        return f"refs/heads/{self.branch}"
+
+    @property
+    def shown(self) -> str:
+        return harmless(_USER_IN_ADDRESS.sub(r"\1", self.address))
+
+
+_USER_IN_ADDRESS = re.compile(r"(\w://)[^/@\s]+@")
+_TIP = "refs/harness/tip"
+_ALONE = (
+    *("core.hooksPath=/dev/null", "core.fsmonitor=false", "i18n.commitEncoding=UTF-8"),
+    *("gc.auto=0", "maintenance.auto=false", "fetch.writeCommitGraph=false", "submodule.recurse=false"),
+    *("push.gpgSign=false", "push.followTags=false", "push.pushOption=", "protocol.version=2"),
+)
+"""In place of what a user may have set for repositories of their own."""
+_OF_THE_WAY_THERE = re.compile(
+    r"GIT_(SSH\w*|ASKPASS|TERMINAL_PROMPT|SSL_\w+|HTTP_\w+|PROXY_\w+|ALLOW_PROTOCOL|EXEC_PATH"
+    r"|CONFIG_(GLOBAL|SYSTEM|NOSYSTEM|COUNT|(KEY|VALUE)_\d+)|(AUTHOR|COMMITTER)_(NAME|EMAIL)"
+    r"|CEILING_DIRECTORIES)"
+)
+"""Variables of git's that stay: others name repositories, trace what is secret, or change formats."""
+_HOPELESS = re.compile(
+    r"protected branch|GH0\d\d|authentication failed|could not read (username|password)"
+    r"|permission denied|permission to \S+ denied|returned error: (30\d|40[134])|not found"
+    r"|does not appear to be a git repository|dubious ownership|host key verification failed"
+    r"|is currently checked out|unable to find remote helper|remote helper for|no space left"
+    r"|insufficient permission|unable to create temporary",
+    re.IGNORECASE,
+)
+"""Words of git's, or of a server's, after which another attempt would end in the same way."""
+_ADVICE = (
+    (
+        re.compile(r"protected branch|GH006|GH013", re.IGNORECASE),
+        "the branch is protected: exempt who stores results, or name another one with --branch",
+    ),
+    (
+        re.compile(
+            r"authentication failed|could not read username|permission to|error: 40[13]", re.IGNORECASE
+        ),
+        "who stores must be allowed to push: in a workflow by 'contents: write', and with GITHUB_TOKEN set",
+    ),
+)
+
+
+class Clone:
+    """A bare repository in a folder of its own, with the newest commit of the branch."""
+
+    def __init__(self, scratch: Path, target: Target, identities: tuple[str, str]) -> None:
+        self.target, self.identities = target, identities
+        self.scratch, self.repository = scratch, scratch / "data.git"
+        self.algorithm = "sha1"
+        token = os.environ.get("GITHUB_TOKEN", "").strip()
+        self.secrets = (token, _basic(token)) if token else ()
+        self.environment = _environment(_authorization(target.address, token) if token else ())
+        # Whatever lies above the temporary folder is none of our business.
+        self.environment["GIT_CEILING_DIRECTORIES"] = str(scratch.parent)
+
+    def fetch(self) -> str | None:
+        """The branch's newest commit; None where there is no branch. Raises ProblemError."""
+        listed = self._run("ls-remote", "--quiet", "--", self.target.address, "HEAD", self.target.ref)
+        lines = [line.partition("\t") for line in listed.decode(errors="replace").splitlines()]
+        refs = {name: commit for commit, _, name in lines}
+        if not self.repository.exists():
+            self.algorithm = "sha256" if any(len(commit) == 64 for commit in refs.values()) else "sha1"
+            kind = f"--object-format={self.algorithm}"
+            self._run("init", "--bare", "--quiet", "--template=", kind, str(self.repository))
+        if self.target.ref not in refs:
+            return None
+        spec = f"+{self.target.ref}:{_TIP}"
+        options = ("--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
+        self._inside("fetch", *options, "--", self.target.address, spec)
+        return self._inside("rev-parse", "--verify", "--quiet", _TIP).decode().strip()
+
+    def tree(self, commit: str | None) -> dict[str, Entry]:
+        """Everything of a commit by path, folders too."""
+        if commit is None:
+            return {}
+        listed = self._inside("ls-tree", "-r", "-t", "-l", "-z", "--full-tree", commit)
+        tree = {}
+        for line in listed.split(b"\0"):
+            if line:
+                told, _, path = line.partition(b"\t")
+                mode, _, name, size = told.decode().split()
+                tree[os.fsdecode(path)] = Entry(
+                    mode=mode, hash=name, size_bytes=int(size) if size.isdigit() else 0
+                )
+        return tree
+
+    def blob(self, name: str) -> bytes:
+        return self._inside("cat-file", "blob", name)
+
+    def hash_of(self, content: bytes) -> str:
+        """What git calls a file of this content."""
+        header = b"blob %d\0" % len(content)
+        return hashlib.new(self.algorithm, header + content, usedforsecurity=False).hexdigest()
+
+    def commit(
+        self, parent: str | None, message: str, contents: Iterator[tuple[str, bytes]], attempt: int
+    ) -> str:
+        """A commit of these files on top of another, or of none."""
+        ref = f"refs/harness/attempt-{attempt}"
+        with tempfile.TemporaryFile(dir=self.scratch) as errors:
+            command = self._command("--git-dir", str(self.repository), "fast-import", "--quiet", "--done")
+            process = subprocess.Popen(
+                command,
+                cwd=self.scratch,
+                env=self.environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+            )
+            assert process.stdin is not None
+            try:
+                with process.stdin as stream:
+                    self._describe(stream, ref, parent, message)
+                    for path, content in contents:
+                        stream.write(b"M 100644 inline %b\n" % path.encode())
+                        _write_data(stream, content)
+                    stream.write(b"done\n")
+            except BrokenPipeError:
+                pass  # it has said why on its way out
+            except BaseException:
+                process.kill()
+                raise
+            finally:
+                process.wait()
+            if process.returncode:
+                errors.seek(0)
+                raise self._problem(errors.read().decode(errors="replace"))
+        return self._inside("rev-parse", "--verify", ref).decode().strip()
+
+    def _describe(self, stream: IO[bytes], ref: str, parent: str | None, message: str) -> None:
+        author, committer = self.identities
+        stream.write(f"commit {ref}\nauthor {author}\ncommitter {committer}\n".encode(errors="replace"))
+        _write_data(stream, message.replace("\0", "").encode(errors="replace") + b"\n")
+        if parent:
+            stream.write(f"from {parent}\n".encode())
+
+    def push(self, commit: str) -> None:
+        """Raises AgainError where somebody else was first, or the remote could not just then."""
+        options = ("--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--no-recurse-submodules")
+        spec = f"{commit}:{self.target.ref}"
+        self._inside("push", "--quiet", *options, "--", self.target.address, spec)
+
+    def _inside(self, *arguments: str) -> bytes:
+        return self._run("--git-dir", str(self.repository), *arguments)
+
+    def _run(self, *arguments: str) -> bytes:
+        try:
+            done = _run_git(
+                self._command(*arguments), cwd=self.scratch, env=self.environment, timeout_s=_PATIENCE_S
+            )
+        except subprocess.TimeoutExpired:
+            raise AgainError(f"git did not come back within {_PATIENCE_S:g} s") from None
+        if done.returncode:
+            raise self._problem((done.stderr + b"\n" + done.stdout).decode(errors="replace"))
+        return done.stdout
+
+    def _command(self, *arguments: str) -> list[str]:
+        return ["git", *(word for setting in _ALONE for word in ("-c", setting)), *arguments]
+
+    def _problem(self, said: str) -> ProblemError:
+        for secret in self.secrets:
+            said = said.replace(secret, "***")
+        said = harmless(_USER_IN_ADDRESS.sub(r"\1", said), keep="\n\t")
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        lines = [line for line in lines if not line.startswith(("hint:", "To ", "Done", "error: failed to"))]
+        rejected = [line.rpartition("\t")[2] for line in lines if line.startswith("!\t")]
+        blamed = [line for line in lines if line.startswith(("fatal:", "error:"))]
+        chosen = (rejected or blamed[:1] or lines[-1:] or ["git gave no reason"])[0]
+        kind = ProblemError if _HOPELESS.search(said) else AgainError
+        advice = next((f" ({told})" for words, told in _ADVICE if words.search(said)), "")
+        return kind(chosen[:300].rstrip(".") + advice, "\n".join(lines[-40:]))
+
+
+def _write_data(stream: IO[bytes], data: bytes) -> None:
+    stream.write(b"data %d\n" % len(data))
+    stream.write(data)
+    stream.write(b"\n")
+
+
+def _environment(settings: Sequence[tuple[str, str]] = ()) -> dict[str, str]:
+    """For a git command that is about no repository but the one that it names. Secret settings go this way
+    because arguments are seen by everybody on a machine.
+    """
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GIT_") or _OF_THE_WAY_THERE.fullmatch(name)
+    }
+    environment.setdefault("GIT_TERMINAL_PROMPT", "0")
+    # Whoever has traces switched on in git's settings would find the secret in them.
+    environment |= {"LC_ALL": "C", "GIT_TRACE2": "0", "GIT_TRACE2_EVENT": "0", "GIT_TRACE2_PERF": "0"}
+    given = environment.get("GIT_CONFIG_COUNT", "")
+    first = int(given) if given.isdecimal() else 0
+    for number, (key, value) in enumerate(settings, first):
+        environment |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    if settings:
+        environment["GIT_CONFIG_COUNT"] = str(first + len(settings))
+    return environment
+
+
+def _https_host(address: str) -> tuple[str, int] | None:
+    try:
+        parts = urlsplit(address)
+        port = parts.port
+    except ValueError:
+        return None
+    if parts.scheme != "https" or not parts.hostname or parts.password:
+        return None
+    return parts.hostname, 443 if port is None else port
+
+
+def _basic(token: str) -> str:
+    return base64.b64encode(f"x-access-token:{token}".encode()).decode()
+
+
+def _authorization(address: str, token: str) -> tuple[tuple[str, str], ...]:
+    """Settings with which git shows a token to $GITHUB_SERVER_URL, and to nobody else: none where the address
+    is of another host, or either is not encrypted.
+    """
+    home = _https_host(os.environ.get("GITHUB_SERVER_URL", ""))
+    if home is None or home != _https_host(address):
+        return ()
+    host, port = home
+    key = f"http.https://{host}{'' if port == 443 else f':{port}'}/.extraheader"
+    # Empty, it takes back others of the same key: a server refuses two of them.
+    return (key, ""), (key, f"AUTHORIZATION: basic {_basic(token)}"), ("http.followRedirects", "false")
+
+
+def address_of(root: Path, remote: str) -> str:
+    """What a remote's name stands for. Raises GitError where it is neither a name, an address nor a path."""
+    is_sane = bool(remote) and not remote.startswith("-")
+    named = _asked(root, "remote", "get-url", "--push", "--", remote) if is_sane else None
+    if named and not named.returncode:
+        top = _asked(root, "rev-parse", "--show-toplevel").stdout.decode(errors="surrogateescape").strip()
+        address = named.stdout.decode(errors="surrogateescape").splitlines()[0]
+        return _absolute(address, Path(top) if top else root)
+    if is_sane and ("/" in remote or ":" in remote or Path(remote).is_dir()):
+        return _absolute(remote, Path.cwd())
+    why = named.stderr.decode(errors="replace").strip().partition("\n")[0] if named else ""
+    raise GitError(
+        f"No remote named {remote!r} in {root}{f' ({why})' if why else ''}; expected one that 'git remote' "
+        "lists, an address or a path."
+    )
+
+
+def _asked(root: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """The answer of the repository around a folder, whatever repository the environment names."""
+    return _run_git(["git", *arguments], cwd=root, env=_environment())
+
+
+def _absolute(address: str, folder: Path) -> str:
+    is_elsewhere = "://" in address or ":" in address.partition("/")[0]
+    return address if is_elsewhere else os.path.normpath(folder / address)
+
+
+def branch_of(name: str, root: Path) -> str:
+    if name.startswith("-") or _asked(root, "check-ref-format", f"refs/heads/{name}").returncode:
+        raise UsageError(f"{name!r} is no name for a branch.")
+    return name
+
+
+_NOBODY = "gpu-harness <gpu-harness@noreply.invalid>"
+
+
+def identities(root: Path) -> tuple[str, str]:
+    """Author and committer as git writes them: whoever is set up in a folder, else nobody in particular."""
+    told = []
+    for role in ("AUTHOR", "COMMITTER"):
+        # Without this setting git would make one up out of user and host.
+        done = _asked(root, "-c", "user.useConfigOnly=true", "var", f"GIT_{role}_IDENT")
+        known = done.stdout.decode(errors="replace").strip()
+        told.append(known if not done.returncode and known else f"{_NOBODY} {int(time.time())} +0000")
+    return told[0], told[1]
+
+
+def _run_git(
+    command: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout_s: float | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(
+            command,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=timeout_s,
+        )
+    except FileNotFoundError:
+        raise GitError("The git command was not found on PATH: install git.") from None
