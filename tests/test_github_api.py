@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -382,13 +384,22 @@ def test_a_download_that_fails_is_asked_for_again(github, api, more):
     assert [each.path for each in github.log] == [ZIP] * 3
 
 
-def test_a_download_that_keeps_failing_is_an_error_that_keeps_the_signed_address_to_itself(github, api):
+def test_a_download_is_not_sent_to_this_machine_by_an_api_that_is_elsewhere(github, api):
+    github.artifacts[1] = [Artifact(5, "perf-review-h200", b"content")]
+    api._loopback = False
+    with pytest.raises(RemoteError, match="not https"):
+        download(api)
+    assert github.fetched == []
+
+
+def test_a_download_that_keeps_failing_is_an_error_that_hides_the_signed_address(github, api, clock):
     github.artifacts[1] = [Artifact(5, "perf-review-h200", b"content")]
     github.trouble("STORAGE", "/blob", 503, times=99)
     with pytest.raises(RemoteError, match="its storage gave status 503") as caught:
         download(api)
     assert "SECRET-SIGNATURE" not in str(caught.value)
     assert len(github.fetched) == 5
+    assert len(clock.slept) == 4
 
 
 def test_redirects_in_a_circle_end(github, api):
@@ -418,13 +429,38 @@ def test_a_part_of_a_path_stays_one():
     assert path_of("a/b", "compare", "x/../y?z#…") == "/repos/a/b/compare/x%2F..%2Fy%3Fz%23%E2%80%A6"
 
 
-@pytest.mark.parametrize("module", ["api", "events", "posting", "artifacts", "pulls", "requesting"])
-def test_what_holds_the_token_loads_no_more_than_it_needs(module):
-    code = f"import harness.github.{module}, sys; print(*{{name.split('.')[0] for name in sys.modules}})"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert not {"numpy", "scipy", "requests", "urllib3", "httpx", "aiohttp", "rich"} & set(
-        done.stdout.split()
+def test_what_holds_the_token_loads_no_more_than_it_needs():
+    modules = ", ".join(
+        f"harness.github.{name}" for name in ("api", "events", "posting", "artifacts", "pulls", "requesting")
     )
+    code = f"import {modules}, harness.review.plausible, sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    loaded = {name.split(".")[0] for name in done.stdout.split()}
+    assert not {"numpy", "scipy", "requests", "urllib3", "httpx", "aiohttp", "rich", "click"} & loaded
+
+
+def test_a_proxy_is_asked_for_a_tunnel_and_never_shown_the_token(clock, monkeypatch):
+    asked = []
+
+    class Proxy(BaseHTTPRequestHandler):
+        def do_CONNECT(self) -> None:
+            asked.append((self.path, str(self.headers)))
+            self.send_error(502)
+
+        def log_message(self, *_arguments: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as proxy:
+        threading.Thread(target=proxy.serve_forever, args=(0.01,)).start()
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy.server_address[1]}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        api = Api("https://api.github.example", TOKEN, waits=clock.waits)
+        with pytest.raises(RemoteError, match="no answer"):
+            get_pull(api)
+        proxy.shutdown()
+    assert {path for path, _ in asked} == {"api.github.example:443"}
+    assert TOKEN not in str(asked)
 
 
 def test_a_quoted_text_is_one_line_and_no_command():

@@ -169,7 +169,7 @@ class Api:
             return None
         for tries in range(1, _TRIES + 1):
             try:
-                return _decoded(self._call(request, needs, repeatable=False), kind, request)
+                return _decoded(self._call(request, needs, earlier=tries - 1), kind, request)
             except UnclearError:
                 if done is None or tries == _TRIES:
                     raise
@@ -245,14 +245,15 @@ class Api:
         request: Request,
         needs: str,
         *,
-        repeatable: bool = True,
+        earlier: int | None = None,
         redirects: bool = False,
         limit_bytes: int = MAX_ANSWER_BYTES,
     ) -> Answer:
         """The answer to a request, after as many tries as that takes.
 
         A rate limit says that nothing was done, so any request is repeated after it. Where the server fails
-        or the connection breaks nobody can tell, and only what does the same twice is. Raises UnclearError.
+        or the connection breaks nobody can tell, and only what does the same twice is: anything else comes
+        with the number of its `earlier` tries. Raises UnclearError.
         """
         tries = limited = 0
         while True:
@@ -264,8 +265,8 @@ class Api:
             if answer.status not in _PASSING:
                 return _checked(answer, request, needs, redirects=redirects)
             tries += 1
-            if not repeatable or tries == _TRIES:
-                raise UnclearError(_trouble(answer, request, tries))
+            if earlier is not None or tries == _TRIES:
+                raise UnclearError(_trouble(answer, request, tries + (earlier or 0)))
             self._back_off(tries)
 
     def _fetch(self, request: Request, limit_bytes: int, *, token: str | None = None) -> Answer:

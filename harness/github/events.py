@@ -47,6 +47,9 @@ class MeasuredRun:
     head: str
     """The commit that was measured."""
     default_branch: str
+    pushed: bool
+    """Whether the run stands for the measured commit, and so fails for what was found of it; one that was
+    started by hand stands for the default branch's."""
 
     @property
     def ending(self) -> str:
@@ -152,6 +155,7 @@ def measured_run(content: bytes, repository: str) -> MeasuredRun:
         pull_request=number,
         head=head,
         default_branch=event.repository.default_branch,
+        pushed=run.event == "push",
     )
 
 

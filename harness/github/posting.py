@@ -1,8 +1,9 @@
 """One comment and one check run on a pull request, however often and by however many they are posted.
 
 GitHub has no way to change something only if nobody else has. So each write is followed by another look, and
-what is there then decides: the oldest comment of ours stays, the newest run's text is in it, others of ours
-are removed.
+what is there then decides: the oldest comment of ours stays, others of ours are removed, and the newest run's
+text is in it. Of two that change it at the same moment the older may still come last, so the workflow lets
+reports of one commit wait for each other.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Prepared:
 
     @property
     def stamp(self) -> Stamp:
-        return Stamp(run=self.run.id, attempt=self.run.attempt, head=self.run.head)
+        return _stamp(self.run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,27 +83,33 @@ def prepare(
         raise RefusedError(
             f"The report cannot be what was measured, so nothing is posted: {' '.join(map(quoted, found))}"
         )
-    stamp = Stamp(run=run.id, attempt=run.attempt, head=run.head)
-    unfinished = _unfinished(run)
-    marker = f"{stamp.marker}\n\n<p>{unfinished}</p>" if unfinished else stamp.marker
+    marker = _stamp(run).marker
+    check = check_run(review, links)
+    unfinished = _unfinished(run, check["conclusion"])
+    opening = f"{marker}\n\n<p>{unfinished}</p>" if unfinished else marker
     return Prepared(
         repository=repository,
         run=run,
         links=links,
         review=review,
-        comment=comment(review, links, marker=marker),
-        check=_not_passing(check_run(review, links), unfinished),
+        comment=comment(review, links, marker=opening),
+        check=_not_passing(check, unfinished),
     )
 
 
-def _unfinished(run: MeasuredRun) -> str:
-    """What is said of a run that ended otherwise than well; empty for one that did not.
+def _stamp(run: MeasuredRun) -> Stamp:
+    return Stamp(run=run.id, attempt=run.attempt, head=run.head)
 
-    A regression can be why, and so can a card whose job broke before it wrote a report.
+
+def _unfinished(run: MeasuredRun, verdict: str) -> str:
+    """What is said of a run that ended otherwise than its verdict explains; else empty.
+
+    A card whose job broke before it wrote a report would not be missed otherwise.
     """
-    return (
-        "" if run.conclusion == "success" else f"The run ended as {run.ending}: a card may be missing here."
-    )
+    explained = run.pushed and run.conclusion == "failure" and verdict != "success"
+    if explained or run.conclusion == "success":
+        return ""
+    return f"The run ended as {run.ending}: a card may be missing here."
 
 
 def _not_passing(check: dict[str, Any], unfinished: str) -> dict[str, Any]:

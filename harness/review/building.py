@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["review_of"]
 
-import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
 
@@ -52,7 +51,7 @@ def review_of(results: Sequence[ComparisonResult], places: Places | None = None)
     return Review(
         schema_version=REVIEW_SCHEMA_VERSION,
         harness_version=harness.__version__,
-        created_at=dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
+        created_at=_words(max(result.comparison.started_at for result in results)),
         base=base,
         head=head,
         cards=tuple(

@@ -169,7 +169,7 @@ class Review(_Strict, frozen=True, kw_only=True, omit_defaults=False):
     schema_version: int = REVIEW_SCHEMA_VERSION
     harness_version: Words
     created_at: Words
-    """UTC, ISO 8601."""
+    """UTC, ISO 8601: when the newest of the comparisons began."""
     base: Commit | None
     """None for comparisons outside a repository, which nothing can be posted of."""
     head: Commit | None

@@ -161,7 +161,7 @@ def facts(case: CaseReview) -> list[str]:
     found = clocks(case)
     both = "" if "→" in found else " on both sides"
     told = [f"SM clock {found}{both}"] if found else []
-    if case.energy:
+    if case.energy and not case.energy.low <= 0 <= case.energy.high:
         told.append(f"energy {effect(case.energy)}")
     told += _static(case.base or Side(), case.head or Side())
     if case.source_changed is not None:

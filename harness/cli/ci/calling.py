@@ -88,11 +88,11 @@ def line_safe(value: Any) -> str:
 
 
 @contextmanager
-def annotated(what: str) -> Iterator[None]:
+def annotated(command: str) -> Iterator[None]:
     """In a workflow, show an error on the page of its run too."""
     try:
         yield
     except HarnessError as error:
         if in_workflow():
-            click.echo(error_line(what, error.message), err=True)
+            click.echo(error_line(command, error.message), err=True)
         raise

@@ -47,7 +47,7 @@ def command(reviews: tuple[Path, ...], out: Path | None, history: str, **options
     Exit status 0 where it was posted, or the pull request has moved on; 2 where the report was refused; 3
     where GitHub could not be reached, or refused.
     """
-    with annotated("Nothing was posted"):
+    with annotated("harness ci post"):
         calling = Calling.of(
             options["event"], options["repository"], options["api"], dry_run=options["dry_run"]
         )

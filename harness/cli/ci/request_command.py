@@ -22,7 +22,7 @@ def command(event: Path | None, repository: str | None, api: str | None, *, dry_
 
     Exit status 0 where a measurement was started or none was asked for, 2 where it was refused.
     """
-    with annotated("No measurement was started"):
+    with annotated("harness ci request"):
         calling = Calling.of(event, repository, api, dry_run=dry_run)
         asked = measurement_asked(read_event(calling.event), calling.repository)
         if asked is None:
