@@ -72,6 +72,13 @@ PURE = (
     "doctor.findings",
     "doctor.surroundings",
     "doctor.told",
+    "review.checks",
+    "review.comment",
+    "review.page",
+    "review.plausible",
+    "review.standing",
+    "review.summary",
+    "stock",
 )
 EFFECTS = {"os", "shutil", "socket", "subprocess", "sys", "tempfile", "threading", "time"}
 

@@ -22,6 +22,7 @@ from harness.gates import GATES
 from harness.review import comment as comments
 from harness.review import summary as summaries
 from harness.review.checks import CHECK_NAME, check_run, workflow_commands
+from harness.review.commands import workflow_command
 from harness.review.comment import comment
 from harness.review.grouping import grouped, total
 from harness.review.links import Links
@@ -565,10 +566,8 @@ def test_a_line_is_one_command_and_no_other(name):
 
 
 def test_signs_that_the_runner_reads_are_written_as_it_undoes_them():
-    from harness.review.checks import _data, _property
-
-    assert _data("a%\r\nb:,") == "a%25%0D%0Ab:,"
-    assert _property("a%\r\nb:,") == "a%25%0D%0Ab%3A%2C"
+    line = workflow_command("error", "a%\r\nb:,", {"file": "c,d", "title": "a%\r\nb:,"})
+    assert line == "::error file=c%2Cd,title=a%25%0D%0Ab%3A%2C::a%25%0D%0Ab:,"
 
 
 # Words

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["error_line", "quoted"]
 
+from harness.review.commands import workflow_command
 from harness.texts import harmless
 
 
@@ -18,12 +19,4 @@ def quoted(text: str, most: int = 300) -> str:
 
 def error_line(title: str, message: str) -> str:
     """The runner's command that shows an error on the page of its run."""
-    return f"::error title={_property(title)}::{_data(message)}"
-
-
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    return workflow_command("error", message, {"title": title})

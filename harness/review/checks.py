@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from harness.review.commands import workflow_command
 from harness.review.comment import comment
 from harness.review.grouping import Found, Groups, grouped
 from harness.review.links import Links
@@ -146,17 +147,7 @@ def _command(name: str, note: _Note) -> str:
     properties = {"title": _cut(note.title)}
     if note.place:
         properties = {"file": note.place.path, "line": str(note.place.line), **properties}
-    told = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
-    return f"::{name} {told}::{_data(note.message)}"
-
-
-def _data(text: str) -> str:
-    """As the runner undoes it: actions/toolkit, packages/core/src/command.ts."""
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    return workflow_command(name, note.message, properties)
 
 
 def _cut(text: str) -> str:
