@@ -48,6 +48,7 @@ ONLY_HERE = {
     "pynvml": "harness.telemetry.nvml",
     "asv": "harness.integrations",
     "asv_runner": "harness.integrations",
+    "pytest": "harness.integrations",
     "click": "harness.cli",
     "rich": "harness.report",
     "platformdirs": "harness.cache",

@@ -8,13 +8,14 @@ import click
 
 from harness.calibrating import CalibrateSettings, CalibrationResult, calibrate
 from harness.cli.execute import fitting
-from harness.cli.options import Selection, echo_json, load_suites, selection_options
+from harness.cli.options import Selection, echo_json, selection_options
 from harness.comparison import CompareSettings, Comparing
 from harness.config import load_config
 from harness.errors import ExitCode, UsageError
 from harness.planning import plan
 from harness.report.calibrations import as_json, print_calibration
 from harness.report.progress import CompareProgress
+from harness.selection import load_suites
 
 
 @click.command("calibrate")

@@ -12,12 +12,13 @@ from typing import Any
 
 import click
 
-from harness.cli.options import Selection, echo_json, load_suites
+from harness import selection
+from harness.cli.options import Selection, echo_json
 from harness.config import load_config
 from harness.errors import ExitCode
 from harness.loader import LoadedSuite
 from harness.measure import MeasureSettings
-from harness.planning import parse_size, plan
+from harness.planning import plan
 from harness.report.progress import ProgressObserver
 from harness.report.summary import summary_of
 from harness.report.tables import check_table, console, ladder_tables, print_out
@@ -25,58 +26,43 @@ from harness.session import RunResult, Session, SessionSettings
 
 
 def execute(
-    selection: Selection, command: str, measure: MeasureSettings | None, *, results: Path | None, save: bool
+    chosen: Selection, command: str, measure: MeasureSettings | None, *, results: Path | None, save: bool
 ) -> int:
     config = load_config()
     if measure is not None and measure.l2 is None:
         measure = dataclasses.replace(measure, l2=config.l2)  # type: ignore[arg-type]
     settings = SessionSettings(
         command=command,
-        device=selection.device or config.device,
+        device=chosen.device or config.device,
         measure=measure,
-        timeout_s=selection.timeout or config.timeout_s,
-        seed=selection.seed,
+        timeout_s=chosen.timeout or config.timeout_s,
+        seed=chosen.seed,
         results=(results or config.root / config.results) if save else None,
     )
     finished: list[RunResult] = []
     with ProgressObserver() as observer:
-        for loaded, sizes in fitting(load_suites(config, selection.commit, selection.cases), selection):
+        for loaded, sizes in fitting(selection.load_suites(config, chosen.commit, chosen.cases), chosen):
             with Session(loaded, settings, observer) as session:
-                quick = selection.quick or session.device.kind != "gpu"
-                result = session.run(plan(loaded.suite, selection.cases, sizes, quick=quick))
+                quick = chosen.quick or session.device.kind != "gpu"
+                result = session.run(plan(loaded.suite, chosen.cases, sizes, quick=quick))
             finished.append(result)
             if result.interrupted:
                 break
-    if selection.as_json:
+    if chosen.as_json:
         echo_json([_as_json(result) for result in finished])
     else:
         _print(finished, timed=measure is not None)
     return _status(finished)
 
 
-def fitting(suites: Sequence[LoadedSuite], selection: Selection) -> list[tuple[LoadedSuite, list[str]]]:
-    """The suites that are asked for, each with the sizes that have as many numbers as it has axes.
-
-    Raises UsageError for a size that is wrong, or that fits no suite.
-    """
-    wanted = [loaded for loaded in suites if plan(loaded.suite, selection.cases)]
-    fitting = []
-    for loaded in wanted:
-        sizes = [
-            size for size in selection.size if len(size.split(",")) in (1, len(loaded.suite.problem.axes))
-        ]
-        for size in sizes:
-            parse_size(size, loaded.suite.problem)
-        if sizes or not selection.size:
-            fitting.append((loaded, sizes))
-    unfit = [size for size in selection.size if not any(size in sizes for _, sizes in fitting)]
-    if unfit:
-        parse_size(unfit[0], wanted[0].suite.problem)
-    for loaded in wanted if fitting else []:
-        if not any(loaded is fit for fit, _ in fitting):
-            axes = ", ".join(loaded.suite.problem.axes)
-            click.echo(f"{loaded.suite.name} is left out: no --size gives numbers for {axes}.", err=True)
-    return fitting
+def fitting(
+    suites: Sequence[LoadedSuite], chosen: Selection
+) -> tuple[tuple[LoadedSuite, tuple[str, ...]], ...]:
+    """The suites that are asked for, each with the sizes that fit it; what is left out is told."""
+    found = selection.fitting(suites, chosen.cases, chosen.size)
+    for line in found.left_out:
+        click.echo(line, err=True)
+    return found.chosen
 
 
 def _as_json(result: RunResult) -> dict[str, Any]:

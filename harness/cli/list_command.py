@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
-from harness.cli.options import cases_argument, echo_json, json_option, load_suites
+from harness.cli.options import cases_argument, echo_json, json_option
 from harness.config import load_config
 from harness.loader import LoadedSuite
 from harness.planning import selects
+from harness.selection import load_suites
 from harness.suite import Kernel, Suite
 
 

@@ -1,4 +1,4 @@
-"""What several commands share: options, the project's suites, and standard output against standard error."""
+"""What several commands share: options, and standard output against standard error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ __all__ = [
     "device_option",
     "echo_json",
     "json_option",
-    "load_suites",
     "selection_options",
 ]
 
@@ -20,11 +19,6 @@ from typing import Any, TypeVar
 
 import click
 import msgspec
-
-from harness.config import Config
-from harness.errors import SuiteError
-from harness.loader import LoadedSuite, discover, load
-from harness.planning import check_patterns
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -91,22 +85,6 @@ def case_options(function: F) -> F:
     ):
         call = option(call)
     return call  # type: ignore[return-value]
-
-
-def load_suites(
-    config: Config, commit: str | None = None, patterns: tuple[str, ...] = ()
-) -> list[LoadedSuite]:
-    """Every suite of the project, at a commit or in the working tree; at least one. Raises SuiteError,
-    UsageError.
-    """
-    folders = discover(config.root, config.suites)
-    if not folders:
-        raise SuiteError(
-            f"No suite in {config.root}: no folder with a suite.py matches {', '.join(config.suites)}."
-        )
-    loaded = [load(folder, commit) for folder in folders]
-    check_patterns(patterns, [each.suite for each in loaded])
-    return loaded
 
 
 def echo_json(value: Any) -> None:

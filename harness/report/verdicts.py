@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-__all__ = ["FAILING", "as_json", "exit_code", "print_comparison"]
+__all__ = [
+    "FAILING",
+    "Judged",
+    "as_json",
+    "exit_code",
+    "judgement_as_json",
+    "print_comparison",
+    "print_judgement",
+]
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Protocol
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -17,7 +28,9 @@ from harness.errors import ExitCode
 from harness.records import Comparison, Effect, Source, Verdict
 from harness.report.tables import console, natural_width, plain_table, print_out
 from harness.statistics.rates import false_alarm_bound
+from harness.stock import StockResult, StockSide
 from harness.suite import size_label
+from harness.texts import harmless
 
 FAILING = ("regression", "missing", "failed", "invalid", "inconclusive", "improvement", "new")
 """Verdicts that can fail a comparison."""
@@ -35,11 +48,47 @@ _STYLES = {
     "missing": "bold red",
     "failed": "bold red",
 }
+_SMALL_NS = 1e4
+"""Shorter times than this are awkward in milliseconds."""
+_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 _QUIET = ("identical", "unchanged")
 """Verdicts that the table says enough of."""
 
 
-def exit_code(results: Sequence[ComparisonResult], fail_on: Collection[str] = ()) -> ExitCode:
+class Judged(Protocol):
+    """What an exit status is made from."""
+
+    @property
+    def verdicts(self) -> Sequence[Verdict]: ...
+    @property
+    def interrupted(self) -> bool: ...
+    @property
+    def problem(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """What a terminal is told, whatever was compared."""
+
+    title: str
+    what: str
+    """Heading of the first column: what a case is called."""
+    names: Sequence[str]
+    """In the first column."""
+    verdicts: Sequence[Verdict]
+    twins: Sequence[Verdict] = ()
+    basis: str
+    """What the verdicts rest on."""
+    asides: Sequence[str] = ()
+    """For standard error."""
+    device_s: float | None = None
+
+    @property
+    def rows(self) -> list[Verdict]:
+        return [*self.verdicts, *self.twins]
+
+
+def exit_code(results: Sequence[Judged], fail_on: Collection[str] = ()) -> ExitCode:
     """What the verdicts mean for a command; `fail_on` names those that count, none for the default."""
     if any(result.interrupted for result in results):
         return ExitCode.INTERRUPTED
@@ -73,30 +122,86 @@ def as_json(result: ComparisonResult) -> dict[str, Any]:
     }
 
 
+def judgement_as_json(result: StockResult) -> dict[str, Any]:
+    """Margin, tolerance and confidence are shares."""
+    policy = result.policy
+    return {
+        "base": result.base,
+        "head": result.head,
+        "pairs": result.pairs,
+        "device": result.device,
+        "margin": policy.margin,
+        "tolerance": policy.tolerance,
+        "confidence": policy.confidence,
+        "verdicts": result.verdicts,
+    }
+
+
 def print_comparison(results: Sequence[ComparisonResult], status: ExitCode) -> None:
     """Tables and closing line on standard output; what else there is to know on standard error."""
+    _print([_of_comparison(result) for result in results], status)
+
+
+def print_judgement(result: StockResult, status: ExitCode) -> None:
+    """The same for files of pytest-benchmark."""
+    _print([_of_files(result)], status)
+
+
+def _of_comparison(result: ComparisonResult) -> _Shown:
+    asides = [f"Left out: {message}" for message in result.left_out]
+    if result.problem:
+        asides.append(f"harness: {result.problem}")
+    if result.path:
+        asides.append(f"Record: {result.path}")
+    if result.interrupted:
+        asides.append("Interrupted: verdicts rest on what was finished.")
+    return _Shown(
+        title=_title(result.comparison),
+        what="kernel",
+        names=[*(each.kernel for each in result.verdicts), *(each.case for each in result.twins)],
+        verdicts=result.verdicts,
+        twins=result.twins,
+        basis=_basis(result),
+        asides=asides,
+        device_s=sum(verdict.gpu_s for verdict in (*result.verdicts, *result.twins)),
+    )
+
+
+def _of_files(result: StockResult) -> _Shown:
+    often = Counter(verdict.kernel for verdict in result.verdicts)
+    policy = result.policy
+    return _Shown(
+        title=f"{_commit(result.base)} against {_commit(result.head)} on {result.device}",
+        what="benchmark",
+        names=[each.kernel if often[each.kernel] == 1 else each.case for each in result.verdicts],
+        verdicts=result.verdicts,
+        basis=f"Files of pytest-benchmark, {_count(result.base)} of base and {_count(result.head)} of head. "
+        f"Margin {100 * policy.margin:g} %, tolerance {100 * policy.tolerance:g} %, confidence "
+        f"{100 * policy.confidence:g} % of each verdict.",
+    )
+
+
+def _count(side: StockSide) -> int:
+    return len(side.files)
+
+
+def _print(results: Sequence[_Shown], status: ExitCode) -> None:
     errors = Console(stderr=True)
     for result in results:
         print_out(_table(result, console().width))
-        console().print(_basis(result), highlight=False, style="dim")
+        console().print(result.basis, highlight=False, style="dim")
         for line in _sentences(result):
             console().print(line, soft_wrap=False, highlight=False)
-        for message in result.left_out:
-            errors.print(f"Left out: {message}", highlight=False, markup=False, soft_wrap=True)
-        if result.problem:
-            errors.print(f"harness: {result.problem}", highlight=False, markup=False)
-        if result.path:
-            errors.print(f"Record: {result.path}", highlight=False, markup=False, soft_wrap=True)
-        if result.interrupted:
-            errors.print("Interrupted: verdicts rest on what was finished.", highlight=False)
+        for aside in result.asides:
+            errors.print(aside, highlight=False, markup=False, soft_wrap=True)
         console().print()
     console().print(_closing(results, status), highlight=False)
 
 
-def _table(result: ComparisonResult, width: int) -> Table:
+def _table(result: _Shown, width: int) -> Table:
     """A line a case; what fits least is left out where the terminal is narrow."""
     columns = _columns(result)
-    for left_out in ("cycles %", "floor", "base ms", "visible", None):
+    for left_out in ("cycles %", "floor", "base ms", "base", "visible", None):
         table = _table_of(result, columns)
         if left_out is None or natural_width(table) <= width:
             break
@@ -104,12 +209,14 @@ def _table(result: ComparisonResult, width: int) -> Table:
     return table
 
 
-def _columns(result: ComparisonResult) -> dict[str, list[str]]:
-    rows = [*result.verdicts, *result.twins]
+def _columns(result: _Shown) -> dict[str, list[str]]:
+    rows = result.rows
+    times_ns = [verdict.base.time_ns if verdict.base else None for verdict in rows]
+    small = any(time_ns is not None and time_ns < _SMALL_NS for time_ns in times_ns)
     columns = {
-        "kernel": [v.case if v in result.twins else v.kernel for v in rows],
+        result.what: list(result.names),
         "size": [size_label(v.sizes) for v in rows],
-        "base ms": [_ms(v.base.time_ns if v.base else None) for v in rows],
+        "base" if small else "base ms": [_time(time_ns) if small else _ms(time_ns) for time_ns in times_ns],
         "change %": [_percent(v.time.effect if v.time else None, sign=True) for v in rows],
         "±": [_percent(_half(v.time)) for v in rows],
         "cycles %": [_percent(v.cycles.effect if v.cycles else None, sign=True) for v in rows],
@@ -120,11 +227,12 @@ def _columns(result: ComparisonResult) -> dict[str, list[str]]:
     return {name: cells for name, cells in columns.items() if any(cells)}
 
 
-def _table_of(result: ComparisonResult, columns: Mapping[str, Sequence[str]]) -> Table:
-    table = plain_table(*(name if name == "kernel" else f">{name}" for name in columns), "verdict")
-    table.title = _title(result.comparison)
-    for index, verdict in enumerate((*result.verdicts, *result.twins)):
-        cells = [column[index] for column in columns.values()]
+def _table_of(result: _Shown, columns: Mapping[str, Sequence[str]]) -> Table:
+    first, *others = columns or [result.what]
+    table = plain_table(first, *(f">{name}" for name in others), "verdict")
+    table.title = result.title
+    for index, verdict in enumerate(result.rows):
+        cells = [escape(harmless(column[index])) for column in columns.values()]
         table.add_row(*cells, f"[{_STYLES[verdict.status]}]{verdict.status}[/]")
     return table
 
@@ -152,36 +260,54 @@ def _title(comparison: Comparison) -> str:
     )
 
 
-def _commit(source: Source) -> str:
+def _commit(source: Source | StockSide) -> str:
     return (source.commit or "no commit")[:10] + (" + changes" if source.dirty else "")
 
 
-def _sentences(result: ComparisonResult) -> Iterator[Text]:
-    """What a table cannot say: why, of every verdict that somebody has to act on."""
+def _sentences(result: _Shown) -> Iterator[Text]:
+    """What a table cannot say: why, of every verdict that somebody has to act on; once where several in a row
+    say the same.
+    """
     told: set[str] = set()
-    for verdict in (*result.verdicts, *result.twins):
-        if verdict.status in _QUIET or verdict in result.twins:
-            continue
+    for verdict, alike in _alike(result.verdicts):
         text = Text()
         text.append(f"{verdict.status} ", style=_STYLES[verdict.status])
-        text.append(verdict.case, style="bold")
+        text.append(harmless(verdict.case), style="bold")
         cause = f", {verdict.attribution}" if verdict.attribution else ""
-        text.append(f" ({verdict.reason}{cause}): {verdict.message}")
+        more = f" and {alike} more" if alike else ""
+        text.append(f"{more} ({verdict.reason}{cause}): " + harmless(verdict.message, keep="\n"))
         yield text
         if verdict.log and verdict.log not in told:
             told.add(verdict.log)  # one broken file costs many cases
             yield Text("\n".join(f"    {line}" for line in verdict.log.splitlines()), style="dim")
 
 
-def _closing(results: Sequence[ComparisonResult], status: ExitCode) -> str:
+def _alike(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, int]]:
+    """Verdicts that say something new, and how many after each say the same."""
+    loud = (verdict for verdict in verdicts if verdict.status not in _QUIET)
+    for _, same in groupby(loud, key=lambda v: (v.status, v.reason, v.attribution, v.message, v.log)):
+        first, *others = same
+        yield first, len(others)
+
+
+def _closing(results: Sequence[_Shown], status: ExitCode) -> str:
     counts: Counter[str] = Counter(verdict.status for result in results for verdict in result.verdicts)
     told = ", ".join(f"{counts[name]} {name}" for name in _STYLES if counts[name]) or "no case was compared"
-    spent = sum(verdict.gpu_s for result in results for verdict in (*result.verdicts, *result.twins))
-    return f"{told}. {spent:.1f} s of device time. Exit status {int(status)}."
+    known = [result.device_s for result in results if result.device_s is not None]
+    spent = f" {sum(known):.1f} s of device time." if known else ""
+    return f"{told}.{spent} Exit status {int(status)}."
 
 
 def _ms(time_ns: float | None) -> str:
     return "" if time_ns is None else f"{time_ns / 1e6:.4g}"
+
+
+def _time(time_ns: float | None) -> str:
+    """With a unit of its own."""
+    if time_ns is None:
+        return ""
+    scale, unit = next((each for each in _UNITS if time_ns >= each[0]), _UNITS[-1])
+    return f"{time_ns / scale:.4g} {unit}"
 
 
 def _percent(value: float | None, *, sign: bool = False) -> str:
