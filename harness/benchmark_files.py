@@ -24,7 +24,8 @@ FORMATS = range(3, 6)
 """Major versions of pytest-benchmark whose files are known."""
 LARGEST_BYTES = 256 * 2**20
 """As Python objects it takes some ten times that in memory."""
-_LONGEST_S = 1e9
+_SHORTEST_S, _LONGEST_S = 1e-15, 1e9
+"""Times that anything takes: beyond them ratios leave the range of a float."""
 _EARLIEST = dt.datetime(2000, 1, 1, tzinfo=dt.timezone.utc)
 _WALL = re.compile(r"^(time\.)?(perf_counter|monotonic|time|default_timer)(_ns)?$")
 """Timers that go as the clock on the wall does."""
@@ -240,10 +241,10 @@ def _benchmark(path: Path, number: int, given: Mapping[str, Any]) -> Benchmark:
         ("data", stats.data),
     ):
         for value in values:
-            if not (0 < value < math.inf):
+            if not _SHORTEST_S <= value <= _LONGEST_S:
                 raise StoreError(
-                    f"{where}: a time of {value} in {what}; expected a positive finite number of seconds. "
-                    "Is its timer too coarse? More iterations in a round help."
+                    f"{where}: a time of {value} in {what}; expected a positive number of seconds, at most "
+                    f"{_LONGEST_S:g}. Is its timer too coarse? More iterations in a round help."
                 )
     if not stats.min <= stats.median <= stats.max or min(stats.rounds, stats.iterations) < 1:
         raise StoreError(f"{where}: its statistics contradict each other.")

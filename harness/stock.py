@@ -565,8 +565,13 @@ def _shown(found: Verdict) -> str:
     low, high = (effect.low, effect.high) if effect.effect >= 0 else (-effect.high, -effect.low)
     return (
         f"{100 * abs(effect.effect):.2f} % {'slower' if effect.effect >= 0 else 'faster'} "
-        f"({100 * low:+.2f} to {100 * high:+.2f} %) in {effect.processes} pairs of processes."
+        f"({_bound(low)} to {_bound(high)} %) in {effect.processes} pairs of processes."
     )
+
+
+def _bound(effect: float) -> str:
+    """In percent; of few wild pairs it can lie anywhere."""
+    return f"{100 * effect:+.2f}" if abs(effect) < 100 else f"{100 * effect:+.1e}"
 
 
 def _percent(log_ratio: float) -> str:

@@ -217,11 +217,20 @@ def test_a_rate_limit_is_waited_for(github, request_):
 def test_a_dry_run_prints_the_request_and_starts_nothing(github, request_):
     done = request_(comment_event(LINE), "--dry-run")
     assert done.status == 0
-    head, _, body = done.out.partition("\n\n")
+    head, body, told = done.out.split("\n\n")
     assert head.splitlines()[0] == f"POST {github.url}{DISPATCH}"
     assert TOKEN not in done.out
     assert json.loads(body) == {"ref": "main", "inputs": {"pull_request": "12", "sha": HEAD}}
+    assert told.startswith(f"Would measure {HEAD}")
     assert github.writes == []
+
+
+def test_as_json_it_says_what_was_asked_for(github, request_):
+    done = request_(comment_event(LINE), "--dry-run", "--json")
+    assert done.status == 0
+    assert (done.json["state"], done.json["pull_request"], done.json["commit"]) == ("requested", 12, HEAD)
+    assert [each["method"] for each in done.json["requests"]] == ["POST"]
+    assert request_(comment_event("thanks"), "--json").json["state"] == "no-request"
 
 
 def test_without_a_token_nothing_is_asked(github, request_, monkeypatch):

@@ -256,6 +256,8 @@ STATS = ("benchmarks", 1, "stats")
         ([*STATS, "median"], math.nan, [RED, "a time of nan in median"]),
         ([*STATS, "max"], math.inf, [RED, "a time of inf in max"]),
         ([*STATS, "min"], 0.0, [RED, "a time of 0.0 in min", "too coarse"]),
+        ([*STATS, "max"], 1e300, [RED, "a time of 1e+300 in max", "at most 1e+09"]),
+        ([*STATS, "min"], 5e-324, [RED, "a time of 5e-324 in min"]),
         ([*STATS, "mean"], -1e-3, [RED, "a time of -0.001 in mean"]),
         ([*STATS, "data", 3], 0.0, [RED, "a time of 0.0 in data"]),
         ([*STATS, "data", 3], math.nan, [RED, "a time of nan in data"]),
@@ -940,6 +942,16 @@ def test_what_is_told(harness, files):
     assert "1 regression, 3 unchanged. Exit status 1." in done.out
     assert "device time" not in done.out
     assert done.err == ""
+
+
+def test_bounds_that_can_lie_anywhere_take_no_room(harness, files):
+    processes = turns([1e3, 1e-3, 1e6, 1e-6])
+    for process in processes:
+        process.timer = "device_clock"
+    done = harness("judge", *files(processes))
+    assert done.status == ExitCode.INCONCLUSIVE
+    assert max(map(len, done.out.splitlines())) <= 120
+    assert max(map(len, done.out.split())) <= 30
 
 
 def test_what_is_wrong_with_all_is_said_once(harness, files):

@@ -313,6 +313,8 @@ def _time(time_ns: float | None) -> str:
 def _percent(value: float | None, *, sign: bool = False) -> str:
     if value is None:
         return ""
+    if abs(value) >= 100:
+        return f"{100 * value:.1e}"
     digits = 2 if abs(value) < 0.1 else 1 if abs(value) < 1 else 0
     return f"{100 * value:+.{digits}f}" if sign else f"{100 * value:.{digits}f}"
 

@@ -67,8 +67,21 @@ class Calling:
             server=check_address(server.rstrip("/"), "GITHUB_SERVER_URL"),
         )
 
-    def held(self) -> Iterator[str]:
-        """What a dry run has not sent, a text each."""
+    def show(self, told: dict[str, Any], *, as_json: bool) -> None:
+        """What was done, with its `message`, and what a dry run has not sent."""
+        if as_json:
+            requests = [
+                {"method": each.method, "url": each.url, "headers": each.headers, "body": each.body}
+                for each in self.api.held
+            ]
+            click.echo(line_safe({**told, "requests": requests}))
+            return
+        for text in self._held():
+            click.echo(text)
+        click.echo(told["message"])
+
+    def _held(self) -> Iterator[str]:
+        """A text each."""
         for request in self.api.held:
             headers = [f"{name}: {value}" for name, value in request.headers.items()]
             body = [] if request.body is None else ["", line_safe(request.body)]

@@ -13,7 +13,8 @@ from harness.github.fleet import FLEET_FILE, matrix_of, read_fleet
 
 @click.command("fleet")
 @click.argument("file", type=click.Path(path_type=Path), default=FLEET_FILE)
-def command(file: Path) -> ExitCode:
+@click.option("--json", "as_json", is_flag=True, help="Print it in a workflow too.")
+def command(file: Path, as_json: bool) -> ExitCode:
     """Check the file of cards, and print it as a job's matrix: one line of JSON.
 
     In a workflow it becomes the step's outputs instead: `matrix`, and `count`, the number of cards.
@@ -21,7 +22,7 @@ def command(file: Path) -> ExitCode:
     fleet = read_fleet(file)
     matrix = matrix_of(fleet)
     outputs = os.environ.get("GITHUB_OUTPUT")
-    if not outputs:
+    if as_json or not outputs:
         click.echo(matrix)
         return ExitCode.FINE
     try:

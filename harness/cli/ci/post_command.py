@@ -72,7 +72,7 @@ def command(reviews: tuple[Path, ...], out: Path | None, history: str, **options
             }
         else:
             told |= _told(prepared, outcome, dry_run=options["dry_run"])
-    _show(calling, told, as_json=options["as_json"])
+    calling.show(told, as_json=options["as_json"])
     return ExitCode.FINE
 
 
@@ -108,16 +108,3 @@ def _what(posted: Posted, would: str) -> str:
     if posted.action == "left":
         return f"left as it is, that of a newer run ({posted.url})"
     return f"{would}{posted.action}{f' ({posted.url})' if posted.url else ''}"
-
-
-def _show(calling: Calling, told: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        requests = [
-            {"method": each.method, "url": each.url, "headers": each.headers, "body": each.body}
-            for each in calling.api.held
-        ]
-        click.echo(line_safe({**told, "requests": requests}))
-        return
-    for text in calling.held():
-        click.echo(text)
-    click.echo(told["message"])
