@@ -6,6 +6,7 @@ import copy
 import datetime as dt
 import json
 import math
+import os
 import subprocess
 import sys
 import time
@@ -75,6 +76,7 @@ def saved(tmp_path_factory):
             *("--benchmark-json=raw.json", "--benchmark-max-time=0.01", "--benchmark-min-rounds=3"),
         ],
         cwd=root,
+        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")},
         capture_output=True,
         text=True,
         check=False,
