@@ -8,11 +8,11 @@ import click
 
 from harness.benchmark_files import BenchmarkFile, find_files, read_benchmark_file
 from harness.cli.options import echo_json, json_option
+from harness.cli.verdict_options import Percent, fail_on_option
 from harness.errors import UsageError
-from harness.report.verdicts import FAILING, exit_code, judgement_as_json, print_judgement
+from harness.report.verdicts import exit_code, judgement_as_json, print_judgement
 from harness.stock import judge_files
 
-Percent = click.FloatRange(min=0, max=100, min_open=True, max_open=True)
 SIDES = ("--base", "--head")
 
 
@@ -65,12 +65,7 @@ class _Greedy(click.Command):
     metavar="PERCENT",
     help="Of each benchmark's verdict.",
 )
-@click.option(
-    "--fail-on",
-    multiple=True,
-    type=click.Choice([*FAILING, "none"]),
-    help="Verdicts that fail the command; repeatable. Default: all but improvement and new.",
-)
+@fail_on_option
 @json_option
 def command(
     base: tuple[str, ...],

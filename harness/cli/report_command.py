@@ -9,11 +9,12 @@ from pathlib import Path
 import click
 
 from harness.cli.options import echo_json, json_option
+from harness.cli.verdict_options import fail_on_option
 from harness.comparison import ComparisonResult
 from harness.config import Config, load_config
 from harness.errors import HarnessError, UsageError
 from harness.loader import load
-from harness.report.verdicts import FAILING, as_json, exit_code, print_comparison
+from harness.report.verdicts import as_json, exit_code, print_comparison
 from harness.review.building import review_of
 from harness.review.comment import comment
 from harness.review.faces import faces, write_faces
@@ -45,12 +46,7 @@ FORMATS = ("terminal", "markdown", "html", "github", "json")
 )
 @click.option("--run", metavar="URL", default="", help="The run that measured, to link to.")
 @click.option("--history", metavar="URL", default="", help="The published pages, to link to.")
-@click.option(
-    "--fail-on",
-    multiple=True,
-    type=click.Choice([*FAILING, "none"]),
-    help="Verdicts that fail the command; repeatable. Default: all but improvement and new.",
-)
+@fail_on_option
 @json_option
 def command(
     records: tuple[Path, ...],

@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from harness import git
-from harness.cli.compare_command import compare_commits, comparison_options, settings_from
+from harness.cli.compare_command import compare_commits, settings_from
 from harness.cli.options import Selection, case_options, cases_argument, echo_json
+from harness.cli.verdict_options import comparison_options
 from harness.config import load_config
 from harness.errors import UsageError
 from harness.github.surroundings import append_summary, in_workflow, links_of_run
