@@ -24,7 +24,7 @@ fail_on_option = click.option(
 
 
 def comparison_options(function: F) -> F:
-    """The options that say how to compare and which verdicts fail; compare_command.settings_from reads them."""
+    """The options that say how to compare, and which verdicts fail."""
     call: Any = function
     for option in (
         fail_on_option,
