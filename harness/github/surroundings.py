@@ -11,9 +11,6 @@ from pathlib import Path
 from harness.errors import StoreError
 from harness.review.links import Links
 
-SUMMARY_LIMIT_BYTES = 2**20
-"""Of a step. The runner drops the whole summary of one that wrote more."""
-
 
 def in_workflow(environ: Mapping[str, str] = os.environ) -> bool:
     return environ.get("GITHUB_ACTIONS") == "true"
@@ -32,14 +29,14 @@ def links_of_run(environ: Mapping[str, str] = os.environ, *, history: str = "") 
 
 
 def append_summary(text: str, environ: Mapping[str, str] = os.environ) -> None:
-    """Add to the job's summary, in a workflow. Raises StoreError where it cannot be written."""
+    """Add to the step's summary, in a workflow: once, as a step may write 1 MiB. Raises StoreError where it
+    cannot be written.
+    """
     path = environ.get("GITHUB_STEP_SUMMARY")
     if not path:
         return
-    content = text.encode()
     try:
-        with Path(path).open("ab") as file:
-            if file.tell() + len(content) <= SUMMARY_LIMIT_BYTES:
-                file.write(content)
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(text)
     except OSError as error:
         raise StoreError(f"Cannot write the summary to {path}: {error.strerror or error}.") from None
