@@ -4,8 +4,9 @@ then options.
 
 from __future__ import annotations
 
-__all__ = ["Config", "load_config"]
+__all__ = ["FILES", "Config", "load_config", "suites_said"]
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping
@@ -36,6 +37,8 @@ class Config:
     """Where asv's results and ours lie, a folder a machine."""
 
 
+FILES = ("harness.toml", "pyproject.toml")
+"""Where settings stand; in a folder that has both, the first counts."""
 _CHOICES = {"l2": ("cold", "hot")}
 
 
@@ -54,7 +57,7 @@ def load_config(start: Path | None = None) -> Config:
 
 def _from_file(start: Path) -> Config:
     for folder in (start, *start.parents):
-        for name in ("harness.toml", "pyproject.toml"):
+        for name in FILES:
             table = _table(folder / name)
             if table is not None:
                 config = Config(root=folder)
@@ -64,13 +67,35 @@ def _from_file(start: Path) -> Config:
     return Config(root=start)
 
 
+def suites_said(texts: Mapping[str, str]) -> tuple[str, ...]:
+    """The globs of suites by which another commit finds its own, from the texts of its FILES; none where
+    HARNESS_SUITES has the say. A file that is broken says nothing.
+    """
+    if os.environ.get("HARNESS_SUITES"):
+        return ()
+    config = Config(root=Path())
+    for name in FILES:
+        with contextlib.suppress(ConfigError):
+            table = _table_in(texts[name], Path(name)) if name in texts else None
+            if table is not None:
+                return _with(config, "suites", table.get("suites", config.suites), name).suites
+    return config.suites
+
+
 def _table(path: Path) -> Mapping[str, Any] | None:
     """The harness's table of a file; None where the file is not there or says nothing about the harness."""
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        return _table_in(path.read_text(encoding="utf-8"), path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
+        raise ConfigError(f"Cannot read {path}: {error}.") from None
+
+
+def _table_in(text: str, path: Path) -> Mapping[str, Any] | None:
+    try:
+        content = tomllib.loads(text)
+    except ValueError as error:
         raise ConfigError(f"Cannot read {path}: {error}.") from None
     if path.name == "harness.toml":
         return content

@@ -11,6 +11,7 @@ __all__ = [
     "is_dirty",
     "merge_base",
     "newest_commits",
+    "read",
     "repository_of",
     "resolve",
     "user_name",
@@ -119,6 +120,14 @@ def files(repository: Path, commit: str) -> list[str]:
     """Every file of a commit, by its path in the repository."""
     listed = _git(repository, "ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
     return [name.decode(errors="surrogateescape") for name in listed.split(b"\0") if name]
+
+
+def read(repository: Path, commit: str, path: str) -> bytes | None:
+    """A file's content at a commit; None where there is none."""
+    try:
+        return _git(repository, "cat-file", "blob", f"{commit}:{path}")
+    except GitError:
+        return None
 
 
 def first_parents(repository: Path, revision: str) -> list[tuple[str, int, str, str]]:

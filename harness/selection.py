@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from harness import git
-from harness.config import Config
+from harness.config import FILES, Config, suites_said
 from harness.errors import NoSuiteError, SuiteError, UsageError
 from harness.loader import LoadedSuite, discover, discover_at, load
 from harness.planning import PlannedCase, check_patterns, parse_size, plan
@@ -68,12 +68,13 @@ def load_pairs(
     where it is broken at both, or where there is none. Raises UsageError outside a git repository and for a
     pattern that selects nothing, GitError where there is no such revision.
     """
-    root, globs = config.root, config.suites
+    root = config.root
     repository = git.repository_of(root)
     if repository is None:
         raise UsageError(f"{root} is in no git repository: there are no commits to compare.")
     base = git.resolve(repository, base)
     head = None if head is None else git.resolve(repository, head)
+    globs = _globs(config, repository, base, head)
     at_head = discover(root, globs) if head is None else discover_at(root, globs, head)
     folders = dict.fromkeys([*at_head, *discover_at(root, globs, base)])
     if not folders:
@@ -83,6 +84,20 @@ def load_pairs(
     pairs = [_loaded(folder, base, head) for folder in folders]
     check_patterns(patterns, [side.suite for pair in pairs for side in pair])
     return pairs
+
+
+def _globs(config: Config, repository: Path, *commits: str | None) -> list[str]:
+    """Those of the configuration here, and those by which each commit finds its suites: one that a change of
+    settings hides has vanished, and that must be seen.
+    """
+    inside = config.root.resolve().relative_to(repository.resolve())
+    globs = dict.fromkeys(config.suites)
+    for commit in filter(None, commits):
+        told = {name: git.read(repository, commit, (inside / name).as_posix()) for name in FILES}
+        globs |= dict.fromkeys(
+            suites_said({name: text.decode(errors="replace") for name, text in told.items() if text})
+        )
+    return list(globs)
 
 
 def _loaded(folder: Path, base: str, head: str | None) -> SuitePair:

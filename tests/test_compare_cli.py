@@ -461,6 +461,40 @@ def test_other_axes_are_other_cases(harness, tmp_path):
         assert told == {f"toy.untouched[n={n}]": "new", f"toy.untouched[n={n},m={m}]": "missing"}
 
 
+HIDING = "[tool.harness]\nsuites = ['others/*']\nresults = 'results'\n"
+
+
+@pytest.mark.parametrize("committed", [True, False], ids=["commit", "working tree"])
+def test_settings_that_hide_a_suite_do_not_hide_a_slower_kernel(harness, tmp_path, committed):
+    root = make_project(tmp_path / "project", only("slower"))
+    write_files(root, {"pyproject.toml": HIDING})
+    if committed:
+        commit(root, {}, 3)
+    base, *head = ("HEAD~2", "HEAD") if committed else ("HEAD~1",)
+    done = harness("compare", base, *head, *NULL, "--json", "--no-save", cwd=root)
+    assert done.statuses == {"slower": ("regression", "slower-in-time")}
+    assert done.status == 1
+
+
+def test_a_suite_that_settings_and_a_move_hide_is_missing(harness, tmp_path):
+    root = make_project(tmp_path / "project", only("changed"))
+    git(root, "mv", "kernels", "others")
+    commit(root, {"pyproject.toml": HIDING}, 3)
+    done = harness("compare", "HEAD~1", "HEAD", *NULL, "--json", "--no-save", cwd=root)
+    told = {verdict["status"] for result in done.json for verdict in result["verdicts"]}
+    assert told == {"missing", "new"}
+    assert done.status == 1
+
+
+def test_what_the_environment_names_is_all_there_is(harness, tmp_path, monkeypatch):
+    root = make_project(tmp_path / "project", only("slower"))
+    git(root, "mv", "kernels/toy", "other")
+    commit(root, {}, 3)
+    monkeypatch.setenv("HARNESS_SUITES", "other")
+    done = harness("compare", "HEAD~1", "HEAD", *NULL, "--json", "--no-save", cwd=root)
+    assert done.statuses == {"slower": ("new", "only-in-head")}
+
+
 @pytest.mark.parametrize(("broken", "side", "code"), [(0, "base", 3), (1, "head", 1)])
 def test_a_suite_that_is_broken_at_one_commit_costs_its_cases(harness, tmp_path, broken, side, code):
     repository = make_repository(tmp_path / "p")
