@@ -39,7 +39,7 @@ types: $(READY)
 
 # Two at a time, a file each: most of the time a test waits for a process or a disk. More would disturb what is timed.
 unit: $(READY)
-	$(BIN)/python -m pytest -m "not gpu" -n 2 --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not gpu" -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 bench: $(READY)
 	$(BIN)/python scripts/bench_cli.py

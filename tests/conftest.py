@@ -22,8 +22,15 @@ GIT_SETTINGS = {
     "GIT_COMMITTER_NAME": "Test",
     "GIT_COMMITTER_EMAIL": "test@example.org",
 }
+LONG = ("test_pytest_plugin", "test_compare_cli", "test_verdicts", "test_kernels_opencl", "test_pull_request")
+"""Files that take minutes. Begun first, none of them is left to one process at the end."""
 KEPT = ("HARNESS_REQUIRE_", "HARNESS_SCREENSHOTS")
 """How the tests themselves are run, which is nothing the harness reads."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(LONG)))
 
 
 @pytest.fixture(scope="session")
