@@ -564,10 +564,21 @@ def test_a_regression_stays_one_and_a_failure_that_it_does_not_explain_is_told(
     assert ("a card may be missing here" in github.bodies()[0]) == told
 
 
-def test_an_unclear_report_is_neutral(github, post):
-    left(github, honest(samples.inconclusive()))
-    post(run_event())
-    assert github.check_runs[0]["conclusion"] == "neutral"
+@pytest.mark.parametrize(
+    ("made", "options", "conclusion"),
+    [
+        (samples.inconclusive, (), "neutral"),
+        (samples.inconclusive, ("--strict",), "failure"),
+        (samples.clean, ("--strict",), "success"),
+        (samples.regressions, ("--strict",), "failure"),
+    ],
+)
+def test_an_unclear_report_is_neutral_and_fails_where_that_is_asked_for(
+    github, post, made, options, conclusion
+):
+    left(github, honest(made()))
+    post(run_event(), *options)
+    assert github.check_runs[0]["conclusion"] == conclusion
 
 
 def test_each_card_of_a_run_is_in_the_one_comment(github, post):

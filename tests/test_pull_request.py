@@ -24,6 +24,7 @@ EXPRESSIONS = {
     "inputs.fleet || '.github/fleet.json'": ".github/fleet.json",
     "inputs.requirements || '.github/requirements'": ".github/requirements",
     "vars.PERF_HISTORY_URL": "https://kernels.example/harness/",
+    "vars.PERF_STRICT": "",
     "github.event.repository.default_branch": "main",
 }
 
@@ -108,7 +109,7 @@ class Play:
                 zipped.write(review, "review.json")
             self.github.artifacts[RUN].append(Artifact(1, "perf-review-null", archive.getvalue()))
 
-    def report(self, head: str, *, status: int = 0, pushed: bool = True) -> tuple[int, Job]:
+    def report(self, head: str, *, status: int = 0, pushed: bool = True, strict: str = "") -> tuple[int, Job]:
         """What the job that may write does."""
         event = run_event(
             NUMBER,
@@ -122,7 +123,7 @@ class Play:
         job = self.machine(
             "perf-report.yml",
             "report",
-            {"github.token": TOKEN},
+            {"github.token": TOKEN, "vars.PERF_STRICT": strict},
             GITHUB_EVENT_PATH=str(path),
             GITHUB_REPOSITORY=REPOSITORY,
             GITHUB_API_URL=self.github.url,
@@ -205,12 +206,13 @@ def test_a_force_push_during_the_run_leaves_the_pull_request_alone(play):
     assert "nothing of this run is shown" in job.said[-1]
 
 
-def test_a_run_without_a_report_is_shown_as_not_known(play, monkeypatch):
+@pytest.mark.parametrize(("strict", "conclusion"), [("", "neutral"), ("yes", "failure")])
+def test_a_run_without_a_report_is_shown_as_not_known(play, strict, conclusion):
     head = play.propose(play.tree(takes(1_000_001)))
     play.github.artifacts[RUN] = []
-    assert play.report(head, status=3)[0] == 0
+    assert play.report(head, status=3, strict=strict)[0] == 0
     assert play.github.bodies(NUMBER) == []
-    assert play.github.check_runs[0]["conclusion"] == "neutral"
+    assert play.github.check_runs[0]["conclusion"] == conclusion
 
 
 def test_errors_of_the_api_are_retried(play):

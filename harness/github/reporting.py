@@ -65,8 +65,10 @@ def prepare(
     server: str,
     history: str = "",
     given: Mapping[str, Review] | None = None,
+    strict: bool = False,
 ) -> Prepared:
-    """All that is posted of a run; `given` are its reports, where they are not to be fetched.
+    """All that is posted of a run; `given` are its reports, where they are not to be fetched. With `strict`
+    a check that would be neutral fails: GitHub lets a neutral one pass where it is required.
 
     Raises StaleError, RefusedError for a report that is not what it should be, ApiError, RemoteError.
     """
@@ -75,7 +77,7 @@ def prepare(
     page = f"{server}/{repository}"
     links = Links(run=f"{page}/actions/runs/{run.id}", history=history, repository=page)
     if not reviews:
-        check = _without_report(run, links)
+        check = _firm(_without_report(run, links), strict=strict)
         return Prepared(repository=repository, run=run, links=links, review=None, comment="", check=check)
     review = merged(reviews.values())
     bases = merge_bases(api, repository, (pull.base.ref, run.default_branch), run.head)
@@ -93,7 +95,7 @@ def prepare(
         links=links,
         review=review,
         comment=comment(review, links, marker=opening),
-        check=_not_passing(check, unfinished),
+        check=_firm(_not_passing(check, unfinished), strict=strict),
     )
 
 
@@ -118,6 +120,10 @@ def _not_passing(check: dict[str, Any], unfinished: str) -> dict[str, Any]:
         return check
     output = {**check["output"], "title": unfinished, "text": unfinished}
     return {**check, "conclusion": "neutral", "output": output}
+
+
+def _firm(check: dict[str, Any], *, strict: bool) -> dict[str, Any]:
+    return {**check, "conclusion": "failure"} if strict and check["conclusion"] == "neutral" else check
 
 
 def _without_report(run: MeasuredRun, links: Links) -> dict[str, Any]:

@@ -19,6 +19,7 @@ What no file can do, in this order (docs/runners.md of gpu-harness has the reaso
   3. Settings, Environments: gpu, with required reviewers; gpu-history, allowed to the default branch alone.
   4. Settings, Actions, Runners: a group for this repository only; ephemeral ones, with a card's labels.
   5. Settings, Pages: the source is GitHub Actions. Where it will be: the variable PERF_HISTORY_URL.
+     The variable PERF_STRICT, set to anything, makes a check run fail that could not be judged.
   6. Commit to the default branch: perf-request.yml and perf-report.yml work from there.
 Then comment '/perf SHA' on a pull request, with the commit that you have read."""
 

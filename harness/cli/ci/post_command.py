@@ -34,6 +34,11 @@ File = click.Path(path_type=Path)
     multiple=True,
     help="A report or its archive, in place of the run's artifacts; repeatable.",
 )
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Fail the check run where nothing is known, which GitHub would let pass as neutral.",
+)
 @click.option("--out", type=File, metavar="FOLDER", help="Write what is posted, and the page, there.")
 @click.option("--history", metavar="URL", default="", help="The published pages, to link to.")
 @json_option
@@ -62,6 +67,7 @@ def command(reviews: tuple[Path, ...], out: Path | None, history: str, **options
                 server=calling.server,
                 history=history,
                 given=given_reviews(reviews) if reviews else None,
+                strict=options["strict"],
             )
             _write(prepared, out)
             outcome = post(calling.api, prepared, author=options["author"])
