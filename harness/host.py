@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["describe_host"]
+__all__ = ["cpu_name", "describe_host"]
 
 import os
 import platform
@@ -10,7 +10,19 @@ from importlib import metadata
 
 from harness.records import Host
 
-_PACKAGES = ("numpy", "pycuda", "pyopencl", "intel-opencl-rt", "nvidia-ml-py", "asv")
+_PACKAGES = (
+    "numpy",
+    "pycuda",
+    "pyopencl",
+    "intel-opencl-rt",
+    "moderngl",
+    "apache-tvm",
+    "nvmath-python",
+    "nvidia-cutlass",
+    "numba",
+    "nvidia-ml-py",
+    "asv",
+)
 
 
 def describe_host() -> Host:
@@ -19,7 +31,7 @@ def describe_host() -> Host:
     return Host(
         os=platform.system(),
         kernel=platform.release(),
-        cpu=_cpu(),
+        cpu=cpu_name(),
         cpu_count=os.cpu_count() or 1,
         memory_bytes=int(psutil.virtual_memory().total),
         python=platform.python_version(),
@@ -34,7 +46,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _cpu() -> str:
+def cpu_name() -> str:
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
             for line in file:

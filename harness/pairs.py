@@ -184,7 +184,7 @@ class PairBench:
         case = suite.case(kernel, sizes)
         launch = launch_of(kernel, case)
         check_launch(launch, self.device.info)
-        source = program(suite, kernel, case, self.device.info.backend)
+        source = program(suite, kernel, case, self.device.info.backend, self.device.info.arch)
         source = dataclasses.replace(source, emulate=emulator(suite.problem, kernel, case))
         if side.planted:
             source = planted(source, self.device.info.backend)

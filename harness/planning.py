@@ -6,6 +6,7 @@ __all__ = [
     "PlannedCase",
     "Refusal",
     "check_patterns",
+    "divided",
     "launch_of",
     "parse_size",
     "plan",
@@ -78,6 +79,25 @@ def plan(
     return [PlannedCase(kernel, suite.case(kernel, point)) for kernel in chosen for point in points]
 
 
+def divided(
+    plan: Sequence[PlannedCase], patterns: Sequence[str], device: DeviceInfo
+) -> tuple[list[PlannedCase], dict[str, list[str]]]:
+    """The cases to run, and what was made for other backends: kernels by the backends that they are for.
+
+    A kernel that is asked for by name stays, to be refused with its reason.
+    """
+    kept: list[PlannedCase] = []
+    others: dict[str, list[str]] = {}
+    for planned in plan:
+        kernel = planned.kernel
+        named = any(pattern.rpartition(".")[2] == kernel.name for pattern in patterns)
+        if named or kernel.requires or kernel.source_for(device.backend) is not None:
+            kept.append(planned)
+        elif kernel.name not in (names := others.setdefault(" or ".join(kernel.sources), [])):
+            names.append(kernel.name)
+    return kept, others
+
+
 def selects(pattern: str, suite: Suite, kernel: Kernel) -> bool:
     name = f"{suite.name}.{kernel.name}"
     return pattern in (suite.name, kernel.name) or fnmatchcase(name, pattern)
@@ -111,6 +131,7 @@ def launch_of(kernel: Kernel, case: Case) -> Launch:
         grid=_extents(kernel, "grid", kernel.grid, case),
         block=_extents(kernel, "block", kernel.block, case),
         dynamic_shared_bytes=shared,
+        dispatch=_extents(kernel, "dispatch", kernel.dispatch, case) if kernel.dispatch else None,
     )
 
 
@@ -126,8 +147,8 @@ def _computed(kernel: Kernel, what: str, spec: Any, case: Case) -> Any:
         ) from error
 
 
-def _extents(kernel: Kernel, what: str, geometry: Geometry, case: Case) -> tuple[int, int, int]:
-    value = _computed(kernel, what, geometry, case)
+def _extents(kernel: Kernel, what: str, geometry: Geometry | None, case: Case) -> tuple[int, int, int]:
+    value = 1 if geometry is None else _computed(kernel, what, geometry, case)
     extents = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if not 1 <= len(extents) <= 3 or not all(isinstance(extent, int) for extent in extents):
         raise SuiteError(
@@ -140,7 +161,10 @@ def _extents(kernel: Kernel, what: str, geometry: Geometry, case: Case) -> tuple
 def refusal(kernel: Kernel, device: DeviceInfo) -> Refusal | None:
     """Why a kernel cannot run on a device at all, or None."""
     if kernel.capability is None:
-        return None
+        if kernel.source_for(device.backend) is not None:
+            return None
+        there = " or ".join(kernel.sources)
+        return Refusal("needs-backend", f"{kernel.name} runs on {there}; {device.spec} is {device.name}.")
     if device.compute_capability is None:
         return Refusal(
             "needs-cuda", f"{kernel.name} needs CUDA ({kernel.requires}); {device.spec} is {device.name}."

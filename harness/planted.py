@@ -72,6 +72,8 @@ def planted(program: Program, backend: str) -> Program:
         raise SuiteError(
             f"No slowdown can be planted in kernels for {backend!r}: no chain is written for it."
         )
+    if program.kind != "kernel":
+        raise SuiteError(f"No slowdown can be planted in {program.name}: it is no kernel's source.")
     tokens = list(_tokens(program.text))
     macros = _macros(tokens)
     chosen = _chosen(

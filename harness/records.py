@@ -121,6 +121,8 @@ class Launch:
     grid: Extent3
     block: Extent3
     dynamic_shared_bytes: int = 0
+    dispatch: Extent3 | None = None
+    """Most blocks of one dispatch: a larger grid is launched in parts. None where it is launched whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

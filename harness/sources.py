@@ -1,23 +1,30 @@
 """The text that a compiler gets: macros, then the backend's prelude, then the kernel's source, in one piece.
 
 One self-contained text means one hash that covers everything the author wrote, and the same text for every
-backend.
+backend. Where the host does the work itself, the text is what tells one such program from another.
 """
 
 from __future__ import annotations
 
-__all__ = ["Program", "files_outside", "program", "tree_sha256"]
+__all__ = ["Program", "files_outside", "lacking", "program", "tree_sha256"]
 
+import contextlib
+import functools
 import hashlib
+import inspect
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from harness.errors import SuiteError
-from harness.suite import Case, Kernel, Suite
+from packaging.requirements import Requirement
+
+from harness.cache import cache_dir, write_atomically
+from harness.errors import BuildError, SuiteError
+from harness.suite import Case, Generated, HostFunction, HostLibrary, Kernel, Parameter, Suite
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"[^\n]*$', re.MULTILINE)
 _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b[^\n]*$", re.MULTILINE)
@@ -41,6 +48,13 @@ class Program:
     options: tuple[str, ...] = ()
     emulate: Callable[..., Any] | None = field(default=None, compare=False)
     """What the kernel computes, on host arrays: what the null backend runs in place of a device."""
+    kind: Literal["kernel", "library", "host"] = "kernel"
+    """Who compiles the text: the device's compiler, nvcc for the host, or nobody."""
+    parameters: tuple[Parameter, ...] = ()
+    host: Callable[[int], Callable[..., object]] | None = field(default=None, compare=False)
+    """Of kind host: given the stream, what to call for each launch."""
+    errors: Mapping[int, str] = field(default_factory=dict, compare=False)
+    """Of kind library: what the numbers that its function returns mean."""
 
     @property
     def sha256(self) -> str:
@@ -54,22 +68,106 @@ class Program:
         return hashlib.sha256("\0".join(("\n".join(code), *self.options)).encode()).hexdigest()
 
 
-def program(suite: Suite, kernel: Kernel, case: Case, backend: str) -> Program:
-    """The program of a case for a backend.
+def program(suite: Suite, kernel: Kernel, case: Case, backend: str, arch: str = "") -> Program:
+    """The program of a case for a backend; `arch` is what it is built for, such as sm_90.
 
-    Raises SuiteError where a source file, or one that it includes, cannot be read.
+    Raises SuiteError where a source file, or one that it includes, cannot be read, BuildError where a
+    function of the suite's own fails to generate one.
     """
-    parts = [f"#define {name} {value}" for name, value in case.macros.items()]
+    source = kernel.source_for(backend)
+    if source is None:
+        raise SuiteError(f"Kernel {kernel.name!r} has no source for {backend}.")
+    made = functools.partial(
+        Program,
+        name=f"{suite.name}.{kernel.name}",
+        function=kernel.function,
+        parameters=suite.parameters(kernel, case),
+    )
+    options = tuple(kernel.options.get(backend, ()))
+    match source:
+        case HostFunction():
+            text = _identity(source.function, source.needs, case)
+            return made(text=text, kind="host", host=lambda stream: source.function(case, stream))
+        case HostLibrary():
+            searched = tuple(f"-I{folder}" for folder in (source.include() if source.include else ()))
+            text = "\n".join(
+                (*_versions(source.needs), *_defines(case), _flatten(suite.root / source.file, set()))
+            )
+            return made(text=text + "\n", options=(*searched, *options), kind="library", errors=source.errors)
+        case Generated():
+            return made(text=_generated(source, case, arch), options=options)
+    if backend == "opengl":
+        return made(text=_glsl(suite.root / source, case), options=options)
+    parts = _defines(case)
     once: set[Path] = set()
     if prelude := suite.prelude.get(backend):
         parts.append(_flatten(suite.root / prelude, once))
-    parts.append(_flatten(suite.root / kernel.source, once))
-    return Program(
-        name=f"{suite.name}.{kernel.name}",
-        function=kernel.function,
-        text="\n".join(parts) + "\n",
-        options=tuple(kernel.options.get(backend, ())),
-    )
+    parts.append(_flatten(suite.root / source, once))
+    return made(text="\n".join(parts) + "\n", options=options)
+
+
+def _defines(case: Case) -> list[str]:
+    return [f"#define {name} {value}" for name, value in case.macros.items()]
+
+
+def _glsl(path: Path, case: Case) -> str:
+    """GLSL wants its version before all else, and lines without the names of files."""
+    text = "\n".join(("#version 430", *_defines(case), _flatten(path, set()))) + "\n"
+    return re.sub(r'^(#line \d+) "[^"\n]*"$', r"\1", text, flags=re.MULTILINE)
+
+
+def lacking(kernel: Kernel, backend: str) -> str:
+    """What packages a kernel needs on a backend that are not installed, and what to do; empty where none."""
+    source = kernel.source_for(backend)
+    wanted = [] if source is None or isinstance(source, str) or backend == "null" else source.needs
+    for requirement in map(Requirement, wanted):
+        try:
+            found = metadata.version(requirement.name)
+        except metadata.PackageNotFoundError:
+            return (
+                f"{kernel.name} needs the package {requirement.name}, which is not installed: "
+                f"pip install '{requirement}'."
+            )
+        if not requirement.specifier.contains(found, prereleases=True):
+            return f"{kernel.name} needs {requirement}; installed is {found}: pip install '{requirement}'."
+    return ""
+
+
+def _versions(needs: tuple[str, ...]) -> list[str]:
+    """A comment for each package, with its version: another version may be another program."""
+    return [f"// {name} {metadata.version(name)}" for name in (Requirement(need).name for need in needs)]
+
+
+def _identity(function: Callable[..., Any], needs: tuple[str, ...], case: Case) -> str:
+    """What a function of the host makes of a case depends on: its file, its packages, the case."""
+    try:
+        file = Path(inspect.getsourcefile(function) or "").read_text(encoding="utf-8")
+    except (OSError, TypeError) as error:
+        raise SuiteError(f"The source of {function!r} cannot be read: {error}.") from None
+    macros = [f"{name}={value}" for name, value in sorted(case.macros.items())]
+    point = [f"{name}={size}" for name, size in case.sizes.items()]
+    return "\n".join((*_versions(needs), function.__qualname__, case.dtype, *point, *macros, file))
+
+
+def _generated(source: Generated, case: Case, arch: str) -> str:
+    """What the function writes for a case, kept: importing a compiler takes longer than asking it."""
+    identity = f"{arch}\n{_identity(source.function, source.needs, case)}"
+    kept = cache_dir() / "generated" / hashlib.sha256(identity.encode()).hexdigest()
+    try:
+        return kept.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        pass
+    try:
+        text = source.function(case, arch)
+    except Exception as error:
+        raise BuildError(
+            f"{case.suite}.{case.kernel} could not be generated: {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(text, str):
+        raise SuiteError(f"{case.suite}.{case.kernel}: its function gave {text!r}; expected source text.")
+    with contextlib.suppress(OSError):  # a full disk costs time, not the answer
+        write_atomically(kept, text.encode(), durable=False)
+    return text
 
 
 def _flatten(path: Path, once: set[Path], including: tuple[Path, ...] = ()) -> str:
@@ -117,7 +215,8 @@ def tree_sha256(suite: Suite) -> str:
 def files_outside(suite: Suite) -> set[Path]:
     """The files outside the suite's folder that a build can read: preludes, and what is included."""
     found: set[Path] = set()
-    wanted = [suite.root / name for name in (*suite.prelude.values(), *(k.source for k in suite.kernels))]
+    sources = (file for kernel in suite.kernels for file in kernel.files)
+    wanted = [suite.root / name for name in (*suite.prelude.values(), *sources)]
     while wanted:
         path = Path(os.path.normpath(wanted.pop()))
         if path in found or not path.is_file():

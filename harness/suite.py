@@ -6,7 +6,24 @@ any commit, keeps loading with every later harness.
 
 from __future__ import annotations
 
-__all__ = ["Axis", "Case", "Input", "Kernel", "Output", "Problem", "Suite", "ceil_div", "size_label"]
+__all__ = [
+    "Axis",
+    "Case",
+    "Generated",
+    "HostFunction",
+    "HostLibrary",
+    "Input",
+    "Kernel",
+    "Output",
+    "Parameter",
+    "Problem",
+    "Source",
+    "Suite",
+    "Tuning",
+    "Value",
+    "ceil_div",
+    "size_label",
+]
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +37,9 @@ from harness.errors import SuiteError
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+Value = int | str
+"""What a macro, or a parameter of a sweep, may be: an integer, or a word."""
 
 MAX_AXIS = 2**31 - 1
 """Axes reach kernels as 32-bit signed integers."""
@@ -90,13 +110,13 @@ class Case:
     kernel: str
     sizes: Mapping[str, int]
     dtype: str = "float32"
-    macros: Mapping[str, int] = field(default_factory=dict)
+    macros: Mapping[str, Value] = field(default_factory=dict)
 
-    def __getattr__(self, name: str) -> int:
+    def __getattr__(self, name: str) -> int:  # a macro may be another Value, and hardly ever is
         for values in ("sizes", "macros"):
             found = self.__dict__.get(values, {})
             if name in found:
-                return int(found[name])
+                return found[name]  # type: ignore[no-any-return]
         raise AttributeError(f"case has no axis or macro named {name!r}")
 
     @property
@@ -222,15 +242,97 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Kernel:
-    """One stage of a ladder: a source file and how to launch it."""
+class Parameter:
+    """What a kernel's function is called with at one place: an array, or an axis as a 32-bit integer."""
 
     name: str
-    source: str
-    """Path relative to the suite's folder."""
-    block: Geometry
-    grid: Geometry
-    macros: Mapping[str, int | Callable[[Case], int]] = field(default_factory=dict)
+    dtype: str
+    shape: tuple[int, ...] | None = None
+    """None for an axis."""
+
+
+@dataclass(frozen=True)
+class Generated:
+    """Source text that a function of the suite writes: ``function(case, arch)``, where arch is such as
+    ``sm_90``.
+
+    It needs no device. What it wrote is kept, by the file of the function, case, arch and `needs`.
+    """
+
+    function: Callable[[Case, str], str]
+    needs: tuple[str, ...] = ()
+    """Packages that the function imports, as pip names them: ``apache-tvm>=0.27``."""
+
+
+@dataclass(frozen=True)
+class HostFunction:
+    """A function of the host that does the kernel's work itself: a library's call, or a CPU's own loop.
+
+    ``function(case, stream)`` is called once, after which what it returns is called with the kernel's
+    arguments for each launch. On cuda arrays are addresses, and work must go to the CUDA stream whose handle
+    is `stream`; on cpu arrays are NumPy's, and stream is 0.
+    """
+
+    function: Callable[[Case, int], Callable[..., object]]
+    needs: tuple[str, ...] = ()
+    """Packages that the function imports, as pip names them."""
+
+
+@dataclass(frozen=True)
+class HostLibrary:
+    """A C++ file that nvcc makes a shared library of, relative to the suite's folder.
+
+    Its function, ``extern "C" int name(void *stream, arguments...)``, puts its work on the stream and returns
+    0, or a number that `errors` names.
+    """
+
+    file: str
+    needs: tuple[str, ...] = ()
+    """Packages whose files it includes, as pip names them."""
+    include: Callable[[], Sequence[str]] | None = None
+    """Folders to search for headers, asked once `needs` are there."""
+    errors: Mapping[int, str] = field(default_factory=dict)
+
+
+Source = str | Generated | HostFunction | HostLibrary
+"""A source file's path relative to the suite's folder, or one of the others."""
+
+_BY_SUFFIX = {".glsl": ("opengl",), ".comp": ("opengl",)}
+_PORTABLE = ("cuda", "opencl")
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What `harness sweep` tries: every combination of `parameters`, or the `configurations` as they stand.
+
+    Parameters are macros of the kernel under other values. `rules` say which combinations make sense, in
+    Kernel Tuner's form: expressions over parameters and axes, ``"block_size_x * block_size_y <= 1024"``, or
+    functions of the case.
+    """
+
+    parameters: Mapping[str, Sequence[Value]] = field(default_factory=dict)
+    configurations: Sequence[Mapping[str, Value]] = ()
+    rules: Sequence[str | Callable[[Case], bool]] = ()
+    sizes: Sequence[int | Mapping[str, int]] = ()
+    """Points of the axes, a number for all of them alike; the problem's own where empty."""
+
+    def __post_init__(self) -> None:
+        if bool(self.parameters) == bool(self.configurations):
+            raise SuiteError("Tuning() takes either parameters or configurations.")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One stage of a ladder: a source and how to launch it."""
+
+    name: str
+    source: Source | Mapping[str, Source]
+    """One source for every backend that its suffix stands for (.cu: cuda and opencl; .glsl: opengl), or a
+    source by the backend's name: cuda, opencl, opengl, cpu."""
+    block: Geometry | None = None
+    grid: Geometry | None = None
+    """Both must be given where the source is text; host code has its own way."""
+    macros: Mapping[str, Value | Callable[[Case], Value]] = field(default_factory=dict)
     """Compiled in with -D; a callable is given the case, for macros that depend on the size."""
     entry: str = ""
     """Name of the kernel function; the kernel's own name when empty."""
@@ -243,6 +345,13 @@ class Kernel:
     order."""
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Extra compiler options by backend name."""
+    dispatch: tuple[int, ...] = ()
+    """Most blocks of one dispatch, x first: a larger grid is launched in parts, so that none runs so long
+    that the system takes the card for dead. Its source must find its block by BLOCK_X, BLOCK_Y and BLOCK_Z,
+    or be GLSL with uniforms x0 and y0."""
+    tune: Tuning | None = None
+    library: bool = False
+    """Whether it is a vendor's own, which the others are held against."""
     about: str = ""
 
     def __post_init__(self) -> None:
@@ -252,6 +361,36 @@ class Kernel:
             )
         if self.requires is not None and not _CAPABILITY.match(self.requires):
             raise SuiteError(f"Kernel {self.name!r} requires {self.requires!r}; expected the form 'sm_70'.")
+        text = any(isinstance(source, (str, Generated)) for source in self.sources.values())
+        if text and (self.block is None or self.grid is None):
+            raise SuiteError(f"Kernel {self.name!r} needs a block and a grid: its source is launched.")
+        if unknown := self.sources.keys() - {"cuda", "opencl", "opengl", "cpu"}:
+            raise SuiteError(
+                f"Kernel {self.name!r} has a source for {min(unknown)!r}; "
+                "expected cuda, opencl, opengl or cpu."
+            )
+
+    @cached_property
+    def sources(self) -> dict[str, Source]:
+        """What it is made of, by backend. The null device takes any."""
+        if isinstance(self.source, Mapping):
+            return dict(self.source)
+        if isinstance(self.source, str):
+            backends = _BY_SUFFIX.get(Path(self.source).suffix, _PORTABLE)
+            return dict.fromkeys(("cuda",) if self.requires else backends, self.source)
+        return {"cuda": self.source}
+
+    def source_for(self, backend: str) -> Source | None:
+        """What it is made of on a backend; None where it does not run there."""
+        if backend == "null":
+            return next(iter(self.sources.values()))
+        return self.sources.get(backend)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Its source files, relative to the suite's folder."""
+        found = (s if isinstance(s, str) else getattr(s, "file", "") for s in self.sources.values())
+        return tuple(dict.fromkeys(filter(None, found)))
 
     @property
     def function(self) -> str:
@@ -306,10 +445,13 @@ class Suite:
     def by_name(self) -> dict[str, Kernel]:
         return {kernel.name: kernel for kernel in self.kernels}
 
-    def case(self, kernel: Kernel, sizes: Mapping[str, int]) -> Case:
-        plain = Case(self.name, kernel.name, dict(sizes), kernel.dtype)
-        macros: dict[str, int] = {}
-        for name, value in kernel.macros.items():
+    def case(
+        self, kernel: Kernel, sizes: Mapping[str, int], chosen: Mapping[str, Value] | None = None
+    ) -> Case:
+        """A kernel at a point; `chosen` are macros under other values than the kernel's own."""
+        plain = Case(self.name, kernel.name, dict(sizes), kernel.dtype, dict(chosen or {}))
+        macros: dict[str, Value] = {}
+        for name, value in {**kernel.macros, **(chosen or {})}.items():
             try:
                 macros[name] = value(plain) if callable(value) else value
             except Exception as error:
@@ -317,11 +459,32 @@ class Suite:
                     f"Kernel {kernel.name!r}: macro {name} at {plain.size_label} raised "
                     f"{type(error).__name__}: {error}"
                 ) from error
-            if not isinstance(macros[name], int):
+            if not isinstance(macros[name], int) and not _IDENTIFIER.match(str(macros[name])):
                 raise SuiteError(
-                    f"Kernel {kernel.name!r} has macro {name} = {macros[name]!r}; expected an integer."
+                    f"Kernel {kernel.name!r} has macro {name} = {macros[name]!r}; "
+                    "expected an integer or a word."
                 )
         return Case(self.name, kernel.name, dict(sizes), kernel.dtype, macros)
+
+    def parameters(self, kernel: Kernel, case: Case) -> tuple[Parameter, ...]:
+        """What the kernel's function is called with, in order.
+
+        Raises SuiteError for a name that is no array and no axis of the problem.
+        """
+        problem = self.problem
+        found = []
+        for name in kernel.args or (*problem.inputs, *problem.outputs, *problem.axes):
+            if name in problem.arrays:
+                array = problem.arrays[name]
+                found.append(Parameter(name, array.dtype_at(case), array.shape_at(case)))
+            elif name in problem.axes:
+                found.append(Parameter(name, "int32"))
+            else:
+                raise SuiteError(
+                    f"Kernel {kernel.name!r} has argument {name!r}, which is no array and no axis of its "
+                    "problem."
+                )
+        return tuple(found)
 
 
 def _product(shape: Sequence[int]) -> int:

@@ -78,7 +78,9 @@ class Worker:
             with contextlib.suppress(HarnessError):
                 kernel = self.suite.by_name[name]
                 case = self.suite.case(kernel, sizes)
-                programs.append(program(self.suite, kernel, case, self.device.info.backend))
+                programs.append(
+                    program(self.suite, kernel, case, self.device.info.backend, self.device.info.arch)
+                )
         compile_all(self.device, programs)
         return protocol.Done()
 
@@ -88,7 +90,7 @@ class Worker:
         launch = launch_of(kernel, case)
         check_launch(launch, self.device.info)
         self._progress("build")
-        source = program(self.suite, kernel, case, self.device.info.backend)
+        source = program(self.suite, kernel, case, self.device.info.backend, self.device.info.arch)
         source = dataclasses.replace(source, emulate=emulator(self.suite.problem, kernel, case))
         built = self.device.build(source)
         check_launch(launch, self.device.info, built.resources)

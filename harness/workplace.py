@@ -18,6 +18,7 @@ from harness.child import Child
 from harness.errors import DeviceError, ExitCode, HarnessError, LaunchError, StoreError, UsageError
 from harness.planning import PlannedCase, Refusal, launch_of, refusal
 from harness.records import DeviceInfo, L2Policy, Telemetry
+from harness.sources import lacking
 from harness.telemetry import Probe, Sampler, probe_for, telemetry_of
 
 if TYPE_CHECKING:
@@ -150,14 +151,18 @@ class Station:
 
 def unfit(planned: PlannedCase, device: DeviceInfo) -> Refusal | None:
     """Why the device cannot run the case, as far as its spec alone tells."""
+    if refused := refusal(planned.kernel, device):
+        return refused
+    if missing := lacking(planned.kernel, device.backend):
+        return Refusal("needs-package", missing)
     try:
         check_launch(launch_of(planned.kernel, planned.case), device)
     except LaunchError as error:
         known = f"{planned.kernel.name} cannot run at {planned.case.size_label}. {error.message}"
-        return refusal(planned.kernel, device) or Refusal(error.reason, known)
+        return Refusal(error.reason, known)
     except HarnessError:
         pass  # a spec that is wrong is an error of the suite's, which the worker reports
-    return refusal(planned.kernel, device)
+    return None
 
 
 def _identified(device: DeviceInfo, probe: Probe) -> DeviceInfo:

@@ -19,10 +19,10 @@ ROOT = Path(harness.__file__).parent
 
 LAYERS = (
     ("errors", "texts"),
-    ("suite", "records", "statistics"),
+    ("suite", "records", "statistics", "cache"),
     ("harness",),
     ("sources", "planning", "verify", "peaks", "machine", "judge", "gates", "attribution"),
-    ("cache", "git", "store", "host", "config", "contest", "planted"),
+    ("git", "store", "host", "config", "contest", "planted"),
     ("loader", "backends", "telemetry", "calibration"),
     ("arena", "measure", "history", "selection", "benchmark_files"),
     ("checker", "pairing"),
@@ -52,6 +52,9 @@ ONLY_HERE = {
     "click": "harness.cli",
     "rich": "harness.report",
     "platformdirs": "harness.cache",
+    "packaging": "harness.sources",
+    "dask": "harness.sweep",
+    "distributed": "harness.sweep",
 }
 """A library and the one place that knows of it."""
 
@@ -85,7 +88,21 @@ EFFECTS = {"os", "shutil", "socket", "subprocess", "sys", "tempfile", "threading
 
 GPU_LIBRARIES = {"moderngl", "pycuda", "pynvml", "pyopencl"}
 
-PUBLIC = {"Axis", "Case", "Input", "Kernel", "Output", "Problem", "Suite", "__version__", "ceil_div"}
+PUBLIC = {
+    "Axis",
+    "Case",
+    "Generated",
+    "HostFunction",
+    "HostLibrary",
+    "Input",
+    "Kernel",
+    "Output",
+    "Problem",
+    "Suite",
+    "Tuning",
+    "__version__",
+    "ceil_div",
+}
 
 
 def module_names() -> list[str]:

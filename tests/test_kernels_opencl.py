@@ -24,7 +24,7 @@ CASES = [
     pytest.param(name, kernel.name, size, id=f"{name}.{kernel.name}-{'x'.join(map(str, size))}")
     for name, sizes in (("matmul", MATMUL_SIZES), ("copy", MATRIX_SIZES), ("transpose", MATRIX_SIZES))
     for kernel in load_folder(KERNELS / name).kernels
-    if kernel.requires is None
+    if "opencl" in kernel.sources
     for size in sizes
 ]
 

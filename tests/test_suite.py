@@ -229,11 +229,13 @@ def test_a_case_reads_like_its_sizes_and_macros():
         ),
         pytest.param(
             lambda c: c.k / 2,
-            "Kernel 'one' has macro BM = 1.5; expected an integer.",
+            "Kernel 'one' has macro BM = 1.5; expected an integer or a word.",
             id="a computed fraction",
         ),
-        pytest.param(1.5, "Kernel 'one' has macro BM = 1.5; expected an integer.", id="a fraction"),
-        pytest.param("x\ny", r"Kernel 'one' has macro BM = 'x\ny'; expected an integer.", id="a text"),
+        pytest.param(1.5, "Kernel 'one' has macro BM = 1.5; expected an integer or a word.", id="a fraction"),
+        pytest.param(
+            "x\ny", r"Kernel 'one' has macro BM = 'x\ny'; expected an integer or a word.", id="a text"
+        ),
     ],
 )
 def test_a_macro_that_makes_no_sense(macro, sentence):

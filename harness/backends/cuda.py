@@ -10,23 +10,34 @@ from __future__ import annotations
 __all__ = ["CudaDevice", "devices", "open_device"]
 
 import contextlib
+import ctypes
 import functools
 import hashlib
 import os
 import re
 import shutil
 import subprocess
+import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from harness.backends.base import Argument, Built, Memory, Stamp, Stamping, Timing
 from harness.cache import BinaryCache
-from harness.errors import BuildError, DeviceError, KernelError, LaunchError, MeasureError, OutOfMemoryError
+from harness.errors import (
+    BuildError,
+    DeviceError,
+    HarnessError,
+    KernelError,
+    LaunchError,
+    MeasureError,
+    OutOfMemoryError,
+)
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
 from harness.sources import Program
 
@@ -187,6 +198,8 @@ class CudaBuilt:
     function: Any
     resources: Resources
     cached: bool
+    call: Callable[[Sequence[Argument]], None] | None = None
+    """Of what the host enqueues itself; there is no function then."""
 
 
 class CudaDevice:
@@ -209,7 +222,11 @@ class CudaDevice:
             self.stream = driver.Stream()
 
     def build(self, program: Program) -> CudaBuilt:
+        if program.kind == "host":
+            return self._host(program)
         binary, cached = self._binary(program)
+        if program.kind == "library":
+            return CudaBuilt(None, _digest(binary), cached, self._library(program, binary))
         with _translated(f"Loading {program.name}"):
             module = _source_module()(binary)
             try:
@@ -221,13 +238,60 @@ class CudaDevice:
                 ) from None
         return CudaBuilt(function, _resources(function, binary), cached)
 
+    def _host(self, program: Program) -> CudaBuilt:
+        assert program.host is not None
+        try:
+            call = program.host(int(self.stream.handle))
+        except HarnessError:
+            raise
+        except Exception as error:
+            raise BuildError(f"{program.name} could not be made: {type(error).__name__}: {error}") from error
+
+        def enqueue(arguments: Sequence[Argument]) -> None:
+            try:
+                call(*(int(argument) for argument in arguments))
+            except HarnessError:
+                raise
+            except Exception as error:
+                raise LaunchError(f"{program.name} raised {type(error).__name__}: {error}") from error
+
+        return CudaBuilt(
+            None, _digest(f"{self.info.arch}\n{program.text}".encode()), cached=False, call=enqueue
+        )
+
+    def _library(self, program: Program, binary: bytes) -> Callable[[Sequence[Argument]], None]:
+        with tempfile.NamedTemporaryFile(prefix="harness-", suffix=".so") as file:
+            file.write(binary)
+            file.flush()
+            try:
+                function = ctypes.CDLL(file.name)[program.function]
+            except (OSError, AttributeError) as error:
+                raise BuildError(
+                    f"{program.name}: its library has no function {program.function!r} ({error}). "
+                    f'Declare it extern "C" int {program.function}(void *stream, ...).'
+                ) from None
+        function.argtypes = [ctypes.c_void_p] + [
+            ctypes.c_int if parameter.shape is None else ctypes.c_void_p for parameter in program.parameters
+        ]
+        function.restype = ctypes.c_int
+        stream = int(self.stream.handle)
+
+        def enqueue(arguments: Sequence[Argument]) -> None:
+            if code := function(stream, *(int(argument) for argument in arguments)):
+                told = program.errors.get(code, "its documentation says what that is")
+                raise LaunchError(f"{program.name} returned {code}: {told}.")
+
+        return enqueue
+
     def compile(self, program: Program) -> None:
         """Without loading: that needs a context, which threads do not have."""
-        self._binary(program)
+        if program.kind != "host":
+            self._binary(program)
 
     def _binary(self, program: Program) -> tuple[bytes, bool]:
         options = (*_OPTIONS, *program.options)
-        key = BinaryCache.key(program.text, options, self.toolchain.compiler, self.info.arch)
+        arch = self._library_arch if program.kind == "library" else self.info.arch
+        key = BinaryCache.key(program.text, (program.kind, *options), self.toolchain.compiler, arch)
         if binary := self.cache.get(key):
             return binary, True
         if not _nvcc_version():
@@ -235,7 +299,8 @@ class CudaDevice:
                 f"{program.name} cannot be compiled: nvcc is not on PATH. "
                 "Install the CUDA toolkit or add its bin folder to PATH."
             )
-        binary = self._compile(program, options)
+        compiled = self._compile_library if program.kind == "library" else self._compile
+        binary = compiled(program, options)
         self.cache.put(key, binary)
         return binary, False
 
@@ -259,6 +324,29 @@ class CudaDevice:
             raise BuildError(
                 f"{program.name} does not compile with {self.toolchain.compiler}.", log=log
             ) from None
+
+    @property
+    def _library_arch(self) -> str:
+        """With what only this very architecture has: a library's own code asks for it."""
+        return self.info.arch + ("a" if (self.info.compute_capability or (0, 0)) >= (9, 0) else "")
+
+    def _compile_library(self, program: Program, options: tuple[str, ...]) -> bytes:
+        with tempfile.TemporaryDirectory(prefix="harness-") as folder:
+            source, made = Path(folder) / f"{program.function}.cu", Path(folder) / "library.so"
+            source.write_text(program.text, encoding="utf-8")
+            done = subprocess.run(
+                [
+                    "nvcc", "-shared", "-O3", "-Xcompiler", "-fPIC", "-cudart", "shared",
+                    f"-arch={self._library_arch}", *options, "-o", str(made), str(source),
+                ],
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            if done.returncode or not made.is_file():
+                raise BuildError(
+                    f"{program.name} does not compile with {self.toolchain.compiler}.",
+                    log=(done.stdout + done.stderr).strip(),
+                )
+            return made.read_bytes()
 
     def free_bytes(self) -> int:
         with _translated("Asking for free memory"):
@@ -291,6 +379,12 @@ class CudaDevice:
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         assert isinstance(built, CudaBuilt)
         with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
+            self._run(built, launch, arguments)
+
+    def _run(self, built: CudaBuilt, launch: Launch, arguments: Sequence[Argument]) -> None:
+        if built.call is not None:
+            built.call(arguments)
+        else:
             self._enqueue(built.function, launch, arguments)
 
     def _enqueue(self, function: Any, launch: Launch, arguments: Sequence[Any]) -> None:
@@ -312,7 +406,7 @@ class CudaDevice:
         with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
             start.record(self.stream)
             for _ in range(launches):
-                self._enqueue(built.function, launch, arguments)
+                self._run(built, launch, arguments)
             end.record(self.stream)
         return lambda: float(end.time_since(start)) * 1e6  # PyCUDA counts in ms
 
@@ -421,6 +515,11 @@ def _resources(function: Any, binary: bytes) -> Resources:
         max_threads_per_block=int(function.get_attribute(attribute.MAX_THREADS_PER_BLOCK)),
         binary_sha256=hashlib.sha256(binary).hexdigest(),
     )
+
+
+def _digest(identity: bytes) -> Resources:
+    """Of what the host runs: no compiler tells what it needs."""
+    return Resources(binary_sha256=hashlib.sha256(identity).hexdigest())
 
 
 @functools.cache

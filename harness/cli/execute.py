@@ -18,7 +18,7 @@ from harness.config import load_config
 from harness.errors import ExitCode
 from harness.loader import LoadedSuite
 from harness.measure import MeasureSettings
-from harness.planning import plan
+from harness.planning import divided, plan
 from harness.report.progress import ProgressObserver
 from harness.report.summary import summary_of
 from harness.report.tables import check_table, console, ladder_tables, print_out
@@ -44,7 +44,12 @@ def execute(
         for loaded, sizes in fitting(selection.load_suites(config, chosen.commit, chosen.cases), chosen):
             with Session(loaded, settings, observer) as session:
                 quick = chosen.quick or session.device.kind != "gpu"
-                result = session.run(plan(loaded.suite, chosen.cases, sizes, quick=quick))
+                cases, others = divided(
+                    plan(loaded.suite, chosen.cases, sizes, quick=quick), chosen.cases, session.device
+                )
+                result = session.run(cases)
+            for there, names in others.items():
+                click.echo(f"Not for {session.device.spec}: {', '.join(names)} ({there}).", err=True)
             finished.append(result)
             if result.interrupted:
                 break

@@ -36,13 +36,16 @@ def command(cases: tuple[str, ...], commit: str | None, as_json: bool) -> None:
 
 def _as_json(loaded: LoadedSuite, kernels: Sequence[Kernel]) -> dict[str, Any]:
     suite = loaded.suite
-    fields = ("name", "source", "dtype", "requires", "about")
+    fields = ("name", "files", "dtype", "requires", "library", "about")
     return {
         "suite": suite.name,
         "headline": suite.headline,
         "source": loaded.source,
         "axes": {name: {"default": a.default, "quick": a.quick} for name, a in suite.problem.axes.items()},
-        "kernels": [{field: getattr(kernel, field) for field in fields} for kernel in kernels],
+        "kernels": [
+            {field: getattr(kernel, field) for field in fields} | {"backends": tuple(kernel.sources)}
+            for kernel in kernels
+        ],
     }
 
 

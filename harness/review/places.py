@@ -28,7 +28,9 @@ def kernel_places(loaded: LoadedSuite) -> dict[str, Place]:
     with contextlib.suppress(HarnessError):
         folder = loaded.source.path
         for kernel in loaded.suite.kernels:
-            path = posixpath.normpath(posixpath.join(folder, kernel.source))
+            if not kernel.files:
+                continue
+            path = posixpath.normpath(posixpath.join(folder, kernel.files[0]))
             line = _line(loaded, kernel)
             if line and _SAFE.fullmatch(path) and not path.startswith(("../", "/")):
                 found[kernel.name] = Place(path=path, line=line)
@@ -37,7 +39,7 @@ def kernel_places(loaded: LoadedSuite) -> dict[str, Place]:
 
 def _line(loaded: LoadedSuite, kernel: Kernel) -> int | None:
     try:
-        text = (loaded.suite.root / kernel.source).read_text(encoding="utf-8", errors="replace")
+        text = (loaded.suite.root / kernel.files[0]).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     # The qualifier and the name may be lines apart, with launch bounds between them.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import host
 import numpy as np
 
-from harness import Axis, Case, Input, Kernel, Output, Problem, Suite, ceil_div
+from harness import Axis, Case, HostFunction, Input, Kernel, Output, Problem, Suite, ceil_div
 
 ERROR_CONSTANT = 8.0
 """Rounding error allowed, in units of u * |row of A| * |column of B|. On normal data, simulated for k from 1
@@ -168,6 +169,16 @@ suite = Suite(
             block=32,
             grid=fragment_tiles,
             about="one warp per 64x64 tile of C: 4x4 accumulators, fragments of B reused across rows",
+        ),
+        Kernel(
+            "cpu_loop",
+            {"cpu": HostFunction(host.triple_loop, needs=("numba>=0.59",))},
+            about="the plain triple loop on one core of the host",
+        ),
+        Kernel(
+            "cpu_blas",
+            {"cpu": HostFunction(host.blas)},
+            about="the host's BLAS, by way of NumPy, on all cores",
         ),
     ],
 )
