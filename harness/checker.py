@@ -102,7 +102,10 @@ class Checker:
     def inputs(self, case: Case, seed: int) -> dict[str, NDArray[Any]]:
         """The case's data, by way of the run's scratch folder where they are not too large to keep."""
         problem = self.suite.problem
-        folder = self._folder(case, "inputs", case.kernel, sorted(case.macros.items()), seed)
+        # A problem's own data() may look at the kernel; the usual one does not, and kernels share it.
+        own = type(problem).data is not Problem.data
+        kernel = (case.kernel, sorted(case.macros.items())) if own else ()
+        folder = self._folder(case, "inputs", kernel, seed)
         if folder.is_dir():
             return {path.stem: np.load(path, mmap_mode="r") for path in folder.glob("*.npy")}
         inputs = problem.data(case, np.random.default_rng(seed))

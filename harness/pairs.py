@@ -9,7 +9,7 @@ __all__ = ["PairBench", "SideError"]
 import dataclasses
 import hashlib
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -78,9 +78,12 @@ class PairBench:
         self.checker = Checker(device, suites["head"], scratch, report)
 
     def answer(
-        self, request: protocol.Inspect | protocol.Compare | protocol.FindSteps | protocol.Solo
+        self,
+        request: protocol.Prepare | protocol.Inspect | protocol.Compare | protocol.FindSteps | protocol.Solo,
     ) -> protocol.Done:
         match request:
+            case protocol.Prepare():
+                return protocol.Done(prepared=self.prepare(request.cases))
             case protocol.Inspect():
                 return protocol.Done(inspected=self.inspect(request.pairs))
             case protocol.Compare():
@@ -92,8 +95,17 @@ class PairBench:
 
     def inspect(self, pairs: tuple[protocol.PairOf, ...]) -> dict[str, protocol.Inspected]:
         """Build both sides of every pair and tell which are the same in compiled code."""
-        self._compile_all(pairs)
+        self._compile_sides([(side, pair.sizes) for pair in pairs for side in (pair.base, pair.head)])
         return {pair.id: self._inspect(pair) for pair in pairs}
+
+    def prepare(self, cases: tuple[protocol.CaseOf, ...]) -> tuple[protocol.SideFacts, ...]:
+        """Build every case, and tell what came of it."""
+        sides = [
+            (protocol.Side(suite="head", kernel=case.kernel, macros=case.macros), case.sizes)
+            for case in cases
+        ]
+        self._compile_sides(sides)
+        return tuple(self._facts(side, sizes) for side, sizes in sides)
 
     def compare(self, request: protocol.Compare) -> protocol.Done:
         """Verify and time one pair. Raises SideError for a side that fails, HarnessError for what concerns
@@ -158,12 +170,11 @@ class PairBench:
                 for name, subject in rng.sample(sorted(subjects.items()), len(subjects))
             }
 
-    def _compile_all(self, pairs: tuple[protocol.PairOf, ...]) -> None:
+    def _compile_sides(self, sides: Sequence[tuple[protocol.Side, Mapping[str, int]]]) -> None:
         programs: list[Program] = []
-        for pair in pairs:
-            for side in (pair.base, pair.head):
-                with suppress(HarnessError):  # reported by whoever inspects the pair
-                    programs.append(self._prepare(side, pair.sizes).source)
+        for side, sizes in sides:
+            with suppress(HarnessError):  # reported by whoever asks for its facts
+                programs.append(self._prepare(side, sizes).source)
         compile_all(self.device, programs)
 
     def _inspect(self, pair: protocol.PairOf) -> protocol.Inspected:
@@ -181,7 +192,7 @@ class PairBench:
     def _prepare(self, side: protocol.Side, sizes: Mapping[str, int]) -> _Prepared:
         suite = self.suites[side.suite]
         kernel = suite.by_name[side.kernel]
-        case = suite.case(kernel, sizes)
+        case = suite.case(kernel, sizes, side.macros)
         launch = launch_of(kernel, case)
         check_launch(launch, self.device.info)
         source = program(suite, kernel, case, self.device.info.backend, self.device.info.arch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "BuildAll",
+    "CaseOf",
     "Compare",
     "Done",
     "Failed",
@@ -14,6 +15,7 @@ __all__ = [
     "Open",
     "Opened",
     "PairOf",
+    "Prepare",
     "Progress",
     "Reply",
     "Request",
@@ -35,6 +37,7 @@ import msgspec
 from harness.measure import MeasureSettings
 from harness.pairing import Alone, PairSettings
 from harness.records import DeviceInfo, Launch, PairedBlock, Resources, Row, Toolchain
+from harness.suite import Value
 
 
 class Open(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -56,6 +59,8 @@ class Measure(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     sizes: Mapping[str, int]
     seed: int
     settings: MeasureSettings | None
+    macros: Mapping[str, Value] = {}
+    """Under other values than the kernel's own."""
 
 
 class BuildAll(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -74,6 +79,14 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     planted: bool = False
     """Whether the kernel is built with a slowdown planted, of `steps` steps."""
     steps: int = 0
+    macros: Mapping[str, Value] = {}
+    """Under other values than the kernel's own."""
+
+
+class CaseOf(msgspec.Struct, frozen=True, kw_only=True):
+    kernel: str
+    sizes: Mapping[str, int]
+    macros: Mapping[str, Value] = {}
 
 
 class PairOf(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +100,14 @@ class Inspect(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Build both sides of every pair, without running anything. Answered by Done with `inspected`."""
 
     pairs: tuple[PairOf, ...]
+
+
+class Prepare(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Compile kernels side by side and load each, without running anything. Answered by Done with
+    `prepared`, in the order asked.
+    """
+
+    cases: tuple[CaseOf, ...]
 
 
 class Compare(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -169,6 +190,7 @@ class Progress(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 class Done(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     row: Row | None = None
     inspected: Mapping[str, Inspected] = {}
+    prepared: tuple[SideFacts, ...] = ()
     block: PairedBlock | None = None
     sides: Mapping[str, SideFacts] = {}
     steps: int = 0
@@ -187,7 +209,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Of a pair: whose fault it is, base or head; empty where nobody can tell."""
 
 
-Request = Open | Measure | BuildAll | Inspect | Compare | FindSteps | Timers | Solo
+Request = Open | Measure | BuildAll | Prepare | Inspect | Compare | FindSteps | Timers | Solo
 Reply = Opened | Progress | Done | Failed
 
 _request_decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)

@@ -45,8 +45,8 @@ class Worker:
         if request.suite is not None:
             self.suite: Suite = load_folder(Path(request.suite))
             self.checker = Checker(self.device, self.suite, scratch, self._progress)
-        if request.base is not None:
-            suites = {"base": load_folder(Path(request.base)), "head": self.suite}
+            base = self.suite if request.base is None else load_folder(Path(request.base))
+            suites = {"base": base, "head": self.suite}
             self.pairs = PairBench(self.device, suites, scratch, self._progress)
 
     def _progress(self, stage: str) -> None:
@@ -86,7 +86,7 @@ class Worker:
 
     def run(self, request: protocol.Measure) -> Row:
         kernel = self.suite.by_name[request.kernel]
-        case = self.suite.case(kernel, request.sizes)
+        case = self.suite.case(kernel, request.sizes, request.macros)
         launch = launch_of(kernel, case)
         check_launch(launch, self.device.info)
         self._progress("build")

@@ -30,7 +30,7 @@ LAYERS = (
     ("pairs",),
     ("worker", "child"),
     ("workplace",),
-    ("session", "comparison", "doctor", "stock"),
+    ("session", "comparison", "doctor", "stock", "sweep"),
     ("calibrating",),
     ("report",),
     ("review",),

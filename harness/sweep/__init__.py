@@ -1,0 +1,1 @@
+"""A sweep: every configuration of one kernel, rejected, failed or measured, and the best found surely."""

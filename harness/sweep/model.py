@@ -1,0 +1,142 @@
+"""What a sweep asks and what it finds: frozen records, stored as JSON Lines and reported from there."""
+
+from __future__ import annotations
+
+__all__ = ["Configuration", "Final", "Standing", "Sweep", "SweepResult", "SweepRow", "SweepSettings"]
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from harness.records import DeviceInfo, Effect, Host, Launch, Resources, Source, Toolchain
+from harness.suite import Value
+
+Standing = Literal["measured", "rejected", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """One set of parameters at one size."""
+
+    number: int
+    """From 1, in the suite's own order: size by size, and within a size as the suite lists them."""
+    case: str
+    sizes: Mapping[str, int]
+    parameters: Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepSettings:
+    """How a sweep is carried out. Part of its identity: a sweep under others is another sweep."""
+
+    seed: int = 1
+    """Of the data, and of the order in which configurations are screened."""
+    keep: float = 0.25
+    """Share of a size's configurations that a round of halving keeps, by time."""
+    near: float = 0.05
+    """Whatever is this near the best is kept too: screening cannot tell them apart."""
+    most_finalists: int = 8
+    final_processes: int = 3
+    """Fresh processes in which the winner is measured again: it was chosen for being lucky too."""
+    timeout_s: float = 60.0
+    """For one configuration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """Everything known of one sweep apart from its rows: the first line of its file."""
+
+    schema_version: int = 1
+    harness_version: str
+    sweep_id: str
+    """Of what was asked: source, compiler, devices' model and driver, configurations, settings. Two sweeps
+    with one id would find the same, so the second continues or repeats the first."""
+    started_at: str
+    """UTC, ISO 8601."""
+    source: Source
+    kernel: str
+    parameters: tuple[str, ...]
+    """Names, in the suite's order."""
+    total: int
+    """Configurations, rejected ones included."""
+    device: DeviceInfo
+    """The first of them; all are of one model."""
+    devices: tuple[str, ...]
+    """Every device by its UUID, or by its spec where it has none."""
+    toolchain: Toolchain | None
+    host: Host
+    settings: SweepSettings
+    peaks: Mapping[str, float] = field(default_factory=dict)
+    """As in Run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepRow:
+    """What became of one configuration. `reason` is a stable code; `message` is a sentence."""
+
+    configuration: Configuration
+    status: Standing
+    reason: str = ""
+    message: str = ""
+    log: str = ""
+    same_as: int | None = None
+    """Number of the configuration whose compiled code and launch this one has: it was measured once, and the
+    figures here are its."""
+    round: int = 0
+    """How far it came: 0 screened, 1 and more rounds of halving, in pairs against the best of its size."""
+    time_ns: float | None = None
+    """Median device time of one launch, when screened."""
+    time_low_ns: float | None = None
+    time_high_ns: float | None = None
+    behind: Effect | None = None
+    """Against the best of its size, measured in pairs, in the last round that it came to; positive is
+    slower."""
+    flop: int | None = None
+    moved_bytes: int | None = None
+    dtype: str = "float32"
+    launch: Launch | None = None
+    resources: Resources | None = None
+    source_sha256: str | None = None
+    device: str = ""
+    """UUID or spec of what measured it."""
+    gpu_s: float = 0.0
+    """Device time that all its launches took."""
+    host_s: float = 0.0
+    """Wall-clock time of building, verifying and measuring it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Final:
+    """The best configuration of one size, measured again in fresh processes."""
+
+    sizes: Mapping[str, int]
+    number: int
+    """The winner's configuration."""
+    time_ns: float
+    """Median over the processes of their medians, of one launch."""
+    process_times_ns: tuple[float, ...]
+    tied: tuple[int, ...] = ()
+    """Configurations that cannot be told from it: their interval in pairs holds zero."""
+    gpu_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepResult:
+    """A sweep as far as it came."""
+
+    sweep: Sweep
+    rows: tuple[SweepRow, ...]
+    """In the order of their numbers."""
+    finals: tuple[Final, ...]
+    """One a size, once it is decided."""
+    path: str = ""
+    """Its file."""
+    complete: bool = False
+    reused: int = 0
+    """Rows that an earlier run of the same sweep had stored."""
+    compile_s: float = 0.0
+    """Wall-clock time of generating and compiling, in this run."""
+    measure_s: float = 0.0
+    """Wall-clock time of screening, halving and finals, in this run."""
+    problem: str = ""
+    """Why its file is not whole, such as a full disk; the rows here are."""
