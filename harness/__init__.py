@@ -1,7 +1,7 @@
 """Which commit slowed which GPU kernel, on which card, by how much and how surely.
 
 What a suite.py imports comes from here: `Axis`, `Case`, `Generated`, `HostFunction`, `HostLibrary`, `Input`,
-`Kernel`, `Output`, `Problem`, `Suite`, `Tuning`, `ceil_div`.
+`Kernel`, `Ladder`, `Output`, `Problem`, `Rung`, `Suite`, `Tuning`, `ceil_div`.
 """
 
 from harness.suite import (
@@ -12,8 +12,10 @@ from harness.suite import (
     HostLibrary,
     Input,
     Kernel,
+    Ladder,
     Output,
     Problem,
+    Rung,
     Suite,
     Tuning,
     ceil_div,
@@ -27,8 +29,10 @@ __all__ = [
     "HostLibrary",
     "Input",
     "Kernel",
+    "Ladder",
     "Output",
     "Problem",
+    "Rung",
     "Suite",
     "Tuning",
     "__version__",

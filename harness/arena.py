@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from harness.backends.base import Argument, Device, Memory
 from harness.errors import OutOfMemoryError, SuiteError
-from harness.suite import Case, Kernel, Problem
+from harness.suite import Case, Kernel, Problem, numpy_dtype
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -42,7 +42,7 @@ def _size_bytes(problem: Problem, case: Case, name: str) -> int:
     elements = 1
     for extent in array.shape_at(case):  # in Python's integers: NumPy's would overflow for a huge size
         elements *= extent
-    return elements * np.dtype(array.dtype_at(case)).itemsize
+    return elements * numpy_dtype(array.dtype_at(case)).itemsize
 
 
 def same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
@@ -102,7 +102,7 @@ class Arena:
                 f"expected {', '.join(inputs) or 'nothing'}."
             )
         for name, array in data.items():
-            wanted = (inputs[name].shape_at(self.case), np.dtype(inputs[name].dtype_at(self.case)))
+            wanted = (inputs[name].shape_at(self.case), numpy_dtype(inputs[name].dtype_at(self.case)))
             found = np.shape(array), getattr(array, "dtype", type(array).__name__)
             if found != wanted:
                 raise SuiteError(
@@ -118,7 +118,7 @@ class Arena:
 
     def read(self, name: str) -> NDArray[Any]:
         array = self.problem.arrays[name]
-        out = np.empty(array.shape_at(self.case), array.dtype_at(self.case))
+        out = np.empty(array.shape_at(self.case), numpy_dtype(array.dtype_at(self.case)))
         self.device.read(self.whole[name], GUARD_BYTES, out)
         return out
 

@@ -20,7 +20,7 @@ from harness.backends.base import Device
 from harness.errors import OutOfMemoryError
 from harness.measure import Subject
 from harness.records import Check, Verification
-from harness.suite import Case, Kernel, Problem, Suite
+from harness.suite import Case, Kernel, Problem, Suite, numpy_dtype
 
 INTEGER_CHECK_ELEMENTS = 2**20
 """The exact check runs on cases with outputs up to this size: it is for indexing mistakes, which show when
@@ -107,7 +107,12 @@ class Checker:
         kernel = (case.kernel, sorted(case.macros.items())) if own else ()
         folder = self._folder(case, "inputs", kernel, seed)
         if folder.is_dir():
-            return {path.stem: np.load(path, mmap_mode="r") for path in folder.glob("*.npy")}
+            kept = {path.stem: np.load(path, mmap_mode="r") for path in folder.glob("*.npy")}
+            # A file keeps the bits of a type that is not NumPy's own, and not its name.
+            return {
+                name: array.view(numpy_dtype(problem.inputs[name].dtype_at(case)))
+                for name, array in kept.items()
+            }
         inputs = problem.data(case, np.random.default_rng(seed))
         if all(isinstance(array, np.ndarray) for array in inputs.values()) and (
             sum(array.nbytes for array in inputs.values()) <= MOST_KEPT_BYTES
@@ -151,12 +156,12 @@ def emulator(problem: Problem, kernel: Kernel, case: Case) -> Callable[..., list
     def emulate(*arguments: Any) -> list[tuple[Any, NDArray[Any]]]:
         views = dict(zip(names, arguments, strict=True))
         inputs = {
-            name: views[name].view(array.dtype_at(case)).reshape(array.shape_at(case))
+            name: views[name].view(numpy_dtype(array.dtype_at(case))).reshape(array.shape_at(case))
             for name, array in problem.inputs.items()
         }
         reference, _ = verify.reference_of(problem, case, inputs)
         return [
-            (views[name], reference[name].astype(array.dtype_at(case)))
+            (views[name], reference[name].astype(numpy_dtype(array.dtype_at(case))))
             for name, array in problem.outputs.items()
         ]
 

@@ -48,9 +48,11 @@ def _doing(stage: str) -> str:
     what, _, side = stage.partition(" ")
     done = {
         "build": "building the kernel",
+        "parts": "looking for the largest dispatch",
         "reference": "computing the reference",
         "verify": "verifying",
         "measure": "measuring",
+        "library": "measuring the vendor's library",
         "solo": "running each side alone",
     }.get(what, what)
     return f"{done} {side}".strip()

@@ -28,7 +28,7 @@ from harness.planted import planted, steps_for
 from harness.records import Launch
 from harness.sources import Program, program
 from harness.statistics.paired import log_ratios, process_effect
-from harness.suite import Case, Kernel, Problem, Suite
+from harness.suite import Case, Kernel, Problem, Suite, numpy_dtype
 
 SideName = Literal["base", "head"]
 
@@ -195,7 +195,8 @@ class PairBench:
         case = suite.case(kernel, sizes, side.macros)
         launch = launch_of(kernel, case)
         check_launch(launch, self.device.info)
-        source = program(suite, kernel, case, self.device.info.backend, self.device.info.arch)
+        info = self.device.info
+        source = program(suite, kernel, case, info.backend, info.arch, launch)
         source = dataclasses.replace(source, emulate=emulator(suite.problem, kernel, case))
         if side.planted:
             source = planted(source, self.device.info.backend)
@@ -305,7 +306,7 @@ def _passed(prepared: _Prepared) -> tuple[str, ...]:
     """
     problem, case = prepared.problem, prepared.case
     told = {
-        name: f"{what} {number} {np.dtype(array.dtype_at(case))}{list(array.shape_at(case))}"
+        name: f"{what} {number} {numpy_dtype(array.dtype_at(case))}{list(array.shape_at(case))}"
         for what, arrays in (("input", problem.inputs), ("output", problem.outputs))
         for number, (name, array) in enumerate(arrays.items())
     }
@@ -327,7 +328,7 @@ def _check_same_arrays(base: _Prepared, head: _Prepared) -> None:
     """Raises ArraysError where the sides do not take the same arrays: they solve different problems."""
     found = [
         {
-            name: (array.shape_at(side.case), str(np.dtype(array.dtype_at(side.case))))
+            name: (array.shape_at(side.case), str(numpy_dtype(array.dtype_at(side.case))))
             for name, array in side.problem.arrays.items()
         }
         for side in (base, head)

@@ -70,6 +70,9 @@ def peaks(
             found["float32"] = 2 * lanes * gigacycles
         if flop := _float16_flop(capability, device.name):
             found["float16"] = flop * gigacycles
+            if capability >= (8, 0):  # bfloat16 at the same rate, TF32 at half of it: the same data sheets
+                found["bfloat16"] = found["float16"]
+                found["tf32"] = found["float16"] / 2
     if memory_clock_mhz and bus_width_bits:
         found["memory"] = 2 * memory_clock_mhz * bus_width_bits / 8 / 1e3
     return found

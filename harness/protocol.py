@@ -9,6 +9,7 @@ __all__ = [
     "Done",
     "Failed",
     "FindSteps",
+    "HoldAgainst",
     "Inspect",
     "Inspected",
     "Measure",
@@ -36,7 +37,7 @@ import msgspec
 
 from harness.measure import MeasureSettings
 from harness.pairing import Alone, PairSettings
-from harness.records import DeviceInfo, Launch, PairedBlock, Resources, Row, Toolchain
+from harness.records import DeviceInfo, Launch, LibraryShare, PairedBlock, Resources, Row, Toolchain
 from harness.suite import Value
 
 
@@ -61,6 +62,20 @@ class Measure(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     settings: MeasureSettings | None
     macros: Mapping[str, Value] = {}
     """Under other values than the kernel's own."""
+    max_launch_ms: float | None = None
+    """Most device time of one dispatch: the grid is launched in as few parts as keep to it."""
+    hold: bool = False
+    """Keep what was measured, arrays and all, for HoldAgainst; until the next Measure."""
+
+
+class HoldAgainst(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Verify a vendor's own kernel on the arrays of what is held, then time both in turns. Answered like
+    Measure, with `library`.
+
+    A request of its own, so that what becomes of the vendor's costs nothing that was measured before.
+    """
+
+    library: str
 
 
 class BuildAll(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -196,6 +211,7 @@ class Done(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     steps: int = 0
     ticks: Ticks | None = None
     solo: Mapping[str, Alone] = {}
+    library: LibraryShare | None = None
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -209,7 +225,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Of a pair: whose fault it is, base or head; empty where nobody can tell."""
 
 
-Request = Open | Measure | BuildAll | Prepare | Inspect | Compare | FindSteps | Timers | Solo
+Request = Open | Measure | HoldAgainst | BuildAll | Prepare | Inspect | Compare | FindSteps | Timers | Solo
 Reply = Opened | Progress | Done | Failed
 
 _request_decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)

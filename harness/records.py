@@ -17,6 +17,7 @@ __all__ = [
     "Effect",
     "Host",
     "Launch",
+    "LibraryShare",
     "Measurement",
     "PairedBlock",
     "Quad",
@@ -33,7 +34,9 @@ __all__ = [
     "Verification",
 ]
 
-from collections.abc import Mapping
+import itertools
+import operator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -124,6 +127,20 @@ class Launch:
     dispatch: Extent3 | None = None
     """Most blocks of one dispatch: a larger grid is launched in parts. None where it is launched whole."""
 
+    @property
+    def in_parts(self) -> bool:
+        """Whether the grid is larger than one dispatch."""
+        return self.dispatch is not None and any(map(operator.gt, self.grid, self.dispatch))
+
+    def parts(self) -> Iterator[tuple[Extent3, Extent3]]:
+        """The dispatches, as origin and extent in blocks; x changes fastest."""
+        most = self.dispatch or self.grid
+        starts = (range(0, whole, part) for whole, part in zip(self.grid, most, strict=True))
+        for z, y, x in itertools.product(*reversed(tuple(starts))):
+            origin = x, y, z
+            width, height, depth = map(min, most, map(operator.sub, self.grid, origin))
+            yield origin, (width, height, depth)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
@@ -135,6 +152,9 @@ class Resources:
     """Bytes of local memory per thread: spills and local arrays."""
     max_threads_per_block: int | None = None
     binary_sha256: str | None = None
+    code_sha256: str | None = None
+    """Of the instructions and constants in the binary alone: other text, or another name of a file, leaves it
+    as it is. None where the binary cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +189,7 @@ class Measurement:
     launches_per_slot: int
     l2: L2Policy
     clock: str
-    """What told the time: cuda-event, opencl-profiling, scripted."""
+    """What told the time: cuda-event, opencl-profiling, gl-timer, host, scripted."""
     tick_ns: float
     warmup_launches: int
     warmup_s: float
@@ -222,6 +242,23 @@ class Telemetry:
     unknown."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryShare:
+    """A vendor's own kernel measured in turns with the row's, in one process, on the same arrays."""
+
+    kernel: str
+    """The vendor's."""
+    share: float
+    """Its time over the row's kernel's, from quads: 1 is as fast, 2 is twice as fast as the vendor's."""
+    low: float | None = None
+    high: float | None = None
+    """The interval that holds the share with 99 % confidence, as far as the quads of one process tell; None
+    where there were too few."""
+    quads: int
+    library_time_ns: float
+    """Median over the vendor's slots, of one launch."""
+
+
 RowStatus = Literal["measured", "verified", "skipped", "failed"]
 
 
@@ -245,6 +282,10 @@ class Row:
     verification: Verification | None = None
     measurement: Measurement | None = None
     telemetry: Telemetry | None = None
+    library: LibraryShare | None = None
+    """What the vendor's own kernel does in its place."""
+    library_missing: str = ""
+    """Why `library` is None where the suite has such a kernel for this backend; a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

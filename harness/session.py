@@ -49,6 +49,10 @@ class SessionSettings:
     seed: int = 1
     machine: str | None = None
     """Name of the device's folder of records; None makes one from the device."""
+    library: bool = True
+    """Hold what is measured against the vendor's own kernel, where the suite has one for the device."""
+    max_launch_ms: float | None = None
+    """Most device time of one dispatch; None launches as each kernel says."""
     results: Path | None = None
     """Folder of all records; the device's own lie in a folder of its name. None stores nothing."""
 
@@ -81,6 +85,8 @@ class Session(Workplace):
         super().__init__(observer, loaded.suite.root, device=settings.device, l2=l2)
         self.loaded = loaded
         self.settings = settings
+        self._unsound = False
+        """Whether a vendor's kernel failed in the worker, which is not to be trusted with another case."""
 
     def run(self, plan: Sequence[PlannedCase]) -> RunResult:
         """Run every planned case. One that fails, crashes or hangs costs its own row only.
@@ -113,6 +119,9 @@ class Session(Workplace):
     def _build(self, plan: Sequence[PlannedCase]) -> None:
         """Compile everything side by side, in the process that found the device."""
         wanted = [planned for planned in plan if unfit(planned, self.device) is None]
+        if self.settings.measure is not None:
+            held = (self._library(planned) for planned in wanted)
+            wanted += [library for library in held if library and unfit(library, self.device) is None]
         cases = tuple((planned.kernel.name, planned.case.sizes) for planned in wanted)
         self.observer.stage("build")
         try:
@@ -145,6 +154,7 @@ class Session(Workplace):
             settings={
                 "seed": self.settings.seed,
                 "timeout_s": self.settings.timeout_s,
+                **({"max_launch_ms": most_ms} if (most_ms := self.settings.max_launch_ms) else {}),
                 **({name: getattr(measure, name) for name in measure.__slots__} if measure else {}),
             },
             peaks=peaks(
@@ -173,9 +183,9 @@ class Session(Workplace):
                     row = self._row(station, planned)
                 except HarnessError as error:
                     row = _row(planned, "failed", error.reason, error.message, error.log)
-                if row.status == "failed" and station is not None:
+                if (row.status == "failed" or self._unsound) and station is not None:
                     station.close()
-                    station = None
+                    station, self._unsound = None, False
                 yield row
         finally:
             if station is not None:
@@ -187,6 +197,8 @@ class Session(Workplace):
             sizes=planned.case.sizes,
             seed=self.settings.seed,
             settings=self.settings.measure,
+            max_launch_ms=self.settings.max_launch_ms,
+            hold=self._library(planned) is not None,
         )
         reply = station.ask(request, self.settings.timeout_s)
         if isinstance(reply, protocol.Failed):
@@ -195,7 +207,33 @@ class Session(Workplace):
         if reply.row.measurement is None:
             return reply.row
         times = reply.row.measurement
-        return dataclasses.replace(reply.row, telemetry=station.seen(times.started_ns, times.ended_ns))
+        row = dataclasses.replace(reply.row, telemetry=station.seen(times.started_ns, times.ended_ns))
+        return self._held_against(station, planned, row)
+
+    def _library(self, planned: PlannedCase) -> PlannedCase | None:
+        """The vendor's own kernel that a case is held against on this device."""
+        library = self.loaded.suite.library_for(planned.kernel) if self.settings.library else None
+        if library is None or library.source_for(self.device.backend) is None:
+            return None
+        return PlannedCase(library, self.loaded.suite.case(library, planned.case.sizes))
+
+    def _held_against(self, station: Station, planned: PlannedCase, row: Row) -> Row:
+        """A measured row with what the vendor's own kernel does in its place, or why that is not known."""
+        library = self._library(planned)
+        if library is None:
+            return row
+        if refused := unfit(library, self.device):
+            return dataclasses.replace(row, library_missing=refused.message)
+        try:
+            reply = station.ask(protocol.HoldAgainst(library=library.kernel.name), self.settings.timeout_s)
+            failed = reply.message if isinstance(reply, protocol.Failed) else ""
+        except HarnessError as error:
+            failed = error.message
+        self._unsound = bool(failed)
+        if self._unsound:
+            return dataclasses.replace(row, library_missing=f"{library.kernel.name}: {failed}")
+        assert isinstance(reply, protocol.Done)
+        return dataclasses.replace(row, library=reply.library)
 
 
 def _row(planned: PlannedCase, status: RowStatus, reason: str, message: str, log: str = "") -> Row:

@@ -9,6 +9,7 @@ from __future__ import annotations
 __all__ = ["Program", "files_outside", "lacking", "program", "tree_sha256"]
 
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import inspect
@@ -23,7 +24,8 @@ from typing import Any, Literal
 from packaging.requirements import Requirement
 
 from harness.cache import cache_dir, write_atomically
-from harness.errors import BuildError, SuiteError
+from harness.errors import BuildError, LaunchError, SuiteError
+from harness.records import Launch
 from harness.suite import Case, Generated, HostFunction, HostLibrary, Kernel, Parameter, Suite
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"[^\n]*$', re.MULTILINE)
@@ -55,6 +57,8 @@ class Program:
     """Of kind host: given the stream, what to call for each launch."""
     errors: Mapping[int, str] = field(default_factory=dict, compare=False)
     """Of kind library: what the numbers that its function returns mean."""
+    in_parts: bool = False
+    """Whether it is told where each dispatch begins, and can be launched in several."""
 
     @property
     def sha256(self) -> str:
@@ -68,12 +72,22 @@ class Program:
         return hashlib.sha256("\0".join(("\n".join(code), *self.options)).encode()).hexdigest()
 
 
-def program(suite: Suite, kernel: Kernel, case: Case, backend: str, arch: str = "") -> Program:
+def program(
+    suite: Suite, kernel: Kernel, case: Case, backend: str, arch: str = "", launch: Launch | None = None
+) -> Program:
     """The program of a case for a backend; `arch` is what it is built for, such as sm_90.
 
-    Raises SuiteError where a source file, or one that it includes, cannot be read, BuildError where a
-    function of the suite's own fails to generate one.
+    It is another one where `launch` is in parts: its blocks are told where a part begins. Raises SuiteError
+    where a source file, or one that it includes, cannot be read, BuildError where a function of the suite's
+    own fails to generate one, LaunchError where it cannot be launched in parts.
     """
+    made = _whole(suite, kernel, case, backend, arch)
+    if launch is None or not launch.in_parts or backend in ("cpu", "null"):
+        return made
+    return _in_parts(made, launch, backend)
+
+
+def _whole(suite: Suite, kernel: Kernel, case: Case, backend: str, arch: str) -> Program:
     source = kernel.source_for(backend)
     if source is None:
         raise SuiteError(f"Kernel {kernel.name!r} has no source for {backend}.")
@@ -110,10 +124,79 @@ def _defines(case: Case) -> list[str]:
     return [f"#define {name} {value}" for name, value in case.macros.items()]
 
 
+_PORTABLE_WORD = re.compile(r"\bBLOCK_[XYZ]\b")
+_OWN_WORD = {
+    "cuda": re.compile(r"\b(?:blockIdx|gridDim)\b"),
+    "opencl": re.compile(r"\b(?:get_group_id|get_num_groups|get_global_size)\b"),
+    "opengl": re.compile(r"\bgl_NumWorkGroups\b"),
+}
+"""What tells of one dispatch where a kernel means the whole grid."""
+_PORTABLE_DEFINE = re.compile(
+    r"^[ \t]*#[ \t]*define[ \t]+(?:HARNESS_)?(?:BLOCK|GRID)_[XYZ]\b.*$", re.MULTILINE
+)
+_UNIFORM = re.compile(r"\buniform\s+u?int\b([^;]*);")
+
+
+def _in_parts(whole: Program, launch: Launch, backend: str) -> Program:
+    """The program for a launch in parts: with the extents of the whole grid, which no dispatch has."""
+    if problem := _uncuttable(whole, launch, backend):
+        raise LaunchError(
+            f"{whole.name} cannot be launched in parts of at most {launch.dispatch} blocks: {problem}"
+        )
+    extents = zip("XYZ", launch.grid, strict=True)
+    told = [f"#define HARNESS_GRID_{axis} {extent}" for axis, extent in extents]
+    version, text = whole.text.split("\n", 1) if backend == "opengl" else ("", whole.text)
+    return dataclasses.replace(
+        whole,
+        text="\n".join(filter(None, (version, "#define HARNESS_DISPATCH 1", *told, text))),
+        in_parts=True,
+    )
+
+
+def _uncuttable(whole: Program, launch: Launch, backend: str) -> str:
+    """Why a program finds its blocks right in a whole launch only; empty where it does in parts too."""
+    if whole.kind != "kernel":
+        return "the host enqueues its work, in its own way."
+    code = _COMMENT.sub(_blank, whole.text)
+    used = _PORTABLE_DEFINE.sub("", code)
+    if found := _OWN_WORD[backend].search(used):
+        return f"it finds its block by {found[0]}; write the words BLOCK_X and GRID_X of the portable header."
+    if backend == "opengl":
+        return _without_origin(code, launch)
+    if not _PORTABLE_WORD.search(used):
+        # OpenCL itself counts threads from the origin.
+        if backend == "opencl" and "get_global_id" in used:
+            return ""
+        return "it does not find its block by BLOCK_X, BLOCK_Y or BLOCK_Z of the portable header."
+    knows = "HARNESS_DISPATCH" in code
+    return (
+        ""
+        if knows
+        else "its prelude knows nothing of HARNESS_DISPATCH: take the headers of kernels/portable."
+    )
+
+
+def _without_origin(code: str, launch: Launch) -> str:
+    assert launch.dispatch is not None
+    declared = set(re.findall(r"\w+", " ".join(_UNIFORM.findall(code))))
+    directions = zip(("x0", "y0", "z0"), launch.grid, launch.dispatch, strict=True)
+    missing = [name for name, whole, part in directions if whole > part and name not in declared]
+    if not missing:
+        return ""
+    return f"it has no uniform int {missing[0]}, the first invocation of a part."
+
+
 def _glsl(path: Path, case: Case) -> str:
-    """GLSL wants its version before all else, and lines without the names of files."""
+    """GLSL wants its version before all else, and numbers for files; each stands in a comment beside its
+    name, for whoever reads a compiler's log.
+    """
     text = "\n".join(("#version 430", *_defines(case), _flatten(path, set()))) + "\n"
-    return re.sub(r'^(#line \d+) "[^"\n]*"$', r"\1", text, flags=re.MULTILINE)
+    numbers: dict[str, int] = {}
+
+    def numbered(line: re.Match[str]) -> str:
+        return f"{line[1]} {numbers.setdefault(line[2], len(numbers))} // {line[2]}"
+
+    return re.sub(r'^(#line \d+) "([^"\n]*)"$', numbered, text, flags=re.MULTILINE)
 
 
 def lacking(kernel: Kernel, backend: str) -> str:
@@ -135,7 +218,15 @@ def lacking(kernel: Kernel, backend: str) -> str:
 
 def _versions(needs: tuple[str, ...]) -> list[str]:
     """A comment for each package, with its version: another version may be another program."""
-    return [f"// {name} {metadata.version(name)}" for name in (Requirement(need).name for need in needs)]
+    return [f"// {name} {_version(name)}" for name in (Requirement(need).name for need in needs)]
+
+
+def _version(name: str) -> str:
+    """Of an installed package. Where nothing is built, on the null device, it may be absent."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "absent"
 
 
 def _identity(function: Callable[..., Any], needs: tuple[str, ...], case: Case) -> str:

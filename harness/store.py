@@ -11,7 +11,9 @@ __all__ = [
     "Journal",
     "RecordWriter",
     "StoredComparison",
+    "StoredRow",
     "StoredRun",
+    "newest_rows",
     "read_comparison",
     "read_run",
     "record_name",
@@ -20,7 +22,8 @@ __all__ = [
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -61,12 +64,36 @@ class _FirstLine(msgspec.Struct):
     comparison: _Version | None = None
 
 
+class _RowGlance(msgspec.Struct):
+    case: str = ""
+    status: str = ""
+
+
+class _LineGlance(msgspec.Struct):
+    """As much of a line as tells whether the rest is wanted: most of a row is telemetry."""
+
+    row: _RowGlance | None = None
+
+
+_RUN_NAME = re.compile(r"[0-9TZ]+-(?!.*\.\.)[^-]+-(?P<suite>\w+)-[0-9a-f]+\.jsonl")
+
+
 @dataclass(frozen=True, slots=True)
 class StoredRun:
     run: Run
     rows: tuple[Row, ...]
     complete: bool
     """False for a run that was interrupted: its rows are good, but not all that were asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """A row, and the run that it is of."""
+
+    machine: str
+    """The device's folder."""
+    run: Run
+    row: Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +239,55 @@ def read_run(path: Path) -> StoredRun:
     return StoredRun(run, rows, complete=any(line.complete for line in decoded))
 
 
+def newest_rows(results: Path, suite: str, cases: Collection[str]) -> tuple[list[StoredRow], list[str]]:
+    """The newest row of each of a suite's cases on each device below a folder of results, and what could not
+    be read, a sentence each.
+
+    Rows that were only verified say nothing. A case that was left out does so only where it has no other row.
+    """
+    found: list[StoredRow] = []
+    problems: list[str] = []
+    for folder in sorted({path.parent for path in results.glob("*/*.jsonl")}):
+        newest: dict[str, StoredRow] = {}
+        for path in sorted(folder.glob("*.jsonl"), reverse=True):
+            if not (match := _RUN_NAME.fullmatch(path.name)) or match["suite"] != suite:
+                continue
+            try:
+                for stored in _rows_of(path, {case for case in cases if _open(newest.get(case))}):
+                    if stored.row.status != "skipped" or stored.row.case not in newest:
+                        newest[stored.row.case] = stored
+            except StoreError as error:
+                problems.append(error.message)
+        found += newest.values()
+    return found, problems
+
+
+def _open(stored: StoredRow | None) -> bool:
+    return stored is None or stored.row.status == "skipped"
+
+
+def _rows_of(path: Path, wanted: Collection[str]) -> list[StoredRow]:
+    """Rows of the wanted cases that a run has timed, or tried to."""
+    lines = _lines(path) if wanted else []
+    chosen = [
+        number
+        for number, line in enumerate(lines, 1)
+        if (row := _glance(line)) and row.case in wanted and row.status != "verified"
+    ]
+    decoded = [_decode(path, number, lines[number - 1]) for number in (1, *chosen)] if chosen else []
+    run = decoded[0].run if decoded else None
+    if run is None or run.command == "check":
+        return []
+    return [StoredRow(path.parent.name, run, line.row) for line in decoded if line.row is not None]
+
+
+def _glance(line: bytes) -> _RowGlance | None:
+    try:
+        return msgspec.json.decode(line, type=_LineGlance).row
+    except _UNREADABLE:
+        return None
+
+
 def read_comparison(path: Path) -> StoredComparison:
     """A comparison's record from disk. Raises StoreError like read_run."""
     decoded = _read(path)
@@ -228,6 +304,10 @@ def read_comparison(path: Path) -> StoredComparison:
 
 
 def _read(path: Path) -> list[_Line]:
+    return [_decode(path, number, line) for number, line in enumerate(_lines(path), 1)]
+
+
+def _lines(path: Path) -> list[bytes]:
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -237,7 +317,7 @@ def _read(path: Path) -> list[_Line]:
     # A harness that was killed, or a disk that was full, leaves half a line; the rows before it are good.
     if len(lines) > 1 and not content.endswith(b"\n") and not _is_json(lines[-1]):
         lines.pop()
-    return [_decode(path, number, line) for number, line in enumerate(lines, 1)]
+    return lines
 
 
 def _is_json(line: bytes) -> bool:

@@ -14,21 +14,26 @@ __all__ = [
     "HostLibrary",
     "Input",
     "Kernel",
+    "Ladder",
     "Output",
     "Parameter",
     "Problem",
+    "Rung",
     "Source",
     "Suite",
     "Tuning",
     "Value",
     "ceil_div",
+    "numpy_dtype",
     "size_label",
 ]
 
+import builtins
+import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -46,6 +51,29 @@ MAX_AXIS = 2**31 - 1
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _CAPABILITY = re.compile(r"sm_(\d+)(\d)\Z")
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """How NumPy holds arrays of a dtype by the harness's name for it.
+
+    ``tf32`` is float32 of which the hardware reads 10 bits of the fraction. ``bfloat16`` is a type of the
+    package ml_dtypes. Raises SuiteError for a name that is no dtype, or for want of that package.
+    """
+    import numpy as np
+
+    if name == "bfloat16":
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise SuiteError("bfloat16 needs the package ml-dtypes: pip install 'ml-dtypes>=0.3'.") from None
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
+    try:
+        return np.dtype("float32" if name == "tf32" else name)
+    except TypeError:
+        raise SuiteError(
+            f"dtype {name!r} is unknown: expected NumPy's name of one, tf32 or bfloat16."
+        ) from None
 
 
 def ceil_div(dividend: int, divisor: int) -> int:
@@ -184,7 +212,7 @@ class Problem:
         """
         return {
             name: rng.standard_normal(array.shape_at(case), dtype="float32").astype(
-                array.dtype_at(case), copy=False
+                numpy_dtype(array.dtype_at(case)), copy=False
             )
             for name, array in self.inputs.items()
         }
@@ -215,10 +243,8 @@ class Problem:
         """The fewest bytes of device memory one launch can move: each input read once, each output written
         once.
         """
-        import numpy as np
-
         return sum(
-            np.dtype(array.dtype_at(case)).itemsize * _product(array.shape_at(case))
+            numpy_dtype(array.dtype_at(case)).itemsize * _product(array.shape_at(case))
             for array in self.arrays.values()
         )
 
@@ -315,10 +341,136 @@ class Tuning:
     rules: Sequence[str | Callable[[Case], bool]] = ()
     sizes: Sequence[int | Mapping[str, int]] = ()
     """Points of the axes, a number for all of them alike; the problem's own where empty."""
+    groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Parameters that are one thing together, by what tables call it: ``{"block tile": ("BM", "BN")}``. A
+    parameter in none is its own."""
 
     def __post_init__(self) -> None:
         if bool(self.parameters) == bool(self.configurations):
             raise SuiteError("Tuning() takes either parameters or configurations.")
+        names = dict.fromkeys([*self.parameters, *(name for each in self.configurations for name in each)])
+        grouped = [name for group in self.groups.values() for name in group]
+        for name in grouped:
+            if name not in names:
+                raise SuiteError(
+                    f"Tuning() groups {name!r}, which is no parameter; expected of {', '.join(names)}."
+                )
+            if grouped.count(name) > 1:
+                raise SuiteError(f"Tuning() has {name!r} in its groups twice; expected once.")
+
+    @classmethod
+    def from_kernel_tuner(
+        cls,
+        tune_params: Mapping[str, Iterable[Any]],
+        restrictions: Any = None,
+        *,
+        sizes: Sequence[int | Mapping[str, int]] = (),
+        groups: Mapping[str, Sequence[str]] | None = None,
+    ) -> Tuning:
+        """What Kernel Tuner's tune_kernel() takes as `tune_params` and `restrictions`, as it stands.
+
+        A restriction is a string, a function of a dict of the parameters, a function of parameters by their
+        names, or a pair of a function and the names of what it is given: what kernel_tuner 1.5.0 takes, but
+        for python-constraint's objects. Booleans become 0 and 1. Raises SuiteError for what no macro can be.
+        """
+        parameters = {name: _brought_values(name, tune_params[name]) for name in tune_params}
+        several = isinstance(restrictions, list) or (
+            isinstance(restrictions, tuple) and not _is_selective(restrictions)
+        )
+        given = restrictions if several else () if restrictions is None else (restrictions,)
+        rules = tuple(_brought_rule(each, tuple(parameters)) for each in given)
+        return cls(parameters=parameters, rules=rules, sizes=sizes, groups=groups or {})
+
+
+def _brought_values(name: str, values: Any) -> tuple[Value, ...]:
+    """Values of one of Kernel Tuner's parameters as macros may have them."""
+    if not _IDENTIFIER.match(name):
+        raise SuiteError(f"Kernel Tuner's parameter {name!r} is no identifier, and a macro must be one.")
+    if name.startswith("nvml_"):
+        raise SuiteError(
+            f"Kernel Tuner's parameter {name!r} sets the card's clocks or power limit, which the harness "
+            "never does: leave it out, or set the card yourself and sweep once for each setting."
+        )
+    try:
+        listed = [] if isinstance(values, str) else list(values)
+    except TypeError:
+        listed = []
+    if not listed:
+        raise SuiteError(f"Kernel Tuner's parameter {name!r} is {values!r}; expected values, as in [32, 64].")
+    return tuple(_brought_value(name, value) for value in listed)
+
+
+def _brought_value(name: str, value: Any) -> Value:
+    plain = value.item() if hasattr(value, "item") else value  # NumPy's numbers
+    if isinstance(plain, int):
+        return int(plain)
+    if isinstance(plain, str) and _IDENTIFIER.match(plain):
+        return plain
+    raise SuiteError(
+        f"Kernel Tuner's parameter {name!r} has the value {plain!r} ({type(plain).__name__}), which no macro "
+        "can have: expected an integer, a boolean or a word. Number what you choose between, and let the "
+        "source say what each number means."
+    )
+
+
+def _is_selective(restriction: Any) -> bool:
+    """Whether it is a function with the names of the parameters that it is given."""
+    return (
+        isinstance(restriction, tuple)
+        and len(restriction) == 2
+        and callable(restriction[0])
+        and isinstance(restriction[1], (list, tuple))
+    )
+
+
+def _brought_rule(restriction: Any, names: tuple[str, ...]) -> str | Callable[[Case], bool]:
+    if isinstance(restriction, str):
+        return _brought_expression(restriction.strip())
+    if _is_selective(restriction):
+        function, selected = restriction
+        return _rule(function, lambda values: function(*(values[name] for name in selected)), names)
+    if not callable(restriction):
+        raise SuiteError(
+            f"Kernel Tuner's restriction {restriction!r} is a {type(restriction).__name__}; expected a "
+            "string or a function."
+        )
+    by_name = inspect.signature(restriction).parameters
+    if all(name in names for name in by_name):
+        return _rule(restriction, lambda values: restriction(*(values[name] for name in by_name)), names)
+    if len(by_name) == 1:
+        return _rule(restriction, restriction, names)
+    raise SuiteError(
+        f"Kernel Tuner's restriction {restriction!r} takes {', '.join(by_name)}; expected one dict of the "
+        f"parameters, or of these by their names: {', '.join(names)}."
+    )
+
+
+def _brought_expression(text: str) -> str | Callable[[Case], bool]:
+    """The expression, as a function where it calls something of Python's own, which rules do not know."""
+    try:
+        code = compile(text, "<restriction>", "eval")
+    except (SyntaxError, ValueError) as error:
+        raise SuiteError(f"Kernel Tuner's restriction {text!r} is no expression: {error}.") from None
+    if not any(hasattr(builtins, name) for name in code.co_names):
+        return text
+
+    def rule(case: Case) -> bool:
+        return bool(eval(code, {**case.sizes, **case.macros}))  # noqa: S307 - of suite.py's author
+
+    rule.__name__ = text
+    return rule
+
+
+def _rule(
+    restriction: Callable[..., Any], call: Callable[[dict[str, Value]], Any], names: tuple[str, ...]
+) -> Callable[[Case], bool]:
+    """A rule that is called what the restriction is called."""
+
+    @wraps(restriction, updated=())
+    def rule(case: Case) -> bool:
+        return bool(call({name: case.macros[name] for name in names}))
+
+    return rule
 
 
 @dataclass(frozen=True)
@@ -404,6 +556,77 @@ class Kernel:
 
 
 @dataclass(frozen=True)
+class Rung:
+    """One line of a ladder: what its author calls it, our kernel for it, and the author's figures.
+
+    Rates are in the unit of the suite's headline. A figure that was not published is None.
+    """
+
+    label: str
+    kernel: str
+    rate: float | None = None
+    average: float | None = None
+    """Where it stands for every configuration of a sweep that has these `macros`: their average; `rate` is
+    then the best of them."""
+    time_ms: float | None = None
+    speed_up: float | None = None
+    """As published; otherwise it is counted from the rates."""
+    sizes: int | Mapping[str, int] | None = None
+    """A point of the axes, a number for all of them alike; None for the ladder's own."""
+    macros: Mapping[str, Value] = field(default_factory=dict)
+    """Of one configuration of a sweep, or of several: those that have all of these."""
+    backend: str = ""
+    """Where ours is measured, such as cpu; whatever device is reported on where empty."""
+    slow: bool = False
+    """Whether it takes minutes, and so is measured only when asked for."""
+
+    @property
+    def swept(self) -> bool:
+        """Whether it stands for many configurations, which only a sweep has."""
+        return self.average is not None
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """What others published of kernels that the suite has too, in the order of their own table.
+
+    Speed-ups are counted from the first rung, or, with `against`, from that kernel at the same sizes.
+    """
+
+    name: str
+    title: str
+    rungs: Sequence[Rung]
+    source: str = ""
+    """Whose figures they are and how they were taken, in a sentence."""
+    card: str = ""
+    """What the figures are of, such as RTX 3060."""
+    peak: float | None = None
+    """Of that card, in the unit of the suite's headline."""
+    sizes: int | Mapping[str, int] | None = None
+    """Of rungs that do not say their own."""
+    against: str = ""
+    """A kernel that the others are held against at every size: a line a size, not a line a rung."""
+    note: str = ""
+    """What a reader of the figures should know."""
+
+    def __post_init__(self) -> None:
+        if not _IDENTIFIER.match(self.name):
+            raise SuiteError(
+                f"Ladder name {self.name!r} is not an identifier (letters, digits and underscores)."
+            )
+        if not self.rungs:
+            raise SuiteError(f"Ladder {self.name!r} has no rungs.")
+        if self.sizes is None and (
+            unsized := [rung for rung in self.rungs if rung.sizes is None and not rung.swept]
+        ):
+            raise SuiteError(
+                f"Ladder {self.name!r}: {unsized[0].label!r} has no sizes, and neither has the ladder."
+            )
+        if self.against and self.against not in {rung.kernel for rung in self.rungs}:
+            raise SuiteError(f"Ladder {self.name!r} is against {self.against!r}, which none of its rungs is.")
+
+
+@dataclass(frozen=True)
 class Suite:
     """A problem and its kernels, in ladder order: the first kernel is what speed-ups are counted from."""
 
@@ -416,6 +639,8 @@ class Suite:
     """By backend name, a header that goes before every kernel's source, relative to the suite's folder."""
     root: Path = Path()
     """The suite's folder; set by the loader."""
+    ladders: Sequence[Ladder] = ()
+    """What others published, for `harness report ladder`."""
 
     def __post_init__(self) -> None:
         if not _IDENTIFIER.match(self.name):
@@ -440,10 +665,43 @@ class Suite:
             raise SuiteError(
                 f"The problem of suite {self.name!r} declares no Output: there is nothing to verify."
             )
+        self._check_ladders()
+
+    def _check_ladders(self) -> None:
+        names = [ladder.name for ladder in self.ladders]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise SuiteError(f"Suite {self.name!r} has two ladders named {min(twice)!r}.")
+        for ladder in self.ladders:
+            for rung in ladder.rungs:
+                if rung.kernel not in self.by_name:
+                    raise SuiteError(
+                        f"Ladder {ladder.name!r}: {rung.label!r} is kernel {rung.kernel!r}, "
+                        f"which suite {self.name!r} does not have."
+                    )
+                if not rung.swept:
+                    self.rung_sizes(ladder, rung)
+
+    def rung_sizes(self, ladder: Ladder, rung: Rung) -> dict[str, int]:
+        """The point of the axes that a rung is at. Raises SuiteError where it is none."""
+        given = ladder.sizes if rung.sizes is None else rung.sizes
+        axes = self.problem.axes
+        sizes = dict(given) if isinstance(given, Mapping) else dict.fromkeys(axes, given)
+        if sizes.keys() != axes.keys() or not all(
+            type(size) is int and 1 <= size <= MAX_AXIS for size in sizes.values()
+        ):
+            raise SuiteError(
+                f"Ladder {ladder.name!r}: {rung.label!r} has sizes {given!r}; "
+                f"expected a number, or one for each of {', '.join(axes)}."
+            )
+        return {axis: int(sizes[axis] or 0) for axis in axes}
 
     @cached_property
     def by_name(self) -> dict[str, Kernel]:
         return {kernel.name: kernel for kernel in self.kernels}
+
+    def library_for(self, kernel: Kernel) -> Kernel | None:
+        """The vendor's own kernel that a kernel is held against: the first one of the same dtype."""
+        return next((each for each in self.kernels if each.library and each.dtype == kernel.dtype), None)
 
     def case(
         self, kernel: Kernel, sizes: Mapping[str, int], chosen: Mapping[str, Value] | None = None

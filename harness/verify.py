@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from harness.errors import SuiteError
 from harness.records import Check
-from harness.suite import Case, Problem
+from harness.suite import Case, Problem, numpy_dtype
 
 BAND_ELEMENTS = 2**25
 """Outputs larger than this are compared slice by slice, where the problem allows it, to bound host memory."""
@@ -56,7 +56,7 @@ def integer_data(
 ) -> dict[str, NDArray[Any]]:
     """Inputs of integers in [-bound, bound], for which the right answer is exact."""
     return {
-        name: rng.integers(-bound, bound + 1, array.shape_at(case)).astype(array.dtype_at(case))
+        name: rng.integers(-bound, bound + 1, array.shape_at(case)).astype(numpy_dtype(array.dtype_at(case)))
         for name, array in problem.inputs.items()
     }
 
@@ -65,7 +65,7 @@ def host_bytes(problem: Problem, case: Case) -> int:
     """About how much host memory verifying takes: data, float64 copies, four arrays the size of a band."""
     sizes = {name: math.prod(array.shape_at(case)) for name, array in problem.arrays.items()}
     data = sum(
-        sizes[name] * (np.dtype(array.dtype_at(case)).itemsize + (8 if name in problem.inputs else 0))
+        sizes[name] * (numpy_dtype(array.dtype_at(case)).itemsize + (8 if name in problem.inputs else 0))
         for name, array in problem.arrays.items()
     )
     largest = max(sizes[name] for name in problem.outputs)

@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import dataclasses
 import os
+import random
 import signal
 import sys
 import traceback
@@ -29,10 +30,12 @@ from harness.errors import HarnessError
 from harness.loader import load_folder
 from harness.measure import Subject, measure
 from harness.pairs import PairBench, SideError
+from harness.parts import limited, single_blocks
 from harness.planning import launch_of
-from harness.records import Row
+from harness.records import Launch, LibraryShare, Row
+from harness.shares import Held, check_library, library_share
 from harness.sources import Program, program
-from harness.suite import Suite
+from harness.suite import Case, Kernel, Suite
 
 
 class Worker:
@@ -49,6 +52,8 @@ class Worker:
             suites = {"base": base, "head": self.suite}
             self.pairs = PairBench(self.device, suites, scratch, self._progress)
 
+        self._held: Held | None = None
+
     def _progress(self, stage: str) -> None:
         self.report(protocol.Progress(stage=stage))
 
@@ -58,6 +63,8 @@ class Worker:
                 return self.build_all(request)
             case protocol.Measure():
                 return protocol.Done(row=self.run(request))
+            case protocol.HoldAgainst():
+                return protocol.Done(library=self.hold_against(request))
             case protocol.Timers():
                 return protocol.Done(ticks=self.ticks())
             case _:
@@ -78,29 +85,50 @@ class Worker:
             with contextlib.suppress(HarnessError):
                 kernel = self.suite.by_name[name]
                 case = self.suite.case(kernel, sizes)
-                programs.append(
-                    program(self.suite, kernel, case, self.device.info.backend, self.device.info.arch)
-                )
+                programs.append(self._program(kernel, case, launch_of(kernel, case)))
         compile_all(self.device, programs)
         return protocol.Done()
 
+    def _program(self, kernel: Kernel, case: Case, launch: Launch) -> Program:
+        info = self.device.info
+        made = program(self.suite, kernel, case, info.backend, info.arch, launch)
+        return dataclasses.replace(made, emulate=emulator(self.suite.problem, kernel, case))
+
+    def _launch(self, request: protocol.Measure, kernel: Kernel, case: Case) -> Launch:
+        """The kernel's own launch, or the same in parts that each take less than was asked for."""
+        launch = launch_of(kernel, case)
+        if request.max_launch_ms is None or self.device.info.backend == "cpu":
+            return launch
+        self._progress("parts")
+        parted = single_blocks(launch)
+        check_launch(parted, self.device.info)
+        built = self.device.build(self._program(kernel, case, parted))
+        check_launch(parted, self.device.info, built.resources)
+        with Arena(self.device, self.suite.problem, case) as arena:
+            arena.write(self.checker.inputs(case, request.seed))
+            subject = Subject(built, parted, arena.arguments(kernel))
+            return limited(self.device, subject, launch, request.max_launch_ms)
+
     def run(self, request: protocol.Measure) -> Row:
+        self._release()
         kernel = self.suite.by_name[request.kernel]
         case = self.suite.case(kernel, request.sizes, request.macros)
-        launch = launch_of(kernel, case)
+        launch = self._launch(request, kernel, case)
         check_launch(launch, self.device.info)
         self._progress("build")
-        source = program(self.suite, kernel, case, self.device.info.backend, self.device.info.arch)
-        source = dataclasses.replace(source, emulate=emulator(self.suite.problem, kernel, case))
+        source = self._program(kernel, case, launch)
         built = self.device.build(source)
         check_launch(launch, self.device.info, built.resources)
-        with Arena(self.device, self.suite.problem, case) as arena:
+        with contextlib.ExitStack() as stack:
+            arena = stack.enter_context(Arena(self.device, self.suite.problem, case))
             subject = Subject(built, launch, arena.arguments(kernel))
             verification = self.checker.check(case, arena, subject, request.seed)
             measurement = None
             if verification.passed and request.settings is not None:
                 self._progress("measure")
                 measurement = measure(self.device, subject, request.settings)
+            if measurement is not None and request.hold:
+                self._held = Held(case, arena, subject, request.seed, measurement, stack.pop_all())
         failure = next((check.message for check in verification.checks if not check.passed), "")
         return Row(
             case=case.id,
@@ -118,6 +146,27 @@ class Worker:
             verification=verification,
             measurement=measurement,
         )
+
+    def hold_against(self, request: protocol.HoldAgainst) -> LibraryShare:
+        assert self._held is not None, "a Measure with hold comes first"
+        library = self.suite.by_name[request.library]
+        case = self.suite.case(library, self._held.case.sizes)
+        launch = launch_of(library, case)
+        check_launch(launch, self.device.info)
+        self._progress("library")
+        built = self.device.build(self._program(library, case, launch))
+        check_launch(launch, self.device.info, built.resources)
+        subject = Subject(built, launch, self._held.arena.arguments(library))
+        check_library(self.checker, self._held, case, subject)
+        self._progress("library")
+        share = library_share(self.device, self._held, library.name, subject, random.Random(self._held.seed))  # noqa: S311
+        self._release()
+        return share
+
+    def _release(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            held.stack.close()
 
 
 def main() -> int:

@@ -81,10 +81,16 @@ class Workplace:
         self._stack.__exit__(kind, error, trace)
 
     def divide(self, plan: Sequence[PlannedCase]) -> tuple[list[PlannedCase], list[str]]:
-        """The cases that the device can run, and why it cannot run the others, each reason once."""
+        """The cases that the device can run, and why it cannot run the others, each reason once.
+
+        That some are made for other backends goes without saying, unless all are.
+        """
         refusals = [(planned, unfit(planned, self.device)) for planned in plan]
         fit = [planned for planned, refused in refusals if refused is None]
-        return fit, list(dict.fromkeys(refused.message for _, refused in refusals if refused))
+        told = [refused for _, refused in refusals if refused]
+        if fit:
+            told = [refused for refused in told if refused.reason != "needs-backend"]
+        return fit, list(dict.fromkeys(refused.message for refused in told))
 
     def next_child(self) -> Child:
         """A process that has not opened the device yet."""

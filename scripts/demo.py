@@ -110,7 +110,9 @@ def history_table(runs: Sequence[StoredRun]) -> Table:
     for run in runs:
         table.add_column((run.run.source.commit or "")[:8], justify="right")
     for kernel in newest.kernels:
-        table.add_row(kernel, *(cell(run, kernel, label) for run in runs))
+        cells = [cell(run, kernel, label) for run in runs]
+        if any(cells):  # a kernel for other devices has none
+            table.add_row(kernel, *cells)
     return table
 
 

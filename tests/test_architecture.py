@@ -25,9 +25,9 @@ LAYERS = (
     ("git", "store", "host", "config", "contest", "planted"),
     ("loader", "backends", "telemetry", "calibration"),
     ("arena", "measure", "history", "selection", "benchmark_files"),
-    ("checker", "pairing"),
+    ("checker", "pairing", "parts"),
     ("protocol",),
-    ("pairs",),
+    ("pairs", "shares"),
     ("worker", "child"),
     ("workplace",),
     ("session", "comparison", "doctor", "stock", "sweep"),
@@ -45,6 +45,7 @@ ONLY_HERE = {
     "pycuda": "harness.backends.cuda",
     "pyopencl": "harness.backends.opencl",
     "moderngl": "harness.backends.opengl",
+    "glcontext": "harness.backends.opengl",
     "pynvml": "harness.telemetry.nvml",
     "asv": "harness.integrations",
     "asv_runner": "harness.integrations",
@@ -76,6 +77,8 @@ PURE = (
     "doctor.findings",
     "doctor.surroundings",
     "doctor.told",
+    "report.sweep_figures",
+    "report.sweep_sheets",
     "review.checks",
     "review.comment",
     "review.page",
@@ -96,8 +99,10 @@ PUBLIC = {
     "HostLibrary",
     "Input",
     "Kernel",
+    "Ladder",
     "Output",
     "Problem",
+    "Rung",
     "Suite",
     "Tuning",
     "__version__",
@@ -214,9 +219,11 @@ def is_empty(module: str) -> bool:
 
 
 def command_modules() -> dict[str, str]:
-    """Each command's module, by its words: those of `ci` are one deeper."""
-    cli, ci = importlib.import_module("harness.cli"), importlib.import_module("harness.cli.ci_command")
-    groups = {"": cli.COMMANDS, "ci": ci.COMMANDS}
+    """Each command's module, by its words: those of `ci` and `report` are one deeper."""
+    groups = {
+        group: importlib.import_module(f"harness.cli.{group}_command" if group else "harness.cli").COMMANDS
+        for group in ("", "ci", "report")
+    }
     return {
         f"{group} {name}".strip(): ".".join(
             filter(None, ("harness.cli", group, f"{name.replace('-', '_')}_command"))
@@ -289,6 +296,6 @@ def test_what_needs_no_device_loads_no_gpu_library(project, code, heavy):
     assert not loaded_by(code) & (GPU_LIBRARIES | {"asv", "scipy"} | heavy)
 
 
-@pytest.mark.parametrize("name", ["cuda", "opencl", "null"])
+@pytest.mark.parametrize("name", ["cuda", "opencl", "opengl", "cpu", "null"])
 def test_a_backend_is_imported_without_its_library(name):
     assert not loaded_by(f"import harness.backends.{name}") & GPU_LIBRARIES

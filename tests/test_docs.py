@@ -24,6 +24,7 @@ from harness import Kernel, backends, records
 from harness.calibration import Calibration, CaseNoise, PlantedRate, write_calibration
 from harness.cli import COMMANDS, cli
 from harness.cli.ci_command import COMMANDS as CI_COMMANDS
+from harness.cli.report_command import COMMANDS as REPORT_COMMANDS
 from harness.config import Config
 from harness.errors import DeviceError, ExitCode
 from harness.gates import GATES, GatePolicy
@@ -51,7 +52,7 @@ NAMED = re.compile(r"(?:#|//) (\S+/\S+)\n")
 """The first line of a code block that is a file."""
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
-HARNESS_LINE = re.compile(r"\bharness ((?:ci )?[a-z]+)\b([^|`\n]*)")
+HARNESS_LINE = re.compile(r"\bharness (report ladder|(?:ci )?[a-z]+)\b([^|`\n]*)")
 
 
 def text_of(page: str) -> str:
@@ -216,7 +217,11 @@ def test_every_page_is_linked_from_the_index():
 # Commands
 
 
-ALL_COMMANDS = [*(name for name in COMMANDS if name != "ci"), *(f"ci {name}" for name in CI_COMMANDS)]
+ALL_COMMANDS = [
+    *(name for name in COMMANDS if name != "ci"),
+    *(f"ci {name}" for name in CI_COMMANDS),
+    *(f"report {name}" for name in REPORT_COMMANDS),
+]
 
 
 def command_named(name: str) -> click.Command:

@@ -30,7 +30,7 @@ ALL = [
     (suite, kernel)
     for suite in SIZES
     for kernel in load_folder(KERNELS / suite).kernels
-    if isinstance(kernel.source, str)
+    if isinstance(kernel.source, str) and "cuda" in kernel.sources
 ]
 PORTABLE_KERNELS = [(suite, kernel.name) for suite, kernel in ALL if kernel.requires is None]
 

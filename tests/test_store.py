@@ -25,6 +25,7 @@ from harness.records import (
     Effect,
     Host,
     Launch,
+    LibraryShare,
     Measurement,
     PairedBlock,
     Quad,
@@ -126,13 +127,14 @@ ROW = Row(
     flop=2 * (2**31) ** 2,
     moved_bytes=2**50,
     source_sha256="e" * 64,
-    launch=Launch(grid=(2, 1, 1), block=(32, 8, 1), dynamic_shared_bytes=1024),
+    launch=Launch(grid=(2, 1, 1), block=(32, 8, 1), dynamic_shared_bytes=1024, dispatch=(1, 1, 1)),
     resources=Resources(
         registers=40,
         static_shared_bytes=0,
         local_bytes=16,
         max_threads_per_block=512,
         binary_sha256="f" * 64,
+        code_sha256="9" * 64,
     ),
     verification=Verification(
         passed=True,
@@ -172,6 +174,8 @@ ROW = Row(
         ended_ns=2**62 + 1,
     ),
     telemetry=TELEMETRY,
+    library=LibraryShare(kernel="vendor", share=0.25, low=0.2, high=0.3, quads=10, library_time_ns=0.1 + 0.2),
+    library_missing='no "library"',
 )
 
 BARE = Row(case="toy.tiled[n=64]", kernel="tiled", sizes={"n": 64}, dtype="float16", status="skipped")

@@ -74,9 +74,22 @@ def test_turing_without_tensor_cores_has_no_float16_peak(name):
 
 def test_what_is_unknown_has_no_key():
     assert peaks(card("NVIDIA H200", (9, 0), 132)) == {}
-    assert peaks(card("NVIDIA H200", (9, 0), 132), 1980, 3201, None).keys() == {"float32", "float16"}
+    assert peaks(card("NVIDIA H200", (9, 0), 132), 1980, 3201, None).keys() == {
+        "float32",
+        "float16",
+        "bfloat16",
+        "tf32",
+    }
     assert peaks(card("NVIDIA Next", (99, 0), 10), 1000, 1000, 64) == {"memory": 16}
     assert peaks(card("Some CPU", None, 64), 3000) == {}
+
+
+def test_what_has_as_many_bits_in_its_products_follows_from_float16():
+    """The data sheet of an H100 SXM: 989.4 in bfloat16 too, 494.7 in TF32."""
+    found = peaks(card("NVIDIA H100 80GB HBM3", (9, 0), 132), 1830)
+    assert found["bfloat16"] == found["float16"]
+    assert found["tf32"] == pytest.approx(494_700, rel=0.001)
+    assert "bfloat16" not in peaks(card("NVIDIA GeForce RTX 2080 Ti", (7, 5), 68), 1545)
 
 
 def test_the_devices_own_clock_serves_where_no_other_is_known():

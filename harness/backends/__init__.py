@@ -15,8 +15,8 @@ from harness.backends.base import Backend, Device
 from harness.errors import DeviceError, UsageError
 from harness.records import DeviceInfo
 
-BACKENDS = ("cuda", "opencl", "cpu", "null")
-DEFAULT_ORDER = ("cuda", "opencl", "cpu")
+BACKENDS = ("cuda", "opencl", "opengl", "cpu", "null")
+DEFAULT_ORDER = ("cuda", "opencl", "opengl", "cpu")
 """The null backend's times are made up, so it is never chosen for anybody."""
 
 

@@ -16,6 +16,7 @@ __all__ = [
     "Stamping",
     "Timing",
     "check_launch",
+    "check_parts",
     "compile_all",
 ]
 
@@ -70,7 +71,7 @@ class Device(Protocol):
     info: DeviceInfo
     toolchain: Toolchain
     clock: str
-    """What tells the time: cuda-event, opencl-profiling, scripted."""
+    """What tells the time: cuda-event, opencl-profiling, gl-timer, host, scripted."""
 
     def compile(self, program: Program) -> None:
         """Compile into the cache, or do nothing if it is there. Safe to call from several threads."""
@@ -96,7 +97,8 @@ class Device(Protocol):
 
     def fill(self, memory: Memory, offset_bytes: int, size_bytes: int, byte: int) -> None: ...
 
-    def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None: ...
+    def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
+        """Enqueue a grid, in the parts that `launch` has; one in parts needs a program made for it."""
 
     def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:
         """Enqueue `launches` launches back to back; their time together."""
@@ -159,8 +161,11 @@ def check_launch(launch: Launch, device: DeviceInfo, resources: Resources | None
     most_threads = min(
         device.max_threads_per_block, (resources and resources.max_threads_per_block) or threads
     )
-    if min(*launch.block, *launch.grid) < 1:
-        raise LaunchError(f"Grid {launch.grid} and block {launch.block} need at least 1 in every direction.")
+    if min(*launch.block, *launch.grid, *(launch.dispatch or (1,))) < 1:
+        raise LaunchError(
+            f"Grid {launch.grid}, block {launch.block} and dispatch {launch.dispatch} need at least 1 in "
+            "every direction."
+        )
     if threads > most_threads:
         raise LaunchError(
             f"A block of {_by(launch.block)} = {threads} threads is more than the {most_threads} that "
@@ -170,14 +175,22 @@ def check_launch(launch: Launch, device: DeviceInfo, resources: Resources | None
         raise LaunchError(
             f"Block {_by(launch.block)} exceeds {device.name}'s largest block {_by(device.max_block)}."
         )
-    if any(extent > most for extent, most in zip(launch.grid, device.max_grid, strict=True)):
-        raise LaunchError(
-            f"Grid {_by(launch.grid)} exceeds {device.name}'s largest grid {_by(device.max_grid)}."
-        )
+    grid = tuple(map(min, launch.grid, launch.dispatch or launch.grid))
+    if any(extent > most for extent, most in zip(grid, device.max_grid, strict=True)):
+        raise LaunchError(f"Grid {_by(grid)} exceeds {device.name}'s largest grid {_by(device.max_grid)}.")
     if shared_bytes > device.max_shared_bytes:
         raise LaunchError(
             f"A block needs {shared_bytes} bytes of shared memory; {device.name} has "
             f"{device.max_shared_bytes} per block: use a smaller size or tile."
+        )
+
+
+def check_parts(launch: Launch, *, in_parts: bool) -> None:
+    """Refuse to launch in parts what was built for a whole grid: each part would do the first one's work."""
+    if launch.in_parts and not in_parts:
+        raise LaunchError(
+            f"Grid {_by(launch.grid)} is to be launched {_by(launch.dispatch or ())} blocks at a time, and "
+            "the kernel was built for a whole one: give its launch to program()."
         )
 
 

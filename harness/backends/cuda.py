@@ -11,6 +11,7 @@ __all__ = ["CudaDevice", "devices", "open_device"]
 
 import contextlib
 import ctypes
+import dataclasses
 import functools
 import hashlib
 import os
@@ -27,7 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.backends.base import Argument, Built, Memory, Stamp, Stamping, Timing
+from harness.backends.base import Argument, Built, Memory, Stamp, Stamping, Timing, check_parts
+from harness.backends.cubin import code_sha256
 from harness.cache import BinaryCache
 from harness.errors import (
     BuildError,
@@ -86,6 +88,8 @@ extern "C" __global__ void harness_canary(float *sink, int steps) {
 }
 """
 
+_ORIGIN = "harness_origin"
+"""In kernels/portable/cuda.h."""
 _STAMPS = 2**16
 """Kept on the card between two reads: more than one measurement enqueues between two waits."""
 _CANARY_STEPS = 10_000
@@ -200,6 +204,8 @@ class CudaBuilt:
     cached: bool
     call: Callable[[Sequence[Argument]], None] | None = None
     """Of what the host enqueues itself; there is no function then."""
+    origin: int | None = None
+    """Where a kernel that is launched in parts finds its part's first block."""
 
 
 class CudaDevice:
@@ -212,6 +218,7 @@ class CudaDevice:
         self.cache = cache or BinaryCache()
         self.toolchain = Toolchain(compiler=_nvcc_version() or "no nvcc", options=_OPTIONS)
         self._prepared: dict[tuple[Any, ...], Any] = {}
+        self._origins: dict[tuple[Any, ...], Memory] = {}
         self._flush: tuple[Any, Any, Any, int] | None = None
         self._canary: tuple[CudaBuilt, Memory] | None = None
         self._stamps_taken = 0
@@ -236,7 +243,8 @@ class CudaDevice:
                     f"{program.name} has no kernel function named {program.function!r}: "
                     'check its entry, and that it is extern "C".'
                 ) from None
-        return CudaBuilt(function, _resources(function, binary), cached)
+            origin = int(module.get_global(_ORIGIN)[0]) if program.in_parts else None
+        return CudaBuilt(function, _resources(function, binary), cached, origin=origin)
 
     def _host(self, program: Program) -> CudaBuilt:
         assert program.host is not None
@@ -330,6 +338,12 @@ class CudaDevice:
         """With what only this very architecture has: a library's own code asks for it."""
         return self.info.arch + ("a" if (self.info.compute_capability or (0, 0)) >= (9, 0) else "")
 
+    @property
+    def _library_target(self) -> tuple[str, str]:
+        """For no other card: -arch=sm_90a has nvcc 13 compile everything a second time, to PTX for sm_90."""
+        number = self._library_arch.removeprefix("sm_")
+        return "-gencode", f"arch=compute_{number},code=sm_{number}"
+
     def _compile_library(self, program: Program, options: tuple[str, ...]) -> bytes:
         with tempfile.TemporaryDirectory(prefix="harness-") as folder:
             source, made = Path(folder) / f"{program.function}.cu", Path(folder) / "library.so"
@@ -337,7 +351,7 @@ class CudaDevice:
             done = subprocess.run(
                 [
                     "nvcc", "-shared", "-O3", "-Xcompiler", "-fPIC", "-cudart", "shared",
-                    f"-arch={self._library_arch}", *options, "-o", str(made), str(source),
+                    *self._library_target, *options, "-o", str(made), str(source),
                 ],
                 capture_output=True, text=True, check=False,
             )  # fmt: skip
@@ -384,8 +398,23 @@ class CudaDevice:
     def _run(self, built: CudaBuilt, launch: Launch, arguments: Sequence[Argument]) -> None:
         if built.call is not None:
             built.call(arguments)
+        elif built.origin is not None:
+            self._run_parts(built, launch, arguments)
         else:
+            check_parts(launch, in_parts=False)
             self._enqueue(built.function, launch, arguments)
+
+    def _run_parts(self, built: CudaBuilt, launch: Launch, arguments: Sequence[Argument]) -> None:
+        """Each part after a copy of its origin, in the order of the stream: the host waits for nothing."""
+        key = launch.grid, launch.dispatch
+        if key not in self._origins:
+            origins = np.array([origin for origin, _ in launch.parts()], np.int32)
+            self._origins[key] = self.allocate(origins.nbytes)
+            self.write(self._origins[key], 0, origins)
+        first = int(self._origins[key])
+        for number, (_, extent) in enumerate(launch.parts()):
+            _driver().memcpy_dtod_async(built.origin, first + 12 * number, 12, self.stream)
+            self._enqueue(built.function, dataclasses.replace(launch, grid=extent), arguments)
 
     def _enqueue(self, function: Any, launch: Launch, arguments: Sequence[Any]) -> None:
         key = (id(function), launch.dynamic_shared_bytes)
@@ -514,6 +543,7 @@ def _resources(function: Any, binary: bytes) -> Resources:
         local_bytes=int(function.get_attribute(attribute.LOCAL_SIZE_BYTES)),
         max_threads_per_block=int(function.get_attribute(attribute.MAX_THREADS_PER_BLOCK)),
         binary_sha256=hashlib.sha256(binary).hexdigest(),
+        code_sha256=code_sha256(binary),
     )
 
 

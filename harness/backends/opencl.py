@@ -9,6 +9,7 @@ from __future__ import annotations
 __all__ = ["OpenCLDevice", "devices", "open_device"]
 
 import contextlib
+import operator
 import os
 import sys
 import threading
@@ -20,7 +21,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from harness.backends.base import Argument, Built, Memory, Stamping, Timing
+from harness.backends.base import Argument, Built, Memory, Stamping, Timing, check_parts
 from harness.cache import BinaryCache, cache_dir, write_atomically
 from harness.errors import BuildError, DeviceError, LaunchError, MeasureError, OutOfMemoryError
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
@@ -161,6 +162,7 @@ class OpenCLBuilt:
     kernel: Any
     resources: Resources
     cached: bool
+    in_parts: bool = False
 
 
 class OpenCLDevice:
@@ -194,7 +196,7 @@ class OpenCLDevice:
             raise BuildError(
                 f"{program.name} has no kernel function named {program.function!r} ({error})."
             ) from None
-        return OpenCLBuilt(kernel, self._resources(kernel, built), cached)
+        return OpenCLBuilt(kernel, self._resources(kernel, built), cached, program.in_parts)
 
     def _program(self, program: Program) -> tuple[Any, bool]:
         """The compiled program, and whether it came from the cache."""
@@ -279,20 +281,31 @@ class OpenCLDevice:
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         self._enqueue(built, launch, arguments)
 
-    def _enqueue(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> Any:
+    def _enqueue(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> tuple[Any, Any]:
+        """The events of the first and of the last part."""
         cl = _pyopencl()
         assert isinstance(built, OpenCLBuilt)
+        check_parts(launch, in_parts=built.in_parts)
         local = (cl.LocalMemory(launch.dynamic_shared_bytes),) if launch.dynamic_shared_bytes else ()
-        # OpenCL counts threads where CUDA counts blocks.
-        threads = tuple(grid * block for grid, block in zip(launch.grid, launch.block, strict=True))
         with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
             built.kernel.set_args(*arguments, *local)
-            return cl.enqueue_nd_range_kernel(self.queue, built.kernel, threads, launch.block)
+            # OpenCL counts threads where CUDA counts blocks.
+            events = [
+                cl.enqueue_nd_range_kernel(
+                    self.queue,
+                    built.kernel,
+                    tuple(map(operator.mul, extent, launch.block)),
+                    launch.block,
+                    global_work_offset=tuple(map(operator.mul, origin, launch.block)),
+                )
+                for origin, extent in launch.parts()
+            ]
+            return events[0], events[-1]
 
     def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:
         events = [self._enqueue(built, launch, arguments) for _ in range(launches)]
         self.queue.flush()
-        return lambda: float(events[-1].profile.end - events[0].profile.start)
+        return lambda: float(events[-1][1].profile.end - events[0][0].profile.start)
 
     def flush_l2(self) -> None:
         cl = _pyopencl()

@@ -20,6 +20,7 @@ COMMANDS = {
     "check": "Verify kernels against their reference, without timing them.",
     "run": "Verify and measure kernels: the ladder.",
     "compare": "Tell which kernels a commit made slower, and how surely.",
+    "sweep": "Try every configuration of a kernel, and tell the best.",
     "judge": "Judge pytest-benchmark files of two commits, saved in turns.",
     "calibrate": "Measure this device's noise, so that verdicts rest on it.",
     "history": "Tell what changed over the commits, and whether code or clocks did it.",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
-from harness.cli.options import Selection, selection_options
+from harness.cli.options import Selection, max_launch_option, selection_options
 
 
 @click.command("check")
+@max_launch_option
 @selection_options
-def command(selection: Selection) -> int:
+def command(selection: Selection, max_launch_ms: float | None) -> int:
     """Verify the kernels that CASES select (globs such as 'matmul.*tiling*'), or all of them, without timing.
 
     Outputs are poisoned with NaN first, arrays lie between guard zones, and every element is compared with a
@@ -17,4 +18,4 @@ def command(selection: Selection) -> int:
     """
     from harness.cli.execute import execute
 
-    return execute(selection, "check", None, results=None, save=False)
+    return execute(selection, "check", None, results=None, save=False, max_launch_ms=max_launch_ms)

@@ -26,7 +26,14 @@ from harness.session import RunResult, Session, SessionSettings
 
 
 def execute(
-    chosen: Selection, command: str, measure: MeasureSettings | None, *, results: Path | None, save: bool
+    chosen: Selection,
+    command: str,
+    measure: MeasureSettings | None,
+    *,
+    results: Path | None,
+    save: bool,
+    library: bool = True,
+    max_launch_ms: float | None = None,
 ) -> int:
     config = load_config()
     if measure is not None and measure.l2 is None:
@@ -37,6 +44,8 @@ def execute(
         measure=measure,
         timeout_s=chosen.timeout or config.timeout_s,
         seed=chosen.seed,
+        library=library and max_launch_ms is None,  # a library launches as it likes
+        max_launch_ms=max_launch_ms,
         results=(results or config.root / config.results) if save else None,
     )
     finished: list[RunResult] = []

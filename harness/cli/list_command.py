@@ -12,7 +12,7 @@ from harness.config import load_config
 from harness.loader import LoadedSuite
 from harness.planning import selects
 from harness.selection import load_suites
-from harness.suite import Kernel, Suite
+from harness.suite import Kernel, Ladder, Rung, Suite
 
 
 @click.command("list")
@@ -43,10 +43,43 @@ def _as_json(loaded: LoadedSuite, kernels: Sequence[Kernel]) -> dict[str, Any]:
         "source": loaded.source,
         "axes": {name: {"default": a.default, "quick": a.quick} for name, a in suite.problem.axes.items()},
         "kernels": [
-            {field: getattr(kernel, field) for field in fields} | {"backends": tuple(kernel.sources)}
+            {field: getattr(kernel, field) for field in fields}
+            | {"backends": tuple(kernel.sources), "tune": _tune_json(suite, kernel)}
             for kernel in kernels
         ],
+        "ladders": [
+            _ladder_json(suite, ladder)
+            for ladder in suite.ladders
+            if {rung.kernel for rung in ladder.rungs} & {kernel.name for kernel in kernels}
+        ],
     }
+
+
+def _tune_json(suite: Suite, kernel: Kernel) -> dict[str, Any] | None:
+    """What a sweep of the kernel tries."""
+    if kernel.tune is None:
+        return None
+    from harness.sweep.configurations import configurations, parameters, points
+
+    sizes = points(suite, kernel.tune)
+    return {
+        "parameters": parameters(kernel.tune),
+        "sizes": sizes,
+        "configurations": len(configurations(suite, kernel, kernel.tune, sizes)),
+    }
+
+
+def _ladder_json(suite: Suite, ladder: Ladder) -> dict[str, Any]:
+    fields = ("name", "title", "source", "card", "peak", "against", "note")
+    return {field: getattr(ladder, field) for field in fields} | {
+        "rungs": [_rung_json(suite, ladder, rung) for rung in ladder.rungs]
+    }
+
+
+def _rung_json(suite: Suite, ladder: Ladder, rung: Rung) -> dict[str, Any]:
+    fields = ("label", "kernel", "macros", "rate", "average", "time_ms", "speed_up")
+    sizes = None if rung.swept else suite.rung_sizes(ladder, rung)
+    return {field: getattr(rung, field) for field in fields} | {"sizes": sizes}
 
 
 def _print(suite: Suite, kernels: Sequence[Kernel]) -> None:

@@ -9,6 +9,7 @@ __all__ = [
     "device_option",
     "echo_json",
     "json_option",
+    "max_launch_option",
     "selection_options",
 ]
 
@@ -25,7 +26,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 device_option = click.option(
     "--device",
     metavar="SPEC",
-    help="cuda:0, opencl:0 or null; default: the first card of cuda, else of opencl.",
+    help="cuda:0, opencl:0, opengl:0 or cpu:0, by default the first that works; or null.",
+)
+max_launch_option = click.option(
+    "--max-launch-ms",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="MS",
+    help="Launch each grid in parts that take at most this long, for a card that drives a display.",
 )
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Machine-readable result on standard output."

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -27,7 +29,39 @@ from harness.review.stored import newest_comparisons, stored_result
 FORMATS = ("terminal", "markdown", "html", "github", "json")
 
 
-@click.command("report")
+COMMANDS = {"ladder": "Show what others published of the same kernels, and ours beside it."}
+
+
+class _Report(click.Group):
+    """Commands of its own, and without one of them what it says itself: its first word is a record, then."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return [*COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        found: click.Command = importlib.import_module(f"harness.cli.report.{cmd_name}_command").command
+        return found
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if args and args[0] in COMMANDS:
+            found = importlib.import_module(f"harness.cli.report.{args[0]}_command").command
+            made: click.Context = found.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
+            return made
+        return super().make_context(info_name, args, parent, **extra)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return click.Command.collect_usage_pieces(self, ctx)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([*COMMANDS.items()])
+
+
+@click.command("report", cls=_Report, invoke_without_command=True)
 @click.argument("records", nargs=-1, type=click.Path(path_type=Path), metavar="[RECORD]...")
 @click.option(
     "--format",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import Selection, selection_options
+from harness.cli.options import Selection, max_launch_option, selection_options
 from harness.measure import MeasureSettings
 
 
@@ -22,20 +22,38 @@ from harness.measure import MeasureSettings
     metavar="SECONDS",
     help="Most time to measure one case for; default: 2 on a GPU, 1 elsewhere.",
 )
+@max_launch_option
 @click.option(
     "--results", type=click.Path(path_type=Path), help="Folder for records; default: the project's."
+)
+@click.option(
+    "--no-library", is_flag=True, help="Measure no vendor's library beside each kernel that has one."
 )
 @click.option("--no-save", is_flag=True, help="Keep no record.")
 @selection_options
 def command(
-    selection: Selection, l2: str | None, max_time: float | None, results: Path | None, no_save: bool
+    selection: Selection,
+    l2: str | None,
+    max_time: float | None,
+    max_launch_ms: float | None,
+    results: Path | None,
+    no_library: bool,
+    no_save: bool,
 ) -> int:
     """Verify, then measure, the kernels that CASES select (globs such as 'matmul.*tiling*'), or all of them.
 
-    Prints a ladder per size: rate, speed-up over the first kernel, share of the card's peak, clocks and
-    temperature. A kernel whose result is wrong is never timed.
+    Prints a ladder per size: rate, speed-up over the first kernel, share of the card's peak and of the
+    vendor's library, clocks and temperature. A kernel whose result is wrong is never timed.
     """
     from harness.cli.execute import execute
 
     measure = MeasureSettings(l2=l2, max_time_s=max_time)  # type: ignore[arg-type]
-    return execute(selection, "run", measure, results=results, save=not no_save)
+    return execute(
+        selection,
+        "run",
+        measure,
+        results=results,
+        save=not no_save,
+        library=not no_library,
+        max_launch_ms=max_launch_ms,
+    )

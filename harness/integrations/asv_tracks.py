@@ -32,7 +32,7 @@ from harness.config import load_config
 from harness.errors import HarnessError
 from harness.loader import load
 from harness.measure import MeasureSettings
-from harness.planning import PlannedCase, plan
+from harness.planning import PlannedCase, divided, plan
 from harness.records import DeviceInfo, Row, Run
 from harness.report.summary import RowSummary, outcome, summary_of
 from harness.session import RunResult, Session, SessionSettings
@@ -193,7 +193,8 @@ class SuiteTracks:
             machine=os.environ.get("HARNESS_ASV_MACHINE"),
         )
         with Session(loaded, settings, observer) as session:
-            result = session.run(plan(loaded.suite, quick=session.device.kind != "gpu"))
+            cases, _ = divided(plan(loaded.suite, quick=session.device.kind != "gpu"), (), session.device)
+            result = session.run(cases)
         if result.interrupted:
             raise KeyboardInterrupt
         answers = self._answers(result)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
-from harness.records import Row, Run, Snapshot
+from harness.records import LibraryShare, Row, Run, Snapshot
 from harness.statistics import summarize
 
 
@@ -27,6 +27,11 @@ class RowSummary:
     gflops: float | None = None
     gbytes_per_s: float | None = None
     peak_percent: float | None = None
+    library_percent: float | None = None
+    """Of the rate of the vendor's own kernel, measured in turns."""
+    library_low_percent: float | None = None
+    library_high_percent: float | None = None
+    """The 99 % interval, as far as one process tells."""
     sm_clock_mhz: float | None = None
     memory_clock_mhz: float | None = None
     temperature_c: float | None = None
@@ -55,6 +60,7 @@ def summary_of(row: Row, run: Run) -> RowSummary:
         gflops=gflops,
         gbytes_per_s=gbytes,
         peak_percent=100 * rate / peak if rate and peak else None,
+        **_library(row.library),
         sm_clock_mhz=_during(row, lambda s: s.sm_clock_mhz),
         memory_clock_mhz=_during(row, lambda s: s.memory_clock_mhz),
         temperature_c=_during(row, lambda s: s.temperature_c),
@@ -62,6 +68,13 @@ def summary_of(row: Row, run: Run) -> RowSummary:
         energy_j=_energy(row),
         clock_event_reasons=_reasons(row),
     )
+
+
+def _library(found: LibraryShare | None) -> dict[str, float | None]:
+    if found is None:
+        return {}
+    shares = {"": found.share, "low_": found.low, "high_": found.high}
+    return {f"library_{name}percent": share and 100 * share for name, share in shares.items()}
 
 
 def _during(row: Row, field: Callable[[Snapshot], float | None]) -> float | None:

@@ -39,11 +39,14 @@ def console() -> Console:
 
 def print_out(table: Table) -> None:
     out = console()
-    # Printed apart: a title inside is wrapped at the table's width, which may be a few words.
+    # Printed apart: what is inside is wrapped at the table's width, which may be a few words.
     title, table.title = table.title, None
+    caption, table.caption = table.caption, None
     if title:
         out.print(title, style="bold", highlight=False, soft_wrap=True)
     out.print(table)
+    if caption:
+        out.print(caption, style="dim", highlight=False, markup=False, soft_wrap=True)
 
 
 def natural_width(table: Table) -> int:
@@ -92,6 +95,7 @@ def ladder_tables(result: RunResult, width: int) -> Iterator[Table]:
             if left_out is None or natural_width(table) <= width:
                 break
             columns.pop(left_out, None)
+        table.caption = "\n".join(_library_notes(rows)) or None
         yield table
 
 
@@ -107,11 +111,31 @@ def _columns(run: Run, rows: Sequence[Row]) -> dict[str, list[str]]:
         run.headline: [_number(s.rate, 4) for s in summaries],
         "speed-up": [f"{s.rate / first:.1f}x" if s.rate and first else "" for s in summaries],
         "% peak": [_number(s.peak_percent, 3) for s in summaries],
+        f"% {_library_name(rows)}": [_number(s.library_percent, 3) for s in summaries],
         "SM MHz": [_number(s.sm_clock_mhz, 4) for s in summaries],
         "°C": [_number(s.temperature_c, 2) for s in summaries],
         "W": [_number(s.power_w, 3) for s in summaries],
     }
     return {name: cells for name, cells in columns.items() if any(cells)}
+
+
+def _library_name(rows: Sequence[Row]) -> str:
+    """What the vendor's own kernels are called: all alike but for their types, as a rule."""
+    names = {row.library.kernel for row in rows if row.library}
+    if len(names) > 1:
+        names = {name.partition("_")[0] for name in names}
+    return names.pop() if len(names) == 1 else "library"
+
+
+def _library_notes(rows: Sequence[Row]) -> Iterator[str]:
+    """Which kernel is held against which, where that is not one, and why one is held against none."""
+    name = _library_name(rows)
+    held = {row.dtype: row.library.kernel for row in rows if row.library}
+    if len(held) > 1:
+        pairs = (f"{dtype} against {kernel}" for dtype, kernel in held.items())
+        yield f"% {name}: {', '.join(pairs)}."
+    for reason in dict.fromkeys(row.library_missing for row in rows if row.library_missing):
+        yield f"% {name}: {reason}"
 
 
 def _ladder(title: str, rows: Sequence[Row], columns: Mapping[str, list[str]]) -> Table:

@@ -56,6 +56,7 @@ def _row(stored: StoredRun, row: Row, zero_ns: int) -> dict[str, Any]:
         "reason": row.reason,
         "message": row.message,
         "time_ms": summary_of(row, stored.run).time_ms,
+        "library_share": row.library.share if row.library else None,
         "begin_s": (measured.started_ns - zero_ns) / 1e9 if measured else None,
         "end_s": (measured.ended_ns - zero_ns) / 1e9 if measured else None,
     }

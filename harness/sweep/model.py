@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-__all__ = ["Configuration", "Final", "Standing", "Sweep", "SweepResult", "SweepRow", "SweepSettings"]
+__all__ = [
+    "SCHEMA_VERSION",
+    "Configuration",
+    "Duel",
+    "Final",
+    "Prepared",
+    "Repeat",
+    "Standing",
+    "Sweep",
+    "SweepResult",
+    "SweepRow",
+    "SweepSettings",
+]
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +22,9 @@ from typing import Literal
 
 from harness.records import DeviceInfo, Effect, Host, Launch, Resources, Source, Toolchain
 from harness.suite import Value
+
+SCHEMA_VERSION = 1
+"""Version of a stored sweep."""
 
 Standing = Literal["measured", "rejected", "failed"]
 
@@ -46,7 +61,7 @@ class SweepSettings:
 class Sweep:
     """Everything known of one sweep apart from its rows: the first line of its file."""
 
-    schema_version: int = 1
+    schema_version: int = SCHEMA_VERSION
     harness_version: str
     sweep_id: str
     """Of what was asked: source, compiler, devices' model and driver, configurations, settings. Two sweeps
@@ -68,6 +83,8 @@ class Sweep:
     settings: SweepSettings
     peaks: Mapping[str, float] = field(default_factory=dict)
     """As in Run."""
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Parameters that are one thing together, by what tables call it, as the suite's Tuning has them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +99,8 @@ class SweepRow:
     same_as: int | None = None
     """Number of the configuration whose compiled code and launch this one has: it was measured once, and the
     figures here are its."""
+    place: int = 0
+    """In the random order of screening, from 1; 0 for what was not screened itself."""
     round: int = 0
     """How far it came: 0 screened, 1 and more rounds of halving, in pairs against the best of its size."""
     time_ns: float | None = None
@@ -100,9 +119,58 @@ class SweepRow:
     device: str = ""
     """UUID or spec of what measured it."""
     gpu_s: float = 0.0
-    """Device time that all its launches took."""
+    """Time on the device of warm-up and measuring, pairs included; what verifying took is not in it."""
     host_s: float = 0.0
     """Wall-clock time of building, verifying and measuring it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What came of generating, compiling and loading one configuration. `reason` is empty where it went
+    well.
+    """
+
+    number: int
+    reason: str = ""
+    message: str = ""
+    log: str = ""
+    launch: Launch | None = None
+    resources: Resources | None = None
+    source_sha256: str | None = None
+    code: str = ""
+    """What configurations of one size share that are the same in compiled code, launch and arguments."""
+    device: str = ""
+    host_s: float = 0.0
+    """Its share of the time that the job took which prepared it with others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duel:
+    """Two configurations of one size against each other, in pairs, in one process."""
+
+    round: int
+    """From 1."""
+    number: int
+    """The configuration that is head, and the one that it was held `against`, which is base."""
+    against: int
+    effect: Effect
+    device: str = ""
+    gpu_s: float = 0.0
+    host_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeat:
+    """The best configuration of one size, measured once more in a fresh process."""
+
+    number: int
+    process: int
+    """From 1."""
+    time_ns: float
+    """Median of one launch."""
+    device: str = ""
+    gpu_s: float = 0.0
+    host_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,4 +207,5 @@ class SweepResult:
     measure_s: float = 0.0
     """Wall-clock time of screening, halving and finals, in this run."""
     problem: str = ""
-    """Why its file is not whole, such as a full disk; the rows here are."""
+    """Why its file is not whole, such as a full disk, where the rows here are; or why it could not go on."""
+    interrupted: bool = False

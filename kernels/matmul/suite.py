@@ -5,9 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import host
+import libraries
 import numpy as np
+import published
+import schedules
 
-from harness import Axis, Case, HostFunction, Input, Kernel, Output, Problem, Suite, ceil_div
+from harness import (
+    Axis,
+    Case,
+    Generated,
+    HostFunction,
+    HostLibrary,
+    Input,
+    Kernel,
+    Output,
+    Problem,
+    Suite,
+    Tuning,
+    ceil_div,
+)
 
 ERROR_CONSTANT = 8.0
 """Rounding error allowed, in units of u * |row of A| * |column of B|. On normal data, simulated for k from 1
@@ -28,10 +44,12 @@ class Matmul(Problem):
 
     def tolerance(self, case: Case, a: Any, b: Any) -> Any:
         """Proportional to the norms of the row and the column, which grow with k as the error does."""
-        unit = 2.0**-22 if case.dtype == "float16" else 2.0**-24
+        unit = 2.0**-24 if case.dtype in ("float32", "tf32") else 2.0**-22
+        # What TF32 drops of a and of b: at most 2^-10 of each, where it is cut off and not rounded.
+        dropped = 2.0**-9 if case.dtype == "tf32" else 0.0
         rows = np.linalg.norm(a, axis=1)
         columns = np.linalg.norm(b, axis=0)
-        return ERROR_CONSTANT * unit * np.outer(rows, columns)
+        return (ERROR_CONSTANT * unit + dropped) * np.outer(rows, columns)
 
     def integer_bound(self, case: Case) -> int | None:
         return next((bound for bound in (3, 2, 1) if case.k * bound**2 < 2**24), None)
@@ -41,6 +59,7 @@ class Matmul(Problem):
 
 
 # Grids that cover C have one dimension: CUDA allows 65 535 blocks in the others, too few for a long matrix.
+# TVM's schedules keep the two of their author: beyond 65 535 blocks in y they are refused.
 def square_tiles(case: Case) -> int:
     return ceil_div(case.m, case.TILE) * ceil_div(case.n, case.TILE)
 
@@ -63,11 +82,20 @@ LOOP_GRID = (32, 8)
 """Where the grid does not depend on the matrix. 256 blocks of 1,024 threads are one wave on a card of 128
 multiprocessors or more, and few enough rows of blocks that the quick sizes stride too."""
 
+NVMATH = ("nvmath-python>=0.5",)
+CUTLASS = ("nvidia-cutlass>=4.2,<5",)
+CUTLASS_OPTIONS = {"cuda": ("-DNDEBUG", "--expt-relaxed-constexpr")}
+"""As CUTLASS's own build has them: with its assertions on, its kernels are slower."""
+
+TVM = ("apache-tvm>=0.27,<0.28",)
+"""Another version has another interface."""
+
 suite = Suite(
     "matmul",
     Matmul(),
     headline="GFLOP/s",
     prelude={"cuda": "../portable/cuda.h", "opencl": "../portable/opencl.h"},
+    ladders=published.LADDERS,
     kernels=[
         Kernel(
             "naive",
@@ -171,6 +199,68 @@ suite = Suite(
             about="one warp per 64x64 tile of C: 4x4 accumulators, fragments of B reused across rows",
         ),
         Kernel(
+            "compute_shader",
+            "compute_shader.glsl",
+            macros={"TILE": 32},
+            block=square_block,
+            grid=lambda c: (ceil_div(c.n, c.TILE), ceil_div(c.m, c.TILE)),
+            dispatch=(64, 64),
+            about="GLSL on any card: 32x32 tiles in shared memory, large matrices in several dispatches",
+        ),
+        Kernel(
+            "cublas",
+            {"cuda": HostFunction(libraries.cublas, NVMATH)},
+            library=True,
+            about="cuBLAS in single precision, TF32 off",
+        ),
+        Kernel(
+            "cublas_tf32",
+            {"cuda": HostFunction(libraries.cublas, NVMATH)},
+            dtype="tf32",
+            requires="sm_80",
+            library=True,
+            about="cuBLAS on tensor cores that read 10 bits of each element's fraction",
+        ),
+        Kernel(
+            "cublas_f16",
+            {"cuda": HostFunction(libraries.cublas, NVMATH)},
+            dtype="float16",
+            requires="sm_70",
+            library=True,
+            about="cuBLAS on tensor cores: half inputs, single-precision sums and C",
+        ),
+        Kernel(
+            "cublas_bf16",
+            {"cuda": HostFunction(libraries.cublas, (*NVMATH, "ml-dtypes>=0.3"))},
+            dtype="bfloat16",
+            requires="sm_80",
+            library=True,
+            about="cuBLAS on tensor cores: bfloat16 inputs, single-precision sums and C",
+        ),
+        Kernel(
+            "cutlass",
+            {"cuda": HostLibrary("cutlass.cu", CUTLASS, libraries.cutlass_headers, libraries.CUTLASS_ERRORS)},
+            entry="cutlass_f32",
+            macros={"BM": 256, "BN": 128, "BK": 8, "WM": 64, "WN": 64, "STAGES": 4, "SWIZZLE": 8},
+            library=True,
+            options=CUTLASS_OPTIONS,
+            about="CUTLASS on the plain cores: tiles of blocks, warps and threads in turn",
+        ),
+        Kernel(
+            "cutlass_f16",
+            {
+                "cuda": HostLibrary(
+                    "cutlass_f16.cu", CUTLASS, libraries.cutlass_headers, libraries.CUTLASS_ERRORS
+                )
+            },
+            macros={"ALIGNMENT": libraries.alignment, **libraries.COLLECTIVE},
+            dtype="float16",
+            requires="sm_75",
+            library=True,
+            options=CUTLASS_OPTIONS,
+            about="CUTLASS on tensor cores: half inputs, single-precision sums and C",
+        ),
+        Kernel(
             "cpu_loop",
             {"cpu": HostFunction(host.triple_loop, needs=("numba>=0.59",))},
             about="the plain triple loop on one core of the host",
@@ -179,6 +269,39 @@ suite = Suite(
             "cpu_blas",
             {"cpu": HostFunction(host.blas)},
             about="the host's BLAS, by way of NumPy, on all cores",
+        ),
+        Kernel(
+            "schedule_plain",
+            {
+                "cpu": HostFunction(schedules.cpu_plain, TVM),
+                "cuda": Generated(schedules.cuda_plain, TVM),
+            },
+            entry="schedule_kernel",
+            macros={"THREADS": lambda c: min(c.n, 1024)},
+            block=lambda c: c.THREADS,
+            grid=lambda c: (c.m, ceil_div(c.n, c.THREADS)),
+            args=("a", "b", "c"),
+            about="TVM's schedule of one block per row of C, one thread per element",
+        ),
+        Kernel(
+            "schedule",
+            {"cpu": HostFunction(schedules.cpu, TVM), "cuda": Generated(schedules.cuda, TVM)},
+            entry="schedule_kernel",
+            macros={"BM": 32, "BN": 32, "BK": 32, "TM": 8, "TN": 4, "PATTERN": "k_innermost"},
+            block=lambda c: (c.BM // c.TM, c.BN // c.TN),
+            grid=lambda c: (ceil_div(c.m, c.BM), ceil_div(c.n, c.BN)),
+            args=("a", "b", "c"),
+            tune=Tuning(
+                configurations=schedules.CONFIGURATIONS,
+                rules=schedules.RULES,
+                sizes=schedules.SIZES,
+                groups={
+                    "pattern": ("PATTERN",),
+                    "block tile": ("BM", "BN", "BK"),
+                    "thread tile": ("TM", "TN"),
+                },
+            ),
+            about="TVM's schedule of block tiles, thread tiles and an order of the loops over k",
         ),
     ],
 )

@@ -19,12 +19,23 @@ typedef long long index_t;  // offsets of elements: 64 bits, because arrays may 
 #define THREAD_X ((int)threadIdx.x)  // this thread in its block
 #define THREAD_Y ((int)threadIdx.y)
 #define THREAD_Z ((int)threadIdx.z)
-#define BLOCK_X ((int)blockIdx.x)    // this block in the grid; CUDA allows 2^31 - 1 in x, 65 535 in y and z
-#define BLOCK_Y ((int)blockIdx.y)
-#define BLOCK_Z ((int)blockIdx.z)
+
+#ifdef HARNESS_DISPATCH  // the grid is launched in parts: the first block of this one, set before each
+__constant__ int harness_origin[3];
+#  define HARNESS_FIRST(axis) harness_origin[axis]
+#else
+#  define HARNESS_FIRST(axis) 0
+#  define HARNESS_GRID_X gridDim.x
+#  define HARNESS_GRID_Y gridDim.y
+#  define HARNESS_GRID_Z gridDim.z
+#endif
+
+#define BLOCK_X ((int)blockIdx.x + HARNESS_FIRST(0))  // this block in the grid; CUDA allows 2^31 - 1 in x,
+#define BLOCK_Y ((int)blockIdx.y + HARNESS_FIRST(1))  // 65 535 in y and z
+#define BLOCK_Z ((int)blockIdx.z + HARNESS_FIRST(2))
 #define BLOCK_SIZE_X ((int)blockDim.x)  // threads in a block
 #define BLOCK_SIZE_Y ((int)blockDim.y)
 #define BLOCK_SIZE_Z ((int)blockDim.z)
-#define GRID_X ((int)gridDim.x)         // blocks in the grid
-#define GRID_Y ((int)gridDim.y)
-#define GRID_Z ((int)gridDim.z)
+#define GRID_X ((int)HARNESS_GRID_X)    // blocks in the grid
+#define GRID_Y ((int)HARNESS_GRID_Y)
+#define GRID_Z ((int)HARNESS_GRID_Z)

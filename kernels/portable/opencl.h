@@ -18,12 +18,22 @@ typedef long index_t;  // offsets of elements: 64 bits, because arrays may hold 
 #define THREAD_X ((int)get_local_id(0))  // this thread in its block
 #define THREAD_Y ((int)get_local_id(1))
 #define THREAD_Z ((int)get_local_id(2))
-#define BLOCK_X ((int)get_group_id(0))   // this block in the grid
-#define BLOCK_Y ((int)get_group_id(1))
-#define BLOCK_Z ((int)get_group_id(2))
+
+#ifdef HARNESS_DISPATCH  // the grid is launched in parts: its first block; OpenCL counts within it
+#  define HARNESS_FIRST(axis) (get_global_offset(axis) / get_local_size(axis))
+#else
+#  define HARNESS_FIRST(axis) 0
+#  define HARNESS_GRID_X get_num_groups(0)
+#  define HARNESS_GRID_Y get_num_groups(1)
+#  define HARNESS_GRID_Z get_num_groups(2)
+#endif
+
+#define BLOCK_X ((int)(get_group_id(0) + HARNESS_FIRST(0)))  // this block in the grid
+#define BLOCK_Y ((int)(get_group_id(1) + HARNESS_FIRST(1)))
+#define BLOCK_Z ((int)(get_group_id(2) + HARNESS_FIRST(2)))
 #define BLOCK_SIZE_X ((int)get_local_size(0))  // threads in a block
 #define BLOCK_SIZE_Y ((int)get_local_size(1))
 #define BLOCK_SIZE_Z ((int)get_local_size(2))
-#define GRID_X ((int)get_num_groups(0))        // blocks in the grid
-#define GRID_Y ((int)get_num_groups(1))
-#define GRID_Z ((int)get_num_groups(2))
+#define GRID_X ((int)HARNESS_GRID_X)           // blocks in the grid
+#define GRID_Y ((int)HARNESS_GRID_Y)
+#define GRID_Z ((int)HARNESS_GRID_Z)

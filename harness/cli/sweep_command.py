@@ -1,0 +1,210 @@
+"""harness sweep: every configuration of a kernel, and the best of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from textwrap import indent
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.cli.options import device_option, echo_json, json_option
+from harness.config import load_config
+from harness.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from harness.loader import LoadedSuite
+    from harness.suite import Kernel
+    from harness.sweep.crew import Crew
+    from harness.sweep.model import SweepResult
+    from harness.workplace import DeviceObserver
+
+
+@click.command("sweep")
+@click.argument("kernel", metavar="KERNEL")
+@click.option(
+    "--size",
+    multiple=True,
+    metavar="N|M,N,K",
+    help="One number for every axis, or one an axis; repeatable. Default: the tuning's.",
+)
+@device_option
+@click.option("--gpus", metavar="all|0,1", help="Share the work out among several cards of this machine.")
+@click.option("--scheduler", metavar="ADDRESS", help="Share it out among the workers of a Dask cluster.")
+@click.option("--fresh", is_flag=True, help="Measure anew what is stored.")
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Where records go; default: the project's.",
+)
+@click.option("--no-save", is_flag=True, help="Keep no record.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="For one configuration.",
+)
+@click.option("--seed", default=1, show_default=True, help="Seed of the data and of the order.")
+@click.option("--export", metavar="t4:FILE", help="Write the result in Kernel Tuner's T4 format too.")
+@json_option
+def command(kernel: str, **options: Any) -> int:
+    """Try every configuration of KERNEL, such as matmul.schedule, and tell which is the fastest.
+
+    Configurations that break a rule are rejected before anything is compiled. The others are compiled side by
+    side, verified, timed in random order, and the best held against each other in pairs; the winner is
+    measured again in fresh processes. What was measured is stored: a sweep that was ended goes on where it
+    was, and one that is complete is only shown.
+    """
+    from harness.report.sweep_progress import SweepProgress
+    from harness.sweep.engine import Sweeping, SweepOptions
+    from harness.sweep.model import SweepSettings
+
+    config = load_config()
+    export = _export(options["export"])
+    loaded, chosen = _chosen(kernel)
+    asked = SweepOptions(
+        sizes=options["size"],
+        settings=SweepSettings(seed=options["seed"], timeout_s=options["timeout"]),
+        results=None if options["no_save"] else options["results"] or config.root / config.results,
+        fresh=options["fresh"],
+    )
+    with SweepProgress() as observer, _crew(loaded, options, config.device, observer) as crew:
+        result = Sweeping(loaded, chosen, crew, asked, observer).run()
+    _print(result, as_json=options["as_json"])
+    if export:
+        _write_t4(result, export)
+    return _status(result)
+
+
+def _chosen(pattern: str) -> tuple[LoadedSuite, Kernel]:
+    """The one kernel that a pattern names. Raises UsageError, with the kernels that can be swept."""
+    from harness.planning import selects
+    from harness.selection import load_suites
+
+    suites = load_suites(load_config())
+    every = [(loaded, kernel) for loaded in suites for kernel in loaded.suite.kernels]
+    names = [f"{loaded.suite.name}.{kernel.name}" for loaded, kernel in every if kernel.tune]
+    there = f"Kernels that can be: {', '.join(names)}." if names else "No kernel here has a tuning."
+    found = [(loaded, kernel) for loaded, kernel in every if selects(pattern, loaded.suite, kernel)]
+    tuned = [each for each in found if each[1].tune]
+    if len(tuned) == 1:
+        return tuned[0]
+    if not found:
+        raise UsageError(f"No kernel matches {pattern!r}, so none can be swept. {there}")
+    if not tuned:
+        raise UsageError(f"{pattern} has no parameters to sweep: give the kernel a Tuning. {there}")
+    raise UsageError(f"{pattern!r} names several kernels, and one is swept at a time. {there}")
+
+
+@contextlib.contextmanager
+def _crew(
+    loaded: LoadedSuite, options: dict[str, Any], configured: str | None, observer: DeviceObserver
+) -> Iterator[Crew]:
+    scheduler, gpus, device = options["scheduler"], options["gpus"], options["device"]
+    if gpus is not None and (scheduler or device):
+        other = "--scheduler" if scheduler else "--device"
+        raise UsageError(f"--gpus and {other} each say where to work: give one of them.")
+    if scheduler is None and gpus is None:
+        from harness.sweep.bench import LocalCrew
+
+        with LocalCrew(loaded.suite.root, device or configured, observer) as local:
+            yield local
+        return
+    from harness.sweep.cluster import DaskCrew
+
+    # On a cluster, what this machine's configuration says of devices means nothing.
+    devices = _cards(gpus) if gpus is not None else (device,) if device else ()
+    with DaskCrew(loaded.suite.root, scheduler=scheduler, devices=devices, observer=observer) as crew:
+        yield crew
+
+
+def _cards(gpus: str) -> tuple[str, ...]:
+    """Specs of this machine's CUDA cards: all of them, or those of these numbers. Raises UsageError."""
+    if gpus == "all":
+        from harness import backends
+
+        (survey,) = backends.survey(("cuda",))
+        if not survey.devices:
+            raise UsageError(f"--gpus all: {survey.problem}")
+        return tuple(device.spec for device in survey.devices)
+    numbers = [part.strip() for part in gpus.split(",")]
+    if not all(part.isdecimal() for part in numbers) or len(set(numbers)) < len(numbers):
+        raise UsageError(f"--gpus is {gpus!r}; expected 'all', or numbers of cards such as 0,1.")
+    return tuple(f"cuda:{number}" for number in numbers)
+
+
+def _export(wanted: str | None) -> Path | None:
+    if wanted is None:
+        return None
+    form, _, file = wanted.partition(":")
+    if form != "t4" or not file:
+        raise UsageError(f"--export is {wanted!r}; expected t4:FILE, such as t4:sweep.json.")
+    return Path(file)
+
+
+def _write_t4(result: SweepResult, file: Path) -> None:
+    from harness.sweep.exchange import write_t4
+
+    for written in write_t4(result, file):
+        click.echo(f"T4: {written}", err=True)
+
+
+def _print(result: SweepResult, *, as_json: bool) -> None:
+    from harness.report import sweeps
+    from harness.report.tables import console, print_out
+
+    if as_json:
+        echo_json(sweeps.as_json(result))
+    else:
+        width = console().width
+        for table in sweeps.sweep_tables(result, width):
+            print_out(table)
+            click.echo()
+        for table in sweeps.heat_map(result, width):
+            print_out(table)
+            click.echo()
+    _tell_failures(result)
+    if result.reused:
+        click.echo(f"{result.reused} of {result.sweep.total} configurations reused from before.", err=True)
+    if result.problem:
+        click.echo(f"harness: {result.problem}", err=True)
+    if result.path:
+        click.echo(f"Record: {result.path}", err=True)
+    if result.interrupted:
+        goes_on = "the same command goes on from there" if result.path else "it is not stored"
+        click.echo(f"Interrupted: what was finished is shown; {goes_on}.", err=True)
+
+
+def _tell_failures(result: SweepResult) -> None:
+    """Each kind of failure once, with its evidence, and how many had it."""
+    failed: dict[tuple[str, str], list[int]] = {}
+    logs: dict[tuple[str, str], str] = {}
+    for row in result.rows:
+        if row.status == "failed" and row.same_as is None:
+            failed.setdefault((row.reason, row.message), []).append(row.configuration.number)
+            logs[row.reason, row.message] = row.log
+    for (reason, message), numbers in failed.items():
+        click.echo(f"{_numbers(numbers)} failed ({reason}): {message}", err=True)
+        if logs[reason, message]:
+            click.echo(indent(logs[reason, message], "    "), err=True)
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    if len(numbers) == 1:
+        return f"Configuration {numbers[0]}"
+    told = ", ".join(map(str, numbers[:8])) + (" and others" if len(numbers) > 8 else "")
+    return f"{len(numbers)} configurations ({told})"
+
+
+def _status(result: SweepResult) -> ExitCode:
+    if result.interrupted:
+        return ExitCode.INTERRUPTED
+    if any(row.reason == "wrong-result" for row in result.rows):
+        return ExitCode.REGRESSION
+    measured = any(row.status == "measured" for row in result.rows)
+    return ExitCode.FINE if measured and not result.problem else ExitCode.NOT_MEASURED

@@ -1,0 +1,137 @@
+"""A vendor's own kernel beside one of ours: both in one process on the same arrays, in turns.
+
+Two figures measured apart differ by the clocks that the card happened to have. Here each quad has both
+kernels, so their ratio hardly knows the clock.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Held", "check_library", "library_share", "pair_settings", "share_of"]
+
+import hashlib
+import math
+import random
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import scipy  # its parts load when they are used
+
+from harness.arena import Arena
+from harness.backends.base import Device
+from harness.checker import Checker
+from harness.errors import MeasureError
+from harness.measure import Subject, launches_per_slot
+from harness.pairing import Pair, PairSettings, measure_pair
+from harness.records import L2Policy, LibraryShare, Measurement, PairedBlock
+from harness.statistics.paired import MIN_QUADS, log_ratios, process_effect
+from harness.suite import Case
+
+MOST_QUADS = 10
+TIME_S = 0.3
+"""What the quads of a case may take together, unless one alone takes longer."""
+_CONFIDENCE = 0.99
+_LEAD_IN_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A kernel that was verified and measured, with its arrays still on the device, random data in them."""
+
+    case: Case
+    arena: Arena
+    subject: Subject
+    seed: int
+    measurement: Measurement
+    stack: ExitStack
+    """Closing it frees the arrays."""
+
+
+def pair_settings(time_ns: float, tick_ns: float, l2: L2Policy) -> PairSettings:
+    """As many quads as fit into TIME_S, where the kernel takes `time_ns` and the library not much more.
+
+    The card has just been busy with the kernel, so there is hardly a warm-up.
+    """
+    settings = PairSettings(l2=l2, warmup_min_s=0.0, warmup_max_s=0.0, lead_in_s=_LEAD_IN_S)
+    slot_ns = time_ns * launches_per_slot(time_ns, tick_ns, settings.min_slot_ns)
+    quads = max(1, min(MOST_QUADS, int(TIME_S * 1e9 / (4 * slot_ns))))
+    return PairSettings(
+        l2=l2,
+        min_quads=quads,
+        max_quads=quads,
+        max_time_s=TIME_S,
+        warmup_min_s=settings.warmup_min_s,
+        warmup_max_s=settings.warmup_max_s,
+        lead_in_s=settings.lead_in_s,
+    )
+
+
+def library_share(
+    device: Device, held: Held, name: str, library: Subject, rng: random.Random
+) -> LibraryShare:
+    """Measure a library's kernel, `name`, in turns with a kernel that is held."""
+    own = held.measurement
+    settings = pair_settings(median(own.times_ns), own.tick_ns, own.l2)
+    return share_of(name, measure_pair(device, Pair(held.subject, library), settings, rng))
+
+
+def share_of(name: str, block: PairedBlock) -> LibraryShare:
+    """The library's time over the kernel's, from quads whose A is the kernel and whose B is the library."""
+    orders = [quad.order for quad in block.quads]
+    ratios = log_ratios(orders, [quad.times_ns for quad in block.quads])
+    value, half = float(np.mean(ratios)), None
+    if len(ratios) >= MIN_QUADS:
+        effect = process_effect(ratios)
+        value = effect.value
+        half = effect.standard_error * float(scipy.special.stdtrit(effect.df, 0.5 + _CONFIDENCE / 2))
+    times = [
+        time_ns
+        for quad in block.quads
+        for arm, time_ns in zip(quad.order, quad.times_ns, strict=True)
+        if arm == "B"
+    ]
+    return LibraryShare(
+        kernel=name,
+        share=math.exp(value),
+        low=None if half is None else math.exp(value - half),
+        high=None if half is None else math.exp(value + half),
+        quads=len(ratios),
+        library_time_ns=median(times),
+    )
+
+
+def check_library(checker: Checker, held: Held, case: Case, library: Subject) -> None:
+    """Verify a library's kernel on the arrays of one that is held, once a run in full.
+
+    What it wrote then is known by its digest in the run's scratch folder: in later processes the same bits
+    are enough. Raises MeasureError for a wrong result.
+    """
+    known = _digest_file(checker.scratch, case, held.seed)
+    held.arena.poison()
+    checker.report("verify")
+    checker.device.launch(library.built, library.launch, library.arguments)
+    checker.device.synchronize()
+    with suppress(OSError):
+        if known.read_text(encoding="ascii") == _digest(held.arena):
+            return
+    verification = checker.check(case, held.arena, library, held.seed)
+    if not verification.passed:
+        told = next(check.message for check in verification.checks if not check.passed)
+        raise MeasureError(f"{case.kernel} gave a wrong result: {told}")
+    with suppress(OSError):  # a full disk costs time, not the answer
+        known.write_text(_digest(held.arena), encoding="ascii")
+
+
+def _digest_file(scratch: Path, case: Case, seed: int) -> Path:
+    identity = repr((case.id, case.dtype, sorted(case.macros.items()), seed))
+    return scratch / f"library-{hashlib.sha256(identity.encode()).hexdigest()}"
+
+
+def _digest(arena: Arena) -> str:
+    """Of every output, bit for bit."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name in arena.problem.outputs:
+        digest.update(np.ascontiguousarray(arena.read(name)).view(np.uint8).data)
+    return digest.hexdigest()

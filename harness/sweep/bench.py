@@ -1,0 +1,140 @@
+"""One device and the worker processes on it, carrying out a sweep's jobs one after another."""
+
+from __future__ import annotations
+
+__all__ = ["Bench", "LocalCrew"]
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from harness import protocol
+from harness.errors import DeviceError, HarnessError, WorkerError
+from harness.records import DeviceInfo, Toolchain
+from harness.sweep.crew import Answer, Job
+from harness.workplace import DeviceObserver, Station, Workplace
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+RECOVERY_S = 2.0
+"""Before a device that did not open is tried once more: a driver that has reset it needs a moment."""
+
+
+class _Silent:
+    def opened(self, device: DeviceInfo) -> None:
+        pass
+
+    def stage(self, stage: str) -> None:
+        pass
+
+
+class Bench:
+    """One device; a context manager. It is made of plain values, so that it can be made anywhere.
+
+    A worker process is used for one job after another, until one fails in it or needs a fresh one.
+
+    Raises UsageError for a device that makes no sense, DeviceError where there is no such device.
+    """
+
+    def __init__(
+        self, suite: str | Path, device: str | None = None, observer: DeviceObserver | None = None
+    ) -> None:
+        self._place = Workplace(observer or _Silent(), Path(suite), device=device)
+        self._station: Station | None = None
+
+    @property
+    def device(self) -> DeviceInfo:
+        return self._place.device
+
+    @property
+    def toolchain(self) -> Toolchain:
+        return self._place.toolchain
+
+    @property
+    def name(self) -> str:
+        """UUID, or spec where it has none."""
+        return self.device.uuid or self.device.spec
+
+    def __enter__(self) -> Self:
+        self._place.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._leave_station()
+        finally:
+            self._place.__exit__(kind, error, trace)
+
+    def do(self, job: Job) -> Answer:
+        """Carry out one job.
+
+        A process that crashes or hangs is an answer, and the next job gets another. Raises DeviceError where
+        the device cannot be opened any more: then the job can still be done, elsewhere or later.
+        """
+        began = time.monotonic()
+        if job.fresh:
+            self._leave_station()
+        station = self._station or self._open()
+        reply: protocol.Done | protocol.Failed
+        try:
+            reply = station.ask(job.request, job.timeout_s)
+        except WorkerError as error:
+            reply = protocol.Failed(
+                reason=error.reason, message=error.message, log=error.log, side=error.side
+            )
+        if isinstance(reply, protocol.Failed):
+            self._leave_station()
+        return Answer(key=job.key, reply=reply, device=self.name, host_s=time.monotonic() - began)
+
+    def _open(self) -> Station:
+        # What found the device holds a context on it, which nothing that is timed should share it with.
+        self._place.builder.kill()
+        try:
+            self._station = Station(self._place)
+        except HarnessError:
+            time.sleep(RECOVERY_S)
+            try:
+                self._station = Station(self._place)
+            except HarnessError as error:
+                raise DeviceError(
+                    f"{self._place.device.name} ({self._place.device.spec}) cannot be opened any more: "
+                    f"{error.message}",
+                    log=error.log,
+                ) from error
+        return self._station
+
+    def _leave_station(self) -> None:
+        if self._station is not None:
+            self._station.close()
+            self._station = None
+
+
+class LocalCrew:
+    """One device, in this process; a context manager. See harness.sweep.crew."""
+
+    def __init__(
+        self, suite: Path, device: str | None = None, observer: DeviceObserver | None = None
+    ) -> None:
+        self._bench = Bench(suite, device, observer)
+        self.devices: tuple[DeviceInfo, ...] = ()
+        self.toolchain = Toolchain(compiler="")
+
+    def __enter__(self) -> Self:
+        self._bench.__enter__()
+        self.devices, self.toolchain = (self._bench.device,), self._bench.toolchain
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bench.__exit__(kind, error, trace)
+
+    def do(self, jobs: Sequence[Job]) -> Iterator[Answer]:
+        """Carry out jobs, in their order. Raises DeviceError where the device is lost."""
+        for job in jobs:
+            yield self._bench.do(job)

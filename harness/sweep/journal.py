@@ -1,0 +1,251 @@
+"""A sweep on disk: one JSON Lines file, written line by line, from which a sweep that was ended goes on.
+
+The first line is the sweep. Each further line is what came of preparing a configuration, a row, a duel, a
+repeat or a final, as it was found; a later row of a number replaces an earlier one. The last line says that
+the sweep came to its end.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Found", "SweepJournal", "Unsaved", "read_sweep", "sweep_name"]
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO, TYPE_CHECKING
+
+import msgspec
+
+from harness.errors import StoreError
+from harness.sweep.model import SCHEMA_VERSION, Duel, Final, Prepared, Repeat, Sweep, SweepRow
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Item = Prepared | SweepRow | Duel | Repeat | Final
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line: exactly one field is given."""
+
+    sweep: Sweep | None = None
+    prepared: Prepared | None = None
+    row: SweepRow | None = None
+    duel: Duel | None = None
+    repeat: Repeat | None = None
+    final: Final | None = None
+    complete: bool = False
+
+
+@dataclass(slots=True)
+class Found:
+    """What is known of a sweep's configurations so far, by number."""
+
+    prepared: dict[int, Prepared] = field(default_factory=dict)
+    rows: dict[int, SweepRow] = field(default_factory=dict)
+    """Rejected, failed, or screened. A configuration that is another's double has none of its own."""
+    duels: list[Duel] = field(default_factory=list)
+    repeats: list[Repeat] = field(default_factory=list)
+    finals: list[Final] = field(default_factory=list)
+    complete: bool = False
+
+    def add(self, item: Item) -> None:
+        match item:
+            case Prepared():
+                self.prepared[item.number] = item
+            case SweepRow():
+                self.rows[item.configuration.number] = item
+            case Duel():
+                self.duels.append(item)
+            case Repeat():
+                self.repeats.append(item)
+            case Final():
+                self.finals.append(item)
+
+
+def sweep_name(sweep: Sweep) -> str:
+    """``matmul.schedule-0123456789abcdef.jsonl``."""
+    return f"{sweep.source.suite}.{sweep.kernel}-{sweep.sweep_id}.jsonl"
+
+
+class SweepJournal:
+    """The file of one sweep, begun or gone on with; a context manager.
+
+    It is written as long as it can be: a disk that fills up must not cost what is being measured. Raises
+    StoreError where it cannot be begun, is damaged, or another process is at it.
+    """
+
+    def __init__(self, folder: Path, sweep: Sweep, *, fresh: bool = False) -> None:
+        self.path = folder / sweep_name(sweep)
+        self.problem = ""
+        self.found = Found()
+        self.sweep = sweep
+        """As it was begun."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file: IO[bytes] = self._locked()
+            if fresh and self.path.stat().st_size:
+                # Whoever waits for the name gets the new file; the old one stays locked until it is away.
+                aside = self.path.with_name(f"{self.path.stem}.{time.time_ns()}.old")
+                self.path.replace(aside)
+                self._file.close()
+                self._file = self._locked()
+        except OSError as error:
+            raise StoreError(
+                f"Cannot write results to {folder}: {error.strerror or error}. "
+                "Choose another folder with --results, or none with --no-save."
+            ) from None
+        try:
+            self._begin()
+        except BaseException:
+            self._close()
+            raise
+
+    def _locked(self) -> IO[bytes]:
+        file = self.path.open("a+b")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            raise StoreError(
+                f"This sweep is running in another process, which writes {self.path}. Wait for it, or end it."
+            ) from None
+        return file
+
+    def _begin(self) -> None:
+        self._file.seek(0)
+        content = self._file.read()
+        whole = content[: content.rfind(b"\n") + 1]
+        lines = whole.splitlines()
+        if len(whole) < len(content):  # a harness that was killed, or a full disk, leaves half a line
+            self._file.truncate(len(whole))
+        if lines:
+            self.sweep, self.found = _decoded(self.path, lines)
+            return
+        self._append(_Line(sweep=self.sweep))
+        if self.problem:
+            raise StoreError(self.problem)
+
+    def add(self, item: Item) -> None:
+        self.found.add(item)
+        match item:
+            case Prepared():
+                self._append(_Line(prepared=item))
+            case SweepRow():
+                self._append(_Line(row=item))
+            case Duel():
+                self._append(_Line(duel=item))
+            case Repeat():
+                self._append(_Line(repeat=item))
+            case Final():
+                self._append(_Line(final=item))
+
+    def finish(self) -> None:
+        """Say that the sweep came to its end."""
+        self.found.complete = True
+        self._append(_Line(complete=True))
+        if not self.problem:
+            with contextlib.suppress(OSError):
+                os.fsync(self._file.fileno())
+
+    def _append(self, line: _Line) -> None:
+        if self.problem:
+            return
+        try:
+            self._file.write(msgspec.json.encode(line) + b"\n")
+            self._file.flush()
+        except OSError as error:
+            self.problem = (
+                f"Cannot write to {self.path}: {error.strerror or error}. "
+                "What was written before is kept there, and the same command goes on from it."
+            )
+
+    def _close(self) -> None:
+        with contextlib.suppress(OSError):  # closing flushes once more, which a full disk refuses again
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+
+class Unsaved:
+    """What a sweep is kept in that is not to be stored."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self.sweep, self.found, self.problem = sweep, Found(), ""
+        self.path: Path | None = None
+
+    def add(self, item: Item) -> None:
+        self.found.add(item)
+
+    def finish(self) -> None:
+        self.found.complete = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+
+def read_sweep(path: Path) -> tuple[Sweep, Found]:
+    """A stored sweep as far as it came. Raises StoreError where it is none, or of a newer schema."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
+    return _decoded(path, content[: content.rfind(b"\n") + 1].splitlines())
+
+
+class _Version(msgspec.Struct):
+    schema_version: int
+
+
+class _FirstLine(msgspec.Struct):
+    sweep: _Version
+
+
+def _decoded(path: Path, lines: list[bytes]) -> tuple[Sweep, Found]:
+    try:
+        version = msgspec.json.decode(lines[0] if lines else b"", type=_FirstLine).sweep.schema_version
+    except _UNREADABLE as error:
+        raise StoreError(f"{path} is no sweep: its first line does not describe one ({error}).") from None
+    if version > SCHEMA_VERSION:
+        raise StoreError(
+            f"{path} has schema version {version}, which is newer than this harness. "
+            "Upgrade gpu-harness to read it."
+        )
+    decoded = list(_each(path, lines))
+    sweep = decoded[0].sweep
+    assert sweep is not None
+    found = Found()
+    for line in decoded[1:]:
+        for item in (line.prepared, line.row, line.duel, line.repeat, line.final):
+            if item is not None:
+                found.add(item)
+        found.complete = found.complete or line.complete
+    return sweep, found
+
+
+def _each(path: Path, lines: Iterable[bytes]) -> Iterable[_Line]:
+    for number, line in enumerate(lines, 1):
+        try:
+            yield msgspec.json.decode(line, type=_Line)
+        except _UNREADABLE as error:
+            raise StoreError(
+                f"{path}, line {number} is damaged ({error}). Delete the line to go on from the rest, "
+                "or begin anew with --fresh."
+            ) from None

@@ -1,0 +1,807 @@
+"""Write docs/kernels/: a page and a picture for every kernel of the suites, and the index.
+
+    python scripts/kernel_pages.py                     write what has changed
+    python scripts/kernel_pages.py --check             say what has drifted; exit status 1 where anything has
+    python scripts/kernel_pages.py --record FOLDER...  take the figures from stored runs, then write
+
+All of a page follows from the suite, but for two texts that are written by hand, in the page itself: those
+below "The idea" (three sentences) and "What limits it" (one or two). They are kept. A new kernel needs an
+entry in PICTURES below; its page is then made with both texts empty, and the check fails until they are
+written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import functools
+import inspect
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+if __package__ in (None, ""):  # run as a command: the folder above is where `scripts` and `harness` are found
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from harness.errors import HarnessError
+from harness.loader import load_folder
+from harness.planning import launch_of
+from harness.records import Launch, Row, Run
+from harness.report.summary import RowSummary, summary_of
+from harness.store import read_run
+from harness.suite import (
+    Case,
+    Generated,
+    HostFunction,
+    HostLibrary,
+    Kernel,
+    Ladder,
+    Rung,
+    Source,
+    Suite,
+    size_label,
+)
+from scripts import kernel_pictures as pictures
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs" / "kernels"
+FIGURES = "figures.json"
+SUITES = ("matmul", "copy", "transpose")
+SIZE = 4096
+"""What launches and work are stated at, where the suite has this size."""
+
+IDEA = "The idea"
+LIMITS = "What limits it"
+SENTENCES = {IDEA: (3, 3), LIMITS: (1, 2)}
+"""How many a hand-written text must have: least and most."""
+MADE = (
+    "<!-- Made by scripts/kernel_pages.py from the suite. "
+    f'Write only below "{IDEA}" and "{LIMITS}"; run the script after any change. -->'
+)
+COMMAND = "python scripts/kernel_pages.py"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """One kernel at the size that its page states."""
+
+    suite: Suite
+    kernel: Kernel
+    case: Case
+    launch: Launch
+
+    @property
+    def elements_per_thread(self) -> int:
+        """Of the output, at this size: what the grid's threads share, rounded up."""
+        outputs = list(self.suite.problem.outputs.values())
+        elements = product(outputs[0].shape_at(self.case))
+        return -(-elements // (product(self.launch.grid) * product(self.launch.block)))
+
+    @property
+    def macros(self) -> dict[str, int]:
+        return {name: value for name, value in self.case.macros.items() if isinstance(value, int)}
+
+
+def product(values: Iterable[int]) -> int:
+    return functools.reduce(lambda x, y: x * y, values, 1)
+
+
+def subjects(suite: Suite) -> Iterator[Subject]:
+    points = list(suite.problem.points())
+    point = next((point for point in points if set(point.values()) == {SIZE}), points[-1])
+    for kernel in suite.kernels:
+        case = suite.case(kernel, point)
+        yield Subject(suite=suite, kernel=kernel, case=case, launch=launch_of(kernel, case))
+
+
+# Pictures
+
+
+def _square(s: Subject) -> dict[str, Any]:
+    tile = s.case.TILE
+    return {"bm": tile, "bn": tile, "bk": tile, "threads": (s.launch.block[0], s.launch.block[1])}
+
+
+def _strided(s: Subject) -> dict[str, Any]:
+    """Of a grid that does not depend on the matrix."""
+    grid_x, grid_y, _ = s.launch.grid
+    tile = s.case.TILE
+    return {"footprint": (grid_y * tile, grid_x * tile), "problem": s.case.m}
+
+
+def _fragments(s: Subject) -> pictures.Picture:
+    edge = 16 * s.case.FRAGMENTS
+    return pictures.WarpFragments(bm=edge, bn=edge, bk=16, threads=(32, 1))
+
+
+PICTURES: Mapping[str, Callable[[Subject], pictures.Picture]] = {
+    "naive": lambda s: pictures.Direct(**_square(s), along="rows"),
+    "naive_coalesced": lambda s: pictures.Direct(bm=s.case.BY, bn=s.case.BX, threads=(s.case.BX, s.case.BY)),
+    "block_tiling": lambda s: pictures.Staged(**_square(s)),
+    "shared_tile": lambda s: pictures.Staged(**_square(s)),
+    "thread_tiling": lambda s: pictures.Staged(**_square(s), tm=s.case.TM),
+    "thread_tiling_2d": lambda s: pictures.Staged(
+        bm=s.case.BM,
+        bn=s.case.BN,
+        bk=s.case.BK,
+        tm=s.case.TM,
+        tn=s.case.TN,
+        threads=(s.case.BN // s.case.TN, s.case.BM // s.case.TM),
+    ),
+    "loop_tiling": lambda s: pictures.Direct(**_square(s), **_strided(s)),
+    "loop_tiling_shared": lambda s: pictures.WholeRows(
+        **_square(s), **_strided(s), shared_bytes=s.launch.dynamic_shared_bytes
+    ),
+    "outer_product": lambda s: pictures.Staged(**_square(s), outer=True),
+    "outer_product_loop_tiling": lambda s: pictures.Staged(**_square(s), **_strided(s), outer=True),
+    "wmma": _fragments,
+    "wmma_warp_tiling": _fragments,
+    "compute_shader": lambda s: pictures.Staged(
+        **_square(s),
+        part=(s.launch.dispatch[1] * s.case.TILE, s.launch.dispatch[0] * s.case.TILE)
+        if s.launch.dispatch
+        else None,
+        problem=s.case.m,
+    ),
+    "cublas": lambda _: pictures.Levels(tiles=(("block", 128, 128), ("warp", 64, 64), ("thread", 8, 8))),
+    "cublas_tf32": lambda _: pictures.Levels(),
+    "cublas_f16": lambda _: pictures.Levels(),
+    "cublas_bf16": lambda _: pictures.Levels(),
+    "cutlass": lambda s: pictures.Levels(
+        tiles=(("block", s.case.BM, s.case.BN), ("warp", s.case.WM, s.case.WN)), told=True
+    ),
+    "cutlass_f16": lambda s: pictures.Levels(
+        tiles=(("block", s.case.BM, s.case.BN), ("warp group", s.case.BM // 2, s.case.BN)),
+        told=True,
+        where="the tiles on Hopper",
+    ),
+    "schedule_plain": lambda s: pictures.Direct(
+        bm=5,
+        bn=64,
+        told=f"Each block computes {s.case.THREADS:,} neighbouring elements of one row of C.",
+        notes=("a block: one row of C,", f"{s.case.THREADS:,} elements of it"),
+    ),
+    "schedule": lambda s: pictures.Scheduled(
+        bm=s.case.BM,
+        bn=s.case.BN,
+        bk=s.case.BK,
+        tm=s.case.TM,
+        tn=s.case.TN,
+        threads=(s.launch.block[0], s.launch.block[1]),
+    ),
+    "cpu_loop": lambda _: pictures.HostLoop(),
+    "cpu_blas": lambda _: pictures.HostBlas(),
+    "copy": lambda s: pictures.Moved(threads=s.case.THREADS),
+    "copy_unrolled": lambda s: pictures.Moved(threads=s.case.THREADS, items=s.case.ITEMS),
+    "transpose_naive": lambda s: pictures.Moved(tile=s.case.TILE),
+    "transpose_tiled": lambda s: pictures.Moved(tile=s.case.TILE, by_shared=True),
+}
+"""How each kernel is drawn, from its own macros and launch."""
+
+
+# Shared memory that a source declares
+
+_SHARED = re.compile(
+    r"^[ \t]*(?:SHARED|__shared__|shared)[ \t]+(?:__align__\(\d+\)[ \t]+)?"
+    r"(\w+)[ \t]+(\w+)((?:\[[^\]]+\])*)[ \t]*;",
+    re.MULTILINE,
+)
+_DEFINE = re.compile(r"^#define[ \t]+(\w+)[ \t]+([^/\n]+(?:/(?!/)[^/\n]*)*)", re.MULTILINE)
+_UNION = re.compile(r"^union (\w+) \{\n(.*?)^\};", re.MULTILINE | re.DOTALL)
+_MEMBER = re.compile(r"^[ \t]+(\w+)[ \t]+\w+((?:\[[^\]]+\])*);", re.MULTILINE)
+_BYTES = {"float": 4, "half": 2, "int": 4, "vec4": 16}
+_OPERATIONS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: lambda x, y: x + y,
+    ast.Sub: lambda x, y: x - y,
+    ast.Mult: lambda x, y: x * y,
+    ast.Div: lambda x, y: x // y,
+}
+
+
+def _value(text: str, names: Mapping[str, int | str]) -> int:
+    """What a constant expression of C comes to: +, -, *, / of integers and macros."""
+
+    def of(node: ast.expr) -> int:
+        if isinstance(node, ast.Constant) and isinstance(node.value, int):
+            return node.value
+        if isinstance(node, ast.Name):
+            found = names[node.id]
+            return found if isinstance(found, int) else _value(found, names)
+        if isinstance(node, ast.BinOp):
+            return _OPERATIONS[type(node.op)](of(node.left), of(node.right))
+        raise ValueError(f"{text!r} is no sum or product of integers and macros.")
+
+    return of(ast.parse(text.strip(), mode="eval").body)
+
+
+def static_shared_bytes(source: str, macros: Mapping[str, int]) -> int:
+    """Bytes of shared memory that a source declares, under these macros."""
+    names: dict[str, int | str] = {**dict(_DEFINE.findall(source)), **macros}
+
+    def size(kind: str, extents: str) -> int:
+        return sizes[kind] * product(_value(extent, names) for extent in re.findall(r"\[([^\]]+)\]", extents))
+
+    sizes = dict(_BYTES)
+    for name, body in _UNION.findall(source):
+        sizes[name] = max(size(kind, extents) for kind, extents in _MEMBER.findall(body))
+    return sum(size(kind, extents) for kind, _, extents in _SHARED.findall(source))
+
+
+# What a page says of a kernel
+
+
+def language(source: Source, kernel: Kernel) -> str:
+    if isinstance(source, HostLibrary):
+        return "C++, made a library by nvcc"
+    if isinstance(source, Generated):
+        return "CUDA C, written by a function of the suite"
+    if isinstance(source, HostFunction):
+        return "Python"
+    if Path(source).suffix in (".glsl", ".comp"):
+        return "GLSL"
+    return "CUDA C++" if kernel.requires else "CUDA C and OpenCL C, one text"
+
+
+def _link(path: Path, words: str) -> str:
+    return f"[{words}](../../../{path.relative_to(ROOT).as_posix()})"
+
+
+def _place(source: Source, suite: Suite) -> str:
+    """Where a source is found, as a link."""
+    if isinstance(source, (str, HostLibrary)):
+        name = source if isinstance(source, str) else source.file
+        return _link(suite.root / name, f"`{name}`")
+    file = Path(inspect.getsourcefile(source.function) or "")
+    return f"`{source.function.__name__}` in {_link(file, f'`{file.name}`')}"
+
+
+def _sources(s: Subject) -> Iterator[tuple[str, str]]:
+    by_source: dict[int, tuple[Source, list[str]]] = {}
+    for backend, source in s.kernel.sources.items():
+        by_source.setdefault(id(source), (source, []))[1].append(backend)
+    for source, backends in by_source.values():
+        yield (
+            "Source",
+            f"{_place(source, s.suite)}: {language(source, s.kernel)}; for {' and '.join(backends)}",
+        )
+    needs = dict.fromkeys(need for source, _ in by_source.values() for need in getattr(source, "needs", ()))
+    if s.kernel.requires:
+        yield (
+            "Requires",
+            f"compute capability {s.kernel.requires.removeprefix('sm_')[:-1]}.{s.kernel.requires[-1]}",
+        )
+    if needs:
+        yield "Packages", ", ".join(f"`{need}`" for need in needs)
+
+
+def _extent(extent: tuple[int, ...]) -> str:
+    while len(extent) > 1 and extent[-1] == 1:
+        extent = extent[:-1]
+    return pictures.by(*extent)
+
+
+def _counted(extent: tuple[int, ...]) -> str:
+    shape, total = _extent(extent), f"{product(extent):,}"
+    return total if shape == total else f"{shape} = {total}"
+
+
+def _types(s: Subject) -> str:
+    arrays = s.suite.problem.arrays.items()
+    return ", ".join(f"{name} `{array.dtype_at(s.case)}`" for name, array in arrays)
+
+
+def shared_bytes(s: Subject) -> int:
+    texts = [
+        (s.suite.root / source).read_text(encoding="utf-8")
+        for source in dict.fromkeys(source for source in s.kernel.sources.values() if isinstance(source, str))
+    ]
+    static = max((static_shared_bytes(text, s.macros) for text in texts), default=0)
+    return static + s.launch.dynamic_shared_bytes
+
+
+def _launch(s: Subject) -> Iterator[tuple[str, str]]:
+    if s.kernel.block is None:
+        return
+    threads = product(s.launch.block)
+    warps = -(-threads // 32)
+    yield "Block", f"{_counted(s.launch.block)} threads, {warps} warp{'s' * (warps > 1)}"
+    yield "Grid", f"{_counted(s.launch.grid)} blocks"
+    if s.launch.dispatch:
+        yield "Dispatch", f"at most {_extent(s.launch.dispatch)} blocks at a time"
+    found = shared_bytes(s)
+    yield (
+        "Shared memory",
+        f"{found:,} bytes a block" + (" (dynamic)" if s.launch.dynamic_shared_bytes else ""),
+    )
+
+
+def loaded_intensity(s: Subject) -> tuple[float, tuple[int, int]] | None:
+    """FLOP for each byte that the tiles load, and the tile's rows and columns; None where nothing tells.
+
+    Of a tile of bm by bn, each step along k loads bm + bn elements for bm * bn products and sums.
+    """
+    reused = PICTURES[s.kernel.name](s).reused
+    if reused is None:
+        return None
+    bm, bn = reused
+    return 2 * bm * bn / ((bm + bn) * itemsize(s.case.dtype)), (bm, bn)
+
+
+def itemsize(dtype: str) -> int:
+    """Bytes of an element, without asking for the package that has its type."""
+    return {"bfloat16": 2, "float16": 2}.get(dtype, 4)
+
+
+def moved_bytes(s: Subject) -> int:
+    """Each array once."""
+    arrays = s.suite.problem.arrays.values()
+    return sum(itemsize(array.dtype_at(s.case)) * product(array.shape_at(s.case)) for array in arrays)
+
+
+def _work(s: Subject) -> Iterator[tuple[str, str]]:
+    problem = s.suite.problem
+    flop, moved = problem.flop(s.case), moved_bytes(s)
+    if s.kernel.block is not None:
+        yield "Work of a thread", _thread_work(s)
+    if flop is None:
+        yield "Bytes of a launch", f"{moved:,}: each array read or written once"
+        return
+    if found := loaded_intensity(s):
+        value, (bm, bn) = found
+        of = (
+            "one element, nothing reused but by caches"
+            if bm == bn == 1
+            else f"a tile of {pictures.by(bm, bn)}"
+        )
+        yield "FLOP per byte loaded", f"{value:,.3g} ({of})"
+    yield "FLOP per byte at best", f"{flop / moved:,.0f} (each array moved once)"
+
+
+def _thread_work(s: Subject) -> str:
+    each = s.elements_per_thread
+    noun = f"element{'s' * (each > 1)} of {next(iter(s.suite.problem.outputs)).upper()}"
+    if s.suite.problem.flop(s.case) is None:
+        return f"{each:,} {noun}"
+    fraction = f"{each:,} {noun}"
+    return f"{fraction}, {2 * each * s.case.k:,} FLOP"
+
+
+def _macros(s: Subject) -> Iterator[tuple[str, str]]:
+    if s.case.macros:
+        yield "Macros", ", ".join(f"`{name}` = {value}" for name, value in s.case.macros.items())
+    if s.kernel.tune:
+        tune = s.kernel.tune
+        tried = [f"`{name}` {', '.join(map(str, values))}" for name, values in tune.parameters.items()]
+        if tune.configurations:
+            tried = [f"{len(tune.configurations)} configurations"]
+        sizes = ", ".join(str(size) if isinstance(size, int) else size_label(size) for size in tune.sizes)
+        yield "A sweep tries", "; ".join(tried) + (f"; at {sizes}" if sizes else "")
+
+
+def parameters(s: Subject) -> list[tuple[str, str]]:
+    return [*_sources(s), ("Arrays", _types(s)), *_macros(s), *_launch(s), *_work(s)]
+
+
+# Figures
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """What one kernel reached at one size on one device, and in which run."""
+
+    suite: str
+    kernel: str
+    size: str
+    device: str
+    backend: str
+    driver: str
+    compiler: str
+    commit: str
+    date: str
+    unit: str
+    dtype: str
+    time_ms: float | None = None
+    interval_percent: float | None = None
+    """Half the 99 % interval of the median time."""
+    rate: float | None = None
+    peak_percent: float | None = None
+    library_percent: float | None = None
+    """Of the rate of the vendor's own kernel, measured in turns."""
+    reason: str = ""
+    """Why there is no figure, as records say it."""
+
+
+def figures_of(path: Path) -> Iterator[tuple[tuple[str, ...], Figure]]:
+    """The figures of a stored run with what sorts them: newer runs replace older ones."""
+    stored = read_run(path)
+    for row in stored.rows:
+        if row.reason.startswith("needs-"):
+            continue  # nothing of the kernel's: the device, or the machine, lacks what it is made with
+        yield (row.case, stored.run.device.name, stored.run.device.backend), _figure(stored.run, row)
+
+
+def _figure(run: Run, row: Row) -> Figure:
+    found = summary_of(row, run)
+    return Figure(
+        suite=run.source.suite,
+        kernel=row.kernel,
+        size=size_label(row.sizes),
+        device=run.device.name,
+        backend=run.device.backend,
+        driver=run.device.driver,
+        compiler=run.toolchain.compiler if run.toolchain else "",
+        commit=(run.source.commit or "")[:10] + ("+" if run.source.dirty else ""),
+        date=run.started_at[:10],
+        unit=run.headline,
+        dtype=row.dtype,
+        time_ms=_rounded(found.time_ms),
+        interval_percent=_half_interval(found),
+        rate=_rounded(found.rate),
+        peak_percent=_rounded(found.peak_percent),
+        library_percent=_rounded(found.library_percent),
+        reason="" if row.measurement else row.reason or row.status,
+    )
+
+
+def _half_interval(found: RowSummary) -> float | None:
+    if not found.time_ms or found.time_low_ms is None or found.time_high_ms is None:
+        return None
+    return _rounded(50 * (found.time_high_ms - found.time_low_ms) / found.time_ms)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.4g}")
+
+
+def record(folders: Sequence[Path]) -> list[Figure]:
+    """The newest figure of each case on each device, from the records of runs below the folders."""
+    files = sorted(
+        (path for folder in folders for path in folder.rglob("*.jsonl")), key=lambda path: path.name
+    )
+    found: dict[tuple[str, ...], Figure] = {}
+    for path in files:
+        with path.open("rb") as file:
+            if not file.read(16).startswith(b'{"run"'):
+                continue  # a comparison's record
+        for key, figure in figures_of(path):
+            if figure.rate is not None or key not in found:
+                found[key] = figure
+    return list(found.values())
+
+
+def write_figures(figures: Sequence[Figure]) -> None:
+    listed = [
+        {name: value for name, value in vars(figure).items() if value not in (None, "")} for figure in figures
+    ]
+    lines = ",\n".join(f"  {json.dumps(entry, ensure_ascii=False)}" for entry in listed)
+    (DOCS / FIGURES).write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+
+
+def read_figures() -> list[Figure]:
+    path = DOCS / FIGURES
+    if not path.exists():
+        return []
+    optional = dict.fromkeys(("driver", "compiler", "commit"), "")
+    return [Figure(**{**optional, **entry}) for entry in json.loads(path.read_text(encoding="utf-8"))]
+
+
+def standing(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+class Measured:
+    """The recorded figures, found by kernel, size and device."""
+
+    def __init__(self, figures: Sequence[Figure], suite: Suite) -> None:
+        self.suite = suite
+        self.figures = [figure for figure in figures if figure.suite == suite.name]
+        self._rate = {(f.kernel, f.size, f.device, f.backend): f.rate for f in self.figures if f.rate}
+
+    def of(self, kernel: str) -> list[Figure]:
+        return [figure for figure in self.figures if figure.kernel == kernel]
+
+    def times_first(self, figure: Figure) -> float | None:
+        return self._ratio(figure, self.suite.kernels[0].name)
+
+    def _ratio(self, figure: Figure, other: str) -> float | None:
+        base = self._rate.get((other, figure.size, figure.device, figure.backend))
+        return figure.rate / base if figure.rate and base else None
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    ruler = ["---", *("---:" if name.startswith(">") else "---" for name in head[1:])]
+    names = [name.removeprefix(">") for name in head]
+    return [f"| {' | '.join(cells)} |" for cells in (names, ruler, *rows)]
+
+
+def measured_lines(kernel: Kernel, measured: Measured) -> list[str]:
+    figures = measured.of(kernel.name)
+    if not figures:
+        return ["None is recorded."]
+    library = measured.suite.library_for(kernel)
+    rows = [
+        [
+            f"{figure.device} ({figure.backend})",
+            figure.size,
+            standing(figure.rate) or f"[{figure.reason}](../../errors.md)",
+            standing(figure.interval_percent),
+            standing(measured.times_first(figure)),
+            standing(figure.peak_percent),
+            standing(figure.library_percent),
+            figure.commit,
+            figure.date,
+        ]
+        for figure in figures
+    ]
+    head = (
+        "on",
+        ">size",
+        f">{measured.suite.headline}",
+        ">±%",
+        f">{pictures.TIMES} {measured.suite.kernels[0].name}",
+        ">% of peak",
+        f">% of {library.name if library else 'library'}",
+        "commit",
+        "date",
+    )
+    return [*table(*_dense(head, rows)), "", *_provenance(figures)]
+
+
+def _dense(head: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+    """A table without the columns that are empty."""
+    kept = [place for place in range(len(head)) if any(row[place] for row in rows)]
+    return [head[place] for place in kept], [[row[place] for place in kept] for row in rows]
+
+
+def _provenance(figures: Sequence[Figure]) -> list[str]:
+    found = dict.fromkeys((f.device, f.backend, f.driver, f.compiler) for f in figures)
+    return [
+        f"{device} ({backend}): driver {driver}" + (f"; {compiler}." if compiler else ".")
+        for device, backend, driver, compiler in found
+    ]
+
+
+def _published(ladder: Ladder, rung: Rung) -> list[str]:
+    size = ladder.sizes if rung.sizes is None else rung.sizes
+    figures = (rung.rate, rung.average, rung.time_ms, rung.speed_up)
+    return [
+        f"{ladder.title}: {rung.label}",
+        "its host" if rung.backend else ladder.card,
+        size_label(size) if isinstance(size, Mapping) else str(size or ""),
+        *("" if figure is None else f"{figure:,.12g}" for figure in figures),
+    ]
+
+
+def published_lines(s: Subject) -> list[str]:
+    """What others measured with their own kernel of this kind."""
+    rows = [
+        _published(ladder, rung)
+        for ladder in s.suite.ladders
+        for rung in ladder.rungs
+        if rung.kernel == s.kernel.name and any((rung.rate, rung.average, rung.time_ms))
+    ]
+    if not rows:
+        return []
+    head = ("as published", "on", ">size", f">{s.suite.headline}", ">average of a sweep", ">ms", ">speed-up")
+    return ["", *table(*_dense(head, rows))]
+
+
+# Pages
+
+
+def hand_written(text: str) -> dict[str, str]:
+    """The texts below the two headings of a page; empty where there are none."""
+    found = {}
+    for heading in SENTENCES:
+        match = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+        found[heading] = match[1].strip() if match else ""
+    return found
+
+
+def sentences(text: str) -> int:
+    """How many sentences a text has: each ends in a full stop, a question mark or an exclamation mark."""
+    return len(re.findall(r"[.?!](?=\s|$)", text))
+
+
+def page(s: Subject, written: Mapping[str, str], measured: Measured) -> str:
+    name = s.kernel.name
+    drawn = PICTURES[name](s)
+    return "\n".join(
+        [
+            MADE,
+            "",
+            f"# {s.suite.name}.{name}",
+            "",
+            f"{_sentence(s.kernel.about)} {_steps(s)}",
+            "",
+            f"![{drawn.words()}]({name}.svg)",
+            "",
+            f"## {IDEA}",
+            "",
+            written[IDEA],
+            "",
+            f"## {LIMITS}",
+            "",
+            written[LIMITS],
+            "",
+            "## Parameters",
+            "",
+            *table((f"at {s.case.size_label}", ""), parameters(s)),
+            "",
+            "## Figures",
+            "",
+            *measured_lines(s.kernel, measured),
+            *published_lines(s),
+            "",
+        ]
+    )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + "." if text else ""
+
+
+def _steps(s: Subject) -> str:
+    """Links to the kernels before and after it, and to the index."""
+    names = [kernel.name for kernel in s.suite.kernels]
+    at = names.index(s.kernel.name)
+    before = [f"before it [{names[at - 1]}]({names[at - 1]}.md)"] if at else []
+    after = [f"after it [{names[at + 1]}]({names[at + 1]}.md)"] if at + 1 < len(names) else []
+    return f"[Ladder](../index.md): {', '.join([*before, *after])}."
+
+
+def index_rows(suite: Suite, measured: Measured) -> list[str]:
+    best = _shown_figures(measured)
+    rows = []
+    for place, s in enumerate(subjects(suite)):
+        name = s.kernel.name
+        found = loaded_intensity(s) if suite.problem.flop(s.case) else None
+        each = f"{s.elements_per_thread:,}" if s.kernel.block is not None else ""
+        figure = best.get(name)
+        rows.append(
+            [
+                str(place),
+                f"[{name}]({suite.name}/{name}.md)",
+                s.kernel.about,
+                each,
+                f"{found[0]:,.3g}" if found else "",
+                standing(figure.rate) if figure else "",
+                standing(figure.library_percent) if figure else "",
+            ]
+        )
+    head = (
+        "",
+        "kernel",
+        "what it does",
+        ">elements a thread",
+        ">FLOP/byte loaded",
+        f">{suite.headline}",
+        ">% of library",
+    )
+    return table(*_dense(head, rows))
+
+
+def _shown_figures(measured: Measured) -> dict[str, Figure]:
+    """One figure a kernel: on the device that most kernels have one on, at its largest size."""
+    places: dict[tuple[str, str], dict[int, dict[str, Figure]]] = {}
+    for figure in measured.figures:
+        if figure.rate is not None and figure.size.isdigit():
+            sizes = places.setdefault((figure.device, figure.backend), {})
+            sizes.setdefault(int(figure.size), {})[figure.kernel] = figure
+    most = max(places.values(), key=lambda sizes: max(map(len, sizes.values())), default={})
+    return most[max(most)] if most else {}
+
+
+def index(intro: str, suites: Sequence[Suite], figures: Sequence[Figure]) -> str:
+    lines = [
+        MADE.replace(f'"{IDEA}" and "{LIMITS}"', 'the heading "Kernels"'),
+        "",
+        "# Kernels",
+        "",
+        intro,
+        "",
+    ]
+    for suite in suites:
+        measured = Measured(figures, suite)
+        shown = next(iter(_shown_figures(measured).values()), None)
+        doc = (inspect.getdoc(type(suite.problem)) or "").splitlines()[:1]
+        lines += [f"## {suite.name}", "", *doc, "", *index_rows(suite, measured), ""]
+        if shown:
+            lines += [f"Figures: {shown.device} ({shown.backend}), size {shown.size}, {shown.date}.", ""]
+    return "\n".join(lines)
+
+
+def introduction(text: str) -> str:
+    match = re.search(r"^# Kernels\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    return match[1].strip() if match else ""
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def _named(path: Path) -> str:
+    """A file of docs/kernels/ as people are told of it, wherever DOCS lies."""
+    return (Path("docs") / "kernels" / path.relative_to(DOCS)).as_posix()
+
+
+def documents() -> dict[Path, str]:
+    """Every file below docs/kernels/ that is made, and what it must hold."""
+    suites = [load_folder(ROOT / "kernels" / name) for name in SUITES]
+    figures = read_figures()
+    made = {}
+    for suite in suites:
+        measured = Measured(figures, suite)
+        for subject in subjects(suite):
+            path = DOCS / suite.name / f"{subject.kernel.name}.md"
+            made[path] = page(subject, hand_written(_text(path)), measured)
+            drawn = PICTURES[subject.kernel.name](subject)
+            made[path.with_suffix(".svg")] = drawn.svg(f"{suite.name}.{subject.kernel.name}")
+    made[DOCS / "index.md"] = index(introduction(_text(DOCS / "index.md")), suites, figures)
+    return made
+
+
+def unwritten(made: Mapping[Path, str]) -> Iterator[str]:
+    """Pages whose hand-written texts are missing, or too short or too long."""
+    for path, text in made.items():
+        if path.suffix != ".md" or path.name == "index.md":
+            continue
+        for heading, found in hand_written(text).items():
+            least, most = SENTENCES[heading]
+            count = sentences(found)
+            if not least <= count <= most:
+                wanted = str(least) if least == most else f"{least} to {most}"
+                yield f'{_named(path)}: "{heading}" has {count} sentences; expected {wanted}.'
+
+
+def drifted(made: Mapping[Path, str]) -> Iterator[str]:
+    for path, text in made.items():
+        if _text(path) != text:
+            yield f"{_named(path)} is not what the suite says: run '{COMMAND}'."
+    for path in sorted(DOCS.rglob("*")):
+        if path.is_file() and path not in made and path.name != FIGURES:
+            yield f"{_named(path)} belongs to no kernel: remove it."
+
+
+def write(made: Mapping[Path, str]) -> None:
+    for path, text in made.items():
+        if _text(path) != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            print(f"wrote {_named(path)}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing; say what has drifted")
+    parser.add_argument(
+        "--record", type=Path, nargs="+", metavar="FOLDER", help="take figures from stored runs"
+    )
+    chosen = parser.parse_args(arguments)
+    if chosen.record:
+        try:
+            found = record(chosen.record)
+        except HarnessError as error:
+            parser.error(error.message)
+        if not found:
+            parser.error(f"No record of a run lies below {', '.join(map(str, chosen.record))}.")
+        write_figures(found)
+    made = documents()
+    if not chosen.check:
+        write(made)
+    problems = [*drifted(made), *unwritten(made)]
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,457 @@
+"""Sweeps on several devices: real worker processes, really killed, on a device that needs no hardware."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import harness
+from harness import protocol
+from harness.errors import DeviceError, MeasureError, UsageError, WorkerError
+from harness.records import DeviceInfo
+from harness.sweep import cluster
+from harness.sweep.cluster import DaskCrew
+from harness.sweep.crew import Answer, Job
+from tests import toy
+from tests.support import IMPORT_PATH, write_files
+
+pytest.importorskip("distributed")
+
+HOLD, FALL = 77, 66
+"""Sizes at which the suite below waits to be killed, or takes its device down."""
+
+SUITE = toy.SUITE.replace(
+    "from harness import Axis",
+    """\
+import os
+import signal
+import time
+from pathlib import Path
+
+TOLD = Path(@TOLD@)
+BROKEN = TOLD / "broken"
+if BROKEN.exists() and BROKEN.read_text() in ("all", str(os.getppid())):
+    raise RuntimeError("this device is gone")
+
+from harness import Axis""",
+).replace(
+    "        return 2 * x\n",
+    """\
+        place = TOLD / str(case.n)
+        place.mkdir(exist_ok=True)
+        mine = place / str(os.getppid())
+        if not mine.exists():
+            others = list(place.iterdir())
+            mine.write_text(__file__)
+            if case.n == @HOLD@ and not others:
+                time.sleep(600)
+            if case.n == @FALL@ and not BROKEN.exists():
+                BROKEN.write_text(str(os.getppid()))
+                os.kill(os.getpid(), signal.SIGSEGV)
+        return 2 * x
+""",
+)
+"""Says, for every size, which worker's child computed its reference: a file named for the worker's pid."""
+
+
+class Told:
+    """A suite in a folder of its own, and what it says of where it ran."""
+
+    def __init__(self, root: Path) -> None:
+        self.place = root / "told"
+        self.place.mkdir(parents=True)
+        text = SUITE
+        for word, value in {"@TOLD@": str(self.place), "@HOLD@": HOLD, "@FALL@": FALL}.items():
+            text = text.replace(word, repr(value))
+        self.suite = write_files(root, {**toy.FILES, "kernels/toy/suite.py": text}) / "kernels" / "toy"
+
+    def workers(self, size: int) -> list[int]:
+        """Pids of the workers that had a job of this size."""
+        place = self.place / str(size)
+        return [int(found.name) for found in place.iterdir()] if place.is_dir() else []
+
+    def done_by(self, worker: int) -> set[str]:
+        """Keys of the jobs that a worker had, but for the one it holds."""
+        return {f"job {found.parent.name}" for found in self.place.glob(f"*/{worker}")} - {f"job {HOLD}"}
+
+    def files(self) -> set[str]:
+        """Where the suite lay when it ran."""
+        return {found.read_text() for found in self.place.glob("*/*")}
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Told:
+    return Told(tmp_path)
+
+
+def jobs(*sizes: int, kernel: str = "plain", timeout_s: float = 60.0) -> list[Job]:
+    return [
+        Job(
+            key=f"job {size}",
+            request=protocol.Measure(kernel=kernel, sizes={"n": size}, seed=1, settings=None),
+            timeout_s=timeout_s,
+        )
+        for size in sizes
+    ]
+
+
+def local(told: Told, *devices: str) -> DaskCrew:
+    return DaskCrew(told.suite, scheduler=None, devices=devices)
+
+
+def verified(answers: list[Answer]) -> list[str]:
+    """Keys of the jobs that came out as they should."""
+    return sorted(
+        answer.key
+        for answer in answers
+        if isinstance(answer.reply, protocol.Done)
+        and answer.reply.row
+        and answer.reply.row.status == "verified"
+    )
+
+
+def keys(*sizes: int) -> list[str]:
+    return sorted(f"job {size}" for size in sizes)
+
+
+@contextlib.contextmanager
+def killing_who_holds(told: Told, answered: list[Answer] | None = None) -> Iterator[list[int]]:
+    """Kill the worker whose child waits at the size HOLD, once it does; and not before its other jobs are
+    among those answered.
+    """
+    killed: list[int] = []
+
+    def kill() -> None:
+        deadline = time.monotonic() + 60
+        while not (held := told.workers(HOLD)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        for pid in held:
+            while answered is not None and not told.done_by(pid) <= {answer.key for answer in answered}:
+                time.sleep(0.02)
+            time.sleep(0.5)  # until the scheduler knows that they are
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    yield killed
+    thread.join()
+
+
+def test_a_killed_worker_costs_nothing_but_doing_its_job_again(told):
+    sizes = (*range(1, 6), HOLD, *range(6, 16))
+    with local(told, "null:0", "null:0") as crew:
+        assert [device.name for device in crew.devices] == ["null", "null"]
+        assert crew.toolchain.compiler == "null 1"
+        answers: list[Answer] = []
+        with killing_who_holds(told, answers) as killed:
+            for answer in crew.do(jobs(*sizes)):
+                answers.append(answer)  # noqa: PERF402 - one by one, for who waits for them
+        assert verified(answers) == keys(*sizes)
+        assert len(told.workers(HOLD)) == 2
+        # Every other job was done once, and not all by the worker that was killed.
+        done_by = Counter(pid for size in sizes if size != HOLD for pid in told.workers(size))
+        assert sum(done_by.values()) == len(sizes) - 1
+        assert set(done_by) - set(killed)
+        # The crew is whole again, or works on with who is left.
+        assert verified(list(crew.do(jobs(101, 102, 103)))) == keys(101, 102, 103)
+
+
+def test_the_only_worker_is_started_again_when_it_is_killed(told):
+    with local(told, "null:0") as crew, killing_who_holds(told) as killed:
+        assert verified(list(crew.do(jobs(1, HOLD, 2)))) == keys(1, HOLD, 2)
+    assert len(killed) == 1
+
+
+def test_a_lost_device_costs_nothing_while_another_is_left_and_ends_it_when_none_is(told):
+    sizes = range(1, 12)
+    with local(told, "null:0", "null:0") as crew:
+        answers = {answer.key: answer for answer in crew.do(jobs(FALL, *sizes))}
+        fallen = answers.pop(f"job {FALL}")
+        assert isinstance(fallen.reply, protocol.Failed)
+        assert "SIGSEGV" in fallen.reply.message
+        assert verified(list(answers.values())) == keys(*sizes)
+        # The last device is lost with its process: what runs needs none, but the next job does.
+        (told.place / "broken").write_text("all")
+        answering = crew.do(
+            [*jobs(201), *(Job(key="n", request=jobs(202)[0].request, timeout_s=9, fresh=True),)]
+        )
+        with pytest.raises(DeviceError, match="this device is gone"):
+            list(answering)
+
+
+def test_a_crew_that_is_left_early_stops_what_runs_and_can_work_on(told):
+    with local(told, "null:0") as crew:
+        answering = crew.do(jobs(1, HOLD, 2))
+        assert isinstance(answering, Generator)
+        assert next(answering).key == "job 1"
+        while not told.workers(HOLD):
+            time.sleep(0.02)
+        answering.close()
+        assert verified(list(crew.do(jobs(3, 4)))) == keys(3, 4)
+
+
+@contextlib.contextmanager
+def session(told: Told, *devices: str) -> Iterator[subprocess.Popen[str]]:
+    """A process of its own, as from a terminal, that sweeps until its worker holds."""
+    code = (
+        "from pathlib import Path\nfrom tests.test_sweep_cluster import HOLD, DaskCrew, jobs\n"
+        "if __name__ == '__main__':\n"
+        f"    with DaskCrew(Path({str(told.suite)!r}), scheduler=None, devices={devices!r}) as crew:\n"
+        "        list(crew.do(jobs(1, HOLD)))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": IMPORT_PATH},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        until(lambda: told.workers(HOLD))
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_workers_and_their_children_end_with_a_session_that_is_killed(told):
+    with session(told, "null:0") as process:
+        (worker,) = told.workers(HOLD)
+        family = [worker, *children(worker)]
+        assert len(family) > 1
+        assert all(map(alive, family))
+        process.kill()
+        until(lambda: not any(map(alive, family)))
+
+
+def test_an_interrupt_from_the_terminal_is_for_the_crew_alone(told):
+    with session(told, "null:0") as process:
+        (worker,) = told.workers(HOLD)
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        # One traceback, of the process that was interrupted; none of the workers'.
+        assert said.count("Traceback") == said.count("KeyboardInterrupt") == 1, said
+        assert not alive(worker)
+
+
+def children(pid: int) -> list[int]:
+    return [
+        int(child)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for child in (task / "children").read_text().split()
+    ]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def until(holds: Callable[[], Any], limit_s: float = 60.0) -> None:
+    deadline = time.monotonic() + limit_s
+    while not holds():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def test_devices_of_several_models_are_refused_and_listed(told):
+    with pytest.raises(UsageError, match="one model") as caught, local(told, "null:0", "cpu:0"):
+        pass
+    assert "has null, null" in caught.value.message
+    assert caught.value.message.count("worker ") == 2
+
+
+def test_without_dask_the_extra_is_named(told, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(UsageError, match=r"extra 'dask'"), local(told, "null:0"):
+        pass
+
+
+@contextlib.contextmanager
+def started(*arguments: str, log: Path, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dask", *arguments],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            cwd=log.parent,
+            env={**os.environ, "PYTHONPATH": IMPORT_PATH, **env},
+        )
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@pytest.fixture(scope="module")
+def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a scheduler with two workers that announce a GPU, and one that does not."""
+    folder = tmp_path_factory.mktemp("cluster")
+    with contextlib.ExitStack() as stack:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        address = f"tcp://127.0.0.1:{port}"
+        quiet = ("--no-dashboard", "--host", "127.0.0.1")
+        stack.enter_context(started("scheduler", "--port", str(port), *quiet, log=folder / "scheduler.log"))
+        for name, more in (
+            ("first", ("--resources", "GPU=1")),
+            ("second", ("--resources", "GPU=1")),
+            ("third", ()),
+        ):
+            log = folder / f"{name}.log"
+            stack.enter_context(
+                started(
+                    *("worker", address, "--nthreads", "1", "--name", name, *quiet, *more),
+                    *("--local-directory", str(folder / name)),
+                    log=log,
+                    HARNESS_CACHE_DIR=str(folder / "cache"),
+                )
+            )
+        for name in ("first", "second", "third"):
+            log = folder / f"{name}.log"
+            while b"Registered to" not in log.read_bytes():
+                time.sleep(0.02)
+        yield address
+
+
+def on(scheduler: str, told: Told, *devices: str) -> DaskCrew:
+    return DaskCrew(told.suite, scheduler=scheduler, devices=devices)
+
+
+class Seen:
+    """Who is told of devices."""
+
+    def __init__(self) -> None:
+        self.devices: list[DeviceInfo] = []
+
+    def opened(self, device: DeviceInfo) -> None:
+        self.devices.append(device)
+
+    def stage(self, stage: str) -> None:
+        pass
+
+
+def test_a_cluster_gets_the_suite_sent_and_only_who_announces_a_gpu_works(told, scheduler):
+    seen = Seen()
+    crew = DaskCrew(told.suite, scheduler=scheduler, devices=["null:0"], observer=seen)
+    with crew:
+        root = told.suite.parent.parent
+        (root / "kernels").rename(root / "elsewhere")
+        sizes = (*range(1, 8), HOLD, *range(8, 12))
+        with killing_who_holds(told) as killed:
+            assert verified(list(crew.do(jobs(*sizes)))) == keys(*sizes)
+        until(lambda: len(crew._announced()) == 2)
+    assert seen.devices == list(crew.devices)
+    assert len(crew.devices) == 2
+    assert len(killed) == 1
+    assert not [file for file in told.files() if Path(file).is_relative_to(root)]
+    # The folder is named for what was sent, and lies in each worker's own.
+    (name,) = {Path(file).parts[-3] for file in told.files()}
+    assert name.startswith("harness-suite-")
+
+
+def test_another_version_of_the_harness_is_refused(told, scheduler, monkeypatch):
+    monkeypatch.setattr(harness, "__version__", "99.0")
+    with pytest.raises(UsageError, match="do not fit") as caught, on(scheduler, told, "null:0"):
+        pass
+    assert "worker first: harness 0." in caught.value.message
+    assert "Expected harness 99.0" in caught.value.message
+    assert "third" not in caught.value.message
+
+
+def test_another_version_of_dask_is_refused(told, scheduler, monkeypatch):
+    import distributed.versions
+
+    ours = distributed.versions.get_versions()
+    ours["packages"]["distributed"] = "1999.1.0"
+    monkeypatch.setattr(distributed.versions, "get_versions", lambda **_asked: ours)
+    with pytest.raises(UsageError, match="do not fit") as caught, on(scheduler, told, "null:0"):
+        pass
+    assert "the scheduler: distributed 2" in caught.value.message
+
+
+def test_one_device_with_two_workers_is_refused(told, scheduler):
+    with pytest.raises(UsageError, match="Several workers opened one device"), on(scheduler, told, "cpu:0"):
+        pass
+
+
+def test_a_device_that_is_not_there_is_said(told, scheduler):
+    with pytest.raises(DeviceError, match="no device null:7"), on(scheduler, told, "null:7"):
+        pass
+
+
+def test_workers_of_a_cluster_are_told_one_device_at_most(told, scheduler):
+    with (
+        pytest.raises(UsageError, match="expected one device"),
+        on(scheduler, told, "cuda:0", "cuda:1"),
+    ):
+        pass
+
+
+def test_an_address_where_nothing_listens_or_answers_is_said(told, monkeypatch):
+    monkeypatch.setattr(cluster, "CONNECT_S", 0.5)
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        address = f"tcp://127.0.0.1:{mute.getsockname()[1]}"
+        with pytest.raises(MeasureError, match="No Dask scheduler answers"), on(address, told):
+            pass
+    for nowhere in (address, "nonsense://x"):
+        with pytest.raises(MeasureError, match="No Dask scheduler answers"), on(nowhere, told):
+            pass
+
+
+def test_a_cluster_without_a_gpu_is_said_with_what_to_do(told, tmp_path, monkeypatch):
+    import distributed
+
+    with (
+        distributed.LocalCluster(
+            n_workers=0,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
+        ) as empty,
+        pytest.raises(MeasureError, match="--resources GPU=1"),
+        on(empty.scheduler_address, told),
+    ):
+        pass
+
+
+def test_a_scheduler_that_is_lost_ends_the_sweep_with_a_sentence(told, tmp_path):
+    import distributed
+
+    gone = distributed.LocalCluster(
+        n_workers=1,
+        threads_per_worker=1,
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+        scheduler_kwargs={"dashboard": False},
+        resources={"GPU": 1},
+    )
+    with gone, on(gone.scheduler_address, told, "null:0") as crew:
+        answering = crew.do(jobs(1, HOLD))
+        assert next(answering).key == "job 1"
+        gone.close()
+        with pytest.raises(WorkerError, match="was lost"):
+            list(answering)
