@@ -320,7 +320,8 @@ def _same_code(base: protocol.SideFacts, head: protocol.SideFacts) -> bool:
         return False
     if base.code_sha256 == head.code_sha256:
         return True
-    binaries = [facts.resources.binary_sha256 for facts in (base, head) if facts.resources]
+    # Of the code that runs where it can be told from the rest of a binary, such as lines for a debugger.
+    binaries = [r.code_sha256 or r.binary_sha256 for r in (base.resources, head.resources) if r]
     return len(binaries) == 2 and binaries[0] is not None and binaries[0] == binaries[1]
 
 

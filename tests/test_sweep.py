@@ -786,7 +786,7 @@ def test_an_interrupt_is_told_with_what_was_finished(tmp_path, harness, monkeypa
         (["tuned", "--gpus", "0", "--scheduler", "tcp://a:1"], "--gpus and --scheduler each say"),
         (["tuned", "--gpus", "a,b"], "expected 'all', or numbers of cards"),
         (["tuned", "--gpus", "0,0"], "expected 'all', or numbers of cards"),
-        (["tuned", "--export", "csv:x"], "expected t4:FILE"),
+        (["tuned", "--export", "csv:x"], "expected html:FILE or t4:FILE"),
     ],
 )
 def test_what_makes_no_sense_is_said(tmp_path, harness, arguments, words):
@@ -820,12 +820,15 @@ def test_one_kernel_is_swept_at_a_time(tmp_path, harness):
     assert "toy.other, toy.tuned" in done.err
 
 
-def test_the_result_goes_out_in_kernel_tuners_format_too(tmp_path, harness):
+def test_the_result_goes_out_as_a_page_and_in_kernel_tuners_format_too(tmp_path, harness):
     root = project(tmp_path, BY_TIME)
-    done = harness("sweep", "tuned", "--device", "null", "--export", "t4:out.json", cwd=root)
+    exports = ("--export", "t4:out.json", "--export", "html:out.html")
+    done = harness("sweep", "tuned", "--device", "null", *exports, cwd=root)
     assert done.status == 0
     assert len(json.loads((root / "out.json").read_text())["results"]) == 4
     assert f"T4: {Path('out.json')}" in done.err
+    assert (root / "out.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert "Page: out.html" in done.err
 
 
 def test_progress_is_a_line_for_each_part_in_a_log(tmp_path, harness):

@@ -50,7 +50,12 @@ if TYPE_CHECKING:
     help="For one configuration.",
 )
 @click.option("--seed", default=1, show_default=True, help="Seed of the data and of the order.")
-@click.option("--export", metavar="t4:FILE", help="Write the result in Kernel Tuner's T4 format too.")
+@click.option(
+    "--export",
+    multiple=True,
+    metavar="html:FILE|t4:FILE",
+    help="Write the result as a page, or in Kernel Tuner's T4 format, too; repeatable.",
+)
 @json_option
 def command(kernel: str, **options: Any) -> int:
     """Try every configuration of KERNEL, such as matmul.schedule, and tell which is the fastest.
@@ -65,7 +70,7 @@ def command(kernel: str, **options: Any) -> int:
     from harness.sweep.model import SweepSettings
 
     config = load_config()
-    export = _export(options["export"])
+    exports = [_export(wanted) for wanted in options["export"]]
     loaded, chosen = _chosen(kernel)
     asked = SweepOptions(
         sizes=options["size"],
@@ -76,8 +81,8 @@ def command(kernel: str, **options: Any) -> int:
     with SweepProgress() as observer, _crew(loaded, options, config.device, observer) as crew:
         result = Sweeping(loaded, chosen, crew, asked, observer).run()
     _print(result, as_json=options["as_json"])
-    if export:
-        _write_t4(result, export)
+    for form, file in exports:
+        _write(result, form, file)
     return _status(result)
 
 
@@ -138,16 +143,21 @@ def _cards(gpus: str) -> tuple[str, ...]:
     return tuple(f"cuda:{number}" for number in numbers)
 
 
-def _export(wanted: str | None) -> Path | None:
-    if wanted is None:
-        return None
+def _export(wanted: str) -> tuple[str, Path]:
+    """The form and the file of ``html:FILE`` or ``t4:FILE``. Raises UsageError."""
     form, _, file = wanted.partition(":")
-    if form != "t4" or not file:
-        raise UsageError(f"--export is {wanted!r}; expected t4:FILE, such as t4:sweep.json.")
-    return Path(file)
+    if form not in ("html", "t4") or not file:
+        raise UsageError(f"--export is {wanted!r}; expected html:FILE or t4:FILE, such as html:sweep.html.")
+    return form, Path(file)
 
 
-def _write_t4(result: SweepResult, file: Path) -> None:
+def _write(result: SweepResult, form: str, file: Path) -> None:
+    if form == "html":
+        from harness.report.sweep_page import write_page
+
+        write_page(result, file)
+        click.echo(f"Page: {file}", err=True)
+        return
     from harness.sweep.exchange import write_t4
 
     for written in write_t4(result, file):
