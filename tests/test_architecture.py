@@ -44,8 +44,8 @@ may import one another. `harness` is the package itself, the public names."""
 ONLY_HERE = {
     "pycuda": "harness.backends.cuda",
     "pyopencl": "harness.backends.opencl",
-    "moderngl": "harness.backends.opengl",
-    "glcontext": "harness.backends.opengl",
+    "moderngl": "harness.backends.gl",
+    "glcontext": "harness.backends.gl",
     "pynvml": "harness.telemetry.nvml",
     "asv": "harness.integrations",
     "asv_runner": "harness.integrations",

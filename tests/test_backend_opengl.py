@@ -6,13 +6,12 @@ import os
 import shutil
 import sys
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from harness import backends, protocol
-from harness.backends import opengl
+from harness.backends import gl, opengl
 from harness.backends.base import check_launch
 from harness.errors import BuildError, DeviceError, KernelError, LaunchError, MeasureError, OutOfMemoryError
 from harness.records import Launch
@@ -209,7 +208,7 @@ def test_an_array_that_no_shader_can_reach_is_out_of_memory(device):
     ids=["guilty", "innocent", "unknown", "no reason"],
 )
 def test_a_context_that_was_lost_is_told_at_the_next_call(device, monkeypatch, status, error, kind, told):
-    monkeypatch.setattr(device._gl, "reset_status", lambda: status)
+    monkeypatch.setattr(device._gl, "_reset_status", lambda: status)
     monkeypatch.setattr(device._gl, "error", lambda: error)
     with pytest.raises(
         kind, match=rf"Waiting for the device: the context was lost \({told}\).*--max-launch-ms"
@@ -278,7 +277,7 @@ def egl_with(monkeypatch, *contexts):
             raise contexts[index]
         return contexts[index]
 
-    monkeypatch.setattr(opengl, "_egl", open_context)
+    monkeypatch.setattr(gl, "_egl", open_context)
 
 
 def test_egl_without_a_device_is_a_sentence(unknown, monkeypatch):
@@ -292,18 +291,18 @@ def test_devices_without_a_context_are_a_sentence(unknown, monkeypatch):
 
 
 def test_a_driver_that_answers_nonsense_does_not_hide_the_others(device, monkeypatch):
-    described, asked = opengl._Context.describe, []
+    described, asked = gl.Context.describe, []
 
-    def describe(self, index):
+    def describe(self):
         asked.append(self)
         if len(asked) != 2:
             raise KeyError("GL_RENDERER")
-        return described(self, index)
+        return described(self)
 
-    monkeypatch.setattr(opengl, "_count", lambda: 3)
-    real = opengl._egl
-    monkeypatch.setattr(opengl, "_egl", lambda index: real(0))
-    monkeypatch.setattr(opengl._Context, "describe", describe)
+    monkeypatch.setattr(opengl, "device_count", lambda: 3)
+    real = gl._egl
+    monkeypatch.setattr(gl, "_egl", lambda index: real(0))
+    monkeypatch.setattr(gl.Context, "describe", describe)
     opengl._found.cache_clear()
     try:
         assert [(egl_index, info.spec) for egl_index, info in opengl._found()] == [(1, "opengl:0")]
@@ -318,15 +317,20 @@ def test_a_device_that_does_not_open_is_no_device(device, monkeypatch):
 
 
 def test_cards_come_first_and_what_gives_no_context_is_left_out(unknown, monkeypatch, device):
-    llvmpipe = {**device._context.mgl.info, "GL_RENDERER": "llvmpipe (LLVM 15.0.6, 256 bits)"}
+    llvmpipe = {**device._gl.mgl.info, "GL_RENDERER": "llvmpipe (LLVM 15.0.6, 256 bits)"}
     card = {**llvmpipe, "GL_RENDERER": "NVIDIA H200/PCIe/SSE2", "GL_VENDOR": "NVIDIA Corporation"}
     egl_with(monkeypatch, llvmpipe, OSError("no"), card)
     opengl._found.cache_clear()
 
-    class Described(opengl._Context):
+    class Described(gl.Context):
         def __init__(self, egl_index):
-            self.mgl = SimpleNamespace(info=opengl._egl(egl_index))
-            self.gl: Any = SimpleNamespace(integer=lambda name: 7, uuid=lambda: "GPU-1")
+            self.mgl = SimpleNamespace(info=gl._egl(egl_index))
+
+        def _integer(self, name):
+            return 7
+
+        def _uuid(self):
+            return "GPU-1"
 
         def close(self):
             pass
@@ -337,7 +341,7 @@ def test_cards_come_first_and_what_gives_no_context_is_left_out(unknown, monkeyp
         except OSError as error:
             raise DeviceError(str(error)) from None
 
-    monkeypatch.setattr(opengl, "_Context", opened)
+    monkeypatch.setattr(opengl, "Context", opened)
     assert [(egl_index, info.spec) for egl_index, info in opengl._found()] == [
         (2, "opengl:0"),
         (0, "opengl:1"),

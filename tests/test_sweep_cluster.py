@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,9 @@ import pytest
 
 import harness
 from harness import protocol
-from harness.errors import DeviceError, MeasureError, UsageError, WorkerError
+from harness.errors import DeviceError, MeasureError, StoreError, UsageError, WorkerError
 from harness.records import DeviceInfo
-from harness.sweep import cluster
+from harness.sweep import clients, parcel
 from harness.sweep.cluster import DaskCrew
 from harness.sweep.crew import Answer, Job
 from tests import toy
@@ -303,35 +303,41 @@ def started(*arguments: str, log: Path, **env: str) -> Iterator[subprocess.Popen
                 process.wait()
 
 
-@pytest.fixture(scope="module")
-def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a scheduler with two workers that announce a GPU, and one that does not."""
-    folder = tmp_path_factory.mktemp("cluster")
+@contextlib.contextmanager
+def cluster(folder: Path, workers: Mapping[str, tuple[str, ...]], *more: str) -> Iterator[str]:
+    """The address of a scheduler, started with `more`, whose workers are started with what is given each."""
     with contextlib.ExitStack() as stack:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         address = f"tcp://127.0.0.1:{port}"
         quiet = ("--no-dashboard", "--host", "127.0.0.1")
-        stack.enter_context(started("scheduler", "--port", str(port), *quiet, log=folder / "scheduler.log"))
-        for name, more in (
-            ("first", ("--resources", "GPU=1")),
-            ("second", ("--resources", "GPU=1")),
-            ("third", ()),
-        ):
-            log = folder / f"{name}.log"
+        stack.enter_context(
+            started("scheduler", "--port", str(port), *quiet, *more, log=folder / "scheduler.log")
+        )
+        for name, arguments in workers.items():
             stack.enter_context(
                 started(
-                    *("worker", address, "--nthreads", "1", "--name", name, *quiet, *more),
+                    *("worker", address, "--nthreads", "1", "--name", name, *quiet, *arguments),
                     *("--local-directory", str(folder / name)),
-                    log=log,
+                    log=folder / f"{name}.log",
                     HARNESS_CACHE_DIR=str(folder / "cache"),
                 )
             )
-        for name in ("first", "second", "third"):
-            log = folder / f"{name}.log"
-            while b"Registered to" not in log.read_bytes():
+        for name in workers:
+            while b"Registered to" not in (folder / f"{name}.log").read_bytes():
                 time.sleep(0.02)
+        yield address
+
+
+GPU = ("--resources", "GPU=1")
+
+
+@pytest.fixture(scope="module")
+def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a scheduler with two workers that announce a GPU, and one that does not."""
+    folder = tmp_path_factory.mktemp("cluster")
+    with cluster(folder, {"first": GPU, "second": GPU, "third": ()}) as address:
         yield address
 
 
@@ -371,13 +377,47 @@ def test_a_cluster_gets_the_suite_sent_and_only_who_announces_a_gpu_works(told, 
     assert name.startswith("harness-suite-")
 
 
+def test_the_same_suite_is_the_same_parcel_and_comes_out_whole(told, tmp_path):
+    text = told.suite / "suite.py"
+    sent, place = parcel.pack(told.suite)
+    os.utime(text, (1, 1))
+    write_files(told.suite, {"__pycache__/suite.pyc": "as this host compiled it"})
+    assert parcel.pack(told.suite) == (sent, place)
+    folder = parcel.unpack(sent, tmp_path)
+    assert (folder / place / "suite.py").read_bytes() == text.read_bytes()
+    assert not list(folder.rglob("*.pyc"))
+    text.write_text(f"{text.read_text()}# another\n")
+    assert parcel.unpack(parcel.pack(told.suite)[0], tmp_path) != folder
+    # What is there already is not written again.
+    (folder / "mark").touch()
+    assert (parcel.unpack(sent, tmp_path) / "mark").exists()
+
+
+def test_where_a_parcel_cannot_be_unpacked_is_said(told, tmp_path):
+    with pytest.raises(StoreError, match=r"cannot be unpacked in .*nowhere"):
+        parcel.unpack(parcel.pack(told.suite)[0], tmp_path / "nowhere")
+
+
 def test_another_version_of_the_harness_is_refused(told, scheduler, monkeypatch):
     monkeypatch.setattr(harness, "__version__", "99.0")
     with pytest.raises(UsageError, match="do not fit") as caught, on(scheduler, told, "null:0"):
         pass
     assert "worker first: harness 0." in caught.value.message
+    assert "the scheduler: harness 0." in caught.value.message
     assert "Expected harness 99.0" in caught.value.message
     assert "third" not in caught.value.message
+
+
+def test_a_scheduler_without_the_harness_is_refused(told, tmp_path):
+    """It reads what is sent to the workers, too."""
+    without = ("--preload", "import sys\nsys.modules['harness'] = None\n")
+    with (
+        cluster(tmp_path, {"first": GPU}, *without) as address,
+        pytest.raises(UsageError, match="do not fit: the scheduler: no harness") as caught,
+        on(address, told, "null:0"),
+    ):
+        pass
+    assert "worker first" not in caught.value.message
 
 
 def test_another_version_of_dask_is_refused(told, scheduler, monkeypatch):
@@ -410,7 +450,7 @@ def test_workers_of_a_cluster_are_told_one_device_at_most(told, scheduler):
 
 
 def test_an_address_where_nothing_listens_or_answers_is_said(told, monkeypatch):
-    monkeypatch.setattr(cluster, "CONNECT_S", 0.5)
+    monkeypatch.setattr(clients, "CONNECT_S", 0.5)
     with socket.socket() as mute:
         mute.bind(("127.0.0.1", 0))
         mute.listen()

@@ -1,8 +1,5 @@
 """Compute shaders through ModernGL, by EGL and without a display: cards of any vendor, and Mesa's llvmpipe
-where there is none.
-
-What ModernGL leaves out (limits, times of 64 bits, filling, why a context was lost) is asked of OpenGL
-itself, by the functions that the context's own loader gives.
+where there is none. OpenGL's own calls are in harness.backends.gl.
 """
 
 from __future__ import annotations
@@ -10,46 +7,28 @@ from __future__ import annotations
 __all__ = ["OpenGLDevice", "devices", "open_device"]
 
 import contextlib
-import ctypes
 import functools
 import hashlib
 import math
-import os
 import re
 import time
-import uuid
-from collections.abc import Iterator, Sequence
-from ctypes.util import find_library
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.backends.base import Argument, Built, Memory, Stamping, Timing
-from harness.errors import (
-    BuildError,
-    DeviceError,
-    HarnessError,
-    KernelError,
-    LaunchError,
-    MeasureError,
-    OutOfMemoryError,
-)
+from harness.backends.gl import Context, device_count
+from harness.errors import BuildError, DeviceError, KernelError, LaunchError, MeasureError, OutOfMemoryError
 from harness.records import DeviceInfo, Extent3, Launch, Resources, Toolchain
 from harness.sources import Program
 from harness.suite import Parameter
 
-_INSTALL = "Install this project with its extra 'opengl': pip install -e '.[opengl]' in a clone."
-_NO_EGL = (
-    "Install the driver of your card with its OpenGL part, or Mesa's llvmpipe, which runs on the CPU: "
-    "libegl1, libgl1 and libgl1-mesa-dri on Debian and Ubuntu."
-)
-_FOUND = re.compile(r"found (\d+) devices")
 _FILE = re.compile(r"^#line \d+ (\d+) // (.+)$", re.MULTILINE)
 _PLACE = re.compile(r"^(\d+)([:(]\d+)", re.MULTILINE)
-_SOFTWARE = ("llvmpipe", "softpipe", "swrast", "swiftshader", "software rasterizer")
 
 _SPIN = """\
 #version 430
@@ -72,228 +51,8 @@ _SPIN_NS = 3e6
 _MOST_ROUNDS = 2**16 - 1
 """Mesa's llvmpipe leaves any loop after as many."""
 
-_NO_ERROR, _OUT_OF_MEMORY, _CONTEXT_LOST = 0, 0x0505, 0x0507
-_ERRORS = {
-    0x0500: "GL_INVALID_ENUM",
-    0x0501: "GL_INVALID_VALUE",
-    0x0502: "GL_INVALID_OPERATION",
-    _OUT_OF_MEMORY: "GL_OUT_OF_MEMORY",
-    0x0506: "GL_INVALID_FRAMEBUFFER_OPERATION",
-    _CONTEXT_LOST: "GL_CONTEXT_LOST",
-}
-_GUILTY = 0x8253
-_RESETS = {
-    _GUILTY: "GL_GUILTY_CONTEXT_RESET",
-    0x8254: "GL_INNOCENT_CONTEXT_RESET",
-    0x8255: "GL_UNKNOWN_CONTEXT_RESET",
-}
-
-_COPY_WRITE_BUFFER, _R8UI, _RED_INTEGER, _UNSIGNED_BYTE = 0x8F37, 0x8232, 0x8D94, 0x1401
-_TIME_ELAPSED, _QUERY_RESULT = 0x88BF, 0x8866
-_WORK_GROUP_SIZE, _MAX_SHARED_BYTES, _MAX_STORAGE_BYTES = 0x8267, 0x8262, 0x90DE
-_NVX_TOTAL_KIB, _NVX_FREE_KIB, _NV_SM_COUNT, _DEVICE_UUID = 0x9048, 0x9049, 0x933B, 0x9597
 _BARRIERS = 0x2000 | 0x0200
 """What a shader stored is seen by the next one, and by copies."""
-
-
-class _GL:
-    """OpenGL's functions that ModernGL does not offer, for the context whose loader is given.
-
-    A loader gives an address for names that it does not know as well, so an extension is asked about before
-    its functions are called.
-    """
-
-    _TYPES: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "glGetError": (ctypes.c_uint,),
-        "glGetIntegerv": (None, ctypes.c_uint, ctypes.c_void_p),
-        "glGetInteger64v": (None, ctypes.c_uint, ctypes.c_void_p),
-        "glGetProgramiv": (None, ctypes.c_uint, ctypes.c_uint, ctypes.c_void_p),
-        "glBindBuffer": (None, ctypes.c_uint, ctypes.c_uint),
-        "glClearBufferSubData": (
-            None, ctypes.c_uint, ctypes.c_uint, ctypes.c_ssize_t, ctypes.c_ssize_t, ctypes.c_uint,
-            ctypes.c_uint, ctypes.c_void_p,
-        ),
-        "glGenQueries": (None, ctypes.c_int, ctypes.c_void_p),
-        "glDeleteQueries": (None, ctypes.c_int, ctypes.c_void_p),
-        "glBeginQuery": (None, ctypes.c_uint, ctypes.c_uint),
-        "glEndQuery": (None, ctypes.c_uint),
-        "glGetQueryObjectui64v": (None, ctypes.c_uint, ctypes.c_uint, ctypes.c_void_p),
-        "glFlush": (None,),
-        "glGetGraphicsResetStatus": (ctypes.c_uint,),
-        "glGetUnsignedBytei_vEXT": (None, ctypes.c_uint, ctypes.c_uint, ctypes.c_void_p),
-    }  # fmt: skip
-
-    def __init__(self, context: Any, extensions: set[str]) -> None:
-        self._context, self.extensions = context, extensions
-        self._functions: dict[str, Any] = {}
-
-    def call(self, name: str, *arguments: Any) -> Any:
-        if name not in self._functions:
-            self._functions[name] = ctypes.CFUNCTYPE(*self._TYPES[name])(self._context.load(name))
-        return self._functions[name](*arguments)
-
-    def error(self) -> int:
-        """The first error since it was last asked for; 0 for none."""
-        first = found = int(self.call("glGetError"))
-        for _ in range(8):  # a lost context may go on telling so
-            if found == _NO_ERROR:
-                break
-            found = int(self.call("glGetError"))
-        return first
-
-    def reset_status(self) -> int:
-        """Why the context was lost; 0 where it was not, or where OpenGL cannot tell."""
-        if "GL_KHR_robustness" not in self.extensions:
-            return 0
-        return int(self.call("glGetGraphicsResetStatus"))
-
-    def integer(self, name: int) -> int:
-        """A limit; 0 where OpenGL does not know it."""
-        value = ctypes.c_int64(0)
-        self.call("glGetInteger64v", name, ctypes.byref(value))
-        return 0 if self.error() else value.value
-
-    def uuid(self) -> str | None:
-        """As NVML writes it."""
-        if "GL_EXT_memory_object" not in self.extensions:
-            return None
-        found = (ctypes.c_ubyte * 16)()
-        self.call("glGetUnsignedBytei_vEXT", _DEVICE_UUID, 0, found)
-        return None if self.error() or not any(found) else f"GPU-{uuid.UUID(bytes=bytes(found))}"
-
-    def local_size(self, program: int) -> Extent3:
-        found = (ctypes.c_int * 3)()
-        self.call("glGetProgramiv", program, _WORK_GROUP_SIZE, found)
-        return found[0], found[1], found[2]
-
-    def fill(self, buffer: int, offset_bytes: int, size_bytes: int, byte: int) -> None:
-        self.call("glBindBuffer", _COPY_WRITE_BUFFER, buffer)
-        value = ctypes.c_ubyte(byte)
-        self.call(
-            "glClearBufferSubData", _COPY_WRITE_BUFFER, _R8UI, offset_bytes, size_bytes, _RED_INTEGER,
-            _UNSIGNED_BYTE, ctypes.byref(value),
-        )  # fmt: skip
-
-    @contextlib.contextmanager
-    def timer(self) -> Iterator[Timing]:
-        """Times what is enqueued meanwhile, in ns; what it gives waits for the time, and may be asked again.
-
-        ModernGL reads 32 bits, which are four seconds.
-        """
-        query = ctypes.c_uint(0)
-
-        @functools.cache
-        def read() -> float:
-            value = ctypes.c_uint64(0)
-            self.call("glGetQueryObjectui64v", query, _QUERY_RESULT, ctypes.byref(value))
-            self.call("glDeleteQueries", 1, ctypes.byref(query))
-            return float(value.value)
-
-        self.call("glGenQueries", 1, ctypes.byref(query))
-        self.call("glBeginQuery", _TIME_ELAPSED, query)
-        try:
-            yield read
-        finally:
-            self.call("glEndQuery", _TIME_ELAPSED)
-
-
-def _moderngl() -> Any:
-    try:
-        import moderngl
-    except ImportError as error:
-        raise DeviceError(f"ModernGL cannot be imported ({error}). {_INSTALL}") from None
-    return moderngl
-
-
-def _egl(index: int) -> Any:
-    """A context of EGL's device of that number. Raises Exception, in words only, as glcontext does."""
-    os.environ.setdefault("EGL_LOG_LEVEL", "fatal")  # Mesa else tells standard error what it tries
-    from glcontext import egl
-
-    return egl.create_context(
-        mode="standalone",
-        glversion=430,
-        libgl=os.environ.get("GLCONTEXT_LINUX_LIBGL") or find_library("GL") or "libGL.so.1",
-        libegl=os.environ.get("GLCONTEXT_LINUX_LIBEGL") or find_library("EGL") or "libEGL.so.1",
-        device_index=index,
-    )
-
-
-def _count() -> int:
-    """How many devices EGL has: it says so when asked for one that it cannot have."""
-    _moderngl()
-    try:
-        _egl(2**31 - 1)
-    except Exception as error:  # noqa: BLE001 - glcontext has no class of its own for anything
-        if found := _FOUND.search(str(error)):
-            return int(found[1])
-        raise DeviceError(f"EGL does not start ({error}). {_NO_EGL}") from None
-    raise DeviceError("EGL gave a context for a device that is not there: its driver cannot be trusted.")
-
-
-class _Context:
-    """An open context of one of EGL's devices, and what it tells of the device."""
-
-    _current: ClassVar[_Context | None] = None
-
-    def __init__(self, egl_index: int) -> None:
-        try:
-            self._egl = _egl(egl_index)
-            self.mgl = _moderngl().create_context(require=430, standalone=True, context=self._egl)
-        except Exception as error:  # noqa: BLE001 - as above
-            raise DeviceError(
-                f"EGL's device {egl_index} gives no context of OpenGL 4.3 ({error}). {_NO_EGL}"
-            ) from None
-        _Context._current = self
-        self.gl = _GL(self._egl, set(self.mgl.extensions))
-        self.gl.error()
-
-    def make_current(self) -> None:
-        """OpenGL works on one context at a time, and a process may hold several."""
-        if _Context._current is not self:
-            self._egl.__enter__()
-            _Context._current = self
-
-    def close(self) -> None:
-        self.make_current()
-        self.mgl.release()
-        _Context._current = None
-
-    def describe(self, index: int) -> DeviceInfo:
-        info = self.mgl.info
-        name, vendor = str(info["GL_RENDERER"]).strip(), str(info["GL_VENDOR"]).strip()
-        version = str(info["GL_VERSION"]).strip()
-        kind: Literal["gpu", "cpu"] = "cpu" if any(word in name.lower() for word in _SOFTWARE) else "gpu"
-        units, memory_bytes = self.gl.integer(_NV_SM_COUNT), 1024 * self.gl.integer(_NVX_TOTAL_KIB)
-        return DeviceInfo(
-            spec=f"opengl:{index}",
-            backend="opengl",
-            name=name.partition("/")[0] if kind == "gpu" else name,
-            vendor=vendor,
-            driver=version,
-            kind=kind,
-            arch=f"{name} OpenGL {version}",
-            uuid=self.gl.uuid() if kind == "gpu" else None,
-            compute_units=units or (os.cpu_count() if kind == "cpu" else None) or 1,
-            memory_bytes=memory_bytes or _host_bytes()[0],
-            max_threads_per_block=int(info["GL_MAX_COMPUTE_WORK_GROUP_INVOCATIONS"]),
-            max_block=_extents(info["GL_MAX_COMPUTE_WORK_GROUP_SIZE"]),
-            max_grid=_extents(info["GL_MAX_COMPUTE_WORK_GROUP_COUNT"]),
-            max_shared_bytes=self.gl.integer(_MAX_SHARED_BYTES),
-        )
-
-
-def _extents(found: Sequence[int]) -> Extent3:
-    x, y, z = (int(extent) for extent in found)
-    return x, y, z
-
-
-def _host_bytes() -> tuple[int, int]:
-    """All of the host's memory, and what is free of it."""
-    import psutil
-
-    memory = psutil.virtual_memory()
-    return int(memory.total), int(memory.available)
 
 
 @functools.cache
@@ -303,17 +62,17 @@ def _found() -> tuple[tuple[int, DeviceInfo], ...]:
     Only a context tells what a device is, so each is opened, once in a process.
     """
     described, problems = [], []
-    for egl_index in range(_count()):
+    for egl_index in range(device_count()):
         try:
-            context = _Context(egl_index)
-            described.append((egl_index, context.describe(0)))
+            context = Context(egl_index)
+            described.append((egl_index, context.describe()))
             context.close()
         except DeviceError as error:
             problems.append(error)
         except Exception as error:  # noqa: BLE001 - a driver that answers nonsense must not hide the others
             problems.append(DeviceError(f"EGL's device {egl_index} cannot be described ({error!r})."))
     if not described:
-        raise problems[0] if problems else DeviceError(f"EGL has no device. {_NO_EGL}")
+        raise problems[0]
     described.sort(key=lambda found: found[1].kind == "cpu")
     return tuple(
         (egl_index, replace(info, spec=f"opengl:{index}"))
@@ -358,41 +117,13 @@ class OpenGLDevice:
     def __init__(self, index: int) -> None:
         egl_index, self.info = _found()[index]
         self.toolchain = Toolchain(compiler=f"{self.info.vendor} OpenGL {self.info.driver}")
-        self._context = _Context(egl_index)
-        self._gl = self._context.gl
-        self._most_bytes = self._gl.integer(_MAX_STORAGE_BYTES)
-        with self._translated(f"Opening {self.info.spec}"):
-            self._spin = self._context.mgl.compute_shader(_SPIN)
-            self._sink = self._context.mgl.buffer(reserve=4)
+        self._gl = Context(egl_index, self.info.name)
+        self._most_bytes = self._gl.most_array_bytes()
+        with self._gl.translated(f"Opening {self.info.spec}"):
+            self._spin = self._gl.mgl.compute_shader(_SPIN)
+            self._sink = self._gl.mgl.buffer(reserve=4)
             self._staging: Any = None
         self._round_ns, self.clock = self._check_timer()
-
-    @contextlib.contextmanager
-    def _translated(self, what: str, refused: type[HarnessError] = MeasureError) -> Iterator[None]:
-        """ModernGL's and OpenGL's errors as the harness's own. OpenGL raises none: it is asked afterwards."""
-        self._context.make_current()
-        try:
-            yield
-        except HarnessError:
-            raise
-        except Exception as error:
-            self._check(what, refused)
-            raise refused(f"{what}: OpenGL failed ({error}).") from error
-        self._check(what, refused)
-
-    def _check(self, what: str, refused: type[HarnessError]) -> None:
-        error, reset = self._gl.error(), self._gl.reset_status()
-        if reset or error == _CONTEXT_LOST:
-            told = _RESETS.get(reset, _ERRORS[_CONTEXT_LOST])
-            kind = KernelError if reset == _GUILTY else MeasureError
-            raise kind(
-                f"{what}: the context was lost ({told}). A kernel that runs too long makes the system reset "
-                "the card: launch it in parts, with --max-launch-ms."
-            )
-        if error == _OUT_OF_MEMORY:
-            raise OutOfMemoryError(f"{what}: {self.info.name} is out of memory (GL_OUT_OF_MEMORY).")
-        if error:
-            raise refused(f"{what}: OpenGL refused it ({_ERRORS.get(error, hex(error))}).")
 
     def _check_timer(self) -> tuple[float, str]:
         """What a round of the spinning kernel takes, and which clock to trust.
@@ -412,12 +143,12 @@ class OpenGLDevice:
 
     def _spinning(self, rounds: int) -> tuple[float, float]:
         """Time of so many rounds by the host's clock and by OpenGL's, in ns."""
-        with self._translated("Checking the timer"):
-            self._context.mgl.finish()
+        with self._gl.translated("Checking the timer"):
+            self._gl.mgl.finish()
             start_ns = time.perf_counter_ns()
             with self._gl.timer() as timing:
                 self._enqueue_spin(rounds)
-            self._context.mgl.finish()
+            self._gl.mgl.finish()
             return float(time.perf_counter_ns() - start_ns), timing()
 
     def _enqueue_spin(self, rounds: int) -> None:
@@ -431,16 +162,16 @@ class OpenGLDevice:
     def build(self, program: Program) -> OpenGLBuilt:
         if program.kind != "kernel":
             raise BuildError(f"{program.name} is no shader: {self.info.spec} cannot run it.")
-        self._context.make_current()
+        self._gl.make_current()
         try:
-            shader = self._context.mgl.compute_shader(program.text)
+            shader = self._gl.mgl.compute_shader(program.text)
         except Exception as error:  # noqa: BLE001 - ModernGL's own class, or Python's for a text it cannot pass
-            self._gl.error()
+            self._gl.error()  # and forget it
             log = _with_names(str(error).strip(), program.text)
             raise BuildError(
                 f"{program.name} does not compile with {self.toolchain.compiler}.", log=log
             ) from None
-        with self._translated(f"Building {program.name}"):
+        with self._gl.translated(f"Building {program.name}"):
             local_size = self._gl.local_size(shader.glo)
         identity = hashlib.sha256(f"{self.info.arch}\n{program.text}".encode()).hexdigest()
         threads = math.prod(local_size)
@@ -449,13 +180,14 @@ class OpenGLDevice:
 
     def free_bytes(self) -> int | None:
         if self.info.kind == "cpu":
-            return min(_host_bytes()[1], self.info.memory_bytes)
-        self._context.make_current()
-        return 1024 * self._gl.integer(_NVX_FREE_KIB) or None
+            import psutil
+
+            return min(int(psutil.virtual_memory().available), self.info.memory_bytes)
+        return self._gl.free_bytes() or None
 
     def allocate(self, size_bytes: int) -> Memory:
-        with self._translated(f"Allocating {size_bytes} bytes", OutOfMemoryError):
-            return _Bytes(self._context.mgl.buffer(reserve=size_bytes), 0, size_bytes)
+        with self._gl.translated(f"Allocating {size_bytes} bytes", OutOfMemoryError):
+            return _Bytes(self._gl.mgl.buffer(reserve=size_bytes), 0, size_bytes)
 
     def view(self, memory: Memory, offset_bytes: int, size_bytes: int) -> Memory:
         if size_bytes > self._most_bytes:
@@ -466,23 +198,23 @@ class OpenGLDevice:
         return _Bytes(memory.buffer, memory.offset_bytes + offset_bytes, size_bytes)
 
     def release(self, memory: Memory) -> None:
-        self._context.make_current()
+        self._gl.make_current()
         memory.buffer.release()
 
     def write(self, memory: Memory, offset_bytes: int, data: NDArray[Any]) -> None:
-        with self._translated("Copying to the device"):
+        with self._gl.translated("Copying to the device"):
             memory.buffer.write(data.reshape(-1).view(np.uint8), offset=memory.offset_bytes + offset_bytes)
 
     def read(self, memory: Memory, offset_bytes: int, out: NDArray[Any]) -> None:
         """By way of another buffer: a driver may move one that the host reads into the host's memory, where
         shaders find it twenty times slower (seen on NVIDIA's, with buffers of 6 MiB).
         """
-        with self._translated("Copying from the device"):
+        with self._gl.translated("Copying from the device"):
             if self._staging is None or self._staging.size < out.nbytes:
                 if self._staging is not None:
                     self._staging.release()
-                self._staging = self._context.mgl.buffer(reserve=out.nbytes)
-            self._context.mgl.copy_buffer(
+                self._staging = self._gl.mgl.buffer(reserve=out.nbytes)
+            self._gl.mgl.copy_buffer(
                 self._staging,
                 memory.buffer,
                 out.nbytes,
@@ -491,13 +223,13 @@ class OpenGLDevice:
             self._staging.read_into(out.reshape(-1).view(np.uint8), size=out.nbytes)
 
     def fill(self, memory: Memory, offset_bytes: int, size_bytes: int, byte: int) -> None:
-        with self._translated("Filling device memory"):
+        with self._gl.translated("Filling device memory"):
             self._gl.fill(memory.buffer.glo, memory.offset_bytes + offset_bytes, size_bytes, byte)
 
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         assert isinstance(built, OpenGLBuilt)
         _check_block(built, launch)
-        with self._translated(f"Launching grid {launch.grid}, block {launch.block}", LaunchError):
+        with self._gl.translated(f"Launching grid {launch.grid}, block {launch.block}", LaunchError):
             self._enqueue(built, launch, arguments)
 
     def _enqueue(self, built: OpenGLBuilt, launch: Launch, arguments: Sequence[Argument]) -> None:
@@ -507,12 +239,12 @@ class OpenGLDevice:
             for name, first, threads in zip(("x0", "y0", "z0"), origin, launch.block, strict=True):
                 _set(built.shader, name, first * threads)
             built.shader.run(*extent)
-        self._context.mgl.memory_barrier(_BARRIERS)
+        self._gl.mgl.memory_barrier(_BARRIERS)
 
     def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:
         assert isinstance(built, OpenGLBuilt)
         _check_block(built, launch)
-        with self._translated(f"Launching grid {launch.grid}, block {launch.block}", LaunchError):
+        with self._gl.translated(f"Launching grid {launch.grid}, block {launch.block}", LaunchError):
             timed = self._timed_by_timer if self.clock == "gl-timer" else self._timed_by_host
             return timed(built, launch, arguments, launches)
 
@@ -522,22 +254,17 @@ class OpenGLDevice:
         with self._gl.timer() as timing:
             for _ in range(launches):
                 self._enqueue(built, launch, arguments)
-        self._gl.call("glFlush")
-
-        def read() -> float:
-            self._context.make_current()
-            return timing()
-
-        return read
+        self._gl.flush()
+        return timing
 
     def _timed_by_host(
         self, built: OpenGLBuilt, launch: Launch, arguments: Sequence[Argument], launches: int
     ) -> Timing:
-        self._context.mgl.finish()
+        self._gl.mgl.finish()
         start_ns = time.perf_counter_ns()
         for _ in range(launches):
             self._enqueue(built, launch, arguments)
-        self._context.mgl.finish()
+        self._gl.mgl.finish()
         total_ns = float(time.perf_counter_ns() - start_ns)
         return lambda: total_ns
 
@@ -547,9 +274,9 @@ class OpenGLDevice:
     def occupy(self, duration_ns: int) -> None:
         """A spinning kernel on a card; nothing where the host's clock is read around a finish."""
         if self.clock == "gl-timer":
-            with self._translated("Occupying the card"):
+            with self._gl.translated("Occupying the card"):
                 self._enqueue_spin(max(1, min(_MOST_ROUNDS, int(duration_ns / self._round_ns))))
-                self._gl.call("glFlush")
+                self._gl.flush()
 
     def stamp(self) -> Stamping:
         return lambda: None
@@ -564,7 +291,7 @@ class OpenGLDevice:
         """The smallest difference between distinct times: of empty intervals, or of the host's clock."""
         if self.clock == "host":
             return max(1.0, time.get_clock_info("perf_counter").resolution * 1e9)
-        with self._translated("Reading the timer"):
+        with self._gl.translated("Reading the timer"):
             timings = []
             for _ in range(128):
                 with self._gl.timer() as timing:
@@ -575,12 +302,12 @@ class OpenGLDevice:
         return min(step for step in [*steps, 1000.0] if step > 0)
 
     def synchronize(self) -> None:
-        with self._translated("Waiting for the device", KernelError):
-            self._context.mgl.finish()
+        with self._gl.translated("Waiting for the device", KernelError):
+            self._gl.mgl.finish()
 
     def close(self) -> None:
         with contextlib.suppress(Exception):  # a lost context cannot be closed, and need not be
-            self._context.close()
+            self._gl.close()
 
 
 def _with_names(log: str, text: str) -> str:
