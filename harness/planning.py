@@ -91,7 +91,7 @@ def divided(
     for planned in plan:
         kernel = planned.kernel
         named = any(pattern.rpartition(".")[2] == kernel.name for pattern in patterns)
-        if named or kernel.requires or kernel.source_for(device.backend) is not None:
+        if named or kernel.source_for(device.backend) is not None:
             kept.append(planned)
         elif kernel.name not in (names := others.setdefault(" or ".join(kernel.sources), [])):
             names.append(kernel.name)
