@@ -12,16 +12,12 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import inspect
 import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
-
-from packaging.requirements import Requirement
 
 from harness.cache import cache_dir, write_atomically
 from harness.errors import BuildError, LaunchError, SuiteError
@@ -202,35 +198,27 @@ def _glsl(path: Path, case: Case) -> str:
 def lacking(kernel: Kernel, backend: str) -> str:
     """What packages a kernel needs on a backend that are not installed, and what to do; empty where none."""
     source = kernel.source_for(backend)
-    wanted = [] if source is None or isinstance(source, str) or backend == "null" else source.needs
-    for requirement in map(Requirement, wanted):
-        try:
-            found = metadata.version(requirement.name)
-        except metadata.PackageNotFoundError:
-            return (
-                f"{kernel.name} needs the package {requirement.name}, which is not installed: "
-                f"pip install '{requirement}'."
-            )
-        if not requirement.specifier.contains(found, prereleases=True):
-            return f"{kernel.name} needs {requirement}; installed is {found}: pip install '{requirement}'."
-    return ""
+    if source is None or isinstance(source, str) or not source.needs or backend == "null":
+        return ""
+    from harness import packages
+
+    missing = packages.lacking(source.needs)
+    return missing and f"{kernel.name} {missing}"
 
 
 def _versions(needs: tuple[str, ...]) -> list[str]:
     """A comment for each package, with its version: another version may be another program."""
-    return [f"// {name} {_version(name)}" for name in (Requirement(need).name for need in needs)]
+    if not needs:
+        return []
+    from harness import packages
 
-
-def _version(name: str) -> str:
-    """Of an installed package. Where nothing is built, on the null device, it may be absent."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "absent"
+    return [f"// {told}" for told in packages.versions(needs)]
 
 
 def _identity(function: Callable[..., Any], needs: tuple[str, ...], case: Case) -> str:
     """What a function of the host makes of a case depends on: its file, its packages, the case."""
+    import inspect
+
     try:
         file = Path(inspect.getsourcefile(function) or "").read_text(encoding="utf-8")
     except (OSError, TypeError) as error:

@@ -19,7 +19,7 @@ ROOT = Path(harness.__file__).parent
 
 LAYERS = (
     ("errors", "texts"),
-    ("suite", "records", "statistics", "cache"),
+    ("suite", "records", "statistics", "cache", "packages"),
     ("harness",),
     ("sources", "planning", "verify", "peaks", "machine", "judge", "gates", "attribution"),
     ("git", "store", "host", "config", "contest", "planted"),
@@ -53,7 +53,7 @@ ONLY_HERE = {
     "click": "harness.cli",
     "rich": "harness.report",
     "platformdirs": "harness.cache",
-    "packaging": "harness.sources",
+    "packaging": "harness.packages",
     "dask": "harness.sweep",
     "distributed": "harness.sweep",
 }

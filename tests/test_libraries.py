@@ -291,7 +291,7 @@ def test_what_is_not_installed_is_told_with_what_to_do(monkeypatch, name):
     def absent(package: str) -> str:
         raise PackageNotFoundError(package)
 
-    monkeypatch.setattr("harness.sources.metadata.version", absent)
+    monkeypatch.setattr("harness.packages.metadata.version", absent)
     told = lacking(load_folder(MATMUL).by_name[name], "cuda")
     package = "nvidia-cutlass" if name == "cutlass" else "nvmath-python"
     assert told.startswith(

@@ -11,12 +11,10 @@ import datetime as dt
 import hashlib
 import os
 import random
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from statistics import median
 from typing import Protocol
@@ -24,7 +22,7 @@ from typing import Protocol
 import msgspec
 
 import harness
-from harness import protocol
+from harness import packages, protocol
 from harness.errors import MeasureError
 from harness.host import describe_host
 from harness.loader import LoadedSuite
@@ -70,8 +68,6 @@ METHOD = 1
 """Counted up when sweeps are carried out in another way: older ones are then not gone on with."""
 CHUNK = 8
 """The fewest configurations that one job prepares: compilers work side by side within a job."""
-
-_PACKAGE = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class SweepObserver(Protocol):
@@ -590,28 +586,12 @@ def identity(
         "kernel": kernel.name,
         "device": (device.backend, device.name, device.arch, device.driver),
         "toolchain": toolchain,
-        "packages": _packages(kernel, device.backend),
+        # Another version may write another text.
+        "packages": packages.versions(getattr(kernel.source_for(device.backend), "needs", ())),
         "configurations": all_,
         "settings": (settings, SCREENING, PAIRS, FINALISTS, FINAL),
     }
     return hashlib.sha256(msgspec.json.encode(asked, order="sorted")).hexdigest()[:16]
-
-
-def _packages(kernel: Kernel, backend: str) -> dict[str, str]:
-    """Versions of what the kernel's source needs: another one may write another text."""
-    names = [
-        match[0]
-        for need in getattr(kernel.source_for(backend), "needs", ())
-        if (match := _PACKAGE.match(need))
-    ]
-    return {name: _version(name) for name in names}
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def _check_fit(kernel: Kernel, device: DeviceInfo) -> None:

@@ -1,0 +1,39 @@
+"""Which packages are installed, and whether they are what a kernel needs.
+
+Apart from the rest, because asking takes longer to import than all else that most kernels need.
+"""
+
+from __future__ import annotations
+
+__all__ = ["lacking", "versions"]
+
+from collections.abc import Sequence
+from importlib import metadata
+
+from packaging.requirements import Requirement
+
+
+def lacking(needs: Sequence[str]) -> str:
+    """What of the requirements, as pip writes them, is not installed, and what to do; empty where all is."""
+    for requirement in map(Requirement, needs):
+        try:
+            found = metadata.version(requirement.name)
+        except metadata.PackageNotFoundError:
+            return (
+                f"needs the package {requirement.name}, which is not installed: pip install '{requirement}'."
+            )
+        if not requirement.specifier.contains(found, prereleases=True):
+            return f"needs {requirement}; installed is {found}: pip install '{requirement}'."
+    return ""
+
+
+def versions(needs: Sequence[str]) -> list[str]:
+    """Name and version of each; of a package that is absent, where nothing is built, that."""
+    return [f"{name} {_version(name)}" for name in (Requirement(need).name for need in needs)]
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "absent"
