@@ -130,8 +130,7 @@ def connected(stack: contextlib.ExitStack, scheduler: str) -> Any:
     except Exception as error:
         raise MeasureError(
             f"No Dask scheduler answers at {scheduler} within {CONNECT_S:g} s ({said(error)}). Expected the "
-            "address that `dask scheduler` says when it starts, such as tcp://host:8786.",
-            log=traceback.format_exc(),
+            "address that `dask scheduler` says when it starts, such as tcp://host:8786."
         ) from error
 
 
