@@ -15,7 +15,7 @@ help:
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("Python 3.10 or newer is needed; PYTHON=python3.12 make ... chooses another one.")'
-	@echo "Making $(VENV) with $$($(PYTHON) --version) (once; downloads about 500 MB)"
+	@echo "Making $(VENV) with $$($(PYTHON) --version) (once; takes 2 GB of disk)"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@# PyCUDA is compiled on the spot, so it is tried only where there is a card and a compiler to use it with.
