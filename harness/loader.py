@@ -1,22 +1,14 @@
-"""Suites from folders, at the working tree or at any git commit.
-
-A suite.py runs under a name of its own, and what it imports from its folder is forgotten afterwards, so that
-the same suite at two commits never gets the other's modules.
-"""
+"""Suites from folders, at the working tree or at any git commit; each suite.py runs in its own process."""
 
 from __future__ import annotations
 
-__all__ = ["LoadedSuite", "discover", "discover_at", "load", "load_folder"]
+__all__ = ["Begun", "LoadedSuite", "begin", "discover", "discover_at", "load"]
 
 import contextlib
-import dataclasses
 import glob
 import hashlib
-import importlib.util
 import os
-import sys
-import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +18,8 @@ from harness.cache import cache_dir
 from harness.errors import GitError, NoSuiteError, SuiteError
 from harness.records import Source
 from harness.sources import files_outside, tree_sha256
-from harness.suite import Problem, Suite
+from harness.suite import Suite
+from harness.suite_client import Loading
 
 
 @dataclass(frozen=True)
@@ -70,24 +63,56 @@ class LoadedSuite:
         return git.is_dirty(repository, self.path, *inside)
 
 
-def load(path: Path, commit: str | None = None, repository: Path | None = None) -> LoadedSuite:
+@dataclass(frozen=True)
+class Begun:
+    """A suite that is being loaded, beside others."""
+
+    path: Path
+    repository: Path | None
+    commit: str | None
+    loading: Loading
+
+    def result(self) -> LoadedSuite:
+        """Raises SuiteError where the suite is broken."""
+        try:
+            return LoadedSuite(self.loading.suite(), self.path, self.repository, self.commit)
+        except SuiteError as error:
+            if self.commit is None:
+                raise
+            raise SuiteError(f"At commit {self.commit[:12]}: {error.message}", log=error.log) from error
+
+
+def load(
+    path: Path, commit: str | None = None, repository: Path | None = None, *, timeout_s: float | None = None
+) -> LoadedSuite:
     """The suite in folder `path`: in the working tree, or as it was at `commit` of the repository around it.
 
-    Raises SuiteError where there is no such suite or it is broken, GitError where there is no such commit.
+    Raises SuiteError where there is no such suite, it is broken or takes longer than `timeout_s`, GitError
+    where there is no such commit.
     """
+    return begin(path, commit, repository, timeout_s=timeout_s).result()
+
+
+def begin(
+    path: Path, commit: str | None = None, repository: Path | None = None, *, timeout_s: float | None = None
+) -> Begun:
+    """The same, begun: several are loaded side by side. Raises SuiteError where there is no such suite."""
     path = path.resolve()
     repository = repository or git.repository_of(path if path.exists() else _existing_parent(path))
     repository = repository and repository.resolve()
     if commit is None:
-        return LoadedSuite(load_folder(path), path, repository, None)
+        return Begun(path, repository, None, Loading(_present(path), timeout_s))
     if repository is None:
         raise SuiteError(f"{path} is in no git repository, so it cannot be loaded at commit {commit!r}.")
     commit = git.resolve(repository, commit)
     exported = _exported(repository, commit, _inside(path, repository))
-    try:
-        return LoadedSuite(load_folder(exported), path, repository, commit)
-    except SuiteError as error:
-        raise SuiteError(f"At commit {commit[:12]}: {error.message}", log=error.log) from error
+    return Begun(path, repository, commit, Loading(exported, timeout_s))
+
+
+def _present(folder: Path) -> Path:
+    if not (folder / "suite.py").is_file():
+        raise SuiteError(f"No suite.py in {folder}: a suite is a folder with a suite.py and its sources.")
+    return folder
 
 
 def _inside(path: Path, repository: Path) -> Path:
@@ -119,87 +144,6 @@ def _exported(repository: Path, commit: str, inside: Path) -> Path:
     if not (exported / inside.name / "suite.py").is_file():
         raise NoSuiteError(f"Commit {commit[:12]} has no suite {inside.as_posix()}.")
     return exported / inside.name
-
-
-def load_folder(folder: Path) -> Suite:
-    """The suite whose suite.py lies in `folder`.
-
-    Raises SuiteError, with the traceback as its log, where suite.py is missing, raises, or defines no
-    `suite`.
-    """
-    folder = folder.resolve()
-    file = folder / "suite.py"
-    if not file.is_file():
-        raise SuiteError(f"No suite.py in {folder}: a suite is a folder with a suite.py and its sources.")
-    name = "_harness_suite_" + hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:16]
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise SuiteError(f"{file} cannot be loaded as a Python module.")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        # What a suite prints is no result of a command's.
-        with _importing_from(folder), contextlib.redirect_stdout(sys.stderr):
-            # dataclasses and typing look a class's module up by its name.
-            sys.modules[name] = module
-            # Compiled here rather than by the import system, which would trust a stale .pyc of the same size
-            # and second.
-            exec(compile(file.read_bytes(), str(file), "exec"), module.__dict__)  # noqa: S102
-    except KeyboardInterrupt:
-        raise
-    except SuiteError as error:
-        raise SuiteError(
-            f"{_place(error, file)} is wrong: {error.message}", log=traceback.format_exc()
-        ) from error
-    except BaseException as error:
-        what = error.msg if isinstance(error, SyntaxError) else error
-        raise SuiteError(
-            f"{_place(error, file)} raised {type(error).__name__}: {what}", log=traceback.format_exc()
-        ) from error
-    suite = getattr(module, "suite", None)
-    if not isinstance(suite, Suite):
-        raise SuiteError(f"{file} defines no `suite`: expected suite = Suite(...), found {suite!r}.")
-    if suite.headline == "GFLOP/s" and type(suite.problem).flop is Problem.flop:
-        raise SuiteError(
-            f"{file}: suite {suite.name!r} has headline GFLOP/s, but its problem does not define flop(): "
-            "define it, or choose headline='GB/s'."
-        )
-    return dataclasses.replace(suite, root=folder)
-
-
-def _place(error: BaseException, file: Path) -> str:
-    """file:line of what suite.py did last, or of the text that does not parse."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"{error.filename}:{error.lineno}"
-    frames = reversed(traceback.extract_tb(error.__traceback__))
-    return next((f"{f.filename}:{f.lineno}" for f in frames if f.filename == str(file)), str(file))
-
-
-@contextlib.contextmanager
-def _importing_from(folder: Path) -> Iterator[None]:
-    """Let modules be imported from `folder`, and from nowhere else if it has one of that name; forget them
-    afterwards.
-    """
-    place = str(folder)
-    own = {path.stem for path in folder.glob("*.py")}
-    own |= {path.name for path in folder.iterdir() if path.is_dir() and any(path.rglob("*.py"))}
-    hidden = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in own}
-    before = set(sys.modules)
-    wrote_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    for name in hidden:
-        del sys.modules[name]
-    sys.path.insert(0, place)
-    importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        sys.dont_write_bytecode = wrote_bytecode
-        with contextlib.suppress(ValueError):  # a suite.py may have removed it
-            sys.path.remove(place)
-        for name in set(sys.modules) - (before - hidden.keys()):
-            file = getattr(sys.modules[name], "__file__", None)
-            if file and Path(file).is_relative_to(folder):
-                del sys.modules[name]
-        sys.modules.update(hidden)
 
 
 def discover(root: Path, patterns: Sequence[str]) -> list[Path]:

@@ -13,8 +13,8 @@ import zipfile
 from pathlib import Path
 
 from harness.errors import StoreError, UsageError
-from harness.loader import load_folder
 from harness.sources import files_outside
+from harness.suite_file import load_folder
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """A date for files whose date does not matter; ZIP knows none before it."""
