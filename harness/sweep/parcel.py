@@ -13,8 +13,8 @@ import zipfile
 from pathlib import Path
 
 from harness.errors import StoreError, UsageError
+from harness.loader import load
 from harness.sources import files_outside
-from harness.suite_file import load_folder
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """A date for files whose date does not matter; ZIP knows none before it."""
@@ -26,7 +26,7 @@ def pack(folder: Path) -> tuple[bytes, str]:
 
     Raises SuiteError where it cannot be loaded, UsageError where it cannot be read.
     """
-    suite = load_folder(folder)
+    suite = load(folder).suite
     files = {path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
     files |= files_outside(suite)
     root = Path(os.path.commonpath([folder, *(path.parent for path in files)]))
