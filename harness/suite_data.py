@@ -279,7 +279,6 @@ def rebuild(data: SuiteData, answering: Answering) -> Suite:
 
 
 def _problem(data: ProblemData, answering: Answering) -> Problem:
-    flop, moved_bytes = answering(data.flop), answering(data.moved_bytes)
     arrays = {
         name: (Input if array.what == "input" else Output)(*array.shape, dtype=array.dtype)
         for name, array in data.arrays.items()
@@ -287,13 +286,13 @@ def _problem(data: ProblemData, answering: Answering) -> Problem:
     members = {
         "__doc__": data.about,
         "independent": data.independent,
-        "flop": lambda _self, case: flop(case),
-        "moved_bytes": lambda _self, case: moved_bytes(case),
         **{name: data.axes[number] for name, number in data.axis_of.items()},
         **arrays,
     }
-    made: type[Problem] = type(data.name, (Problem,), members)
-    return made()
+    made: Problem = type(data.name, (Problem,), members)()
+    # Of the problem, not of its class, which lives until garbage is collected: with the suite goes its process.
+    vars(made).update(flop=answering(data.flop), moved_bytes=answering(data.moved_bytes))
+    return made
 
 
 def _rebuilt_kernel(data: KernelData, answering: Answering) -> Kernel:
