@@ -81,7 +81,7 @@ def load_pairs(
         raise SuiteError(
             f"No suite in {root} at either commit: no folder with a suite.py matches {', '.join(globs)}."
         )
-    pairs = [_loaded(folder, base, head) for folder in folders]
+    pairs = [_loaded(folder, base, head, repository) for folder in folders]
     check_patterns(patterns, [side.suite for pair in pairs for side in pair])
     return pairs
 
@@ -100,14 +100,26 @@ def _globs(config: Config, repository: Path, *commits: str | None) -> list[str]:
     return list(globs)
 
 
-def _loaded(folder: Path, base: str, head: str | None) -> SuitePair:
+def _loaded(folder: Path, base: str, head: str | None, repository: Path) -> SuitePair:
     before, after = (_load(folder, commit) for commit in (base, head))
+    before = before or _hollow(folder, base, repository)
     present = next((side for side in (after, before) if isinstance(side, LoadedSuite)), None)
     if present is None:
         problem = after or before
         assert isinstance(problem, SuiteError)  # it was found at one of them
         raise problem
     return SuitePair(_standing_in(before, present, base), _standing_in(after, present, head))
+
+
+def _hollow(folder: Path, base: str, repository: Path) -> NoSuiteError | None:
+    """What is wrong with a base that has a suite's folder and no suite in it: there was something to compare
+    with, perhaps under another name, so that its cases are not simply new.
+    """
+    top = repository.resolve()
+    inside = folder.relative_to(top).as_posix() if top in folder.parents else ""
+    if not inside or not git.has_folder(repository, base, inside):
+        return None
+    return NoSuiteError(f"Base {base[:12]} has the folder {inside}, but no suite.py in it.")
 
 
 def _load(folder: Path, commit: str | None) -> LoadedSuite | SuiteError | None:

@@ -23,6 +23,7 @@ LAYERS = (
     ("harness",),
     ("sources", "planning", "verify", "peaks", "machine", "judge", "gates", "attribution"),
     ("git", "store", "host", "config", "contest", "planted"),
+    ("export",),
     ("loader", "backends", "telemetry", "calibration"),
     ("arena", "measure", "history", "selection", "benchmark_files"),
     ("checker", "pairing", "parts"),
