@@ -449,15 +449,20 @@ def _leading_out(tree: _Tree, lines: str) -> list[str]:
 
 
 def _uncommitted(commit: str, work_tree: Path | None, lines: str) -> list[str]:
-    """Of files that git does not track, those of a name that the lines have."""
+    """Of files that git does not track, those that the lines name."""
     if work_tree is None:
         return []
-    others = git.ask(work_tree, "ls-files", "--others", "--full-name", "-z").split(b"\0")[:-1]
     words = {word.rstrip(".") for word in re.findall(r"[^\s'\"<>:,;()]+", lines)}
-    modules = [name.replace(".", "/") for name in re.findall(r"No module named '([\w.]+)'", lines)]
-    words |= {f"{module}{end}" for module in modules for end in (".py", "/__init__.py")}
+    modules = {name.replace(".", "/") for name in re.findall(r"No module named '([\w.]+)'", lines)}
+
+    def named(name: str) -> bool:
+        whole = f"/{name}"
+        is_file = any(f"/{word}".endswith(whole) or whole.endswith(f"/{word}") for word in words)
+        return is_file or any(f"/{module}{end}" in whole for module in modules for end in (".py", "/"))
+
+    others = git.ask(work_tree, "ls-files", "--others", "--full-name", "-z").split(b"\0")[:-1]
     return [
         f"{name} is in your working tree but not in commit {commit[:12]}: git add it."
         for name in map(os.fsdecode, others)
-        if any(f"/{word}".endswith(f"/{name}") or name.endswith(f"/{word}") for word in words)
+        if "__pycache__" not in name and named(name)
     ][:_TOLD]
