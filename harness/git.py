@@ -20,7 +20,7 @@ __all__ = [
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.errors import GitError
@@ -103,10 +103,32 @@ def committed_at(repository: Path, commit: str) -> str:
 
 
 def is_dirty(repository: Path, *paths: Path) -> bool:
-    """Whether anything under `paths` differs from HEAD, files that git does not know included."""
-    return bool(
-        ask(repository, "status", "--porcelain", "--untracked-files=normal", "--", *map(str, paths)).strip()
+    """Whether anything under `paths` differs from HEAD, files that git does not know included.
+
+    A file that is named itself is dirty where git ignores it too: HEAD does not have it.
+    """
+    modules: dict[Path, list[Path]] = {}
+    own: list[Path] = []
+    for path in paths:
+        module = _submodule_of(repository, path)
+        (own if module is None else modules.setdefault(module, [])).append(path)
+    return (
+        _has_status(repository, own, "--ignore-submodules=none")
+        or _has_status(repository, [path for path in own if path.is_file()], "--ignored=matching")
+        or _has_status(repository, list(modules), "--ignore-submodules=dirty")  # at another commit
+        or any(is_dirty(module, *inside) for module, inside in modules.items())
     )
+
+
+def _has_status(repository: Path, paths: Sequence[Path], option: str) -> bool:
+    asked = ("status", "--porcelain", "--untracked-files=normal", option, "--", *map(str, paths))
+    return bool(paths and ask(repository, *asked).strip())
+
+
+def _submodule_of(repository: Path, path: Path) -> Path | None:
+    """The outermost submodule of a repository that holds `path`: git does not look into it by itself."""
+    around = [folder for folder in path.parents if repository in folder.parents]
+    return next((folder for folder in reversed(around) if (folder / ".git").exists()), None)
 
 
 def newest_commits(repository: Path, count: int, *paths: str) -> list[str]:

@@ -72,7 +72,9 @@ class LoadedSuite:
         return _explained(message, log, self.path, self.repository, self.commit)
 
     def _is_dirty(self, repository: Path) -> bool:
-        inside = [path for path in files_outside(self.suite) if path.is_relative_to(repository)]
+        named = {self.suite.root / name for kernel in self.suite.kernels for name in kernel.files}
+        used = files_outside(self.suite) | {Path(os.path.normpath(path)) for path in named}
+        inside = [path for path in used if path.is_relative_to(repository)]
         return git.is_dirty(repository, self.path, *inside)
 
 

@@ -431,6 +431,14 @@ def test_submodules_are_part_of_a_commit(vendored, own_cache):
     assert "// deepest\n" in text_of(load(vendored.suite, "HEAD"))
 
 
+def test_an_edit_in_a_submodule_is_uncommitted(vendored, own_cache):
+    before = load(vendored.suite).source
+    vendored.write({"third_party/lib/include/lib.h": "// edited\n"})
+    after = load(vendored.suite).source
+    assert (before.dirty, after.dirty) == (False, True)
+    assert "// edited\n" not in text_of(load(vendored.suite, "HEAD"))
+
+
 def test_a_submodule_is_found_though_its_folder_is_gone_or_holds_it_whole(vendored, own_cache, tmp_path):
     shutil.rmtree(vendored.root / "third_party")
     assert "// deepest\n" in text_of(load(vendored.suite, "HEAD"))
@@ -607,6 +615,14 @@ def test_every_command_sees_the_same_files(harness, vendored, own_cache):
     loaded = load(vendored.suite, made, vendored.root)
     assert loaded.source.tree_sha256 in {tree_hash for tree_hash, _ in hashes}
     assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("name", ["kernels/toy/plain.cu", "kernels/portable/null.h"])
+def test_a_file_that_is_used_and_ignored_is_uncommitted(project, name):
+    project.git("rm", "--quiet", "--cached", name)
+    project.commit({".gitignore": f"{Path(name).name}\n"})
+    (project.root / name).write_text("// mine\n")
+    assert load(project.suite).source.dirty
 
 
 @pytest.mark.parametrize("ignored", [False, True])
