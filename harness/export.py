@@ -140,7 +140,7 @@ def export_root(folder: Path) -> Path | None:
 
 @functools.cache
 def _own_folder() -> Path:
-    folder = tempfile.mkdtemp(prefix="harness-")
+    folder = tempfile.mkdtemp(prefix="harness-commits-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
 

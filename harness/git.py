@@ -7,7 +7,7 @@ __all__ = [
     "committed_at",
     "files",
     "first_parents",
-    "has_folder",
+    "has",
     "is_commit",
     "is_dirty",
     "merge_base",
@@ -21,7 +21,7 @@ __all__ = [
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from harness.errors import GitError
 
@@ -150,12 +150,16 @@ def read(repository: Path, commit: str, path: str) -> bytes | None:
         return None
 
 
-def has_folder(repository: Path, commit: str, path: str) -> bool:
-    """Whether a commit has a folder of this path in the repository."""
-    try:
-        return ask(repository, "cat-file", "-t", f"{commit}:{path}").strip() == b"tree"
-    except GitError:
-        return False
+def has(repository: Path, commit: str, path: str) -> bool:
+    """Whether a commit has anything at a path, or may have: a link or a submodule above it, into which git does
+    not look.
+    """
+    above = [str(each) for each in (PurePosixPath(path), *PurePosixPath(path).parents[:-1])]
+    found = [
+        line.partition(b"\t")[::2]
+        for line in ask(repository, "ls-tree", "-z", "--full-tree", commit, "--", *above).split(b"\0")
+    ]
+    return any(name == os.fsencode(path) or facts[:6] in (b"120000", b"160000") for facts, name in found)
 
 
 def first_parents(repository: Path, revision: str) -> list[tuple[str, int, str, str]]:

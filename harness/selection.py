@@ -102,34 +102,39 @@ def _globs(config: Config, repository: Path, *commits: str | None) -> list[str]:
 
 def _loaded(folder: Path, base: str, head: str | None, repository: Path) -> SuitePair:
     before, after = (_load(folder, commit) for commit in (base, head))
-    before = before or _hollow(folder, base, repository)
     present = next((side for side in (after, before) if isinstance(side, LoadedSuite)), None)
     if present is None:
         problem = after or before
         assert isinstance(problem, SuiteError)  # it was found at one of them
         raise problem
+    if isinstance(before, NoSuiteError):
+        before = _hollow(before, folder, base, repository)
+    if isinstance(after, NoSuiteError):
+        after = None  # its cases are missing
     return SuitePair(_standing_in(before, present, base), _standing_in(after, present, head))
 
 
-def _hollow(folder: Path, base: str, repository: Path) -> NoSuiteError | None:
+def _hollow(error: NoSuiteError, folder: Path, base: str, repository: Path) -> NoSuiteError | None:
     """What is wrong with a base that has a suite's folder and no suite in it: there was something to compare
-    with, perhaps under another name, so that its cases are not simply new.
+    with, so that the suite's cases are not simply new. None where base has nothing there.
     """
     top = repository.resolve()
     inside = folder.relative_to(top).as_posix() if top in folder.parents else ""
-    if not inside or not git.has_folder(repository, base, inside):
-        return None
-    return NoSuiteError(f"Base {base[:12]} has the folder {inside}, but no suite.py in it.")
+    if inside and git.has(repository, base, f"{inside}/suite.py"):
+        return error  # there is one, behind a link or in a submodule
+    if inside and git.has(repository, base, inside):
+        return NoSuiteError(f"Base {base[:12]} has the folder {inside}, but no suite.py in it.")
+    return None
 
 
 def _load(folder: Path, commit: str | None) -> LoadedSuite | SuiteError | None:
-    """The suite at a commit; None where the commit does not have it, its error where it is broken there."""
+    """The suite at a commit, or its error: NoSuiteError where the commit does not have it. None where the
+    working tree does not.
+    """
     if commit is None and not (folder / "suite.py").is_file():
         return None
     try:
         return load(folder, commit)
-    except NoSuiteError:
-        return None
     except SuiteError as error:
         return error
 

@@ -576,6 +576,23 @@ def test_a_suite_behind_a_link_that_leads_out_is_a_sentence(project, own_cache, 
     assert raised.value.exit_code == ExitCode.USAGE
 
 
+def test_a_suite_that_is_a_link_out_of_the_repository_is_a_sentence(harness, project, own_cache, tmp_path):
+    base = project.git("rev-parse", "HEAD")
+    shutil.move(project.suite / "suite.py", tmp_path / "suite.py")
+    (project.suite / "suite.py").symlink_to(tmp_path / "suite.py")
+    made = project.commit()
+    told = f"kernels/toy/suite.py is a link to {tmp_path / 'suite.py'}, {OUTSIDE}"
+    for arguments, status in {
+        ("check", "--commit", "HEAD"): ExitCode.USAGE,
+        ("compare", "HEAD", "HEAD"): ExitCode.USAGE,
+        ("compare", made, base): ExitCode.NOT_MEASURED,
+        ("compare", base, made): ExitCode.REGRESSION,
+    }.items():
+        done = harness(*arguments, *NULL)
+        assert done.status == status
+        assert status == ExitCode.REGRESSION or told in " ".join((done.out + done.err).split())
+
+
 def test_links_in_a_circle_end(project, own_cache):
     (project.suite / "a").symlink_to("b")
     (project.suite / "b").symlink_to("a")
@@ -682,6 +699,29 @@ def test_a_base_that_has_the_folder_and_no_suite_is_not_fine(harness, project):
     assert others[0]["message"] == (
         f"At base: Base {base[:12]} has the folder kernels/other, but no suite.py in it."
     )
+
+
+@pytest.mark.parametrize("what", ["link", "submodule"])
+def test_a_base_that_has_something_else_in_place_of_the_suite_is_not_fine(harness, project, tmp_path, what):
+    shutil.move(project.suite, tmp_path / "toy")
+    if what == "link":
+        project.suite.symlink_to(tmp_path / "toy")
+        base = project.commit()
+        project.suite.unlink()
+    else:
+        project.git("rm", "-r", "--quiet", "--cached", "kernels")
+        project.git("update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},kernels")
+        project.git("commit", "--quiet", "--message", "all in a submodule")
+        base = project.git("rev-parse", "HEAD")
+        project.git("rm", "--quiet", "--cached", "kernels")
+    shutil.move(tmp_path / "toy", project.suite)
+    project.commit()
+    done = harness("compare", base, "HEAD", *NULL, "--json", "--no-save")
+    assert done.status == ExitCode.NOT_MEASURED
+    told = [each for result in done.json for each in result["verdicts"]]
+    assert {(each["status"], each["reason"]) for each in told} == {("failed", "no-suite")}
+    expected = "kernels/toy is a link to" if what == "link" else "Submodule kernels of commit"
+    assert expected in told[0]["message"]
 
 
 def test_nothing_but_new_cases_is_inconclusive_and_says_why(harness, tmp_path):
