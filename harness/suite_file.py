@@ -94,7 +94,9 @@ def _importing_from(folder: Path) -> Iterator[None]:
         with contextlib.suppress(ValueError):  # a suite.py may have removed it
             sys.path.remove(place)
         for name in set(sys.modules) - (before - hidden.keys()):
-            file = getattr(sys.modules[name], "__file__", None)
+            module = sys.modules[name]
+            # A package without __init__.py has no file, only folders.
+            file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
             if file and Path(file).is_relative_to(folder):
                 del sys.modules[name]
         sys.modules.update(hidden)
