@@ -35,6 +35,13 @@ from harness.errors import GitError, StoreError
 _FOLDER = "commits"
 _NAME = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})(?:-[0-9a-f]{12})?")
 """A commit, and where its submodules are not all there, which: another clone may have them."""
+_SETTINGS = {
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",
+    "core.sparseCheckout": "false",
+    "core.splitIndex": "false",
+}
+"""Users' settings by which git would run or leave something in the repository, or leave out files."""
 _LINK, _SUBMODULE, _EXECUTABLE = b"120000", b"160000", b"100755"
 _NOWHERE = b"/dev/null/outside:"
 """What a link that leads out of the repository leads to in its place: below a file there is nothing."""
@@ -66,7 +73,7 @@ class _Clone(NamedTuple):
         # A submodule's own setting names a working tree that may be gone, which git would not bear.
         place = work_tree or self.git_dir
         paths = (f"--git-dir={self.git_dir}", f"--work-tree={place}")
-        settings = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false")
+        settings = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
         variables = {"GIT_INDEX_FILE": str(index or self.git_dir / "harness-has-no-index")}
         return git.ask(place, *paths, "--no-replace-objects", *settings, *args, variables=variables)
 
@@ -236,8 +243,7 @@ def _write(tree: _Tree, made: Path, index: Path) -> None:
         folder = made / os.fsdecode(part.prefix)
         folder.mkdir(exist_ok=True)
         part.clone.ask(
-            *("-c", "core.sparseCheckout=false", "read-tree", "--reset", "-u", "--no-recurse-submodules"),
-            part.commit,
+            *("read-tree", "--reset", "-u", "--no-recurse-submodules", part.commit),
             work_tree=folder,
             index=index.with_name(f"index-{number}"),
         )

@@ -343,6 +343,7 @@ def test_an_export_leaves_the_repository_alone(project, own_cache):
         project.write({f".git/hooks/{name}": hook})
         (project.root / ".git/hooks" / name).chmod(0o755)
     project.git("config", "core.fsmonitor", ".git/hooks/fsmonitor")
+    project.git("config", "core.splitIndex", "true")
     files = {path: path.read_bytes() for path in project.root.rglob("*") if path.is_file()}
     folder = export(project.root, project.git("rev-parse", "HEAD"))
     assert "// edited" not in (folder / "kernels/toy/plain.cu").read_text()
@@ -386,6 +387,7 @@ def test_a_shallow_clone_and_a_linked_worktree_have_the_same_files(project, own_
         assert tree(export(tmp_path / clone, made)) == expected
 
 
+@pytest.mark.slow
 def test_ten_thousand_files(project, own_cache):
     lines = ["commit refs/heads/many", "committer A <a@b> 1700000000 +0000", "data 1", "x"]
     lines += [f"M 644 inline many/{n % 100}/{n}.h\ndata 1\n{n % 10}" for n in range(10_000)]
