@@ -79,7 +79,7 @@ class _Clone(NamedTuple):
 
     def has(self, commit: str) -> bool:
         with contextlib.suppress(GitError):
-            self.ask("cat-file", "-e", f"{commit}^{{commit}}")
+            _entries(self, commit)
             return True
         return False
 
@@ -234,7 +234,11 @@ def _kept(tree: _Tree, home: Path) -> Path:
         _make_durable(made)
         # Another process may have been first, and somebody may be using what it made.
         if not _is_whole(place, tree):
-            _put(made, place)
+            try:
+                _put(made, place)
+            except OSError:
+                if not _is_whole(place, tree):
+                    raise
     return place
 
 
@@ -414,7 +418,7 @@ def why_missing(repository: Path, commit: str, work_tree: Path | None, told: str
     try:
         clone = _clone(repository)
         tree = _tree(clone, commit)
-        found = [*_lacking(clone, tree), *_leading_out(tree, lines), *_uncommitted(commit, work_tree, lines)]
+        found = [*_lacking(clone, tree), *_leading_out(tree, lines), *_uncommitted(tree, work_tree, lines)]
     except GitError:  # the error itself says what is the matter
         return ""
     return " ".join(found)
@@ -455,21 +459,24 @@ def _leading_out(tree: _Tree, lines: str) -> list[str]:
     return told[:_TOLD]
 
 
-def _uncommitted(commit: str, work_tree: Path | None, lines: str) -> list[str]:
-    """Of files that git does not track, those that the lines name."""
-    if work_tree is None:
+def _uncommitted(tree: _Tree, work_tree: Path | None, lines: str) -> list[str]:
+    """Of files that git does not track, those that the lines name: by their path in the export, or near the
+    suite by a part of it.
+    """
+    top = work_tree and git.repository_of(work_tree)
+    if work_tree is None or top is None:
         return []
     words = {word.rstrip(".") for word in re.findall(r"[^\s'\"<>:,;()]+", lines)}
     modules = {name.replace(".", "/") for name in re.findall(r"No module named '([\w.]+)'", lines)}
-
-    def named(name: str) -> bool:
-        whole = f"/{name}"
-        is_file = any(f"/{word}".endswith(whole) or whole.endswith(f"/{word}") for word in words)
-        return is_file or any(f"/{module}{end}" in whole for module in modules for end in (".py", "/"))
-
-    others = git.ask(work_tree, "ls-files", "--others", "--full-name", "-z").split(b"\0")[:-1]
+    paths = {
+        os.path.normpath(word.partition(f"/{tree.name}/")[2]) for word in words if f"/{tree.name}/" in word
+    }
+    where = [str(work_tree), *(path for path in paths if not path.startswith(".."))]
+    others = git.ask(top, "--literal-pathspecs", "ls-files", "--others", "-z", "--", *where).split(b"\0")[:-1]
+    ends = {f"/{word}$" for word in words | paths}
+    parts = (*ends, *(f"/{name}{end}" for name in modules for end in (".py$", "/")))
     return [
-        f"{name} is in your working tree but not in commit {commit[:12]}: git add it."
+        f"{name} is in your working tree but not in commit {tree.parts[0].commit[:12]}: git add it."
         for name in map(os.fsdecode, others)
-        if "__pycache__" not in name and named(name)
+        if "__pycache__" not in name and any(part in f"/{name}$" for part in parts)
     ][:_TOLD]

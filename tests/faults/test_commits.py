@@ -661,6 +661,17 @@ def test_a_file_that_was_never_committed_is_named(harness, project, own_cache, i
     assert expected in " ".join(done.err.split())
 
 
+def test_a_file_above_the_suite_that_was_never_committed_is_named(project, own_cache):
+    project.commit({"kernels/toy/plain.cu": '#include "../../common/more.h"\n'})
+    project.write({"common/more.h": "// more\n"})
+    loaded = load(project.suite, "HEAD")
+    with pytest.raises(SuiteError) as raised:
+        text_of(loaded)
+    told = loaded.explained(raised.value.message)
+    assert "common/more.h is in your working tree but not in commit" in told
+    assert loaded.explained(told) == told, "once is enough"
+
+
 def test_a_module_that_was_never_committed_is_named(project, own_cache):
     project.commit({"kernels/toy/suite.py": f"import lib.deep\n{toy.SUITE}"})
     project.write({"kernels/toy/lib/deep.py": ""})
