@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-__all__ = ["BinaryCache", "cache_dir", "write_atomically"]
+__all__ = ["BinaryCache", "Manifest", "cache_dir", "read_regular", "write_atomically"]
 
 import hashlib
 import os
 import secrets
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import platformdirs
+
+_FORMAT = b"harness binary 1"
+"""Begins every entry. An entry that begins otherwise is another version's, and a miss."""
+_MOST_BYTES = 2**30
+"""Of an entry: a compiled kernel is far smaller."""
 
 
 def cache_dir() -> Path:
@@ -39,9 +48,83 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
         raise
 
 
+def read_regular(path: Path, most_bytes: int | None = None) -> bytes:
+    """The content of a regular file.
+
+    Raises OSError for anything else: reading a FIFO would wait for ever, and a device may have no end. A link
+    at the end of `path` is not followed.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - of a descriptor
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(f"{path} is no regular file.")
+        if most_bytes is not None and found.st_size > most_bytes:
+            raise OSError(f"{path} has {found.st_size} bytes; at most {most_bytes} are read.")
+        return file.read()
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The files that a compiler read beside its source text, and the folders in which it looked for them.
+
+    A name that is new in one of the folders may be found in place of a file that was read.
+    """
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of each file's content, by path."""
+    folders: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of the names in each folder, by path."""
+    trees: Mapping[str, str] = field(default_factory=dict)
+    """Likewise, with the names in all the folders below."""
+
+    @classmethod
+    def of(cls, files: Iterable[str], trees: Iterable[str]) -> Manifest:
+        """What is there now: the files, the folders that hold them, and `trees`. Raises OSError."""
+        read = {path: _file_sha256(path) for path in sorted(set(files))}
+        holding = sorted({os.path.dirname(path) for path in read})  # noqa: PTH120 - thousands of them
+        return cls(
+            files=read,
+            folders={path: _names_sha256(path, deep=False) for path in holding},
+            trees={path: _names_sha256(path, deep=True) for path in sorted(set(trees))},
+        )
+
+    def is_current(self) -> bool:
+        """Whether all is as it was."""
+        try:
+            return (
+                all(_names_sha256(path, deep=False) == told for path, told in self.folders.items())
+                and all(_names_sha256(path, deep=True) == told for path, told in self.trees.items())
+                and all(_file_sha256(path) == told for path, told in self.files.items())
+            )
+        except OSError:
+            return False
+
+
+def _file_sha256(path: str) -> str:
+    return hashlib.sha256(read_regular(Path(os.path.realpath(path)), _MOST_BYTES)).hexdigest()
+
+
+def _names_sha256(folder: str, *, deep: bool) -> str:
+    """Of the names in a folder; that of no names where there is no such folder."""
+    digest = hashlib.sha256()
+    seen: set[str] = set()
+    for place, below, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(place)
+        digest.update(
+            os.fsencode("\0".join((os.path.relpath(place, folder), *sorted(below), *sorted(names))))
+        )
+        below[:] = sorted(below) if deep and real not in seen else ()
+        seen.add(real)
+    return digest.hexdigest()
+
+
 class BinaryCache:
     """Compiled kernels by everything that could change them. A cache that cannot be written is no error,
     only slower.
+
+    An entry holds its own hash: one that is torn or was edited is a miss. So is one whose manifest is no
+    longer what the disk holds.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -55,12 +138,26 @@ class BinaryCache:
 
     def get(self, key: str) -> bytes | None:
         try:
-            return (self.folder / key[:2] / key).read_bytes() or None
-        except OSError:
+            entry = read_regular(self.folder / key[:2] / key, _MOST_BYTES)
+            begin, told, rest = entry.split(b"\n", 2)
+            if (begin, told) != (_FORMAT, _entry_sha256(key, rest)):
+                return None
+            manifest, binary = rest.split(b"\n", 1)
+            current = msgspec.json.decode(manifest, type=Manifest).is_current()
+        except (OSError, ValueError, msgspec.MsgspecError):
             return None
+        return binary if current and binary else None
 
-    def put(self, key: str, binary: bytes) -> None:
+    def put(self, key: str, binary: bytes, manifest: Manifest | None = None) -> None:
+        rest = msgspec.json.encode(manifest or Manifest()) + b"\n" + binary
         try:
-            write_atomically(self.folder / key[:2] / key, binary)
+            write_atomically(
+                self.folder / key[:2] / key, b"\n".join((_FORMAT, _entry_sha256(key, rest), rest))
+            )
         except OSError:
             return
+
+
+def _entry_sha256(key: str, content: bytes) -> bytes:
+    """With the key: an entry that was moved to another's place is not that other's."""
+    return hashlib.sha256(key.encode() + b"\n" + content).hexdigest().encode()

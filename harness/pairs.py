@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 import numpy as np
 
 from harness import protocol
@@ -21,6 +22,7 @@ from harness.arena import Arena
 from harness.backends.base import Built, Device, check_launch, compile_all
 from harness.checker import Checker, emulator
 from harness.errors import HarnessError, KernelError, MeasureError, SuiteError
+from harness.file_access import reaches_beside
 from harness.measure import Subject
 from harness.pairing import Alone, Pair, PairSettings, measure_pair, run_alone
 from harness.planning import launch_of
@@ -187,7 +189,9 @@ class PairBench:
             built = self._build(prepared)
         except HarnessError as error:
             return protocol.SideFacts(reason=error.reason, message=error.message, log=error.log)
-        return _facts_of(prepared, built)
+        # Asked after the build: a function of the host is called there for the first time.
+        beside = prepared.source.kind == "host" and reaches_beside(self.suites[side.suite].root)
+        return msgspec.structs.replace(_facts_of(prepared, built), reaches_beside=beside)
 
     def _prepare(self, side: protocol.Side, sizes: Mapping[str, int]) -> _Prepared:
         suite = self.suites[side.suite]
@@ -196,7 +200,7 @@ class PairBench:
         launch = launch_of(kernel, case)
         check_launch(launch, self.device.info)
         info = self.device.info
-        source = program(suite, kernel, case, info.backend, info.arch, launch)
+        source = program(suite, kernel, case, info.backend, info.arch, launch, self.checker.scratch)
         source = dataclasses.replace(source, emulate=emulator(suite.problem, kernel, case))
         if side.planted:
             source = planted(source, self.device.info.backend)
@@ -318,7 +322,9 @@ def _passed(prepared: _Prepared) -> tuple[str, ...]:
 def _same_code(base: protocol.SideFacts, head: protocol.SideFacts) -> bool:
     if base.reason or head.reason or (base.launch, base.passed) != (head.launch, head.passed):
         return False
-    if base.code_sha256 == head.code_sha256:
+    if base.reaches_beside or head.reaches_beside:
+        return False
+    if base.code_sha256 is not None and base.code_sha256 == head.code_sha256:
         return True
     # Of the code that runs where it can be told from the rest of a binary, such as lines for a debugger.
     binaries = [r.code_sha256 or r.binary_sha256 for r in (base.resources, head.resources) if r]

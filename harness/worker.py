@@ -27,6 +27,7 @@ from harness.backends import open_device
 from harness.backends.base import Device, check_launch, compile_all
 from harness.checker import Checker, emulator
 from harness.errors import HarnessError
+from harness.file_access import watch
 from harness.loader import load_folder
 from harness.measure import Subject, measure
 from harness.pairs import PairBench, SideError
@@ -45,6 +46,7 @@ class Worker:
         self.report = report
         self.device: Device = open_device(request.device)
         scratch = Path(request.scratch)
+        watch()
         if request.suite is not None:
             self.suite: Suite = load_folder(Path(request.suite))
             self.checker = Checker(self.device, self.suite, scratch, self._progress)
@@ -91,7 +93,7 @@ class Worker:
 
     def _program(self, kernel: Kernel, case: Case, launch: Launch) -> Program:
         info = self.device.info
-        made = program(self.suite, kernel, case, info.backend, info.arch, launch)
+        made = program(self.suite, kernel, case, info.backend, info.arch, launch, self.checker.scratch)
         return dataclasses.replace(made, emulate=emulator(self.suite.problem, kernel, case))
 
     def _launch(self, request: protocol.Measure, kernel: Kernel, case: Case) -> Launch:
