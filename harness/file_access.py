@@ -13,11 +13,10 @@ import functools
 import os
 import site
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import harness
 from harness.cache import cache_dir
 
 _opened: set[str] = set()
@@ -69,7 +68,7 @@ def _of_shell(command: Any) -> Iterator[str]:
     yield from (word for word in os.fsdecode(command).split() if os.sep in word)
 
 
-_EVENTS = {
+_EVENTS: Mapping[str, Callable[..., Iterator[Any]]] = {
     "open": _of_open,
     "import": _of_import,
     "ctypes.dlopen": _of_library,
@@ -114,7 +113,7 @@ def _repository(folder: Path) -> Path | None:
     return next((above for above in (folder, *folder.parents) if (above / ".git").exists()), None)
 
 
-_HARNESS = Path(harness.__file__).resolve().parent
+_HARNESS = Path(__file__).resolve().parent
 
 
 @functools.cache

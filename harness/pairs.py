@@ -9,6 +9,7 @@ __all__ = ["PairBench", "SideError"]
 import dataclasses
 import hashlib
 import random
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,6 +24,7 @@ from harness.backends.base import Built, Device, check_launch, compile_all
 from harness.checker import Checker, emulator
 from harness.errors import HarnessError, KernelError, MeasureError, SuiteError
 from harness.file_access import reaches_beside
+from harness.loader import imports_of, modules_of
 from harness.measure import Subject
 from harness.pairing import Alone, Pair, PairSettings, measure_pair, run_alone
 from harness.planning import launch_of
@@ -78,6 +80,7 @@ class PairBench:
         self.device, self.suites, self.report = device, suites, report
         # Head's problem says what is right: the kernels of both are held to it.
         self.checker = Checker(device, suites["head"], scratch, report)
+        self._imported = frozenset(sys.modules)
 
     def answer(
         self,
@@ -124,6 +127,7 @@ class PairBench:
             pair = Pair(subjects["base"], subjects["head"])
             block = measure_pair(self.device, pair, request.settings, rng)
             self._check_afterwards(arena, subjects, prepared, request.seed, facts)
+            self._check_imports(prepared)
         return protocol.Done(block=block, sides=facts)
 
     def find_steps(self, request: protocol.FindSteps) -> int:
@@ -200,14 +204,17 @@ class PairBench:
         launch = launch_of(kernel, case)
         check_launch(launch, self.device.info)
         info = self.device.info
-        source = program(suite, kernel, case, info.backend, info.arch, launch, self.checker.scratch)
+        with imports_of(suite, kernel, info.backend):
+            source = program(suite, kernel, case, info.backend, info.arch, launch, self.checker.scratch)
         source = dataclasses.replace(source, emulate=emulator(suite.problem, kernel, case))
         if side.planted:
             source = planted(source, self.device.info.backend)
         return _Prepared(side, suite.problem, kernel, case, launch, source)
 
     def _build(self, prepared: _Prepared) -> Built:
-        built = self.device.build(prepared.source)
+        suite = self.suites[prepared.side.suite]
+        with imports_of(suite, prepared.kernel, self.device.info.backend):
+            built = self.device.build(prepared.source)
         check_launch(prepared.launch, self.device.info, built.resources)
         return built
 
@@ -277,6 +284,17 @@ class PairBench:
                         "After timing, the outputs are no longer what was verified before: the kernel keeps "
                         "something between launches, or has a race."
                     )
+
+    def _check_imports(self, prepared: Mapping[SideName, _Prepared]) -> None:
+        """Raises SuiteError where a launch imported a suite's own module: for both sides, it was head's."""
+        if not any(side.source.kind == "host" for side in prepared.values()):
+            return
+        late = {name for suite in self.suites.values() for name in modules_of(suite.root, self._imported)}
+        if late:
+            raise SuiteError(
+                f"{min(late)} was imported during a launch, where nobody can tell base's from head's: import "
+                "it at the top of suite.py, or in the function that makes the kernel."
+            )
 
     def _digest(self, arena: Arena) -> str:
         digest = hashlib.blake2b(digest_size=16)

@@ -21,7 +21,7 @@ LAYERS = (
     ("errors", "texts"),
     ("suite", "records", "statistics", "cache", "packages"),
     ("harness",),
-    ("sources", "planning", "verify", "peaks", "machine", "judge", "gates", "attribution"),
+    ("file_access", "sources", "planning", "verify", "peaks", "machine", "judge", "gates", "attribution"),
     ("git", "store", "host", "config", "contest", "planted"),
     ("loader", "backends", "telemetry", "calibration"),
     ("arena", "measure", "history", "selection", "benchmark_files"),
