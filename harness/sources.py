@@ -69,8 +69,8 @@ _SHAPED = re.compile(r'R"|\b(?:__LINE__|__FILE__|__builtin_LINE|source_location)
 """A raw string, in which a line's end and a backslash are themselves, or code made of its own place."""
 
 _GAP = r"(?:[ \t]|/\*.*?\*/)*"
-_DIRECTIVE = re.compile(rf"(?:#|%:|\?\?=){_GAP}(?:include(?:_next)?|import|embed)\b{_GAP}([^\n]*)", re.DOTALL)
-_SEARCH = re.compile(r"__has_include|__has_embed|\.inc(?:lude|bin)\b")
+_DIRECTIVE = re.compile(rf"(?:#|%:|\?\?=){_GAP}(?:include(?:_next)?|import)\b{_GAP}([^\n]*)", re.DOTALL)
+_SEARCH = re.compile(r"__has_include|\bembed\b|__has_embed|\.inc(?:lude|bin)\b")
 _SYSTEM_HEADER = re.compile(r"<(?!.*(?:\.\.|//|/\*))[\w+-][\w+./-]*>\s*\Z")
 
 _PLAIN_OPTION = re.compile(

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from harness import sources
+from harness import protocol, sources
 from harness.backends import nvcc
 from harness.cache import BinaryCache
 from harness.loader import load_folder
 from harness.sources import Program
+from harness.worker import Worker
 from tests.support import Done, caller, commit, make_repository, write_files
 
 pytestmark = pytest.mark.fault
@@ -54,7 +55,11 @@ LAZY = MAKE.replace("    def call", "    import helper\n    def call", 1)
 ON_CPU = "{'cpu': HostFunction(one)}"
 ELSEWHERE = "sys.path.insert(0, str(Path(__file__).parent.parent / 'shared'))\n"
 
-OPENCL = "__kernel void one(__global const float* x, __global float* y, int n)\n{ y[get_global_id(0)] = FACTOR * x[get_global_id(0)]; }\n"
+OPENCL = """\
+__kernel void one(__global const float* x, __global float* y, int n) {
+    y[get_global_id(0)] = FACTOR * x[get_global_id(0)];
+}
+"""
 
 
 def suite(imports: str = "import helper", body: str = MAKE, source: str = ON_CPU) -> str:
@@ -110,3 +115,223 @@ def test_a_launch_that_imports_cannot_tell_whose(harness, repository):
     status, reason, code = verdict_of(harness, repository)
     assert (status, reason) == ("failed", "suite")
     assert code != 0
+
+
+def sides(tmp_path: Path, base: dict[str, str], head: dict[str, str]) -> tuple[Path, Path]:
+    """Suite folders of two repositories, as an export and a working tree would be."""
+    made = []
+    for name, files in (("base", base), ("head", {**base, **head})):
+        (tmp_path / name / ".git").mkdir(parents=True)
+        write_files(tmp_path / name, {f"kernels/{file}": text for file, text in files.items()})
+        made.append(tmp_path / name / "kernels" / "twice")
+    return made[0], made[1]
+
+
+def inspected(folders: tuple[Path, Path], scratch: Path, device: str) -> protocol.Inspected:
+    """What a worker tells of the one kernel of both."""
+    scratch.mkdir(exist_ok=True)
+    opened = protocol.Open(device=device, suite=str(folders[1]), base=str(folders[0]), scratch=str(scratch))
+    base, head = (protocol.Side(suite=name, kernel="one") for name in ("base", "head"))
+    pair = protocol.PairOf(id="one", sizes={"n": 64}, base=base, head=head)
+    answer = Worker(opened, lambda _: None).answer(protocol.Inspect(pairs=(pair,)))
+    return answer.inspected["one"]
+
+
+@pytest.fixture
+def is_identical(tmp_path):
+    def tell(base: dict[str, str], head: dict[str, str], device: str = "cpu") -> bool:
+        found = inspected(sides(tmp_path, base, head), tmp_path / "scratch", device)
+        assert not (found.base.reason or found.head.reason), (found.base, found.head)
+        return found.identical
+
+    return tell
+
+
+FUNCTION = {"twice/suite.py": suite(), "twice/helper.py": HELPER}
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        pytest.param({"twice/helper.py": SLOW}, id="a module"),
+        pytest.param({"twice/table.txt": "1"}, id="a file that nobody names"),
+        pytest.param({"twice/deep/er/table.txt": "1"}, id="a file in a folder"),
+        pytest.param({"twice/helper.py": f"{HELPER}# a comment\n"}, id="a comment, of which nobody can tell"),
+    ],
+)
+def test_a_function_is_as_its_whole_folder(is_identical, head):
+    assert not is_identical(FUNCTION, head)
+
+
+def test_a_function_is_identical_to_itself(is_identical):
+    assert is_identical(FUNCTION, {"other/suite.py": "another suite"})
+
+
+def test_a_folder_that_a_link_leads_to(tmp_path):
+    base, head = sides(tmp_path, FUNCTION, {})
+    for folder, text in ((base, "1"), (head, "2")):
+        write_files(folder.parent, {"elsewhere/table.txt": text})
+        (folder / "data").symlink_to("../elsewhere")
+        (folder / "loop").symlink_to(".")
+    assert not inspected((base, head), tmp_path / "scratch", "cpu").identical
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "TABLE = (Path(__file__).parent.parent / 'shared' / 'table.txt').read_text()\n" + MAKE,
+        MAKE.replace(
+            "    def call",
+            "    np.loadtxt(Path(__file__).parent.parent / 'shared' / 'table.txt')\n    def call",
+        ),
+        MAKE.replace(
+            "    def call",
+            "    subprocess.run(['cat', f'{Path(__file__).parent.parent}/shared/table.txt'])\n    def call",
+        ),
+        "sys.path.append(str(Path(__file__).parent.parent / 'shared'))\n" + MAKE,
+    ],
+    ids=["when it is loaded", "when it is made", "by a command", "perhaps later"],
+)
+def test_a_function_that_reaches_beside_its_folder_is_measured(is_identical, body):
+    files = {**FUNCTION, "twice/suite.py": suite("import helper, subprocess\nimport numpy as np", body)}
+    assert not is_identical({**files, "shared/table.txt": "1"}, {"shared/table.txt": "2"})
+
+
+GENERATED = {
+    "twice/suite.py": suite(
+        "",
+        "def one(case, arch):\n    return (Path(__file__).parent / 'template.cu').read_text()\n",
+        "Generated(one)",
+    ),
+    "twice/template.cu": "// one\nvoid one() {}\n",
+}
+
+
+def test_a_template_that_a_generator_reads(is_identical):
+    assert not is_identical(GENERATED, {"twice/template.cu": "void one() { slow(); }\n"}, "null")
+
+
+def test_a_comment_in_generated_text(is_identical):
+    assert is_identical(GENERATED, {"twice/template.cu": "// two\nvoid one() {}\n"}, "null")
+
+
+def test_generated_text_does_not_outlive_the_run(tmp_path, own_cache):
+    suite_ = load_folder(sides(tmp_path, GENERATED, {})[0])
+    kernel = suite_.kernels[0]
+
+    def text(run: str) -> str:
+        (tmp_path / run).mkdir(exist_ok=True)
+        case = suite_.case(kernel, {"n": 64})
+        return sources.program(suite_, kernel, case, "null", scratch=tmp_path / run).text
+
+    first = text("one")
+    (suite_.root / "template.cu").write_text("another\n")
+    assert text("one") == first
+    assert text("two") == "another\n"
+    assert not (own_cache / "generated").exists()
+
+
+TEXT = {
+    "twice/suite.py": suite("", "", "'one.cl'"),
+    "twice/one.cl": '#include "factor.h"\n' + OPENCL,
+    "twice/factor.h": "#define FACTOR 2\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("head", "identical"),
+    [
+        pytest.param({"twice/factor.h": "// two\n#define FACTOR 2\n"}, True, id="a comment in a header"),
+        pytest.param({"twice/one.cl": '// x\n#include "factor.h"\n' + OPENCL}, True, id="a comment"),
+        pytest.param({"twice/factor.h": "#define FACTOR 3\n"}, False, id="a header"),
+        pytest.param({"twice/notes.txt": "1"}, True, id="a file that is not compiled"),
+        pytest.param(
+            {"twice/suite.py": suite("", "", "'one.cl', options={'opencl': ('-cl-mad-enable',)}")},
+            False,
+            id="an option",
+        ),
+    ],
+)
+def test_self_contained_text_is_as_its_code(is_identical, head, identical):
+    assert is_identical(TEXT, head, "opencl:0") is identical
+
+
+LINE = "void one() { f(__LINE__); }\n"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param("#define SLOW 1 \\\n\nfoo\n", "#define SLOW 1 \\\nfoo\n", id="a line that goes on"),
+        pytest.param("int a = 1'000; s(\"it's /*\"); x(); /**/", "int a = 1'000; s(\"it's /*\"); y(); /**/",
+                     id="a quote between digits"),
+        pytest.param('s(R"(\nhttp://a\n)");', 's(R"(\nhttp://b\n)");', id="a slash in a raw string"),
+        pytest.param('s(R"(")"); x(); // "', 's(R"(")"); y(); // "', id="a quote in a raw string"),
+        pytest.param(LINE, "// above\n" + LINE, id="code that is made of its line"),
+    ],
+)  # fmt: skip
+def test_what_looks_like_a_comment_and_is_code(one, other):
+    codes = {Program("t.one", "one", text).code_sha256 for text in (one, other)}
+    assert len(codes) == 2
+    assert None not in codes
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ('#include "/abs/x.h"', ()),
+        ("#include HEADER", ()),
+        ("#/**/include <x.h>\n", ("-I/own",)),
+        ("#inc\\\nlude HEADER", ()),
+        ("%:include <../x.h>", ()),
+        ("#include </abs/x.h>", ()),
+        ("#if __has_include(<x.h>)", ()),
+        ('asm(".incbin \\"x\\"");', ()),
+        ("#embed <x>", ()),
+        ("", ("-I/own",)),
+        ("", ("-include", "x.h")),
+        ("", ("@options",)),
+        ("", ("-Xcompiler", "-include,x.h")),
+        ("", ("-Xptxas", "--options-file=x")),
+        ("", ("extra.o",)),
+    ],
+)
+def test_what_may_read_another_file(text, options):
+    assert not sources.is_self_contained(text, options, system_headers=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        (
+            "#include <cuda_fp16.h>  // half\n#include <cuda/std/array>",
+            ("-lineinfo", "-DTILE=4", "-D", "A=1"),
+        ),
+        ("// #include OWN\n", ("--use_fast_math", "-Xptxas", "-v", "-gencode", "arch=compute_90,code=sm_90")),
+    ],
+)
+def test_what_reads_the_compilers_own_files_only(text, options):
+    assert sources.is_self_contained(text, options, system_headers=True)
+    assert sources.is_self_contained(text, options, system_headers=False) is ("<" not in text)
+
+
+def test_a_header_in_a_folder_of_opencls(is_identical, tmp_path):
+    own = tmp_path / "own"
+    write_files(own, {"factor.h": "#define FACTOR 2\n"})
+    kernel = f"'one.cl', options={{'opencl': ('-I', {str(own)!r})}}"
+    files = {"twice/suite.py": suite("", "", kernel), "twice/one.cl": "#include <factor.h>\n" + OPENCL}
+    assert not is_identical(files, {}, "opencl:0")
+
+
+def test_a_changed_header_of_opencls_is_compiled_again(harness, tmp_path):
+    own = tmp_path / "own"
+    kernel = f"'one.cl', options={{'opencl': ('-I', {str(own)!r})}}"
+    write_files(
+        tmp_path / "kernels" / "twice",
+        {"suite.py": suite("", "", kernel), "one.cl": "#include <factor.h>\n" + OPENCL},
+    )
+    write_files(own, {"factor.h": "#define FACTOR 2\n"})
+    checked = ("check", "--device", "opencl:0")
+    assert harness(*checked, cwd=tmp_path).status == 0
+    write_files(own, {"factor.h": "#define FACTOR 3\n"})
+    assert harness(*checked, cwd=tmp_path).status == 1
