@@ -88,9 +88,21 @@ def load(path: Path, commit: str | None = None, repository: Path | None = None) 
     commit = git.resolve(repository, commit)
     exported = _exported(repository, commit, _inside(path, repository))
     try:
-        return LoadedSuite(load_folder(exported), path, repository, commit)
+        suite = load_folder(exported)
+        _check_absolute(suite, repository)
+        return LoadedSuite(suite, path, repository, commit)
     except SuiteError as error:
         raise SuiteError(f"At commit {commit[:12]}: {error.message}", log=error.log) from error
+
+
+def _check_absolute(suite: Suite, repository: Path) -> None:
+    """Raises SuiteError where a source of a commit includes a file of the working tree, by its whole path."""
+    for file in sorted(files_outside(suite)):
+        if file.is_relative_to(repository) and not file.is_relative_to(cache_dir()):
+            raise SuiteError(
+                f"{file} lies in the working tree, and a source includes it by its whole path: it is not the "
+                "commit's. Include it by a path relative to the file that names it."
+            )
 
 
 def _inside(path: Path, repository: Path) -> Path:

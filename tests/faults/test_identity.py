@@ -141,7 +141,7 @@ def inspected(folders: tuple[Path, Path], scratch: Path, device: str) -> protoco
 def is_identical(tmp_path):
     def tell(base: dict[str, str], head: dict[str, str], device: str = "cpu") -> bool:
         found = inspected(sides(tmp_path, base, head), tmp_path / "scratch", device)
-        assert not (found.base.reason or found.head.reason), (found.base, found.head)
+        assert (found.base.message, found.head.message) == ("", "")
         return found.identical
 
     return tell
@@ -335,3 +335,158 @@ def test_a_changed_header_of_opencls_is_compiled_again(harness, tmp_path):
     assert harness(*checked, cwd=tmp_path).status == 0
     write_files(own, {"factor.h": "#define FACTOR 3\n"})
     assert harness(*checked, cwd=tmp_path).status == 1
+
+
+KERNEL = '#include <own.h>\nextern "C" __global__ void one(float* y) { y[0] = OWN; }\n'
+
+
+@pytest.fixture
+def compiled(tmp_path):
+    """Compiles a text with nvcc as the CUDA backend does, for no card; tells whether the cache had it."""
+    if not nvcc.version():
+        pytest.skip("nvcc is not on PATH.")
+    source = tmp_path / "source"
+    source.mkdir()
+
+    def compile_(options: tuple[str, ...]) -> bytes:
+        command = ["nvcc", "-cubin", "-arch=sm_90", *options, "-o", "one.cubin", "one.cu"]
+        subprocess.run(command, cwd=source, check=True)
+        return (source / "one.cubin").read_bytes()
+
+    def compiled(text: str = KERNEL, options: tuple[str, ...] = ()) -> tuple[bytes, bool]:
+        (source / "one.cu").write_text(text)
+        program = Program("t.one", "one", text, options)
+        return nvcc.through_cache(BinaryCache(tmp_path / "cache"), program, options, "sm_90", compile_)
+
+    return compiled
+
+
+def test_a_header_in_a_folder_of_nvccs(compiled, tmp_path):
+    first, second = tmp_path / "first", tmp_path / "sec ond"
+    options = (f"-I{first}", "-I", str(second))
+    write_files(second, {"own.h": '#include "deep/value.h"\n', "deep/value.h": "#define OWN 1.0f\n"})
+    binary, cached = compiled(options=options)
+    assert not cached
+    assert compiled(options=options) == (binary, True)
+    write_files(second, {"deep/value.h": "#define OWN 2.0f\n"})
+    changed, cached = compiled(options=options)
+    assert (cached, changed == binary) == (False, False)
+    # One of the same name where the compiler looks first; the folder was not even there before.
+    write_files(first, {"own.h": "#define OWN 3.0f\n"})
+    shadowed, cached = compiled(options=options)
+    assert (cached, shadowed in (binary, changed)) == (False, False)
+    shutil.rmtree(first)
+    assert compiled(options=options) == (changed, False)
+
+
+@pytest.mark.parametrize("name", ["CPATH", "NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS"])
+def test_what_the_environment_has_nvcc_do(compiled, tmp_path, monkeypatch, name):
+    own, other = (
+        write_files(tmp_path / value, {"own.h": f"#define OWN {value}.0f\n"}) for value in ("1", "2")
+    )
+    binaries = []
+    for folder in (own, other, own):
+        monkeypatch.setenv(name, str(folder) if name == "CPATH" else f"-I{folder}")
+        assert nvcc.environment() == (f"{name}={os.environ[name]}",)
+        binaries.append(compiled())
+    assert [cached for _, cached in binaries] == [False, False, True]
+    assert binaries[0][0] == binaries[2][0] != binaries[1][0]
+    write_files(own, {"own.h": "#define OWN 3.0f\n"})
+    assert not compiled()[1]
+
+
+@pytest.mark.parametrize("option", ["@{}", "-Xptxas=--options-file={}", "--options-file={}"])
+def test_options_that_lead_to_a_file_are_never_kept(tmp_path, option):
+    made = iter([b"one", b"two"])
+    options = (option.format(tmp_path / "options"),)
+    for binary in (b"one", b"two"):
+        built = nvcc.through_cache(
+            BinaryCache(tmp_path),
+            Program("t.one", "one", "", options),
+            options,
+            "sm_90",
+            lambda _: next(made),
+        )
+        assert built == (binary, False)
+
+
+@pytest.fixture
+def entry(tmp_path):
+    """A cache with one binary, and where it lies."""
+    cache = BinaryCache(tmp_path / "cache")
+    cache.put("abc", b"binary")
+    assert cache.get("abc") == b"binary"
+    return cache, tmp_path / "cache" / "ab" / "abc"
+
+
+def test_an_entry_that_was_edited(entry):
+    cache, path = entry
+    path.write_bytes(path.read_bytes().replace(b"binary", b"canary"))
+    assert cache.get("abc") is None
+
+
+@pytest.mark.parametrize("size", [0, 1, 20, -1])
+def test_an_entry_that_is_torn(entry, size):
+    cache, path = entry
+    path.write_bytes(path.read_bytes()[:size])
+    assert cache.get("abc") is None
+
+
+def test_an_entry_at_the_place_of_another(entry):
+    cache, path = entry
+    path.rename(path.with_name("abd"))
+    assert cache.get("abd") is None
+
+
+def test_an_entry_of_a_newer_version(entry):
+    cache, path = entry
+    path.write_bytes(path.read_bytes().replace(b"harness binary 1", b"harness binary 2"))
+    assert cache.get("abc") is None
+    cache.put("abc", b"binary")
+    assert cache.get("abc") == b"binary"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "zero", "link", "folder"])
+def test_what_is_no_file_is_no_entry(entry, tmp_path, kind):
+    cache, path = entry
+    path.rename(tmp_path / "kept")
+    {
+        "pipe": lambda: os.mkfifo(path),
+        "zero": lambda: path.symlink_to("/dev/zero"),
+        "link": lambda: path.symlink_to(tmp_path / "kept"),
+        "folder": path.mkdir,
+    }[kind]()
+    assert cache.get("abc") is None
+    cache.put("abc", b"binary")
+    assert (cache.get("abc") == b"binary") is (kind != "folder")
+
+
+def test_a_cache_that_can_only_be_read(entry, tmp_path):
+    cache, path = entry
+    path.parent.chmod(0o500)
+    try:
+        cache.put("abc", b"another")
+    finally:
+        path.parent.chmod(0o700)
+    assert cache.get("abc") in (b"binary", b"another")  # root writes all the same
+
+
+def test_an_absolute_header_of_the_working_tree_is_no_commits(harness, repository):
+    header = repository / "shared" / "factor.h"
+    text = f'#include "{header}"\n' + OPENCL
+    files = {"kernels/twice/suite.py": suite("", "", "'one.cl'"), "kernels/twice/one.cl": text}
+    commit(repository, {**files, "shared/factor.h": "#define FACTOR 2\n"}, 1)
+    assert harness("check", "--device", "opencl:0", cwd=repository).status == 0
+    done = harness("check", "--commit", "HEAD", "--device", "opencl:0", cwd=repository)
+    assert done.status == 2
+    assert f"{header} lies in the working tree" in done.err
+
+
+def test_an_absolute_header_takes_part(is_identical, tmp_path):
+    write_files(tmp_path / "own", {"factor.h": "#define FACTOR 2\n"})
+    text = f'#include "{tmp_path}/own/factor.h"\n' + OPENCL
+    files = {"twice/suite.py": suite("", "", "'one.cl'"), "twice/one.cl": text}
+    assert is_identical(files, {}, "opencl:0")
+    base = sources.tree_sha256(load_folder(tmp_path / "base" / "kernels" / "twice"))
+    write_files(tmp_path / "own", {"factor.h": "#define FACTOR 3\n"})
+    assert sources.tree_sha256(load_folder(tmp_path / "base" / "kernels" / "twice")) != base
