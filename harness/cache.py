@@ -66,36 +66,32 @@ def read_regular(path: Path, most_bytes: int | None = None) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The files that a compiler read beside its source text, and the folders in which it looked for them.
+    """The headers that a compiler read beside its source text, and where it looked for them.
 
-    A name that is new in one of the folders may be found in place of a file that was read.
+    A file that is new in one of the folders may be found in place of one that was read.
     """
 
-    files: Mapping[str, str] = field(default_factory=dict)
-    """SHA-256 of each file's content, by path."""
-    folders: Mapping[str, str] = field(default_factory=dict)
-    """SHA-256 of the names in each folder, by path."""
-    trees: Mapping[str, str] = field(default_factory=dict)
-    """Likewise, with the names in all the folders below."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of each header's content, by path."""
+    folders: tuple[str, ...] = ()
+    """What the compiler was told to search, beside the headers' own folders."""
+    asked: tuple[str, ...] = ()
+    """Further names that a header asks for, there or not."""
+    found: str = ""
+    """SHA-256 of the paths in all these folders that may be meant by one of these names."""
 
     @classmethod
-    def of(cls, files: Iterable[str], trees: Iterable[str]) -> Manifest:
-        """What is there now: the files, the folders that hold them, and `trees`. Raises OSError."""
-        read = {path: _file_sha256(path) for path in sorted(set(files))}
-        holding = sorted({os.path.dirname(path) for path in read})  # noqa: PTH120 - thousands of them
-        return cls(
-            files=read,
-            folders={path: _names_sha256(path, deep=False) for path in holding},
-            trees={path: _names_sha256(path, deep=True) for path in sorted(set(trees))},
-        )
+    def of(cls, headers: Iterable[str], folders: Iterable[str], asked: Iterable[str] = ()) -> Manifest:
+        """What is there now. Raises OSError where a header cannot be read."""
+        read = {path: _file_sha256(path) for path in sorted(set(headers))}
+        folders, asked = tuple(folders), tuple(sorted(set(asked)))
+        return cls(read, folders, asked, _found_sha256(read, folders, asked))
 
     def is_current(self) -> bool:
         """Whether all is as it was."""
         try:
-            return (
-                all(_names_sha256(path, deep=False) == told for path, told in self.folders.items())
-                and all(_names_sha256(path, deep=True) == told for path, told in self.trees.items())
-                and all(_file_sha256(path) == told for path, told in self.files.items())
+            return _found_sha256(self.headers, self.folders, self.asked) == self.found and all(
+                _file_sha256(path) == told for path, told in self.headers.items()
             )
         except OSError:
             return False
@@ -105,18 +101,22 @@ def _file_sha256(path: str) -> str:
     return hashlib.sha256(read_regular(Path(os.path.realpath(path)), _MOST_BYTES)).hexdigest()
 
 
-def _names_sha256(folder: str, *, deep: bool) -> str:
-    """Of the names in a folder; that of no names where there is no such folder."""
-    digest = hashlib.sha256()
-    seen: set[str] = set()
-    for place, below, names in os.walk(folder, followlinks=True):
-        real = os.path.realpath(place)
-        digest.update(
-            os.fsencode("\0".join((os.path.relpath(place, folder), *sorted(below), *sorted(names))))
-        )
-        below[:] = sorted(below) if deep and real not in seen else ()
-        seen.add(real)
-    return digest.hexdigest()
+def _found_sha256(headers: Iterable[str], folders: Iterable[str], asked: Iterable[str]) -> str:
+    """Of a header's path every end may be the name by which it is included."""
+    below: dict[str, set[str]] = {}
+    for path in (*headers, *asked):
+        parts = path.strip("/").split("/")
+        for begin, first in enumerate(parts):
+            below.setdefault(first, set()).add("/".join(parts[begin:]))
+    found = []
+    for folder in sorted({*folders, *map(os.path.dirname, headers)}):
+        try:
+            there = below.keys() & os.listdir(folder)  # noqa: PTH208 - names are all that is wanted
+        except OSError:
+            continue
+        names = (f"{folder}/{name}" for first in there for name in below[first])
+        found += [path for path in names if os.path.isfile(path)]  # noqa: PTH113 - thousands of them
+    return hashlib.sha256(os.fsencode("\0".join(sorted(found)))).hexdigest()
 
 
 class BinaryCache:
@@ -149,7 +149,7 @@ class BinaryCache:
         return binary if current and binary else None
 
     def put(self, key: str, binary: bytes, manifest: Manifest | None = None) -> None:
-        rest = msgspec.json.encode(manifest or Manifest()) + b"\n" + binary
+        rest = msgspec.json.encode(manifest or Manifest.of((), ())) + b"\n" + binary
         try:
             write_atomically(
                 self.folder / key[:2] / key, b"\n".join((_FORMAT, _entry_sha256(key, rest), rest))

@@ -16,12 +16,20 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.machinery import (
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    SourceFileLoader,
+)
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from harness import git
 from harness.cache import cache_dir
@@ -192,6 +200,25 @@ def _place(error: BaseException, file: Path) -> str:
     return next((f"{f.filename}:{f.lineno}" for f in frames if f.filename == str(file)), str(file))
 
 
+class _FromSource(SourceFileLoader):
+    """Never from a .pyc: one is believed where the source has its size and its second, or without a look."""
+
+    def path_stats(self, path: str) -> Any:
+        raise OSError(f"No bytecode of {path} is looked for.")
+
+
+def _hook_for(folder: Path) -> Callable[[str], Any]:
+    """What finds modules in a suite's folder and beside it in its repository."""
+    finder = FileFinder.path_hook((ExtensionFileLoader, EXTENSION_SUFFIXES), (_FromSource, SOURCE_SUFFIXES))
+
+    def find(place: str) -> Any:
+        if not (Path(place).is_relative_to(folder) or is_beside(Path(place), folder)):
+            raise ImportError(f"{place} is no place of {folder}.")
+        return finder(place)
+
+    return find
+
+
 _own: dict[Path, tuple[list[str], dict[str, ModuleType]]] = {}
 """Of each suite that was loaded, by its folder: its import path, and the modules that are its alone."""
 
@@ -218,10 +245,14 @@ def _importing_from(folder: Path) -> Iterator[None]:
     for name in hidden:
         del sys.modules[name]
     sys.modules.update(modules)
-    importlib.invalidate_caches()
+    hook = _hook_for(folder)
+    sys.path_hooks.insert(0, hook)
+    sys.path_importer_cache.clear()
     try:
         yield
     finally:
+        sys.path_hooks.remove(hook)
+        sys.path_importer_cache.clear()
         sys.dont_write_bytecode = wrote_bytecode
         _own[folder] = list(sys.path), {name: sys.modules[name] for name in modules_of(folder, before)}
         sys.path[:] = path

@@ -316,6 +316,7 @@ def _facts_of(prepared: _Prepared, built: Built, digest: str = "") -> protocol.S
         source_sha256=prepared.source.sha256,
         code_sha256=prepared.source.code_sha256,
         passed=_passed(prepared),
+        function=prepared.source.function,
         launch=prepared.launch,
         resources=built.resources,
         digest=digest,
@@ -340,7 +341,7 @@ def _passed(prepared: _Prepared) -> tuple[str, ...]:
 def _same_code(base: protocol.SideFacts, head: protocol.SideFacts) -> bool:
     if base.reason or head.reason or (base.launch, base.passed) != (head.launch, head.passed):
         return False
-    if base.reaches_beside or head.reaches_beside:
+    if base.function != head.function or base.reaches_beside or head.reaches_beside:
         return False
     if base.code_sha256 is not None and base.code_sha256 == head.code_sha256:
         return True

@@ -76,8 +76,9 @@ _SYSTEM_HEADER = re.compile(r"<(?!.*(?:\.\.|//|/\*))[\w+-][\w+./-]*>\s*\Z")
 _PLAIN_OPTION = re.compile(
     r"""-{1,2}(?:
         std=\S+ | O\w? | [DU]\w+(?:=.*)? | w | g | G | cl-[\w-]+(?:=\S+)?
+        | m64 | dlto | v | allow-unsupported-compiler | disable-warnings | (?:resource|res)-usage
         | (?:generate-)?line-?info | (?:device-)?debug | use_fast_math | restrict
-        | (?:ftz|prec-div|prec-sqrt|fmad|maxrregcount|default-stream)=\w+
+        | (?:ftz|prec-div|prec-sqrt|fmad|maxrregcount|default-stream|rdc|dopt)=\w+
         | (?:arch|gpu-architecture|code|gencode|generate-code)=(?!.*native)[\w,=]+
         | expt-(?:relaxed-constexpr|extended-lambda) | extended-lambda | extra-device-vectorization
         | (?:Xptxas|ptxas-options)=-[\w=,-]+ | diag-suppress=?[\d,]* | W[\w-]+ | l\w+
@@ -334,8 +335,7 @@ def _identity(function: Callable[..., Any], needs: tuple[str, ...], case: Case) 
 
 def _generated(source: Generated, root: Path, case: Case, arch: str, scratch: Path | None) -> str:
     """What the function writes for a case, kept: importing a compiler takes longer than asking it."""
-    macros = sorted(case.macros.items())
-    asked = repr((str(root), case.id, case.dtype, macros, arch, source.function.__qualname__))
+    asked = repr((str(root), case.id, case.dtype, sorted(case.macros.items()), arch))
     kept = scratch and scratch / f"generated-{hashlib.sha256(asked.encode()).hexdigest()}"
     if kept is not None:
         with contextlib.suppress(OSError, UnicodeDecodeError):
@@ -364,7 +364,8 @@ def _flatten(path: Path, once: set[Path], including: tuple[Path, ...] = ()) -> s
     if path in once:
         return ""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_regular(Path(os.path.realpath(path))).decode("utf-8-sig")
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError) as error:
         by = f", included by {including[-1].name}" if including else ""
         raise SuiteError(
@@ -408,7 +409,11 @@ def _files_below(folder: Path, above: tuple[str, ...] = ()) -> Iterator[Path]:
     real = os.path.realpath(folder)
     if real in above:  # a link to a folder that holds it
         return
-    for entry in os.scandir(folder):
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:  # gone meanwhile, or out of reach for a function too
+        return
+    for entry in entries:
         if entry.is_dir():
             if entry.name not in ("__pycache__", ".git"):
                 yield from _files_below(folder / entry.name, (*above, real))

@@ -89,12 +89,13 @@ def through_cache(
         binary = compile_(options)
         cache.put(key, binary)
         return binary, False
-    return _with_manifest(cache, key, folders, options, compile_), False
+    return _with_manifest(cache, key, program.text, folders, options, compile_), False
 
 
 def _with_manifest(
     cache: BinaryCache,
     key: str,
+    text: str,
     folders: Sequence[str],
     options: tuple[str, ...],
     compile_: Callable[[tuple[str, ...]], bytes],
@@ -107,10 +108,11 @@ def _with_manifest(
             headers = headers_of(listed.read_text(encoding="utf-8", errors="surrogateescape"))
             # One that changed meanwhile may not be the one that was read.
             settled = all(Path(header).stat().st_ctime_ns < began_ns for header in headers)
-            manifest = Manifest.of(headers, folders)
+            texts = [text, *(_text_of(header) for header in headers)]
+            manifest = Manifest.of(headers, folders, (name for each in texts for name in _asked(each)))
         except OSError:
             return binary
-        if settled and not any(_is_hidden(_text_of(header)) for header in headers):
+        if settled and not any(map(_is_hidden, texts)):
             cache.put(key, binary, manifest)
     return binary
 
@@ -147,6 +149,10 @@ def _folders(options: Sequence[str]) -> list[str] | None:
     for name in _FOLDERS:
         found += filter(None, os.environ.get(name, "").split(os.pathsep))
     return [str(Path(folder).absolute()) for folder in found]
+
+
+def _asked(text: str) -> list[str]:
+    return re.findall(r"""__has_include\s*\(\s*[<"]([^>"\n]+)""", text)
 
 
 def _is_hidden(text: str) -> bool:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import py_compile
 import shutil
 import subprocess
 from pathlib import Path
+from py_compile import PycInvalidationMode
 
+import numpy as np
 import pytest
 
 from harness import protocol, sources
@@ -490,3 +493,24 @@ def test_an_absolute_header_takes_part(is_identical, tmp_path):
     base = sources.tree_sha256(load_folder(tmp_path / "base" / "kernels" / "twice"))
     write_files(tmp_path / "own", {"factor.h": "#define FACTOR 3\n"})
     assert sources.tree_sha256(load_folder(tmp_path / "base" / "kernels" / "twice")) != base
+
+
+@pytest.mark.parametrize("place", ["twice", "shared"])
+def test_bytecode_of_another_source(tmp_path, place):
+    imports = "import helper" if place == "twice" else ELSEWHERE + "import helper"
+    files = {"twice/suite.py": suite(imports), f"{place}/helper.py": HELPER}
+    folder, _ = sides(tmp_path, files, {})
+    helper = folder.parent / place / "helper.py"
+    py_compile.compile(str(helper), doraise=True, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+    helper.write_text(WRONG)
+    loaded = load_folder(folder)
+    x, y = np.ones(4), np.zeros(4)
+    case = loaded.case(loaded.kernels[0], {"n": 64})
+    loaded.kernels[0].source_for("cpu").function(case, 0)(x, y, 4)
+    assert y[0] == 3
+
+
+def test_another_function_of_the_same_text(is_identical):
+    text = "void one() {}\nvoid slow() { wait(); }\n"
+    files = {"twice/suite.py": suite("", "", "'one.cu'"), "twice/one.cu": text}
+    assert not is_identical(files, {"twice/suite.py": suite("", "", "'one.cu', entry='slow'")}, "null")
