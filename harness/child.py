@@ -4,29 +4,21 @@ from __future__ import annotations
 
 __all__ = ["Child"]
 
-import contextlib
 import os
-import queue
-import signal
-import subprocess
-import sys
-import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
-import harness
+import msgspec
+
 from harness import protocol
 from harness.errors import WorkerError
+from harness.process import Process
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-LOG_BYTES = 20_000
-"""How much of a dead worker's last words a row keeps."""
 
 
 def _absolute(*names: str) -> dict[str, str]:
@@ -65,37 +57,13 @@ class Child:
     """
 
     def __init__(self, scratch: Path) -> None:
-        source = str(Path(harness.__file__).parent.parent)
-        inherited = os.environ.get("PYTHONPATH")
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "harness.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            # A folder of our own: -m puts the current one first on the import path, whatever lies in it.
-            cwd=scratch,
-            env={
-                **os.environ,
-                **_absolute("HARNESS_CACHE_DIR", "HARNESS_NULL_SCRIPT"),
-                "PYTHONPATH": f"{source}{os.pathsep}{inherited}" if inherited else source,
-            },
-            # Ctrl-C is for the session, which decides what becomes of its workers.
-            start_new_session=True,
+        self._process = Process(
+            "harness.worker", cwd=scratch, env=_absolute("HARNESS_CACHE_DIR", "HARNESS_NULL_SCRIPT")
         )
-        self._replies: queue.Queue[bytes | None] = queue.Queue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
 
     @property
     def pid(self) -> int:
         return self._process.pid
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._replies.put(line)
-        self._replies.put(None)
 
     def ask(
         self,
@@ -104,64 +72,48 @@ class Child:
         on_progress: Callable[[str], None] = lambda _stage: None,
     ) -> protocol.Opened | protocol.Done | protocol.Failed:
         """Send a request and wait for its answer."""
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(protocol.encode(request))
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            raise self._died("starting") from None
-        deadline = time.monotonic() + timeout_s
         stage = "starting" if isinstance(request, protocol.Open) else "build"
-        while True:
-            try:
-                line = self._replies.get(timeout=max(0.0, deadline - time.monotonic()))
-            except queue.Empty:
-                self.kill()
-                late = TimedOutError(
-                    f"No answer within {timeout_s:g} s while {_doing(stage)}: the worker process was ended. "
-                    "If the kernel is only slow, raise --timeout.",
-                    log=self._log(),
-                )
-                late.side = _side(stage)
-                raise late from None
-            if line is None:
-                raise self._died(stage)
-            reply = protocol.decode_reply(line)
-            if not isinstance(reply, protocol.Progress):
-                return reply
-            stage = reply.stage
-            on_progress(stage)
+        deadline = time.monotonic() + timeout_s
+        try:
+            self._process.ask(protocol.encode(request), deadline)
+            while (line := self._process.answer(deadline)) is not None:
+                reply = protocol.decode_reply(line)
+                if not isinstance(reply, protocol.Progress):
+                    return reply
+                stage = reply.stage
+                on_progress(stage)
+        except BrokenPipeError:
+            pass
+        except TimeoutError:
+            self.kill()
+            raise self._lost(
+                TimedOutError,
+                f"No answer within {timeout_s:g} s while {_doing(stage)}: the worker process was ended. "
+                "If the kernel is only slow, raise --timeout.",
+                stage,
+            ) from None
+        except msgspec.MsgspecError as error:
+            self.kill()
+            raise self._lost(
+                WorkerError,
+                f"The worker process said what is no answer while {_doing(stage)} ({error}): something in it "
+                "wrote where only the harness does.",
+                stage,
+            ) from None
+        how = self._process.how_it_ended()
+        raise self._lost(WorkerError, f"The worker process {how} while {_doing(stage)}.", stage)
 
-    def _died(self, stage: str) -> WorkerError:
-        code = self._process.wait()
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with status {code}"
-        died = WorkerError(f"The worker process {how} while {_doing(stage)}.", log=self._log())
-        died.side = _side(stage)
-        return died
-
-    def _log(self) -> str:
-        size = self._stderr.seek(0, os.SEEK_END)
-        self._stderr.seek(max(0, size - LOG_BYTES))
-        return self._stderr.read().decode(errors="replace").strip()
+    def _lost(self, kind: type[WorkerError], message: str, stage: str) -> WorkerError:
+        lost = kind(message, log=self._process.log())
+        lost.side = _side(stage)
+        return lost
 
     def kill(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
+        self._process.kill()
 
     def close(self) -> None:
-        """Let the worker end by itself, and end it if it does not."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
-        try:
-            self._process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            self.kill()
-        self._reader.join(timeout=5)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-        self._stderr.close()
+        """End it. Nothing in a worker is worth waiting for, and a hung kernel would not answer."""
+        self._process.close()
 
     def __enter__(self) -> Self:
         return self
@@ -169,6 +121,4 @@ class Child:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None:
-            self.kill()
         self.close()

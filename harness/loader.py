@@ -1,43 +1,25 @@
-"""Suites from folders, at the working tree or at any git commit.
-
-A suite.py runs under a name of its own, and what it imports from its folder is forgotten afterwards, so that
-the same suite at two commits never gets the other's modules.
-"""
+"""Suites from folders, at the working tree or at any git commit; each suite.py runs in its own process."""
 
 from __future__ import annotations
 
-__all__ = ["LoadedSuite", "discover", "discover_at", "imports_of", "load", "load_folder", "modules_of"]
+__all__ = ["Begun", "LoadedSuite", "begin", "discover", "discover_at", "load"]
 
 import contextlib
-import dataclasses
 import glob
 import hashlib
-import importlib.util
 import os
-import sys
-import traceback
-from collections.abc import Callable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.machinery import (
-    EXTENSION_SUFFIXES,
-    SOURCE_SUFFIXES,
-    ExtensionFileLoader,
-    FileFinder,
-    SourceFileLoader,
-)
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 from harness import git
 from harness.cache import cache_dir
 from harness.errors import GitError, NoSuiteError, SuiteError
-from harness.file_access import is_beside
 from harness.records import Source
 from harness.sources import files_outside, tree_sha256
-from harness.suite import Kernel, Problem, Suite
+from harness.suite import Suite
+from harness.suite_client import Loading
 
 
 @dataclass(frozen=True)
@@ -81,26 +63,59 @@ class LoadedSuite:
         return git.is_dirty(repository, self.path, *inside)
 
 
-def load(path: Path, commit: str | None = None, repository: Path | None = None) -> LoadedSuite:
+@dataclass(frozen=True)
+class Begun:
+    """A suite that is being loaded, beside others."""
+
+    path: Path
+    repository: Path | None
+    commit: str | None
+    loading: Loading
+
+    def result(self) -> LoadedSuite:
+        """Raises SuiteError where the suite is broken."""
+        try:
+            suite = self.loading.suite()
+            if self.commit is not None and self.repository is not None:
+                _check_absolute(suite, self.repository)
+            return LoadedSuite(suite, self.path, self.repository, self.commit)
+        except SuiteError as error:
+            if self.commit is None:
+                raise
+            raise SuiteError(f"At commit {self.commit[:12]}: {error.message}", log=error.log) from error
+
+
+def load(
+    path: Path, commit: str | None = None, repository: Path | None = None, *, timeout_s: float | None = None
+) -> LoadedSuite:
     """The suite in folder `path`: in the working tree, or as it was at `commit` of the repository around it.
 
-    Raises SuiteError where there is no such suite or it is broken, GitError where there is no such commit.
+    Raises SuiteError where there is no such suite, it is broken or takes longer than `timeout_s`, GitError
+    where there is no such commit.
     """
+    return begin(path, commit, repository, timeout_s=timeout_s).result()
+
+
+def begin(
+    path: Path, commit: str | None = None, repository: Path | None = None, *, timeout_s: float | None = None
+) -> Begun:
+    """The same, begun: several are loaded side by side. Raises SuiteError where there is no such suite."""
     path = path.resolve()
     repository = repository or git.repository_of(path if path.exists() else _existing_parent(path))
     repository = repository and repository.resolve()
     if commit is None:
-        return LoadedSuite(load_folder(path), path, repository, None)
+        return Begun(path, repository, None, Loading(_present(path), timeout_s))
     if repository is None:
         raise SuiteError(f"{path} is in no git repository, so it cannot be loaded at commit {commit!r}.")
     commit = git.resolve(repository, commit)
     exported = _exported(repository, commit, _inside(path, repository))
-    try:
-        suite = load_folder(exported)
-        _check_absolute(suite, repository)
-        return LoadedSuite(suite, path, repository, commit)
-    except SuiteError as error:
-        raise SuiteError(f"At commit {commit[:12]}: {error.message}", log=error.log) from error
+    return Begun(path, repository, commit, Loading(exported, timeout_s))
+
+
+def _present(folder: Path) -> Path:
+    if not (folder / "suite.py").is_file():
+        raise SuiteError(f"No suite.py in {folder}: a suite is a folder with a suite.py and its sources.")
+    return folder
 
 
 def _check_absolute(suite: Suite, repository: Path) -> None:
@@ -142,147 +157,6 @@ def _exported(repository: Path, commit: str, inside: Path) -> Path:
     if not (exported / inside.name / "suite.py").is_file():
         raise NoSuiteError(f"Commit {commit[:12]} has no suite {inside.as_posix()}.")
     return exported / inside.name
-
-
-def load_folder(folder: Path) -> Suite:
-    """The suite whose suite.py lies in `folder`.
-
-    Raises SuiteError, with the traceback as its log, where suite.py is missing, raises, or defines no
-    `suite`.
-    """
-    folder = folder.resolve()
-    file = folder / "suite.py"
-    if not file.is_file():
-        raise SuiteError(f"No suite.py in {folder}: a suite is a folder with a suite.py and its sources.")
-    name = "_harness_suite_" + hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:16]
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise SuiteError(f"{file} cannot be loaded as a Python module.")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        # What a suite prints is no result of a command's.
-        _own.pop(folder, None)
-        with _importing_from(folder), contextlib.redirect_stdout(sys.stderr):
-            # dataclasses and typing look a class's module up by its name.
-            sys.modules[name] = module
-            # Compiled here rather than by the import system, which would trust a stale .pyc of the same size
-            # and second.
-            exec(compile(file.read_bytes(), str(file), "exec"), module.__dict__)  # noqa: S102
-    except KeyboardInterrupt:
-        raise
-    except SuiteError as error:
-        raise SuiteError(
-            f"{_place(error, file)} is wrong: {error.message}", log=traceback.format_exc()
-        ) from error
-    except BaseException as error:
-        what = error.msg if isinstance(error, SyntaxError) else error
-        raise SuiteError(
-            f"{_place(error, file)} raised {type(error).__name__}: {what}", log=traceback.format_exc()
-        ) from error
-    # What suite.py added stays, for functions that import when they are called.
-    sys.path[:] = [entry for entry in _own[folder][0] if entry != str(folder)]
-    suite = getattr(module, "suite", None)
-    if not isinstance(suite, Suite):
-        raise SuiteError(f"{file} defines no `suite`: expected suite = Suite(...), found {suite!r}.")
-    if suite.headline == "GFLOP/s" and type(suite.problem).flop is Problem.flop:
-        raise SuiteError(
-            f"{file}: suite {suite.name!r} has headline GFLOP/s, but its problem does not define flop(): "
-            "define it, or choose headline='GB/s'."
-        )
-    return dataclasses.replace(suite, root=folder)
-
-
-def _place(error: BaseException, file: Path) -> str:
-    """file:line of what suite.py did last, or of the text that does not parse."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"{error.filename}:{error.lineno}"
-    frames = reversed(traceback.extract_tb(error.__traceback__))
-    return next((f"{f.filename}:{f.lineno}" for f in frames if f.filename == str(file)), str(file))
-
-
-class _FromSource(SourceFileLoader):
-    """Never from a .pyc: one is believed where the source has its size and its second, or without a look."""
-
-    def path_stats(self, path: str) -> Any:
-        raise OSError(f"No bytecode of {path} is looked for.")
-
-
-def _hook_for(folder: Path) -> Callable[[str], Any]:
-    """What finds modules in a suite's folder and beside it in its repository."""
-    finder = FileFinder.path_hook((ExtensionFileLoader, EXTENSION_SUFFIXES), (_FromSource, SOURCE_SUFFIXES))
-
-    def find(place: str) -> Any:
-        if not (Path(place).is_relative_to(folder) or is_beside(Path(place), folder)):
-            raise ImportError(f"{place} is no place of {folder}.")
-        return finder(place)
-
-    return find
-
-
-_own: dict[Path, tuple[list[str], dict[str, ModuleType]]] = {}
-"""Of each suite that was loaded, by its folder: its import path, and the modules that are its alone."""
-
-
-@contextlib.contextmanager
-def _importing_from(folder: Path) -> Iterator[None]:
-    """Let modules be imported from `folder`, and from nowhere else if it has one of that name. Put them away
-    afterwards, with those that lie beside it in its repository.
-
-    The next time they are there again, with the import path as it was, so that a function of a suite imports
-    what its suite.py did, and never another commit's.
-    """
-    names = {path.stem for path in folder.glob("*.py")}
-    names |= {path.name for path in folder.iterdir() if path.is_dir() and any(path.rglob("*.py"))}
-    searched, modules = _own.get(folder, ([str(folder), *sys.path], {}))
-    hidden = {
-        name: module
-        for name, module in sys.modules.items()
-        if name.partition(".")[0] in names or name in modules
-    }
-    before = sys.modules.keys() - hidden.keys()
-    path, sys.path[:] = list(sys.path), searched
-    wrote_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    for name in hidden:
-        del sys.modules[name]
-    sys.modules.update(modules)
-    hook = _hook_for(folder)
-    sys.path_hooks.insert(0, hook)
-    sys.path_importer_cache.clear()
-    try:
-        yield
-    finally:
-        sys.path_hooks.remove(hook)
-        sys.path_importer_cache.clear()
-        sys.dont_write_bytecode = wrote_bytecode
-        _own[folder] = list(sys.path), {name: sys.modules[name] for name in modules_of(folder, before)}
-        sys.path[:] = path
-        for name in _own[folder][1]:
-            del sys.modules[name]
-        sys.modules.update(hidden)
-
-
-def imports_of(suite: Suite, kernel: Kernel, backend: str) -> contextlib.AbstractContextManager[None]:
-    """What calls a function of the suite's own to make a kernel belongs in here."""
-    plain = isinstance(kernel.source_for(backend), str | None)
-    return contextlib.nullcontext() if plain else _importing_from(suite.root)
-
-
-def modules_of(folder: Path, before: AbstractSet[str]) -> list[str]:
-    """The modules that were not there `before` and lie in a folder, or beside it in its repository."""
-    places = {name: _place_of(sys.modules[name]) for name in sys.modules.keys() - before}
-    return [
-        name
-        for name, place in places.items()
-        if place is not None and (place.is_relative_to(folder) or is_beside(place, folder))
-    ]
-
-
-def _place_of(module: ModuleType) -> Path | None:
-    """A module's file; of a package without an __init__.py, its first folder."""
-    try:
-        return Path(getattr(module, "__file__", None) or next(iter(module.__path__)))
-    except (AttributeError, TypeError, StopIteration):  # built in, or no module at all
-        return None
 
 
 def discover(root: Path, patterns: Sequence[str]) -> list[Path]:

@@ -24,7 +24,6 @@ from harness.backends.base import Built, Device, check_launch, compile_all
 from harness.checker import Checker, emulator
 from harness.errors import HarnessError, KernelError, MeasureError, SuiteError
 from harness.file_access import reaches_beside
-from harness.loader import imports_of, modules_of
 from harness.measure import Subject
 from harness.pairing import Alone, Pair, PairSettings, measure_pair, run_alone
 from harness.planning import launch_of
@@ -33,6 +32,7 @@ from harness.records import Launch
 from harness.sources import Program, program
 from harness.statistics.paired import log_ratios, process_effect
 from harness.suite import Case, Kernel, Problem, Suite, numpy_dtype
+from harness.suite_file import imports_of, modules_of
 
 SideName = Literal["base", "head"]
 

@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 from harness import git
 from harness.config import FILES, Config, suites_said
 from harness.errors import NoSuiteError, SuiteError, UsageError
-from harness.loader import LoadedSuite, discover, discover_at, load
+from harness.loader import Begun, LoadedSuite, begin, discover, discover_at
 from harness.planning import PlannedCase, check_patterns, parse_size, plan
 
 T = TypeVar("T")
@@ -45,7 +45,13 @@ class Fitting(Generic[T]):
     """Why suites that patterns select are not there, a sentence each."""
 
 
-def load_suites(config: Config, commit: str | None = None, patterns: Sequence[str] = ()) -> list[LoadedSuite]:
+def load_suites(
+    config: Config,
+    commit: str | None = None,
+    patterns: Sequence[str] = (),
+    *,
+    timeout_s: float | None = None,
+) -> list[LoadedSuite]:
     """Every suite of the project, at a commit or in the working tree; at least one. Raises SuiteError,
     UsageError.
     """
@@ -54,13 +60,19 @@ def load_suites(config: Config, commit: str | None = None, patterns: Sequence[st
         raise SuiteError(
             f"No suite in {config.root}: no folder with a suite.py matches {', '.join(config.suites)}."
         )
-    loaded = [load(folder, commit) for folder in folders]
+    begun = [begin(folder, commit, timeout_s=timeout_s) for folder in folders]
+    loaded = [each.result() for each in begun]
     check_patterns(patterns, [each.suite for each in loaded])
     return loaded
 
 
 def load_pairs(
-    config: Config, base: str, head: str | None = None, patterns: Sequence[str] = ()
+    config: Config,
+    base: str,
+    head: str | None = None,
+    patterns: Sequence[str] = (),
+    *,
+    timeout_s: float | None = None,
 ) -> list[SuitePair]:
     """Every suite that either revision has, at both; without `head`, base and the working tree.
 
@@ -81,7 +93,8 @@ def load_pairs(
         raise SuiteError(
             f"No suite in {root} at either commit: no folder with a suite.py matches {', '.join(globs)}."
         )
-    pairs = [_loaded(folder, base, head) for folder in folders]
+    begun = [[_begin(folder, commit, timeout_s) for commit in (base, head)] for folder in folders]
+    pairs = [_pair(_result(before), _result(after), base, head) for before, after in begun]
     check_patterns(patterns, [side.suite for pair in pairs for side in pair])
     return pairs
 
@@ -100,8 +113,12 @@ def _globs(config: Config, repository: Path, *commits: str | None) -> list[str]:
     return list(globs)
 
 
-def _loaded(folder: Path, base: str, head: str | None) -> SuitePair:
-    before, after = (_load(folder, commit) for commit in (base, head))
+def _pair(
+    before: LoadedSuite | SuiteError | None,
+    after: LoadedSuite | SuiteError | None,
+    base: str,
+    head: str | None,
+) -> SuitePair:
     present = next((side for side in (after, before) if isinstance(side, LoadedSuite)), None)
     if present is None:
         problem = after or before
@@ -110,14 +127,23 @@ def _loaded(folder: Path, base: str, head: str | None) -> SuitePair:
     return SuitePair(_standing_in(before, present, base), _standing_in(after, present, head))
 
 
-def _load(folder: Path, commit: str | None) -> LoadedSuite | SuiteError | None:
+def _begin(folder: Path, commit: str | None, timeout_s: float | None) -> Begun | SuiteError | None:
     """The suite at a commit; None where the commit does not have it, its error where it is broken there."""
     if commit is None and not (folder / "suite.py").is_file():
         return None
     try:
-        return load(folder, commit)
+        return begin(folder, commit, timeout_s=timeout_s)
     except NoSuiteError:
         return None
+    except SuiteError as error:
+        return error
+
+
+def _result(begun: Begun | SuiteError | None) -> LoadedSuite | SuiteError | None:
+    if not isinstance(begun, Begun):
+        return begun
+    try:
+        return begun.result()
     except SuiteError as error:
         return error
 

@@ -30,6 +30,7 @@ __all__ = [
 
 import builtins
 import inspect
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -253,18 +254,11 @@ class Problem:
         groups: dict[int, list[str]] = {}
         for name, axis in self.axes.items():
             groups.setdefault(id(axis), []).append(name)
-        yield from self._points(list(groups.values()), quick=quick)
-
-    def _points(self, groups: list[list[str]], *, quick: bool) -> Iterator[dict[str, int]]:
-        def extend(point: dict[str, int], rest: list[list[str]]) -> Iterator[dict[str, int]]:
-            if not rest:
-                yield {name: point[name] for name in self.axes}
-                return
-            axis = self.axes[rest[0][0]]
-            for size in axis.quick if quick else axis.default:
-                yield from extend({**point, **dict.fromkeys(rest[0], size)}, rest[1:])
-
-        return extend({}, groups)
+        together = list(groups.values())
+        axes = [self.axes[names[0]] for names in together]
+        for sizes in itertools.product(*(axis.quick if quick else axis.default for axis in axes)):
+            point = {name: size for names, size in zip(together, sizes, strict=True) for name in names}
+            yield {name: point[name] for name in self.axes}
 
 
 @dataclass(frozen=True)

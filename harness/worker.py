@@ -10,16 +10,14 @@ from __future__ import annotations
 __all__ = ["main"]
 
 import contextlib
-import ctypes
 import dataclasses
 import os
 import random
-import signal
 import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Literal
 
 from harness import protocol
 from harness.arena import Arena
@@ -28,21 +26,22 @@ from harness.backends.base import Built, Device, check_launch, compile_all
 from harness.checker import Checker, emulator
 from harness.errors import HarnessError
 from harness.file_access import watch
-from harness.loader import imports_of, load_folder
 from harness.measure import Subject, measure
 from harness.pairs import PairBench, SideError
 from harness.parts import limited, single_blocks
 from harness.planning import launch_of
+from harness.process import serve
 from harness.records import Launch, LibraryShare, Row
 from harness.shares import Held, check_library, library_share
 from harness.sources import Program, program
 from harness.suite import Case, Kernel, Suite
+from harness.suite_file import imports_of, load_folder
 
 
 class Worker:
     """One open device and one suite, or two to compare."""
 
-    def __init__(self, request: protocol.Open, report: Callable[[protocol.Reply], None]) -> None:
+    def __init__(self, request: protocol.Open, report: Callable[[protocol.Reply], object]) -> None:
         self.report = report
         self.device: Device = open_device(request.device)
         scratch = Path(request.scratch)
@@ -179,56 +178,37 @@ class Worker:
 
 def main() -> int:
     """Serve requests until standard input ends. The exit status says nothing: replies do."""
-    _die_with_parent()
-    requests = os.fdopen(os.dup(0), "rb")
-    replies = os.fdopen(os.dup(1), "wb", buffering=0)
-    # What a suite or a library reads and prints must not be the protocol.
-    with open(os.devnull, "rb") as nothing:  # noqa: PTH123
-        os.dup2(nothing.fileno(), 0)
-    os.dup2(2, 1)
-    serve(requests, replies)
-    return 0
-
-
-def serve(requests: BinaryIO, replies: BinaryIO) -> None:
-    def report(reply: protocol.Reply) -> None:
-        replies.write(protocol.encode(reply))
-
     worker: Worker | None = None
-    for line in requests:
+
+    def answer(line: bytes, send: Callable[[bytes], object]) -> None:
+        nonlocal worker
         try:
             request = protocol.decode_request(line)
             if isinstance(request, protocol.Open):
-                worker = Worker(request, report)
-                report(
-                    protocol.Opened(
-                        device=worker.device.info, toolchain=worker.device.toolchain, pid=os.getpid()
-                    )
+                worker = Worker(request, lambda reply: send(protocol.encode(reply)))
+                reply: protocol.Reply = protocol.Opened(
+                    device=worker.device.info, toolchain=worker.device.toolchain, pid=os.getpid()
                 )
-                continue
-            assert worker is not None, "the first request opens the device"
-            report(worker.answer(request))
+            else:
+                assert worker is not None, "the first request opens the device"
+                reply = worker.answer(request)
         except SideError as failure:
-            error = failure.error
-            report(
-                protocol.Failed(reason=error.reason, message=error.message, log=error.log, side=failure.side)
-            )
+            reply = _failed(failure.error, side=failure.side)
         except HarnessError as error:
-            report(
-                protocol.Failed(
-                    reason=error.reason, message=error.message, log=error.log, exit_code=error.exit_code
-                )
-            )
-        except Exception as error:  # noqa: BLE001 - a suite's own code may raise anything; it must cost one row only
+            reply = _failed(error)
+        except BaseException as error:  # noqa: BLE001 - a suite's own code may raise anything; it must cost one row only
             message = f"{type(error).__name__}: {error}"
-            report(protocol.Failed(reason="error", message=message, log=traceback.format_exc()))
+            reply = protocol.Failed(reason="error", message=message, log=traceback.format_exc())
+        send(protocol.encode(reply))
+
+    serve(answer)
+    return 0
 
 
-def _die_with_parent() -> None:
-    """Do not outlive a session that was killed: the card would stay busy with nobody waiting."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):
-            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1 is PR_SET_PDEATHSIG
+def _failed(error: HarnessError, side: Literal["base", "head", ""] = "") -> protocol.Failed:
+    return protocol.Failed(
+        reason=error.reason, message=error.message, log=error.log, exit_code=error.exit_code, side=side
+    )
 
 
 if __name__ == "__main__":

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Protocol
 from harness import protocol
 from harness.backends.base import check_launch
 from harness.child import Child
-from harness.errors import DeviceError, ExitCode, HarnessError, LaunchError, StoreError, UsageError
+from harness.errors import DeviceError, ExitCode, HarnessError, LaunchError, UsageError
 from harness.planning import PlannedCase, Refusal, launch_of, refusal
+from harness.process import no_temporary_folder
 from harness.records import DeviceInfo, L2Policy, Telemetry
 from harness.sources import lacking
 from harness.telemetry import Probe, Sampler, probe_for, telemetry_of
@@ -106,7 +107,6 @@ class Workplace:
 
     def _end_spare(self) -> None:
         if self._spare is not None:
-            self._spare.kill()
             self._spare.close()
 
     def open(self, child: Child) -> protocol.Opened:
@@ -130,7 +130,7 @@ class Station:
         with ExitStack() as stack:
             self.sampler = stack.enter_context(Sampler(workplace.probe, mark_s=mark_s))
             self._child = workplace.next_child()
-            stack.callback(self._end)
+            stack.callback(self._child.close)
             workplace.open(self._child)
             workplace.start_spare()
             self._stack = stack.pop_all()
@@ -147,12 +147,6 @@ class Station:
 
     def close(self) -> None:
         self._stack.close()
-
-    def _end(self) -> None:
-        # Killed rather than asked: nothing in a worker is worth waiting for, and a hung kernel would not
-        # answer.
-        self._child.kill()
-        self._child.close()
 
 
 def unfit(planned: PlannedCase, device: DeviceInfo) -> Refusal | None:
@@ -185,10 +179,7 @@ def _scratch_folder() -> Iterator[Path]:
     try:
         folder = tempfile.TemporaryDirectory(prefix="harness-")
     except OSError as error:
-        raise StoreError(
-            f"No temporary folder can be made ({error.strerror or error}): free some space, or point TMPDIR "
-            "at a folder that has some."
-        ) from None
+        raise no_temporary_folder(error) from None
     with folder as path:
         yield Path(path)
 

@@ -34,11 +34,11 @@ from harness.arena import Arena
 from harness.backends import open_device, parse_spec
 from harness.backends.base import Device
 from harness.checker import Checker, emulator
-from harness.loader import load_folder
 from harness.measure import Subject
 from harness.planning import launch_of
 from harness.planted import planted
 from harness.sources import program
+from harness.suite_file import load_folder
 
 Said = Literal["slower", "faster", "same", "undecided"]
 Line = dict[str, Any]

@@ -28,7 +28,6 @@ if __package__ in (None, ""):  # run as a command: the folder above is where `sc
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from harness.errors import HarnessError
-from harness.loader import load_folder
 from harness.planning import launch_of
 from harness.records import Launch, Row, Run
 from harness.report.summary import RowSummary, summary_of
@@ -45,6 +44,7 @@ from harness.suite import (
     Suite,
     size_label,
 )
+from harness.suite_file import load_folder
 from scripts import kernel_pictures as pictures
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -19,10 +19,11 @@ ROOT = Path(harness.__file__).parent
 
 LAYERS = (
     ("errors", "texts"),
-    ("suite", "records", "statistics", "cache", "packages"),
+    ("suite", "records", "statistics", "cache", "packages", "process"),
     ("harness",),
     ("file_access", "sources", "planning", "verify", "peaks", "machine", "judge", "gates", "attribution"),
-    ("git", "store", "host", "config", "contest", "planted"),
+    ("git", "store", "host", "config", "contest", "planted", "suite_file", "suite_data"),
+    ("suite_client", "suite_server"),
     ("loader", "backends", "telemetry", "calibration"),
     ("arena", "measure", "history", "selection", "benchmark_files"),
     ("checker", "pairing", "parts"),
@@ -187,8 +188,9 @@ def test_the_middle_touches_nothing_outside(name):
     assert not {imported.split(".")[0] for imported in imports_of(f"harness.{name}")} & EFFECTS
 
 
-def test_the_worker_is_started_and_never_imported():
-    assert not [module for module in MODULES if "harness.worker" in imports_of(module)]
+@pytest.mark.parametrize("started", ["harness.worker", "harness.suite_server"])
+def test_a_process_of_its_own_is_started_and_never_imported(started):
+    assert not [module for module in MODULES if started in imports_of(module)]
 
 
 def test_statistics_stand_alone():

@@ -11,12 +11,13 @@ import pytest
 from harness import protocol
 from harness.backends import cpu
 from harness.errors import BuildError, HarnessError
-from harness.loader import load, load_folder
+from harness.loader import load
 from harness.measure import MeasureSettings
 from harness.planning import divided, plan
 from harness.records import Launch
 from harness.session import Session, SessionSettings
 from harness.sources import Program
+from harness.suite_file import load_folder
 from harness.telemetry import probe_for
 from harness.worker import Worker
 from tests.support import KERNELS, MATMUL_SIZES, ROOT, Recorder, run_command, statuses, write_files

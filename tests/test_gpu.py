@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from harness.errors import DeviceError
-from harness.loader import load, load_folder
+from harness.loader import load
 from harness.measure import MeasureSettings
 from harness.planning import PlannedCase, plan
 from harness.records import DeviceInfo, Row
 from harness.report.summary import summary_of
 from harness.session import Session, SessionSettings
+from harness.suite_file import load_folder
 from harness.workplace import find_device
 from tests.mutations import MUTATIONS, TENSOR, broken_suite
 from tests.support import (

@@ -10,11 +10,11 @@ import pytest
 from harness import backends, protocol
 from harness.backends import opengl
 from harness.errors import DeviceError, LaunchError
-from harness.loader import load_folder
 from harness.measure import MeasureSettings
 from harness.records import Launch
 from harness.sources import Program
 from harness.suite import Parameter
+from harness.suite_file import load_folder
 from harness.telemetry import probe_for
 from harness.worker import Worker
 from tests.support import GPU, KERNELS, MATMUL_SIZES, device_is_missing

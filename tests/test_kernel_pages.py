@@ -11,9 +11,9 @@ from urllib.parse import unquote
 
 import pytest
 
-from harness.loader import load_folder
 from harness.planning import launch_of
 from harness.store import read_run
+from harness.suite_file import load_folder
 from scripts import kernel_pages as pages
 from scripts import kernel_pictures as pictures
 from tests.support import KERNELS, ROOT, run_command

@@ -8,11 +8,11 @@ import pytest
 
 from harness import protocol
 from harness.errors import DeviceError
-from harness.loader import load_folder
 from harness.measure import MeasureSettings
 from harness.planning import PlannedCase
 from harness.records import Row
 from harness.session import Session, SessionSettings
+from harness.suite_file import load_folder
 from harness.worker import Worker
 from tests.mutations import MUTATIONS, TENSOR, broken_suite
 from tests.support import KERNELS, MATMUL_SIZES, Recorder, device_is_missing

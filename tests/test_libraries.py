@@ -22,7 +22,7 @@ import pytest
 
 from harness import verify
 from harness.errors import SuiteError
-from harness.loader import load, load_folder
+from harness.loader import load
 from harness.measure import MeasureSettings
 from harness.pairing import PairSettings
 from harness.planning import plan
@@ -35,6 +35,7 @@ from harness.site.publishing import FOLDER, publish_pages
 from harness.sources import lacking, program
 from harness.store import read_run
 from harness.suite import HostFunction, HostLibrary, numpy_dtype
+from harness.suite_file import load_folder
 from scripts import synthetic_history as synthetic
 from tests.support import KERNELS, Recorder, caller, write_files, write_null_script
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ExitCode, GitError, NoSuiteError, StoreError, SuiteError
-from harness.loader import discover, discover_at, load, load_folder
+from harness.loader import discover, discover_at, load
 from harness.sources import program, tree_sha256
+from harness.suite_file import load_folder
 from tests import toy
 from tests.support import run_command
 
@@ -301,12 +302,6 @@ def test_what_makes_no_sense_in_a_suite_says_where(project):
         load(project.suite)
     assert raised.value.message.startswith(f"{project.suite / 'suite.py'}:3 is wrong: ")
     assert f'File "{project.suite / "suite.py"}", line 3' in raised.value.log
-
-
-def test_an_interrupt_is_no_broken_suite(project):
-    project.write({"kernels/toy/suite.py": "raise KeyboardInterrupt\n"})
-    with pytest.raises(KeyboardInterrupt):
-        load(project.suite)
 
 
 def test_a_folder_without_a_suite(project):

@@ -14,11 +14,11 @@ from harness import Axis, Generated, HostFunction, Input, Kernel, Output, Proble
 from harness.backends import null
 from harness.backends.base import check_launch
 from harness.errors import DeviceError, LaunchError
-from harness.loader import load_folder
 from harness.parts import largest_dispatch, single_blocks
 from harness.planning import launch_of
 from harness.records import Launch
 from harness.sources import program
+from harness.suite_file import load_folder
 from harness.worker import Worker
 from tests.support import KERNELS, PORTABLE, device_is_missing, write_files
 

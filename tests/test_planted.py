@@ -17,11 +17,11 @@ from harness import verify
 from harness.arena import Arena
 from harness.backends import null, open_device
 from harness.errors import BuildError, DeviceError, MeasureError, SuiteError
-from harness.loader import load_folder
 from harness.planning import launch_of
 from harness.planted import planted, steps_for
 from harness.records import Launch
 from harness.sources import Program, program
+from harness.suite_file import load_folder
 from tests.support import KERNELS, device_is_missing
 
 DEVICE = "opencl:0"

@@ -364,11 +364,17 @@ class Running:
         ladder(folder / "kernels" / "tiny", ["fine", "hangs", "never"], text)
         write_files(folder, {"harness.toml": 'suites = ["kernels/*"]\nresults = "results"\n'})
         script = write_null_script(folder / "script.json", {"tiny.hangs": {"fault": "hang"}})
-        self.results = folder / "results"
+        self.results, self.temporary = folder / "results", folder / "temporary"
+        self.temporary.mkdir()
         self.process = subprocess.Popen(
             [sys.executable, "-c", "from harness.cli import main; main()", "run", "--device", "null"],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": IMPORT_PATH, "HARNESS_NULL_SCRIPT": script},
+            env={
+                **os.environ,
+                "PYTHONPATH": IMPORT_PATH,
+                "HARNESS_NULL_SCRIPT": script,
+                "TMPDIR": str(self.temporary),
+            },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -412,9 +418,10 @@ def running(tmp_path):
         started.process.communicate()
 
 
-def test_an_interrupt_keeps_the_finished_rows_and_leaves_no_process(running):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupt_keeps_the_finished_rows_and_leaves_no_process(running, number):
     assert running.workers
-    assert running.end(signal.SIGINT) == 130
+    assert running.end(number) == 130
     assert running.survivors() == []
     assert "Traceback" not in running.told
     assert "Interrupted" in running.told
@@ -424,6 +431,7 @@ def test_an_interrupt_keeps_the_finished_rows_and_leaves_no_process(running):
     assert run.kernels == ("fine", "hangs", "never")
     assert not list(running.results.rglob("*.part"))
     assert "fine" in running.out
+    assert not list(running.temporary.iterdir())
 
 
 def test_workers_die_with_a_harness_that_is_killed(running):

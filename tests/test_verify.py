@@ -11,7 +11,7 @@ import pytest
 
 from harness import Axis, Case, Input, Output, Problem, verify
 from harness.errors import SuiteError
-from harness.loader import load_folder
+from harness.suite_file import load_folder
 
 MATMUL = load_folder(Path(__file__).parents[1] / "kernels" / "matmul")
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 __all__ = ["COMMANDS", "cli", "main"]
 
+import contextlib
+import signal
 import sys
 import traceback
+from collections.abc import Iterator
+from types import FrameType
 
 import click
 
@@ -49,7 +53,8 @@ def main() -> None:
 
 def _run() -> int:
     try:
-        return int(cli.main(standalone_mode=False) or ExitCode.FINE)
+        with _ended_as_by_ctrl_c():
+            return int(cli.main(standalone_mode=False) or ExitCode.FINE)
     except HarnessError as error:
         message = harmless(error.message, keep="\n")
         click.echo(f"harness: {message}", err=True)
@@ -65,3 +70,24 @@ def _run() -> int:
     except Exception:  # noqa: BLE001 - Python's own status for it, 1, would say that a kernel got slower
         click.echo(f"harness: an error of its own, please report it:\n{traceback.format_exc()}", err=True)
         return ExitCode.NOT_MEASURED
+
+
+@contextlib.contextmanager
+def _ended_as_by_ctrl_c() -> Iterator[None]:
+    """A runner that stops a job sends SIGTERM, a terminal that goes SIGHUP: let them leave what Ctrl-C leaves.
+    The second ends the command at once.
+    """
+
+    def interrupt(number: int, _: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if handler is signal.SIG_DFL:  # what is ignored, as under nohup, stays so
+            signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

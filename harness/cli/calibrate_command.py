@@ -74,7 +74,8 @@ def command(
     )
     finished: list[CalibrationResult] = []
     with CompareProgress() as observer:
-        for loaded, sizes in fitting(load_suites(config, selection.commit, selection.cases), selection):
+        suites = load_suites(config, selection.commit, selection.cases, timeout_s=selection.timeout)
+        for loaded, sizes in fitting(suites, selection):
             with Comparing(loaded, loaded, settings, observer) as comparing:
                 quick = selection.quick or comparing.device.kind != "gpu"
                 cases = plan(loaded.suite, selection.cases, sizes, quick=quick)

@@ -87,7 +87,7 @@ def compare_commits(
     """Compare the selected cases at two revisions, suite by suite, and show how it goes; without `head`, base
     and the working tree.
     """
-    pairs = load_pairs(config, base, head, selection.cases)
+    pairs = load_pairs(config, base, head, selection.cases, timeout_s=selection.timeout)
     wanted = fitting_pairs(pairs, selection.cases, selection.size)
     for line in wanted.left_out:
         click.echo(line, err=True)

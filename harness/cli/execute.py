@@ -50,7 +50,8 @@ def execute(
     )
     finished: list[RunResult] = []
     with ProgressObserver() as observer:
-        for loaded, sizes in fitting(selection.load_suites(config, chosen.commit, chosen.cases), chosen):
+        suites = selection.load_suites(config, chosen.commit, chosen.cases, timeout_s=chosen.timeout)
+        for loaded, sizes in fitting(suites, chosen):
             with Session(loaded, settings, observer) as session:
                 quick = chosen.quick or session.device.kind != "gpu"
                 cases, others = divided(

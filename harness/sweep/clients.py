@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import harness
-from harness.errors import MeasureError, StoreError, UsageError
+from harness.errors import MeasureError, UsageError
+from harness.process import no_temporary_folder
 
 RESOURCE = "GPU"
 """What a worker announces that has a device to give: ``dask worker --resources GPU=1``."""
@@ -110,10 +111,7 @@ def _scratch() -> Iterator[Path]:
     try:
         folder = tempfile.TemporaryDirectory(prefix="harness-", ignore_cleanup_errors=True)
     except OSError as error:
-        raise StoreError(
-            f"No temporary folder can be made ({error.strerror or error}): free some space, or point TMPDIR "
-            "at a folder that has some."
-        ) from None
+        raise no_temporary_folder(error) from None
     with folder as path:
         yield Path(path)
 

@@ -13,7 +13,7 @@ import zipfile
 from pathlib import Path
 
 from harness.errors import StoreError, UsageError
-from harness.loader import load_folder
+from harness.loader import load
 from harness.sources import tree_files
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -26,7 +26,7 @@ def pack(folder: Path) -> tuple[bytes, str]:
 
     Raises SuiteError where it cannot be loaded, UsageError where it cannot be read.
     """
-    suite = load_folder(folder)
+    suite = load(folder).suite
     folder, files = suite.root, tree_files(suite)
     root = Path(os.path.commonpath([folder, *(path.parent for path in files)]))
     packed = io.BytesIO()

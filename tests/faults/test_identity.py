@@ -12,11 +12,11 @@ from py_compile import PycInvalidationMode
 import numpy as np
 import pytest
 
-from harness import protocol, sources
+from harness import HostFunction, protocol, sources
 from harness.backends import nvcc
 from harness.cache import BinaryCache
-from harness.loader import load_folder
 from harness.sources import Program
+from harness.suite_file import load_folder
 from harness.worker import Worker
 from tests.support import Done, caller, commit, make_repository, write_files
 
@@ -137,6 +137,7 @@ def inspected(folders: tuple[Path, Path], scratch: Path, device: str) -> protoco
     base, head = (protocol.Side(suite=name, kernel="one") for name in ("base", "head"))
     pair = protocol.PairOf(id="one", sizes={"n": 64}, base=base, head=head)
     answer = Worker(opened, lambda _: None).answer(protocol.Inspect(pairs=(pair,)))
+    assert isinstance(answer, protocol.Done)
     return answer.inspected["one"]
 
 
@@ -354,7 +355,7 @@ def compiled(tmp_path):
     def compile_(options: tuple[str, ...]) -> bytes:
         command = ["nvcc", "-cubin", "-arch=sm_90", *options, "-o", "one.cubin", "one.cu"]
         subprocess.run(command, cwd=source, check=True)
-        return (source / "one.cubin").read_bytes()
+        return Path(source, "one.cubin").read_bytes()
 
     def compiled(text: str = KERNEL, options: tuple[str, ...] = ()) -> tuple[bytes, bool]:
         (source / "one.cu").write_text(text)
@@ -506,7 +507,9 @@ def test_bytecode_of_another_source(tmp_path, place):
     loaded = load_folder(folder)
     x, y = np.ones(4), np.zeros(4)
     case = loaded.case(loaded.kernels[0], {"n": 64})
-    loaded.kernels[0].source_for("cpu").function(case, 0)(x, y, 4)
+    source = loaded.kernels[0].source_for("cpu")
+    assert isinstance(source, HostFunction)
+    source.function(case, 0)(x, y, 4)
     assert y[0] == 3
 
 
