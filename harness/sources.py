@@ -364,7 +364,7 @@ def _flatten(path: Path, once: set[Path], including: tuple[Path, ...] = ()) -> s
     if path in once:
         return ""
     try:
-        text = read_regular(Path(os.path.realpath(path))).decode("utf-8-sig")
+        text = _read(path).decode("utf-8-sig")
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError) as error:
         by = f", included by {including[-1].name}" if including else ""
@@ -392,12 +392,17 @@ def tree_sha256(suite: Suite) -> str:
     digest = hashlib.sha256()
     for name, path in sorted((_relative(path, suite.root), path) for path in tree_files(suite)):
         try:
-            content = read_regular(Path(os.path.realpath(path)))
+            content = _read(path)
         except OSError as error:
             raise SuiteError(f"Cannot read {path}: {error.strerror or error}.") from None
         digest.update(f"{len(name)}:{name}{len(content)}:".encode(errors="surrogateescape"))
         digest.update(content)
     return digest.hexdigest()
+
+
+def _read(path: Path) -> bytes:
+    """What a path leads to, by links too. Raises OSError for what is no regular file."""
+    return read_regular(Path(os.path.realpath(path)))
 
 
 def tree_files(suite: Suite) -> set[Path]:
@@ -436,10 +441,13 @@ def files_outside(suite: Suite) -> set[Path]:
     wanted = [suite.root / name for name in (*suite.prelude.values(), *sources)]
     while wanted:
         path = Path(os.path.normpath(wanted.pop()))
-        if path in found or not path.is_file():
+        if path in found:
+            continue
+        try:
+            text = _read(path).decode(errors="replace")
+        except OSError:  # told by the build that needs it
             continue
         found.add(path)
-        text = path.read_text(encoding="utf-8", errors="replace")
         wanted += [path.parent / match[1] for match in _INCLUDE.finditer(text)]
     return {path for path in found if not path.is_relative_to(suite.root)}
 

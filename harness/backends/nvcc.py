@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from harness.cache import BinaryCache, Manifest
+from harness.cache import BinaryCache, Manifest, read_regular
 from harness.sources import Program, is_self_contained, unusual_options
 
 _FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
@@ -161,4 +161,4 @@ def _is_hidden(text: str) -> bool:
 
 
 def _text_of(path: str) -> str:
-    return Path(path).read_text(encoding="utf-8", errors="replace")
+    return read_regular(Path(path).resolve()).decode(errors="replace")
