@@ -36,15 +36,16 @@ from harness.suite import Case, Generated, HostFunction, HostLibrary, Kernel, Pa
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"[^\n]*$', re.MULTILINE)
 _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b[^\n]*$", re.MULTILINE)
 
-_COMMENT = re.compile(
-    r"""(
-        (?:u8|[uUL])?R"(?P<fence>[^()\\\s]{0,16})\(.*?\)(?P=fence)"
+_COMMENT = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|//[^\n]*|/\*.*?\*/""", re.DOTALL)
+"""A comment, or in a group of its own a literal, in which nothing is one."""
+_WORDY = re.compile(
+    r"""( (?:u8|[uUL])?R"(?P<fence>[^()\\\s]{0,16})\(.*?\)(?P=fence)"
         | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'
-        | \.?\d(?:[eEpP][+-]|'?[\w.])* | [^\W\d]\w*
-    ) | //[^\n]* | /\*.*?\*/""",
+        | \.?\d(?:[eEpP][+-]|'?[\w.])* | [^\W\d]\w* ) | //[^\n]* | /\*.*?\*/""",
     re.DOTALL | re.VERBOSE,
 )
-"""A comment, or in a group of its own what holds none: a literal, a number with its separators, a word."""
+"""Likewise, for a text with raw strings, or with quotes inside numbers, told by looking at each word."""
+_ODD_QUOTES = re.compile(r"""R"|\w'\w""")
 _SPLICE = re.compile(r"\\[ \t]*\r?\n")
 """A line that goes on in the next, which compilers join before all else."""
 
@@ -62,7 +63,9 @@ def _code(text: str) -> str:
 
 
 def _without_comments(text: str) -> str:
-    return _COMMENT.sub(lambda match: match[1] or " ", _SPLICE.sub("", text))
+    text = _SPLICE.sub("", text)
+    comment = _WORDY if _ODD_QUOTES.search(text) else _COMMENT
+    return comment.sub(lambda match: match[1] or " ", text)
 
 
 _SHAPED = re.compile(r'R"|\b(?:__LINE__|__FILE__|__builtin_LINE|source_location)\b')
@@ -109,7 +112,9 @@ def is_self_contained(text: str, options: Sequence[str], *, system_headers: bool
     Headers in angle brackets count as the compiler's own where `system_headers`: with no option that names a
     folder, it looks nowhere else.
     """
-    code = _SPLICE.sub("", text) if 'R"' in text else _without_comments(text)
+    code = _SPLICE.sub("", text)
+    if 'R"' not in code and (_DIRECTIVE.search(code) or _SEARCH.search(code)):
+        code = _without_comments(text)
     named = _DIRECTIVE.findall(code)
     if unusual_options(options) or _SEARCH.search(code) or (named and not system_headers):
         return False
