@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-__all__ = ["BinaryCache", "Manifest", "cache_dir", "read_regular", "write_atomically"]
+__all__ = [
+    "EXPORTS",
+    "BinaryCache",
+    "Manifest",
+    "cache_dir",
+    "export_root",
+    "read_regular",
+    "write_atomically",
+]
 
 import hashlib
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterable, Mapping
@@ -19,6 +28,10 @@ _FORMAT = b"harness binary 1"
 """Begins every entry. An entry that begins otherwise is another version's, and a miss."""
 _MOST_BYTES = 2**30
 """Of an entry: a compiled kernel is far smaller."""
+EXPORTS = "commits"
+"""The folder of exported commits."""
+_EXPORT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})(?:-[0-9a-f]{12})?")
+"""A commit, and where its submodules are not all there, which: another clone may have them."""
 
 
 def cache_dir() -> Path:
@@ -26,6 +39,12 @@ def cache_dir() -> Path:
     if chosen := os.environ.get("HARNESS_CACHE_DIR"):
         return Path(chosen).absolute()
     return platformdirs.user_cache_path("harness", appauthor=False)
+
+
+def export_root(folder: Path) -> Path | None:
+    """The top of the exported commit that holds `folder`; None where none does."""
+    tops = (top for top in (folder, *folder.parents) if top.parent.name == EXPORTS)
+    return next((top for top in tops if _EXPORT.fullmatch(top.name)), None)
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:

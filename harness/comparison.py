@@ -282,6 +282,13 @@ class Comparing(Workplace):
             return verdict
         return _failed_at(verdict, side, problem.reason, problem.message, problem.log)
 
+    def _with_what_is_missing(self, verdict: Verdict) -> Verdict:
+        """A failed verdict that says which files its commit lacks."""
+        if verdict.status != "failed" or not verdict.side:
+            return verdict
+        side = self.base if verdict.side == "base" else self.head
+        return dataclasses.replace(verdict, message=side.explained(verdict.message, verdict.log))
+
     def entry(self, pair: protocol.PairOf, case: Case) -> Entry:
         noise = with_floor(self._noise, self.calibration, case.id)
         return Entry(pair, Contest(pair.id, case, self.policy, noise, self.settings.gates))
@@ -306,7 +313,8 @@ class Comparing(Workplace):
                 for entry in (*entries, *twins):
                     entry.contest.interrupt()
             of_twins = tuple(twin.contest.verdict() for twin in twins)
-            verdicts = (*_held([entry.contest.verdict() for entry in entries], of_twins), *alone)
+            held = _held([entry.contest.verdict() for entry in entries], of_twins)
+            verdicts = tuple(self._with_what_is_missing(verdict) for verdict in (*held, *alone))
             for verdict in (*verdicts, *of_twins):
                 self._journal.add(verdict)
             left_out = (*left_out, *(self.unplanted if len(twins) == 1 else ()))

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.cache import cache_dir, read_regular
+from harness.cache import cache_dir, export_root, read_regular
 
 _opened: set[str] = set()
 
@@ -108,10 +108,9 @@ def _repository(folder: Path) -> Path | None:
     """The export that a folder lies in, or the nearest folder upwards with a .git; None where there is
     neither.
     """
-    exports = Path(os.path.realpath(cache_dir() / "commits"))
-    if folder.is_relative_to(exports) and folder != exports:
-        return exports / folder.relative_to(exports).parts[0]
-    return next((above for above in (folder, *folder.parents) if (above / ".git").exists()), None)
+    return export_root(folder) or next(
+        (above for above in (folder, *folder.parents) if (above / ".git").exists()), None
+    )
 
 
 _HARNESS = Path(__file__).resolve().parent

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 __all__ = [
+    "ask",
     "committed_at",
-    "export",
     "files",
     "first_parents",
+    "has",
     "is_commit",
     "is_dirty",
     "merge_base",
@@ -17,15 +18,12 @@ __all__ = [
     "user_name",
 ]
 
-import io
 import os
-import shutil
 import subprocess
-import tarfile
-import tempfile
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
 
-from harness.errors import GitError, StoreError
+from harness.errors import GitError
 
 _PLAIN = ("-c", "log.showSignature=false", "-c", "i18n.logOutputEncoding=UTF-8")
 """Users' settings that would put other words into what is read here."""
@@ -34,25 +32,25 @@ _PLAIN = ("-c", "log.showSignature=false", "-c", "i18n.logOutputEncoding=UTF-8")
 _ELSEWHERE = {
     *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_PREFIX"),
     *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE"),
-    *("GIT_REPLACE_REF_BASE", "GIT_CONFIG", "GIT_CONFIG_PARAMETERS"),
+    *("GIT_ATTR_SOURCE", "GIT_REPLACE_REF_BASE", "GIT_CONFIG", "GIT_CONFIG_PARAMETERS"),
 }
 """Hooks of git set these; they would silently point every command at another repository."""
 
 
-def _git(repository: Path, *args: str) -> bytes:
-    env = {key: value for key, value in os.environ.items() if key not in _ELSEWHERE}
+def ask(folder: Path, *args: str, variables: Mapping[str, str] | None = None) -> bytes:
+    """What a git command, run in `folder`, writes to standard output. Raises GitError with what it says."""
+    env = {key: value for key, value in os.environ.items() if key not in _ELSEWHERE} | {**(variables or {})}
     env["LC_ALL"] = "C"  # one of its messages is read below
     env["GIT_OPTIONAL_LOCKS"] = "0"  # status would lock the index, and a git command of the user's would fail
     try:
         done = subprocess.run(
-            ["git", *_PLAIN, "-C", str(repository), *args], capture_output=True, check=False, env=env
+            ["git", *_PLAIN, "-C", str(folder), *args], capture_output=True, check=False, env=env
         )
     except FileNotFoundError:
         raise GitError("The git command was not found on PATH: install git.") from None
     if done.returncode:
-        raise GitError(
-            done.stderr.decode(errors="replace").strip() or f"git {args[0]} failed in {repository}."
-        )
+        told = done.stderr.decode(errors="replace").strip()
+        raise GitError(told or f"git failed in {folder}, with status {done.returncode}.")
     return done.stdout
 
 
@@ -60,7 +58,7 @@ def repository_of(path: Path) -> Path | None:
     """The top folder of the repository that holds `path`; None outside any."""
     folder = path if path.is_dir() else path.parent
     try:
-        return Path(_git(folder, "rev-parse", "--show-toplevel").decode().strip())
+        return Path(os.fsdecode(ask(folder, "rev-parse", "--show-toplevel").removesuffix(b"\n")))
     except GitError as error:
         # Another reason, such as a repository of another owner, must not look like no repository.
         none = ("not a git repository", "must be run in a work tree", "was not found on PATH")
@@ -73,12 +71,12 @@ def resolve(repository: Path, revision: str) -> str:
     """The full hash of a commit named by `revision`."""
     try:
         return (
-            _git(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+            ask(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
             .decode()
             .strip()
         )
     except GitError:
-        shallow = _git(repository, "rev-parse", "--is-shallow-repository").decode().strip() == "true"
+        shallow = ask(repository, "rev-parse", "--is-shallow-repository").decode().strip() == "true"
         hint = (
             " This clone is shallow: fetch the whole history with 'git fetch --unshallow'."
             if shallow
@@ -91,7 +89,7 @@ def merge_base(repository: Path, one: str, other: str) -> str:
     """The full hash of the newest commit that both histories have. Raises GitError where there is none."""
     commits = [resolve(repository, revision) for revision in (one, other)]
     try:
-        return _git(repository, "merge-base", *commits).decode().split()[0]
+        return ask(repository, "merge-base", *commits).decode().split()[0]
     except (GitError, IndexError):
         raise GitError(
             f"{one} and {other} have no commit in common in {repository}. A shallow clone cannot tell: fetch "
@@ -101,33 +99,67 @@ def merge_base(repository: Path, one: str, other: str) -> str:
 
 def committed_at(repository: Path, commit: str) -> str:
     """The committer's date of a commit, ISO 8601."""
-    return _git(repository, "show", "--no-patch", "--format=%cI", commit).decode().strip()
+    return ask(repository, "show", "--no-patch", "--format=%cI", commit).decode().strip()
 
 
 def is_dirty(repository: Path, *paths: Path) -> bool:
-    """Whether anything under `paths` differs from HEAD, files that git does not know included."""
-    return bool(
-        _git(repository, "status", "--porcelain", "--untracked-files=normal", "--", *map(str, paths)).strip()
+    """Whether anything under `paths` differs from HEAD, files that git does not know included.
+
+    A file that is named itself is dirty where git ignores it too: HEAD does not have it.
+    """
+    modules: dict[Path, list[Path]] = {}
+    own: list[Path] = []
+    for path in paths:
+        module = _submodule_of(repository, path)
+        (own if module is None else modules.setdefault(module, [])).append(path)
+    return (
+        _has_status(repository, own, "--ignore-submodules=none")
+        or _has_status(repository, [path for path in own if path.is_file()], "--ignored=matching")
+        or _has_status(repository, list(modules), "--ignore-submodules=dirty")  # at another commit
+        or any(is_dirty(module, *inside) for module, inside in modules.items())
     )
+
+
+def _has_status(repository: Path, paths: Sequence[Path], option: str) -> bool:
+    asked = ("status", "--porcelain", "--untracked-files=normal", option, "--", *map(str, paths))
+    return bool(paths and ask(repository, *asked).strip())
+
+
+def _submodule_of(repository: Path, path: Path) -> Path | None:
+    """The outermost submodule of a repository that holds `path`: git does not look into it by itself."""
+    around = [folder for folder in path.parents if repository in folder.parents]
+    return next((folder for folder in reversed(around) if (folder / ".git").exists()), None)
 
 
 def newest_commits(repository: Path, count: int, *paths: str) -> list[str]:
     """The newest `count` commits that touched `paths`, newest first."""
-    return _git(repository, "log", f"--max-count={count}", "--format=%H", "--", *paths).decode().split()
+    return ask(repository, "log", f"--max-count={count}", "--format=%H", "--", *paths).decode().split()
 
 
 def files(repository: Path, commit: str) -> list[str]:
     """Every file of a commit, by its path in the repository."""
-    listed = _git(repository, "ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
+    listed = ask(repository, "ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
     return [name.decode(errors="surrogateescape") for name in listed.split(b"\0") if name]
 
 
 def read(repository: Path, commit: str, path: str) -> bytes | None:
     """A file's content at a commit; None where there is none."""
     try:
-        return _git(repository, "cat-file", "blob", f"{commit}:{path}")
+        return ask(repository, "cat-file", "blob", f"{commit}:{path}")
     except GitError:
         return None
+
+
+def has(repository: Path, commit: str, path: str) -> bool:
+    """Whether a commit has anything at a path, or may have: below a link or a submodule git does not
+    look.
+    """
+    above = [str(each) for each in (PurePosixPath(path), *PurePosixPath(path).parents[:-1])]
+    found = [
+        line.partition(b"\t")[::2]
+        for line in ask(repository, "ls-tree", "-z", "--full-tree", commit, "--", *above).split(b"\0")
+    ]
+    return any(name == os.fsencode(path) or facts[:6] in (b"120000", b"160000") for facts, name in found)
 
 
 def first_parents(repository: Path, revision: str) -> list[tuple[str, int, str, str]]:
@@ -136,7 +168,7 @@ def first_parents(repository: Path, revision: str) -> list[tuple[str, int, str, 
     """
     commit = resolve(repository, revision)
     # Neither a name nor a subject can hold a line's end.
-    told = _git(repository, "log", "--first-parent", "--reverse", "-z", "--format=%H%n%ct%n%an%n%s", commit)
+    told = ask(repository, "log", "--first-parent", "--reverse", "-z", "--format=%H%n%ct%n%an%n%s", commit)
     found = []
     for entry in told.decode(errors="replace").split("\0"):
         full_hash, time, author, subject = (entry + "\n" * 3).split("\n")[:4]
@@ -154,44 +186,9 @@ def is_commit(repository: Path, revision: str) -> bool:
     return True
 
 
-def export(repository: Path, commit: str, folder: str, destination: Path) -> Path:
-    """Write `folder` as it was at `commit` below `destination`, once, and return the folder there.
-
-    The files come out of git's object store, so the working tree cannot leak into an older commit.
-    `destination` should belong to this commit and folder alone: where it exists already, it is taken as
-    complete.
-    """
-    if not destination.exists():
-        try:
-            destination.parent.mkdir(parents=True, exist_ok=True)
-            scratch = Path(tempfile.mkdtemp(prefix=".export-", dir=destination.parent))
-        except OSError as error:
-            raise _unwritable(destination, error) from None
-        try:
-            archive = _git(repository, "archive", "--format=tar", commit, "--", folder)
-            with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-                tar.extractall(scratch, filter="data")
-            scratch.rename(destination)
-        except tarfile.TarError as error:
-            raise GitError(f"its files cannot be unpacked: {error}.") from None
-        except OSError as error:
-            if not destination.exists():  # else another process was first, which is as good
-                raise _unwritable(destination, error) from None
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-    return destination / folder
-
-
 def user_name(repository: Path) -> str:
     """Who commits there, as git is told; empty where it is not."""
     try:
-        return _git(repository, "config", "user.name").decode(errors="replace").strip()
+        return ask(repository, "config", "user.name").decode(errors="replace").strip()
     except GitError:
         return ""
-
-
-def _unwritable(destination: Path, error: OSError) -> StoreError:
-    return StoreError(
-        f"Cannot write the files of a commit to {destination}: {error.strerror or error}. "
-        "Choose another folder with HARNESS_CACHE_DIR."
-    )

@@ -6,7 +6,6 @@ __all__ = ["Begun", "LoadedSuite", "begin", "discover", "discover_at", "load"]
 
 import contextlib
 import glob
-import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,8 +13,9 @@ from functools import cached_property
 from pathlib import Path
 
 from harness import git
-from harness.cache import cache_dir
+from harness.cache import export_root
 from harness.errors import GitError, NoSuiteError, SuiteError
+from harness.export import export, why_missing
 from harness.records import Source
 from harness.sources import files_outside, tree_sha256
 from harness.suite import Suite
@@ -58,8 +58,16 @@ class LoadedSuite:
             tree_sha256=tree,
         )
 
+    def explained(self, message: str, log: str = "") -> str:
+        """The message of an error that this suite led to; at a commit, with why something may be missing."""
+        if self.commit is None or self.repository is None:
+            return message
+        return _explained(message, log, self.path, self.repository, self.commit)
+
     def _is_dirty(self, repository: Path) -> bool:
-        inside = [path for path in files_outside(self.suite) if path.is_relative_to(repository)]
+        named = {self.suite.root / name for kernel in self.suite.kernels for name in kernel.files}
+        used = files_outside(self.suite) | {Path(os.path.normpath(path)) for path in named}
+        inside = [path for path in used if path.is_relative_to(repository)]
         return git.is_dirty(repository, self.path, *inside)
 
 
@@ -80,9 +88,11 @@ class Begun:
                 _check_absolute(suite, self.repository)
             return LoadedSuite(suite, self.path, self.repository, self.commit)
         except SuiteError as error:
-            if self.commit is None:
+            if self.commit is None or self.repository is None:
                 raise
-            raise SuiteError(f"At commit {self.commit[:12]}: {error.message}", log=error.log) from error
+            told = f"At commit {self.commit[:12]}: {error.message}"
+            told = _explained(told, error.log, self.path, self.repository, self.commit)
+            raise SuiteError(told, log=error.log) from error
 
 
 def load(
@@ -108,7 +118,11 @@ def begin(
     if repository is None:
         raise SuiteError(f"{path} is in no git repository, so it cannot be loaded at commit {commit!r}.")
     commit = git.resolve(repository, commit)
-    exported = _exported(repository, commit, _inside(path, repository))
+    try:
+        exported = _exported(repository, commit, _inside(path, repository))
+    except NoSuiteError as error:
+        lacks = f"No such file: {_inside(path, repository).as_posix()}/suite.py"
+        raise NoSuiteError(_explained(error.message, lacks, path, repository, commit)) from None
     return Begun(path, repository, commit, Loading(exported, timeout_s))
 
 
@@ -121,11 +135,18 @@ def _present(folder: Path) -> Path:
 def _check_absolute(suite: Suite, repository: Path) -> None:
     """Raises SuiteError where a source of a commit includes a file of the working tree, by its whole path."""
     for file in sorted(files_outside(suite)):
-        if file.is_relative_to(repository) and not file.is_relative_to(cache_dir()):
+        if file.is_relative_to(repository) and export_root(file) is None:
             raise SuiteError(
                 f"{file} lies in the working tree, and a source includes it by its whole path: it is not the "
                 "commit's. Include it by a path relative to the file that names it."
             )
+
+
+def _explained(message: str, log: str, path: Path, repository: Path, commit: str) -> str:
+    """The message of an error at a commit, and why something may be missing there."""
+    beside = next((folder for folder in (path.parent, *path.parents) if folder.is_dir()), None)
+    why = why_missing(repository, commit, beside, f"{message}\n{log}")
+    return message if not why or why in message else f"{message} {why}"
 
 
 def _inside(path: Path, repository: Path) -> Path:
@@ -143,20 +164,11 @@ def _existing_parent(path: Path) -> Path:
 
 
 def _exported(repository: Path, commit: str, inside: Path) -> Path:
-    """The suite's folder at a commit, with its neighbours: preludes and shared headers lie beside it."""
-    folder = inside.parent
-    identity = hashlib.sha256(folder.as_posix().encode()).hexdigest()[:12]
-    try:
-        exported = git.export(
-            repository, commit, folder.as_posix(), cache_dir() / "commits" / f"{commit}-{identity}"
-        )
-    except GitError as error:
-        raise NoSuiteError(
-            f"Commit {commit[:12]} has no suite {inside.as_posix()}: {error.message}"
-        ) from None
-    if not (exported / inside.name / "suite.py").is_file():
+    """The suite's folder at a commit, in all that the commit has around it."""
+    exported = export(repository, commit) / inside
+    if not (exported / "suite.py").is_file():
         raise NoSuiteError(f"Commit {commit[:12]} has no suite {inside.as_posix()}.")
-    return exported / inside.name
+    return exported
 
 
 def discover(root: Path, patterns: Sequence[str]) -> list[Path]:

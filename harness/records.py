@@ -32,11 +32,12 @@ __all__ = [
     "Verdict",
     "VerdictStatus",
     "Verification",
+    "nothing_compared",
 ]
 
 import itertools
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -361,6 +362,13 @@ VerdictStatus = Literal[
     "missing",
     "failed",
 ]
+
+
+def nothing_compared(statuses: Iterable[str]) -> bool:
+    """Whether no case of a comparison is at both commits: there is nothing then that could be fine."""
+    return all(status in ("new", "missing") for status in statuses)
+
+
 Attribution = Literal["code", "clocks", "thermal", "power", "contention", "environment"]
 
 

@@ -94,7 +94,10 @@ def load_pairs(
             f"No suite in {root} at either commit: no folder with a suite.py matches {', '.join(globs)}."
         )
     begun = [[_begin(folder, commit, timeout_s) for commit in (base, head)] for folder in folders]
-    pairs = [_pair(_result(before), _result(after), base, head) for before, after in begun]
+    pairs = [
+        _pair(folder, repository, _result(before), _result(after), base, head)
+        for folder, (before, after) in zip(folders, begun, strict=True)
+    ]
     check_patterns(patterns, [side.suite for pair in pairs for side in pair])
     return pairs
 
@@ -114,6 +117,8 @@ def _globs(config: Config, repository: Path, *commits: str | None) -> list[str]:
 
 
 def _pair(
+    folder: Path,
+    repository: Path,
     before: LoadedSuite | SuiteError | None,
     after: LoadedSuite | SuiteError | None,
     base: str,
@@ -124,17 +129,34 @@ def _pair(
         problem = after or before
         assert isinstance(problem, SuiteError)  # it was found at one of them
         raise problem
+    if isinstance(before, NoSuiteError):
+        before = _hollow(before, folder, base, repository)
+    if isinstance(after, NoSuiteError):
+        after = None  # its cases are missing
     return SuitePair(_standing_in(before, present, base), _standing_in(after, present, head))
 
 
+def _hollow(error: NoSuiteError, folder: Path, base: str, repository: Path) -> NoSuiteError | None:
+    """What is wrong with a base that has a suite's folder and no suite in it: there was something to compare
+    with, so that the suite's cases are not simply new. None where base has nothing there.
+    """
+    top = repository.resolve()
+    inside = folder.relative_to(top).as_posix() if top in folder.parents else ""
+    if inside and git.has(repository, base, f"{inside}/suite.py"):
+        return error  # there is one, behind a link or in a submodule
+    if inside and git.has(repository, base, inside):
+        return NoSuiteError(f"Base {base[:12]} has the folder {inside}, but no suite.py in it.")
+    return None
+
+
 def _begin(folder: Path, commit: str | None, timeout_s: float | None) -> Begun | SuiteError | None:
-    """The suite at a commit; None where the commit does not have it, its error where it is broken there."""
+    """The suite at a commit, or its error: NoSuiteError where the commit does not have it. None where the
+    working tree does not.
+    """
     if commit is None and not (folder / "suite.py").is_file():
         return None
     try:
         return begin(folder, commit, timeout_s=timeout_s)
-    except NoSuiteError:
-        return None
     except SuiteError as error:
         return error
 

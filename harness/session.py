@@ -100,7 +100,7 @@ class Session(Workplace):
         with self._writer(run) as writer:
             try:
                 self._build(plan)
-                for row in self._rows(plan):
+                for row in map(self._explained, self._rows(plan)):
                     rows.append(row)
                     writer.add(row)
                     self.observer.finished(row)
@@ -209,6 +209,11 @@ class Session(Workplace):
         times = reply.row.measurement
         row = dataclasses.replace(reply.row, telemetry=station.seen(times.started_ns, times.ended_ns))
         return self._held_against(station, planned, row)
+
+    def _explained(self, row: Row) -> Row:
+        if row.status != "failed":
+            return row
+        return dataclasses.replace(row, message=self.loaded.explained(row.message, row.log))
 
     def _library(self, planned: PlannedCase) -> PlannedCase | None:
         """The vendor's own kernel that a case is held against on this device."""

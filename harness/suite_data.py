@@ -290,7 +290,7 @@ def _problem(data: ProblemData, answering: Answering) -> Problem:
         **arrays,
     }
     made: Problem = type(data.name, (Problem,), members)()
-    # Of the problem, not of its class, which lives until garbage is collected: with the suite goes its process.
+    # Of the problem, not of its class, which lives until garbage is collected: a process goes with its suite.
     vars(made).update(flop=answering(data.flop), moved_bytes=answering(data.moved_bytes))
     return made
 

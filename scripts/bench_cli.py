@@ -1,5 +1,5 @@
 """`make bench`: how long the command line itself takes, as multiples of an interpreter that does nothing, and
-how long it takes to tell what a suite's kernels are made of.
+how long it takes to check the files of a commit that the cache has, and to tell kernels apart.
 
 Commands take turns, so that a machine that speeds up or slows down does so for all of them.
 """
@@ -7,6 +7,7 @@ Commands take turns, so that a machine that speeds up or slows down does so for 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
+from harness.export import export
 from harness.sources import program
 from harness.suite_file import load_folder
 
@@ -27,6 +29,9 @@ COMMANDS = {
     "harness list": (["-c", HARNESS, "list"], 20.0),
 }
 """What is run, and the most that it may take, in times of the first."""
+
+CHECKED = {100: 50.0, 10_000: 1000.0}
+"""How many files a commit has, and the most milliseconds that checking them may take."""
 
 
 FILES = 100
@@ -86,9 +91,37 @@ def main() -> int:
         over |= ratio > most
         typical_ms = 1e3 * median(row[column] for row in times)
         print(f"{name:16} {typical_ms:7.1f} ms  {ratio:5.1f}x  (at most {most:g}x)")
+    slow = [count for count, most_ms in CHECKED.items() if takes_ms(count) > most_ms]
     took_ms = identity_ms(rounds)
-    print(f"identity of {FILES} files {took_ms:7.1f} ms  (at most {MOST_IDENTITY_MS:g} ms)")
-    return int(over or took_ms > MOST_IDENTITY_MS)
+    print(f"{FILES:6} files told apart {took_ms:5.1f} ms  (at most {MOST_IDENTITY_MS:g} ms)")
+    return int(over or bool(slow) or took_ms > MOST_IDENTITY_MS)
+
+
+def takes_ms(count: int) -> float:
+    """Milliseconds to check that many files, each time in a process that knows nothing yet."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["HARNESS_CACHE_DIR"] = f"{folder}/cache"
+        repository, commit = commit_of(count, Path(folder, "repository"))
+        export(repository, commit)
+        code = "import sys, time; from pathlib import Path; from harness.export import export"
+        code += "; started = time.perf_counter(); export(Path(sys.argv[1]), sys.argv[2])"
+        code += "; print(time.perf_counter() - started)"
+        asked = [sys.executable, "-c", code, str(repository), commit]
+        times = [float(subprocess.check_output(asked, cwd=ROOT)) for _ in range(5)]
+    typical_ms = 1e3 * median(times)
+    print(f"{count:6} files checked {typical_ms:7.1f} ms  (at most {CHECKED[count]:g} ms)")
+    return typical_ms
+
+
+def commit_of(count: int, repository: Path) -> tuple[Path, str]:
+    """A repository with one commit of so many headers of 3 kB."""
+    text = f"data 3000\n{'x' * 2999}\n"
+    files = "".join(f"M 644 inline {number % 20}/{number}.h\n{text}" for number in range(count))
+    head = "commit refs/heads/main\ncommitter A <a@example.org> 1700000000 +0000\ndata 1\nx\n"
+    git = ["git", "-C", str(repository)]
+    subprocess.run(["git", "init", "--quiet", str(repository)], check=True)
+    subprocess.run([*git, "fast-import", "--quiet"], input=head + files, text=True, check=True)
+    return repository, subprocess.check_output([*git, "rev-parse", "main"], text=True).strip()
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ LAYERS = (
     ("harness",),
     ("file_access", "sources", "planning", "verify", "peaks", "machine", "judge", "gates", "attribution"),
     ("git", "store", "host", "config", "contest", "planted", "suite_file", "suite_data"),
-    ("suite_client", "suite_server"),
+    ("suite_client", "suite_server", "export"),
     ("loader", "backends", "telemetry", "calibration"),
     ("arena", "measure", "history", "selection", "benchmark_files"),
     ("checker", "pairing", "parts"),

@@ -53,7 +53,7 @@ TOLD: Mapping[str, tuple[str, str, str, int]] = {
     "swapped": ("unchanged", "within-tolerance", "", 0),
     "relaunched": ("unchanged", "within-tolerance", "", 0),
     "gone": ("missing", "only-in-base", "", 1),
-    "fresh": ("new", "only-in-head", "", 0),
+    "fresh": ("new", "only-in-head", "", 4),
     "fresh_wrong": ("failed", "wrong-result", "head", 1),
     "fresh_crash": ("failed", "crashed", "head", 1),
     "fresh_build": ("failed", "build-failed", "head", 1),
@@ -208,9 +208,9 @@ def test_a_vanished_kernel_asked_for_at_a_size_is_missing(harness, repository):
     assert done.statuses == {"gone": ("missing", "only-in-base")}
 
 
-def test_what_the_device_cannot_run_is_not_measured_and_not_missing(harness, repository):
+def test_what_the_device_cannot_run_is_not_compared_and_not_missing(harness, repository):
     done = harness("compare", "HEAD~1", "HEAD", "unfit", "too_large", *NULL, "--no-save", cwd=repository)
-    assert done.status == ExitCode.NOT_MEASURED
+    assert done.status == ExitCode.INCONCLUSIVE
     assert "missing" not in done.out
     assert "no case was compared" in done.out
     assert "Left out: unfit needs CUDA" in done.err
@@ -243,19 +243,20 @@ def test_each_verdict_has_its_exit_status(whole, kernel):
         (["slower"], ["inconclusive"], 0),
         (["slower"], ["inconclusive", "regression"], 1),
         (["fresh"], ["new"], 1),
+        (["fresh"], ["none"], 4),
+        (["fresh", "changed"], [], 0),
         (["gone"], ["none"], 1),
         (["build_base"], ["none"], 3),
         (["build_head"], ["inconclusive"], 1),
         (["build_base", "slower"], [], 1),
         (["build_base", "changed"], [], 3),
-        ([], [], 3),
+        ([], [], 4),
     ],
 )
 def test_which_verdicts_fail(whole, kernels, fail_on, code):
     assert exit_code([told_of(whole, *kernels)], fail_on) == code
-    assert exit_code([told_of(whole, *kernels), told_of(whole, "changed")], fail_on) == (
-        code if kernels else 0
-    )
+    others = 0 if code == ExitCode.INCONCLUSIVE else code  # nothing that was compared needs another beside it
+    assert exit_code([told_of(whole, *kernels), told_of(whole, "changed")], fail_on) == others
 
 
 def test_a_record_that_could_not_be_kept_is_a_failure_but_no_regression(whole):
@@ -426,7 +427,7 @@ def test_a_base_without_the_suite_has_new_cases_only(harness, tmp_path):
     commit(repository, {"readme": "nothing yet\n"}, 1)
     commit(repository, files(1, only("fresh", "changed", "wrong_head")), 2)
     done = harness("compare", "HEAD~1", "fresh", "changed", *NULL, "--json", cwd=repository)
-    assert done.status == ExitCode.FINE
+    assert done.status == ExitCode.INCONCLUSIVE
     assert done.statuses == dict.fromkeys(["fresh", "changed"], ("new", "only-in-head"))
     done = harness("compare", "HEAD~1", "wrong_head", *NULL, "--json", cwd=repository)
     assert done.status == ExitCode.REGRESSION

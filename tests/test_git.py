@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import threading
 
 import pytest
 
@@ -25,10 +24,6 @@ def history(project):
     old = project.commit(FILES)
     new = project.commit({"kernels/toy/suite.py": "# two\n", "kernels/portable/null.h": "// two\n"})
     return project, old, new
-
-
-def tree(folder):
-    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_the_repository_of_a_folder_and_of_a_file(project):
@@ -166,64 +161,6 @@ def test_newest_commits_of_a_path(history):
     assert git.newest_commits(project.root, 2, "kernels/toy") == [new, old]
     assert git.newest_commits(project.root, 1, "kernels/toy") == [new]
     assert git.newest_commits(project.root, 9, "nowhere") == []
-
-
-def test_an_export_is_the_commits_and_not_the_working_trees(history, tmp_path):
-    project, old, new = history
-    project.write({"kernels/toy/suite.py": "# edited\n", "kernels/toy/extra.py": "# new\n"})
-    folder = git.export(project.root, old, "kernels", tmp_path / "old")
-    assert folder == tmp_path / "old" / "kernels"
-    exported = tree(folder)
-    assert (exported["toy/suite.py"], exported["toy/sub/plain.cu"]) == ("# one\n", "// one\n")
-    assert "toy/extra.py" not in exported
-    assert tree(git.export(project.root, new, "kernels", tmp_path / "new"))["portable/null.h"] == "// two\n"
-    assert not (tmp_path / "old" / "top.txt").exists()
-
-
-def test_an_export_leaves_the_repository_alone(history, tmp_path):
-    project, old, _ = history
-    before = project.git("status", "--porcelain"), project.git("rev-parse", "HEAD")
-    git.export(project.root, old, "kernels", tmp_path / "old")
-    assert (project.git("status", "--porcelain"), project.git("rev-parse", "HEAD")) == before
-
-
-def test_an_export_is_made_once(history, tmp_path):
-    project, old, _ = history
-    git.export(project.root, old, "kernels", tmp_path / "old")
-    (tmp_path / "old" / "kernels" / "toy" / "suite.py").write_text("# kept\n")
-    folder = git.export(project.root, old, "kernels", tmp_path / "old")
-    assert (folder / "toy" / "suite.py").read_text() == "# kept\n"
-
-
-@pytest.mark.parametrize(("commit", "folder"), [("HEAD", "nowhere"), ("nonsense", "kernels")])
-def test_a_failed_export_leaves_nothing(project, tmp_path, commit, folder):
-    place = tmp_path / "exports"
-    with pytest.raises(GitError):
-        git.export(project.root, commit, folder, place / "one")
-    assert list(place.iterdir()) == []
-
-
-def test_many_exports_at_once_make_one(history, tmp_path):
-    project, old, _ = history
-    place = tmp_path / "exports"
-    start = threading.Barrier(6)
-    found, failures = [], []
-
-    def export():
-        start.wait()
-        try:
-            found.append(tree(git.export(project.root, old, "kernels", place / "one")))
-        except Exception as error:  # noqa: BLE001  # a thread's error would be lost
-            failures.append(error)
-
-    threads = [threading.Thread(target=export) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
-    assert found == [tree(place / "one" / "kernels")] * 6
-    assert [path.name for path in place.iterdir()] == ["one"]
 
 
 def test_a_hooks_variables_do_not_point_elsewhere(history, tmp_path, monkeypatch):

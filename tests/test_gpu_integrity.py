@@ -1,5 +1,5 @@
-"""Changes that must not pass as fine, on a real card: kernels of Triton, CuPy and PyTorch made slower in a file
-that they import, and kernels that only seem fast. Each is compared with the commit before.
+"""Changes that must not pass as fine, on a real card: kernels of Triton, CuPy and PyTorch made slower in a
+file that they import, and kernels that only seem fast. Each is compared with the commit before.
 """
 
 from __future__ import annotations

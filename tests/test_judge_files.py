@@ -677,7 +677,7 @@ def test_a_suite_that_fails_at_head_altogether_is_missing(judged):
 def test_nothing_at_all_is_no_success(judged):
     result = judged([Process(at_min=each.at_min, side=each.side, time_us={}) for each in turns(QUIET)])
     assert result.verdicts == ()
-    assert exit_code([result]) == ExitCode.NOT_MEASURED
+    assert exit_code([result]) == ExitCode.INCONCLUSIVE
 
 
 def test_another_timer_is_another_quantity(judged):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import ExitCode, GitError, NoSuiteError, StoreError, SuiteError
+from harness.errors import ExitCode, GitError, NoSuiteError, SuiteError
 from harness.loader import discover, discover_at, load
 from harness.sources import program, tree_sha256
 from harness.suite_file import load_folder
@@ -318,7 +318,7 @@ def test_a_folder_that_is_not_there(project):
     ("folder", "sentence"),
     [
         pytest.param("kernels/late", r"Commit {old} has no suite kernels/late\.", id="beside suites it had"),
-        pytest.param("elsewhere/late", "Commit {old} has no suite elsewhere/late: ", id="in a later folder"),
+        pytest.param("elsewhere/late", r"Commit {old} has no suite elsewhere/late\.", id="in a later folder"),
     ],
 )
 def test_a_commit_without_the_suite(project, folder, sentence):
@@ -340,14 +340,6 @@ def test_a_suite_that_was_broken_names_the_commit(project):
     project.commit({"kernels/toy/suite.py": toy.SUITE})
     with pytest.raises(SuiteError, match=rf"At commit {broken[:12]}: .*suite\.py:1 raised ZeroDivisionError"):
         load(project.suite, broken)
-
-
-def test_a_commit_with_a_link_that_leads_out_is_a_sentence(project):
-    # Following it would read files that are no commit's.
-    (project.root / "kernels" / "data").symlink_to("/nonexistent/data")
-    commit = project.commit()
-    with pytest.raises(SuiteError, match=f"Commit {commit[:12]} has no suite .* cannot be unpacked: "):
-        load(project.suite, commit)
 
 
 def test_a_suite_that_is_gone_loads_at_its_commit(project):
@@ -453,11 +445,11 @@ def test_a_worker_finds_a_commit_in_a_relative_cache(project):
     assert done.returncode == ExitCode.FINE, done.stderr
 
 
-def test_a_cache_that_cannot_be_written_is_a_sentence(project, monkeypatch, tmp_path):
+def test_a_cache_that_cannot_be_written_costs_time_and_nothing_else(project, monkeypatch, tmp_path):
+    expected = load(project.suite, "HEAD").source
     (tmp_path / "file").touch()
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "file"))
-    with pytest.raises(StoreError, match="Choose another folder with HARNESS_CACHE_DIR"):
-        load(project.suite, "HEAD")
+    assert load(project.suite, "HEAD").source == expected
 
 
 @pytest.mark.parametrize(

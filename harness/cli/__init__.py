@@ -74,7 +74,7 @@ def _run() -> int:
 
 @contextlib.contextmanager
 def _ended_as_by_ctrl_c() -> Iterator[None]:
-    """A runner that stops a job sends SIGTERM, a terminal that goes SIGHUP: let them leave what Ctrl-C leaves.
+    """A runner that stops a job sends SIGTERM, a terminal that goes SIGHUP: they leave what Ctrl-C leaves.
     The second ends the command at once.
     """
 

@@ -40,7 +40,7 @@ def command(selection: Selection, base: str, rest: tuple[str, ...], **options: A
     'matmul.*tiling*'.
 
     Exit status 1 for a regression, a case that vanished, or one that fails at HEAD; 3 where something could
-    not be measured or is invalid; 4 where it is inconclusive.
+    not be measured or is invalid; 4 where it is inconclusive, or nothing was compared.
     """
     config = load_config()
     base, head, cases = _commits(config, base, rest)

@@ -79,7 +79,7 @@ def case_options(function: F) -> F:
             "--timeout",
             type=click.FloatRange(min=0, min_open=True),
             metavar="SECONDS",
-            help="For one case; default 120.",
+            help="For one case, by default 120; for loading a suite, by default 60.",
         ),
         click.option("--quick", is_flag=True, help="The suite's small sizes; the default on a CPU."),
         device_option,

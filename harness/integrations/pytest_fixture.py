@@ -8,13 +8,13 @@ from typing import Any, NoReturn
 
 import pytest
 
-from harness.comparison import ComparisonResult
 from harness.errors import HarnessError
 from harness.integrations.pytest_bench import Bench
 from harness.integrations.pytest_cases import GpuCase, Side
 from harness.integrations.pytest_replay import refuse, replay, spoil
-from harness.integrations.pytest_told import fails, info_of_arm, info_of_row, sentence, times_of
+from harness.integrations.pytest_told import info_of_arm, info_of_row, sentence, times_of
 from harness.records import Verdict
+from harness.report.verdicts import fails
 from harness.workplace import unfit
 
 
@@ -59,7 +59,7 @@ class GpuBenchmark:
             pytest.skip(refused.message)
         verdict = next(each for each in result.verdicts if each.case == case.case.id)
         times_s = times_of(result, verdict.case, side)
-        failing = side == case.judged and self._fails(verdict, result)
+        failing = side == case.judged and self._fails(verdict)
         if failing:
             self._told.add((result.comparison.run_id, verdict.case))
         word = verdict.reason if verdict.status == "failed" else verdict.status
@@ -74,11 +74,11 @@ class GpuBenchmark:
             pytest.fail(sentence(word, verdict.message, verdict.log), pytrace=False)
         return info
 
-    def _fails(self, verdict: Verdict, result: ComparisonResult) -> bool:
+    def _fails(self, verdict: Verdict) -> bool:
         """By the gate; without it only what does not work at head."""
         options = self._bench.options
         if options.gate:
-            return fails(verdict, result, options.fail_on)
+            return fails(verdict, options.fail_on)
         return verdict.status == "failed" and verdict.side != "base"
 
     def _refuse(self, message: str) -> NoReturn:

@@ -44,7 +44,7 @@ class Summary:
         self._passes = session.exitstatus == pytest.ExitCode.OK or not self._gate_fails()
 
     def _untold(self) -> Iterator[str]:
-        if not self._any_verdict:
+        if self._nothing_compared:
             yield f"No kernel was compared with {self._option('perf_base')}."
         for result, cases in self._compared:
             if result.problem:
@@ -58,10 +58,10 @@ class Summary:
         return [*self._session.started.compared] if self._session.started else []
 
     def _failing(self, result: ComparisonResult) -> list[Verdict]:
-        from harness.integrations.pytest_told import fails
+        from harness.report.verdicts import fails
 
         fail_on = self._option("perf_fail_on")
-        return [verdict for verdict in result.verdicts if fails(verdict, result, fail_on)]
+        return [verdict for verdict in result.verdicts if fails(verdict, fail_on)]
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_terminal_summary(
@@ -102,13 +102,15 @@ class Summary:
 
     def _gate_fails(self) -> bool:
         """Of a session that does not pass: whether the gate has a part in it."""
-        if not self._any_verdict or self._lines or (self._session.started and self._session.started.broken):
+        if self._nothing_compared or self._lines or (self._session.started and self._session.started.broken):
             return True
         return any(result.interrupted or self._failing(result) for result, _ in self._compared)
 
     @property
-    def _any_verdict(self) -> bool:
-        return any(result.verdicts for result, _ in self._compared)
+    def _nothing_compared(self) -> bool:
+        from harness.records import nothing_compared
+
+        return nothing_compared(each.status for result, _ in self._compared for each in result.verdicts)
 
 
 def _write(reporter: pytest.TerminalReporter, title: str, lines: Sequence[str]) -> None:

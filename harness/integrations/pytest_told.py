@@ -5,7 +5,6 @@ from __future__ import annotations
 __all__ = [
     "card_of",
     "comparison_lines",
-    "fails",
     "info_of_arm",
     "info_of_row",
     "other_card",
@@ -14,21 +13,18 @@ __all__ = [
     "times_of",
 ]
 
-import dataclasses
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 import harness
 from harness.comparison import ComparisonResult
-from harness.errors import ExitCode
 from harness.integrations.pytest_bench import Measured
 from harness.integrations.pytest_cases import GpuCase, Side
 from harness.records import Arm, DeviceInfo, PairedBlock, Snapshot, Source, Verdict
 from harness.report.summary import summary_of
-from harness.report.verdicts import exit_code
 from harness.suite import Case, Problem
 from harness.texts import harmless
 
@@ -134,12 +130,6 @@ def times_of(result: ComparisonResult, case: str, side: Side) -> tuple[float, ..
         for arm, time_ns in zip(quad.order, quad.times_ns, strict=True)
         if arm == _ARM[side]
     )
-
-
-def fails(verdict: Verdict, result: ComparisonResult, fail_on: Collection[str]) -> bool:
-    """Whether `harness compare` would fail for this verdict."""
-    alone = dataclasses.replace(result, verdicts=(verdict,), interrupted=False, problem="")
-    return exit_code([alone], fail_on) != ExitCode.FINE
 
 
 def sentence(word: str, message: str, log: str = "") -> str:

@@ -7,6 +7,7 @@ __all__ = [
     "Judged",
     "as_json",
     "exit_code",
+    "fails",
     "judgement_as_json",
     "print_comparison",
     "print_judgement",
@@ -25,7 +26,7 @@ from rich.text import Text
 
 from harness.comparison import ComparisonResult
 from harness.errors import ExitCode
-from harness.records import Comparison, Effect, Source, Verdict
+from harness.records import Comparison, Effect, Source, Verdict, nothing_compared
 from harness.report.tables import console, natural_width, plain_table, print_out
 from harness.statistics.rates import false_alarm_bound
 from harness.stock import StockResult, StockSide
@@ -89,17 +90,25 @@ class _Shown:
 
 
 def exit_code(results: Sequence[Judged], fail_on: Collection[str] = ()) -> ExitCode:
-    """What the verdicts mean for a command; `fail_on` names those that count, none for the default."""
+    """What the verdicts mean for a command; `fail_on` names those that count, none for the default.
+
+    Where nothing was compared it is inconclusive at best, whatever counts.
+    """
     if any(result.interrupted for result in results):
         return ExitCode.INTERRUPTED
-    counted = (frozenset(fail_on) or _BY_DEFAULT) | _ALWAYS
     verdicts = [verdict for result in results for verdict in result.verdicts]
-    codes = {_code(verdict) for verdict in verdicts if verdict.status in counted}
-    unstored = any(result.problem for result in results)
-    for code in (ExitCode.REGRESSION, ExitCode.NOT_MEASURED, ExitCode.INCONCLUSIVE):
-        if code in codes or (code == ExitCode.NOT_MEASURED and (unstored or not verdicts)):
-            return code
-    return ExitCode.FINE
+    codes = {_code(verdict) for verdict in verdicts if fails(verdict, fail_on)}
+    if any(result.problem for result in results):
+        codes.add(ExitCode.NOT_MEASURED)
+    if nothing_compared(verdict.status for verdict in verdicts):
+        codes.add(ExitCode.INCONCLUSIVE)
+    order = (ExitCode.REGRESSION, ExitCode.NOT_MEASURED, ExitCode.INCONCLUSIVE, ExitCode.FINE)
+    return next(code for code in order if code in {*codes, ExitCode.FINE})
+
+
+def fails(verdict: Verdict, fail_on: Collection[str] = ()) -> bool:
+    """Whether a verdict by itself fails a comparison."""
+    return verdict.status in (frozenset(fail_on) or _BY_DEFAULT) | _ALWAYS
 
 
 def _code(verdict: Verdict) -> ExitCode:
@@ -293,9 +302,17 @@ def _alike(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, int]]:
 def _closing(results: Sequence[_Shown], status: ExitCode) -> str:
     counts: Counter[str] = Counter(verdict.status for result in results for verdict in result.verdicts)
     told = ", ".join(f"{counts[name]} {name}" for name in _STYLES if counts[name]) or "no case was compared"
+    told += "" if not counts or not nothing_compared(counts) else f". Nothing was compared: {_only(counts)}"
     known = [result.device_s for result in results if result.device_s is not None]
     spent = f" {sum(known):.1f} s of device time." if known else ""
     return f"{told}.{spent} Exit status {int(status)}."
+
+
+def _only(counts: Mapping[str, int]) -> str:
+    """Why nothing was compared."""
+    if len(counts) > 1:
+        return "base and head have no case in common"
+    return "base has none of these cases" if "new" in counts else "head has none of these cases"
 
 
 def _ms(time_ns: float | None) -> str:

@@ -19,8 +19,8 @@ def headline(review: Review, groups: Groups, mark: Callable[[str], str] = str) -
     every = total(review)
     if groups.failing:
         clauses = _failing(groups, every, mark)
-    elif not every:
-        clauses = ["No case was compared"]
+    elif len(groups.new) == every:
+        clauses = [f"No case was compared{f': base has none of {every:,}' if every else ''}"]
     elif groups.unjudged:
         clauses = _unjudged(groups.unjudged, every)
     else:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.review.grouping import Groups, grouped, total, wrong_twin
+from harness.records import nothing_compared
+from harness.review.grouping import Groups, grouped, wrong_twin
 from harness.review.headline import headline
 from harness.review.model import Review
 
@@ -41,7 +42,7 @@ def standing(review: Review) -> Standing:
 def _state(review: Review, groups: Groups) -> State:
     if groups.failing:
         return "regression"
-    if not total(review):
+    if nothing_compared(case.status for card in review.cards for case in card.cases):
         return "empty"
     if groups.invalid or any(card.problem or wrong_twin(card) for card in review.cards):
         return "invalid"

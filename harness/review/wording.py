@@ -59,6 +59,7 @@ _REASONS: Mapping[str, tuple[str, str]] = {
     "crashed": ("the process crashed", ""),
     "timed-out": ("timed out", "allow more with --timeout if it is only slow"),
     "suite": ("broken suite", ""),
+    "no-suite": ("no suite.py in its folder", ""),
     "not-comparable": ("base and head take other arrays", ""),
     "no-device": ("the card could not be opened again", "look at it with nvidia-smi"),
 }
