@@ -9,7 +9,7 @@ out of the repository leads nowhere: what it holds is in no commit.
 
 from __future__ import annotations
 
-__all__ = ["export", "export_root", "why_missing"]
+__all__ = ["export", "why_missing"]
 
 import atexit
 import contextlib
@@ -29,12 +29,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness import git
-from harness.cache import cache_dir
+from harness.cache import EXPORTS, cache_dir
 from harness.errors import GitError, StoreError
 
-_FOLDER = "commits"
-_NAME = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})(?:-[0-9a-f]{12})?")
-"""A commit, and where its submodules are not all there, which: another clone may have them."""
 _SETTINGS = {
     "core.hooksPath": os.devnull,
     "core.fsmonitor": "false",
@@ -129,20 +126,14 @@ def export(repository: Path, commit: str) -> Path:
     """
     tree = _tree(_clone(repository), commit)
     with contextlib.suppress(OSError, GitError):  # a cache that is full, read-only or another user's
-        return _kept(tree, cache_dir() / _FOLDER)
+        return _kept(tree, cache_dir() / EXPORTS)
     try:
-        return _kept(tree, _own_folder() / _FOLDER)
+        return _kept(tree, _own_folder() / EXPORTS)
     except OSError as error:
         raise StoreError(
             f"Cannot write the files of commit {commit[:12]} to {error.filename or cache_dir()}: "
             f"{error.strerror or error}. Choose another folder with HARNESS_CACHE_DIR."
         ) from None
-
-
-def export_root(folder: Path) -> Path | None:
-    """The top of the exported commit that holds `folder`; None where none does."""
-    tops = (top for top in (folder, *folder.parents) if top.parent.name == _FOLDER)
-    return next((top for top in tops if _NAME.fullmatch(top.name)), None)
 
 
 @functools.cache

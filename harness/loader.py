@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from harness import git
+from harness.cache import export_root
 from harness.errors import GitError, NoSuiteError, SuiteError
 from harness.export import export, why_missing
 from harness.records import Source
@@ -82,7 +83,10 @@ class Begun:
     def result(self) -> LoadedSuite:
         """Raises SuiteError where the suite is broken."""
         try:
-            return LoadedSuite(self.loading.suite(), self.path, self.repository, self.commit)
+            suite = self.loading.suite()
+            if self.commit is not None and self.repository is not None:
+                _check_absolute(suite, self.repository)
+            return LoadedSuite(suite, self.path, self.repository, self.commit)
         except SuiteError as error:
             if self.commit is None or self.repository is None:
                 raise
@@ -126,6 +130,16 @@ def _present(folder: Path) -> Path:
     if not (folder / "suite.py").is_file():
         raise SuiteError(f"No suite.py in {folder}: a suite is a folder with a suite.py and its sources.")
     return folder
+
+
+def _check_absolute(suite: Suite, repository: Path) -> None:
+    """Raises SuiteError where a source of a commit includes a file of the working tree, by its whole path."""
+    for file in sorted(files_outside(suite)):
+        if file.is_relative_to(repository) and export_root(file) is None:
+            raise SuiteError(
+                f"{file} lies in the working tree, and a source includes it by its whole path: it is not the "
+                "commit's. Include it by a path relative to the file that names it."
+            )
 
 
 def _explained(message: str, log: str, path: Path, repository: Path, commit: str) -> str:

@@ -9,11 +9,13 @@ __all__ = ["PairBench", "SideError"]
 import dataclasses
 import hashlib
 import random
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 import numpy as np
 
 from harness import protocol
@@ -21,6 +23,7 @@ from harness.arena import Arena
 from harness.backends.base import Built, Device, check_launch, compile_all
 from harness.checker import Checker, emulator
 from harness.errors import HarnessError, KernelError, MeasureError, SuiteError
+from harness.file_access import reaches_beside
 from harness.measure import Subject
 from harness.pairing import Alone, Pair, PairSettings, measure_pair, run_alone
 from harness.planning import launch_of
@@ -29,6 +32,7 @@ from harness.records import Launch
 from harness.sources import Program, program
 from harness.statistics.paired import log_ratios, process_effect
 from harness.suite import Case, Kernel, Problem, Suite, numpy_dtype
+from harness.suite_file import imports_of, modules_of
 
 SideName = Literal["base", "head"]
 
@@ -76,6 +80,7 @@ class PairBench:
         self.device, self.suites, self.report = device, suites, report
         # Head's problem says what is right: the kernels of both are held to it.
         self.checker = Checker(device, suites["head"], scratch, report)
+        self._imported = frozenset(sys.modules)
 
     def answer(
         self,
@@ -122,6 +127,7 @@ class PairBench:
             pair = Pair(subjects["base"], subjects["head"])
             block = measure_pair(self.device, pair, request.settings, rng)
             self._check_afterwards(arena, subjects, prepared, request.seed, facts)
+            self._check_imports(prepared)
         return protocol.Done(block=block, sides=facts)
 
     def find_steps(self, request: protocol.FindSteps) -> int:
@@ -187,7 +193,9 @@ class PairBench:
             built = self._build(prepared)
         except HarnessError as error:
             return protocol.SideFacts(reason=error.reason, message=error.message, log=error.log)
-        return _facts_of(prepared, built)
+        # Asked after the build: a function of the host is called there for the first time.
+        beside = prepared.source.kind == "host" and reaches_beside(self.suites[side.suite].root)
+        return msgspec.structs.replace(_facts_of(prepared, built), reaches_beside=beside)
 
     def _prepare(self, side: protocol.Side, sizes: Mapping[str, int]) -> _Prepared:
         suite = self.suites[side.suite]
@@ -196,14 +204,17 @@ class PairBench:
         launch = launch_of(kernel, case)
         check_launch(launch, self.device.info)
         info = self.device.info
-        source = program(suite, kernel, case, info.backend, info.arch, launch)
+        with imports_of(suite, kernel, info.backend):
+            source = program(suite, kernel, case, info.backend, info.arch, launch, self.checker.scratch)
         source = dataclasses.replace(source, emulate=emulator(suite.problem, kernel, case))
         if side.planted:
             source = planted(source, self.device.info.backend)
         return _Prepared(side, suite.problem, kernel, case, launch, source)
 
     def _build(self, prepared: _Prepared) -> Built:
-        built = self.device.build(prepared.source)
+        suite = self.suites[prepared.side.suite]
+        with imports_of(suite, prepared.kernel, self.device.info.backend):
+            built = self.device.build(prepared.source)
         check_launch(prepared.launch, self.device.info, built.resources)
         return built
 
@@ -274,6 +285,17 @@ class PairBench:
                         "something between launches, or has a race."
                     )
 
+    def _check_imports(self, prepared: Mapping[SideName, _Prepared]) -> None:
+        """Raises SuiteError where a launch imported a suite's own module: for both sides, it was head's."""
+        if not any(side.source.kind == "host" for side in prepared.values()):
+            return
+        late = {name for suite in self.suites.values() for name in modules_of(suite.root, self._imported)}
+        if late:
+            raise SuiteError(
+                f"{min(late)} was imported during a launch, where nobody can tell base's from head's: import "
+                "it at the top of suite.py, or in the function that makes the kernel."
+            )
+
     def _digest(self, arena: Arena) -> str:
         digest = hashlib.blake2b(digest_size=16)
         for name in arena.problem.outputs:
@@ -294,6 +316,7 @@ def _facts_of(prepared: _Prepared, built: Built, digest: str = "") -> protocol.S
         source_sha256=prepared.source.sha256,
         code_sha256=prepared.source.code_sha256,
         passed=_passed(prepared),
+        function=prepared.source.function,
         launch=prepared.launch,
         resources=built.resources,
         digest=digest,
@@ -318,7 +341,9 @@ def _passed(prepared: _Prepared) -> tuple[str, ...]:
 def _same_code(base: protocol.SideFacts, head: protocol.SideFacts) -> bool:
     if base.reason or head.reason or (base.launch, base.passed) != (head.launch, head.passed):
         return False
-    if base.code_sha256 == head.code_sha256:
+    if base.function != head.function or base.reaches_beside or head.reaches_beside:
+        return False
+    if base.code_sha256 is not None and base.code_sha256 == head.code_sha256:
         return True
     # Of the code that runs where it can be told from the rest of a binary, such as lines for a debugger.
     binaries = [r.code_sha256 or r.binary_sha256 for r in (base.resources, head.resources) if r]

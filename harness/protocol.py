@@ -172,7 +172,11 @@ class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     source_sha256: str | None = None
     code_sha256: str | None = None
-    """Of the source without comments."""
+    """Of the source without comments; None where the source is not all that it is made of."""
+    reaches_beside: bool = False
+    """Whether it is a function that reads what lies in its repository beside its suite's folder."""
+    function: str = ""
+    """What of the code is launched."""
     passed: tuple[str, ...] = ()
     """What each argument is: which input or output, its type and shape; or the value of an axis."""
     launch: Launch | None = None

@@ -276,7 +276,7 @@ class Generated:
     """Source text that a function of the suite writes: ``function(case, arch)``, where arch is such as
     ``sm_90``.
 
-    It needs no device. What it wrote is kept, by the file of the function, case, arch and `needs`.
+    It needs no device. What it wrote for a case and an arch is kept as long as a run lasts.
     """
 
     function: Callable[[Case, str], str]

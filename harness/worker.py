@@ -22,9 +22,10 @@ from typing import Literal
 from harness import protocol
 from harness.arena import Arena
 from harness.backends import open_device
-from harness.backends.base import Device, check_launch, compile_all
+from harness.backends.base import Built, Device, check_launch, compile_all
 from harness.checker import Checker, emulator
 from harness.errors import HarnessError
+from harness.file_access import watch
 from harness.measure import Subject, measure
 from harness.pairs import PairBench, SideError
 from harness.parts import limited, single_blocks
@@ -34,7 +35,7 @@ from harness.records import Launch, LibraryShare, Row
 from harness.shares import Held, check_library, library_share
 from harness.sources import Program, program
 from harness.suite import Case, Kernel, Suite
-from harness.suite_file import load_folder
+from harness.suite_file import imports_of, load_folder
 
 
 class Worker:
@@ -44,11 +45,14 @@ class Worker:
         self.report = report
         self.device: Device = open_device(request.device)
         scratch = Path(request.scratch)
+        watch()
         if request.suite is not None:
+            path = list(sys.path)
+            base = None if request.base is None else load_folder(Path(request.base))
+            sys.path[:] = path  # what base's code added is not head's to import from
             self.suite: Suite = load_folder(Path(request.suite))
             self.checker = Checker(self.device, self.suite, scratch, self._progress)
-            base = self.suite if request.base is None else load_folder(Path(request.base))
-            suites = {"base": base, "head": self.suite}
+            suites = {"base": base or self.suite, "head": self.suite}
             self.pairs = PairBench(self.device, suites, scratch, self._progress)
 
         self._held: Held | None = None
@@ -90,8 +94,15 @@ class Worker:
 
     def _program(self, kernel: Kernel, case: Case, launch: Launch) -> Program:
         info = self.device.info
-        made = program(self.suite, kernel, case, info.backend, info.arch, launch)
+        with imports_of(self.suite, kernel, info.backend):
+            made = program(self.suite, kernel, case, info.backend, info.arch, launch, self.checker.scratch)
         return dataclasses.replace(made, emulate=emulator(self.suite.problem, kernel, case))
+
+    def _build(self, kernel: Kernel, source: Program, launch: Launch) -> Built:
+        with imports_of(self.suite, kernel, self.device.info.backend):
+            built = self.device.build(source)
+        check_launch(launch, self.device.info, built.resources)
+        return built
 
     def _launch(self, request: protocol.Measure, kernel: Kernel, case: Case) -> Launch:
         """The kernel's own launch, or the same in parts that each take less than was asked for."""
@@ -101,8 +112,7 @@ class Worker:
         self._progress("parts")
         parted = single_blocks(launch)
         check_launch(parted, self.device.info)
-        built = self.device.build(self._program(kernel, case, parted))
-        check_launch(parted, self.device.info, built.resources)
+        built = self._build(kernel, self._program(kernel, case, parted), parted)
         with Arena(self.device, self.suite.problem, case) as arena:
             arena.write(self.checker.inputs(case, request.seed))
             subject = Subject(built, parted, arena.arguments(kernel))
@@ -116,8 +126,7 @@ class Worker:
         check_launch(launch, self.device.info)
         self._progress("build")
         source = self._program(kernel, case, launch)
-        built = self.device.build(source)
-        check_launch(launch, self.device.info, built.resources)
+        built = self._build(kernel, source, launch)
         with contextlib.ExitStack() as stack:
             arena = stack.enter_context(Arena(self.device, self.suite.problem, case))
             subject = Subject(built, launch, arena.arguments(kernel))
@@ -153,8 +162,7 @@ class Worker:
         launch = launch_of(library, case)
         check_launch(launch, self.device.info)
         self._progress("library")
-        built = self.device.build(self._program(library, case, launch))
-        check_launch(launch, self.device.info, built.resources)
+        built = self._build(library, self._program(library, case, launch), launch)
         subject = Subject(built, launch, self._held.arena.arguments(library))
         check_library(self.checker, self._held, case, subject)
         self._progress("library")

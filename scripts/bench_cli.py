@@ -1,5 +1,5 @@
 """`make bench`: how long the command line itself takes, as multiples of an interpreter that does nothing, and
-how long it takes to check the files of a commit that the cache has.
+how long it takes to check the files of a commit that the cache has, and to tell kernels apart.
 
 Commands take turns, so that a machine that speeds up or slows down does so for all of them.
 """
@@ -17,6 +17,8 @@ from pathlib import Path
 from statistics import median
 
 from harness.export import export
+from harness.sources import program
+from harness.suite_file import load_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 HARNESS = "import sys; from harness.cli import main; sys.argv[0] = 'harness'; main()"
@@ -30,6 +32,44 @@ COMMANDS = {
 
 CHECKED = {100: 50.0, 10_000: 1000.0}
 """How many files a commit has, and the most milliseconds that checking them may take."""
+
+
+FILES = 100
+MOST_IDENTITY_MS = 50.0
+SUITE = """\
+from harness import Axis, HostFunction, Kernel, Output, Problem, Suite
+
+
+class Line(Problem):
+    n = Axis((8,))
+    y = Output("n")
+
+
+def call(case, stream):
+    return lambda y, n: None
+
+
+texts = [Kernel(f"k{number}", f"k{number}.cu", block=32, grid=1) for number in range(FILES)]
+suite = Suite("line", Line(), [*texts, Kernel("call", {"cuda": HostFunction(call)})], headline="GB/s")
+"""
+
+
+def identity_ms(rounds: int) -> float:
+    """Of a suite of FILES sources, from its files to every kernel's hash, its files being in memory."""
+    times_ms = []
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        (folder / "suite.py").write_text(f"FILES = {FILES}\n{SUITE}")
+        for number in range(FILES):
+            (folder / f"k{number}.cu").write_text("y[i] += x[i]; // one of many\n" * 100)
+        for _ in range(rounds + 1):
+            suite = load_folder(folder)
+            started = time.perf_counter()
+            for kernel in suite.kernels:
+                made = program(suite, kernel, suite.case(kernel, {"n": 8}), "cuda")
+                assert made.sha256 != made.code_sha256
+            times_ms.append(1e3 * (time.perf_counter() - started))
+    return median(times_ms[1:])
 
 
 def wall_s(arguments: Sequence[str]) -> float:
@@ -52,7 +92,9 @@ def main() -> int:
         typical_ms = 1e3 * median(row[column] for row in times)
         print(f"{name:16} {typical_ms:7.1f} ms  {ratio:5.1f}x  (at most {most:g}x)")
     slow = [count for count, most_ms in CHECKED.items() if takes_ms(count) > most_ms]
-    return int(over or bool(slow))
+    took_ms = identity_ms(rounds)
+    print(f"{FILES:6} files told apart {took_ms:5.1f} ms  (at most {MOST_IDENTITY_MS:g} ms)")
+    return int(over or bool(slow) or took_ms > MOST_IDENTITY_MS)
 
 
 def takes_ms(count: int) -> float:

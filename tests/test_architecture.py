@@ -21,7 +21,7 @@ LAYERS = (
     ("errors", "texts"),
     ("suite", "records", "statistics", "cache", "packages", "process"),
     ("harness",),
-    ("sources", "planning", "verify", "peaks", "machine", "judge", "gates", "attribution"),
+    ("file_access", "sources", "planning", "verify", "peaks", "machine", "judge", "gates", "attribution"),
     ("git", "store", "host", "config", "contest", "planted", "suite_file", "suite_data"),
     ("suite_client", "suite_server", "export"),
     ("loader", "backends", "telemetry", "calibration"),

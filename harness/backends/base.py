@@ -148,7 +148,7 @@ def compile_all(device: Device, programs: Iterable[Program]) -> None:
             device.compile(program)
 
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        list(pool.map(compile_one, {program.sha256: program for program in programs}.values()))
+        list(pool.map(compile_one, {program.compiled: program for program in programs}.values()))
 
 
 def check_launch(launch: Launch, device: DeviceInfo, resources: Resources | None = None) -> None:

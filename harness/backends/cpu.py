@@ -81,7 +81,7 @@ class CpuDevice:
             call = program.host(0)
         except Exception as error:
             raise BuildError(f"{program.name} could not be made: {type(error).__name__}: {error}") from error
-        identity = hashlib.sha256(f"{self.info.arch}\n{program.text}".encode()).hexdigest()
+        identity = hashlib.sha256(f"{self.info.arch}\n{program.sha256}".encode()).hexdigest()
         return CpuBuilt(program, call, Resources(binary_sha256=identity))
 
     def free_bytes(self) -> int:

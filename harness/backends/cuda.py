@@ -16,7 +16,6 @@ import functools
 import hashlib
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 import warnings
@@ -28,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.backends import nvcc
 from harness.backends.base import Argument, Built, Memory, Stamp, Stamping, Timing, check_parts
 from harness.backends.cubin import code_sha256
 from harness.cache import BinaryCache
@@ -187,16 +187,6 @@ def open_device(index: int) -> CudaDevice:
     return CudaDevice(index)
 
 
-@functools.cache
-def _nvcc_version() -> str:
-    nvcc = shutil.which("nvcc")
-    if nvcc is None:
-        return ""
-    done = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False)
-    lines = [line for line in done.stdout.splitlines() if "release" in line]
-    return f"nvcc {lines[0].partition('release')[2].strip()}" if lines else "nvcc of unknown version"
-
-
 @dataclass
 class CudaBuilt:
     function: Any
@@ -216,7 +206,9 @@ class CudaDevice:
         handle = driver.Device(index)
         self.info = _describe(index, handle)
         self.cache = cache or BinaryCache()
-        self.toolchain = Toolchain(compiler=_nvcc_version() or "no nvcc", options=_OPTIONS)
+        self.toolchain = Toolchain(
+            compiler=nvcc.version() or "no nvcc", options=(*_OPTIONS, *nvcc.environment())
+        )
         self._prepared: dict[tuple[Any, ...], Any] = {}
         self._origins: dict[tuple[Any, ...], Memory] = {}
         self._flush: tuple[Any, Any, Any, int] | None = None
@@ -233,7 +225,9 @@ class CudaDevice:
             return self._host(program)
         binary, cached = self._binary(program)
         if program.kind == "library":
-            return CudaBuilt(None, _digest(binary), cached, self._library(program, binary))
+            # What it reads when it is called is in nobody's list: the tree stands in for it.
+            identity = _digest(program.tree_sha256.encode() + binary)
+            return CudaBuilt(None, identity, cached, self._library(program, binary))
         with _translated(f"Loading {program.name}"):
             module = _source_module()(binary)
             try:
@@ -263,9 +257,8 @@ class CudaDevice:
             except Exception as error:
                 raise LaunchError(f"{program.name} raised {type(error).__name__}: {error}") from error
 
-        return CudaBuilt(
-            None, _digest(f"{self.info.arch}\n{program.text}".encode()), cached=False, call=enqueue
-        )
+        identity = _digest(f"{self.info.arch}\n{program.sha256}".encode())
+        return CudaBuilt(None, identity, cached=False, call=enqueue)
 
     def _library(self, program: Program, binary: bytes) -> Callable[[Sequence[Argument]], None]:
         with tempfile.NamedTemporaryFile(prefix="harness-", suffix=".so") as file:
@@ -297,20 +290,18 @@ class CudaDevice:
             self._binary(program)
 
     def _binary(self, program: Program) -> tuple[bytes, bool]:
-        options = (*_OPTIONS, *program.options)
-        arch = self._library_arch if program.kind == "library" else self.info.arch
-        key = BinaryCache.key(program.text, (program.kind, *options), self.toolchain.compiler, arch)
-        if binary := self.cache.get(key):
-            return binary, True
-        if not _nvcc_version():
-            raise BuildError(
-                f"{program.name} cannot be compiled: nvcc is not on PATH. "
-                "Install the CUDA toolkit or add its bin folder to PATH."
-            )
-        compiled = self._compile_library if program.kind == "library" else self._compile
-        binary = compiled(program, options)
-        self.cache.put(key, binary)
-        return binary, False
+        library = program.kind == "library"
+
+        def compile_(options: tuple[str, ...]) -> bytes:
+            if not nvcc.version():
+                raise BuildError(
+                    f"{program.name} cannot be compiled: nvcc is not on PATH. "
+                    "Install the CUDA toolkit or add its bin folder to PATH."
+                )
+            return (self._compile_library if library else self._compile)(program, options)
+
+        arch = self._library_arch if library else self.info.arch
+        return nvcc.through_cache(self.cache, program, (*_OPTIONS, *program.options), arch, compile_)
 
     def _compile(self, program: Program, options: tuple[str, ...]) -> bytes:
         from pycuda import compiler

@@ -9,8 +9,10 @@ from __future__ import annotations
 __all__ = ["OpenCLDevice", "devices", "open_device"]
 
 import contextlib
+import dataclasses
 import operator
 import os
+import secrets
 import sys
 import threading
 import warnings
@@ -25,7 +27,7 @@ from harness.backends.base import Argument, Built, Memory, Stamping, Timing, che
 from harness.cache import BinaryCache, cache_dir, write_atomically
 from harness.errors import BuildError, DeviceError, LaunchError, MeasureError, OutOfMemoryError
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
-from harness.sources import Program
+from harness.sources import Program, unusual_options
 
 _INSTALL = "Install this project with its extra 'opencl': pip install -e '.[opencl]' in a clone."
 _SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
@@ -157,6 +159,21 @@ def open_device(index: int) -> OpenCLDevice:
     return OpenCLDevice(index, _handles()[index])
 
 
+_HEEDED = (
+    *("PYOPENCL_BUILD_OPTIONS", "AMD_OCL_BUILD_OPTIONS", "AMD_OCL_BUILD_OPTIONS_APPEND"),
+    *("POCL_EXTRA_BUILD_FLAGS", "CL_CONFIG_CPU_TARGET_ARCH", "CL_CONFIG_CPU_VECTORIZER_MODE"),
+)
+"""Variables with which PyOpenCL and the runtimes of AMD, PoCL and Intel build another program."""
+
+
+def _environment() -> tuple[str, ...]:
+    return tuple(f"{name}={os.environ[name]}" for name in _HEEDED if os.environ.get(name))
+
+
+def _forced_options() -> list[str]:
+    return [word for told in _environment() for word in told.partition("=")[2].split() if word[:1] == "-"]
+
+
 @dataclass
 class OpenCLBuilt:
     kernel: Any
@@ -173,7 +190,8 @@ class OpenCLDevice:
         self.info = _describe(index, handle)
         self.handle = handle
         self.toolchain = Toolchain(
-            compiler=f"{self.info.vendor} OpenCL {handle.version.strip()}, driver {self.info.driver}"
+            compiler=f"{self.info.vendor} OpenCL {handle.version.strip()}, driver {self.info.driver}",
+            options=_environment(),
         )
         self.cache = cache or BinaryCache()
         with _translated(f"Opening {self.info.spec}"):
@@ -185,7 +203,8 @@ class OpenCLDevice:
         self._build_lock = threading.Lock()
 
     def compile(self, program: Program) -> None:
-        self._program(program)
+        if not program.tree_sha256:
+            self._program(program)
 
     def build(self, program: Program) -> OpenCLBuilt:
         cl = _pyopencl()
@@ -199,8 +218,17 @@ class OpenCLDevice:
         return OpenCLBuilt(kernel, self._resources(kernel, built), cached, program.in_parts)
 
     def _program(self, program: Program) -> tuple[Any, bool]:
-        """The compiled program, and whether it came from the cache."""
-        key = BinaryCache.key(program.text, program.options, self.toolchain.compiler, self.info.arch)
+        """The compiled program, and whether it came from the cache.
+
+        One whose text is not all that is compiled is compiled each time: OpenCL tells nobody what it read.
+        """
+        if program.tree_sha256 or unusual_options(_forced_options()):
+            # Drivers keep what they compile, and some know it by the source alone: no two are alike.
+            unique = dataclasses.replace(program, text=f"{program.text}\n// {secrets.token_hex(8)}\n")
+            with self._build_lock:
+                return self._compile(unique), False
+        options = (*program.options, *_environment())
+        key = BinaryCache.key(program.text, options, self.toolchain.compiler, self.info.arch)
         binary = self.cache.get(key)
         with self._build_lock:  # not every runtime's compiler is as thread-safe as the standard asks
             if binary and (loaded := self._load(program, binary)):

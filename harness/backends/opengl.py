@@ -173,7 +173,9 @@ class OpenGLDevice:
             ) from None
         with self._gl.translated(f"Building {program.name}"):
             local_size = self._gl.local_size(shader.glo)
-        identity = hashlib.sha256(f"{self.info.arch}\n{program.text}".encode()).hexdigest()
+        identity = hashlib.sha256(
+            f"{self.info.arch}\n{program.text}{program.tree_sha256}".encode()
+        ).hexdigest()
         threads = math.prod(local_size)
         resources = Resources(max_threads_per_block=threads, binary_sha256=identity)
         return OpenGLBuilt(program.name, shader, program.parameters, local_size, resources)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from harness.errors import StoreError, UsageError
 from harness.loader import load
-from harness.sources import files_outside
+from harness.sources import tree_files
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """A date for files whose date does not matter; ZIP knows none before it."""
@@ -27,8 +27,7 @@ def pack(folder: Path) -> tuple[bytes, str]:
     Raises SuiteError where it cannot be loaded, UsageError where it cannot be read.
     """
     suite = load(folder).suite
-    files = {path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
-    files |= files_outside(suite)
+    folder, files = suite.root, tree_files(suite)
     root = Path(os.path.commonpath([folder, *(path.parent for path in files)]))
     packed = io.BytesIO()
     try:

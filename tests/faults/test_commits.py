@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from harness.backends import survey
+from harness.cache import export_root
 from harness.errors import ExitCode, GitError, NoSuiteError, SuiteError
-from harness.export import export, export_root
+from harness.export import export
 from harness.loader import load
 from harness.report.verdicts import exit_code
 from harness.sources import program

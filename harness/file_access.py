@@ -1,0 +1,129 @@
+"""Which files Python code opens in this process, by its own audit events.
+
+A suite's folder can be hashed before anything runs. What a function of the suite opens elsewhere in its
+repository is known only from what it does, so a worker watches.
+"""
+
+from __future__ import annotations
+
+__all__ = ["is_beside", "opened_beside", "reaches_beside", "watch"]
+
+import contextlib
+import functools
+import os
+import site
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.cache import cache_dir, export_root, read_regular
+
+_opened: set[str] = set()
+
+
+@functools.cache
+def watch() -> None:
+    """Note from now on, as long as the process lives, what is opened, loaded and run.
+
+    Cached, because an audit hook cannot be taken away: one is enough.
+    """
+    sys.addaudithook(_note)
+
+
+def _note(event: str, arguments: tuple[Any, ...]) -> None:
+    # What the harness hashes, no suite has opened.
+    if event not in _EVENTS or sys._getframe(1).f_code is read_regular.__code__:  # noqa: SLF001
+        return
+    # An exception in here would be the audited call's.
+    with contextlib.suppress(Exception):
+        for path in _EVENTS[event](*arguments):
+            _opened.add(os.path.abspath(os.fsdecode(path)))  # noqa: PTH100 - must not look at the disk
+
+
+def _of_open(path: Any, _mode: Any, flags: int) -> Iterator[Any]:
+    if not isinstance(path, int) and flags & os.O_ACCMODE != os.O_WRONLY:
+        yield path
+
+
+def _of_import(_module: str, file: str | None, *_: Any) -> Iterator[str]:
+    if file:
+        yield file
+
+
+def _of_library(name: Any) -> Iterator[Any]:
+    if name and os.sep in os.fsdecode(name):
+        yield name
+
+
+def _of_command(executable: Any, arguments: Any, folder: Any, _environment: Any) -> Iterator[Any]:
+    """What a command's line names. What the command reads itself is not known."""
+    words = [arguments] if isinstance(arguments, (str, bytes)) else list(arguments)
+    yield from (word for text in words for word in os.fsdecode(text).split() if os.sep in word)
+    yield executable
+    if folder:
+        yield folder
+
+
+def _of_shell(command: Any) -> Iterator[str]:
+    yield from (word for word in os.fsdecode(command).split() if os.sep in word)
+
+
+_EVENTS: Mapping[str, Callable[..., Iterator[Any]]] = {
+    "open": _of_open,
+    "import": _of_import,
+    "ctypes.dlopen": _of_library,
+    "subprocess.Popen": _of_command,
+    "os.system": _of_shell,
+}
+"""Of https://docs.python.org/3/library/audit_events.html, those that can bring a file's content."""
+
+
+def opened_beside(folder: Path) -> list[Path]:
+    """What was opened in the repository of `folder`, outside `folder` itself."""
+    return sorted(path for name in tuple(_opened) if is_beside(path := Path(name), folder))
+
+
+def reaches_beside(folder: Path) -> bool:
+    """Whether code of `folder` read, or may yet import, what lies elsewhere in its repository."""
+    # The harness's own parent is there for the harness, wherever the suite lies.
+    searched = {Path(entry).resolve() for entry in sys.path if entry} - {_HARNESS.parent}
+    return bool(opened_beside(folder)) or any(is_beside(entry, folder) for entry in searched)
+
+
+def is_beside(path: Path, folder: Path) -> bool:
+    """Whether a path lies in the repository of `folder` and outside `folder` itself.
+
+    An installed package does not, wherever its environment lies: its version speaks for it.
+    """
+    path, folder, cache = (Path(os.path.realpath(each)) for each in (path, folder, cache_dir()))
+    around = _repository(folder)
+    if around is None or path.is_relative_to(folder) or not path.is_relative_to(around):
+        return False
+    apart = [place for place in (*_installed(), cache) if not around.is_relative_to(place)]
+    return ".git" not in path.parts and not any(path.is_relative_to(place) for place in apart)
+
+
+def _repository(folder: Path) -> Path | None:
+    """The export that a folder lies in, or the nearest folder upwards with a .git; None where there is
+    neither.
+    """
+    return export_root(folder) or next(
+        (above for above in (folder, *folder.parents) if (above / ".git").exists()), None
+    )
+
+
+_HARNESS = Path(__file__).resolve().parent
+
+
+@functools.cache
+def _installed() -> tuple[Path, ...]:
+    """Where packages and the interpreter lie, and the harness itself."""
+    found = {
+        sys.prefix,
+        sys.base_prefix,
+        sys.exec_prefix,
+        *site.getsitepackages(),
+        site.getusersitepackages(),
+    }
+    return (_HARNESS, *(Path(os.path.realpath(place)) for place in sorted(found)))
