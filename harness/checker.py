@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["Checker", "emulator"]
+__all__ = ["Checker", "digest", "emulator"]
 
 import contextlib
 import hashlib
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -51,6 +51,33 @@ class Checker:
         if not checks or checks[-1].passed:
             checks.append(self._check(case, arena, subject, "random", seed, 0))
         return Verification(passed=all(check.passed for check in checks), checks=tuple(checks))
+
+    def demands(self, case: Case, seed: int, inputs: verify.Arrays | None = None) -> dict[str, str]:
+        """What the problem asks of a kernel on `inputs`, or on its own data: a short text each, alike where
+        the same is asked. Raises what the suite's own functions raise.
+        """
+        problem = self.suite.problem
+        _check_host_memory(problem, case)
+        given = self.inputs(case, seed) if inputs is None else inputs
+        references, tolerances, largest = hashlib.blake2b(), hashlib.blake2b(), 0.0
+        for part, band in verify.bands(problem, case):
+            cut = verify.cut(problem, given, band)
+            # What other data lead to is not kept: it would be taken for what the problem's own do.
+            key = ("random", seed, band)
+            found = (
+                self._reference(part, cut, key) if inputs is None else verify.reference_of(problem, part, cut)
+            )
+            reference, tolerance = found[0], np.asarray(found[1], np.float64)
+            references.update(digest(reference.values()).encode())
+            uniform = tolerance.size and (tolerance == tolerance.flat[0]).all()
+            tolerances.update(digest([tolerance.flat[:1] if uniform else tolerance]).encode())
+            largest = max(largest, float(tolerance.max()))
+        return {
+            "reference (digest)": references.hexdigest()[:12],
+            "largest tolerance": f"{largest:.6g}",
+            "tolerance (digest)": tolerances.hexdigest()[:12],
+            "integer bound": str(problem.integer_bound(case)),
+        }
 
     def _check(
         self,
@@ -139,6 +166,14 @@ class Checker:
         reference, tolerance = verify.reference_of(self.suite.problem, case, inputs)
         _keep(folder, {**reference, TOLERANCE: np.asarray(tolerance)})
         return reference, tolerance
+
+
+def digest(arrays: Iterable[NDArray[Any]]) -> str:
+    """Of the arrays' bytes, in order."""
+    found = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return found.hexdigest()
 
 
 def _keep(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:

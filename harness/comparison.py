@@ -19,12 +19,13 @@ __all__ = [
 
 import dataclasses
 import datetime as dt
+import math
 import os
 import random
 import secrets
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,9 +44,19 @@ from harness.loader import LoadedSuite
 from harness.machine import machine_name
 from harness.pairing import Alone, PairSettings
 from harness.planning import PlannedCase
-from harness.records import CaseBlock, Comparison, DeviceInfo, L2Policy, PairedBlock, Verdict, VerdictStatus
+from harness.problem_changes import Changes, demanding, sentences
+from harness.records import (
+    CaseBlock,
+    Comparison,
+    DeviceInfo,
+    L2Policy,
+    PairedBlock,
+    Row,
+    Verdict,
+    VerdictStatus,
+)
 from harness.store import Journal, RecordWriter
-from harness.suite import Case, ceil_div
+from harness.suite import Case, ceil_div, size_label
 from harness.workplace import DeviceObserver, Station, Workplace
 
 if TYPE_CHECKING:
@@ -114,6 +125,8 @@ class Entry:
     contest: Contest
     digests: dict[str, str] = field(default_factory=dict)
     """By side, of outputs that were verified in full."""
+    by_base: bool = False
+    """Whether base's problem asks otherwise than head's, or may: head is then held to both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +145,8 @@ class ComparisonResult:
     """Why the record is not whole, such as a full disk."""
     kept: Mapping[str, tuple[PairedBlock, ...]] = field(default_factory=dict)
     """By case, what every process measured, in order, with no quads but those that the gates left."""
+    problem_changes: tuple[str, ...] = ()
+    """What head's problem asks for otherwise than base's, a sentence each."""
 
 
 def policy_for(device: DeviceInfo, settings: CompareSettings) -> Policy:
@@ -293,9 +308,11 @@ class Comparing(Workplace):
         described = self.describe()
         interrupted = False
         twins: list[Entry] = []
+        changes: tuple[str, ...] = ()
         with self._new_journal(described) as self._journal:
             try:
-                self._inspect(entries)
+                same_problem = self._inspect(entries)
+                changes = () if same_problem else self._problem_changes(entries)
                 alone = self._verified(alone)
                 twins = self._twins(entries) if self._wants_twins() else []
                 self._look([*entries, *twins])
@@ -310,7 +327,7 @@ class Comparing(Workplace):
             for verdict in (*verdicts, *of_twins):
                 self._journal.add(verdict)
             left_out = (*left_out, *(self.unplanted if len(twins) == 1 else ()))
-            self._journal.finish(complete=not interrupted, left_out=left_out)
+            self._journal.finish(complete=not interrupted, left_out=left_out, problem_changes=changes)
         return ComparisonResult(
             described,
             verdicts,
@@ -321,6 +338,7 @@ class Comparing(Workplace):
             interrupted,
             self._journal.problem,
             {entry.pair.id: _kept(entry.contest) for entry in entries},
+            changes,
         )
 
     def describe(self) -> Comparison:
@@ -357,9 +375,9 @@ class Comparing(Workplace):
             return Journal(None)
         return Journal(RecordWriter(self.folder, described))
 
-    def _inspect(self, entries: Sequence[Entry]) -> None:
+    def _inspect(self, entries: Sequence[Entry]) -> bool:
         """Build both sides of everything, and settle what needs no device time: code that is identical, or
-        broken.
+        broken. Tells whether the problem is for sure the same.
         """
         pairs = tuple(entry.pair for entry in entries)
         self.observer.stage("build")
@@ -367,11 +385,11 @@ class Comparing(Workplace):
         try:
             reply = self.builder.ask(protocol.Inspect(pairs=pairs), turns * self.settings.timeout_s)
         except WorkerError:
-            return  # a compiler that hangs or kills its process is reported by the case that needs it
+            return False  # a compiler that hangs or kills its process is reported by the case that needs it
         finally:
             self.builder.kill()
         if not isinstance(reply, protocol.Done):
-            return
+            return False
         for entry in entries:
             found = reply.inspected[entry.pair.id]
             entry.contest.sides = {"base": _note(found.base), "head": _note(found.head)}
@@ -387,28 +405,69 @@ class Comparing(Workplace):
                 entry.contest.end(
                     "identical", "same-code", "Both commits compile to the same code and launch it alike."
                 )
+        return reply.same_problem
+
+    def _problem_changes(self, entries: Sequence[Entry]) -> tuple[str, ...]:
+        """What head's problem asks for otherwise than base's, a sentence each: in every case that is to be
+        measured, and in the smallest of each dtype. Where it asks for something else, head is held to both.
+        """
+        asked = _telling(entries)
+        seed = self.settings.seed
+        of_suite, *of_cases = self._ask_each(
+            [
+                protocol.Differences(case=None, seed=seed),
+                *(protocol.Differences(case=_case_of(entry), seed=seed) for entry in asked),
+            ]
+        )
+        told = [_untold("as the suites are written", of_suite)]
+        places: dict[str, Changes] = {}
+        for entry, reply in zip(asked, of_cases, strict=True):
+            case = entry.contest.case
+            changes = _changes(reply)
+            told.append(_untold(f"in {case.id}", reply))
+            places[f"{size_label(case.sizes)} {case.dtype}"] = changes
+            entry.by_base = isinstance(reply, protocol.Failed) or demanding(changes)
+        self._verify_identical(entries)
+        return (*sentences(_changes(of_suite), places), *filter(None, told))
+
+    def _verify_identical(self, entries: Sequence[Entry]) -> None:
+        """Code that is identical, and was right by base's problem, need not be right by head's."""
+        changed = {entry.contest.case.dtype for entry in entries if entry.by_base}
+        identical = {
+            entry.pair.id: entry
+            for entry in entries
+            if entry.contest.verdict().status == "identical" and entry.contest.case.dtype in changed
+        }
+        for name, found in self._wrong_at_head({name: _case_of(e) for name, e in identical.items()}).items():
+            identical[name].contest.end("failed", found.reason, found.message, found.log, side="head")
 
     def _verified(self, alone: Sequence[Verdict]) -> list[Verdict]:
         """The verdicts of cases that one commit has; a new one must be right, though there is nothing to
         compare it with.
         """
-        return [self._verify_new(verdict) if verdict.status == "new" else verdict for verdict in alone]
-
-    def _verify_new(self, verdict: Verdict) -> Verdict:
-        """In a process of its own: one that fails may take its process with it."""
-        self.observer.started(verdict.case)
-        request = protocol.Measure(
-            kernel=verdict.kernel, sizes=verdict.sizes, seed=self.settings.seed, settings=None
+        wrong = self._wrong_at_head(
+            {v.case: protocol.CaseOf(kernel=v.kernel, sizes=v.sizes) for v in alone if v.status == "new"}
         )
-        try:
-            with closing(Station(self)) as station:
-                reply = station.ask(request, self.settings.timeout_s)
-        except HarnessError as error:
-            return _failed_at(verdict, "head", error.reason, error.message, error.log)
-        found = reply if isinstance(reply, protocol.Failed) else reply.row
-        if found is None or not found.reason:
-            return verdict
-        return _failed_at(verdict, "head", found.reason, found.message, found.log)
+        return [
+            _failed_at(verdict, "head", found.reason, found.message, found.log)
+            if (found := wrong.get(verdict.case))
+            else verdict
+            for verdict in alone
+        ]
+
+    def _wrong_at_head(self, cases: Mapping[str, protocol.CaseOf]) -> dict[str, protocol.Failed | Row]:
+        """Of these cases, by id, those that are not right by head's problem, with what says so."""
+        requests = (self._to_verify(name, case) for name, case in cases.items())
+        wrong: dict[str, protocol.Failed | Row] = {}
+        for name, reply in zip(cases, self._ask_each(requests), strict=True):
+            found = reply if isinstance(reply, protocol.Failed) else reply.row
+            if found is not None and found.reason:
+                wrong[name] = found
+        return wrong
+
+    def _to_verify(self, name: str, case: protocol.CaseOf) -> protocol.Measure:
+        self.observer.started(name)
+        return protocol.Measure(kernel=case.kernel, sizes=case.sizes, seed=self.settings.seed, settings=None)
 
     def _twins(self, entries: Sequence[Entry]) -> list[Entry]:
         """A kernel against itself, as it is and with a slowdown of the tolerance planted: the first that is
@@ -433,27 +492,34 @@ class Comparing(Workplace):
         """How long a planted chain slows each pair's head by its target; None where none can be planted."""
         self.observer.stage("plant")
         found: list[int | None] = []
+        requests = [
+            protocol.FindSteps(pair=pair, seed=self.settings.seed, target=target)
+            for pair, target in zip(pairs, targets, strict=True)
+        ]
+        for request, reply in zip(requests, self._ask_each(requests), strict=True):
+            if isinstance(reply, protocol.Failed):
+                self.unplanted.append(f"{request.pair.id} +{100 * request.target:g} %: {reply.message}")
+            found.append(reply.steps if isinstance(reply, protocol.Done) else None)
+        return found
+
+    def _ask_each(self, requests: Iterable[protocol.Request]) -> Iterator[protocol.Done | protocol.Failed]:
+        """The answers in order: of one process, and of another after each failure, which may harm it."""
         station: Station | None = None
         try:
-            for pair, target in zip(pairs, targets, strict=True):
-                request = protocol.FindSteps(pair=pair, seed=self.settings.seed, target=target)
+            for request in requests:
                 try:
                     station = station or Station(self)
                     reply = station.ask(request, self.settings.timeout_s)
                 except HarnessError as error:
-                    reply = protocol.Failed(reason=error.reason, message=error.message)
-                if isinstance(reply, protocol.Done):
-                    found.append(reply.steps)
-                    continue
-                self.unplanted.append(f"{pair.id} +{100 * target:g} %: {reply.message}")
-                found.append(None)
-                if station is not None:
+                    reply = protocol.Failed(reason=error.reason, message=error.message, log=error.log)
+                yield reply
+                fine = isinstance(reply, protocol.Done) and not (reply.row and reply.row.reason)
+                if not fine and station is not None:
                     station.close()
                     station = None
         finally:
             if station is not None:
                 station.close()
-        return found
 
     def _look(self, entries: Sequence[Entry]) -> None:
         """Measure in as many processes as it takes, and judge at the planned looks."""
@@ -564,6 +630,7 @@ class Comparing(Workplace):
                 order_seed=self._rng.getrandbits(32),
                 settings=dataclasses.replace(self.pair, warmup_min_s=warmup_s),
                 verified=entry.digests,
+                by_base=entry.by_base,
             )
             reply = station.ask(request, self.settings.timeout_s)
             if isinstance(reply, protocol.Failed):
@@ -600,6 +667,29 @@ class Comparing(Workplace):
                 dropped=gated.dropped,
             )
         )
+
+
+def _telling(entries: Sequence[Entry]) -> list[Entry]:
+    """The cases that are to be measured, and the smallest of each dtype."""
+    smallest: dict[str, Entry] = {}
+    for entry in sorted(entries, key=lambda each: math.prod(each.pair.sizes.values())):
+        smallest.setdefault(entry.contest.case.dtype, entry)
+    return [e for e in entries if not e.contest.settled or e is smallest[e.contest.case.dtype]]
+
+
+def _case_of(entry: Entry) -> protocol.CaseOf:
+    return protocol.CaseOf(kernel=entry.pair.head.kernel, sizes=entry.pair.sizes)
+
+
+def _changes(reply: protocol.Done | protocol.Failed) -> Changes:
+    return reply.differences if isinstance(reply, protocol.Done) else {}
+
+
+def _untold(where: str, reply: protocol.Done | protocol.Failed) -> str:
+    """Why nobody can say what changed; empty where it was said."""
+    if isinstance(reply, protocol.Done):
+        return ""
+    return f"What the problem asks for otherwise {where} could not be told: {reply.message}"
 
 
 def _solo(run: Alone, station: Station) -> Solo:

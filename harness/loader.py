@@ -6,7 +6,7 @@ the same suite at two commits never gets the other's modules.
 
 from __future__ import annotations
 
-__all__ = ["LoadedSuite", "discover", "discover_at", "load", "load_folder"]
+__all__ = ["LoadedSuite", "discover", "discover_at", "load", "load_folder", "loaded_elsewhere"]
 
 import contextlib
 import dataclasses
@@ -14,19 +14,24 @@ import glob
 import hashlib
 import importlib.util
 import os
+import site
 import sys
+import sysconfig
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
+import harness
 from harness import git
 from harness.cache import cache_dir
 from harness.errors import GitError, NoSuiteError, SuiteError
 from harness.records import Source
 from harness.sources import files_outside, tree_sha256
 from harness.suite import Problem, Suite
+
+_elsewhere: dict[Path, frozenset[Path]] = {}
 
 
 @dataclass(frozen=True)
@@ -195,11 +200,31 @@ def _importing_from(folder: Path) -> Iterator[None]:
         sys.dont_write_bytecode = wrote_bytecode
         with contextlib.suppress(ValueError):  # a suite.py may have removed it
             sys.path.remove(place)
+        elsewhere = set()
         for name in set(sys.modules) - (before - hidden.keys()):
-            file = getattr(sys.modules[name], "__file__", None)
-            if file and Path(file).is_relative_to(folder):
+            file = Path(getattr(sys.modules[name], "__file__", None) or os.devnull).resolve()
+            if file.is_relative_to(folder):
                 del sys.modules[name]
+            elif file.suffix == ".py" and not any(map(file.is_relative_to, _installed())):
+                # Such as ../shared/data.py: another commit has another.
+                del sys.modules[name]
+                elsewhere.add(file)
+        _elsewhere[folder] = frozenset(elsewhere)
         sys.modules.update(hidden)
+
+
+def loaded_elsewhere(folder: Path) -> frozenset[Path]:
+    """The Python files that the suite in `folder`, as it was loaded last, took from neither there nor what is
+    installed.
+    """
+    return _elsewhere.get(folder.resolve(), frozenset())
+
+
+@cache
+def _installed() -> tuple[Path, ...]:
+    """Where Python's own modules, packages and the harness lie."""
+    places = [*sysconfig.get_paths().values(), *site.getsitepackages(), site.getusersitepackages()]
+    return tuple({Path(place).resolve() for place in places} | {Path(harness.__file__).resolve().parent})
 
 
 def discover(root: Path, patterns: Sequence[str]) -> list[Path]:

@@ -7,10 +7,10 @@ from __future__ import annotations
 __all__ = ["PairBench", "SideError"]
 
 import dataclasses
-import hashlib
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -19,13 +19,14 @@ import numpy as np
 from harness import protocol
 from harness.arena import Arena
 from harness.backends.base import Built, Device, check_launch, compile_all
-from harness.checker import Checker, emulator
+from harness.checker import Checker, digest, emulator
 from harness.errors import HarnessError, KernelError, MeasureError, SuiteError
 from harness.measure import Subject
 from harness.pairing import Alone, Pair, PairSettings, measure_pair, run_alone
 from harness.planning import launch_of
 from harness.planted import planted, steps_for
-from harness.records import Launch
+from harness.problem_changes import Changes, case_changes, definition_sha256, suite_changes
+from harness.records import Launch, Verification
 from harness.sources import Program, program
 from harness.statistics.paired import log_ratios, process_effect
 from harness.suite import Case, Kernel, Problem, Suite, numpy_dtype
@@ -51,6 +52,10 @@ class WrongResultError(MeasureError):
     reason = "wrong-result"
 
 
+class WrongByBaseError(MeasureError):
+    reason = "wrong-by-base"
+
+
 class ArraysError(MeasureError):
     reason = "not-comparable"
 
@@ -74,18 +79,28 @@ class PairBench:
         self, device: Device, suites: Mapping[str, Suite], scratch: Path, report: Callable[[str], None]
     ) -> None:
         self.device, self.suites, self.report = device, suites, report
-        # Head's problem says what is right: the kernels of both are held to it.
+        # Head's problem says what is right: the kernels of both are held to it, and head's to base's as well.
         self.checker = Checker(device, suites["head"], scratch, report)
+        of_base = scratch / "base"
+        of_base.mkdir(exist_ok=True)
+        self.base_checker = Checker(device, suites["base"], of_base, report)
 
     def answer(
         self,
-        request: protocol.Prepare | protocol.Inspect | protocol.Compare | protocol.FindSteps | protocol.Solo,
+        request: protocol.Prepare
+        | protocol.Inspect
+        | protocol.Differences
+        | protocol.Compare
+        | protocol.FindSteps
+        | protocol.Solo,
     ) -> protocol.Done:
         match request:
             case protocol.Prepare():
                 return protocol.Done(prepared=self.prepare(request.cases))
             case protocol.Inspect():
-                return protocol.Done(inspected=self.inspect(request.pairs))
+                return protocol.Done(inspected=self.inspect(request.pairs), same_problem=self.same_problem)
+            case protocol.Differences():
+                return protocol.Done(differences=self.differences(request))
             case protocol.Compare():
                 return self.compare(request)
             case protocol.FindSteps():
@@ -97,6 +112,24 @@ class PairBench:
         """Build both sides of every pair and tell which are the same in compiled code."""
         self._compile_sides([(side, pair.sizes) for pair in pairs for side in (pair.base, pair.head)])
         return {pair.id: self._inspect(pair) for pair in pairs}
+
+    @cached_property
+    def same_problem(self) -> bool:
+        """Whether both sides define the problem in the same files."""
+        base, head = self.suites["base"], self.suites["head"]
+        return base.root == head.root or definition_sha256(base) == definition_sha256(head)
+
+    def differences(self, request: protocol.Differences) -> Changes:
+        """What the problem of head asks otherwise than that of base: at a case, or as they are written."""
+        base, head = self.suites["base"], self.suites["head"]
+        if request.case is None:
+            return suite_changes(base, head)
+        wanted = request.case
+        of_base, of_head = (
+            suite.case(suite.by_name[wanted.kernel], wanted.sizes, wanted.macros) for suite in (base, head)
+        )
+        self.report("reference")
+        return case_changes(self.base_checker, self.checker, of_base, of_head, request.seed)
 
     def prepare(self, cases: tuple[protocol.CaseOf, ...]) -> tuple[protocol.SideFacts, ...]:
         """Build every case, and tell what came of it."""
@@ -113,6 +146,8 @@ class PairBench:
         """
         rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
         with self._placed(request.pair, rng) as (arena, subjects, prepared):
+            if request.by_base and "head" not in request.verified:
+                self._ask_base(prepared["head"], request.seed)
             facts: dict[str, protocol.SideFacts] = {
                 name: self._verified(name, prepared[name], arena, subjects[name], request)
                 # Head first: where both are wrong, it is head that fails.
@@ -245,14 +280,48 @@ class PairBench:
                 self.device.launch(subject.built, subject.launch, subject.arguments)
                 if self._digest(arena) == known:
                     return _facts_of(prepared, subject.built, known)
+            # Before head's own, whose data are what is timed afterwards.
+            by_base = None
+            if name == "head" and request.by_base:
+                by_base = self._wrong_by_base(prepared, arena, subject, request.seed)
             verification = self.checker.check(case, arena, subject, request.seed)
-            if not verification.passed:
-                raise WrongResultError(next(c.message for c in verification.checks if not c.passed))
+            if wrong := _first_wrong(verification):
+                raise WrongResultError(wrong)
+            if by_base:
+                raise by_base
             return _facts_of(prepared, subject.built, self._digest(arena))
 
-    def _case_for_checking(self, prepared: _Prepared) -> Case:
-        """The case as head's suite sees it, whose reference and data both sides are held to."""
-        return dataclasses.replace(prepared.case, suite=self.suites["head"].name)
+    def _ask_base(self, prepared: _Prepared, seed: int) -> None:
+        """What base's problem asks for, into the scratch folder: an error of it is base's."""
+        self.report("reference base")
+        with _of("base"):
+            self.base_checker.demands(self._case_for_checking(prepared, "base"), seed)
+
+    def _wrong_by_base(
+        self, prepared: _Prepared, arena: Arena, subject: Subject, seed: int
+    ) -> WrongByBaseError | None:
+        """Why head's kernel is wrong by base's reference and tolerance on base's data; None where it is
+        right.
+        """
+        asked = self._case_for_checking(prepared, "base"), self._case_for_checking(prepared)
+        self.base_checker.report = lambda stage: self.report(f"{stage} head")
+        wrong = _first_wrong(self.base_checker.check(asked[0], arena, subject, seed))
+        if not wrong:
+            return None
+        checkers = self.base_checker, self.checker
+        allowed = [
+            checker.demands(case, seed)["largest tolerance"]
+            for checker, case in zip(checkers, asked, strict=True)
+        ]
+        return WrongByBaseError(
+            f"By base's reference and tolerance on base's data {wrong} Base allows errors of up to "
+            f"{allowed[0]}, head of up to {allowed[1]}. If the change of the problem, such as a looser "
+            "tolerance, is meant, land it in a commit of its own first."
+        )
+
+    def _case_for_checking(self, prepared: _Prepared, by: SideName = "head") -> Case:
+        """The case as the suite sees it whose reference and data it is held to."""
+        return dataclasses.replace(prepared.case, suite=self.suites[by].name)
 
     def _check_afterwards(
         self,
@@ -275,10 +344,12 @@ class PairBench:
                     )
 
     def _digest(self, arena: Arena) -> str:
-        digest = hashlib.blake2b(digest_size=16)
-        for name in arena.problem.outputs:
-            digest.update(np.ascontiguousarray(arena.read(name)).view(np.uint8).data)
-        return digest.hexdigest()
+        return digest(arena.read(name) for name in arena.problem.outputs)
+
+
+def _first_wrong(verification: Verification) -> str:
+    """What the first check that failed says; empty where all passed."""
+    return next((check.message for check in verification.checks if not check.passed), "")
 
 
 def _subject(prepared: _Prepared, built: Built, arena: Arena) -> Subject:
