@@ -36,6 +36,10 @@ SideName = Literal["base", "head"]
 PADDING_BYTES = 2**20
 MOST_PADDING = 16
 """Where arrays lie changes a kernel's speed a little, so it must not be the same in every process."""
+_RIGHT_BY_BASE = (
+    "It is right by base's own problem: head's asks for more, or for something else. Land the kernels that "
+    "satisfy both first, and the problem in a commit of its own."
+)
 FIRST_STEPS = 64
 MOST_STEPS = 2**26
 
@@ -156,7 +160,7 @@ class PairBench:
             self.report("measure")
             pair = Pair(subjects["base"], subjects["head"])
             block = measure_pair(self.device, pair, request.settings, rng)
-            self._check_afterwards(arena, subjects, prepared, request.seed, facts)
+            self._check_afterwards(arena, subjects, prepared, request, facts)
         return protocol.Done(block=block, sides=facts)
 
     def find_steps(self, request: protocol.FindSteps) -> int:
@@ -280,16 +284,25 @@ class PairBench:
                 self.device.launch(subject.built, subject.launch, subject.arguments)
                 if self._digest(arena) == known:
                     return _facts_of(prepared, subject.built, known)
-            # Before head's own, whose data are what is timed afterwards.
-            by_base = None
-            if name == "head" and request.by_base:
-                by_base = self._wrong_by_base(prepared, arena, subject, request.seed)
-            verification = self.checker.check(case, arena, subject, request.seed)
-            if wrong := _first_wrong(verification):
-                raise WrongResultError(wrong)
-            if by_base:
-                raise by_base
+            if wrong := self._wrong(name, prepared, arena, subject, request):
+                raise wrong
             return _facts_of(prepared, subject.built, self._digest(arena))
+
+    def _wrong(
+        self, name: SideName, prepared: _Prepared, arena: Arena, subject: Subject, request: protocol.Compare
+    ) -> MeasureError | None:
+        """What is wrong with a side's results by head's problem and, with head's own, by base's; None where
+        nothing is.
+        """
+        both = request.by_base and name == "head"
+        # Before head's, whose data are what is timed afterwards.
+        by_base = self._by_base(prepared, arena, subject, request.seed) if both else ""
+        case = self._case_for_checking(prepared)
+        if wrong := _first_wrong(self.checker.check(case, arena, subject, request.seed)):
+            stricter = request.by_base and not both
+            own = stricter and not self._by_base(prepared, arena, subject, request.seed)
+            return WrongResultError(f"{wrong} {_RIGHT_BY_BASE}" if own else wrong)
+        return WrongByBaseError(self._wrong_by_base(by_base, prepared, request.seed)) if by_base else None
 
     def _ask_base(self, prepared: _Prepared, seed: int) -> None:
         """What base's problem asks for, into the scratch folder: an error of it is base's."""
@@ -297,23 +310,18 @@ class PairBench:
         with _of("base"):
             self.base_checker.demands(self._case_for_checking(prepared, "base"), seed)
 
-    def _wrong_by_base(
-        self, prepared: _Prepared, arena: Arena, subject: Subject, seed: int
-    ) -> WrongByBaseError | None:
-        """Why head's kernel is wrong by base's reference and tolerance on base's data; None where it is
-        right.
-        """
-        asked = self._case_for_checking(prepared, "base"), self._case_for_checking(prepared)
-        self.base_checker.report = lambda stage: self.report(f"{stage} head")
-        wrong = _first_wrong(self.base_checker.check(asked[0], arena, subject, seed))
-        if not wrong:
-            return None
-        checkers = self.base_checker, self.checker
-        allowed = [
-            checker.demands(case, seed)["largest tolerance"]
-            for checker, case in zip(checkers, asked, strict=True)
-        ]
-        return WrongByBaseError(
+    def _by_base(self, prepared: _Prepared, arena: Arena, subject: Subject, seed: int) -> str:
+        """What is wrong by base's reference and tolerance on base's data; empty where nothing is."""
+        self.base_checker.report = self.checker.report
+        asked = self._case_for_checking(prepared, "base")
+        return _first_wrong(self.base_checker.check(asked, arena, subject, seed))
+
+    def _wrong_by_base(self, wrong: str, prepared: _Prepared, seed: int) -> str:
+        """The sentence, with what both sides allow."""
+        base = self.base_checker.demands(self._case_for_checking(prepared, "base"), seed)
+        head = self.checker.demands(self._case_for_checking(prepared), seed)
+        allowed = [demands["largest tolerance"] for demands in (base, head)]
+        return (
             f"By base's reference and tolerance on base's data {wrong} Base allows errors of up to "
             f"{allowed[0]}, head of up to {allowed[1]}. If the change of the problem, such as a looser "
             "tolerance, is meant, land it in a commit of its own first."
@@ -328,7 +336,7 @@ class PairBench:
         arena: Arena,
         subjects: Mapping[SideName, Subject],
         prepared: Mapping[SideName, _Prepared],
-        seed: int,
+        request: protocol.Compare,
         facts: Mapping[str, protocol.SideFacts],
     ) -> None:
         """What was timed last must still compute what was verified before, or something as right."""
@@ -336,8 +344,7 @@ class PairBench:
             return
         for name in subjects:
             with _of(name):
-                case = self._case_for_checking(prepared[name])
-                if not self.checker.check(case, arena, subjects[name], seed).passed:
+                if self._wrong(name, prepared[name], arena, subjects[name], request):
                     raise KernelError(
                         "After timing, the outputs are no longer what was verified before: the kernel keeps "
                         "something between launches, or has a race."

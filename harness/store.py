@@ -177,8 +177,9 @@ class RecordWriter:
         self, *, complete: bool, left_out: Sequence[str] = (), problem_changes: Sequence[str] = ()
     ) -> Path:
         """Give the record its name. A part file left by a crash can be read like a finished record."""
-        told = {"left_out": tuple(left_out), "problem_changes": tuple(problem_changes)}
-        self._append(_Line(complete=complete, **told))
+        self._append(
+            _Line(complete=complete, left_out=tuple(left_out), problem_changes=tuple(problem_changes))
+        )
         try:
             os.fsync(self._file.fileno())
             self._file.close()

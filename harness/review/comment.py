@@ -27,8 +27,8 @@ def comment(review: Review, links: Links, *, marker: str = "", limit_bytes: int 
     parts: list[Part] = [
         *([fixed(marker)] if marker else []),
         title(view, groups),
-        *changed_problem(view),
         *acted_on(view, groups),
+        *changed_problem(view),
         *fortunate(view, groups),
         *every_case(view),
         *basis(view),

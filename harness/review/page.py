@@ -39,8 +39,8 @@ def page(review: Review, links: Links) -> str:
     parts = [
         fixed(_opening(review)),
         title(view, groups),
-        *changed_problem(view),
         *acted_on(view, groups),
+        *changed_problem(view),
         *fortunate(view, groups),
         *(part for card in review.cards for part in _of_card(card)),
         *basis(view),

@@ -47,7 +47,7 @@ def changed_problem(view: View) -> list[Part]:
     return [
         Part(
             opening=f"<p><b>The problem of {suite} changed</b>, and with it what verified means:</p>\n<ul>",
-            items=(Item(f"<li>{code(change)}</li>") for change in changes),
+            items=(Item(f"<li>{code(change)}</li>", f"<li>{code(change[:200])}</li>") for change in changes),
             closing="</ul>",
             cases=len(changes),
             more=lambda left: f"<p>{counted(left, 'change')} more did not fit here.</p>",

@@ -31,8 +31,8 @@ def summary(review: Review, links: Links) -> str:
     groups = grouped(review)
     parts = [
         title(view, groups),
-        *changed_problem(view),
         *acted_on(view, groups),
+        *changed_problem(view),
         *fortunate(view, groups),
         *(_forest(card) for card in review.cards if any(case.time for case in card.cases)),
         *every_case(view),

@@ -1,6 +1,9 @@
-"""A commit that changes what is right along with its kernels: it is told, and head is held to base's problem."""
+"""A commit that changes what is right along with its kernels: it is told, and head is held to base's too."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -55,21 +58,37 @@ def changed(*pairs: tuple[str, str], suite: str = SUITE) -> str:
     return suite
 
 
+def with_method(name: str, returned: str, *arguments: str) -> str:
+    """The suite whose problem has this method as well."""
+    taken = ", ".join(("self", "case", *arguments))
+    return changed(("    def flop", f"    def {name}({taken}):\n        return {returned}\n\n    def flop"))
+
+
+class Project:
+    """A repository in which two commits after each other are compared on the null device."""
+
+    def __init__(self, root: Path, call: Callable[..., Done]) -> None:
+        self.root, self.call = make_repository(root), call
+
+    def compare(
+        self,
+        base: Mapping[str, str | None],
+        head: Mapping[str, str | None],
+        *options: str,
+        device: str = "null",
+    ) -> Done:
+        commit(self.root, base, 1)
+        commit(self.root, head, 2)
+        return self.call("compare", "HEAD~1", "HEAD", "--device", device, *options, cwd=self.root)
+
+    def report(self, form: str, *options: str) -> Done:
+        return self.call("report", "--format", form, *options, cwd=self.root)
+
+
 @pytest.fixture
-def compare(capsys, monkeypatch, tmp_path):
-    """Compares two trees by `harness compare`."""
+def project(capsys, monkeypatch, tmp_path):
     monkeypatch.delenv("CI", raising=False)
-    call = caller(capsys, monkeypatch)
-    repository = make_repository(tmp_path / "project")
-
-    def compared(base: dict[str, str | None], head: dict[str, str | None], *options: str) -> Done:
-        commit(repository, base, 1)
-        commit(repository, head, 2)
-        return call("compare", "HEAD~1", "HEAD", "--device", "null", *options, cwd=repository)
-
-    compared.report = lambda *options: call("report", *options, cwd=repository)
-    compared.root = repository
-    return compared
+    return Project(tmp_path / "project", caller(capsys, monkeypatch))
 
 
 def verdicts(done: Done) -> dict[str, dict[str, str]]:
@@ -82,8 +101,11 @@ def changes(done: Done) -> str:
     return "\n".join(result["problem_changes"])
 
 
-def test_a_wrong_kernel_that_loosens_its_own_tolerance_fails(compare):
-    done = compare(tree(), tree(changed(LOOSE), first=source("first", MS // 2, WRONG)), "--json")
+# A looser bound.
+
+
+def test_a_wrong_kernel_that_loosens_its_own_tolerance_fails(project):
+    done = project.compare(tree(), tree(changed(LOOSE), first=source("first", MS // 2, WRONG)), "--json")
     verdict = verdicts(done)["first"]
     assert (done.status, verdict["status"], verdict["reason"]) == (1, "failed", "wrong-by-base")
     assert verdict["side"] == "head"
@@ -94,8 +116,169 @@ def test_a_wrong_kernel_that_loosens_its_own_tolerance_fails(compare):
     assert verdicts(done)["second"]["status"] == "identical"
 
 
-def test_a_right_kernel_in_the_commit_that_loosens_passes_and_it_is_told(compare):
-    done = compare(tree(), tree(changed(LOOSE), first=source("first", MS // 2)))
+HELPER = changed(("1e-6", "bounds.MOST"), ("import numpy", "import bounds\nimport numpy"))
+ELSEWHERE = changed(
+    (
+        "import bounds",
+        "import os, sys\nsys.path.insert(0, os.path.dirname(__file__) + '/../shared')\nimport bounds",
+    ),
+    suite=HELPER,
+)
+FIGURE = changed(
+    ("import numpy", "import os\nimport numpy"),
+    ("1e-6", "float(open(os.path.dirname(__file__) + '/most.txt').read())"),
+)
+LOOSENED = {
+    "a helper beside the suite": (
+        {"kernels/toy/suite.py": HELPER},
+        ("kernels/toy/bounds.py", "MOST = 1e-6\n", "MOST = 1e6\n"),
+    ),
+    "a helper of all suites": (
+        {"kernels/toy/suite.py": ELSEWHERE},
+        ("kernels/shared/bounds.py", "MOST = 1e-6\n", "MOST = 1e6\n"),
+    ),
+    "a file of figures": ({"kernels/toy/suite.py": FIGURE}, ("kernels/toy/most.txt", "1e-6", "1e6")),
+    "one kernel's bound": (
+        {},
+        ("kernels/toy/suite.py", SUITE, changed(("1e-6", "1e6 if case.kernel == 'first' else 1e-6"))),
+    ),
+    "the reference": (
+        {},
+        ("kernels/toy/suite.py", SUITE, changed(("return 2 * x", "return 2 * x + (np.arange(64) == 32)"))),
+    ),
+    "the data": (
+        {},
+        ("kernels/toy/suite.py", SUITE, with_method("data", "{'x': np.full(64, 1e12, 'f')}", "rng")),
+    ),
+}
+
+
+@pytest.mark.parametrize("how", LOOSENED)
+def test_it_does_not_matter_where_what_is_right_is_written(project, how):
+    suite, (file, before, after) = LOOSENED[how]
+    # The null device computes head's reference, whatever it is.
+    said = "" if how == "the reference" else WRONG
+    base = {**tree(), **suite, file: before}
+    head = {**tree(first=source("first", MS // 2, said)), **suite, file: after}
+    done = project.compare(base, head, "--json")
+    verdict = verdicts(done)["first"]
+    assert (done.status, verdict["status"]) == (1, "failed"), verdict
+    # A bound for one kernel alone: whichever was asked first is that of all.
+    assert verdict["reason"] in ("wrong-by-base", *(["wrong-result"] if how == "one kernel's bound" else []))
+    assert changes(done)
+
+
+def test_a_right_kernel_in_the_commit_that_loosens_passes_and_it_is_told(project):
+    done = project.compare(tree(), tree(changed(LOOSE), first=source("first", MS // 2)))
     assert done.status == 0, done.out
     assert "improvement" in done.out
     assert "Problem changed: largest tolerance: 1e-06 → 1e+06 at 64 float32." in done.out
+
+
+def test_a_bound_for_kernels_that_did_not_change_is_told(project):
+    done = project.compare(tree(), tree(changed(LOOSE)), "--json")
+    assert (done.status, {v["status"] for v in verdicts(done).values()}) == (0, {"identical"})
+    assert changes(done) == "largest tolerance: 1e-06 → 1e+06 at 64 float32."
+
+
+# A stricter one, and what is broken.
+
+
+def test_identical_code_that_is_wrong_by_a_stricter_bound_fails(project):
+    wrong = source("first", said=WRONG)
+    done = project.compare(tree(changed(LOOSE), first=wrong), tree(first=wrong), "--json")
+    verdict = verdicts(done)["first"]
+    assert (done.status, verdict["status"], verdict["reason"]) == (1, "failed", "wrong-result")
+    assert verdicts(done)["second"]["status"] == "identical"
+
+
+def test_a_base_that_is_wrong_by_heads_stricter_bound_has_failed_there(project):
+    wrong = source("first", said=WRONG)
+    done = project.compare(tree(changed(LOOSE), first=wrong), tree(first=source("first")), "--json")
+    verdict = verdicts(done)["first"]
+    assert (done.status, verdict["status"], verdict["side"]) == (3, "failed", "base")
+    assert "right by base's own problem" in verdict["message"]
+
+
+BROKEN = ("return 2 * x", "raise RuntimeError('no reference today')")
+
+
+def test_a_reference_that_head_broke_fails_what_is_identical(project):
+    done = project.compare(tree(), tree(changed(BROKEN)), "--json")
+    assert done.status == 1
+    assert {v["status"] for v in verdicts(done).values()} == {"failed"}
+    assert "no reference today" in changes(done)
+
+
+def test_a_reference_that_base_broke_is_bases_fault(project):
+    done = project.compare(tree(changed(BROKEN)), tree(first=source("first", MS // 2)), "--json")
+    verdict = verdicts(done)["first"]
+    assert (done.status, verdict["status"], verdict["side"]) == (3, "failed", "base")
+    assert verdicts(done)["second"]["status"] == "identical"
+    assert "no reference today" in changes(done)
+
+
+def test_a_reference_that_hangs_costs_its_deadline(project):
+    hangs = changed(("return 2 * x", "import time; time.sleep(3600)"))
+    done = project.compare(tree(), tree(hangs), "--json", "--timeout", "2")
+    assert done.status == 1
+    assert "No answer within 2 s" in changes(done)
+
+
+# What is told.
+
+TOLD = {
+    "sizes": (
+        changed(("quick=(64,)", "quick=(64, 128)")),
+        "axis n: 1024 (quick: 64) → 1024 (quick: 64, 128).",
+    ),
+    "data": (with_method("data", "{'x': np.zeros(case.n, 'f')}", "rng"), "data (digest): "),
+    "reference": (changed(("return 2 * x", "return 3 * x")), "reference (digest): "),
+    "tolerance": (changed(LOOSE), "largest tolerance: 1e-06 → 1e+06 at 64 float32."),
+    "bound of one element": (
+        changed(("return 1e-6", "return np.where(np.arange(case.n) == 3, 0, 1e-6)")),
+        "tolerance (digest): ",
+    ),
+    "integers": (with_method("integer_bound", "7"), "integer bound: None → 7 at 64 float32."),
+    "flop": (changed(("return case.n", "return 2 * case.n")), "FLOP: 64 → 128 at 64 float32."),
+    "bytes": (with_method("moved_bytes", "1"), "bytes moved: 512 → 1 at 64 float32."),
+    "headline": (changed(("Twice(), [", 'Twice(), headline="GB/s", kernels=[')), "headline: "),
+    "an array": (
+        changed(('y = Output("n")', 'y = Output("n", dtype="float64")')),
+        "output y: dtype of the kernel [n] → float64 [n].",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", TOLD)
+def test_every_change_of_the_problem_is_told(project, what):
+    suite, told = TOLD[what]
+    done = project.compare(tree(), tree(suite), "--json")
+    assert told in changes(done)
+    assert len(changes(done).splitlines()) == (2 if what == "an array" else 1)
+
+
+def test_a_dtype_is_told_with_all_that_follows_from_it(project):
+    retyped = changed(("block=32, grid=2)", "block=32, grid=2, dtype='float64')"))
+    told = changes(project.compare(tree(), tree(retyped), "--json"))
+    assert "dtype of first: float32 → float64." in told
+    assert "bytes moved: 512 → 1024 at 64 float64." in told
+
+
+def test_it_is_told_everywhere(project, tmp_path):
+    told = "largest tolerance: 1e-06 → 1e+06 at 64 float32."
+    done = project.compare(tree(), tree(changed(LOOSE)))
+    assert f"Problem changed: {told}" in done.out
+    assert f"Problem changed: {told}" in project.report("terminal").out
+    for form in ("markdown", "html"):
+        shown = project.report(form).out
+        assert "The problem of toy changed" in shown
+        assert f"<code>{told}</code>" in shown
+    project.report("github", "--out", str(tmp_path / "faces"))
+    assert told in (tmp_path / "faces" / "summary.md").read_text(encoding="utf-8")
+
+
+def test_files_that_define_the_same_problem_are_not_a_change(project):
+    other = "# the same in other words\n" + changed(("return 2 * x", "return x + x"))
+    done = project.compare(tree(), tree(other, first=source("first", MS + 1)), "--json")
+    assert (done.status, changes(done)) == (0, "")
