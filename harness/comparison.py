@@ -311,7 +311,7 @@ class Comparing(Workplace):
         changes: tuple[str, ...] = ()
         with self._new_journal(described) as self._journal:
             try:
-                same_problem = self._inspect(entries)
+                same_problem = self._inspect(entries) or self.base.suite.root == self.head.suite.root
                 changes = () if same_problem else self._problem_changes(entries)
                 alone = self._verified(alone)
                 twins = self._twins(entries) if self._wants_twins() else []

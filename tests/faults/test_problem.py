@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
+from harness.errors import DeviceError
+from harness.workplace import find_device
 from tests.commits import MS
-from tests.support import Done, caller, commit, make_repository
+from tests.support import IMPORT_PATH, Done, caller, commit, device_is_missing, make_repository
 
 pytestmark = pytest.mark.fault
 
@@ -278,7 +283,51 @@ def test_it_is_told_everywhere(project, tmp_path):
     assert told in (tmp_path / "faces" / "summary.md").read_text(encoding="utf-8")
 
 
+def test_pytest_tells_it(project):
+    tests = "def test_kernel(gpu_benchmark, gpu_case):\n    gpu_benchmark(gpu_case)\n"
+    commit(project.root, {**tree(), "benchmarks/test_kernels.py": tests}, 1)
+    commit(project.root, tree(changed(LOOSE), first=source("first", MS // 2, WRONG)), 2)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "benchmarks"),
+            *("--perf-base=HEAD~1", "--perf-device=null", "-p", "no:cacheprovider"),
+        ],
+        cwd=project.root,
+        env={**os.environ, "PYTHONPATH": IMPORT_PATH, "COLUMNS": "200"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "Problem changed: largest tolerance: 1e-06 → 1e+06 at 64 float32." in done.stdout
+    assert "(wrong-by-base)" in done.stdout
+
+
 def test_files_that_define_the_same_problem_are_not_a_change(project):
     other = "# the same in other words\n" + changed(("return 2 * x", "return x + x"))
     done = project.compare(tree(), tree(other, first=source("first", MS + 1)), "--json")
     assert (done.status, changes(done)) == (0, "")
+
+
+BODY = """\
+__kernel void first(__global const float* x, __global float* y, int n)
+{
+    int i = get_global_id(0);
+    for (; i < n; i += get_global_size(0)) y[i] = FACTOR * x[i];
+}
+"""
+
+
+def test_a_real_device_shows_the_same(project):
+    try:
+        find_device("opencl:0")
+    except DeviceError as error:
+        device_is_missing("opencl:0", error.message)
+    suite = changed(('("first", "second")', '("first",)'))
+    one = tree(suite, first=BODY.replace("FACTOR", "2"))
+    other = tree(changed(LOOSE, suite=suite), first=BODY.replace("FACTOR", "3"))
+    done = project.compare(one, other, "--json", device="opencl:0")
+    verdict = verdicts(done)["first"]
+    assert (done.status, verdict["status"], verdict["reason"]) == (1, "failed", "wrong-by-base")
+    assert "64 of 64 elements of y are wrong" in verdict["message"]
+    assert changes(done) == "largest tolerance: 1e-06 → 1e+06 at 64 float32."
