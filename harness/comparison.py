@@ -19,13 +19,14 @@ __all__ = [
 
 import dataclasses
 import datetime as dt
+import itertools
 import math
 import os
 import random
 import secrets
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,7 +127,7 @@ class Entry:
     digests: dict[str, str] = field(default_factory=dict)
     """By side, of outputs that were verified in full."""
     by_base: bool = False
-    """Whether base's problem asks otherwise than head's, or may: head is then held to both."""
+    """Whether base's problem demands something else than head's, or may: head is then held to both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,27 +409,33 @@ class Comparing(Workplace):
         return reply.same_problem
 
     def _problem_changes(self, entries: Sequence[Entry]) -> tuple[str, ...]:
-        """What head's problem asks for otherwise than base's, a sentence each: in every case that is to be
-        measured, and in the smallest of each dtype. Where it asks for something else, head is held to both.
+        """What head's problem asks for otherwise than base's, a sentence each: at every size and dtype. Where
+        it asks a case that is to be measured for something else, head is held to both.
         """
         asked = _telling(entries)
-        seed = self.settings.seed
-        of_suite, *of_cases = self._ask_each(
-            [
-                protocol.Differences(case=None, seed=seed),
-                *(protocol.Differences(case=_case_of(entry), seed=seed) for entry in asked),
-            ]
-        )
-        told = [_untold("as the suites are written", of_suite)]
+        told: list[Changes] = []
+        untold: tuple[str, ...] = ()
+        with closing(self._ask_each(self._questions(asked))) as replies:
+            for reply in replies:
+                if isinstance(reply, protocol.Failed):
+                    # What hangs or raises may do so in every case, and each would take its time.
+                    untold = (f"What changed could not be told: {reply.message}",)
+                    break
+                told.append(reply.differences)
+        of_suite, *of_cases = told or [{}]
         places: dict[str, Changes] = {}
-        for entry, reply in zip(asked, of_cases, strict=True):
-            case = entry.contest.case
-            changes = _changes(reply)
-            told.append(_untold(f"in {case.id}", reply))
-            places[f"{size_label(case.sizes)} {case.dtype}"] = changes
-            entry.by_base = isinstance(reply, protocol.Failed) or demanding(changes)
+        for (entry, _), changes in itertools.zip_longest(asked, of_cases):
+            place = f"{size_label(entry.pair.sizes)} {entry.contest.case.dtype}"
+            places[place] = {**places.get(place, {}), **(changes or {})}
+            entry.by_base = changes is None or demanding(changes)
         self._verify_identical(entries)
-        return (*sentences(_changes(of_suite), places), *filter(None, told))
+        return (*sentences(of_suite, places), *untold)
+
+    def _questions(self, asked: Sequence[tuple[Entry, bool]]) -> Iterator[protocol.Differences]:
+        """First of the suites as they are written, then of the cases."""
+        yield protocol.Differences(case=None, seed=self.settings.seed)
+        for entry, reference in asked:
+            yield protocol.Differences(case=_case_of(entry), seed=self.settings.seed, reference=reference)
 
     def _verify_identical(self, entries: Sequence[Entry]) -> None:
         """Code that is identical, and was right by base's problem, need not be right by head's."""
@@ -502,7 +509,9 @@ class Comparing(Workplace):
             found.append(reply.steps if isinstance(reply, protocol.Done) else None)
         return found
 
-    def _ask_each(self, requests: Iterable[protocol.Request]) -> Iterator[protocol.Done | protocol.Failed]:
+    def _ask_each(
+        self, requests: Iterable[protocol.Request]
+    ) -> Generator[protocol.Done | protocol.Failed, None, None]:
         """The answers in order: of one process, and of another after each failure, which may harm it."""
         station: Station | None = None
         try:
@@ -669,27 +678,26 @@ class Comparing(Workplace):
         )
 
 
-def _telling(entries: Sequence[Entry]) -> list[Entry]:
-    """The cases that are to be measured, and the smallest of each dtype."""
-    smallest: dict[str, Entry] = {}
-    for entry in sorted(entries, key=lambda each: math.prod(each.pair.sizes.values())):
-        smallest.setdefault(entry.contest.case.dtype, entry)
-    return [e for e in entries if not e.contest.settled or e is smallest[e.contest.case.dtype]]
+def _telling(entries: Sequence[Entry]) -> list[tuple[Entry, bool]]:
+    """The cases that tell what changed, and whether by their references too: all that are to be measured; of
+    the others one for each size and dtype, the smallest of a dtype with its reference.
+    """
+    asked: list[tuple[Entry, bool]] = []
+    sizes, dtypes = set[tuple[str, str]](), set[str]()
+    for entry in sorted(
+        entries, key=lambda each: (each.contest.settled, math.prod(each.pair.sizes.values()))
+    ):
+        dtype = entry.contest.case.dtype
+        point = size_label(entry.pair.sizes), dtype
+        if not entry.contest.settled or point not in sizes:
+            asked.append((entry, not entry.contest.settled or dtype not in dtypes))
+            dtypes.add(dtype)
+            sizes.add(point)
+    return asked
 
 
 def _case_of(entry: Entry) -> protocol.CaseOf:
     return protocol.CaseOf(kernel=entry.pair.head.kernel, sizes=entry.pair.sizes)
-
-
-def _changes(reply: protocol.Done | protocol.Failed) -> Changes:
-    return reply.differences if isinstance(reply, protocol.Done) else {}
-
-
-def _untold(where: str, reply: protocol.Done | protocol.Failed) -> str:
-    """Why nobody can say what changed; empty where it was said."""
-    if isinstance(reply, protocol.Done):
-        return ""
-    return f"What the problem asks for otherwise {where} could not be told: {reply.message}"
 
 
 def _solo(run: Alone, station: Station) -> Solo:

@@ -16,11 +16,10 @@ import importlib.util
 import os
 import site
 import sys
-import sysconfig
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 
 import harness
@@ -32,6 +31,10 @@ from harness.sources import files_outside, tree_sha256
 from harness.suite import Problem, Suite
 
 _elsewhere: dict[Path, frozenset[Path]] = {}
+_INSTALLED = tuple(
+    Path(place).resolve()
+    for place in (sys.prefix, sys.base_prefix, site.getusersitepackages(), Path(harness.__file__).parent)
+)
 
 
 @dataclass(frozen=True)
@@ -205,7 +208,7 @@ def _importing_from(folder: Path) -> Iterator[None]:
             file = Path(getattr(sys.modules[name], "__file__", None) or os.devnull).resolve()
             if file.is_relative_to(folder):
                 del sys.modules[name]
-            elif file.suffix == ".py" and not any(map(file.is_relative_to, _installed())):
+            elif file.is_relative_to(folder.parent) and not any(map(file.is_relative_to, _INSTALLED)):
                 # Such as ../shared/data.py: another commit has another.
                 del sys.modules[name]
                 elsewhere.add(file)
@@ -214,17 +217,8 @@ def _importing_from(folder: Path) -> Iterator[None]:
 
 
 def loaded_elsewhere(folder: Path) -> frozenset[Path]:
-    """The Python files that the suite in `folder`, as it was loaded last, took from neither there nor what is
-    installed.
-    """
+    """The Python files beside `folder` that its suite loaded, when it was loaded last."""
     return _elsewhere.get(folder.resolve(), frozenset())
-
-
-@cache
-def _installed() -> tuple[Path, ...]:
-    """Where Python's own modules, packages and the harness lie."""
-    places = [*sysconfig.get_paths().values(), *site.getsitepackages(), site.getusersitepackages()]
-    return tuple({Path(place).resolve() for place in places} | {Path(harness.__file__).resolve().parent})
 
 
 def discover(root: Path, patterns: Sequence[str]) -> list[Path]:

@@ -133,7 +133,9 @@ class PairBench:
             suite.case(suite.by_name[wanted.kernel], wanted.sizes, wanted.macros) for suite in (base, head)
         )
         self.report("reference")
-        return case_changes(self.base_checker, self.checker, of_base, of_head, request.seed)
+        return case_changes(
+            self.base_checker, self.checker, of_base, of_head, request.seed, reference=request.reference
+        )
 
     def prepare(self, cases: tuple[protocol.CaseOf, ...]) -> tuple[protocol.SideFacts, ...]:
         """Build every case, and tell what came of it."""

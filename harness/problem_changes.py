@@ -75,18 +75,25 @@ def _array(array: Array) -> str:
     return f"{array.dtype or 'dtype of the kernel'} [{', '.join(array.shape)}]"
 
 
-def case_changes(base: Checker, head: Checker, of_base: Case, of_head: Case, seed: int) -> Changes:
-    """What differs for one case, in values. Head's reference and tolerance are asked on base's data, so that
-    each change is told as what it is. Raises what a suite's own functions raise.
+def case_changes(
+    base: Checker, head: Checker, of_base: Case, of_head: Case, seed: int, *, reference: bool
+) -> Changes:
+    """What differs for one case, in values; in those of the reference where it is asked for. Head's problem
+    is asked on base's data, so that each change is told as what it is. Raises what a suite's own functions
+    raise.
     """
     data = {side: side.inputs(case, seed) for side, case in ((base, of_base), (head, of_head))}
     given = {side: digest(data[side].values())[:12] for side in data}
     same = given[base] == given[head]
     asked = [
-        {"data (digest)": given[base], **base.demands(of_base, seed), **_work(base, of_base)},
+        {
+            "data (digest)": given[base],
+            **base.demands(of_base, seed, reference=reference),
+            **_work(base, of_base),
+        },
         {
             "data (digest)": given[head],
-            **head.demands(of_head, seed, None if same else data[base]),
+            **head.demands(of_head, seed, None if same else data[base], reference=reference),
             **_work(head, of_head),
         },
     ]

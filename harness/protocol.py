@@ -125,6 +125,8 @@ class Differences(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
     case: CaseOf | None
     seed: int
+    reference: bool = True
+    """Whether to compare references too, which take longest."""
 
 
 class Prepare(msgspec.Struct, frozen=True, tag=True, kw_only=True):

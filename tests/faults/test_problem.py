@@ -283,6 +283,14 @@ def test_it_is_told_everywhere(project, tmp_path):
     assert told in (tmp_path / "faces" / "summary.md").read_text(encoding="utf-8")
 
 
+def test_a_bound_that_is_looser_at_one_size_alone_is_told(project):
+    suite = changed(("quick=(64,)", "quick=(64, 128, 256)"))
+    loose = changed(("return 1e-6", "return 1e6 if case.n == 128 else 1e-6"), suite=suite)
+    done = project.compare(tree(suite), tree(loose), "--json")
+    assert {v["status"] for v in done.json[0]["verdicts"]} == {"identical"}
+    assert changes(done) == "largest tolerance: 1e-06 → 1e+06 at 128 float32."
+
+
 def test_pytest_tells_it(project):
     tests = "def test_kernel(gpu_benchmark, gpu_case):\n    gpu_benchmark(gpu_case)\n"
     commit(project.root, {**tree(), "benchmarks/test_kernels.py": tests}, 1)
