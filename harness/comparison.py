@@ -26,7 +26,7 @@ import random
 import secrets
 import sys
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -314,7 +314,9 @@ class Comparing(Workplace):
             try:
                 same_problem = self._inspect(entries) or self.base.suite.root == self.head.suite.root
                 changes = () if same_problem else self._problem_changes(entries)
-                alone = self._verified(alone)
+                changed = {entry.contest.case.dtype for entry in entries if entry.by_base}
+                self._verify_identical(entries, changed)
+                alone = self._verified(alone, changed)
                 twins = self._twins(entries) if self._wants_twins() else []
                 self._look([*entries, *twins])
                 self._confirm([*entries, *twins])
@@ -428,7 +430,6 @@ class Comparing(Workplace):
             place = f"{size_label(entry.pair.sizes)} {entry.contest.case.dtype}"
             places[place] = {**places.get(place, {}), **(changes or {})}
             entry.by_base = changes is None or demanding(changes)
-        self._verify_identical(entries)
         return (*sentences(of_suite, places), *untold)
 
     def _questions(self, asked: Sequence[tuple[Entry, bool]]) -> Iterator[protocol.Differences]:
@@ -437,44 +438,60 @@ class Comparing(Workplace):
         for entry, reference in asked:
             yield protocol.Differences(case=_case_of(entry), seed=self.settings.seed, reference=reference)
 
-    def _verify_identical(self, entries: Sequence[Entry]) -> None:
+    def _verify_identical(self, entries: Sequence[Entry], changed: Collection[str]) -> None:
         """Code that is identical, and was right by base's problem, need not be right by head's."""
-        changed = {entry.contest.case.dtype for entry in entries if entry.by_base}
         identical = {
             entry.pair.id: entry
             for entry in entries
             if entry.contest.verdict().status == "identical" and entry.contest.case.dtype in changed
         }
-        for name, found in self._wrong_at_head({name: _case_of(e) for name, e in identical.items()}).items():
-            identical[name].contest.end("failed", found.reason, found.message, found.log, side="head")
+        requests = {
+            name: protocol.Measure(
+                kernel=entry.pair.head.kernel,
+                sizes=entry.pair.sizes,
+                seed=self.settings.seed,
+                settings=None,
+            )
+            for name, entry in identical.items()
+        }
+        for name, found in self._wrong_at_head(requests).items():
+            entry = identical[name]
+            entry.contest.end("failed", found.reason, found.message, found.log, side=_side_of(found))
 
-    def _verified(self, alone: Sequence[Verdict]) -> list[Verdict]:
+    def _verified(self, alone: Sequence[Verdict], changed: Collection[str]) -> list[Verdict]:
         """The verdicts of cases that one commit has; a new one must be right, though there is nothing to
-        compare it with.
+        compare it with: by base's problem too, where that is another for its dtype.
         """
-        wrong = self._wrong_at_head(
-            {v.case: protocol.CaseOf(kernel=v.kernel, sizes=v.sizes) for v in alone if v.status == "new"}
-        )
+        new = {
+            verdict.case: protocol.Measure(
+                kernel=verdict.kernel,
+                sizes=verdict.sizes,
+                seed=self.settings.seed,
+                settings=None,
+                by_base=verdict.dtype in changed,
+            )
+            for verdict in alone
+            if verdict.status == "new"
+        }
+        wrong = self._wrong_at_head(new)
         return [
-            _failed_at(verdict, "head", found.reason, found.message, found.log)
+            _failed_at(verdict, _side_of(found), found.reason, found.message, found.log)
             if (found := wrong.get(verdict.case))
             else verdict
             for verdict in alone
         ]
 
-    def _wrong_at_head(self, cases: Mapping[str, protocol.CaseOf]) -> dict[str, protocol.Failed | Row]:
-        """Of these cases, by id, those that are not right by head's problem, with what says so."""
-        requests = (self._to_verify(name, case) for name, case in cases.items())
+    def _wrong_at_head(self, cases: Mapping[str, protocol.Measure]) -> dict[str, protocol.Failed | Row]:
+        """Of these cases, by id, those that are not right, with what says so."""
         wrong: dict[str, protocol.Failed | Row] = {}
-        for name, reply in zip(cases, self._ask_each(requests), strict=True):
-            found = reply if isinstance(reply, protocol.Failed) else reply.row
-            if found is not None and found.reason:
-                wrong[name] = found
+        with closing(self._ask_each(cases.values())) as replies:
+            for name in cases:
+                self.observer.started(name)
+                reply = next(replies)
+                found = reply if isinstance(reply, protocol.Failed) else reply.row
+                if found is not None and found.reason:
+                    wrong[name] = found
         return wrong
-
-    def _to_verify(self, name: str, case: protocol.CaseOf) -> protocol.Measure:
-        self.observer.started(name)
-        return protocol.Measure(kernel=case.kernel, sizes=case.sizes, seed=self.settings.seed, settings=None)
 
     def _twins(self, entries: Sequence[Entry]) -> list[Entry]:
         """A kernel against itself, as it is and with a slowdown of the tolerance planted: the first that is
@@ -520,7 +537,10 @@ class Comparing(Workplace):
                     station = station or Station(self)
                     reply = station.ask(request, self.settings.timeout_s)
                 except HarnessError as error:
-                    reply = protocol.Failed(reason=error.reason, message=error.message, log=error.log)
+                    side = error.side if isinstance(error, WorkerError) else ""
+                    reply = protocol.Failed(
+                        reason=error.reason, message=error.message, log=error.log, side=side
+                    )
                 yield reply
                 fine = isinstance(reply, protocol.Done) and not (reply.row and reply.row.reason)
                 if not fine and station is not None:
@@ -676,6 +696,11 @@ class Comparing(Workplace):
                 dropped=gated.dropped,
             )
         )
+
+
+def _side_of(found: protocol.Failed | Row) -> Literal["base", "head"]:
+    """Whose fault it is that head's kernel is not known to be right: base's where base's problem fails."""
+    return "base" if isinstance(found, protocol.Failed) and found.side == "base" else "head"
 
 
 def _telling(entries: Sequence[Entry]) -> list[tuple[Entry, bool]]:

@@ -152,8 +152,6 @@ class PairBench:
         """
         rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
         with self._placed(request.pair, rng) as (arena, subjects, prepared):
-            if request.by_base and "head" not in request.verified:
-                self._ask_base(prepared["head"], request.seed)
             facts: dict[str, protocol.SideFacts] = {
                 name: self._verified(name, prepared[name], arena, subjects[name], request)
                 # Head first: where both are wrong, it is head that fails.
@@ -296,42 +294,40 @@ class PairBench:
         """What is wrong with a side's results by head's problem and, with head's own, by base's; None where
         nothing is.
         """
+        case, seed = self._case_for_checking(prepared), request.seed
         both = request.by_base and name == "head"
         # Before head's, whose data are what is timed afterwards.
-        by_base = self._by_base(prepared, arena, subject, request.seed) if both else ""
-        case = self._case_for_checking(prepared)
-        if wrong := _first_wrong(self.checker.check(case, arena, subject, request.seed)):
-            stricter = request.by_base and not both
-            own = stricter and not self._by_base(prepared, arena, subject, request.seed)
-            return WrongResultError(f"{wrong} {_RIGHT_BY_BASE}" if own else wrong)
-        return WrongByBaseError(self._wrong_by_base(by_base, prepared, request.seed)) if by_base else None
+        by_base = self.wrong_by_base(case, arena, subject, seed) if both else ""
+        if wrong := _first_wrong(self.checker.check(case, arena, subject, seed)):
+            stricter = request.by_base and not both and not self.wrong_by_base(case, arena, subject, seed)
+            return WrongResultError(f"{wrong} {_RIGHT_BY_BASE}" if stricter else wrong)
+        return WrongByBaseError(by_base) if by_base else None
 
-    def _ask_base(self, prepared: _Prepared, seed: int) -> None:
-        """What base's problem asks for, into the scratch folder: an error of it is base's."""
+    def wrong_by_base(self, case: Case, arena: Arena, subject: Subject, seed: int) -> str:
+        """Why results are wrong by base's reference and tolerance on base's data, where its arrays are the
+        same; empty where they are right. Raises SideError where base's problem cannot tell.
+        """
+        base, head = self.suites["base"], self.suites["head"]
+        of_base = dataclasses.replace(case, suite=base.name)
+        if _arrays(base.problem, of_base) != _arrays(head.problem, case):
+            return ""
         self.report("reference base")
         with _of("base"):
-            self.base_checker.demands(self._case_for_checking(prepared, "base"), seed)
-
-    def _by_base(self, prepared: _Prepared, arena: Arena, subject: Subject, seed: int) -> str:
-        """What is wrong by base's reference and tolerance on base's data; empty where nothing is."""
+            allowed = self.base_checker.demands(of_base, seed)["largest tolerance"]
         self.base_checker.report = self.checker.report
-        asked = self._case_for_checking(prepared, "base")
-        return _first_wrong(self.base_checker.check(asked, arena, subject, seed))
-
-    def _wrong_by_base(self, wrong: str, prepared: _Prepared, seed: int) -> str:
-        """The sentence, with what both sides allow."""
-        base = self.base_checker.demands(self._case_for_checking(prepared, "base"), seed)
-        head = self.checker.demands(self._case_for_checking(prepared), seed)
-        allowed = [demands["largest tolerance"] for demands in (base, head)]
+        wrong = _first_wrong(self.base_checker.check(of_base, arena, subject, seed))
+        if not wrong:
+            return ""
+        by_head = self.checker.demands(case, seed)["largest tolerance"]
         return (
             f"By base's reference and tolerance on base's data {wrong} Base allows errors of up to "
-            f"{allowed[0]}, head of up to {allowed[1]}. If the change of the problem, such as a looser "
+            f"{allowed}, head of up to {by_head}. If the change of the problem, such as a looser "
             "tolerance, is meant, land it in a commit of its own first."
         )
 
-    def _case_for_checking(self, prepared: _Prepared, by: SideName = "head") -> Case:
-        """The case as the suite sees it whose reference and data it is held to."""
-        return dataclasses.replace(prepared.case, suite=self.suites[by].name)
+    def _case_for_checking(self, prepared: _Prepared) -> Case:
+        """The case as head's suite sees it, whose reference and data both sides are held to."""
+        return dataclasses.replace(prepared.case, suite=self.suites["head"].name)
 
     def _check_afterwards(
         self,
@@ -407,21 +403,20 @@ def _same_code(base: protocol.SideFacts, head: protocol.SideFacts) -> bool:
 
 def _check_same_arrays(base: _Prepared, head: _Prepared) -> None:
     """Raises ArraysError where the sides do not take the same arrays: they solve different problems."""
-    found = [
-        {
-            name: (array.shape_at(side.case), str(numpy_dtype(array.dtype_at(side.case))))
-            for name, array in side.problem.arrays.items()
-        }
-        for side in (base, head)
-    ]
-    if found[0] != found[1] or list(base.problem.outputs) != list(head.problem.outputs):
+    found = [_arrays(side.problem, side.case) for side in (base, head)]
+    if found[0] != found[1]:
         raise ArraysError(
-            f"Base has the arrays {_told(found[0])}, head {_told(found[1])}: the problems differ."
+            f"Base has the arrays {', '.join(found[0])}, head {', '.join(found[1])}: the problems differ."
         )
 
 
-def _told(arrays: Mapping[str, tuple[tuple[int, ...], str]]) -> str:
-    return ", ".join(f"{name} {dtype}{list(shape)}" for name, (shape, dtype) in arrays.items())
+def _arrays(problem: Problem, case: Case) -> dict[str, None]:
+    """Name, type and shape of each, and which are written; in any order they are the same."""
+    return dict.fromkeys(
+        f"{name} {numpy_dtype(array.dtype_at(case))}{list(array.shape_at(case))}"
+        + (" (output)" if name in problem.outputs else "")
+        for name, array in problem.arrays.items()
+    )
 
 
 @contextmanager
@@ -429,6 +424,8 @@ def _of(side: SideName) -> Iterator[None]:
     """Errors inside belong to this side."""
     try:
         yield
+    except SideError:
+        raise  # it knows whose it is
     except HarnessError as error:
         raise SideError(side, error) from error
     except Exception as error:

@@ -65,6 +65,8 @@ class Measure(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Under other values than the kernel's own."""
     max_launch_ms: float | None = None
     """Most device time of one dispatch: the grid is launched in as few parts as keep to it."""
+    by_base: bool = False
+    """Whether it is held to the reference and tolerance of the suite's base as well."""
     hold: bool = False
     """Keep what was measured, arrays and all, for HoldAgainst; until the next Measure."""
 
