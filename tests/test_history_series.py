@@ -59,7 +59,7 @@ def benchmark(name=RATE, **changes):
     return Benchmark(name=name, **{**known, **changes})
 
 
-def table(hashes, columns=None, values=None, versions=None, annotations=None):
+def table(hashes, columns=None, values=None, versions=None, annotations=None, environments=None):
     """A card's table; `values` by benchmark, a row a commit, and inf for what failed."""
     columns = columns or {RATE: KEYS}
     values = values or {RATE: [[float(n + 1)] * len(columns[RATE]) for n in range(len(hashes))]}
@@ -72,6 +72,7 @@ def table(hashes, columns=None, values=None, versions=None, annotations=None):
         values={name: np.where(np.isinf(rows), np.nan, rows) for name, rows in arrays.items()},
         failed={name: np.isinf(rows) for name, rows in arrays.items()},
         versions={name: tuple((versions or {}).get(name, [""] * len(hashes))) for name in values},
+        environments={name: tuple(environments or [""] * len(hashes)) for name in values},
         annotations=tuple(annotations or [{}] * len(hashes)),
         problems=(),
     )

@@ -352,8 +352,8 @@ def _heed_in_find() -> None:
             if not searches or str(error) != "Too many commits failed":
                 raise
             raise UserError(
-                f"No commit could be found: {', '.join(searches[0].passed_over)} have no figure, and the change "
-                "is at one of them or next to it. Search between two commits that have one."
+                f"No commit could be found: {', '.join(searches[0].passed_over)} have no figure, and the "
+                "change is at one of them or next to it. Search between two commits that have one."
             ) from None
 
     find.Find.run = classmethod(directed_run)

@@ -44,7 +44,7 @@ def read_conf(root: Path) -> SiteConf:
 
 
 def loaded_conf(file: Path) -> Any:
-    """asv's own Config. Raises ConfigError where there is no asv, or it cannot read the file."""
+    """The Config of asv itself. Raises ConfigError where there is no asv, or it cannot read the file."""
     try:
         from asv.config import Config
         from asv.util import UserError

@@ -1,5 +1,5 @@
-"""asv's habits, as far as they reach into a measurement: `--dry-run` and `--skip-save` write nothing, a part of
-the cases is measured by itself, and an asv that is told to end cleans up as after Ctrl-C.
+"""Options of asv's that reach into a measurement: `--dry-run` and `--skip-save` write nothing, a part of the
+cases is measured by itself, and an asv that is told to end cleans up as after Ctrl-C.
 
 asv measures by way of `run_benchmarks`, which alone knows which parameters were asked for; setup_cache, which
 measures, is told by variables.
@@ -98,8 +98,8 @@ def _variables(values: dict[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _cleaned_up() -> Iterator[None]:
-    """While it lasts, TERM and HUP end asv by way of its own cleaning up, where they would by themselves end it
-    on the spot and leave its temporary folders.
+    """While it lasts, TERM and HUP end asv by way of its own cleaning up; by themselves they would end it on
+    the spot and leave its temporary folders.
     """
     numbers = (signal.SIGTERM, signal.SIGHUP) if util.is_main_thread() else ()
 
