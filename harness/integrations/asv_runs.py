@@ -30,8 +30,8 @@ def setup() -> None:
     """Change what asv's commands do; to be called once."""
     for module in (run, find):
         module.run_benchmarks = _selecting(module.run_benchmarks)
-    run.Run.run = classmethod(_writing_nothing(run.Run.run.__func__, "dry_run"))
-    find.Find.run = classmethod(_writing_nothing(find.Find.run.__func__, "skip_save"))
+    run.Run.run = classmethod(_measuring(run.Run.run.__func__, "dry_run"))
+    find.Find.run = classmethod(_measuring(find.Find.run.__func__, "skip_save"))
 
 
 @contextmanager
@@ -47,28 +47,29 @@ def replaced(owner: Any, **names: Any) -> Iterator[None]:
             setattr(owner, name, value)
 
 
-def _writing_nothing(command: Callable[..., Any], option: str) -> Callable[..., Any]:
-    """A command of asv's that writes nothing at all where an option says so. By itself it would still write
-    the machine and the list of benchmarks.
+def _measuring(command: Callable[..., Any], dry: str) -> Callable[..., Any]:
+    """A command that measures: with the option `dry` it writes nothing at all, where asv by itself would
+    still write the machine and the list of benchmarks.
     """
 
     @functools.wraps(command)
     def commanded(cls: Any, *args: Any, **options: Any) -> Any:
-        if not options.get(option):
-            return command(cls, *args, **options)
-        with _variables({DRY_RUN: "1"}), replaced(Benchmarks, save=lambda _: None):
-            return command(cls, *args, **options)
+        with _cleaned_up():
+            if not options.get(dry):
+                return command(cls, *args, **options)
+            with _variables({DRY_RUN: "1"}), replaced(Benchmarks, save=lambda _: None):
+                return command(cls, *args, **options)
 
     return commanded
 
 
 def _selecting(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(run_benchmarks)
-    def measured(benchmarks: Any, *args: Any, **options: Any) -> Any:
-        with _variables({SELECTED: json.dumps(_selected(benchmarks))}), _cleaned_up():
+    def selecting(benchmarks: Any, *args: Any, **options: Any) -> Any:
+        with _variables({SELECTED: json.dumps(_selected(benchmarks))}):
             return run_benchmarks(benchmarks, *args, **options)
 
-    return measured
+    return selecting
 
 
 def _selected(benchmarks: Any) -> dict[str, list[int]]:
@@ -99,9 +100,10 @@ def _variables(values: dict[str, str]) -> Iterator[None]:
 @contextmanager
 def _cleaned_up() -> Iterator[None]:
     """While it lasts, TERM and HUP end asv by way of its own cleaning up; by themselves they would end it on
-    the spot and leave its temporary folders.
+    the spot and leave its temporary folders. What is ignored, as HUP under nohup, stays so.
     """
-    numbers = (signal.SIGTERM, signal.SIGHUP) if util.is_main_thread() else ()
+    both = (signal.SIGTERM, signal.SIGHUP) if util.is_main_thread() else ()
+    numbers = [number for number in both if signal.getsignal(number) is signal.SIG_DFL]
 
     def end(number: int, _: object) -> None:
         raise SystemExit(128 + number)
