@@ -81,10 +81,14 @@ def _remove_records(results: Path, machine: str, commit: str) -> int:
     left = _suites_left(results, results / machine, commit)
     if left is None:
         return 0
+    # A suite that had another name at that commit may be one of those that are left.
+    known = {benchmark.suite for benchmark in read_benchmarks(results).values()} if left else set()
     gone = [
         facts.file
         for facts in read_facts(results / machine)
-        if facts.command == "asv" and facts.commit == commit and facts.suite not in left
+        if facts.command == "asv"
+        and facts.commit == commit
+        and (not left or (facts.suite in known and facts.suite not in left))
     ]
     for name in gone:
         (results / machine / name).unlink(missing_ok=True)

@@ -46,7 +46,7 @@ from harness.errors import HarnessError
 from harness.integrations import asv_alongside, asv_pages, asv_runs, asv_site
 from harness.integrations.asv_direction import check_commands
 from harness.integrations.asv_machine import register
-from harness.integrations.asv_tracks import ANSWERS, ASV_PID, DEVICE_KIND, DRY_RUN, ENVIRONMENT, PROGRESS
+from harness.integrations.asv_tracks import ANSWERS, ASV_PID, DEVICE_KIND, DRY_RUN, PROGRESS
 from harness.machine import ANNOTATIONS
 
 _ = asv_pages, asv_site  # asv finds publishers by subclass: importing is using
@@ -75,7 +75,7 @@ class CheckoutEnvironment(Environment):  # type: ignore[misc]
         return True
 
     def create(self) -> None:
-        Path(self._path).mkdir(parents=True, exist_ok=True)
+        pass
 
     def install_project(self, conf: Any, repo: Any, commit_hash: str) -> None:  # noqa: ARG002
         """Nothing to build: the suite of this commit is exported when it is measured."""
@@ -95,7 +95,7 @@ class CheckoutEnvironment(Environment):  # type: ignore[misc]
         if command != "setup_cache":
             return util.check_output([sys.executable, *args], env=env, **kwargs)
         with _shown_progress(Path(kwargs["cwd"])) as progress:
-            told = {PROGRESS: str(progress), ENVIRONMENT: self.name, ASV_PID: str(os.getpid())}
+            told = {PROGRESS: str(progress), ASV_PID: str(os.getpid())}
             return util.check_output([sys.executable, *args], env={**env, **told}, **kwargs)
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 __all__ = ["Rebuilt", "rebuild"]
 
 import ast
+import contextlib
 import datetime as dt
 import json
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -36,7 +37,7 @@ from harness.integrations import asv_plugin
 from harness.integrations.asv_tracks import TRACKS, Answer, Parameters, answers_of, label_of
 from harness.machine import ANNOTATIONS, machine_entry
 from harness.records import Row, Run
-from harness.store import StoredRun, read_run
+from harness.store import read_run
 
 _ = asv_plugin  # asv finds types of environments by subclass: importing is using
 
@@ -68,55 +69,63 @@ def rebuild(conf: Any, root: Path, results: Path) -> Rebuilt:
     """
     making = _Making(conf, root, read_benchmarks(results))
     written: list[Path] = []
-    unchanged = 0
+    sound: set[Path] = set()
     problems: list[str] = []
     for folder in card_folders(results):
-        recorded = _recorded(folder, problems)
-        if recorded and _machine(folder) is None:
-            written.append(_mended_machine(folder, _newest_run(recorded)))
-        sound: set[Path] = set()
-        for (commit, environment), suites in recorded.items():
-            try:
-                path, content = making.file(folder, commit, environment, suites)
-            except _UnknownError as error:
-                problems.append(error.message)
-                continue
-            sound.add(path)
-            if content is None:
-                unchanged += 1
-            else:
-                _write(path, content)
-                written.append(path)
+        for commit, records in _recorded(folder, problems).items():
+            if _machine(folder) is None and (run := _newest_run(records)):
+                written.append(_mended_machine(folder, run))
+            for environment, suites in _rows(records, making.environment, problems).items():
+                try:
+                    path, content = making.file(folder, commit, environment, suites)
+                except _UnknownError as error:
+                    problems.append(error.message)
+                    continue
+                sound.add(path)
+                if content is not None:
+                    _write(path, content)
+                    written.append(path)
         problems += _damaged(folder, sound)
-    return Rebuilt(written=tuple(written), unchanged=unchanged, problems=tuple(problems))
+    return Rebuilt(written=tuple(written), unchanged=len(sound.difference(written)), problems=tuple(problems))
 
 
-def _recorded(folder: Path, problems: list[str]) -> Mapping[tuple[str, str], Mapping[str, Rows]]:
-    """By commit and asv's environment, and by suite, the newest row of each case; by time."""
-    found: dict[tuple[str, str], dict[str, Rows]] = defaultdict(lambda: defaultdict(dict))
+def _recorded(folder: Path, problems: list[str]) -> Mapping[str, Sequence[Path]]:
+    """By commit the records that asv made; by time."""
+    found: dict[str, list[Path]] = defaultdict(list)
     for facts in read_facts(folder):
         if facts.problem:
             problems.append(f"{folder.name}: {facts.problem}")
-        if facts.command != "asv":
-            continue
-        try:
-            stored = read_run(folder / facts.file)
-        except HarnessError as error:
-            problems.append(error.message)
-            continue
-        if stored.complete and stored.rows:  # asv never had the figures of one that was interrupted
-            environment = str(stored.run.settings.get("environment", ""))
-            found[facts.commit, environment][facts.suite] |= _rows(stored)
+        if facts.command == "asv":
+            found[facts.commit].append(folder / facts.file)
     return found
 
 
-def _newest_run(recorded: Mapping[tuple[str, str], Mapping[str, Rows]]) -> Run:
-    runs = [run for suites in recorded.values() for rows in suites.values() for _, run in rows.values()]
-    return max(runs, key=lambda run: run.started_at)
+def _rows(records: Iterable[Path], environment: str, problems: list[str]) -> Mapping[str, Mapping[str, Rows]]:
+    """By asv's environment, and by suite, the newest row of each case; `environment` is that of records that
+    say none.
+    """
+    found: dict[str, dict[str, Rows]] = defaultdict(lambda: defaultdict(dict))
+    for path in records:
+        try:
+            stored = read_run(path)
+        except HarnessError as error:
+            problems.append(error.message)
+            continue
+        name = str(stored.run.settings.get("environment") or environment)
+        # asv never had the figures of an interrupted run, and keeps none of the working tree as it is.
+        if stored.complete and stored.rows and not name.startswith("existing-"):
+            known = found[name][stored.run.source.suite]
+            if known and _method(stored.run) != _method(next(iter(known.values()))[1]):
+                known.clear()  # asv shows no figures of two methods as one
+            known |= {(row.kernel, label_of(row.sizes)): (row, stored.run) for row in stored.rows}
+    return found
 
 
-def _rows(stored: StoredRun) -> Rows:
-    return {(row.kernel, label_of(row.sizes)): (row, stored.run) for row in stored.rows}
+def _newest_run(records: Iterable[Path]) -> Run | None:
+    for path in reversed([*records]):
+        with contextlib.suppress(HarnessError):
+            return read_run(path).run
+    return None
 
 
 def _damaged(folder: Path, sound: set[Path]) -> Iterator[str]:
@@ -138,23 +147,32 @@ class _Making:
 
     def __init__(self, conf: Any, root: Path, benchmarks: Mapping[str, Benchmark]) -> None:
         self._conf, self._root = conf, root
-        self._tracks: dict[str, list[Benchmark]] = defaultdict(list)
+        self._tracks: dict[str, list[Benchmark]] = {}
         for benchmark in benchmarks.values():
             if benchmark.suite and benchmark.name.rpartition(".")[2] in TRACKS:
-                self._tracks[benchmark.suite].append(benchmark)
+                self._tracks.setdefault(benchmark.suite, []).append(benchmark)
+
+    @property
+    def environment(self) -> str:
+        """The first of asv.conf.json."""
+        return next(iter(self._environments))
 
     def file(
         self, folder: Path, commit: str, environment: str, suites: Mapping[str, Rows]
     ) -> tuple[Path, bytes | None]:
         """A result file's path and content; None where the file that is there has the same to say."""
-        name = environment or next(iter(self._environments))
-        path = folder / Path(get_filename(folder.name, commit, name)).name
+        path = folder / Path(get_filename(folder.name, commit, environment)).name
         old = _loaded(path, folder.name)
         if old and old.commit_hash != commit:
             raise _UnknownError(f"{path} is of commit {old.commit_hash}: {commit} has no place of its own.")
-        results = old or self._empty(folder, commit, name)
+        results = old or self._empty(folder, commit, environment)
         for suite, rows in suites.items():
-            for benchmark in self._tracks[suite]:
+            if suite not in self._tracks and old is None:
+                raise _UnknownError(
+                    f"A record in {folder} of commit {commit[:12]} is of suite {suite!r}, of which "
+                    f"benchmarks.json has no tracks: was it renamed? {path.name} cannot be rebuilt."
+                )
+            for benchmark in self._tracks.get(suite, ()):
                 _put(results, benchmark, rows)
         return path, _content(results, path if old else None)
 
@@ -205,13 +223,19 @@ def _put(results: Any, benchmark: Benchmark, rows: Rows) -> None:
     parameters = [(ast.literal_eval(kernel), ast.literal_eval(size)) for kernel, size in product(*params)]
     [answers] = answers_of(rows, parameters, [name.rpartition(".")[2]]).values()
     there = name in results.get_all_result_keys()
+    newest = max((run for _, run in rows.values()), key=lambda run: run.started_at)
     results.add_result(
-        {"name": name, "version": benchmark.version, "params": params},
+        {"name": name, "version": _method(newest), "params": params},
         _result(answers),
-        started_at=max(dt.datetime.fromisoformat(run.started_at) for _, run in rows.values()),
+        started_at=dt.datetime.fromisoformat(newest.started_at),
         record_samples=there and any(results.get_result_samples(name, params)),
         selected_idx=[place for place, key in enumerate(parameters) if key in rows],
     )
+
+
+def _method(run: Run) -> str:
+    """The version of the method by which a run was measured; there was one before records told it."""
+    return str(run.settings.get("method", "1"))
 
 
 def _result(answers: Sequence[Answer]) -> Any:

@@ -23,7 +23,7 @@ from asv import util
 from asv.benchmarks import Benchmarks
 from asv.commands import find, run
 
-from harness.integrations.asv_tracks import DRY_RUN, SELECTED
+from harness.integrations.asv_tracks import DRY_RUN, ENVIRONMENT, SELECTED
 
 
 def setup() -> None:
@@ -65,9 +65,9 @@ def _measuring(command: Callable[..., Any], dry: str) -> Callable[..., Any]:
 
 def _selecting(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(run_benchmarks)
-    def selecting(benchmarks: Any, *args: Any, **options: Any) -> Any:
-        with _variables({SELECTED: json.dumps(_selected(benchmarks))}):
-            return run_benchmarks(benchmarks, *args, **options)
+    def selecting(benchmarks: Any, env: Any, *args: Any, **options: Any) -> Any:
+        with _variables({SELECTED: json.dumps(_selected(benchmarks)), ENVIRONMENT: env.name}):
+            return run_benchmarks(benchmarks, env, *args, **options)
 
     return selecting
 

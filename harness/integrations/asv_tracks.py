@@ -271,6 +271,7 @@ def _results(config: Config) -> Path | None:
 def _notes(*, partial: bool) -> dict[str, str | bool]:
     environment = os.environ.get(ENVIRONMENT)
     return {
+        "method": METHOD_VERSION,
         **({"environment": environment} if environment else {}),
         **({"partial": True} if partial else {}),
     }

@@ -135,9 +135,15 @@ def searchable(root: Path, *changes: dict[str, str]) -> Home:
     return Home(made.root, made.home, commits)
 
 
-@pytest.mark.parametrize("broken", [NO_BUILD, NO_SUITE], ids=["no build", "no suite"])
-@pytest.mark.parametrize("asked", ["track_time_ms", f"track_time_ms{PLAIN_ONLY}"], ids=["all", "one case"])
-def test_find_blames_no_commit_that_could_not_be_measured(tmp_path, broken, asked):
+@pytest.mark.parametrize(
+    ("asked", "broken"),
+    [
+        pytest.param(f"track_time_ms{PLAIN_ONLY}", NO_BUILD, id="one case, no build"),
+        pytest.param("track_time_ms", NO_BUILD, id="all, no build", marks=pytest.mark.slow),
+        pytest.param(f"track_time_ms{PLAIN_ONLY}", NO_SUITE, id="one case, no suite", marks=pytest.mark.slow),
+    ],
+)
+def test_find_blames_no_commit_that_could_not_be_measured(tmp_path, asked, broken):
     made = searchable(tmp_path, {}, {}, broken, {}, {"kernels/toy/plain.cu": SLOW}, {})
     done = made.asv("find", f"{made.commits['start']}..HEAD", asked)
     assert f"{made.commits['3'][:8]} is passed over: {TIME} failed" in done.stdout
