@@ -347,13 +347,17 @@ def _finished(table: _Table, folder: Path, benchmarks: Mapping[str, Benchmark]) 
         environments={
             name: tuple(kept.environment if several else "" for kept in newest[name]) for name in values
         },
-        annotations=tuple(max((table.files[row] for row in rows), key=_last_run).params for rows in groups),
+        annotations=tuple(_newest(table, rows).params for rows in groups),
         problems=tuple(_problems(table.files, benchmarks, problem)),
     )
 
 
-def _last_run(kept: _Kept) -> float:
-    return max(kept.started_at.values(), default=0.0)
+def _newest(table: _Table, rows: list[int]) -> _Kept:
+    if len(rows) == 1:
+        return table.files[rows[0]]
+    return max(
+        (table.files[row] for row in rows), key=lambda kept: max(kept.started_at.values(), default=0.0)
+    )
 
 
 def _merged(
@@ -363,6 +367,8 @@ def _merged(
     and of each commit the newest file with figures.
     """
     values = table.values[benchmark.name]
+    if len(groups) == len(table.files):  # as where there is one environment
+        return values[[row for [row] in groups]], [table.files[row] for [row] in groups]
     orders = [rows if len(rows) == 1 else _by_time(table, benchmark, rows) for rows in groups]
     depth = max(map(len, orders), default=1)
     # One file more or less is no matter: what comes twice changes nothing.
