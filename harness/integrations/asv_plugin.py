@@ -95,7 +95,8 @@ class CheckoutEnvironment(Environment):  # type: ignore[misc]
         if command != "setup_cache":
             return util.check_output([sys.executable, *args], env=env, **kwargs)
         with _shown_progress(Path(kwargs["cwd"])) as progress:
-            told = {PROGRESS: str(progress), ASV_PID: str(os.getpid())}
+            # asv kills what does not end within a second of TERM: what it leaves goes with asv's folder.
+            told = {PROGRESS: str(progress), ASV_PID: str(os.getpid()), "TMPDIR": str(progress.parent)}
             return util.check_output([sys.executable, *args], env={**env, **told}, **kwargs)
 
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -429,29 +429,59 @@ def waited_for(what: Any) -> Any:
     return found
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="what a parent's end means to its children is Linux's")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
-def test_what_ends_asv_ends_the_measurement(fresh, number):
+class Hanging(NamedTuple):
+    """`asv run` in the middle of a commit, one kernel measured and the next one hanging."""
+
+    home: Home
+    temporary: Path
+    process: subprocess.Popen[str]
+
+    def end(self, number: int) -> None:
+        """End asv, and wait until all that it started has ended too."""
+        self.process.send_signal(number)
+        self.process.wait()
+        waited_for(lambda: not processes_of(self.home))
+
+
+@pytest.fixture
+def run(fresh):
     hang = {"kernels/toy/tiled.cu": toy.BODY.format(name="tiled") + "#define NULL_DEVICE_FAULT hang\n"}
-    named = Home(fresh.root, fresh.home, {**fresh.commits, "hangs": commit(fresh.root, hang, 6)})
-    temporary = fresh.home / "tmp"
+    home = Home(fresh.root, fresh.home, {**fresh.commits, "hangs": commit(fresh.root, hang, 6)})
+    temporary = home.home / "tmp"
     temporary.mkdir()
-    with named.start("run", "HEAD^!", TMPDIR=str(temporary)) as process:
+    with home.start("run", "HEAD^!", TMPDIR=str(temporary)) as process:
         try:
-            waited_for(lambda: any(b'"row"' in path.read_bytes() for path in records(named, "hangs")))
-            waited_for(lambda: len(processes_of(named)) >= 3)  # asv, setup_cache and the kernel that hangs
-            process.send_signal(number)
-            process.wait()
-            waited_for(lambda: not processes_of(named))
+            waited_for(lambda: any(b'"row"' in path.read_bytes() for path in records(home, "hangs")))
+            waited_for(lambda: len(processes_of(home)) >= 3)  # asv, setup_cache and the kernel that hangs
+            yield Hanging(home, temporary, process)
         finally:
-            for left in processes_of(named):
+            for left in processes_of(home):
                 os.kill(left, signal.SIGKILL)
-    [record] = records(named, "hangs")
+
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="only there a parent's end is signalled")
+
+
+@on_linux
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
+def test_what_ends_asv_ends_the_measurement(run, number):
+    run.end(number)
+    [record] = records(run.home, "hangs")
     stored = read_run(record)
     assert record.suffix == ".jsonl"
     assert [row.kernel for row in stored.rows] == ["plain"]
     assert not stored.complete
-    assert [path.name for path in temporary.iterdir() if path.name.startswith("harness-")] == []
-    if number != signal.SIGKILL:
-        assert [*temporary.iterdir()] == []
-    assert not [*named.results.glob(f"null/{named.commits['hangs'][:8]}-*.json")]
+    assert [path for path in run.temporary.iterdir() if path.name.startswith("harness-")] == []
+    assert number == signal.SIGKILL or [*run.temporary.iterdir()] == []
+    assert not [*run.home.results.glob(f"null/{run.home.commits['hangs'][:8]}-*.json")]
+
+
+@on_linux
+def test_a_measurement_that_does_not_end_when_told_leaves_no_temporary_folder(run):
+    for process in processes_of(run.home):
+        if b"\0setup_cache\0" in Path(f"/proc/{process}/cmdline").read_bytes():
+            os.kill(process, signal.SIGSTOP)
+    run.end(signal.SIGTERM)
+    assert [*run.temporary.iterdir()] == []
+    [part] = records(run.home, "hangs")
+    assert [row.kernel for row in read_run(part).rows] == ["plain"]
