@@ -426,6 +426,12 @@ def test_another_method_of_measuring_begins_an_epoch_of_its_benchmark_alone():
     assert found["copy"].epoch.tolist() == [0, 0, 0]
 
 
+def test_figures_of_another_environment_are_of_another_epoch():
+    found = one(table(["c0", "c1", "c2"], environments=["checkout", "virtualenv", "checkout"]))
+    assert found.epoch.tolist() == [0, 1, 0]
+    assert found.epochs[1].changed == ("asv's environment checkout → virtualenv",)
+
+
 def test_the_record_of_another_suite_tells_nothing_of_this_one():
     found = one(table(["c0", "c1"]), facts=[*facts(OLD, OLD), *facts(OLD, NEW, suite="copy")])
     assert found.epoch.tolist() == [0, 0]

@@ -378,7 +378,7 @@ def _merged(
         older = values[layers[:, layer]]
         better = (np.isfinite(older) & ~np.isfinite(merged)) | (np.isinf(older) & np.isnan(merged))
         merged = np.where(better, older, merged)
-    having: list[bool] = np.isfinite(values).any(axis=1).tolist()
+    having: Any = np.isfinite(values).any(axis=1).tolist()
     newest = [next((row for row in reversed(rows) if having[row]), rows[-1]) for rows in orders]
     return merged, [table.files[row] for row in newest]
 

@@ -25,7 +25,7 @@ import asv
 from harness.history.tables import read_benchmarks, read_table
 from harness.store import read_run
 from tests import toy
-from tests.support import ROOT, commit, git, run_command, write_files
+from tests.support import ROOT, commit, git, run_command, write_files, write_null_script
 from tests.test_asv import PLAIN, Home, make_home
 
 pytestmark = pytest.mark.fault
@@ -342,6 +342,18 @@ def test_a_result_that_was_lost_is_made_again_as_it_was(home, harm):
     assert results_of(home) == before
     assert rebuild(home).stdout == "0 files written, 3 as the records have it.\n"
     assert home.asv("publish").returncode == 0
+
+
+def test_wrong_kernels_and_those_that_fail_are_made_again_as_such(home):
+    script = write_null_script(home.home / "null.json", {"toy.tiled": {"fault": "wrong"}})
+    done = home.asv("run", f"{home.commits['first']}^!", HARNESS_NULL_SCRIPT=script)
+    assert done.returncode == 2, done.stdout
+    assert (home.values("first", "track_verified")["tiled", "64"]) == 0
+    assert (home.values("first", "track_time_ms")["tiled", "64"]) is None
+    before = results_of(home)
+    (home.results / "null" / f"{home.commits['first'][:8]}-checkout-pyany.json").unlink()
+    assert rebuild(home).stdout == "1 file written, 2 as the records have it.\n"
+    assert results_of(home) == before
 
 
 def test_what_no_record_has_is_kept(home):
