@@ -6,7 +6,9 @@ from __future__ import annotations
 
 __all__ = ["setup"]
 
-from collections.abc import Iterable, Iterator
+import contextlib
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,7 +39,7 @@ def setup() -> None:
 class _Removable:
     """One of asv's result files, which tells when asv removes it, or something of it."""
 
-    def __init__(self, results: Any, touched: set[tuple[str, str]]) -> None:
+    def __init__(self, results: Any, touched: dict[str, set[str]]) -> None:
         self._results, self._touched = results, touched
         # asv looks for the pattern python=... here, where its own results have nothing.
         self.env = SimpleNamespace(python=results.params.get("python", ""))
@@ -47,18 +49,18 @@ class _Removable:
 
     def rm(self, folder: str) -> None:
         self._results.rm(folder)
-        self._touched.add((self._results.params["machine"], self._results.commit_hash))
+        self._touched[self._results.params["machine"]].add(self._results.commit_hash)
 
     def save(self, folder: str) -> None:
         self._results.save(folder)
-        self._touched.add((self._results.params["machine"], self._results.commit_hash))
+        self._touched[self._results.params["machine"]].add(self._results.commit_hash)
 
 
 def _remove_records_too() -> None:
     run, iter_results = rm.Rm.run.__func__, rm.iter_results
 
     def removing(cls: Any, conf: Any, *args: Any, **options: Any) -> Any:
-        touched: set[tuple[str, str]] = set()
+        touched: dict[str, set[str]] = defaultdict(set)
 
         def removable(folder: str) -> Iterator[_Removable]:
             return (_Removable(results, touched) for results in iter_results(folder))
@@ -66,7 +68,7 @@ def _remove_records_too() -> None:
         with replaced(rm, iter_results=removable):
             outcome = run(cls, conf, *args, **options)
         try:
-            removed = sum(_remove_records(Path(conf.results_dir), *each) for each in sorted(touched))
+            removed = sum(_remove_records(Path(conf.results_dir), *each) for each in touched.items())
         except (HarnessError, OSError) as error:
             raise UserError(f"asv's results are removed, but not all records of them: {error}") from error
         if removed:
@@ -76,33 +78,32 @@ def _remove_records_too() -> None:
     rm.Rm.run = classmethod(removing)
 
 
-def _remove_records(results: Path, machine: str, commit: str) -> int:
-    """Remove asv's records of a commit of whose suite asv has no result left; tell how many."""
-    left = _suites_left(results, results / machine, commit)
-    if left is None:
-        return 0
-    # A suite that had another name at that commit may be one of those that are left.
-    known = {benchmark.suite for benchmark in read_benchmarks(results).values()} if left else set()
+def _remove_records(results: Path, machine: str, commits: Collection[str]) -> int:
+    """Remove asv's records of commits of whose suite asv has no result left; tell how many."""
+    suites: dict[str, str] = {}
+    with contextlib.suppress(HarnessError):  # then only what has no result at all is known to have none
+        suites = {name: benchmark.suite or "" for name, benchmark in read_benchmarks(results).items()}
+    left = {commit: _suites_left(results / machine, commit, suites) for commit in commits}
+    known = {*suites.values()}
     gone = [
         facts.file
         for facts in read_facts(results / machine)
         if facts.command == "asv"
-        and facts.commit == commit
-        and (not left or (facts.suite in known and facts.suite not in left))
+        and (there := left.get(facts.commit)) is not None
+        # A suite that had another name at that commit may be one of those that are left.
+        and (not there or (facts.suite in known and facts.suite not in there))
     ]
     for name in gone:
         (results / machine / name).unlink(missing_ok=True)
     return len(gone)
 
 
-def _suites_left(results: Path, folder: Path, commit: str) -> set[str] | None:
+def _suites_left(folder: Path, commit: str, suites: Mapping[str, str]) -> set[str] | None:
     """The suites of which asv still has results of a commit; None where that cannot be known."""
     try:
         left = [Results.load(str(path)) for path in folder.glob(f"{commit[:8]}-*.json")]
-        names = set(_names(left, commit))
-        known = read_benchmarks(results) if names else {}
-        return {known[name].suite or "" for name in names}
-    except (HarnessError, UserError, LookupError, TypeError, ValueError):
+        return {suites[name] for name in _names(left, commit)}
+    except (OSError, UserError, LookupError, TypeError, ValueError):
         return None
 
 
