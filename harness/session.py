@@ -10,7 +10,7 @@ import dataclasses
 import datetime as dt
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -55,6 +55,8 @@ class SessionSettings:
     """Most device time of one dispatch; None launches as each kernel says."""
     results: Path | None = None
     """Folder of all records; the device's own lie in a folder of its name. None stores nothing."""
+    notes: Mapping[str, str | bool] = field(default_factory=dict)
+    """What the record says beside the settings of what it was asked for, such as that it is a part."""
 
 
 class Observer(DeviceObserver, Protocol):
@@ -156,6 +158,7 @@ class Session(Workplace):
                 "timeout_s": self.settings.timeout_s,
                 **({"max_launch_ms": most_ms} if (most_ms := self.settings.max_launch_ms) else {}),
                 **({name: getattr(measure, name) for name in measure.__slots__} if measure else {}),
+                **self.settings.notes,
             },
             peaks=peaks(
                 self.device, limits.max_sm_clock_mhz, limits.max_memory_clock_mhz, limits.memory_bus_bits

@@ -67,6 +67,11 @@ class Home(NamedTuple):
 
     def asv(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
         """asv, with nobody there to answer a question."""
+        with self.start(*arguments, **env) as process:
+            out, _ = process.communicate(timeout=120)
+        return subprocess.CompletedProcess(process.args, process.returncode, out)
+
+    def start(self, *arguments: str, **env: str) -> subprocess.Popen[str]:
         kept = {
             name: value for name, value in os.environ.items() if not name.startswith(("HARNESS_", "GIT_"))
         }
@@ -78,7 +83,7 @@ class Home(NamedTuple):
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_CONFIG_NOSYSTEM": "1",
         }
-        return subprocess.run(
+        return subprocess.Popen(
             [sys.executable, "-m", "asv", *arguments],
             cwd=self.root,
             env={**kept, **own, **env},
@@ -86,8 +91,6 @@ class Home(NamedTuple):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            check=False,
-            timeout=120,
         )
 
     def result(self, name: str) -> dict[str, Any]:

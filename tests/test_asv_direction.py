@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
@@ -18,13 +19,10 @@ import pytest
 
 pytest.importorskip("asv")
 
-from asv.commands.compare import Compare
-from asv.commands.find import Find
-from asv.plugins.regressions import Regressions
+import asv
 
 from harness.errors import ConfigError
-from harness.integrations import asv_commands
-from harness.integrations.asv_direction import KNOWN_SOURCES, check_sources, direction_of
+from harness.integrations.asv_direction import KNOWN_SOURCES, check_commands, check_sources, direction_of
 from harness.integrations.asv_pages import HISTORY, SCRIPT, DirectedPages, link_pages
 from harness.integrations.asv_site import ASSETS
 from harness.integrations.asv_tracks import TRACKS
@@ -604,13 +602,24 @@ def test_a_second_setup_changes_nothing(project):
     assert once == twice
 
 
-def test_another_asv_is_refused_before_anything_is_changed(monkeypatch):
-    changed = [(Compare, "print_table"), (Find, "run"), (Regressions, "publish")]
-    before = [vars(owner)[name] for owner, name in changed]
+def test_another_asv_is_refused(monkeypatch):
     monkeypatch.setitem(cast("dict[str, str]", KNOWN_SOURCES), "plugins/regressions.py", "0")
     with pytest.raises(ConfigError, match=r"regressions\.py is not that of asv 0\.6\.6 .*asv==0\.6\.6"):
-        asv_commands.setup()
-    assert [vars(owner)[name] for owner, name in changed] == before
+        check_commands()
+
+
+@pytest.mark.parametrize(
+    ("name", "known"), [("find.py", "commands/find.py"), ("x.css", "www/summarylist.css")]
+)
+def test_of_python_a_comment_is_no_change_and_of_other_files_it_is(tmp_path, monkeypatch, name, known):
+    content = (Path(asv.__file__).parent / known).read_bytes()
+    monkeypatch.setitem(cast("dict[str, str]", KNOWN_SOURCES), name, KNOWN_SOURCES[known])
+    (tmp_path / name).write_bytes(content)
+    check_sources(tmp_path, [name])
+    for more, is_known in ((b"\n\n# a comment\n", name == "find.py"), (b"\nCHANGED = '# 1'\n", False)):
+        (tmp_path / name).write_bytes(content + more)
+        with contextlib.nullcontext() if is_known else pytest.raises(ConfigError, match="is not that of"):
+            check_sources(tmp_path, [name])
 
 
 def test_a_missing_file_of_asv_is_named(tmp_path):

@@ -580,6 +580,14 @@ def test_json_keys_of_publishing_are_documented():
     assert sorted(documented) == sorted(field.name for field in fields(publishing.Published))
 
 
+def test_json_keys_of_rebuilding_are_documented():
+    rebuild = pytest.importorskip("harness.integrations.asv_rebuild")
+    told = section("commands.md", "harness rebuild")
+    assert first_words(told[told.index("With `--json` one") :]) == [
+        field.name for field in fields(rebuild.Rebuilt)
+    ]
+
+
 def test_kinds_and_states_of_changes_are_documented():
     assert first_words(section("history.md", "What a change is")) == list(get_args(changes.Kind))
     table = {words(row[0])[0]: row[2] for row in rows(section("history.md", "States"))}

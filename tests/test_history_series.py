@@ -59,7 +59,7 @@ def benchmark(name=RATE, **changes):
     return Benchmark(name=name, **{**known, **changes})
 
 
-def table(hashes, columns=None, values=None, versions=None, annotations=None):
+def table(hashes, columns=None, values=None, versions=None, annotations=None, environments=None):
     """A card's table; `values` by benchmark, a row a commit, and inf for what failed."""
     columns = columns or {RATE: KEYS}
     values = values or {RATE: [[float(n + 1)] * len(columns[RATE]) for n in range(len(hashes))]}
@@ -72,6 +72,7 @@ def table(hashes, columns=None, values=None, versions=None, annotations=None):
         values={name: np.where(np.isinf(rows), np.nan, rows) for name, rows in arrays.items()},
         failed={name: np.isinf(rows) for name, rows in arrays.items()},
         versions={name: tuple((versions or {}).get(name, [""] * len(hashes))) for name in values},
+        environments={name: tuple(environments or [""] * len(hashes)) for name in values},
         annotations=tuple(annotations or [{}] * len(hashes)),
         problems=(),
     )
@@ -423,6 +424,12 @@ def test_another_method_of_measuring_begins_an_epoch_of_its_benchmark_alone():
     assert found["matmul"].epoch.tolist() == [0, 1, 1]
     assert found["matmul"].epochs[1].changed == ("method of measuring 1 → 2",)
     assert found["copy"].epoch.tolist() == [0, 0, 0]
+
+
+def test_figures_of_another_environment_are_of_another_epoch():
+    found = one(table(["c0", "c1", "c2"], environments=["checkout", "virtualenv", "checkout"]))
+    assert found.epoch.tolist() == [0, 1, 0]
+    assert found.epochs[1].changed == ("asv's environment checkout → virtualenv",)
 
 
 def test_the_record_of_another_suite_tells_nothing_of_this_one():

@@ -430,8 +430,45 @@ def test_which_of_two_files_of_one_commit_comes_first_does_not_depend_on_the_cac
         values = [float(ord(name))] * 4
         names[name].write_text(json.dumps(described(1, {RATE: [values, ALL, "1", 7]})))
         table = read_table(folder, BENCHMARKS)
-    assert table.hashes == (commit(1),) * 2
-    assert table.values[RATE][:, 0].tolist() == [97, 98]
+    assert table.hashes == (commit(1),)
+    assert table.values[RATE][:, 0].tolist() == [98]
+
+
+def in_environment(folder, name, rate, *, started_at, version="1", params=ALL):
+    path = folder / f"{commit(1)[-8:]}-{name}.json"
+    results = {RATE: [rate, params, version, started_at]}
+    path.write_text(json.dumps(described(1, results, env_name=name)), encoding="utf-8")
+
+
+def test_of_two_environments_the_newest_figure_of_each_case_counts(folder):
+    in_environment(folder, "z", [1.0, 2.0, None, math.nan], started_at=7)
+    in_environment(folder, "a", [None, 20.0, None, 40.0], started_at=8)
+    table = read_table(folder, BENCHMARKS)
+    assert list(only(table).values()) == [1, 20, "failed", 40]
+    assert table.environments[RATE] == ("a",)
+    in_environment(folder, "a", [None, 20.0, None, math.nan], started_at=6)
+    table = read_table(folder, BENCHMARKS)
+    assert list(only(table).values()) == [1, 2, "failed", None]
+    assert table.environments[RATE] == ("z",)
+
+
+def test_an_environment_where_nothing_ran_hides_none_that_did(folder):
+    in_environment(folder, "a", VALUES, started_at=7)
+    in_environment(folder, "b", None, started_at=9)
+    table = read_table(folder, BENCHMARKS)
+    assert list(only(table).values()) == VALUES
+    assert table.environments[RATE] == ("a",)
+
+
+def test_figures_of_another_method_do_not_fill_a_gap(folder):
+    in_environment(folder, "a", VALUES, started_at=9, version="0")
+    in_environment(folder, "b", [5.0, math.nan, math.nan, math.nan], started_at=7)
+    assert list(only(read_table(folder, BENCHMARKS)).values()) == [5, None, None, None]
+
+
+def test_where_all_is_of_one_environment_none_is_told(folder):
+    in_environment(folder, "a", VALUES, started_at=7)
+    assert read_table(folder, BENCHMARKS).environments[RATE] == ("",)
 
 
 def test_a_folder_that_is_not_there_is_an_error_in_words(tmp_path):

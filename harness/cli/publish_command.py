@@ -11,9 +11,8 @@ from harness.cli.options import echo_json, json_option
 from harness.config import load_config
 from harness.errors import ExitCode
 from harness.history.triage import read_triage
-from harness.integrations.asv_conf import link_from_asv, read_conf, run_publish
+from harness.integrations.asv_conf import read_conf, run_publish, write_pages
 from harness.report.waiting import Waiting
-from harness.site.publishing import publish_pages
 from harness.texts import harmless
 
 Folder = click.Path(path_type=Path, file_okay=False)
@@ -39,18 +38,8 @@ def command(without_asv: bool, results: Path | None, html: Path | None, as_json:
     if conf.file and not without_asv and results is None and html is None:
         read_triage(root)  # asv empties the folder first: what would stop us is said before that
         run_publish(conf)
-    site = html or conf.html
     with Waiting("publishing") as waiting:
-        published = publish_pages(
-            results or conf.results,
-            root,
-            site,
-            project=conf.project,
-            revision=conf.branch,
-            commit_url=conf.commit_url,
-            tell=waiting.tell,
-        )
-    link_from_asv(conf, site)
+        published = write_pages(conf, root, results=results, html=html, tell=waiting.tell)
     for problem in published.problems:
         click.echo(f"harness: {harmless(problem)}", err=True)
     if as_json:

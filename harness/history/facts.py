@@ -27,6 +27,7 @@ CONTEXT = {
     "mig": "MIG",
     "cuda": "CUDA",
     "method": "method of measuring",
+    "environment": "asv's environment",
 }
 """What begins an epoch when it changes, and how it is called."""
 
@@ -83,6 +84,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     suite: str = ""
     """Empty for what is no run of a commit: a comparison, or a run of the working tree."""
     commit: str = ""
+    command: str = ""
     started_at: str = ""
     context: dict[str, str] = msgspec.field(default_factory=dict)
     """By key of CONTEXT; what was not told is not there."""
@@ -137,6 +139,7 @@ def _read(path: Path, size: int) -> RunFacts:
         size=size,
         suite=run.source.suite,
         commit=run.source.commit,
+        command=run.command,
         started_at=run.started_at,
         context=_context(run),
     )

@@ -156,12 +156,15 @@ def _told(
 ) -> list[Mapping[str, str]]:
     """Of each row, what is known of the context in which the benchmark ran."""
     suite, versions = _suite(benchmark), table.versions[benchmark.name]
+    environments = table.environments[benchmark.name]
     told: list[Mapping[str, str]] = []
     for row in rows.tolist():
         known = {key: value for key, value in table.annotations[row].items() if key in CONTEXT}
         known.update(contexts.get((table.hashes[row], suite), {}))
         if versions[row]:
             known["method"] = versions[row]
+        if environments[row]:
+            known["environment"] = environments[row]
         told.append(known)
     return told
 

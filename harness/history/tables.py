@@ -1,5 +1,8 @@
 """asv's results of one card as tables: a row per measured commit, a column per case.
 
+asv keeps a file for each commit and environment. Those of one commit make one row: of each case the newest
+figure, and beside it the environment that it is of, since a change of environment is none of the code's.
+
 A history may hold tens of thousands of files, and a new commit adds one of them, so what was read is kept in
 the harness's cache, by each file's name, size and time.
 """
@@ -25,7 +28,7 @@ from harness.history.kept import kept_file, read_kept, write_kept
 
 API_VERSION = 2
 """Of asv's result files and benchmarks.json."""
-_FORMAT = 1
+_FORMAT = 2
 """Of the cached tables: raise it when they are made in another way."""
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -61,6 +64,8 @@ class CardTable:
     """Where a figure is missing because its kernel failed, rather than because nothing was to be measured."""
     versions: Mapping[str, tuple[str, ...]]
     """Of each benchmark, the version of its method in each row; empty where the row has none."""
+    environments: Mapping[str, tuple[str, ...]]
+    """Of each benchmark, the environment of each row's newest figure; empty where all are of one."""
     annotations: tuple[Mapping[str, str], ...]
     """Of each row, what asv stored of the machine at that time."""
     problems: tuple[str, ...]
@@ -75,6 +80,7 @@ class _Results(msgspec.Struct):
     result_columns: list[str]
     results: dict[str, Any]
     params: dict[str, Any] = {}
+    env_name: str | None = None
 
 
 class _VersionOnly(msgspec.Struct):
@@ -88,8 +94,11 @@ class _Kept(msgspec.Struct):
     size: int
     mtime_ns: int
     commit: str = ""
+    environment: str = ""
     params: dict[str, str] = msgspec.field(default_factory=dict)
     versions: dict[str, str] = msgspec.field(default_factory=dict)
+    started_at: dict[str, float] = msgspec.field(default_factory=dict)
+    """Of each benchmark, when its figures were taken, as asv stamps it: milliseconds since 1970."""
     problem: str = ""
 
 
@@ -200,7 +209,7 @@ def _read_file(
         found = _decoded(content, decoder)
         if found.version != API_VERSION:
             raise ValueError(f"its format is {found.version}, which is not {API_VERSION}")  # noqa: TRY301
-        versions = {
+        placed = {
             benchmark: _place(table, benchmark, told, found.result_columns, row, rows)
             for benchmark, told in found.results.items()
         }
@@ -211,7 +220,9 @@ def _read_file(
     else:
         kept.commit = found.commit_hash
         kept.params = {str(key): str(value) for key, value in found.params.items() if value is not None}
-        kept.versions = versions
+        kept.environment = found.env_name or ""
+        kept.versions = {benchmark: version for benchmark, (version, _) in placed.items()}
+        kept.started_at = {benchmark: started_at for benchmark, (_, started_at) in placed.items()}
     return kept
 
 
@@ -235,8 +246,10 @@ def _newer(content: bytes) -> str:
     return "" if version == API_VERSION else f"its format is {version!r}, which is not {API_VERSION}"
 
 
-def _place(table: _Table, benchmark: str, told: Any, names: Sequence[str], row: int, rows: int) -> str:
-    """Put the figures of one benchmark into its table; return the version of its method."""
+def _place(
+    table: _Table, benchmark: str, told: Any, names: Sequence[str], row: int, rows: int
+) -> tuple[str, float]:
+    """Put the figures of one benchmark into its table; return the version of its method, and when it ran."""
     fields = told if isinstance(told, list) else [told]
     given = dict(zip(names, fields, strict=False))
     params, result = given.get("params") or [], given.get("result")
@@ -249,7 +262,8 @@ def _place(table: _Table, benchmark: str, told: Any, names: Sequence[str], row: 
         values = _grown(empty if values is None else values, rows, max(width, len(where)))
         table.values[benchmark] = values
     values[row, where] = _numbers(result, len(where))
-    return str(given.get("version") or "")
+    started_at = given.get("started_at")
+    return str(given.get("version") or ""), started_at if isinstance(started_at, (int, float)) else 0.0
 
 
 def _columns(table: _Table, benchmark: str, params: Any) -> npt.NDArray[np.intp]:
@@ -304,12 +318,20 @@ def _save(file: Path, table: _Table) -> None:
 
 
 def _finished(table: _Table, folder: Path, benchmarks: Mapping[str, Benchmark]) -> CardTable:
-    # By name, whatever order they came in: which of two files of one commit counts must not depend on it.
+    # By name, whatever order they came in: what counts of several files of one commit must not depend on it.
     rows = sorted(
         (row for row, kept in enumerate(table.files) if kept.commit), key=lambda row: table.files[row].name
     )
-    good = [table.files[row] for row in rows]
-    values = {name: table.values[name][rows] for name in benchmarks if name in table.values}
+    by_commit: dict[str, list[int]] = {}
+    for row in rows:
+        by_commit.setdefault(table.files[row].commit, []).append(row)
+    groups = list(by_commit.values())
+    several = len({table.files[row].environment for row in rows}) > 1
+    values: dict[str, npt.NDArray[np.float32]] = {}
+    newest: dict[str, list[_Kept]] = {}
+    for name, benchmark in benchmarks.items():
+        if name in table.values:
+            values[name], newest[name] = _merged(table, benchmark, groups)
     failed = {name: np.isinf(figures) for name, figures in values.items()}
     for name, figures in values.items():
         figures[failed[name]] = np.nan
@@ -317,14 +339,55 @@ def _finished(table: _Table, folder: Path, benchmarks: Mapping[str, Benchmark]) 
     return CardTable(
         folder=folder.name,
         machine=machine,
-        hashes=tuple(kept.commit for kept in good),
+        hashes=tuple(by_commit),
         columns={name: tuple(table.columns[name]) for name in values},
         values=values,
         failed=failed,
-        versions={name: tuple(kept.versions.get(name, "") for kept in good) for name in values},
-        annotations=tuple(kept.params for kept in good),
+        versions={name: tuple(kept.versions.get(name, "") for kept in newest[name]) for name in values},
+        environments={
+            name: tuple(kept.environment if several else "" for kept in newest[name]) for name in values
+        },
+        annotations=tuple(_newest(table, rows).params for rows in groups),
         problems=tuple(_problems(table.files, benchmarks, problem)),
     )
+
+
+def _newest(table: _Table, rows: list[int]) -> _Kept:
+    if len(rows) == 1:
+        return table.files[rows[0]]
+    return max(
+        (table.files[row] for row in rows), key=lambda kept: max(kept.started_at.values(), default=0.0)
+    )
+
+
+def _merged(
+    table: _Table, benchmark: Benchmark, groups: Sequence[list[int]]
+) -> tuple[npt.NDArray[np.float32], list[_Kept]]:
+    """A row a commit of a benchmark's figures, of each case the newest that there is, else that it failed;
+    and of each commit the newest file with figures.
+    """
+    values = table.values[benchmark.name]
+    if len(groups) == len(table.files):  # as where there is one environment
+        return values[[row for [row] in groups]], [table.files[row] for [row] in groups]
+    orders = [rows if len(rows) == 1 else _by_time(table, benchmark, rows) for rows in groups]
+    depth = max(map(len, orders), default=1)
+    # One file more or less is no matter: what comes twice changes nothing.
+    layers = np.array([rows[:1] * (depth - len(rows)) + rows for rows in orders], np.intp).reshape(-1, depth)
+    merged = values[layers[:, -1]]
+    for layer in reversed(range(depth - 1)):
+        older = values[layers[:, layer]]
+        better = (np.isfinite(older) & ~np.isfinite(merged)) | (np.isinf(older) & np.isnan(merged))
+        merged = np.where(better, older, merged)
+    having: Any = np.isfinite(values).any(axis=1).tolist()
+    newest = [next((row for row in reversed(rows) if having[row]), rows[-1]) for rows in orders]
+    return merged, [table.files[row] for row in newest]
+
+
+def _by_time(table: _Table, benchmark: Benchmark, rows: list[int]) -> list[int]:
+    """The files of one commit, newest last; those of the benchmark's own method alone, if there are any."""
+    files, name = table.files, benchmark.name
+    own = [row for row in rows if files[row].versions.get(name) == benchmark.version] or rows
+    return sorted(own, key=lambda row: files[row].started_at.get(name, 0.0))
 
 
 def _machine(folder: Path) -> tuple[dict[str, str], str]:

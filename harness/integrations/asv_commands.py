@@ -14,53 +14,36 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-import asv
 from asv import feed
 from asv.benchmarks import Benchmarks
 from asv.commands import compare, find
+from asv.console import log
 from asv.plugins import regressions
+from asv.util import UserError
 
 from harness.integrations.asv_direction import (
-    KNOWN_SOURCES,
     Direction,
-    check_sources,
     direction_of,
     directions_of,
     warn_of_unknown_directions,
 )
 from harness.integrations.asv_explained import Explained
+from harness.integrations.asv_runs import replaced
 from harness.integrations.asv_tracks import TRACKS
 
 _NEGATIVE_BEFORE_WORSE = re.compile(r"\(-(?=\S+(?: units|) worse\b)")
 
 
 def setup() -> None:
-    """Make asv's commands heed directions; a second call does nothing.
-
-    Raises UnknownAsvError, before anything is changed, where asv is not the known one.
-    """
+    """Make the commands of a known asv heed directions; a second call does nothing."""
     if getattr(compare.Compare.print_table, "heeds_direction", False):
         return
-    python = [name for name in KNOWN_SOURCES if name.endswith(".py")]
-    check_sources(Path(asv.__file__).parent, python)
     _heed_in_regressions()
     _heed_in_find()
     _heed_in_compare()
-
-
-@contextmanager
-def _replaced(module: Any, **names: Any) -> Iterator[None]:
-    """Names of a module exchanged for as long as one of asv's commands runs."""
-    before = {name: getattr(module, name) for name in names}
-    vars(module).update(names)
-    try:
-        yield
-    finally:
-        vars(module).update(before)
 
 
 # Regressions and their feed
@@ -128,7 +111,7 @@ def _heed_in_regressions() -> None:
         explained = Explained(conf, benchmarks)
         with (
             _unexplained(explained),
-            _replaced(
+            replaced(
                 regressions,
                 _GraphDataFilter=_DirectedFilter,
                 detect_regressions=directed_detect,
@@ -287,7 +270,7 @@ def _heed_in_compare() -> None:
         benchmarks = Benchmarks.load(conf)
         warn_of_unknown_directions(benchmarks)
         table = _Table(benchmarks, kwargs.get("sort", "default"))
-        with _replaced(
+        with replaced(
             compare, unroll_result=table.unroll_result, _is_result_better=_is_better, tabulate=table
         ):
             outcome = print_table(cls, conf, *args, **kwargs)
@@ -313,25 +296,77 @@ class _Turned(float):
         return float(other) - float(self)
 
 
+class _Search:
+    """What one search has seen. asv passes over a commit of which no figure is known; here what counts for
+    known is what the search asks for, and a commit at which a kernel fails that ran elsewhere is passed over
+    too: the rest of its figures say nothing of that kernel.
+    """
+
+    def __init__(self, benchmarks: Any) -> None:
+        self._benchmarks = benchmarks
+        self._seen: set[int] = set()
+        self.passed_over: list[str] = []
+
+    def figures(self, results: Any, name: str, params: Any) -> list[float | None]:
+        asked = self._benchmarks.benchmark_selection.get(name)
+        values = {
+            place: value
+            for place, value in enumerate(results.get_result_value(name, params))
+            if asked is None or place in asked
+        }
+        figures = {place: value for place, value in values.items() if _is_figure(value)}
+        failed = {place for place, value in values.items() if value is None}
+        if failed & self._seen or not figures:
+            self.passed_over.append(results.commit_hash[:8])
+            log.warning(
+                f"{results.commit_hash[:8]} is passed over: {name} {'failed' if failed else 'is n/a'}"
+            )
+            return [None] * (max(values) + 1)
+        self._seen |= figures.keys()
+        higher = direction_of(self._benchmarks[name]) == "higher"
+        turned = {place: _Turned(value) if higher else value for place, value in figures.items()}
+        return [turned.get(place) for place in range(max(values) + 1)]
+
+
+def _is_figure(value: Any) -> bool:
+    return isinstance(value, int | float) and not math.isnan(value)
+
+
 def _heed_in_find() -> None:
     run = find.Find.run.__func__
     run_benchmarks = find.run_benchmarks
 
-    def directed_run_benchmarks(benchmarks: Any, *args: Any, **kwargs: Any) -> Any:
-        results = run_benchmarks(benchmarks, *args, **kwargs)
-        read, directions = results.get_result_value, directions_of(benchmarks)
-
-        def get_result_value(name: str, params: Any) -> Any:
-            values = read(name, params)
-            if directions.get(name) != "higher":
-                return values
-            return [_Turned(value) if isinstance(value, int | float) else value for value in values]
-
-        results.get_result_value = get_result_value
-        return results
-
     def directed_run(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        with _replaced(find, run_benchmarks=directed_run_benchmarks):
-            return run(cls, *args, **kwargs)
+        searches: list[_Search] = []
+
+        def directed_run_benchmarks(benchmarks: Any, *args: Any, **kwargs: Any) -> Any:
+            results = run_benchmarks(benchmarks, *args, **kwargs)
+            search = searches[0] if searches else _Search(benchmarks)
+            searches[:] = [search]
+            return _Searched(results, search)
+
+        try:
+            with replaced(find, run_benchmarks=directed_run_benchmarks):
+                return run(cls, *args, **kwargs)
+        except UserError as error:
+            if not searches or str(error) != "Too many commits failed":
+                raise
+            raise UserError(
+                f"No commit could be found: {', '.join(searches[0].passed_over)} have no figure, and the "
+                "change is at one of them or next to it. Search between two commits that have one."
+            ) from None
 
     find.Find.run = classmethod(directed_run)
+
+
+class _Searched:
+    """asv's results of one commit, of which a search sees what it asked for."""
+
+    def __init__(self, results: Any, search: _Search) -> None:
+        self._results, self._search = results, search
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._results, name)
+
+    def get_result_value(self, name: str, params: Any) -> list[float | None]:
+        return self._search.figures(self._results, name, params)

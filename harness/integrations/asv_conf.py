@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["SiteConf", "link_from_asv", "read_conf", "run_publish"]
+__all__ = ["SiteConf", "link_from_asv", "loaded_conf", "read_conf", "run_publish", "site_conf", "write_pages"]
 
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from harness.errors import ConfigError, MeasureError
+from harness.site.publishing import Published, publish_pages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,11 @@ def read_conf(root: Path) -> SiteConf:
             branch="HEAD",
             commit_url="",
         )
+    return site_conf(loaded_conf(file), root, file)
+
+
+def loaded_conf(file: Path) -> Any:
+    """The Config of asv itself. Raises ConfigError where there is no asv, or it cannot read the file."""
     try:
         from asv.config import Config
         from asv.util import UserError
@@ -46,19 +54,47 @@ def read_conf(root: Path) -> SiteConf:
         ) from None
     try:
         conf = Config.load(str(file))
-        branches = [str(each) for each in conf.branches or [] if each]
+        conf.branches = [str(each) for each in conf.branches or [] if each]
     except (UserError, ValueError, TypeError, OSError) as error:  # asv trips over what is no object or list
         raise ConfigError(f"asv cannot read {file}: {str(error).rstrip('.')}.") from None
+    return conf
+
+
+def site_conf(conf: Any, root: Path, file: Path) -> SiteConf:
+    """What asv's Config says of the site, its paths relative to a folder."""
     url = str(conf.show_commit_url or "")
     return SiteConf(
         file=file,
         project=str(conf.project or root.name),
         results=root / str(conf.results_dir),
         html=root / str(conf.html_dir),
-        branch=branches[0] if branches else "HEAD",
+        branch=conf.branches[0] if conf.branches else "HEAD",
         # asv's default, "#", is no place.
         commit_url=f"{url}{{}}" if url.startswith(("https://", "http://")) else "",
     )
+
+
+def write_pages(
+    conf: SiteConf,
+    root: Path,
+    *,
+    results: Path | None = None,
+    html: Path | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Published:
+    """Write our pages beside asv's, and let asv's lead to them. Raises what publish_pages raises."""
+    site = html or conf.html
+    published = publish_pages(
+        results or conf.results,
+        root,
+        site,
+        project=conf.project,
+        revision=conf.branch,
+        commit_url=conf.commit_url,
+        tell=tell,
+    )
+    link_from_asv(conf, site)
+    return published
 
 
 def run_publish(conf: SiteConf) -> None:

@@ -10,6 +10,7 @@ __all__ = [
     "KNOWN_SOURCES",
     "Direction",
     "UnknownAsvError",
+    "check_commands",
     "check_sources",
     "direction_of",
     "directions_of",
@@ -17,6 +18,8 @@ __all__ = [
 ]
 
 import hashlib
+import io
+import tokenize
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,18 +32,19 @@ from harness.errors import ConfigError
 from harness.history.direction import DIRECTIONS, Direction, direction_of
 
 KNOWN_SOURCES: Mapping[str, str] = {
-    "commands/compare.py": "cafef5b88be795907cb2bb16533befc6a356563a0a9e57f13543de50b8a8ccca",
-    "commands/continuous.py": "17073e61d2207519c2b350503c45d1c8f3cafb9df300a8b258589e50b76f2380",
-    "commands/find.py": "0b93db0e80fc517c0331801ed63219c7d3df95457f5d213abda13d495d579994",
-    "plugins/regressions.py": "53f0bb150ca3bef8104eb593d782f1f7bc454b20049a59669c286ac7bde44a84",
-    "step_detect.py": "1a657ca6f4a826bc0919950949676b5a17b8a703ef6476808045ccbf6b0323ff",
+    "commands/compare.py": "e35c3c78155fe871275da2c499dfc2d57026f007749b31862449036917ef8757",
+    "commands/continuous.py": "1e6135a2470523ecd0b81326f607494f814e4117c180459b31eea14ea1aa992a",
+    "commands/find.py": "72f1ffb4df1f22e8c19aafd489f7f29e165676d34eea5095971de9e743bb3a38",
+    "plugins/regressions.py": "e4a2e06d675befa9eba01ba3a27fa215ca41759c993c06ec14888780e3d3cc42",
+    "step_detect.py": "52db5851e70bf7c754f5a35a079ad047d2d6fe81645e3621989536aed3fd7ea6",
     "www/asv.js": "f68b8120e25bf46610c04a3d111f08eab6e1bd5c0603a65ea97ccfcb350e3a0a",
     "www/graphdisplay.js": "07e5125f5f5c1d527bb12cf137a1d3d2b54a1b4b57d87f31e9ee5d5560ca43d1",
     "www/regressions.js": "03e94118b303b2052f3308699083a08dfdf6faa497b5009ba55d74c1077b2deb",
     "www/summarylist.css": "4a3c108b64b239269071770f8977e268e3441b1f404d790b315b629f79052aff",
     "www/summarylist.js": "afa9b5613b9201e23bb8054fcc69f0780e859b96000bef053e3acb6309696cd8",
 }
-"""Files of asv 0.6.6 whose work is changed or reckoned with, by path in its package; SHA-256."""
+"""Files of asv 0.6.6 whose work is changed or reckoned with, by path in its package; SHA-256, of
+Python without comments and blank lines."""
 
 
 class UnknownAsvError(ConfigError, UserError):  # type: ignore[misc]  # asv is untyped
@@ -63,6 +67,11 @@ def warn_of_unknown_directions(benchmarks: Mapping[str, Mapping[str, Any]]) -> N
             )
 
 
+def check_commands() -> None:
+    """Raise UnknownAsvError unless asv's commands are those that `asv_commands` reckons with."""
+    check_sources(Path(asv.__file__).parent, [name for name in KNOWN_SOURCES if name.endswith(".py")])
+
+
 def check_sources(folder: Path, names: Iterable[str]) -> None:
     """Raise UnknownAsvError unless the files below a folder are those of asv 0.6.6.
 
@@ -71,7 +80,7 @@ def check_sources(folder: Path, names: Iterable[str]) -> None:
     for name in names:
         path = folder / name
         path = path if path.is_file() else folder / name.removeprefix("www/")
-        found = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+        found = hashlib.sha256(_told(path)).hexdigest() if path.is_file() else None
         if found != KNOWN_SOURCES[name]:
             raise UnknownAsvError(
                 f"{path} is {'not there' if found is None else 'not that of asv 0.6.6'} (asv here is "
@@ -79,3 +88,19 @@ def check_sources(folder: Path, names: Iterable[str]) -> None:
                 "does; with another one it could show a regression as an improvement. To get the known one: "
                 "pip install --force-reinstall asv==0.6.6"
             )
+
+
+def _told(path: Path) -> bytes:
+    """What a file tells the machine: of Python all but comments and blank lines."""
+    content = path.read_bytes()
+    if path.suffix != ".py":
+        return content
+    try:
+        lines = content.decode("utf-8").split("\n")
+        for token in tokenize.tokenize(io.BytesIO(content).readline):
+            if token.type == tokenize.COMMENT:
+                row, column = token.start
+                lines[row - 1] = lines[row - 1][:column]
+    except (SyntaxError, ValueError, tokenize.TokenError):
+        return content
+    return "\n".join(line.rstrip() for line in lines if line.strip()).encode()

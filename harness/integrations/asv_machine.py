@@ -33,8 +33,9 @@ class Registration:
     device: DeviceInfo
 
 
-def register(spec: str | None) -> Registration:
-    """Put the device into asv's machine file, leaving every other machine alone.
+def register(spec: str | None, *, write: bool = True) -> Registration:
+    """Put the device into asv's machine file, leaving every other machine alone; without `write`, tell only
+    what would be put there.
 
     Raises ConfigError for a file that is no machine file, StoreError where it cannot be written.
     """
@@ -42,7 +43,7 @@ def register(spec: str | None) -> Registration:
     entry = machine_entry(device, describe_host())
     path = machine_file()
     machines = _read(path)
-    if machines.get(entry["machine"]) != entry:
+    if write and machines.get(entry["machine"]) != entry:
         machines[entry["machine"]] = entry
         try:
             write_atomically(path, json.dumps(machines, indent=4, sort_keys=True).encode())

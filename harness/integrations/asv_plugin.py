@@ -9,6 +9,8 @@
   history.
 - pages that need no network (`harness.integrations.asv_site`).
 - which way is better, in every command and page (`harness.integrations.asv_commands`, `asv_pages`).
+- options of asv's that reach into a measurement (`asv_runs`), and records and pages that go where asv's go
+  (`asv_alongside`).
 
 Without a word, asv ignores a plugin that it does not find: the ``checkout`` environment type is then unknown,
 which is an error, so an asv.conf.json that names it cannot run without this module.
@@ -21,15 +23,19 @@ __all__ = ["CheckoutEnvironment", "setup"]
 import functools
 import json
 import os
+import shutil
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from asv import util
+from asv.commands.compare import Compare
+from asv.commands.continuous import Continuous
+from asv.commands.find import Find
+from asv.commands.publish import Publish
 from asv.console import log
 from asv.environment import Environment
 from asv.machine import Machine, MachineCollection
@@ -37,9 +43,10 @@ from asv.runner import BENCHMARK_RUN_SCRIPT
 
 from harness.config import load_config
 from harness.errors import HarnessError
-from harness.integrations import asv_commands, asv_pages, asv_site
+from harness.integrations import asv_alongside, asv_pages, asv_runs, asv_site
+from harness.integrations.asv_direction import check_commands
 from harness.integrations.asv_machine import register
-from harness.integrations.asv_tracks import ANSWERS, DEVICE_KIND
+from harness.integrations.asv_tracks import ANSWERS, ASV_PID, DEVICE_KIND, DRY_RUN, PROGRESS
 from harness.machine import ANNOTATIONS
 
 _ = asv_pages, asv_site  # asv finds publishers by subclass: importing is using
@@ -68,7 +75,7 @@ class CheckoutEnvironment(Environment):  # type: ignore[misc]
         return True
 
     def create(self) -> None:
-        Path(self._path).mkdir(parents=True, exist_ok=True)
+        pass
 
     def install_project(self, conf: Any, repo: Any, commit_hash: str) -> None:  # noqa: ARG002
         """Nothing to build: the suite of this commit is exported when it is measured."""
@@ -85,9 +92,12 @@ class CheckoutEnvironment(Environment):  # type: ignore[misc]
         command = args[1] if args[:1] == [BENCHMARK_RUN_SCRIPT] else ""
         if command == "run" and (answered := _answer(args, Path(kwargs["cwd"]))):
             return answered
-        with _shown_progress() if command == "setup_cache" else nullcontext("") as progress:
-            env["HARNESS_PROGRESS"] = progress
+        if command != "setup_cache":
             return util.check_output([sys.executable, *args], env=env, **kwargs)
+        with _shown_progress(Path(kwargs["cwd"])) as progress:
+            # asv kills what does not end within a second of TERM: what it leaves goes with asv's folder.
+            told = {PROGRESS: str(progress), ASV_PID: str(os.getpid()), "TMPDIR": str(progress.parent)}
+            return util.check_output([sys.executable, *args], env={**env, **told}, **kwargs)
 
 
 def _answer(args: list[str], cache: Path) -> tuple[str, str, int] | None:
@@ -119,12 +129,14 @@ def _answers(path: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 @contextmanager
-def _shown_progress() -> Iterator[str]:
-    """A file for a child to write progress to, and a thread that shows its lines while asv waits for the
-    child.
+def _shown_progress(folder: Path) -> Iterator[Path]:
+    """A file in asv's temporary folder for a child to write progress to, and a thread that shows its lines
+    while asv waits for the child. Where that is cut short the folder goes too, which asv would leave.
     """
     over = threading.Event()
-    with tempfile.NamedTemporaryFile("r", prefix="harness-progress-", encoding="utf-8") as file:
+    path = folder / "harness-progress"
+    path.touch()
+    with path.open(encoding="utf-8") as file:
 
         def follow() -> None:
             while True:
@@ -137,20 +149,22 @@ def _shown_progress() -> Iterator[str]:
         thread = threading.Thread(target=follow, daemon=True)
         thread.start()
         try:
-            yield file.name
+            yield path
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         finally:
             over.set()
             thread.join()
 
 
 def setup() -> None:
-    """Called by asv once it has imported the plugin.
-
-    Raises asv's UserError where asv is not the version that the plugin extends.
-    """
-    asv_commands.setup()
+    """Called by asv once it has imported the plugin; a second call does nothing."""
     if getattr(Machine.load, "registers", False):
         return
+    asv_runs.setup()
+    asv_alongside.setup()
+    _teach_direction_when_needed()
     original_load, original_save = Machine.load, Machine.save
 
     def load(
@@ -159,9 +173,14 @@ def setup() -> None:
         machine_name: str | None = None,
         **kwargs: Any,
     ) -> Any:
+        machine = None
         if interactive and not force_interactive and kwargs.get("_path") is None:
-            machine_name = _register(machine_name)
-        machine = original_load(
+            entry = _register(machine_name)
+            machine_name = entry["machine"]
+            if os.environ.get(DRY_RUN):
+                machine = Machine()
+                vars(machine).update(entry)
+        machine = machine or original_load(
             interactive=interactive, force_interactive=force_interactive, machine_name=machine_name, **kwargs
         )
         os.environ["HARNESS_ASV_MACHINE"] = machine.machine
@@ -170,6 +189,8 @@ def setup() -> None:
         return machine
 
     def save(self: Any, results_dir: str) -> None:
+        if os.environ.get(DRY_RUN):
+            return
         original_save(self, results_dir)
         try:
             known = MachineCollection.load(self.machine)
@@ -187,10 +208,29 @@ def setup() -> None:
     Machine.save = save
 
 
-def _register(asked: str | None) -> str:
+def _teach_direction_when_needed() -> None:
+    """Let the commands that judge figures learn which way is better once one of them is called. Only they can
+    be refused for it: `asv run` rests on none of asv's sources.
+    """
+    before = {command: vars(command)["run"] for command in (Compare, Continuous, Find, Publish)}
+
+    def taught(cls: Any, *args: Any, **options: Any) -> Any:
+        check_commands()
+        for command, run in before.items():
+            command.run = run
+        from harness.integrations import asv_commands  # what it names of asv may not be there in another asv
+
+        asv_commands.setup()
+        return cls.run(*args, **options)
+
+    for command in before:
+        command.run = classmethod(taught)
+
+
+def _register(asked: str | None) -> dict[str, str]:
     """Register the card that will be measured on: its figures must not land in the history of another."""
     try:
-        registered = register(load_config().device)
+        registered = register(load_config().device, write=not os.environ.get(DRY_RUN))
     except HarnessError as error:
         raise util.UserError(error.message) from error
     entry = registered.entry
@@ -201,4 +241,4 @@ def _register(asked: str | None) -> str:
         )
     os.environ[DEVICE_KIND] = registered.device.kind
     log.info(f"Machine: {entry['machine']} ({entry['gpu']})")
-    return entry["machine"]
+    return entry

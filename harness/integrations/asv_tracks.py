@@ -15,20 +15,38 @@ benchmarks/ holds one small class a suite::
 
 from __future__ import annotations
 
-__all__ = ["ANSWERS", "DEVICE_KIND", "TRACKS", "SuiteTracks", "Track"]
+__all__ = [
+    "ANSWERS",
+    "ASV_PID",
+    "DEVICE_KIND",
+    "DRY_RUN",
+    "ENVIRONMENT",
+    "PROGRESS",
+    "SELECTED",
+    "TRACKS",
+    "Answer",
+    "SuiteTracks",
+    "Track",
+    "answers_of",
+    "label_of",
+]
 
 import contextlib
+import ctypes
 import inspect
 import itertools
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from harness.config import load_config
+from harness.config import Config, load_config
 from harness.errors import HarnessError
 from harness.loader import load
 from harness.measure import MeasureSettings
@@ -42,8 +60,19 @@ ANSWERS = "harness-answers.json"
 """In the folder that a class's benchmarks share: track name to one answer a parameter combination, in
 asv's order."""
 
+# Variables by which the plugin tells asv's processes what they cannot know.
 DEVICE_KIND = "HARNESS_ASV_DEVICE_KIND"
-"""Variable by which the plugin tells asv's processes what is measured on."""
+"""What is measured on."""
+SELECTED = "HARNESS_ASV_SELECTED"
+"""JSON: of each class of which asv was asked for a part, the places of those parameters in asv's order."""
+DRY_RUN = "HARNESS_ASV_DRY_RUN"
+"""Set where nothing may be written."""
+ENVIRONMENT = "HARNESS_ASV_ENVIRONMENT"
+"""The name of asv's environment, which is in the names of its result files."""
+ASV_PID = "HARNESS_ASV_PID"
+"""The process that waits for setup_cache."""
+PROGRESS = "HARNESS_PROGRESS"
+"""The file to which lines of progress go."""
 
 METHOD_VERSION = "1"
 """Of how things are measured. Raise it when figures of before and after must not share a graph."""
@@ -52,6 +81,9 @@ SETUP_TIMEOUT_S = 6 * 3600.0
 
 Answer = dict[str, Any]
 """{"value": ...} as asv stores it, or {"error": text}."""
+
+Parameters = tuple[str, "int | str"]
+"""A kernel's name and a size's label."""
 
 _NOTHING: Answer = {"value": math.nan}
 """What asv shows as n/a: no such kernel at this commit, or not on this device."""
@@ -119,7 +151,7 @@ class _FileObserver:
     """Tells the asv process, by way of a file, how far the measurement is."""
 
     def __init__(self) -> None:
-        self.path = os.environ.get("HARNESS_PROGRESS")
+        self.path = os.environ.get(PROGRESS)
 
     def opened(self, device: DeviceInfo) -> None:
         self._say(f"Device: {device.spec}, {device.name}")
@@ -156,7 +188,7 @@ class SuiteTracks:
         suite = load(cls._path()).suite
         cls.params = [
             [kernel.name for kernel in suite.kernels],
-            [_label(point) for point in _points(suite)],
+            [label_of(point) for point in _points(suite)],
         ]
         for name, track in TRACKS.items():
             if track.headline in (None, suite.headline):
@@ -175,7 +207,8 @@ class SuiteTracks:
         """
         observer = _FileObserver()
         try:
-            return self._measure(observer)
+            with _ended_with_asv():
+                return self._measure(observer)
         except HarnessError as error:
             observer.failed(error)  # asv itself says no more than "failed"
             raise
@@ -184,28 +217,96 @@ class SuiteTracks:
         config = load_config(self._path())
         repository = os.environ.get("HARNESS_ASV_REPOSITORY")
         loaded = load(self._path(), os.environ.get("ASV_COMMIT"), Path(repository) if repository else None)
+        selected = self._selected()
         settings = SessionSettings(
             command="asv",
             device=config.device,
             measure=MeasureSettings(l2=config.l2),  # type: ignore[arg-type]
             timeout_s=config.timeout_s,
-            results=Path(os.environ.get("HARNESS_ASV_RESULTS") or config.root / config.results),
+            results=_results(config),
             machine=os.environ.get("HARNESS_ASV_MACHINE"),
+            notes=_notes(partial=selected is not None),
         )
         with Session(loaded, settings, observer) as session:
             cases, _ = divided(plan(loaded.suite, quick=session.device.kind != "gpu"), (), session.device)
-            result = session.run(cases)
-        if result.interrupted:
+            if selected is not None:
+                cases = [each for each in cases if (each.kernel.name, label_of(each.case.sizes)) in selected]
+            result = session.run(cases) if cases or selected is None else None
+        if result and result.interrupted:
             raise KeyboardInterrupt
         answers = self._answers(result)
         Path(ANSWERS).write_text(json.dumps(answers), encoding="utf-8")
         return answers
 
-    def _answers(self, result: RunResult) -> dict[str, list[Answer]]:
-        rows = {(row.kernel, _label(row.sizes)): row for row in result.rows}
+    def _selected(self) -> set[Parameters] | None:
+        """The kernels and sizes that asv was asked for; None for all of them."""
+        name = f"{type(self).__module__}.{type(self).__qualname__}"
         keys = list(itertools.product(*self.params))
+        for group, places in json.loads(os.environ.get(SELECTED) or "{}").items():
+            if f".{name}".endswith(f".{group}"):
+                return {keys[place] for place in places}
+        return None
+
+    def _answers(self, result: RunResult | None) -> dict[str, list[Answer]]:
+        rows = {(row.kernel, label_of(row.sizes)): (row, result.run) for row in result.rows} if result else {}
         names = [name for name in TRACKS if hasattr(self, name)]
-        return {name: [_answer(TRACKS[name], rows.get(key), result.run) for key in keys] for name in names}
+        return answers_of(rows, itertools.product(*self.params), names)
+
+
+def answers_of(
+    rows: Mapping[Parameters, tuple[Row, Run]], parameters: Iterable[Parameters], names: Sequence[str]
+) -> dict[str, list[Answer]]:
+    """Of each named track an answer for each kernel and size; n/a where there is no row."""
+    found = [rows.get(key) for key in parameters]
+    return {name: [_answer(TRACKS[name], *row) if row else _NOTHING for row in found] for name in names}
+
+
+def _results(config: Config) -> Path | None:
+    """Where records go; None in a dry run."""
+    if os.environ.get(DRY_RUN):
+        return None
+    return Path(os.environ.get("HARNESS_ASV_RESULTS") or config.root / config.results)
+
+
+def _notes(*, partial: bool) -> dict[str, str | bool]:
+    environment = os.environ.get(ENVIRONMENT)
+    return {
+        "method": METHOD_VERSION,
+        **({"environment": environment} if environment else {}),
+        **({"partial": True} if partial else {}),
+    }
+
+
+@contextlib.contextmanager
+def _ended_with_asv() -> Iterator[None]:
+    """While it lasts, an asv that ends by whatever signal ends the measurement too, as Ctrl-C would: finished
+    rows are stored, workers and temporary folders are gone.
+
+    asv sends TERM when it is interrupted and can still act; where it cannot, the system sends it in its name.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # asv's and the system's may both come
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    _signal_at_parents_end(signal.SIGTERM)
+    try:
+        if (asv := os.environ.get(ASV_PID)) and os.getppid() != int(asv):
+            raise KeyboardInterrupt  # it has ended already
+        yield
+    finally:
+        _signal_at_parents_end(0)
+        signal.signal(signal.SIGTERM, before)
+
+
+def _signal_at_parents_end(number: int) -> None:
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(None).prctl(1, number)  # 1 is PR_SET_PDEATHSIG
 
 
 def _method(name: str, track: Track, suite: str) -> Callable[..., Any]:
@@ -227,8 +328,8 @@ def _method(name: str, track: Track, suite: str) -> Callable[..., Any]:
     return read
 
 
-def _answer(track: Track, row: Row | None, run: Run) -> Answer:
-    if row is None or row.status == "skipped":
+def _answer(track: Track, row: Row, run: Run) -> Answer:
+    if row.status == "skipped":
         return _NOTHING
     if row.reason == "wrong-result" and track.wrong is not None:
         return {"value": track.wrong}
@@ -248,7 +349,7 @@ def _points(suite: Suite) -> list[Mapping[str, int]]:
     return [*own, *(point for point in other if point not in own)]
 
 
-def _label(sizes: Mapping[str, int]) -> int | str:
+def label_of(sizes: Mapping[str, int]) -> int | str:
     """A number where one will do, which asv can put on an axis."""
     label = size_label(sizes)
     return int(label) if label.isdecimal() else label

@@ -1,0 +1,45 @@
+"""harness rebuild: asv's result files from the records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.cli.options import echo_json, json_option
+from harness.config import load_config
+from harness.errors import ConfigError, ExitCode
+from harness.integrations.asv_conf import loaded_conf
+from harness.texts import harmless
+
+
+@click.command("rebuild")
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Where asv's results lie; default: asv.conf.json's.",
+)
+@json_option
+def command(results: Path | None, as_json: bool) -> int:
+    """Make asv's result files anew from the records beside them: those that are gone, empty, torn or wrong.
+
+    Of each case the newest complete record counts. What no record has stays as it is. Exit status 3 where a
+    file or record could not be read and nothing is known in its place.
+    """
+    root = load_config().root
+    if not (file := root / "asv.conf.json").exists():
+        raise ConfigError(f"There is no {file}: what asv's files are called and where they lie stands there.")
+    conf = loaded_conf(file)
+    from harness.integrations.asv_rebuild import rebuild
+
+    rebuilt = rebuild(conf, root, results or root / conf.results_dir)
+    for problem in rebuilt.problems:
+        click.echo(f"harness: {harmless(problem)}", err=True)
+    if as_json:
+        told = {"written": [str(path) for path in rebuilt.written], "unchanged": rebuilt.unchanged}
+        echo_json({**told, "problems": rebuilt.problems})
+    else:
+        files = "file" if len(rebuilt.written) == 1 else "files"
+        click.echo(f"{len(rebuilt.written)} {files} written, {rebuilt.unchanged} as the records have it.")
+    return ExitCode.NOT_MEASURED if rebuilt.problems else ExitCode.FINE
