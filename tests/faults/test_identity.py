@@ -181,6 +181,8 @@ def test_a_folder_that_a_link_leads_to(tmp_path):
         write_files(folder.parent, {"elsewhere/table.txt": text})
         (folder / "data").symlink_to("../elsewhere")
         (folder / "loop").symlink_to(".")
+        (folder / "itself").symlink_to("itself")
+        (folder / "nowhere").symlink_to("suite.py/x")
     assert not inspected((base, head), tmp_path / "scratch", "cpu").identical
 
 
