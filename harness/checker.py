@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["Checker", "emulator"]
+__all__ = ["Checker", "digest", "emulator"]
 
 import contextlib
 import hashlib
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -51,6 +51,36 @@ class Checker:
         if not checks or checks[-1].passed:
             checks.append(self._check(case, arena, subject, "random", seed, 0))
         return Verification(passed=all(check.passed for check in checks), checks=tuple(checks))
+
+    def demands(
+        self, case: Case, seed: int, inputs: verify.Arrays | None = None, *, reference: bool = True
+    ) -> dict[str, str]:
+        """What the problem asks of a kernel on `inputs`, or on its own data: a short text each, alike where
+        the same is asked. Without `reference`, which takes longest, all else. Raises what the suite's own
+        functions raise.
+        """
+        problem = self.suite.problem
+        _check_host_memory(problem, case)
+        given = self.inputs(case, seed) if inputs is None else inputs
+        references, tolerances, largest = [], [], 0.0
+        for part, band in verify.bands(problem, case):
+            cut = verify.cut(problem, given, band)
+            if not reference:
+                tolerance = verify.tolerance_of(problem, part, cut)
+            elif inputs is None:
+                found, tolerance = self._reference(part, cut, ("random", seed, band))
+                references.append(digest(found.values()))
+            else:  # not kept: it would be taken for what the problem's own data lead to
+                found, tolerance = verify.reference_of(problem, part, cut)
+                references.append(digest(found.values()))
+            tolerances.append(_bound_digest(np.asarray(tolerance, np.float64)))
+            largest = max(largest, float(np.max(tolerance)))
+        return {
+            **({"reference (digest)": _short(references)} if reference else {}),
+            "largest tolerance": f"{largest:.6g}",
+            "tolerance (digest)": _short(tolerances),
+            "integer bound": str(problem.integer_bound(case)),
+        }
 
     def _check(
         self,
@@ -139,6 +169,24 @@ class Checker:
         reference, tolerance = verify.reference_of(self.suite.problem, case, inputs)
         _keep(folder, {**reference, TOLERANCE: np.asarray(tolerance)})
         return reference, tolerance
+
+
+def digest(arrays: Iterable[NDArray[Any]]) -> str:
+    """Of the arrays' bytes, in order."""
+    found = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return found.hexdigest()
+
+
+def _bound_digest(tolerance: NDArray[np.float64]) -> str:
+    """Of a bound; one number for all elements is the same bound as an array of it."""
+    first = tolerance.reshape(-1)[:1]
+    return digest([first if (tolerance == first).all() else tolerance])
+
+
+def _short(digests: list[str]) -> str:
+    return digests[0][:12] if len(digests) == 1 else digest([np.array(digests)])[:12]
 
 
 def _keep(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -19,12 +19,14 @@ __all__ = [
 
 import dataclasses
 import datetime as dt
+import itertools
+import math
 import os
 import random
 import secrets
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,9 +45,19 @@ from harness.loader import LoadedSuite
 from harness.machine import machine_name
 from harness.pairing import Alone, PairSettings
 from harness.planning import PlannedCase
-from harness.records import CaseBlock, Comparison, DeviceInfo, L2Policy, PairedBlock, Verdict, VerdictStatus
+from harness.problem_changes import Changes, demanding, sentences
+from harness.records import (
+    CaseBlock,
+    Comparison,
+    DeviceInfo,
+    L2Policy,
+    PairedBlock,
+    Row,
+    Verdict,
+    VerdictStatus,
+)
 from harness.store import Journal, RecordWriter
-from harness.suite import Case, ceil_div
+from harness.suite import Case, ceil_div, size_label
 from harness.workplace import DeviceObserver, Station, Workplace
 
 if TYPE_CHECKING:
@@ -114,6 +126,8 @@ class Entry:
     contest: Contest
     digests: dict[str, str] = field(default_factory=dict)
     """By side, of outputs that were verified in full."""
+    by_base: bool = False
+    """Whether base's problem demands something else than head's, or may: head is then held to both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +146,8 @@ class ComparisonResult:
     """Why the record is not whole, such as a full disk."""
     kept: Mapping[str, tuple[PairedBlock, ...]] = field(default_factory=dict)
     """By case, what every process measured, in order, with no quads but those that the gates left."""
+    problem_changes: tuple[str, ...] = ()
+    """What head's problem asks for otherwise than base's, a sentence each."""
 
 
 def policy_for(device: DeviceInfo, settings: CompareSettings) -> Policy:
@@ -300,10 +316,14 @@ class Comparing(Workplace):
         described = self.describe()
         interrupted = False
         twins: list[Entry] = []
+        changes: tuple[str, ...] = ()
         with self._new_journal(described) as self._journal:
             try:
-                self._inspect(entries)
-                alone = self._verified(alone)
+                same_problem = self._inspect(entries) or self.base.suite.root == self.head.suite.root
+                changes = () if same_problem else self._problem_changes(entries)
+                changed = {entry.contest.case.dtype for entry in entries if entry.by_base}
+                self._verify_identical(entries, changed)
+                alone = self._verified(alone, changed)
                 twins = self._twins(entries) if self._wants_twins() else []
                 self._look([*entries, *twins])
                 self._confirm([*entries, *twins])
@@ -318,7 +338,7 @@ class Comparing(Workplace):
             for verdict in (*verdicts, *of_twins):
                 self._journal.add(verdict)
             left_out = (*left_out, *(self.unplanted if len(twins) == 1 else ()))
-            self._journal.finish(complete=not interrupted, left_out=left_out)
+            self._journal.finish(complete=not interrupted, left_out=left_out, problem_changes=changes)
         return ComparisonResult(
             described,
             verdicts,
@@ -329,6 +349,7 @@ class Comparing(Workplace):
             interrupted,
             self._journal.problem,
             {entry.pair.id: _kept(entry.contest) for entry in entries},
+            changes,
         )
 
     def describe(self) -> Comparison:
@@ -365,9 +386,9 @@ class Comparing(Workplace):
             return Journal(None)
         return Journal(RecordWriter(self.folder, described))
 
-    def _inspect(self, entries: Sequence[Entry]) -> None:
+    def _inspect(self, entries: Sequence[Entry]) -> bool:
         """Build both sides of everything, and settle what needs no device time: code that is identical, or
-        broken.
+        broken. Tells whether the problem is for sure the same.
         """
         pairs = tuple(entry.pair for entry in entries)
         self.observer.stage("build")
@@ -375,11 +396,11 @@ class Comparing(Workplace):
         try:
             reply = self.builder.ask(protocol.Inspect(pairs=pairs), turns * self.settings.timeout_s)
         except WorkerError:
-            return  # a compiler that hangs or kills its process is reported by the case that needs it
+            return False  # a compiler that hangs or kills its process is reported by the case that needs it
         finally:
             self.builder.kill()
         if not isinstance(reply, protocol.Done):
-            return
+            return False
         for entry in entries:
             found = reply.inspected[entry.pair.id]
             entry.contest.sides = {"base": _note(found.base), "head": _note(found.head)}
@@ -395,28 +416,90 @@ class Comparing(Workplace):
                 entry.contest.end(
                     "identical", "same-code", "Both commits compile to the same code and launch it alike."
                 )
+        return reply.same_problem
 
-    def _verified(self, alone: Sequence[Verdict]) -> list[Verdict]:
-        """The verdicts of cases that one commit has; a new one must be right, though there is nothing to
-        compare it with.
+    def _problem_changes(self, entries: Sequence[Entry]) -> tuple[str, ...]:
+        """What head's problem asks for otherwise than base's, a sentence each: at every size and dtype. Where
+        it asks a case that is to be measured for something else, head is held to both.
         """
-        return [self._verify_new(verdict) if verdict.status == "new" else verdict for verdict in alone]
+        asked = _telling(entries)
+        told: list[Changes] = []
+        untold: tuple[str, ...] = ()
+        with closing(self._ask_each(self._questions(asked))) as replies:
+            for reply in replies:
+                if isinstance(reply, protocol.Failed):
+                    # What hangs or raises may do so in every case, and each would take its time.
+                    untold = (f"What changed could not be told: {reply.message}",)
+                    break
+                told.append(reply.differences)
+        of_suite, *of_cases = told or [{}]
+        places: dict[str, Changes] = {}
+        for (entry, _), changes in itertools.zip_longest(asked, of_cases):
+            place = f"{size_label(entry.pair.sizes)} {entry.contest.case.dtype}"
+            places[place] = {**places.get(place, {}), **(changes or {})}
+            entry.by_base = changes is None or demanding(changes)
+        return (*sentences(of_suite, places), *untold)
 
-    def _verify_new(self, verdict: Verdict) -> Verdict:
-        """In a process of its own: one that fails may take its process with it."""
-        self.observer.started(verdict.case)
-        request = protocol.Measure(
-            kernel=verdict.kernel, sizes=verdict.sizes, seed=self.settings.seed, settings=None
-        )
-        try:
-            with closing(Station(self)) as station:
-                reply = station.ask(request, self.settings.timeout_s)
-        except HarnessError as error:
-            return _failed_at(verdict, "head", error.reason, error.message, error.log)
-        found = reply if isinstance(reply, protocol.Failed) else reply.row
-        if found is None or not found.reason:
-            return verdict
-        return _failed_at(verdict, "head", found.reason, found.message, found.log)
+    def _questions(self, asked: Sequence[tuple[Entry, bool]]) -> Iterator[protocol.Differences]:
+        """First of the suites as they are written, then of the cases."""
+        yield protocol.Differences(case=None, seed=self.settings.seed)
+        for entry, reference in asked:
+            yield protocol.Differences(case=_case_of(entry), seed=self.settings.seed, reference=reference)
+
+    def _verify_identical(self, entries: Sequence[Entry], changed: Collection[str]) -> None:
+        """Code that is identical, and was right by base's problem, need not be right by head's."""
+        identical = {
+            entry.pair.id: entry
+            for entry in entries
+            if entry.contest.verdict().status == "identical" and entry.contest.case.dtype in changed
+        }
+        requests = {
+            name: protocol.Measure(
+                kernel=entry.pair.head.kernel,
+                sizes=entry.pair.sizes,
+                seed=self.settings.seed,
+                settings=None,
+            )
+            for name, entry in identical.items()
+        }
+        for name, found in self._wrong_at_head(requests).items():
+            entry = identical[name]
+            entry.contest.end("failed", found.reason, found.message, found.log, side=_side_of(found))
+
+    def _verified(self, alone: Sequence[Verdict], changed: Collection[str]) -> list[Verdict]:
+        """The verdicts of cases that one commit has; a new one must be right, though there is nothing to
+        compare it with: by base's problem too, where that is another for its dtype.
+        """
+        new = {
+            verdict.case: protocol.Measure(
+                kernel=verdict.kernel,
+                sizes=verdict.sizes,
+                seed=self.settings.seed,
+                settings=None,
+                by_base=verdict.dtype in changed,
+            )
+            for verdict in alone
+            if verdict.status == "new"
+        }
+        wrong = self._wrong_at_head(new)
+        return [
+            _failed_at(verdict, _side_of(found), found.reason, found.message, found.log)
+            if (found := wrong.get(verdict.case))
+            else verdict
+            for verdict in alone
+        ]
+
+    def _wrong_at_head(self, cases: Mapping[str, protocol.Measure]) -> dict[str, protocol.Failed | Row]:
+        """Of these cases, by id, those that are not right, with what says so."""
+        wrong: dict[str, protocol.Failed | Row] = {}
+        with closing(self._ask_each(cases.values())) as replies:
+            for name in cases:
+                self.observer.started(name)
+                reply = next(replies)
+                found = reply if isinstance(reply, protocol.Failed) else reply.row
+                if found is not None and found.reason:
+                    wrong[name] = found
+        return wrong
 
     def _twins(self, entries: Sequence[Entry]) -> list[Entry]:
         """A kernel against itself, as it is and with a slowdown of the tolerance planted: the first that is
@@ -441,27 +524,39 @@ class Comparing(Workplace):
         """How long a planted chain slows each pair's head by its target; None where none can be planted."""
         self.observer.stage("plant")
         found: list[int | None] = []
+        requests = [
+            protocol.FindSteps(pair=pair, seed=self.settings.seed, target=target)
+            for pair, target in zip(pairs, targets, strict=True)
+        ]
+        for request, reply in zip(requests, self._ask_each(requests), strict=True):
+            if isinstance(reply, protocol.Failed):
+                self.unplanted.append(f"{request.pair.id} +{100 * request.target:g} %: {reply.message}")
+            found.append(reply.steps if isinstance(reply, protocol.Done) else None)
+        return found
+
+    def _ask_each(
+        self, requests: Iterable[protocol.Request]
+    ) -> Generator[protocol.Done | protocol.Failed, None, None]:
+        """The answers in order: of one process, and of another after each failure, which may harm it."""
         station: Station | None = None
         try:
-            for pair, target in zip(pairs, targets, strict=True):
-                request = protocol.FindSteps(pair=pair, seed=self.settings.seed, target=target)
+            for request in requests:
                 try:
                     station = station or Station(self)
                     reply = station.ask(request, self.settings.timeout_s)
                 except HarnessError as error:
-                    reply = protocol.Failed(reason=error.reason, message=error.message)
-                if isinstance(reply, protocol.Done):
-                    found.append(reply.steps)
-                    continue
-                self.unplanted.append(f"{pair.id} +{100 * target:g} %: {reply.message}")
-                found.append(None)
-                if station is not None:
+                    side = error.side if isinstance(error, WorkerError) else ""
+                    reply = protocol.Failed(
+                        reason=error.reason, message=error.message, log=error.log, side=side
+                    )
+                yield reply
+                fine = isinstance(reply, protocol.Done) and not (reply.row and reply.row.reason)
+                if not fine and station is not None:
                     station.close()
                     station = None
         finally:
             if station is not None:
                 station.close()
-        return found
 
     def _look(self, entries: Sequence[Entry]) -> None:
         """Measure in as many processes as it takes, and judge at the planned looks."""
@@ -572,6 +667,7 @@ class Comparing(Workplace):
                 order_seed=self._rng.getrandbits(32),
                 settings=dataclasses.replace(self.pair, warmup_min_s=warmup_s),
                 verified=entry.digests,
+                by_base=entry.by_base,
             )
             reply = station.ask(request, self.settings.timeout_s)
             if isinstance(reply, protocol.Failed):
@@ -608,6 +704,33 @@ class Comparing(Workplace):
                 dropped=gated.dropped,
             )
         )
+
+
+def _side_of(found: protocol.Failed | Row) -> Literal["base", "head"]:
+    """Whose fault it is that head's kernel is not known to be right: base's where base's problem fails."""
+    return "base" if isinstance(found, protocol.Failed) and found.side == "base" else "head"
+
+
+def _telling(entries: Sequence[Entry]) -> list[tuple[Entry, bool]]:
+    """The cases that tell what changed, and whether by their references too: all that are to be measured; of
+    the others one for each size and dtype, the smallest of a dtype with its reference.
+    """
+    asked: list[tuple[Entry, bool]] = []
+    sizes, dtypes = set[tuple[str, str]](), set[str]()
+    for entry in sorted(
+        entries, key=lambda each: (each.contest.settled, math.prod(each.pair.sizes.values()))
+    ):
+        dtype = entry.contest.case.dtype
+        point = size_label(entry.pair.sizes), dtype
+        if not entry.contest.settled or point not in sizes:
+            asked.append((entry, not entry.contest.settled or dtype not in dtypes))
+            dtypes.add(dtype)
+            sizes.add(point)
+    return asked
+
+
+def _case_of(entry: Entry) -> protocol.CaseOf:
+    return protocol.CaseOf(kernel=entry.pair.head.kernel, sizes=entry.pair.sizes)
 
 
 def _solo(run: Alone, station: Station) -> Solo:

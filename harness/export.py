@@ -32,6 +32,13 @@ from harness import git
 from harness.cache import EXPORTS, cache_dir
 from harness.errors import GitError, StoreError
 
+_SETTINGS = {
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",
+    "core.sparseCheckout": "false",
+    "core.splitIndex": "false",
+}
+"""Users' settings by which git would run or leave something in the repository, or leave out files."""
 _LINK, _SUBMODULE, _EXECUTABLE = b"120000", b"160000", b"100755"
 _NOWHERE = b"/dev/null/outside:"
 """What a link that leads out of the repository leads to in its place: below a file there is nothing."""
@@ -63,13 +70,13 @@ class _Clone(NamedTuple):
         # A submodule's own setting names a working tree that may be gone, which git would not bear.
         place = work_tree or self.git_dir
         paths = (f"--git-dir={self.git_dir}", f"--work-tree={place}")
-        settings = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false")
+        settings = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
         variables = {"GIT_INDEX_FILE": str(index or self.git_dir / "harness-has-no-index")}
         return git.ask(place, *paths, "--no-replace-objects", *settings, *args, variables=variables)
 
     def has(self, commit: str) -> bool:
         with contextlib.suppress(GitError):
-            self.ask("cat-file", "-e", f"{commit}^{{commit}}")
+            _entries(self, commit)
             return True
         return False
 
@@ -218,7 +225,11 @@ def _kept(tree: _Tree, home: Path) -> Path:
         _make_durable(made)
         # Another process may have been first, and somebody may be using what it made.
         if not _is_whole(place, tree):
-            _put(made, place)
+            try:
+                _put(made, place)
+            except OSError:
+                if not _is_whole(place, tree):
+                    raise
     return place
 
 
@@ -227,8 +238,7 @@ def _write(tree: _Tree, made: Path, index: Path) -> None:
         folder = made / os.fsdecode(part.prefix)
         folder.mkdir(exist_ok=True)
         part.clone.ask(
-            *("-c", "core.sparseCheckout=false", "read-tree", "--reset", "-u", "--no-recurse-submodules"),
-            part.commit,
+            *("read-tree", "--reset", "-u", "--no-recurse-submodules", part.commit),
             work_tree=folder,
             index=index.with_name(f"index-{number}"),
         )
@@ -399,7 +409,7 @@ def why_missing(repository: Path, commit: str, work_tree: Path | None, told: str
     try:
         clone = _clone(repository)
         tree = _tree(clone, commit)
-        found = [*_lacking(clone, tree), *_leading_out(tree, lines), *_uncommitted(commit, work_tree, lines)]
+        found = [*_lacking(clone, tree), *_leading_out(tree, lines), *_uncommitted(tree, work_tree, lines)]
     except GitError:  # the error itself says what is the matter
         return ""
     return " ".join(found)
@@ -440,21 +450,24 @@ def _leading_out(tree: _Tree, lines: str) -> list[str]:
     return told[:_TOLD]
 
 
-def _uncommitted(commit: str, work_tree: Path | None, lines: str) -> list[str]:
-    """Of files that git does not track, those that the lines name."""
-    if work_tree is None:
+def _uncommitted(tree: _Tree, work_tree: Path | None, lines: str) -> list[str]:
+    """Of files that git does not track, those that the lines name: by their path in the export, or near the
+    suite by a part of it.
+    """
+    top = work_tree and git.repository_of(work_tree)
+    if work_tree is None or top is None:
         return []
     words = {word.rstrip(".") for word in re.findall(r"[^\s'\"<>:,;()]+", lines)}
     modules = {name.replace(".", "/") for name in re.findall(r"No module named '([\w.]+)'", lines)}
-
-    def named(name: str) -> bool:
-        whole = f"/{name}"
-        is_file = any(f"/{word}".endswith(whole) or whole.endswith(f"/{word}") for word in words)
-        return is_file or any(f"/{module}{end}" in whole for module in modules for end in (".py", "/"))
-
-    others = git.ask(work_tree, "ls-files", "--others", "--full-name", "-z").split(b"\0")[:-1]
+    paths = {
+        os.path.normpath(word.partition(f"/{tree.name}/")[2]) for word in words if f"/{tree.name}/" in word
+    }
+    where = [str(work_tree), *(path for path in paths if not path.startswith(".."))]
+    others = git.ask(top, "--literal-pathspecs", "ls-files", "--others", "-z", "--", *where).split(b"\0")[:-1]
+    ends = {f"/{word}$" for word in words | paths}
+    parts = (*ends, *(f"/{name}{end}" for name in modules for end in (".py$", "/")))
     return [
-        f"{name} is in your working tree but not in commit {commit[:12]}: git add it."
+        f"{name} is in your working tree but not in commit {tree.parts[0].commit[:12]}: git add it."
         for name in map(os.fsdecode, others)
-        if "__pycache__" not in name and named(name)
+        if "__pycache__" not in name and any(part in f"/{name}$" for part in parts)
     ][:_TOLD]

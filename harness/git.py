@@ -151,8 +151,8 @@ def read(repository: Path, commit: str, path: str) -> bytes | None:
 
 
 def has(repository: Path, commit: str, path: str) -> bool:
-    """Whether a commit has anything at a path, or may have: below a link or a submodule git does not
-    look.
+    """Whether a commit has anything at a path, or may have: a link or a submodule above it, into which git
+    does not look.
     """
     above = [str(each) for each in (PurePosixPath(path), *PurePosixPath(path).parents[:-1])]
     found = [

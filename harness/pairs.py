@@ -7,11 +7,11 @@ from __future__ import annotations
 __all__ = ["PairBench", "SideError"]
 
 import dataclasses
-import hashlib
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -21,14 +21,15 @@ import numpy as np
 from harness import protocol
 from harness.arena import Arena
 from harness.backends.base import Built, Device, check_launch, compile_all
-from harness.checker import Checker, emulator
+from harness.checker import Checker, digest, emulator
 from harness.errors import HarnessError, KernelError, MeasureError, SuiteError
 from harness.file_access import reaches_beside
 from harness.measure import Subject
 from harness.pairing import Alone, Pair, PairSettings, measure_pair, run_alone
 from harness.planning import launch_of
 from harness.planted import planted, steps_for
-from harness.records import Launch
+from harness.problem_changes import Changes, case_changes, definition_sha256, suite_changes
+from harness.records import Launch, Verification
 from harness.sources import Program, program
 from harness.statistics.paired import log_ratios, process_effect
 from harness.suite import Case, Kernel, Problem, Suite, numpy_dtype
@@ -39,6 +40,10 @@ SideName = Literal["base", "head"]
 PADDING_BYTES = 2**20
 MOST_PADDING = 16
 """Where arrays lie changes a kernel's speed a little, so it must not be the same in every process."""
+_RIGHT_BY_BASE = (
+    "It is right by base's own problem: head's asks for more, or for something else. Land the kernels that "
+    "satisfy both first, and the problem in a commit of its own."
+)
 FIRST_STEPS = 64
 MOST_STEPS = 2**26
 
@@ -53,6 +58,10 @@ class SideError(Exception):
 
 class WrongResultError(MeasureError):
     reason = "wrong-result"
+
+
+class WrongByBaseError(MeasureError):
+    reason = "wrong-by-base"
 
 
 class ArraysError(MeasureError):
@@ -78,19 +87,29 @@ class PairBench:
         self, device: Device, suites: Mapping[str, Suite], scratch: Path, report: Callable[[str], None]
     ) -> None:
         self.device, self.suites, self.report = device, suites, report
-        # Head's problem says what is right: the kernels of both are held to it.
+        # Head's problem says what is right: the kernels of both are held to it, and head's to base's as well.
         self.checker = Checker(device, suites["head"], scratch, report)
         self._imported = frozenset(sys.modules)
+        of_base = scratch / "base"
+        of_base.mkdir(exist_ok=True)
+        self.base_checker = Checker(device, suites["base"], of_base, report)
 
     def answer(
         self,
-        request: protocol.Prepare | protocol.Inspect | protocol.Compare | protocol.FindSteps | protocol.Solo,
+        request: protocol.Prepare
+        | protocol.Inspect
+        | protocol.Differences
+        | protocol.Compare
+        | protocol.FindSteps
+        | protocol.Solo,
     ) -> protocol.Done:
         match request:
             case protocol.Prepare():
                 return protocol.Done(prepared=self.prepare(request.cases))
             case protocol.Inspect():
-                return protocol.Done(inspected=self.inspect(request.pairs))
+                return protocol.Done(inspected=self.inspect(request.pairs), same_problem=self.same_problem)
+            case protocol.Differences():
+                return protocol.Done(differences=self.differences(request))
             case protocol.Compare():
                 return self.compare(request)
             case protocol.FindSteps():
@@ -102,6 +121,26 @@ class PairBench:
         """Build both sides of every pair and tell which are the same in compiled code."""
         self._compile_sides([(side, pair.sizes) for pair in pairs for side in (pair.base, pair.head)])
         return {pair.id: self._inspect(pair) for pair in pairs}
+
+    @cached_property
+    def same_problem(self) -> bool:
+        """Whether both sides define the problem in the same files."""
+        base, head = self.suites["base"], self.suites["head"]
+        return base.root == head.root or definition_sha256(base) == definition_sha256(head)
+
+    def differences(self, request: protocol.Differences) -> Changes:
+        """What the problem of head asks otherwise than that of base: at a case, or as they are written."""
+        base, head = self.suites["base"], self.suites["head"]
+        if request.case is None:
+            return suite_changes(base, head)
+        wanted = request.case
+        of_base, of_head = (
+            suite.case(suite.by_name[wanted.kernel], wanted.sizes, wanted.macros) for suite in (base, head)
+        )
+        self.report("reference")
+        return case_changes(
+            self.base_checker, self.checker, of_base, of_head, request.seed, reference=request.reference
+        )
 
     def prepare(self, cases: tuple[protocol.CaseOf, ...]) -> tuple[protocol.SideFacts, ...]:
         """Build every case, and tell what came of it."""
@@ -126,7 +165,7 @@ class PairBench:
             self.report("measure")
             pair = Pair(subjects["base"], subjects["head"])
             block = measure_pair(self.device, pair, request.settings, rng)
-            self._check_afterwards(arena, subjects, prepared, request.seed, facts)
+            self._check_afterwards(arena, subjects, prepared, request, facts)
             self._check_imports(prepared)
         return protocol.Done(block=block, sides=facts)
 
@@ -256,10 +295,46 @@ class PairBench:
                 self.device.launch(subject.built, subject.launch, subject.arguments)
                 if self._digest(arena) == known:
                     return _facts_of(prepared, subject.built, known)
-            verification = self.checker.check(case, arena, subject, request.seed)
-            if not verification.passed:
-                raise WrongResultError(next(c.message for c in verification.checks if not c.passed))
+            if wrong := self._wrong(name, prepared, arena, subject, request):
+                raise wrong
             return _facts_of(prepared, subject.built, self._digest(arena))
+
+    def _wrong(
+        self, name: SideName, prepared: _Prepared, arena: Arena, subject: Subject, request: protocol.Compare
+    ) -> MeasureError | None:
+        """What is wrong with a side's results by head's problem and, with head's own, by base's; None where
+        nothing is.
+        """
+        case, seed = self._case_for_checking(prepared), request.seed
+        both = request.by_base and name == "head"
+        # Before head's, whose data are what is timed afterwards.
+        by_base = self.wrong_by_base(case, arena, subject, seed) if both else ""
+        if wrong := _first_wrong(self.checker.check(case, arena, subject, seed)):
+            stricter = request.by_base and not both and not self.wrong_by_base(case, arena, subject, seed)
+            return WrongResultError(f"{wrong} {_RIGHT_BY_BASE}" if stricter else wrong)
+        return WrongByBaseError(by_base) if by_base else None
+
+    def wrong_by_base(self, case: Case, arena: Arena, subject: Subject, seed: int) -> str:
+        """Why results are wrong by base's reference and tolerance on base's data, where its arrays are the
+        same; empty where they are right. Raises SideError where base's problem cannot tell.
+        """
+        base, head = self.suites["base"], self.suites["head"]
+        of_base = dataclasses.replace(case, suite=base.name)
+        if _arrays(base.problem, of_base) != _arrays(head.problem, case):
+            return ""
+        self.report("reference base")
+        with _of("base"):
+            allowed = self.base_checker.demands(of_base, seed)["largest tolerance"]
+        self.base_checker.report = self.checker.report
+        wrong = _first_wrong(self.base_checker.check(of_base, arena, subject, seed))
+        if not wrong:
+            return ""
+        by_head = self.checker.demands(case, seed)["largest tolerance"]
+        return (
+            f"By base's reference and tolerance on base's data {wrong} Base allows errors of up to "
+            f"{allowed}, head of up to {by_head}. If the change of the problem, such as a looser "
+            "tolerance, is meant, land it in a commit of its own first."
+        )
 
     def _case_for_checking(self, prepared: _Prepared) -> Case:
         """The case as head's suite sees it, whose reference and data both sides are held to."""
@@ -270,7 +345,7 @@ class PairBench:
         arena: Arena,
         subjects: Mapping[SideName, Subject],
         prepared: Mapping[SideName, _Prepared],
-        seed: int,
+        request: protocol.Compare,
         facts: Mapping[str, protocol.SideFacts],
     ) -> None:
         """What was timed last must still compute what was verified before, or something as right."""
@@ -278,8 +353,7 @@ class PairBench:
             return
         for name in subjects:
             with _of(name):
-                case = self._case_for_checking(prepared[name])
-                if not self.checker.check(case, arena, subjects[name], seed).passed:
+                if self._wrong(name, prepared[name], arena, subjects[name], request):
                     raise KernelError(
                         "After timing, the outputs are no longer what was verified before: the kernel keeps "
                         "something between launches, or has a race."
@@ -297,10 +371,12 @@ class PairBench:
             )
 
     def _digest(self, arena: Arena) -> str:
-        digest = hashlib.blake2b(digest_size=16)
-        for name in arena.problem.outputs:
-            digest.update(np.ascontiguousarray(arena.read(name)).view(np.uint8).data)
-        return digest.hexdigest()
+        return digest(arena.read(name) for name in arena.problem.outputs)
+
+
+def _first_wrong(verification: Verification) -> str:
+    """What the first check that failed says; empty where all passed."""
+    return next((check.message for check in verification.checks if not check.passed), "")
 
 
 def _subject(prepared: _Prepared, built: Built, arena: Arena) -> Subject:
@@ -352,21 +428,20 @@ def _same_code(base: protocol.SideFacts, head: protocol.SideFacts) -> bool:
 
 def _check_same_arrays(base: _Prepared, head: _Prepared) -> None:
     """Raises ArraysError where the sides do not take the same arrays: they solve different problems."""
-    found = [
-        {
-            name: (array.shape_at(side.case), str(numpy_dtype(array.dtype_at(side.case))))
-            for name, array in side.problem.arrays.items()
-        }
-        for side in (base, head)
-    ]
-    if found[0] != found[1] or list(base.problem.outputs) != list(head.problem.outputs):
+    found = [_arrays(side.problem, side.case) for side in (base, head)]
+    if found[0] != found[1]:
         raise ArraysError(
-            f"Base has the arrays {_told(found[0])}, head {_told(found[1])}: the problems differ."
+            f"Base has the arrays {', '.join(found[0])}, head {', '.join(found[1])}: the problems differ."
         )
 
 
-def _told(arrays: Mapping[str, tuple[tuple[int, ...], str]]) -> str:
-    return ", ".join(f"{name} {dtype}{list(shape)}" for name, (shape, dtype) in arrays.items())
+def _arrays(problem: Problem, case: Case) -> dict[str, None]:
+    """Name, type and shape of each, and which are written; in any order they are the same."""
+    return dict.fromkeys(
+        f"{name} {numpy_dtype(array.dtype_at(case))}{list(array.shape_at(case))}"
+        + (" (output)" if name in problem.outputs else "")
+        for name, array in problem.arrays.items()
+    )
 
 
 @contextmanager
@@ -374,6 +449,8 @@ def _of(side: SideName) -> Iterator[None]:
     """Errors inside belong to this side."""
     try:
         yield
+    except SideError:
+        raise  # it knows whose it is
     except HarnessError as error:
         raise SideError(side, error) from error
     except Exception as error:

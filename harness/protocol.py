@@ -6,6 +6,7 @@ __all__ = [
     "BuildAll",
     "CaseOf",
     "Compare",
+    "Differences",
     "Done",
     "Failed",
     "FindSteps",
@@ -64,6 +65,8 @@ class Measure(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Under other values than the kernel's own."""
     max_launch_ms: float | None = None
     """Most device time of one dispatch: the grid is launched in as few parts as keep to it."""
+    by_base: bool = False
+    """Whether it is held to the reference and tolerance of the suite's base as well."""
     hold: bool = False
     """Keep what was measured, arrays and all, for HoldAgainst; until the next Measure."""
 
@@ -117,6 +120,17 @@ class Inspect(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     pairs: tuple[PairOf, ...]
 
 
+class Differences(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Tell what head's problem asks for otherwise than base's: at a case or, without one, as the suites are
+    written. Answered by Progress, then Done with `differences`, or Failed.
+    """
+
+    case: CaseOf | None
+    seed: int
+    reference: bool = True
+    """Whether to compare references too, which take longest."""
+
+
 class Prepare(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Compile kernels side by side and load each, without running anything. Answered by Done with
     `prepared`, in the order asked.
@@ -135,6 +149,9 @@ class Compare(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     settings: PairSettings
     verified: Mapping[str, str] = {}
     """By side: digest of outputs that an earlier process verified in full."""
+    by_base: bool = False
+    """Whether head is held to base's reference and tolerance as well as its own: they differ at this case, or
+    nobody could tell."""
 
 
 class FindSteps(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -209,6 +226,10 @@ class Progress(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 class Done(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     row: Row | None = None
     inspected: Mapping[str, Inspected] = {}
+    same_problem: bool = False
+    """Beside `inspected`: whether both sides define their problem in the same files."""
+    differences: Mapping[str, tuple[str, str]] = {}
+    """By what differs: what it is at base, and at head."""
     prepared: tuple[SideFacts, ...] = ()
     block: PairedBlock | None = None
     sides: Mapping[str, SideFacts] = {}
@@ -229,7 +250,19 @@ class Failed(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Of a pair: whose fault it is, base or head; empty where nobody can tell."""
 
 
-Request = Open | Measure | HoldAgainst | BuildAll | Prepare | Inspect | Compare | FindSteps | Timers | Solo
+Request = (
+    Open
+    | Measure
+    | HoldAgainst
+    | BuildAll
+    | Prepare
+    | Inspect
+    | Differences
+    | Compare
+    | FindSteps
+    | Timers
+    | Solo
+)
 Reply = Opened | Progress | Done | Failed
 
 _request_decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)

@@ -53,6 +53,8 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     complete: bool | None = None
     left_out: tuple[str, ...] = ()
     """Beside `complete` in the last line of a comparison."""
+    problem_changes: tuple[str, ...] = ()
+    """Likewise."""
 
 
 class _Version(msgspec.Struct):
@@ -105,6 +107,8 @@ class StoredComparison:
     complete: bool
     left_out: tuple[str, ...] = ()
     """Why cases were not compared at all, a sentence each."""
+    problem_changes: tuple[str, ...] = ()
+    """What head's problem asks for otherwise than base's, a sentence each."""
 
 
 def record_name(described: Run | Comparison) -> str:
@@ -169,9 +173,13 @@ class RecordWriter:
                 "Rows written before are kept there."
             ) from None
 
-    def finish(self, *, complete: bool, left_out: Sequence[str] = ()) -> Path:
+    def finish(
+        self, *, complete: bool, left_out: Sequence[str] = (), problem_changes: Sequence[str] = ()
+    ) -> Path:
         """Give the record its name. A part file left by a crash can be read like a finished record."""
-        self._append(_Line(complete=complete, left_out=tuple(left_out)))
+        self._append(
+            _Line(complete=complete, left_out=tuple(left_out), problem_changes=tuple(problem_changes))
+        )
         try:
             os.fsync(self._file.fileno())
             self._file.close()
@@ -215,8 +223,14 @@ class Journal:
     def add(self, item: Row | CaseBlock | Verdict) -> None:
         self._attempt(lambda writer: writer.add(item))
 
-    def finish(self, *, complete: bool, left_out: Sequence[str] = ()) -> None:
-        self._attempt(lambda writer: writer.finish(complete=complete, left_out=left_out))
+    def finish(
+        self, *, complete: bool, left_out: Sequence[str] = (), problem_changes: Sequence[str] = ()
+    ) -> None:
+        self._attempt(
+            lambda writer: writer.finish(
+                complete=complete, left_out=left_out, problem_changes=problem_changes
+            )
+        )
 
     def _attempt(self, write: Callable[[RecordWriter], object]) -> None:
         if self._writer is None or self.problem:
@@ -300,6 +314,7 @@ def read_comparison(path: Path) -> StoredComparison:
         tuple(line.verdict for line in decoded if line.verdict is not None),
         complete=any(line.complete for line in decoded),
         left_out=tuple(reason for line in decoded for reason in line.left_out),
+        problem_changes=tuple(change for line in decoded for change in line.problem_changes),
     )
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "integer_data",
     "origin",
     "reference_of",
+    "tolerance_of",
 ]
 
 import math
@@ -122,6 +123,11 @@ def reference_of(problem: Problem, case: Case, inputs: Arrays) -> tuple[dict[str
             )
     found = {name: np.asarray(result[name], np.float64) for name in problem.outputs}
     return found, problem.tolerance(case, **exact)
+
+
+def tolerance_of(problem: Problem, case: Case, inputs: Arrays) -> Any:
+    """The problem's tolerance alone."""
+    return problem.tolerance(case, **{name: array.astype(np.float64) for name, array in inputs.items()})
 
 
 def compare(

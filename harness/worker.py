@@ -130,6 +130,10 @@ class Worker:
         with contextlib.ExitStack() as stack:
             arena = stack.enter_context(Arena(self.device, self.suite.problem, case))
             subject = Subject(built, launch, arena.arguments(kernel))
+            # Before the suite's own data, which are what is timed.
+            by_base = ""
+            if request.by_base:
+                by_base = self.pairs.wrong_by_base(case, arena, subject, request.seed)
             verification = self.checker.check(case, arena, subject, request.seed)
             measurement = None
             if verification.passed and request.settings is not None:
@@ -137,14 +141,15 @@ class Worker:
                 measurement = measure(self.device, subject, request.settings)
             if measurement is not None and request.hold:
                 self._held = Held(case, arena, subject, request.seed, measurement, stack.pop_all())
-        failure = next((check.message for check in verification.checks if not check.passed), "")
+        wrong = next((check.message for check in verification.checks if not check.passed), "")
+        failure = wrong or by_base
         return Row(
             case=case.id,
             kernel=kernel.name,
             sizes=case.sizes,
             dtype=kernel.dtype,
             status="failed" if failure else "verified" if measurement is None else "measured",
-            reason="wrong-result" if failure else "",
+            reason="wrong-result" if wrong else "wrong-by-base" if by_base else "",
             message=failure,
             flop=self.suite.problem.flop(case),
             moved_bytes=self.suite.problem.moved_bytes(case),

@@ -358,6 +358,7 @@ def hostile() -> Review:
             compiler=words,
             problem=ATTACKS[1],
             left_out=ATTACKS,
+            problem_changes=ATTACKS,
             calibrated=Calibrated(measured_at=words, verdicts=3, false_alarms=5),
             places={f"k{at}_www": Place(path="@team/www.evil.example/-x-.cu", line=1) for at in range(10)},
             margin=-1.0,
@@ -393,6 +394,7 @@ def random_review(seed: int, most_cases: int = 60) -> Review:
                 complete=rng.random() < 0.9,
                 problem=rng.choice(ATTACKS) if rng.random() < 0.1 else "",
                 left_out=tuple(rng.sample(ATTACKS, rng.randrange(4))),
+                problem_changes=tuple(rng.sample(ATTACKS, rng.randrange(4))),
             )
             for at in range(rng.choice((1, 1, 2, 3, 7)))
         )

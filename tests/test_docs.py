@@ -482,6 +482,10 @@ def published(tmp_path_factory):
         planted={"1": PlantedRate(planted=2, found=1)},
     )
     write_calibration(written.results / card.machine, calibration)
+    ends = {side: {"commit": written.commits[at]} for side, at in (("base", 1), ("head", 2))}
+    lines = [{"comparison": {"command": "compare", **ends}}, {"problem_changes": ["a looser bound"]}]
+    compared = "".join(f"{json.dumps(line)}\n" for line in lines)
+    (written.results / card.machine / "20260101T000000Z-a..b-c-d.jsonl").write_text(compared)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("HARNESS_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         (found,) = read_history(written.results, folder).open

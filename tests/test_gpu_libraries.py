@@ -68,6 +68,20 @@ def test_a_librarys_kernel_is_right_at_any_size(name):
     assert checked == ["integers", "random"] * len(SIZES)
 
 
+LONG = [(33, 31, 100_003), (16, 16, 1_000_003)]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "wmma", "wmma_warp_tiling", "shared_tile"])
+def test_a_long_sum_is_right(name):
+    """Tensor cores cut their sums off: the error grows faster than k."""
+    for row in rows_of([name], LONG):
+        assert row.status == "verified"
+        assert row.verification is not None
+        ratio = row.verification.checks[-1].largest_ratio
+        assert ratio is not None
+        assert ratio < 0.8
+
+
 @pytest.mark.parametrize("name", ["cublas", "cublas_tf32", "cublas_f16", "cublas_bf16"])
 def test_a_library_held_against_itself_is_as_fast(name):
     rows = rows_of([name], [(1024,) * 3, (2048,) * 3], QUICK)

@@ -881,6 +881,28 @@ def test_a_card_without_results_is_there_and_not_measured(made):
     assert (document["commit"], document["ladder"], document["runs"]) == (None, [], [])
 
 
+def test_a_change_of_the_problem_stands_between_its_commits(made):
+    written = made()
+    line = git(written.repository, "rev-list", "--reverse", "--first-parent", "HEAD").split()
+    told = "largest tolerance: 1e-06 → 1e+06 at 1024 float32."
+
+    def store(name, base, head, *changes):
+        described = {
+            "command": "compare",
+            **{side: {"suite": "matmul", "commit": c} for side, c in (base, head)},
+        }
+        lines = [{"comparison": described}, {"complete": True, "problem_changes": changes}]
+        path = written.results / H200.machine / f"20260101T00000{name}Z-a..b-matmul-0000000{name}.jsonl"
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+    store(1, ("base", line[1]), ("head", line[3]), told)
+    store(2, ("base", line[1]), ("head", line[2]))
+    store(3, ("base", "f" * 40), ("head", line[2]), told)
+    site, _ = publish(written)
+    found = api(site, f"cards/{H200.machine}")["problem_changes"]
+    assert found == [{"suite": "matmul", "base": 1, "head": 3, "changes": [told]}]
+
+
 def test_a_machine_s_folder_may_have_any_name(harness, made):
     written = made(commits=3, records=True)
     hostile = "..\u202e<b>\x1b[31m &'\" \u2028"

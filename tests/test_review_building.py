@@ -93,6 +93,7 @@ def test_whatever_words_a_device_uses_make_a_document(result):
                 ),
             ),
             left_out=(hostile,) * 100,
+            problem_changes=(hostile,) * 100,
             problem=hostile,
         )
         assert decode_review(encode_review(review_of([other]))).cards

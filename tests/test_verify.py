@@ -407,3 +407,100 @@ def test_the_integers_are_exact_in_float32(k):
 )
 def test_integers_get_smaller_as_sums_get_longer(k, bound):
     assert MATMUL.problem.integer_bound(Case("matmul", "one", {"m": 1, "n": 1, "k": k})) == bound
+
+
+# Long sums, and tensor cores, which cut sums off.
+
+
+def on_tensor_cores(a, b, block, bits):
+    """C[m, n] as a tensor core computes it: `block` products and the sum so far are aligned to the largest of
+    them, cut off after so many bits, added, and cut off to float32 (Fasi, Higham, Mikaitis and Pranesh,
+    Numerical behavior of NVIDIA tensor cores, 2021).
+    """
+    a, b = (np.asarray(each, np.float64) for each in (a, b))
+    total = np.zeros((a.shape[0], b.shape[1]))
+    for start in range(0, a.shape[1], block):
+        terms = a[:, start : start + block, None] * b[None, start : start + block]
+        terms = np.concatenate((terms, total[:, None]), axis=1)
+        step = np.ldexp(1.0, np.frexp(np.abs(terms).max(axis=1))[1] - bits)[:, None]
+        exact = (np.trunc(terms / step) * step).sum(axis=1)
+        ulp = np.ldexp(1.0, np.frexp(exact)[1] - 24)
+        total = np.trunc(exact / ulp) * ulp
+    return total.astype(np.float32)
+
+
+def long_product(k, dtype, integers=0):
+    """Inputs of a 4 x 4 product in float32 or in what tensor cores read, with reference and bound."""
+    made = Case("matmul", "one", {"m": 4, "n": 4, "k": k}, dtype)
+    rng = np.random.default_rng(7)
+    if integers:
+        inputs = verify.integer_data(MATMUL.problem, made, integers, rng)
+    else:
+        inputs = MATMUL.problem.data(made, rng)
+    reference, tolerance = verify.reference_of(MATMUL.problem, made, inputs)
+    return inputs["a"], inputs["b"], reference["c"], 0.0 if integers else tolerance
+
+
+@pytest.mark.parametrize(
+    ("k", "block", "bits"),
+    [
+        (16_384, 4, 26),
+        (100_003, 4, 24),
+        (100_003, 4, 26),
+        (100_003, 8, 26),
+        (100_003, 16, 25),
+        pytest.param(1_000_000, 8, 26, marks=pytest.mark.slow),
+    ],
+)
+def test_what_tensor_cores_cut_off_a_long_sum_passes(k, block, bits):
+    a, b, reference, tolerance = long_product(k, "float16")
+    found = verify.compare(on_tensor_cores(a, b, block, bits), reference, tolerance)
+    assert found.wrong == 0
+    assert found.largest_ratio is not None
+    assert found.largest_ratio < 0.8
+
+
+@pytest.mark.parametrize(("k", "bits"), [(100_003, 24), pytest.param(1_000_000, 26, marks=pytest.mark.slow)])
+def test_integers_are_exact_on_tensor_cores(k, bits):
+    a, b, reference, tolerance = long_product(k, "float16", integers=3)
+    assert verify.compare(on_tensor_cores(a, b, 16, bits), reference, tolerance).wrong == 0
+    short = on_tensor_cores(a[:, :-16], b[:-16], 16, bits)
+    assert verify.compare(short, reference, tolerance).wrong > 0
+
+
+@pytest.mark.parametrize("k", [100_003, 1_000_000])
+def test_a_long_sum_in_single_precision_passes(k):
+    a, b, reference, tolerance = long_product(k, "float32")
+    terms = (a[:, :, None] * b[None]).astype(np.float32)
+    chain = np.add.accumulate(terms, axis=1)[:, -1]
+    assert chain.dtype == np.float32
+    found = verify.compare(chain, reference, tolerance)
+    assert found.wrong == 0
+    assert found.largest_ratio is not None
+    assert found.largest_ratio < 0.5
+
+
+def test_a_long_sum_without_its_last_tile_fails():
+    a, b, reference, tolerance = long_product(100_003, "float16")
+    short = on_tensor_cores(a[:, :-32], b[:-32], 16, 26)
+    assert verify.compare(short, reference, tolerance).wrong > 12
+
+
+@pytest.mark.parametrize(("k", "step"), [(4096, 2.0**-10), (100_003, 2.0**-10), (1_000_000, 2.0**-7)])
+def test_less_precise_inputs_fail_where_float32_was_promised(k, step):
+    """TF32 in place of float32; of a long sum, bfloat16 at least."""
+    a, b, reference, tolerance = long_product(k, "float32")
+
+    def cut(array):
+        unit = np.ldexp(step, np.frexp(array)[1])
+        return np.trunc(array / unit) * unit
+
+    wrong = verify.compare((cut(a) @ cut(b)).astype(np.float32), reference, tolerance).wrong
+    assert wrong > 8
+
+
+def test_sums_in_half_precision_fail_where_single_was_promised():
+    a, b, reference, tolerance = long_product(4096, "float16")
+    sums = np.add.accumulate(a[:, :, None] * b[None], axis=1)[:, -1]
+    assert sums.dtype == np.float16
+    assert verify.compare(sums, reference, tolerance).wrong > 12

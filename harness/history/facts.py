@@ -6,6 +6,7 @@ __all__ = ["CONTEXT", "RunFacts", "read_facts"]
 
 import os
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -55,8 +56,23 @@ class _Run(msgspec.Struct):
     identity: dict[str, str] = msgspec.field(default_factory=dict)
 
 
+class _Comparison(msgspec.Struct):
+    base: _Source
+    head: _Source
+    command: str
+
+
 class _FirstLine(msgspec.Struct):
     run: _Run | None = None
+    comparison: _Comparison | None = None
+
+
+class _LastLine(msgspec.Struct):
+    problem_changes: tuple[str, ...] = ()
+
+
+_TAIL_BYTES = 2**18
+"""More than the last line of a comparison takes."""
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +87,10 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     context: dict[str, str] = msgspec.field(default_factory=dict)
     """By key of CONTEXT; what was not told is not there."""
     problem: str = ""
+    base: str = ""
+    """Of a comparison that tells changes of the problem: both commits."""
+    head: str = ""
+    problem_changes: tuple[str, ...] = ()
 
 
 class _Kept(msgspec.Struct):
@@ -101,7 +121,10 @@ def read_facts(folder: Path, *, cached: bool = True) -> tuple[RunFacts, ...]:
 def _read(path: Path, size: int) -> RunFacts:
     try:
         with path.open("rb") as file:
-            run = msgspec.json.decode(file.readline(), type=_FirstLine).run
+            first = msgspec.json.decode(file.readline(), type=_FirstLine)
+            if first.comparison:
+                return _of_comparison(path.name, size, first.comparison, file)
+            run = first.run
     except (OSError, *_UNREADABLE) as error:
         return RunFacts(file=path.name, size=size, problem=f"{path.name} is left out: {error}.")
     if run is None or run.source.dirty or not run.source.commit or run.command not in ("asv", "run"):
@@ -116,6 +139,22 @@ def _read(path: Path, size: int) -> RunFacts:
         commit=run.source.commit,
         started_at=run.started_at,
         context=_context(run),
+    )
+
+
+def _of_comparison(name: str, size: int, found: _Comparison, file: BinaryIO) -> RunFacts:
+    base, head = found.base, found.head
+    file.seek(max(0, size - _TAIL_BYTES))
+    told = msgspec.json.decode(file.read().splitlines()[-1], type=_LastLine).problem_changes
+    if found.command != "compare" or head.dirty or not (base.commit and head.commit and told):
+        return RunFacts(file=name, size=size)
+    return RunFacts(
+        file=name,
+        size=size,
+        suite=head.suite,
+        base=base.commit,
+        head=head.commit,
+        problem_changes=told,
     )
 
 

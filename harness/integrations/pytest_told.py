@@ -196,6 +196,8 @@ def comparison_lines(result: ComparisonResult, cases: Mapping[str, GpuCase], wid
             cause = f", {verdict.attribution}" if verdict.attribution else ""
             told = f"{verdict.status} {case.label} ({verdict.reason}{cause}): {verdict.message}"
             lines += _wrapped(told, width)
+    for told in result.problem_changes:
+        lines += _wrapped(f"Problem changed: {told}", width)
     for told in result.left_out:
         lines += _wrapped(f"Left out: {told}", width)
     if result.problem:

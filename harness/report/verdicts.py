@@ -80,6 +80,8 @@ class _Shown:
     twins: Sequence[Verdict] = ()
     basis: str
     """What the verdicts rest on."""
+    changes: Sequence[str] = ()
+    """What head's problem asks for otherwise than base's."""
     asides: Sequence[str] = ()
     """For standard error."""
     device_s: float | None = None
@@ -128,6 +130,7 @@ def as_json(result: ComparisonResult) -> dict[str, Any]:
         "verdicts": result.verdicts,
         "twins": result.twins,
         "left_out": result.left_out,
+        "problem_changes": result.problem_changes,
     }
 
 
@@ -171,6 +174,7 @@ def _of_comparison(result: ComparisonResult) -> _Shown:
         verdicts=result.verdicts,
         twins=result.twins,
         basis=_basis(result),
+        changes=result.problem_changes,
         asides=asides,
         device_s=sum(verdict.gpu_s for verdict in (*result.verdicts, *result.twins)),
     )
@@ -199,6 +203,10 @@ def _print(results: Sequence[_Shown], status: ExitCode) -> None:
     for result in results:
         print_out(_table(result, console().width))
         console().print(result.basis, highlight=False, style="dim")
+        for change in result.changes:
+            console().print(
+                Text(f"Problem changed: {harmless(change)}", style="bold yellow"), soft_wrap=False
+            )
         for line in _sentences(result):
             console().print(line, soft_wrap=False, highlight=False)
         for aside in result.asides:

@@ -83,6 +83,7 @@ def _card(result: ComparisonResult, places: Mapping[str, Place]) -> Card:
         complete=not result.interrupted,
         problem=result.problem[:_TEXT],
         left_out=tuple(reason[:_TEXT] for reason in result.left_out[:64]),
+        problem_changes=tuple(change[:_TEXT] for change in result.problem_changes[:64]),
         gpu_s=sum(verdict.gpu_s for verdict in (*result.verdicts, *result.twins)),
         cases=tuple(_case(verdict) for verdict in result.verdicts),
         twins=tuple(_case(verdict) for verdict in result.twins),

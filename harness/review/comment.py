@@ -9,7 +9,7 @@ from harness.review.grouping import grouped
 from harness.review.links import Links
 from harness.review.markup import Part, fit, fixed
 from harness.review.model import Review
-from harness.review.sections import acted_on, fortunate
+from harness.review.sections import acted_on, changed_problem, fortunate
 from harness.review.view import View, title
 
 LIMIT_BYTES = 65_536
@@ -28,6 +28,7 @@ def comment(review: Review, links: Links, *, marker: str = "", limit_bytes: int 
         *([fixed(marker)] if marker else []),
         title(view, groups),
         *acted_on(view, groups),
+        *changed_problem(view),
         *fortunate(view, groups),
         *every_case(view),
         *basis(view),

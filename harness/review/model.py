@@ -154,6 +154,8 @@ class Card(_Strict, frozen=True, kw_only=True):
     """False where the comparison was interrupted."""
     problem: Text = ""
     left_out: Annotated[tuple[Text, ...], Meta(max_length=64)] = ()
+    problem_changes: Annotated[tuple[Text, ...], Meta(max_length=64)] = ()
+    """What head's problem asks for otherwise than base's: sizes, data, reference, tolerance."""
     gpu_s: Annotated[float, Meta(ge=0, le=1e7)] = 0.0
     cases: Annotated[tuple[CaseReview, ...], Meta(max_length=LIMITS["cases"])]
     """In ladder order."""

@@ -15,7 +15,7 @@ from harness.review.links import Links
 from harness.review.markup import Item, Part, code, fit, fixed
 from harness.review.model import Card, CaseReview, Review
 from harness.review.plots import Scale, axis_svg, scale_of, strip_svg
-from harness.review.sections import acted_on, fortunate
+from harness.review.sections import acted_on, changed_problem, fortunate
 from harness.review.standing import standing
 from harness.review.style import STYLE
 from harness.review.view import View, title
@@ -40,6 +40,7 @@ def page(review: Review, links: Links) -> str:
         fixed(_opening(review)),
         title(view, groups),
         *acted_on(view, groups),
+        *changed_problem(view),
         *fortunate(view, groups),
         *(part for card in review.cards for part in _of_card(card)),
         *basis(view),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["acted_on", "fortunate"]
+__all__ = ["acted_on", "changed_problem", "fortunate"]
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -36,6 +36,24 @@ def acted_on(view: View, groups: Groups) -> list[Part]:
         ),
         *_paragraphs([_missing(view, groups.missing)], len(groups.missing), "are missing at head"),
         *_paragraphs(_unjudged(view, groups.unjudged), len(groups.unjudged), "could not be judged"),
+    ]
+
+
+def changed_problem(view: View) -> list[Part]:
+    """What head's problem asks for otherwise than base's: `verified` means something else there."""
+    of_suites: dict[str, dict[str, None]] = defaultdict(dict)
+    for card in view.review.cards:
+        of_suites[card.suite] |= dict.fromkeys(card.problem_changes)
+    return [
+        Part(
+            opening=f"<p><b>The problem of {suite} changed</b>, and with it what verified means:</p>\n<ul>",
+            items=(Item(f"<li>{code(change)}</li>", f"<li>{code(change[:200])}</li>") for change in changes),
+            closing="</ul>",
+            cases=len(changes),
+            more=lambda left: f"<p>{counted(left, 'change')} more did not fit here.</p>",
+        )
+        for suite, changes in of_suites.items()
+        if changes
     ]
 
 

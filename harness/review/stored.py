@@ -28,6 +28,7 @@ def stored_result(path: Path) -> ComparisonResult:
         read_calibration(path.parent),
         path,
         interrupted=not stored.complete,
+        problem_changes=stored.problem_changes,
     )
 
 

@@ -15,7 +15,7 @@ from harness.review.links import Links
 from harness.review.markup import Item, Part, code, fit
 from harness.review.model import Card, Review
 from harness.review.plots import Scale, axis_text, scale_of, strip_text
-from harness.review.sections import acted_on, fortunate
+from harness.review.sections import acted_on, changed_problem, fortunate
 from harness.review.view import View, title
 from harness.review.wording import counted, effect, in_cycles
 
@@ -32,6 +32,7 @@ def summary(review: Review, links: Links) -> str:
     parts = [
         title(view, groups),
         *acted_on(view, groups),
+        *changed_problem(view),
         *fortunate(view, groups),
         *(_forest(card) for card in review.cards if any(case.time for case in card.cases)),
         *every_case(view),

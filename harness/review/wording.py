@@ -53,6 +53,10 @@ _REASONS: Mapping[str, tuple[str, str]] = {
     "twin-missed": ("a planted slowdown was not found", "calibrate, and look at the card"),
     "build-failed": ("build failed", ""),
     "wrong-result": ("wrong results", ""),
+    "wrong-by-base": (
+        "right by its own problem, and wrong by base's",
+        "land the change of reference, tolerance or data in a commit of its own first, if it is meant",
+    ),
     "kernel-fault": ("fault on the device", "compute-sanitizer finds the line"),
     "launch-refused": ("launch refused", ""),
     "out-of-memory": ("out of memory", "compare smaller sizes"),

@@ -37,6 +37,7 @@ from harness.site.files import EVERY, Floats, Numbers, Site, file_name
 from harness.site.runs import run_document
 from harness.store import StoredRun, read_run
 from harness.suite import size_label
+from harness.texts import harmless
 
 RUNS = 24
 """How many of a card's newest runs have a page."""
@@ -111,6 +112,7 @@ class _Publishing:
                 "ladder": ladder,
                 "runs": runs,
                 "calibration": calibration_document(self.card.calibration),
+                "problem_changes": self._problem_changes(),
             },
         )
         machine = self.card.machine
@@ -289,6 +291,20 @@ class _Publishing:
             return read_run(self.folder / facts.file)
         except StoreError:
             return None
+
+    def _problem_changes(self) -> list[dict[str, Any]]:
+        """What comparisons of two commits of the history told of the problem, oldest first."""
+        at = self.given.commits.positions
+        return [
+            {
+                "suite": each.suite,
+                "base": at[each.base],
+                "head": at[each.head],
+                "changes": [harmless(change) for change in each.problem_changes],
+            }
+            for each in self.card.facts
+            if each.base in at and each.head in at
+        ]
 
     def _rung(self, one: Analysed) -> dict[str, Any]:
         series, case = one.series, one.series.case

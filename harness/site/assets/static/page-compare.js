@@ -254,6 +254,22 @@
     });
   }
 
+  /** What comparisons told of the problem between both commits of one card. */
+  async function problemChanges(left, right) {
+    if (left.error || right.error || left.number !== right.number) return null;
+    const { problem_changes: told } = await harness.load(`cards/${left.info.file}`);
+    const [first, last] = [left.position, right.position].sort((a, b) => a - b);
+    const between = (told ?? []).filter((one) => one.base < last && one.head > first);
+    const lines = new Set(between.flatMap((one) => one.changes.map((change) => `${one.suite}: ${change}`)));
+    if (!lines.size) return null;
+    return el(
+      "section",
+      { "aria-label": "Changes of the problem" },
+      el("p", { class: "bad" }, "The problem changed in between, and with it what verified means:"),
+      el("ul", null, ...[...lines].map((line) => el("li", null, text(line, null, 400)))),
+    );
+  }
+
   function comparison(site, left, right) {
     if (left.error || right.error) return null;
     const rows = pairs(site, left, right);
@@ -309,6 +325,7 @@
     const [left, right] = await Promise.all((await defaults(site)).map((side) => resolve(site, side)));
     const both = { left: joined(left), right: joined(right) };
     const swap = () => state.go({ left: both.right, right: both.left });
+    const changed = await problemChanges(left, right);
     harness.replace(
       view,
       el("h1", null, "Compare"),
@@ -324,6 +341,7 @@
         el("button", { type: "button", name: "swap", class: "swap", onclick: swap }, "Swap sides"),
         picker(site, right, "right", both),
       ),
+      changed,
       comparison(site, left, right),
     );
   });
