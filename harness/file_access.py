@@ -15,7 +15,7 @@ import site
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness.cache import cache_dir, export_root, read_regular
 
@@ -96,21 +96,32 @@ def is_beside(path: Path, folder: Path) -> bool:
 
     An installed package does not, wherever its environment lies: its version speaks for it.
     """
-    path, folder, cache = (Path(os.path.realpath(each)) for each in (path, folder, cache_dir()))
-    around = _repository(folder)
-    if around is None or path.is_relative_to(folder) or not path.is_relative_to(around):
+    around = _around(folder, cache_dir())
+    if around is None:
         return False
-    apart = [place for place in (*_installed(), cache) if not around.is_relative_to(place)]
-    return ".git" not in path.parts and not any(path.is_relative_to(place) for place in apart)
+    path = Path(os.path.realpath(path))
+    inside = path.is_relative_to(around.repository) and not path.is_relative_to(around.folder)
+    return inside and ".git" not in path.parts and not any(map(path.is_relative_to, around.apart))
 
 
-def _repository(folder: Path) -> Path | None:
+class _Around(NamedTuple):
+    folder: Path
+    repository: Path
+    apart: tuple[Path, ...]
+    """What lies in a repository, and is none of it."""
+
+
+@functools.lru_cache(maxsize=64)
+def _around(folder: Path, cache: Path) -> _Around | None:
     """The export that a folder lies in, or the nearest folder upwards with a .git; None where there is
     neither.
     """
-    return export_root(folder) or next(
-        (above for above in (folder, *folder.parents) if (above / ".git").exists()), None
-    )
+    folder, cache = Path(os.path.realpath(folder)), Path(os.path.realpath(cache))
+    upwards = (above for above in (folder, *folder.parents) if (above / ".git").exists())
+    if (repository := export_root(folder) or next(upwards, None)) is None:
+        return None
+    apart = (place for place in (*_installed(), cache) if not repository.is_relative_to(place))
+    return _Around(folder, repository, tuple(apart))
 
 
 _HARNESS = Path(__file__).resolve().parent

@@ -424,10 +424,11 @@ def _files_below(folder: Path, above: tuple[str, ...] = ()) -> Iterator[Path]:
     except OSError:  # gone meanwhile, or out of reach for a function too
         return
     for entry in entries:
-        if entry.is_dir():
+        # os.path's own say no where a link leads nowhere, or to itself; an entry's raise.
+        if os.path.isdir(entry.path):  # noqa: PTH112
             if entry.name not in ("__pycache__", ".git"):
                 yield from _files_below(folder / entry.name, (*above, real))
-        elif entry.is_file():
+        elif os.path.isfile(entry.path):  # noqa: PTH113
             yield folder / entry.name
 
 

@@ -18,7 +18,7 @@ from harness.cache import BinaryCache
 from harness.sources import Program
 from harness.suite_file import load_folder
 from harness.worker import Worker
-from tests.support import Done, caller, commit, make_repository, write_files
+from tests.support import GPU, Done, caller, commit, make_repository, write_files
 
 pytestmark = pytest.mark.fault
 
@@ -181,6 +181,8 @@ def test_a_folder_that_a_link_leads_to(tmp_path):
         write_files(folder.parent, {"elsewhere/table.txt": text})
         (folder / "data").symlink_to("../elsewhere")
         (folder / "loop").symlink_to(".")
+        (folder / "itself").symlink_to("itself")
+        (folder / "nowhere").symlink_to("suite.py/x")
     assert not inspected((base, head), tmp_path / "scratch", "cpu").identical
 
 
@@ -534,3 +536,50 @@ def test_another_function_of_the_same_text(is_identical):
     text = "void one() {}\nvoid slow() { wait(); }\n"
     files = {"twice/suite.py": suite("", "", "'one.cu'"), "twice/one.cu": text}
     assert not is_identical(files, {"twice/suite.py": suite("", "", "'one.cu', entry='slow'")}, "null")
+
+
+ON_A_CARD = KERNEL.replace("(float* y) { y[0] = OWN; }", "(const float* x, float* y, int n) BODY").replace(
+    "BODY", "{\n    if (threadIdx.x < n) y[threadIdx.x] = OWN * x[threadIdx.x];\n}"
+)
+LIBRARY = """\
+#include <own.h>
+__global__ void twice(const float* x, float* y, int n) { y[threadIdx.x] = OWN * x[threadIdx.x]; }
+extern "C" int one(void* stream, const float* x, float* y, int n) {
+    twice<<<1, n, 0, (cudaStream_t)stream>>>(x, y, n);
+    return 0;
+}
+"""
+BY_FOLDER = "'one.cu', options={'cuda': ('-I', str(Path(__file__).parent.parent / 'own'))}"
+AS_LIBRARY = "{'cuda': HostLibrary('one.cu', include=lambda: [str(Path(__file__).parent.parent / 'own')])}"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("source", "text"), [(BY_FOLDER, ON_A_CARD), (AS_LIBRARY, LIBRARY)], ids=["kernel", "library"]
+)
+def test_a_changed_header_on_a_card(harness, repository, source, text):
+    files = {
+        "kernels/twice/suite.py": suite("from harness import HostLibrary", "", source),
+        "kernels/twice/one.cu": text,
+        "kernels/own/own.h": "#define OWN 2.0f\n",
+    }
+    commit(repository, files, 1)
+    checked = ("check", "--device", GPU)
+    assert harness(*checked, cwd=repository).status == 0
+    commit(repository, {"kernels/own/own.h": "#define OWN 3.0f\n"}, 2)
+    assert harness(*checked, cwd=repository).status == 1
+    assert verdict_of(harness, repository, GPU) == ("failed", "wrong-result", 1)
+    commit(repository, {"kernels/own/own.h": "#define OWN 2.0f\n"}, 3)
+    assert harness(*checked, cwd=repository).status == 0
+
+
+@pytest.mark.gpu
+def test_a_comment_in_a_header_on_a_card(harness, repository):
+    files = {
+        "kernels/twice/suite.py": suite("", "", BY_FOLDER),
+        "kernels/twice/one.cu": ON_A_CARD,
+        "kernels/own/own.h": "#define OWN 2.0f\n",
+    }
+    commit(repository, files, 1)
+    commit(repository, {"kernels/own/own.h": "// two\n#define OWN 2.0f\n"}, 2)
+    assert verdict_of(harness, repository, GPU) == ("identical", "same-code", 0)
