@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import harness
+from harness.config import check_environment
 from harness.errors import DeviceError, HarnessError
 from harness.records import DeviceInfo, Toolchain
 from harness.sweep import parcel
@@ -154,6 +155,7 @@ def _post(orders: Orders, sent: bytes) -> _Post:
                 raise DeviceError(
                     f"{place} has version {harness.__version__} of the harness; expected {orders.version}."
                 )
+            check_environment()
             _restore_threads()
             suite = Path(orders.suite)
             if sent:
