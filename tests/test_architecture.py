@@ -19,10 +19,10 @@ ROOT = Path(harness.__file__).parent
 
 LAYERS = (
     ("errors", "texts"),
-    ("suite", "records", "statistics", "cache", "packages"),
+    ("suite", "records", "statistics", "cache", "files", "packages"),
     ("harness",),
     ("sources", "planning", "verify", "peaks", "machine", "judge", "gates", "attribution"),
-    ("git", "store", "host", "config", "contest", "planted"),
+    ("git", "store", "host", "config", "device_lock", "contest", "planted"),
     ("loader", "backends", "telemetry", "calibration"),
     ("arena", "measure", "history", "selection", "benchmark_files"),
     ("checker", "pairing", "parts"),

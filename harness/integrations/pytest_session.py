@@ -67,6 +67,7 @@ class GpuSession:
                 base=self.option("perf_base"),
                 gate=self.option("perf_gate"),
                 fail_on=tuple(self.option("perf_fail_on")),
+                busy="fail" if self.option("perf_no_wait") else "wait",
             )
             progress, root = _Progress(self.config), self.config.rootpath
             self.started = Bench(options, progress, root, blind=self.in_worker or self.skipped)
@@ -218,6 +219,9 @@ class _Progress:
 
     def opened(self, device: DeviceInfo) -> None:
         self._say(f"Device: {device.spec}, {device.name}")
+
+    def waiting(self, sentence: str) -> None:
+        self._say(sentence)
 
     def stage(self, stage: str) -> None:
         pass

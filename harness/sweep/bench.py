@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from harness import protocol
+from harness.device_lock import Busy
 from harness.errors import DeviceError, HarnessError, WorkerError
 from harness.records import DeviceInfo, Toolchain
 from harness.sweep.crew import Answer, Job
@@ -27,6 +28,9 @@ class _Silent:
     def opened(self, device: DeviceInfo) -> None:
         pass
 
+    def waiting(self, sentence: str) -> None:
+        pass
+
     def stage(self, stage: str) -> None:
         pass
 
@@ -40,9 +44,13 @@ class Bench:
     """
 
     def __init__(
-        self, suite: str | Path, device: str | None = None, observer: DeviceObserver | None = None
+        self,
+        suite: str | Path,
+        device: str | None = None,
+        observer: DeviceObserver | None = None,
+        busy: Busy = "wait",
     ) -> None:
-        self._place = Workplace(observer or _Silent(), Path(suite), device=device)
+        self._place = Workplace(observer or _Silent(), Path(suite), device=device, command="sweep", busy=busy)
         self._station: Station | None = None
 
     @property
@@ -118,9 +126,13 @@ class LocalCrew:
     """One device, in this process; a context manager. See harness.sweep.crew."""
 
     def __init__(
-        self, suite: Path, device: str | None = None, observer: DeviceObserver | None = None
+        self,
+        suite: Path,
+        device: str | None = None,
+        observer: DeviceObserver | None = None,
+        busy: Busy = "wait",
     ) -> None:
-        self._bench = Bench(suite, device, observer)
+        self._bench = Bench(suite, device, observer, busy)
         self.devices: tuple[DeviceInfo, ...] = ()
         self.toolchain = Toolchain(compiler="")
 

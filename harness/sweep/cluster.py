@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import harness
 from harness import protocol
+from harness.device_lock import Busy
 from harness.errors import HarnessError, UsageError, WorkerError
 from harness.records import DeviceInfo, Toolchain
 from harness.sweep import clients, parcel, posts
@@ -64,10 +65,12 @@ class DaskCrew:
         scheduler: str | None,
         devices: Sequence[str],
         observer: DeviceObserver | None = None,
+        busy: Busy = "wait",
     ) -> None:
         self.devices: tuple[DeviceInfo, ...] = ()
         self.toolchain = Toolchain(compiler="")
         self._observer = observer
+        self._busy = busy
         self._scheduler = scheduler
         self._specs = tuple(devices)
         self._suite = suite.resolve()
@@ -134,7 +137,13 @@ class DaskCrew:
 
     def _told_locally(self) -> tuple[Orders, bytes]:
         specs = {str(number): spec for number, spec in enumerate(self._specs)}
-        orders = Orders(run=self._run, version=harness.__version__, suite=str(self._suite), specs=specs)
+        orders = Orders(
+            run=self._run,
+            version=harness.__version__,
+            suite=str(self._suite),
+            specs=specs,
+            busy=self._busy,
+        )
         return orders, b""
 
     def _told_remotely(self, scheduler: str) -> tuple[Orders, bytes]:
@@ -150,6 +159,7 @@ class DaskCrew:
             version=harness.__version__,
             suite=place,
             spec=next(iter(self._specs), None),
+            busy=self._busy,
         )
         return orders, sent
 
