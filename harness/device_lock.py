@@ -7,7 +7,7 @@ holds it.
 
 from __future__ import annotations
 
-__all__ = ["Busy", "held", "lock_folder"]
+__all__ = ["Busy", "busy_with", "held", "lock_folder"]
 
 import contextlib
 import datetime as dt
@@ -64,11 +64,10 @@ def held(device: DeviceInfo, command: str, busy: Busy, told: Callable[[str], Non
     `told` gets a sentence before anything is waited for, and where the device cannot be locked, which is no
     error. A process that holds the device already gets it again. Raises BusyError.
     """
-    # The null device is nothing that could be busy, unless its script gives it an identity.
-    if busy == "ignore" or (device.backend == "null" and device.uuid is None):
+    if busy == "ignore" or not _can_be_busy(device):
         yield False
         return
-    path = lock_folder() / _file_name(device)
+    path = _path(device)
     try:
         waited = _acquire(path, device, busy, told)
     except OSError as error:
@@ -85,6 +84,25 @@ def held(device: DeviceInfo, command: str, busy: Busy, told: Callable[[str], Non
         _release(path)
 
 
+def busy_with(device: DeviceInfo) -> str:
+    """Who else measures on a device at this moment, as a sentence without its end; empty where nobody is
+    known to.
+    """
+    with contextlib.suppress(OSError):
+        if _can_be_busy(device) and (path := _path(device)) not in _ours:
+            file = _opened(path)
+            try:
+                return "" if try_lock(file) else _sentence(device, file)
+            finally:
+                os.close(file)
+    return ""
+
+
+def _can_be_busy(device: DeviceInfo) -> bool:
+    """The null device is nothing that could be, unless its script gives it an identity."""
+    return device.backend != "null" or device.uuid is not None
+
+
 def lock_folder() -> Path:
     """$HARNESS_LOCK_DIR, else the first folder where every user of this machine may write."""
     if chosen := os.environ.get("HARNESS_LOCK_DIR"):
@@ -96,13 +114,13 @@ def lock_folder() -> Path:
     return Path(tempfile.gettempdir())
 
 
-def _file_name(device: DeviceInfo) -> str:
+def _path(device: DeviceInfo) -> Path:
     """By the hardware: backends share a card, and all that run on the host's processors share these."""
     if device.kind == "cpu":
         identity = "cpu"
     else:
         identity = device.uuid or device.pci_bus_id or f"{device.backend}-{device.name}"
-    return f"harness-{re.sub(r'[^A-Za-z0-9.]+', '-', identity)[:100]}.lock"
+    return lock_folder() / f"harness-{re.sub(r'[^A-Za-z0-9.]+', '-', identity)[:100]}.lock"
 
 
 def _named(device: DeviceInfo) -> str:
@@ -117,13 +135,12 @@ def _acquire(path: Path, device: DeviceInfo, busy: Busy, told: Callable[[str], N
     known = ""
     try:
         while not _took(path, file):
-            holder = _holder(file)
-            sentence = f"{_named(device)} is being measured by {holder}"
+            sentence = _sentence(device, file)
             if busy == "fail":
                 raise BusyError(f"{sentence}. Try again later, or wait for it: leave out --no-wait.")
-            if holder != known:
+            if sentence != known:
                 told(f"{sentence}: waiting.")
-            known = holder
+            known = sentence
             time.sleep(POLL_S)
     finally:
         os.close(file)
@@ -189,10 +206,10 @@ def _tell_others(path: Path, command: str) -> None:
         os.pwrite(_ours[path].file, content, 0)
 
 
-def _holder(file: int) -> str:
-    """In the words of its holder, who may be anybody."""
-    try:
+def _sentence(device: DeviceInfo, file: int) -> str:
+    """Who has a lock, in the holder's own words, who may be anybody."""
+    holder = "another process"
+    with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
         told = msgspec.json.decode(os.pread(file, _MOST_BYTES, 0), type=_Holder)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return "another process"
-    return f"process {told.pid} ({harmless(told.command)[:80]}, since {harmless(told.since)[:40]})"
+        holder = f"process {told.pid} ({harmless(told.command)[:80]}, since {harmless(told.since)[:40]})"
+    return f"{_named(device)} is being measured by {holder}"

@@ -9,8 +9,8 @@ Faults: build, wrong, nan, unwritten, overrun, crash, hang, error, memory. A ker
 or fault itself, so that these differ from commit to commit: ``#define NULL_DEVICE_NS 1000000``,
 ``#define NULL_DEVICE_FAULT wrong``. Under the key ``noise`` the script may name one of the kinds in
 harness.backends.noise, ``{"kind": "quiet", "seed": 1}``; then times vary, and the device has clocks. Under
-``uuid`` it may give the device an identity, by which it is locked as a card is. It is what the tests run on and what a suite's author can try a pipeline with; no figure of it says anything about
-a kernel.
+``uuid`` it may give the device an identity, by which it is locked as a card is. It is what the tests run on
+and what a suite's author can try a pipeline with; no figure of it says anything about a kernel.
 """
 
 from __future__ import annotations

@@ -221,7 +221,7 @@ class _Progress:
         self._say(f"Device: {device.spec}, {device.name}")
 
     def waiting(self, sentence: str) -> None:
-        self._say(sentence)
+        self._say(sentence, quiet=False)
 
     def stage(self, stage: str) -> None:
         pass
@@ -236,14 +236,16 @@ class _Progress:
     def measured(self, case: str) -> None:
         pass
 
-    def _say(self, line: str) -> None:
+    def _say(self, line: str, *, quiet: bool = True) -> None:
+        """With `quiet`, not under -q."""
         reporter: Any = self._config.pluginmanager.getplugin("terminalreporter")
         capture: Any = self._config.pluginmanager.getplugin("capturemanager")
-        if reporter is None or self._config.get_verbosity() < 0:
+        if reporter is None or (quiet and self._config.get_verbosity() < 0):
             return
         with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
             reporter.ensure_newline()
             reporter.write_line(line)
+            reporter.flush()  # in a log too, what is waited for is told before
 
 
 def _place(node: Any, label: str) -> CaseKey:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import harness
 from harness import protocol
 from harness.device_lock import Busy
-from harness.errors import HarnessError, UsageError, WorkerError
+from harness.errors import BusyError, HarnessError, UsageError, WorkerError
 from harness.records import DeviceInfo, Toolchain
 from harness.sweep import clients, parcel, posts
 from harness.sweep.clients import CONNECT_S, OPEN_S, RESOURCE, said
@@ -195,12 +195,21 @@ class DaskCrew:
             manned.append(one)
         _check_apart(manned)
         _check_alike(manned)
+        self._tell_busy(manned)
         self.devices = tuple(one.device for one in manned)
         self.toolchain = manned[0].toolchain
         self._orders = dataclasses.replace(self._orders, model=manned[0].model)
         if self._observer is not None:
             for device in self.devices:
                 self._observer.opened(device)
+
+    def _tell_busy(self, manned: Sequence[Manned]) -> None:
+        """Raises BusyError where nobody wants to wait."""
+        for one in manned:
+            if one.busy_with and self._busy == "fail":
+                raise BusyError(f"On {one.host}, {one.busy_with}. Without --no-wait its jobs wait.")
+            if one.busy_with and self._observer is not None:
+                self._observer.waiting(f"On {one.host}, {one.busy_with}: jobs there wait.")
 
     def _opened(self, future: Any) -> Manned | HarnessError:
         try:

@@ -18,7 +18,7 @@ from typing import Any
 
 import harness
 from harness.config import check_environment
-from harness.device_lock import Busy
+from harness.device_lock import Busy, busy_with
 from harness.errors import DeviceError, HarnessError
 from harness.records import DeviceInfo, Toolchain
 from harness.sweep import parcel
@@ -59,6 +59,8 @@ class Manned:
     host: str
     device: DeviceInfo
     toolchain: Toolchain
+    busy_with: str
+    """Who else measures there at this moment; empty where nobody does."""
 
     @property
     def model(self) -> tuple[str, ...]:
@@ -179,7 +181,13 @@ def man(orders: Orders, sent: bytes) -> Manned | HarnessError:
         device, toolchain = _post(orders, sent).man()
     except HarnessError as error:
         return error
-    return Manned(worker=str(_worker().name), host=platform.node(), device=device, toolchain=toolchain)
+    return Manned(
+        worker=str(_worker().name),
+        host=platform.node(),
+        device=device,
+        toolchain=toolchain,
+        busy_with=busy_with(device),
+    )
 
 
 def do(orders: Orders, sent: bytes, job: Job) -> tuple[str, Answer | HarnessError]:

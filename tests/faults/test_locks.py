@@ -18,7 +18,8 @@ import pytest
 from harness.backends import null
 from harness.device_lock import held
 from harness.errors import BusyError, ExitCode
-from tests.support import COMMAND, IMPORT_PATH, Done, caller, run_command
+from tests import sweeps, toy
+from tests.support import COMMAND, IMPORT_PATH, Done, Recorder, caller, run_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,6 +30,13 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.fault
 
 FILE = "harness-NULL-7.lock"
+BY_TIME = "parameters={'NULL_DEVICE_NS': (1_300_000, 1_000_000)}"
+LADDER = """
+    ladders=[
+        Ladder("one", "One", source="Us", card="Old", sizes=64, peak=4, rungs=[Rung("plain", "plain", 1)])
+    ],
+    kernels=[
+"""
 HOLDER = {"pid": 1234, "command": "run", "since": "2026-01-02 03:04 UTC"}
 TOLD = "null:0 (null) is being measured by process 1234 (run, since 2026-01-02 03:04 UTC)"
 
@@ -63,23 +71,36 @@ def somebody(folder: Path, told: bytes = json.dumps(HOLDER).encode()) -> Iterato
         yield
 
 
-def started(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", COMMAND, "-1", *arguments],
+@contextlib.contextmanager
+def started(*command: str, cwd: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that says all it says in one stream; whatever is left of it at the end is killed."""
+    with subprocess.Popen(
+        command,
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": IMPORT_PATH},
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def harness_with(*arguments: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", COMMAND, "-1", *arguments)
 
 
 def line_with(process: subprocess.Popen[str], words: str) -> str:
-    """The line of standard error that has these words."""
-    assert process.stderr is not None
-    line = next((line for line in process.stderr if words in line), None)
-    assert line is not None, f"it ended without {words!r}"
-    return line
+    """The line that has these words, once the process has said it."""
+    assert process.stdout is not None
+    said: list[str] = []
+    for line in process.stdout:
+        if words in line:
+            return line
+        said.append(line)
+    pytest.fail(f"it ended without {words!r}:\n{''.join(said)}")
 
 
 COMMANDS = {
@@ -101,16 +122,15 @@ def test_what_need_not_wait_fails_with_a_sentence(
     assert f"harness: {TOLD}. Try again later, or wait for it: leave out --no-wait.\n" in done.err
 
 
-def test_a_run_waits_until_the_other_is_done(
-    harness: Callable[..., Done], project: Project, locks: Path
-) -> None:
-    with somebody(locks):
-        waiting = started("run", "--device", "null", "--json", cwd=project.root)
-        assert line_with(waiting, "waiting") == f"{TOLD}: waiting.\n"
-        assert waiting.poll() is None
-    out, _ = waiting.communicate(timeout=120)
-    assert waiting.returncode == ExitCode.FINE
-    assert {row["row"]["status"] for row in json.loads(out)[0]["rows"]} == {"measured"}
+def test_a_run_waits_until_the_other_is_done(project: Project, device: DeviceInfo, locks: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        with somebody(locks):
+            waiting = stack.enter_context(started(*harness_with("run", "--device", "null"), cwd=project.root))
+            assert line_with(waiting, "waiting") == f"{TOLD}: waiting.\n"
+            assert waiting.poll() is None
+        line_with(waiting, "Record: ")
+        assert waiting.wait(60) == ExitCode.FINE
+    assert device.uuid
     assert (locks / FILE).read_bytes() == b"", "nobody holds it any more"
 
 
@@ -119,12 +139,10 @@ def test_waiting_can_be_ended(
     project: Project, locks: Path, device: DeviceInfo, ending: signal.Signals
 ) -> None:
     assert device.uuid
-    with somebody(locks):
-        waiting = started("run", "--device", "null", cwd=project.root)
+    with somebody(locks), started(*harness_with("run", "--device", "null"), cwd=project.root) as waiting:
         line_with(waiting, "waiting")
         waiting.send_signal(ending)
-        waiting.communicate(timeout=60)
-    assert waiting.returncode != ExitCode.FINE
+        assert waiting.wait(60) != ExitCode.FINE
     assert not list(project.root.glob(".asv/results/*/*")), "nothing was measured"
 
 
@@ -132,14 +150,12 @@ def test_a_killed_holder_lets_go(
     harness: Callable[..., Done], project: Project, null_script: Callable[..., Path], locks: Path
 ) -> None:
     null_script({"uuid": "NULL-7", "toy.plain": {"fault": "hang"}})
-    holder = started("run", "--device", "null", cwd=project.root)
-    line_with(holder, "Device:")
-    null_script({"uuid": "NULL-7"})
-    refused = harness("run", "--device", "null", "--no-wait")
-    assert refused.status == ExitCode.NOT_MEASURED
-    assert f"process {holder.pid} (run, since " in refused.err
-    holder.kill()
-    holder.communicate(timeout=60)
+    with started(*harness_with("run", "--device", "null"), cwd=project.root) as holder:
+        line_with(holder, "Device:")
+        null_script({"uuid": "NULL-7"})
+        refused = harness("run", "--device", "null", "--no-wait")
+        assert refused.status == ExitCode.NOT_MEASURED
+        assert f"process {holder.pid} (run, since " in refused.err
     assert harness("run", "--device", "null", "--no-wait").status == ExitCode.FINE
     assert (locks / FILE).exists(), "a name that is removed could be locked twice"
 
@@ -288,6 +304,67 @@ def test_a_record_says_nothing_of_waiting(project: Project, device: DeviceInfo) 
     done = run_command("run", "--device", "null", "--json", "--no-wait", cwd=project.root)
     assert done.returncode == ExitCode.FINE
     assert "waiting" not in done.stdout + done.stderr
+
+
+def test_a_sweep_need_not_wait(harness: Callable[..., Done], tmp_path: Path, locks: Path) -> None:
+    root = sweeps.project(tmp_path / "swept", BY_TIME)
+    with somebody(locks):
+        done = harness("sweep", "tuned", "--device", "null", "--no-wait", cwd=root)
+        assert (done.status, done.out) == (ExitCode.NOT_MEASURED, "")
+        assert TOLD in done.err
+    assert not list(root.glob("results/*/*")), "nothing was begun"
+
+
+def test_a_dask_worker_waits_for_its_own_device(tmp_path: Path, device: DeviceInfo, locks: Path) -> None:
+    pytest.importorskip("distributed")
+    from harness.sweep.cluster import DaskCrew
+
+    told = Recorder()
+    root = sweeps.project(tmp_path / "swept", BY_TIME)
+    suite = root / "kernels" / "toy"
+    with somebody(locks):
+        with (
+            pytest.raises(BusyError, match="is being measured by process 1234"),
+            DaskCrew(suite, scheduler=None, devices=["null:0"], busy="fail"),
+        ):
+            pass
+        crew = DaskCrew(suite, scheduler=None, devices=["null:0"], observer=told)
+        with crew:
+            [sentence] = told.stages
+            assert sentence.endswith(f"{TOLD}: jobs there wait.")
+    assert device.uuid
+    assert not _taken(locks / FILE)
+
+
+def test_a_ladder_is_not_shown_as_if_it_had_been_measured(
+    harness: Callable[..., Done], project: Project, locks: Path
+) -> None:
+    suite = toy.SUITE.replace("import Axis", "import Ladder, Rung, Axis").replace(
+        "    kernels=[\n", LADDER[1:]
+    )
+    project.write({"kernels/toy/suite.py": suite})
+    with somebody(locks):
+        arguments = ("report", "ladder", "--measure", "--device", "null", "--no-wait")
+        done = harness(*arguments)
+    assert (done.status, done.out) == (ExitCode.NOT_MEASURED, "")
+    assert TOLD in done.err
+
+
+def test_a_pytest_session_says_that_it_waits_and_need_not(
+    project: Project, device: DeviceInfo, locks: Path
+) -> None:
+    pytest.importorskip("pytest_benchmark")
+    project.write({"test_toy.py": "def test_it(gpu_benchmark, gpu_case):\n    gpu_benchmark(gpu_case)\n"})
+    command = [sys.executable, "-m", "pytest", "-q", "-pno:cacheprovider", "--perf-device=null", "-kplain"]
+    assert device.uuid
+    with contextlib.ExitStack() as stack:
+        with somebody(locks):
+            with started(*command, "--perf-no-wait", cwd=project.root) as refused:
+                assert line_with(refused, "Try again later")
+                line_with(refused, "1 failed")
+            waiting = stack.enter_context(started(*command, cwd=project.root))
+            assert line_with(waiting, "waiting") == f"{TOLD}: waiting.\n"
+        line_with(waiting, "1 passed")
 
 
 def _taken(path: Path) -> bool:
