@@ -11,6 +11,8 @@ from pathlib import Path
 
 import platformdirs
 
+from harness.files import read_regular
+
 
 def cache_dir() -> Path:
     """$HARNESS_CACHE_DIR, else `harness` in the user's cache folder."""
@@ -55,7 +57,7 @@ class BinaryCache:
 
     def get(self, key: str) -> bytes | None:
         try:
-            return (self.folder / key[:2] / key).read_bytes() or None
+            return read_regular(self.folder / key[:2] / key) or None
         except OSError:
             return None
 

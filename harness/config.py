@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import ConfigError
+from harness.files import read_regular
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -127,7 +128,7 @@ def suites_said(texts: Mapping[str, str]) -> tuple[str, ...]:
 def _table(path: Path) -> Mapping[str, Any] | None:
     """The harness's table of a file; None where the file is not there or says nothing about the harness."""
     try:
-        return _table_in(path.read_text(encoding="utf-8"), path)
+        return _table_in(read_regular(path).decode(), path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:

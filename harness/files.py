@@ -4,7 +4,7 @@ live one.
 
 from __future__ import annotations
 
-__all__ = ["open_regular", "read_regular", "scratch_folder", "try_lock"]
+__all__ = ["MOST_BYTES", "open_regular", "read_regular", "scratch_folder", "stat_of", "try_lock"]
 
 import contextlib
 import errno
@@ -61,6 +61,14 @@ def _check_regular(found: os.stat_result, path: Path) -> None:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if kind != stat.S_IFREG:
         raise OSError(errno.EINVAL, f"{_KINDS.get(kind, 'it is no file')}, not a regular file", str(path))
+
+
+def stat_of(entry: os.DirEntry[str]) -> os.stat_result:
+    """What a listed name leads to; of a link to nothing, the link itself. Raises OSError."""
+    try:
+        return entry.stat()
+    except OSError:
+        return entry.stat(follow_symlinks=False)
 
 
 def try_lock(file: int) -> bool:

@@ -19,7 +19,8 @@ ROOT = Path(harness.__file__).parent
 
 LAYERS = (
     ("errors", "texts"),
-    ("suite", "records", "statistics", "cache", "files", "packages"),
+    ("files",),
+    ("suite", "records", "statistics", "cache", "packages"),
     ("harness",),
     ("sources", "planning", "verify", "peaks", "machine", "judge", "gates", "attribution"),
     ("git", "store", "host", "config", "device_lock", "contest", "planted"),
