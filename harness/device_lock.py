@@ -128,23 +128,24 @@ def _named(device: DeviceInfo) -> str:
 
 
 def _acquire(path: Path, device: DeviceInfo, busy: Busy, told: Callable[[str], None]) -> bool:
-    """Whether it had to be waited for. Asked again and again: what blocks in the system cannot be
-    interrupted in a thread. Raises OSError where it cannot be locked.
+    """Whether it had to be waited for. Asked again and again: what blocks in the system cannot be interrupted
+    in a thread, and the file of that name may be another by then. Raises OSError where it cannot be locked.
     """
-    file = _opened(path)
     known = ""
-    try:
-        while not _took(path, file):
+    while True:
+        file = _opened(path)
+        try:
+            if _took(path, file):
+                return bool(known)
             sentence = _sentence(device, file)
-            if busy == "fail":
-                raise BusyError(f"{sentence}. Try again later, or wait for it: leave out --no-wait.")
-            if sentence != known:
-                told(f"{sentence}: waiting.")
-            known = sentence
-            time.sleep(POLL_S)
-    finally:
-        os.close(file)
-    return bool(known)
+        finally:
+            os.close(file)
+        if busy == "fail":
+            raise BusyError(f"{sentence}. Try again later, or wait for it: leave out --no-wait.")
+        if sentence != known:
+            told(f"{sentence}: waiting.")
+        known = sentence
+        time.sleep(POLL_S)
 
 
 def _took(path: Path, file: int) -> bool:
@@ -178,7 +179,9 @@ def _opened(path: Path) -> int:
         file = os.open(path, os.O_RDWR | flags)
     except FileNotFoundError:
         file = _made(path, flags)
-    except PermissionError:
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EROFS):
+            raise
         file = os.open(path, os.O_RDONLY | flags)  # enough to lock it, though not to say who did
     seen = os.fstat(file)
     if not stat.S_ISREG(seen.st_mode) or seen.st_nlink != 1:

@@ -19,7 +19,7 @@ from harness.backends import null
 from harness.device_lock import held
 from harness.errors import BusyError, ExitCode
 from tests import sweeps, toy
-from tests.support import COMMAND, IMPORT_PATH, Done, Recorder, caller, run_command
+from tests.support import COMMAND, IMPORT_PATH, Done, Recorder, caller, commit, make_repository, run_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -365,6 +365,39 @@ def test_a_pytest_session_says_that_it_waits_and_need_not(
             waiting = stack.enter_context(started(*command, cwd=project.root))
             assert line_with(waiting, "waiting") == f"{TOLD}: waiting.\n"
         line_with(waiting, "1 passed")
+
+
+def test_asv_says_that_it_waits(tmp_path: Path, device: DeviceInfo, locks: Path) -> None:
+    pytest.importorskip("asv")
+    from tests.test_asv import FILES
+
+    root = make_repository(tmp_path / "measured")
+    commit(root, FILES, 1)
+    with contextlib.ExitStack() as stack:
+        with somebody(locks):
+            stack.enter_context(pytest.MonkeyPatch.context()).setenv("HARNESS_DEVICE", "null")
+            running = stack.enter_context(started(sys.executable, "-m", "asv", "run", "HEAD^!", cwd=root))
+            assert running.stdout is not None
+            said = b""
+            while f"{TOLD}: waiting.".encode() not in said:  # asv ends a line when it begins the next
+                more = os.read(running.stdout.fileno(), 4096)
+                assert more, said
+                said += more
+        line_with(running, "toy.plain 64: measured")
+    assert device.uuid
+
+
+def test_a_lock_whose_file_was_removed_is_taken_in_its_place(device: DeviceInfo, locks: Path) -> None:
+    told: list[str] = []
+
+    def remove(sentence: str) -> None:
+        told.append(sentence)
+        (locks / FILE).unlink()
+
+    with somebody(locks), held(device, "run", "wait", remove) as waited:
+        assert waited
+        assert _taken(locks / FILE)
+    assert len(told) == 1
 
 
 def _taken(path: Path) -> bool:

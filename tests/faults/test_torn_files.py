@@ -51,7 +51,7 @@ def _nowhere(path: Path) -> None:
     path.symlink_to(path.with_name("nowhere"))
 
 
-PLANTED = (_pipe, _endless, _to_a_pipe, _nowhere, Path.mkdir)
+PLANTED: tuple[Callable[[Path], None], ...] = (_pipe, _endless, _to_a_pipe, _nowhere, Path.mkdir)
 ASV = {"version": 2, "commit_hash": "1" * 40, "result_columns": ["result"], "results": {}, "params": {}}
 
 

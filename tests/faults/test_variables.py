@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from harness.config import VARIABLES, load_config
 from harness.errors import ConfigError, ExitCode
-from tests.support import ROOT, Done, caller, run_command
+from tests.support import IMPORT_PATH, ROOT, Done, caller, commit, make_repository, run_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,6 +87,41 @@ def test_a_command_of_its_own_process(project: Project) -> None:
     done = run_command("check", "--device", "null", cwd=project.root, env={"HARNESS_L3": "cold"})
     assert done.returncode == ExitCode.USAGE
     assert "Did you mean HARNESS_L2?" in done.stderr
+
+
+def test_asv_refuses(tmp_path: Path) -> None:
+    pytest.importorskip("asv")
+    from tests.test_asv import FILES
+
+    root = make_repository(tmp_path / "measured")
+    commit(root, FILES, 1)
+    done = _in(root, "asv", "run", "HEAD^!")
+    assert done.returncode != 0
+    assert "HARNESS_DEVCE: no such variable. Did you mean HARNESS_DEVICE?" in done.stdout
+
+
+def test_pytest_refuses_where_a_test_asks_for_a_card(project: Project) -> None:
+    project.write(
+        {"test_toy.py": "def test_it(gpu_case):\n    pass\n", "test_other.py": "def test_it(): pass\n"}
+    )
+    refused = _in(project.root, "pytest", "test_toy.py")
+    assert refused.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "HARNESS_DEVCE: no such variable. Did you mean HARNESS_DEVICE?" in refused.stdout
+    assert _in(project.root, "pytest", "test_other.py").returncode == 0, "it is none of our business"
+
+
+def _in(root: Path, *module: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *module],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": IMPORT_PATH, "HARNESS_DEVCE": "null"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=120,
+    )
 
 
 def test_whatever_a_source_names_is_in_the_table() -> None:
