@@ -90,10 +90,14 @@ def scratch_folder() -> Iterator[Path]:
 
     Raises StoreError where none can be made.
     """
-    _remove_left_behind(Path(tempfile.gettempdir()))
     try:
+        _remove_left_behind(Path(tempfile.gettempdir()))
         folder = Path(tempfile.mkdtemp(prefix="harness-"))
-        owner = _own(folder)
+        try:
+            owner = _own(folder)
+        except OSError:
+            folder.rmdir()
+            raise
     except OSError as error:
         raise StoreError(
             f"No temporary folder can be made ({error.strerror or error}): free some space, or point TMPDIR "
