@@ -75,7 +75,6 @@ class Home(NamedTuple):
             "PYTHONPATH": str(ROOT),
             "HARNESS_DEVICE": "null",
             "HARNESS_CACHE_DIR": str(self.home / "cache"),
-            "HARNESS_LOCK_DIR": os.environ["HARNESS_LOCK_DIR"],
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_CONFIG_NOSYSTEM": "1",
         }
