@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from harness.errors import StoreError, UsageError
+from harness.files import read_regular
 
 FORMATS = range(3, 6)
 """Major versions of pytest-benchmark whose files are known."""
@@ -207,7 +208,7 @@ def _loaded(path: Path) -> Any:
                 "Save without --benchmark-save-data."
             )
         # Python's own reader takes NaN, which Python's own writer writes: so the benchmark can be named.
-        return json.loads(path.read_bytes())
+        return json.loads(read_regular(path, LARGEST_BYTES))
     except OSError as error:
         raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
     except (ValueError, RecursionError) as error:

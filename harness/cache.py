@@ -8,7 +8,6 @@ __all__ = [
     "Manifest",
     "cache_dir",
     "export_root",
-    "read_regular",
     "write_atomically",
 ]
 
@@ -16,7 +15,6 @@ import hashlib
 import os
 import re
 import secrets
-import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,10 +22,10 @@ from pathlib import Path
 import msgspec
 import platformdirs
 
+from harness.files import read_regular
+
 _FORMAT = b"harness binary 1"
 """Begins every entry. An entry that begins otherwise is another version's, and a miss."""
-_MOST_BYTES = 2**30
-"""Of an entry: a compiled kernel is far smaller."""
 EXPORTS = "commits"
 """The folder of exported commits."""
 _EXPORT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})(?:-[0-9a-f]{12})?")
@@ -67,22 +65,6 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
         raise
 
 
-def read_regular(path: Path, most_bytes: int | None = None) -> bytes:
-    """The content of a regular file.
-
-    Raises OSError for anything else: reading a FIFO would wait for ever, and a device may have no end. A link
-    at the end of `path` is not followed.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:  # noqa: PTH123 - of a descriptor
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(f"{path} is no regular file.")
-        if most_bytes is not None and found.st_size > most_bytes:
-            raise OSError(f"{path} has {found.st_size} bytes; at most {most_bytes} are read.")
-        return file.read()
-
-
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """The headers that a compiler read beside its source text, and where it looked for them.
@@ -117,7 +99,7 @@ class Manifest:
 
 
 def _file_sha256(path: str) -> str:
-    return hashlib.sha256(read_regular(Path(os.path.realpath(path)), _MOST_BYTES)).hexdigest()
+    return hashlib.sha256(read_regular(Path(path))).hexdigest()
 
 
 def _found_sha256(headers: Iterable[str], folders: Iterable[str], asked: Iterable[str]) -> str:
@@ -157,7 +139,7 @@ class BinaryCache:
 
     def get(self, key: str) -> bytes | None:
         try:
-            entry = read_regular(self.folder / key[:2] / key, _MOST_BYTES)
+            entry = read_regular(self.folder / key[:2] / key)
             begin, told, rest = entry.split(b"\n", 2)
             if (begin, told) != (_FORMAT, _entry_sha256(key, rest)):
                 return None

@@ -28,6 +28,7 @@ import msgspec
 from harness.cache import write_atomically
 from harness.contest import Noise
 from harness.errors import StoreError
+from harness.files import read_regular
 from harness.records import DeviceInfo
 from harness.statistics.moderated import DEFAULT_PRIOR, Prior, fit_prior
 from harness.statistics.paired import ProcessEffect
@@ -108,7 +109,7 @@ def read_calibration(folder: Path) -> Calibration | None:
     """
     path = folder / FILE
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

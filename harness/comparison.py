@@ -37,6 +37,7 @@ from harness import protocol
 from harness.attribution import Solo, SoloBlocks, solo_of
 from harness.calibration import Calibration, noise_without_floor, read_calibration, with_floor
 from harness.contest import Contest, Noise, SideNote
+from harness.device_lock import Busy
 from harness.errors import HarnessError, UsageError, WorkerError
 from harness.gates import CanaryLevel, Gated, GatePolicy, canary_level, cool_down_s, gate, usual_level
 from harness.host import describe_host
@@ -91,6 +92,8 @@ class CompareSettings:
     gates: GatePolicy = field(default_factory=GatePolicy)
     timeout_s: float = 120.0
     """For one case in one process."""
+    busy: Busy = "wait"
+    """What to do where another process measures on the device."""
     budget_s: float | None = None
     """Device time after which no process is begun."""
     seed: int = 1
@@ -236,7 +239,15 @@ class Comparing(Workplace):
     def __init__(
         self, base: LoadedSuite, head: LoadedSuite, settings: CompareSettings, observer: CompareObserver
     ) -> None:
-        super().__init__(observer, head.suite.root, base.suite.root, device=settings.device, l2=settings.l2)
+        super().__init__(
+            observer,
+            head.suite.root,
+            base.suite.root,
+            device=settings.device,
+            l2=settings.l2,
+            command=settings.command,
+            busy=settings.busy,
+        )
         self.base, self.head, self.settings = base, head, settings
         self.policy = Policy()
         self.pair = PairSettings()

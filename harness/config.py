@@ -4,7 +4,7 @@ then options.
 
 from __future__ import annotations
 
-__all__ = ["FILES", "Config", "load_config", "suites_said"]
+__all__ = ["FILES", "VARIABLES", "Config", "check_environment", "load_config", "suites_said"]
 
 import contextlib
 import os
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import ConfigError
+from harness.files import read_regular
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -40,12 +41,58 @@ class Config:
 FILES = ("harness.toml", "pyproject.toml")
 """Where settings stand; in a folder that has both, the first counts."""
 _CHOICES = {"l2": ("cold", "hot")}
+VARIABLES = frozenset(
+    {
+        *(f"HARNESS_{field.name.upper()}" for field in fields(Config) if field.name != "root"),
+        "HARNESS_CACHE_DIR",
+        "HARNESS_LOCK_DIR",
+        "HARNESS_NULL_SCRIPT",
+        # How the asv plugin talks to its own processes.
+        "HARNESS_ASV_DEVICE_KIND",
+        "HARNESS_ASV_DRY_RUN",
+        "HARNESS_ASV_ENVIRONMENT",
+        "HARNESS_ASV_MACHINE",
+        "HARNESS_ASV_PID",
+        "HARNESS_ASV_REPOSITORY",
+        "HARNESS_ASV_RESULTS",
+        "HARNESS_ASV_SELECTED",
+        "HARNESS_PROGRESS",
+        # How this project's own tests are run.
+        "HARNESS_REQUIRE_BROWSER",
+        "HARNESS_REQUIRE_DEVICE",
+        "HARNESS_REQUIRE_LINTERS",
+        "HARNESS_REQUIRE_VERSIONS",
+        "HARNESS_SCREENSHOTS",
+    }
+)
+"""Every variable that anything of this project reads. Whatever else begins with HARNESS_ is an error."""
+
+
+def check_environment() -> None:
+    """Raises ConfigError for a HARNESS_* variable that there is not: a misspelt one must not be silently
+    without effect.
+    """
+    for name in sorted(os.environ):
+        if name.startswith("HARNESS_") and name not in VARIABLES:
+            raise ConfigError(f"{name}: no such variable. {_meant(name)}")
+
+
+def _meant(name: str) -> str:
+    import difflib
+
+    # Without what all of them have in common, which would make everything look alike.
+    known = {variable.removeprefix("HARNESS_"): variable for variable in sorted(VARIABLES)}
+    close = difflib.get_close_matches(name.removeprefix("HARNESS_").upper(), known, n=1, cutoff=0.5)
+    if close:
+        return f"Did you mean {known[close[0]]}?"
+    return "Names that begin with HARNESS_ are the harness's own: unset it, or give it another name."
 
 
 def load_config(start: Path | None = None) -> Config:
     """The configuration that holds in a folder: the nearest file upwards, then the environment. Raises
     ConfigError.
     """
+    check_environment()
     config = _from_file(start or Path.cwd())
     for field in fields(Config):
         variable = f"HARNESS_{field.name.upper()}"
@@ -85,7 +132,7 @@ def suites_said(texts: Mapping[str, str]) -> tuple[str, ...]:
 def _table(path: Path) -> Mapping[str, Any] | None:
     """The harness's table of a file; None where the file is not there or says nothing about the harness."""
     try:
-        return _table_in(path.read_text(encoding="utf-8"), path)
+        return _table_in(read_regular(path).decode(), path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:

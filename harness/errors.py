@@ -9,6 +9,7 @@ HarnessError
 │   └── RefusedError        a report or event is not what it should be: nothing was done with it
 └── MeasureError            what was asked for could not be done             exit 3
     ├── DeviceError         no device, or it cannot be opened
+    ├── BusyError           another process measures on the device
     ├── BuildError          a kernel does not compile; carries the log
     ├── LaunchError         the device cannot run this launch
     ├── KernelError         the kernel ran and faulted on the device
@@ -25,6 +26,7 @@ from __future__ import annotations
 
 __all__ = [
     "BuildError",
+    "BusyError",
     "ConfigError",
     "DeviceError",
     "ExitCode",
@@ -102,6 +104,10 @@ class MeasureError(HarnessError):
 
 class DeviceError(MeasureError):
     reason = "no-device"
+
+
+class BusyError(MeasureError):
+    reason = "busy"
 
 
 class BuildError(MeasureError):

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.cache import cache_dir, export_root, read_regular
+from harness.cache import cache_dir, export_root
+from harness.files import open_regular
 
 _opened: set[str] = set()
 
@@ -33,7 +34,7 @@ def watch() -> None:
 
 def _note(event: str, arguments: tuple[Any, ...]) -> None:
     # What the harness hashes, no suite has opened.
-    if event not in _EVENTS or sys._getframe(1).f_code is read_regular.__code__:  # noqa: SLF001
+    if event not in _EVENTS or sys._getframe(1).f_code is open_regular.__code__:  # noqa: SLF001
         return
     # An exception in here would be the audited call's.
     with contextlib.suppress(Exception):

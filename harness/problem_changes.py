@@ -13,9 +13,9 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from harness.cache import read_regular
 from harness.checker import Checker, digest
 from harness.file_access import opened_beside
+from harness.files import read_regular
 from harness.sources import tree_files
 from harness.suite import Array, Case, Suite
 

@@ -4,7 +4,7 @@ everything that it started.
 
 from __future__ import annotations
 
-__all__ = ["LOG_BYTES", "Process", "no_temporary_folder", "serve"]
+__all__ = ["LOG_BYTES", "Process", "serve"]
 
 import contextlib
 import ctypes
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from harness.errors import StoreError
+from harness.files import no_temporary_folder
 
 LOG_BYTES = 20_000
 """How much of a process's last words is kept."""
@@ -32,13 +32,6 @@ _GLANCE_S = 0.1
 """Between two looks whether the process lives: its pipe does not tell while a child of its own has it too."""
 _READ_BYTES = 2**20
 _PR_SET_PDEATHSIG = 1
-
-
-def no_temporary_folder(error: OSError) -> StoreError:
-    return StoreError(
-        f"No temporary folder can be made ({error.strerror or error}): free some space, or point TMPDIR at a "
-        "folder that has some."
-    )
 
 
 class Process:

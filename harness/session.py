@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import harness
 from harness import protocol
-from harness.errors import (
-    HarnessError,
-    WorkerError,
-)
+from harness.device_lock import Busy
+from harness.errors import HarnessError, WorkerError
 from harness.host import describe_host
 from harness.loader import LoadedSuite
 from harness.machine import machine_name
@@ -53,6 +51,8 @@ class SessionSettings:
     """Hold what is measured against the vendor's own kernel, where the suite has one for the device."""
     max_launch_ms: float | None = None
     """Most device time of one dispatch; None launches as each kernel says."""
+    busy: Busy = "wait"
+    """What to do where another process measures on the device. Who only verifies need not care."""
     results: Path | None = None
     """Folder of all records; the device's own lie in a folder of its name. None stores nothing."""
     notes: Mapping[str, str | bool] = field(default_factory=dict)
@@ -84,7 +84,14 @@ class Session(Workplace):
 
     def __init__(self, loaded: LoadedSuite, settings: SessionSettings, observer: Observer) -> None:
         l2 = settings.measure.l2 if settings.measure else None
-        super().__init__(observer, loaded.suite.root, device=settings.device, l2=l2)
+        super().__init__(
+            observer,
+            loaded.suite.root,
+            device=settings.device,
+            l2=l2,
+            command=settings.command,
+            busy=settings.busy if settings.measure else "ignore",
+        )
         self.loaded = loaded
         self.settings = settings
         self._unsound = False

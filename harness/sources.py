@@ -28,8 +28,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.cache import read_regular, write_atomically
+from harness.cache import write_atomically
 from harness.errors import BuildError, LaunchError, SuiteError
+from harness.files import read_regular
 from harness.records import Launch
 from harness.suite import Case, Generated, HostFunction, HostLibrary, Kernel, Parameter, Suite
 
@@ -407,7 +408,7 @@ def tree_sha256(suite: Suite) -> str:
 
 def _read(path: Path) -> bytes:
     """What a path leads to, by links too. Raises OSError for what is no regular file."""
-    return read_regular(Path(os.path.realpath(path)))
+    return read_regular(path)
 
 
 def tree_files(suite: Suite) -> set[Path]:

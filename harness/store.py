@@ -2,12 +2,14 @@
 
 The first line is the run, each further line a row, the last says whether the run came to its end. Lines of a
 comparison are its raw blocks, as they were measured, and then its verdicts. Lines are appended to a ``.part``
-file as they come, so that what was measured survives the harness; the file gets its name at the end.
+file as they come, so that what was measured survives the harness; the file gets its name at the end, or from
+the next run that writes a record beside it.
 """
 
 from __future__ import annotations
 
 __all__ = [
+    "PART",
     "Journal",
     "RecordWriter",
     "StoredComparison",
@@ -32,12 +34,15 @@ from typing import IO, TYPE_CHECKING, Any
 import msgspec
 
 from harness.errors import StoreError
+from harness.files import MOST_BYTES, open_regular, read_regular, try_lock
 from harness.records import SCHEMA_VERSION, CaseBlock, Comparison, Row, Run, Source, Verdict
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+PART = ".part"
+"""What a record's name ends in while it is written, and after its run was killed."""
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are no record."""
 
@@ -136,10 +141,13 @@ class RecordWriter:
 
     def __init__(self, folder: Path, described: Run | Comparison) -> None:
         self.path = folder / record_name(described)
-        self._part = self.path.with_name(self.path.name + ".part")
+        self._part = self.path.with_name(self.path.name + PART)
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            _adopt_parts(folder)
             self._file: IO[bytes] = self._part.open("xb")
+            with contextlib.suppress(OSError):  # a file system without locks
+                try_lock(self._file.fileno())
         except OSError as error:
             raise StoreError(
                 f"Cannot write results to {folder}: {error.strerror or error}. "
@@ -182,12 +190,14 @@ class RecordWriter:
         )
         try:
             os.fsync(self._file.fileno())
-            self._file.close()
             self._part.replace(self.path)
         except OSError as error:
             raise StoreError(
                 f"Cannot finish {self.path}: {error.strerror or error}. The rows are in {self._part}."
             ) from None
+        finally:
+            with contextlib.suppress(OSError):
+                self._file.close()  # last: until then it is locked as one that is being written
         return self.path
 
     def __enter__(self) -> Self:
@@ -201,6 +211,19 @@ class RecordWriter:
                 self.finish(complete=False)
             with contextlib.suppress(OSError):  # closing flushes once more, which a full disk refuses again
                 self._file.close()
+
+
+def _adopt_parts(folder: Path) -> None:
+    """Give the records of killed runs their names, as those of runs that did not come to their end.
+
+    While a run is alive its part file is locked. What is no record, or cannot be renamed, stays what it is.
+    """
+    for part in folder.glob(f"*.jsonl{PART}"):
+        with contextlib.suppress(OSError, *_UNREADABLE), open_regular(part) as file:
+            first = msgspec.json.decode(file.readline(MOST_BYTES), type=_FirstLine)
+            described = first.run or first.comparison
+            if described and not part.is_symlink() and try_lock(file.fileno()):
+                part.rename(part.with_name(part.name.removesuffix(PART)))
 
 
 class Journal:
@@ -261,10 +284,11 @@ def newest_rows(results: Path, suite: str, cases: Collection[str]) -> tuple[list
     """
     found: list[StoredRow] = []
     problems: list[str] = []
-    for folder in sorted({path.parent for path in results.glob("*/*.jsonl")}):
+    for folder in sorted({path.parent for path in results.glob("*/*.jsonl*")}):
         newest: dict[str, StoredRow] = {}
-        for path in sorted(folder.glob("*.jsonl"), reverse=True):
-            if not (match := _RUN_NAME.fullmatch(path.name)) or match["suite"] != suite:
+        for path in sorted(folder.glob("*.jsonl*"), reverse=True):
+            match = _RUN_NAME.fullmatch(path.name.removesuffix(PART))
+            if not match or match["suite"] != suite:
                 continue
             try:
                 for stored in _rows_of(path, {case for case in cases if _open(newest.get(case))}):
@@ -324,7 +348,7 @@ def _read(path: Path) -> list[_Line]:
 
 def _lines(path: Path) -> list[bytes]:
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
     except OSError as error:
         raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
     lines = content.splitlines()

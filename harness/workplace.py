@@ -5,9 +5,8 @@ from __future__ import annotations
 __all__ = ["DeviceObserver", "Station", "Workplace", "find_device", "unfit"]
 
 import dataclasses
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
@@ -15,9 +14,10 @@ from typing import TYPE_CHECKING, Protocol
 from harness import protocol
 from harness.backends.base import check_launch
 from harness.child import Child
+from harness.device_lock import Busy, held
 from harness.errors import DeviceError, ExitCode, HarnessError, LaunchError, UsageError
+from harness.files import scratch_folder
 from harness.planning import PlannedCase, Refusal, launch_of, refusal
-from harness.process import no_temporary_folder
 from harness.records import DeviceInfo, L2Policy, Telemetry
 from harness.sources import lacking
 from harness.telemetry import Probe, Sampler, probe_for, telemetry_of
@@ -32,6 +32,9 @@ class DeviceObserver(Protocol):
     """Who is told how anything on a device goes."""
 
     def opened(self, device: DeviceInfo) -> None: ...
+    def waiting(self, sentence: str) -> None:
+        """Another process measures on the device, or nothing keeps others off it."""
+
     def stage(self, stage: str) -> None: ...
 
 
@@ -39,9 +42,11 @@ class Workplace:
     """A device, and what its worker processes need; a context manager. Entering it finds the device.
 
     `suite` is a suite's folder, `base` that of the one to compare it with. The `builder` is the process that
-    found the device: it compiles, and is ended before anything is timed.
+    found the device: it compiles, and is ended before anything is timed. `busy` says what to do where another
+    process measures on the device.
 
-    Raises UsageError for a device or policy that makes no sense, DeviceError where there is no such device.
+    Raises UsageError for a device or policy that makes no sense, DeviceError where there is no such device,
+    BusyError where it is busy and nobody wants to wait.
     """
 
     def __init__(
@@ -52,15 +57,18 @@ class Workplace:
         *,
         device: str | None = None,
         l2: L2Policy | None = None,
+        command: str = "run",
+        busy: Busy = "wait",
     ) -> None:
         self.observer = observer
         self._suite, self._base, self._spec, self._l2 = suite, base, device, l2
+        self._command, self._busy = command, busy
         self._stack = ExitStack()
         self._spare: Child | None = None
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            self.scratch = stack.enter_context(_scratch_folder())
+            self.scratch = stack.enter_context(scratch_folder())
             stack.callback(self._end_spare)
             self.builder = stack.enter_context(Child(self.scratch))
             opened = self.open(self.builder)
@@ -68,6 +76,7 @@ class Workplace:
             self.probe = stack.enter_context(closing(probe_for(opened.device)))
             self.device = _identified(opened.device, self.probe)
             self._spec = self.device.spec
+            self._wait_for_turn(stack)
             if self._l2 == "cold" and self.device.l2_bytes is None:
                 raise UsageError(
                     f"{self.device.name} has no cache that can be flushed: measure with --l2 hot."
@@ -80,6 +89,17 @@ class Workplace:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.__exit__(kind, error, trace)
+
+    def _wait_for_turn(self, stack: ExitStack) -> None:
+        """Have the device to ourselves, which another process may be measuring."""
+
+        def wait(sentence: str) -> None:
+            self.builder.kill()  # its context on the device would disturb whoever measures there
+            self.observer.waiting(sentence)
+
+        if stack.enter_context(held(self.device, self._command, self._busy, wait)):
+            self.builder = stack.enter_context(Child(self.scratch))
+            self.open(self.builder)
 
     def divide(self, plan: Sequence[PlannedCase]) -> tuple[list[PlannedCase], list[str]]:
         """The cases that the device can run, and why it cannot run the others, each reason once.
@@ -174,19 +194,9 @@ def _identified(device: DeviceInfo, probe: Probe) -> DeviceInfo:
     )
 
 
-@contextmanager
-def _scratch_folder() -> Iterator[Path]:
-    try:
-        folder = tempfile.TemporaryDirectory(prefix="harness-")
-    except OSError as error:
-        raise no_temporary_folder(error) from None
-    with folder as path:
-        yield Path(path)
-
-
 def find_device(spec: str | None) -> DeviceInfo:
     """The device that `spec` names, or the default. Raises UsageError, DeviceError."""
-    with _scratch_folder() as scratch, Child(scratch) as child:
+    with scratch_folder() as scratch, Child(scratch) as child:
         device = _open(child, protocol.Open(device=spec, suite=None, scratch=str(scratch))).device
         with closing(probe_for(device)) as probe:
             return _identified(device, probe)

@@ -60,6 +60,8 @@ def own_environment(
     monkeypatch.setenv("XDG_CACHE_HOME", str(shared_cache))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(shared_home / ".config"))
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(shared_cache))
+    # Tests run side by side, and what they say of times is not about times.
+    monkeypatch.setenv("HARNESS_LOCK_DIR", str(tmp_path_factory.mktemp("locks")))
     # A temporary folder inside somebody's repository is still no repository.
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path_factory.getbasetemp().parent))
     for name, value in GIT_SETTINGS.items():

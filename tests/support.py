@@ -148,6 +148,9 @@ class Recorder:
     def opened(self, device: object) -> None:
         pass
 
+    def waiting(self, sentence: str) -> None:
+        self.stages.append(sentence)
+
     def started(self, planned: object, number: int, total: int) -> None:
         pass
 

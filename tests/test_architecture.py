@@ -19,10 +19,11 @@ ROOT = Path(harness.__file__).parent
 
 LAYERS = (
     ("errors", "texts"),
+    ("files",),
     ("suite", "records", "statistics", "cache", "packages", "process"),
     ("harness",),
     ("file_access", "sources", "planning", "verify", "peaks", "machine", "judge", "gates", "attribution"),
-    ("git", "store", "host", "config", "contest", "planted", "suite_file", "suite_data"),
+    ("git", "store", "host", "config", "device_lock", "contest", "planted", "suite_file", "suite_data"),
     ("suite_client", "suite_server", "export"),
     ("loader", "backends", "telemetry", "calibration"),
     ("arena", "measure", "history", "selection", "benchmark_files"),

@@ -80,6 +80,9 @@ class Watching:
     def opened(self, device: object) -> None:
         pass
 
+    def waiting(self, sentence: str) -> None:
+        pass
+
     def stage(self, stage: str) -> None:
         self.stages.append(stage)
 

@@ -6,7 +6,6 @@ import json
 import math
 import os
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -330,20 +329,14 @@ def test_a_damaged_file_is_named_and_the_others_are_read(folder, damage, words):
     assert both(folder).problems == ()
 
 
-def test_a_file_that_cannot_be_opened_is_a_problem(folder, monkeypatch):
+def test_a_file_that_cannot_be_opened_is_a_problem(folder):
     put(folder, 1)
     target = put(folder, 2)
-    read_bytes = Path.read_bytes
-
-    def guarded(path):
-        if path == target:
-            raise PermissionError(13, "Permission denied")
-        return read_bytes(path)
-
-    monkeypatch.setattr(Path, "read_bytes", guarded)
+    target.unlink()
+    target.mkdir()
     table = both(folder)
     assert table.hashes == (commit(1),)
-    assert table.problems == (f"{target.name} cannot be read: Permission denied.",)
+    assert table.problems == (f"{target.name} cannot be read: Is a directory.",)
 
 
 @pytest.mark.parametrize("damage", ["missing", "half of it", "a list"])

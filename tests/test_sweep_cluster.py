@@ -354,6 +354,9 @@ class Seen:
     def opened(self, device: DeviceInfo) -> None:
         self.devices.append(device)
 
+    def waiting(self, sentence: str) -> None:
+        pass
+
     def stage(self, stage: str) -> None:
         pass
 

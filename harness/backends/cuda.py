@@ -17,12 +17,10 @@ import hashlib
 import os
 import re
 import subprocess
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,6 +38,7 @@ from harness.errors import (
     MeasureError,
     OutOfMemoryError,
 )
+from harness.files import scratch_folder
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
 from harness.sources import Program
 
@@ -261,11 +260,11 @@ class CudaDevice:
         return CudaBuilt(None, identity, cached=False, call=enqueue)
 
     def _library(self, program: Program, binary: bytes) -> Callable[[Sequence[Argument]], None]:
-        with tempfile.NamedTemporaryFile(prefix="harness-", suffix=".so") as file:
-            file.write(binary)
-            file.flush()
+        with scratch_folder() as folder:
+            file = folder / "library.so"
+            file.write_bytes(binary)
             try:
-                function = ctypes.CDLL(file.name)[program.function]
+                function = ctypes.CDLL(str(file))[program.function]
             except (OSError, AttributeError) as error:
                 raise BuildError(
                     f"{program.name}: its library has no function {program.function!r} ({error}). "
@@ -336,8 +335,8 @@ class CudaDevice:
         return "-gencode", f"arch=compute_{number},code=sm_{number}"
 
     def _compile_library(self, program: Program, options: tuple[str, ...]) -> bytes:
-        with tempfile.TemporaryDirectory(prefix="harness-") as folder:
-            source, made = Path(folder) / f"{program.function}.cu", Path(folder) / "library.so"
+        with scratch_folder() as folder:
+            source, made = folder / f"{program.function}.cu", folder / "library.so"
             source.write_text(program.text, encoding="utf-8")
             done = subprocess.run(
                 [

@@ -8,15 +8,16 @@ $HARNESS_NULL_SCRIPT, a JSON file of kernel name (such as ``matmul.naive``) to b
 Faults: build, wrong, nan, unwritten, overrun, crash, hang, error, memory. A kernel's text can say its time
 or fault itself, so that these differ from commit to commit: ``#define NULL_DEVICE_NS 1000000``,
 ``#define NULL_DEVICE_FAULT wrong``. Under the key ``noise`` the script may name one of the kinds in
-harness.backends.noise, ``{"kind": "quiet", "seed": 1}``; then times vary, and the device has clocks. It is
-what the tests run on and what a suite's author can try a pipeline with; no figure of it says anything about
-a kernel.
+harness.backends.noise, ``{"kind": "quiet", "seed": 1}``; then times vary, and the device has clocks. Under
+``uuid`` it may give the device an identity, by which it is locked as a card is. It is what the tests run on
+and what a suite's author can try a pipeline with; no figure of it says anything about a kernel.
 """
 
 from __future__ import annotations
 
 __all__ = ["NullDevice", "devices", "open_device"]
 
+import dataclasses
 import itertools
 import json
 import os
@@ -66,7 +67,8 @@ def devices() -> list[DeviceInfo]:
 
 
 def open_device(index: int) -> NullDevice:
-    return NullDevice(devices()[index], _script())
+    script = _script()
+    return NullDevice(dataclasses.replace(devices()[index], uuid=script.get("uuid")), script)
 
 
 def _script() -> dict[str, Any]:

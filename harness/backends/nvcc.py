@@ -18,7 +18,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from harness.cache import BinaryCache, Manifest, read_regular
+from harness.cache import BinaryCache, Manifest
+from harness.files import read_regular
 from harness.sources import Program, is_self_contained, unusual_options
 
 _FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
@@ -161,4 +162,4 @@ def _is_hidden(text: str) -> bool:
 
 
 def _text_of(path: str) -> str:
-    return read_regular(Path(path).resolve()).decode(errors="replace")
+    return read_regular(Path(path)).decode(errors="replace")

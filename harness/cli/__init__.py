@@ -45,6 +45,9 @@ def cli() -> None:
     Exit status: 0 fine, 1 regression or failed check, 2 wrong usage or configuration, 3 could not measure,
     4 inconclusive, 130 interrupted.
     """
+    from harness.config import check_environment
+
+    check_environment()
 
 
 def main() -> None:

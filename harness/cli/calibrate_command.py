@@ -8,9 +8,10 @@ import click
 
 from harness.calibrating import CalibrateSettings, CalibrationResult, calibrate
 from harness.cli.execute import fitting
-from harness.cli.options import Selection, echo_json, selection_options
+from harness.cli.options import Selection, echo_json, no_wait_option, selection_options
 from harness.comparison import CompareSettings, Comparing
 from harness.config import load_config
+from harness.device_lock import Busy
 from harness.errors import ExitCode, UsageError
 from harness.planning import plan
 from harness.report.calibrations import as_json, print_calibration
@@ -44,6 +45,7 @@ from harness.selection import load_suites
 @click.option("--l2", type=click.Choice(["cold", "hot"]), help="Flush the L2 before every launch, or not.")
 @click.option("--results", type=click.Path(path_type=Path), metavar="FOLDER", help="Where records go.")
 @click.option("--no-save", is_flag=True, help="Keep nothing.")
+@no_wait_option
 def command(
     selection: Selection,
     trials: int,
@@ -52,6 +54,7 @@ def command(
     l2: str | None,
     results: Path | None,
     no_save: bool,
+    busy: Busy,
 ) -> int:
     """Measure this device's noise: the kernels that CASES select against themselves, and slowed on purpose.
 
@@ -65,6 +68,7 @@ def command(
         device=selection.device or config.device,
         l2=l2 or config.l2,  # type: ignore[arg-type]
         timeout_s=selection.timeout or config.timeout_s,
+        busy=busy,
         seed=selection.seed,
         measure_identical=True,
         solo_s=0.0,

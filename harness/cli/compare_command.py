@@ -64,6 +64,7 @@ def settings_from(config: Config, selection: Selection, options: Mapping[str, An
         confidence=options["confidence"] / 100,
         l2=options["l2"] or config.l2,  # type: ignore[arg-type]
         timeout_s=selection.timeout or config.timeout_s,
+        busy=options["busy"],
         budget_s=options["budget"],
         seed=selection.seed,
         twins=options["twins"],

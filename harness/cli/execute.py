@@ -15,6 +15,7 @@ import click
 from harness import selection
 from harness.cli.options import Selection, echo_json
 from harness.config import load_config
+from harness.device_lock import Busy
 from harness.errors import ExitCode
 from harness.loader import LoadedSuite
 from harness.measure import MeasureSettings
@@ -34,6 +35,7 @@ def execute(
     save: bool,
     library: bool = True,
     max_launch_ms: float | None = None,
+    busy: Busy = "wait",
 ) -> int:
     config = load_config()
     if measure is not None and measure.l2 is None:
@@ -46,6 +48,7 @@ def execute(
         seed=chosen.seed,
         library=library and max_launch_ms is None,  # a library launches as it likes
         max_launch_ms=max_launch_ms,
+        busy=busy,
         results=(results or config.root / config.results) if save else None,
     )
     finished: list[RunResult] = []

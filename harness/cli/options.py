@@ -10,6 +10,7 @@ __all__ = [
     "echo_json",
     "json_option",
     "max_launch_option",
+    "no_wait_option",
     "selection_options",
 ]
 
@@ -33,6 +34,13 @@ max_launch_option = click.option(
     type=click.FloatRange(min=0, min_open=True),
     metavar="MS",
     help="Launch each grid in parts that take at most this long, for a card that drives a display.",
+)
+no_wait_option = click.option(
+    "--no-wait",
+    "busy",
+    is_flag=True,
+    callback=lambda _context, _option, given: "fail" if given else "wait",
+    help="Fail where another process measures on the device, instead of waiting for it.",
 )
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Machine-readable result on standard output."

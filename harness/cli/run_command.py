@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import Selection, max_launch_option, selection_options
+from harness.cli.options import Selection, max_launch_option, no_wait_option, selection_options
+from harness.device_lock import Busy
 from harness.measure import MeasureSettings
 
 
@@ -30,6 +31,7 @@ from harness.measure import MeasureSettings
     "--no-library", is_flag=True, help="Measure no vendor's library beside each kernel that has one."
 )
 @click.option("--no-save", is_flag=True, help="Keep no record.")
+@no_wait_option
 @selection_options
 def command(
     selection: Selection,
@@ -39,6 +41,7 @@ def command(
     results: Path | None,
     no_library: bool,
     no_save: bool,
+    busy: Busy,
 ) -> int:
     """Verify, then measure, the kernels that CASES select (globs such as 'matmul.*tiling*'), or all of them.
 
@@ -56,4 +59,5 @@ def command(
         save=not no_save,
         library=not no_library,
         max_launch_ms=max_launch_ms,
+        busy=busy,
     )

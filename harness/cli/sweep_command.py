@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.options import device_option, echo_json, json_option
+from harness.cli.options import device_option, echo_json, json_option, no_wait_option
 from harness.config import load_config
 from harness.errors import ExitCode, UsageError
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     help="Where records go; default: the project's.",
 )
 @click.option("--no-save", is_flag=True, help="Keep no record.")
+@no_wait_option
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
@@ -117,14 +118,16 @@ def _crew(
     if scheduler is None and gpus is None:
         from harness.sweep.bench import LocalCrew
 
-        with LocalCrew(loaded.suite.root, device or configured, observer) as local:
+        with LocalCrew(loaded.suite.root, device or configured, observer, options["busy"]) as local:
             yield local
         return
     from harness.sweep.cluster import DaskCrew
 
     # On a cluster, what this machine's configuration says of devices means nothing.
     devices = _cards(gpus) if gpus is not None else (device,) if device else ()
-    with DaskCrew(loaded.suite.root, scheduler=scheduler, devices=devices, observer=observer) as crew:
+    with DaskCrew(
+        loaded.suite.root, scheduler=scheduler, devices=devices, observer=observer, busy=options["busy"]
+    ) as crew:
         yield crew
 
 

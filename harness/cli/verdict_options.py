@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from harness.cli.options import no_wait_option
 from harness.report.verdicts import FAILING
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -27,6 +28,7 @@ def comparison_options(function: F) -> F:
     """The options that say how to compare, and which verdicts fail."""
     call: Any = function
     for option in (
+        no_wait_option,
         fail_on_option,
         click.option(
             "--twins/--no-twins",

@@ -25,6 +25,7 @@ from harness.calibration import read_calibration
 from harness.child import Child
 from harness.doctor.facts import Disk, Facts
 from harness.errors import DeviceError, ExitCode, GitError, StoreError, UsageError, WorkerError
+from harness.files import scratch_folder
 from harness.host import describe_host
 from harness.machine import machine_name
 from harness.records import DeviceInfo
@@ -71,17 +72,14 @@ def gather(spec: str | None, root: Path, results: Path) -> Facts:
 def _device(spec: str | None) -> Found:
     """The device and its timers, in a process of its own. Raises UsageError."""
     try:
-        with (
-            tempfile.TemporaryDirectory(prefix="harness-") as scratch,
-            Child(Path(scratch)) as child,
-        ):
-            opened = child.ask(protocol.Open(device=spec, suite=None, scratch=scratch), OPEN_TIMEOUT_S)
+        with scratch_folder() as scratch, Child(scratch) as child:
+            opened = child.ask(protocol.Open(device=spec, suite=None, scratch=str(scratch)), OPEN_TIMEOUT_S)
             if isinstance(opened, protocol.Opened):
                 return {**_described(opened), **_timers(child)}
     except WorkerError as error:
         return {"device_problem": _with_first_line(error.message, error.log)}
-    except OSError as error:
-        return {"device_problem": f"No temporary folder can be made ({error.strerror or error})."}
+    except StoreError as error:
+        return {"device_problem": error.message}
     assert isinstance(opened, protocol.Failed)
     if opened.exit_code == ExitCode.USAGE:
         raise UsageError(opened.message, log=opened.log)

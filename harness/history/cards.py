@@ -43,7 +43,7 @@ def card_folders(results: Path) -> tuple[Path, ...]:
     except OSError as error:
         raise StoreError(f"Cannot read {results}: {error.strerror or error}.") from None
     named = [path for path in folders if path.name.encode(errors="ignore").decode() == path.name]
-    return tuple(sorted(path for path in named if any(path.glob("*.json")) or any(path.glob("*.jsonl"))))
+    return tuple(sorted(path for path in named if any(path.glob("*.json")) or any(path.glob("*.jsonl*"))))
 
 
 def read_card(

@@ -11,9 +11,12 @@ from typing import BinaryIO
 import msgspec
 
 from harness.errors import StoreError
+from harness.files import MOST_BYTES, open_regular, stat_of
 from harness.history.kept import kept_file, read_kept, write_kept
 from harness.records import SCHEMA_VERSION
+from harness.store import PART
 
+_RECORDS = (".jsonl", f".jsonl{PART}")
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 CONTEXT = {
@@ -102,11 +105,11 @@ class _Kept(msgspec.Struct):
 
 
 def read_facts(folder: Path, *, cached: bool = True) -> tuple[RunFacts, ...]:
-    """Facts of every finished record of a card's folder, by name, which is by time. Raises StoreError."""
+    """Facts of every record of a card's folder, by name, which is by time. Raises StoreError."""
     try:
         with os.scandir(folder) as entries:
             found = sorted(
-                (each.name, each.stat().st_size) for each in entries if each.name.endswith(".jsonl")
+                (each.name, stat_of(each).st_size) for each in entries if each.name.endswith(_RECORDS)
             )
     except OSError as error:
         raise StoreError(f"Cannot read {folder}: {error.strerror or error}.") from None
@@ -122,12 +125,15 @@ def read_facts(folder: Path, *, cached: bool = True) -> tuple[RunFacts, ...]:
 
 def _read(path: Path, size: int) -> RunFacts:
     try:
-        with path.open("rb") as file:
-            first = msgspec.json.decode(file.readline(), type=_FirstLine)
+        with open_regular(path) as file:
+            first = msgspec.json.decode(file.readline(MOST_BYTES), type=_FirstLine)
             if first.comparison:
                 return _of_comparison(path.name, size, first.comparison, file)
             run = first.run
-    except (OSError, *_UNREADABLE) as error:
+    except OSError as error:
+        why = error.strerror or error
+        return RunFacts(file=path.name, size=size, problem=f"{path.name} is left out: {why}.")
+    except _UNREADABLE as error:
         return RunFacts(file=path.name, size=size, problem=f"{path.name} is left out: {error}.")
     if run is None or run.source.dirty or not run.source.commit or run.command not in ("asv", "run"):
         return RunFacts(file=path.name, size=size)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from harness.cache import cache_dir, write_atomically
+from harness.files import read_regular
 
 T = TypeVar("T")
 
@@ -26,7 +27,7 @@ def kept_file(folder: Path, kind: str) -> Path:
 def read_kept(file: Path, kind: type[T]) -> T | None:
     """None where there is nothing kept, or it cannot be used."""
     try:
-        return msgspec.msgpack.decode(file.read_bytes(), type=kind)
+        return msgspec.msgpack.decode(read_regular(file), type=kind)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

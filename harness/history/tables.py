@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import StoreError
+from harness.files import read_regular, stat_of
 from harness.history.kept import kept_file, read_kept, write_kept
 
 API_VERSION = 2
@@ -123,7 +124,7 @@ def read_benchmarks(results: Path) -> dict[str, Benchmark]:
     """Benchmarks by name. Raises StoreError where there is no list of them, or it cannot be read."""
     path = results / "benchmarks.json"
     try:
-        listed = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        listed = msgspec.json.decode(read_regular(path), type=dict[str, Any])
     except FileNotFoundError:
         raise StoreError(
             f"There is no history in {results}: benchmarks.json is missing. Run 'asv run' first, or name "
@@ -168,8 +169,8 @@ def _listing(folder: Path) -> list[tuple[str, int, int]]:
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if entry.name.endswith(".json") and entry.name != "machine.json" and entry.is_file():
-                    stat = entry.stat()
+                if entry.name.endswith(".json") and entry.name != "machine.json":
+                    stat = stat_of(entry)
                     found.append((entry.name, stat.st_size, stat.st_mtime_ns))
     except OSError as error:
         raise StoreError(f"Cannot read {folder}: {error.strerror or error}.") from None
@@ -205,7 +206,7 @@ def _read_file(
     name, size, mtime_ns = entry
     kept = _Kept(name, size, mtime_ns)
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
         found = _decoded(content, decoder)
         if found.version != API_VERSION:
             raise ValueError(f"its format is {found.version}, which is not {API_VERSION}")  # noqa: TRY301
@@ -392,7 +393,7 @@ def _by_time(table: _Table, benchmark: Benchmark, rows: list[int]) -> list[int]:
 
 def _machine(folder: Path) -> tuple[dict[str, str], str]:
     try:
-        told = msgspec.json.decode((folder / "machine.json").read_bytes(), type=dict[str, Any])
+        told = msgspec.json.decode(read_regular(folder / "machine.json"), type=dict[str, Any])
     except (OSError, *_UNREADABLE) as error:
         return {}, f"machine.json is missing or damaged ({error}); the card is called {folder.name}."
     return {key: str(value) for key, value in told.items() if key != "version" and value is not None}, ""

@@ -29,6 +29,7 @@ from typing import Any, Literal
 
 from harness.cache import write_atomically
 from harness.errors import ConfigError, StoreError
+from harness.files import read_regular
 from harness.history.changes import Analysed, Change
 from harness.history.commits import Commits
 
@@ -80,7 +81,7 @@ def read_triage(root: Path) -> tuple[Decision, ...]:
     """The project's decisions; none without a file. Raises ConfigError for one that cannot be understood."""
     path = root / FILE
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(read_regular(path).decode())
     except FileNotFoundError:
         return ()
     except (OSError, ValueError) as error:

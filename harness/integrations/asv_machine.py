@@ -12,6 +12,7 @@ from pathlib import Path
 
 from harness.cache import write_atomically
 from harness.errors import ConfigError, StoreError
+from harness.files import read_regular
 from harness.host import describe_host
 from harness.machine import machine_entry
 from harness.records import DeviceInfo
@@ -56,7 +57,7 @@ def register(spec: str | None, *, write: bool = True) -> Registration:
 
 def _read(path: Path) -> dict[str, object]:
     try:
-        machines = json.loads(path.read_text(encoding="utf-8"))
+        machines = json.loads(read_regular(path))
     except FileNotFoundError:
         return {"version": _API_VERSION}
     except (OSError, ValueError) as error:

@@ -156,6 +156,9 @@ class _FileObserver:
     def opened(self, device: DeviceInfo) -> None:
         self._say(f"Device: {device.spec}, {device.name}")
 
+    def waiting(self, sentence: str) -> None:
+        self._say(sentence)
+
     def started(self, planned: PlannedCase, number: int, total: int) -> None:
         self.name = f"[{number}/{total}] {planned.case.suite}.{planned.kernel.name} {planned.case.size_label}"
 

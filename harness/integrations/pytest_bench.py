@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Bench", "Measured"]
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -42,6 +42,9 @@ class _Batch:
 
 class _SilentObserver:
     """pytest itself shows what is finished."""
+
+    def __init__(self, waiting: Callable[[str], None]) -> None:
+        self.waiting = waiting
 
     def opened(self, device: DeviceInfo) -> None:
         pass
@@ -169,8 +172,9 @@ class Bench:
                 device=self.options.device or case.config.device,
                 measure=MeasureSettings(l2=l2) if timed else None,  # type: ignore[arg-type]
                 timeout_s=case.config.timeout_s,
+                busy=self.options.busy,
             )
-            opened = Session(case.pair.head, settings, _SilentObserver())
+            opened = Session(case.pair.head, settings, _SilentObserver(self._observer.waiting))
             self._session = (key, self._stack.enter_context(opened))
         return self._session[1]
 
@@ -216,6 +220,7 @@ class Bench:
             tolerance=policy.tolerance,
             l2=policy.l2 or config.l2,  # type: ignore[arg-type]
             timeout_s=config.timeout_s,
+            busy=self.options.busy,
             results=config.root / config.results,
         )
         with Comparing(pair.base, pair.head, settings, self._observer) as comparing:

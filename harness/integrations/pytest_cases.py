@@ -12,6 +12,7 @@ from typing import Any, Literal
 import pytest
 
 from harness.config import Config
+from harness.device_lock import Busy
 from harness.errors import UsageError
 from harness.planning import PlannedCase
 from harness.records import L2Policy
@@ -32,6 +33,7 @@ class Options:
     """The revision to compare with; None measures the working tree alone."""
     gate: bool = False
     fail_on: tuple[str, ...] = ()
+    busy: Busy = "wait"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

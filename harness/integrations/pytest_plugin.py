@@ -45,6 +45,10 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "metavar": "VERDICT",
         "help": "Verdicts that fail the gate; repeatable. Default: all but improvement and new.",
     },
+    "--perf-no-wait": {
+        "action": "store_true",
+        "help": "Fail where another process measures on the device, instead of waiting for it.",
+    },
     "--perf-any-machine": {
         "action": "store_true",
         "help": "Let --benchmark-compare show times of another card, or of another driver.",

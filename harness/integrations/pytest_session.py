@@ -67,6 +67,7 @@ class GpuSession:
                 base=self.option("perf_base"),
                 gate=self.option("perf_gate"),
                 fail_on=tuple(self.option("perf_fail_on")),
+                busy="fail" if self.option("perf_no_wait") else "wait",
             )
             progress, root = _Progress(self.config), self.config.rootpath
             self.started = Bench(options, progress, root, blind=self.in_worker or self.skipped)
@@ -219,6 +220,9 @@ class _Progress:
     def opened(self, device: DeviceInfo) -> None:
         self._say(f"Device: {device.spec}, {device.name}")
 
+    def waiting(self, sentence: str) -> None:
+        self._say(sentence, quiet=False)
+
     def stage(self, stage: str) -> None:
         pass
 
@@ -232,14 +236,16 @@ class _Progress:
     def measured(self, case: str) -> None:
         pass
 
-    def _say(self, line: str) -> None:
+    def _say(self, line: str, *, quiet: bool = True) -> None:
+        """With `quiet`, not under -q."""
         reporter: Any = self._config.pluginmanager.getplugin("terminalreporter")
         capture: Any = self._config.pluginmanager.getplugin("capturemanager")
-        if reporter is None or self._config.get_verbosity() < 0:
+        if reporter is None or (quiet and self._config.get_verbosity() < 0):
             return
         with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
             reporter.ensure_newline()
             reporter.write_line(line)
+            reporter.flush()  # in a log too, what is waited for is told before
 
 
 def _place(node: Any, label: str) -> CaseKey:

@@ -61,6 +61,9 @@ class _Progress:
             self.console.print(f"Device: {device.spec}, {device.name}", highlight=False)
         self.device = device.spec
 
+    def waiting(self, sentence: str) -> None:
+        self.console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+
     def stage(self, stage: str) -> None:
         self.progress.update(self.task, description=f"{self.name} [dim]{stage}[/]" if self.name else stage)
 

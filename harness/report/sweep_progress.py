@@ -63,6 +63,9 @@ class SweepProgress:
     def opened(self, device: DeviceInfo) -> None:
         self._say(f"Device: {device.spec}, {device.name}")
 
+    def waiting(self, sentence: str) -> None:
+        self._say(sentence)
+
     def stage(self, stage: str) -> None:
         """What a worker is about to do: too quick to follow."""
 

@@ -339,7 +339,7 @@ class _Publishing:
             stored = self._read(facts)
             if stored is None:
                 continue
-            file = file_name(facts.file.removesuffix(".jsonl"))
+            file = file_name(facts.file.partition(".jsonl")[0])
             position = self.given.commits.positions.get(facts.commit)
             document = run_document(stored, self.given.number, position)
             self.given.site.write(f"runs/{file}", document)

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import msgspec
 
+from harness.files import stat_of
 from harness.history.commits import Commits
 from harness.history.kept import kept_file, read_kept, write_kept
 from harness.site.cards import CardSummary, PublishCard
+from harness.store import PART
 
-_READ = (".json", ".jsonl", ".harness")
+_READ = (".json", ".jsonl", PART, ".harness")
 
 
 class _Kept(msgspec.Struct):
@@ -54,7 +56,7 @@ def remember(work: PublishCard, folder: Path, summary: CardSummary) -> None:
 def _key(work: PublishCard, folder: Path) -> str:
     with os.scandir(folder) as entries:
         files = sorted(
-            (each.name, each.stat().st_size, each.stat().st_mtime_ns)
+            (each.name, stat_of(each).st_size, stat_of(each).st_mtime_ns)
             for each in entries
             if each.name.endswith(_READ)
         )

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 __all__ = ["Bench", "LocalCrew"]
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from harness import protocol
+from harness.device_lock import Busy, held
 from harness.errors import DeviceError, HarnessError, WorkerError
 from harness.records import DeviceInfo, Toolchain
 from harness.sweep.crew import Answer, Job
@@ -27,6 +30,9 @@ class _Silent:
     def opened(self, device: DeviceInfo) -> None:
         pass
 
+    def waiting(self, sentence: str) -> None:
+        pass
+
     def stage(self, stage: str) -> None:
         pass
 
@@ -40,9 +46,16 @@ class Bench:
     """
 
     def __init__(
-        self, suite: str | Path, device: str | None = None, observer: DeviceObserver | None = None
+        self,
+        suite: str | Path,
+        device: str | None = None,
+        observer: DeviceObserver | None = None,
+        busy: Busy = "wait",
     ) -> None:
-        self._place = Workplace(observer or _Silent(), Path(suite), device=device)
+        self._place = Workplace(observer or _Silent(), Path(suite), device=device, busy="ignore")
+        self._busy = busy
+        self._turn = ExitStack()
+        self._is_held = self._is_over = False
         self._station: Station | None = None
 
     @property
@@ -65,17 +78,35 @@ class Bench:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._is_over = True
         try:
             self._leave_station()
         finally:
+            self._turn.close()
             self._place.__exit__(kind, error, trace)
+
+    def hold(self) -> None:
+        """Keep other processes from measuring on the device, from the first job on at the latest: workers of
+        a cluster that opened the same one must be found out before. Raises BusyError.
+        """
+        if not self._is_held:
+            # What found the device holds a context on it, which nothing that is timed should share it with.
+            self._place.builder.kill()
+            told = self._place.observer.waiting
+            self._turn.enter_context(held(self.device, "sweep", self._busy, told))
+            self._is_held = True
+            if self._is_over:  # given up by another thread, while this one waited
+                self._turn.close()
+                raise DeviceError(f"{self.device.spec} was given free before it could be used.")
 
     def do(self, job: Job) -> Answer:
         """Carry out one job.
 
         A process that crashes or hangs is an answer, and the next job gets another. Raises DeviceError where
-        the device cannot be opened any more: then the job can still be done, elsewhere or later.
+        the device cannot be opened any more, BusyError where it is not to be had: then the job can still be
+        done, elsewhere or later.
         """
+        self.hold()
         began = time.monotonic()
         if job.fresh:
             self._leave_station()
@@ -92,8 +123,6 @@ class Bench:
         return Answer(key=job.key, reply=reply, device=self.name, host_s=time.monotonic() - began)
 
     def _open(self) -> Station:
-        # What found the device holds a context on it, which nothing that is timed should share it with.
-        self._place.builder.kill()
         try:
             self._station = Station(self._place)
         except HarnessError:
@@ -118,14 +147,23 @@ class LocalCrew:
     """One device, in this process; a context manager. See harness.sweep.crew."""
 
     def __init__(
-        self, suite: Path, device: str | None = None, observer: DeviceObserver | None = None
+        self,
+        suite: Path,
+        device: str | None = None,
+        observer: DeviceObserver | None = None,
+        busy: Busy = "wait",
     ) -> None:
-        self._bench = Bench(suite, device, observer)
+        self._bench = Bench(suite, device, observer, busy)
         self.devices: tuple[DeviceInfo, ...] = ()
         self.toolchain = Toolchain(compiler="")
 
     def __enter__(self) -> Self:
         self._bench.__enter__()
+        try:
+            self._bench.hold()
+        except BaseException:
+            self._bench.__exit__(*sys.exc_info())
+            raise
         self.devices, self.toolchain = (self._bench.device,), self._bench.toolchain
         return self
 

@@ -17,16 +17,14 @@ import asyncio
 import contextlib
 import logging
 import pkgutil
-import tempfile
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import harness
 from harness.errors import MeasureError, UsageError
-from harness.process import no_temporary_folder
+from harness.files import scratch_folder
 
 RESOURCE = "GPU"
 """What a worker announces that has a device to give: ``dask worker --resources GPU=1``."""
@@ -72,7 +70,7 @@ def local(stack: contextlib.ExitStack, specs: Sequence[str]) -> Any:
     if not specs:
         raise UsageError("A sweep on this host needs a device at least, such as cuda:0.")
     # What a worker that was killed leaves behind goes with the folder.
-    scratch = stack.enter_context(_scratch())
+    scratch = stack.enter_context(scratch_folder())
     settings: dict[str, list[str]] = {
         "distributed.scheduler.http.routes": [],
         "distributed.worker.http.routes": [],
@@ -104,16 +102,6 @@ def local(stack: contextlib.ExitStack, specs: Sequence[str]) -> Any:
             log=traceback.format_exc(),
         ) from error
     return client
-
-
-@contextlib.contextmanager
-def _scratch() -> Iterator[Path]:
-    try:
-        folder = tempfile.TemporaryDirectory(prefix="harness-", ignore_cleanup_errors=True)
-    except OSError as error:
-        raise no_temporary_folder(error) from None
-    with folder as path:
-        yield Path(path)
 
 
 def connected(stack: contextlib.ExitStack, scheduler: str) -> Any:

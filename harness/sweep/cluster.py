@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import harness
 from harness import protocol
-from harness.errors import HarnessError, UsageError, WorkerError
+from harness.device_lock import Busy
+from harness.errors import BusyError, HarnessError, UsageError, WorkerError
 from harness.records import DeviceInfo, Toolchain
 from harness.sweep import clients, parcel, posts
 from harness.sweep.clients import CONNECT_S, OPEN_S, RESOURCE, said
@@ -64,10 +65,12 @@ class DaskCrew:
         scheduler: str | None,
         devices: Sequence[str],
         observer: DeviceObserver | None = None,
+        busy: Busy = "wait",
     ) -> None:
         self.devices: tuple[DeviceInfo, ...] = ()
         self.toolchain = Toolchain(compiler="")
         self._observer = observer
+        self._busy = busy
         self._scheduler = scheduler
         self._specs = tuple(devices)
         self._suite = suite.resolve()
@@ -134,7 +137,13 @@ class DaskCrew:
 
     def _told_locally(self) -> tuple[Orders, bytes]:
         specs = {str(number): spec for number, spec in enumerate(self._specs)}
-        orders = Orders(run=self._run, version=harness.__version__, suite=str(self._suite), specs=specs)
+        orders = Orders(
+            run=self._run,
+            version=harness.__version__,
+            suite=str(self._suite),
+            specs=specs,
+            busy=self._busy,
+        )
         return orders, b""
 
     def _told_remotely(self, scheduler: str) -> tuple[Orders, bytes]:
@@ -150,6 +159,7 @@ class DaskCrew:
             version=harness.__version__,
             suite=place,
             spec=next(iter(self._specs), None),
+            busy=self._busy,
         )
         return orders, sent
 
@@ -185,12 +195,21 @@ class DaskCrew:
             manned.append(one)
         _check_apart(manned)
         _check_alike(manned)
+        self._tell_busy(manned)
         self.devices = tuple(one.device for one in manned)
         self.toolchain = manned[0].toolchain
         self._orders = dataclasses.replace(self._orders, model=manned[0].model)
         if self._observer is not None:
             for device in self.devices:
                 self._observer.opened(device)
+
+    def _tell_busy(self, manned: Sequence[Manned]) -> None:
+        """Raises BusyError where nobody wants to wait."""
+        for one in manned:
+            if one.busy_with and self._busy == "fail":
+                raise BusyError(f"On {one.host}, {one.busy_with}. Without --no-wait its jobs wait.")
+            if one.busy_with and self._observer is not None:
+                self._observer.waiting(f"On {one.host}, {one.busy_with}: jobs there wait.")
 
     def _opened(self, future: Any) -> Manned | HarnessError:
         try:

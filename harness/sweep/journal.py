@@ -22,6 +22,7 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from harness.errors import StoreError
+from harness.files import open_regular, read_regular
 from harness.sweep.model import SCHEMA_VERSION, Duel, Final, Prepared, Repeat, Sweep, SweepRow
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ class SweepJournal:
             raise
 
     def _locked(self) -> IO[bytes]:
+        if self.path.exists():
+            open_regular(self.path).close()  # raises for a pipe or device in its place
         file = self.path.open("a+b")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -204,7 +207,7 @@ class Unsaved:
 def read_sweep(path: Path) -> tuple[Sweep, Found]:
     """A stored sweep as far as it came. Raises StoreError where it is none, or of a newer schema."""
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
     except OSError as error:
         raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
     return _decoded(path, content[: content.rfind(b"\n") + 1].splitlines())

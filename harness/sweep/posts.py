@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import harness
+from harness.config import check_environment
+from harness.device_lock import Busy, busy_with
 from harness.errors import DeviceError, HarnessError
 from harness.records import DeviceInfo, Toolchain
 from harness.sweep import parcel
@@ -39,6 +41,7 @@ class Orders:
     """By a worker's name: the device it is to open."""
     spec: str | None = None
     """For any other; None leaves it to the worker: its $HARNESS_DEVICE, or the first device that works."""
+    busy: Busy = "wait"
     model: tuple[str, ...] = ()
     """What its device must be; empty before that is known."""
 
@@ -56,6 +59,8 @@ class Manned:
     host: str
     device: DeviceInfo
     toolchain: Toolchain
+    busy_with: str
+    """Who else measures there at this moment; empty where nobody does."""
 
     @property
     def model(self) -> tuple[str, ...]:
@@ -65,8 +70,8 @@ class Manned:
 class _Post:
     """The device of one worker, for one crew: opened for the first job, and given free where none comes."""
 
-    def __init__(self, suite: Path, spec: str | None, place: str) -> None:
-        self._suite, self._spec, self._place = suite, spec, place
+    def __init__(self, suite: Path, spec: str | None, place: str, busy: Busy) -> None:
+        self._suite, self._spec, self._place, self._busy_device = suite, spec, place, busy
         self._lock = threading.Lock()
         """One job at a time, however many threads the worker has."""
         self._bench: Bench | None = None
@@ -105,7 +110,7 @@ class _Post:
 
     def _opened(self, model: tuple[str, ...]) -> Bench:
         if self._bench is None:
-            bench = Bench(self._suite, self._spec)
+            bench = Bench(self._suite, self._spec, busy=self._busy_device)
             bench.__enter__()
             self._bench = bench
             found = _model(bench.device, bench.toolchain)
@@ -154,12 +159,13 @@ def _post(orders: Orders, sent: bytes) -> _Post:
                 raise DeviceError(
                     f"{place} has version {harness.__version__} of the harness; expected {orders.version}."
                 )
+            check_environment()
             _restore_threads()
             suite = Path(orders.suite)
             if sent:
                 suite = parcel.unpack(sent, Path(worker.local_directory)) / suite
             spec = orders.specs.get(str(worker.name), orders.spec) or os.environ.get("HARNESS_DEVICE") or None
-            _posts[orders.run] = _Post(suite, spec, place)
+            _posts[orders.run] = _Post(suite, spec, place, orders.busy)
         return _posts[orders.run]
 
 
@@ -175,7 +181,13 @@ def man(orders: Orders, sent: bytes) -> Manned | HarnessError:
         device, toolchain = _post(orders, sent).man()
     except HarnessError as error:
         return error
-    return Manned(worker=str(_worker().name), host=platform.node(), device=device, toolchain=toolchain)
+    return Manned(
+        worker=str(_worker().name),
+        host=platform.node(),
+        device=device,
+        toolchain=toolchain,
+        busy_with=busy_with(device),
+    )
 
 
 def do(orders: Orders, sent: bytes, job: Job) -> tuple[str, Answer | HarnessError]:

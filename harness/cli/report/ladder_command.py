@@ -12,8 +12,9 @@ from textwrap import indent
 import click
 
 from harness import backends
-from harness.cli.options import echo_json, json_option
+from harness.cli.options import echo_json, json_option, no_wait_option
 from harness.config import Config, load_config
+from harness.device_lock import Busy
 from harness.errors import DeviceError, ExitCode, UsageError
 from harness.loader import LoadedSuite
 from harness.machine import machine_name
@@ -63,6 +64,7 @@ class _Options:
     slow: bool
     against: str
     timeout_s: float
+    busy: Busy
 
 
 @click.command("ladder")
@@ -90,6 +92,7 @@ class _Options:
     help="For one case; default 120, with --slow 3600.",
 )
 @click.option("--results", type=click.Path(path_type=Path), metavar="FOLDER", help="Where records lie.")
+@no_wait_option
 @click.option(
     "--format", "form", type=click.Choice(("terminal", "markdown")), default="terminal", show_default=True
 )
@@ -103,6 +106,7 @@ def command(
     against: str,
     timeout: float | None,
     results: Path | None,
+    busy: Busy,
     form: str,
     as_json: bool,
 ) -> int:
@@ -122,6 +126,7 @@ def command(
         slow=slow,
         against=against,
         timeout_s=timeout or (max(SLOW_TIMEOUT_S, config.timeout_s) if slow else config.timeout_s),
+        busy=busy,
     )
     asked = list(_asked(load_suites(config), names, options))
     finished = _measure(asked, options) if measure else []
@@ -252,6 +257,7 @@ def _measured_on(
         device=spec,
         measure=MeasureSettings(l2=options.config.l2),  # type: ignore[arg-type]
         timeout_s=options.timeout_s,
+        busy=options.busy,
         results=options.results,
     )
     with Session(loaded, settings, observer) as session:

@@ -1,0 +1,156 @@
+"""Files that others can reach: read so that nothing hangs, and locked so that a dead owner is told from a
+live one.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "MOST_BYTES",
+    "no_temporary_folder",
+    "open_regular",
+    "read_regular",
+    "scratch_folder",
+    "stat_of",
+    "try_lock",
+]
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from harness.errors import StoreError
+
+MOST_BYTES = 2**30
+"""Of any file that is read whole: more than the longest record by far, less than what memory has."""
+_KINDS = {
+    stat.S_IFIFO: "it is a pipe",
+    stat.S_IFCHR: "it is a device",
+    stat.S_IFBLK: "it is a device",
+    stat.S_IFSOCK: "it is a socket",
+}
+_OWNER = ".owner"
+"""In a scratch folder: locked for as long as the process lives that made the folder."""
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file to read, or what a link leads to. Raises OSError where it is none: a pipe would block for
+    ever, and a device such as /dev/zero has no end.
+    """
+    _check_regular(path.stat(), path)
+    # What a name stands for can have changed since. Without O_NONBLOCK, opening a pipe waits for a writer.
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY), "rb")
+    try:
+        _check_regular(os.fstat(file.fileno()), path)
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def read_regular(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
+    """All of a file. Raises OSError as open_regular does, and for one of more than `most_bytes`."""
+    with open_regular(path) as file:
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise OSError(errno.EFBIG, f"it has more than {most_bytes} bytes", str(path))
+    return content
+
+
+def _check_regular(found: os.stat_result, path: Path) -> None:
+    kind = stat.S_IFMT(found.st_mode)
+    if kind == stat.S_IFDIR:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if kind != stat.S_IFREG:
+        raise OSError(errno.EINVAL, f"{_KINDS.get(kind, 'it is no file')}, not a regular file", str(path))
+
+
+def stat_of(entry: os.DirEntry[str]) -> os.stat_result:
+    """What a listed name leads to; of a link to nothing, the link itself. Raises OSError."""
+    try:
+        return entry.stat()
+    except OSError:
+        return entry.stat(follow_symlinks=False)
+
+
+def try_lock(file: int) -> bool:
+    """Lock an open file or folder for this process alone; whether that could be done at once.
+
+    The system takes the lock back when the process ends, however it ends. Raises OSError where the file
+    system has no locks.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A temporary folder for as long as it is needed; those of killed processes are removed on the way.
+
+    Raises StoreError where none can be made.
+    """
+    try:
+        _remove_left_behind(Path(tempfile.gettempdir()))
+        folder = Path(tempfile.mkdtemp(prefix="harness-"))
+        try:
+            owner = _own(folder)
+        except OSError:
+            folder.rmdir()
+            raise
+    except OSError as error:
+        raise no_temporary_folder(error) from None
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(owner)
+
+
+def no_temporary_folder(error: OSError) -> StoreError:
+    return StoreError(
+        f"No temporary folder can be made ({error.strerror or error}): free some space, or point TMPDIR at a "
+        "folder that has some."
+    )
+
+
+def _own(folder: Path) -> int:
+    """Mark a folder as ours. The mark gets its name once it is locked: nobody ever sees it free before."""
+    unnamed = folder / f"{_OWNER}-new"
+    owner = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    with contextlib.suppress(OSError):  # a file system without locks: then the folder is not marked
+        try_lock(owner)
+        unnamed.rename(folder / _OWNER)
+    return owner
+
+
+def _remove_left_behind(temporary: Path) -> None:
+    """Remove scratch folders of this user's whose process is dead. What has no mark may be anybody's."""
+    try:
+        found = [Path(entry.path) for entry in os.scandir(temporary) if entry.name.startswith("harness-")]
+    except OSError:
+        return
+    for folder in found:
+        with contextlib.suppress(OSError):
+            if folder.lstat().st_uid == os.getuid() and _is_left_behind(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_left_behind(folder: Path) -> bool:
+    inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        owner = os.open(_OWNER, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=inside)
+    finally:
+        os.close(inside)
+    try:
+        return stat.S_ISREG(os.fstat(owner).st_mode) and try_lock(owner)
+    finally:
+        os.close(owner)
