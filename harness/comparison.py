@@ -130,7 +130,7 @@ class Entry:
     digests: dict[str, str] = field(default_factory=dict)
     """By side, of outputs that were verified in full."""
     by_base: bool = False
-    """Whether base's problem demands something else than head's, or may: head is then held to both."""
+    """Whether base's problem stands in other files than head's, so that head is held to both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,8 +331,9 @@ class Comparing(Workplace):
         with self._new_journal(described) as self._journal:
             try:
                 same_problem = self._inspect(entries) or self.base.suite.root == self.head.suite.root
-                changes = () if same_problem else self._problem_changes(entries)
-                changed = {entry.contest.case.dtype for entry in entries if entry.by_base}
+                changed: set[str] = set()
+                if not same_problem:
+                    changes, changed = self._problem_changes(entries)
                 self._verify_identical(entries, changed)
                 alone = self._verified(alone, changed)
                 twins = self._twins(entries) if self._wants_twins() else []
@@ -429,9 +430,12 @@ class Comparing(Workplace):
                 )
         return reply.same_problem
 
-    def _problem_changes(self, entries: Sequence[Entry]) -> tuple[str, ...]:
-        """What head's problem asks for otherwise than base's, a sentence each: at every size and dtype. Where
-        it asks a case that is to be measured for something else, head is held to both.
+    def _problem_changes(self, entries: Sequence[Entry]) -> tuple[tuple[str, ...], set[str]]:
+        """What head's problem asks for otherwise than base's, a sentence each, at every size and dtype; and
+        of which dtypes kernels may be wrong by one and right by the other.
+
+        Head's kernels are held to both problems whatever is found: a problem that says one thing when it is
+        asked may say another when it judges.
         """
         asked = _telling(entries)
         told: list[Changes] = []
@@ -445,11 +449,16 @@ class Comparing(Workplace):
                 told.append(reply.differences)
         of_suite, *of_cases = told or [{}]
         places: dict[str, Changes] = {}
+        changed: set[str] = set()
         for (entry, _), changes in itertools.zip_longest(asked, of_cases):
-            place = f"{size_label(entry.pair.sizes)} {entry.contest.case.dtype}"
+            dtype = entry.contest.case.dtype
+            place = f"{size_label(entry.pair.sizes)} {dtype}"
             places[place] = {**places.get(place, {}), **(changes or {})}
-            entry.by_base = changes is None or demanding(changes)
-        return (*sentences(of_suite, places), *untold)
+            if changes is None or demanding(changes):
+                changed.add(dtype)
+        for entry in entries:
+            entry.by_base = True
+        return (*sentences(of_suite, places), *untold), changed
 
     def _questions(self, asked: Sequence[tuple[Entry, bool]]) -> Iterator[protocol.Differences]:
         """First of the suites as they are written, then of the cases."""

@@ -26,7 +26,7 @@ _WORK = ("FLOP", "bytes moved")
 """What is counted and not demanded: a rate is made of it."""
 _DTYPE = "dtype of "
 _MOST_PLACES = 3
-MOST_SENTENCES = 64
+MOST_SENTENCES = 60
 
 
 def definition_sha256(suite: Suite) -> str:
@@ -135,7 +135,8 @@ def sentences(of_suite: Changes, of_cases: Mapping[str, Changes]) -> tuple[str, 
             if what != "tolerance (digest)" or "largest tolerance" not in changes:
                 places.setdefault(what, {})[f"{before} → {after} at {place}"] = None
     told += [f"{what}: {_first(tuple(found))}." for what, found in places.items()]
-    return tuple(told[:MOST_SENTENCES])
+    left = len(told) - MOST_SENTENCES
+    return (*told[:MOST_SENTENCES], *([f"{left} more changes."] if left > 0 else []))
 
 
 def _first(found: Sequence[str]) -> str:

@@ -150,8 +150,7 @@ class Compare(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     verified: Mapping[str, str] = {}
     """By side: digest of outputs that an earlier process verified in full."""
     by_base: bool = False
-    """Whether head is held to base's reference and tolerance as well as its own: they differ at this case, or
-    nobody could tell."""
+    """Whether head is held to base's reference and tolerance as well as its own."""
 
 
 class FindSteps(msgspec.Struct, frozen=True, tag=True, kw_only=True):
