@@ -82,7 +82,7 @@ _EVENTS: Mapping[str, Callable[..., Iterator[Any]]] = {
 
 def opened_beside(folder: Path) -> list[Path]:
     """What was opened in the repository of `folder`, outside `folder` itself."""
-    return sorted(path for name in tuple(_opened) if is_beside(path := Path(name), folder))
+    return sorted(Path(name) for name in tuple(_opened) if _lies_beside(name, folder))
 
 
 def reaches_beside(folder: Path) -> bool:
@@ -97,10 +97,16 @@ def is_beside(path: Path, folder: Path) -> bool:
 
     An installed package does not, wherever its environment lies: its version speaks for it.
     """
+    return _lies_beside(str(path), folder)
+
+
+@functools.lru_cache(maxsize=2**16)
+def _lies_beside(name: str, folder: Path) -> bool:
+    """Kept, because each of the thousands of files of a large package is asked about for every case."""
     around = _around(folder, cache_dir())
     if around is None:
         return False
-    path = Path(os.path.realpath(path))
+    path = Path(os.path.realpath(name))
     inside = path.is_relative_to(around.repository) and not path.is_relative_to(around.folder)
     return inside and ".git" not in path.parts and not any(map(path.is_relative_to, around.apart))
 
