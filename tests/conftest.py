@@ -53,7 +53,7 @@ def own_environment(
 ) -> None:
     """Neither the user's settings nor the user's git reach a test, and nothing of it reaches them."""
     for name in list(os.environ):
-        foreign = name.startswith(("GIT_", "GITHUB_")) or name == "COLUMNS"
+        foreign = name.startswith(("GIT_", "GITHUB_", "PYTEST_XDIST")) or name == "COLUMNS"
         if foreign or (name.startswith("HARNESS_") and not name.startswith(KEPT)):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(shared_home))
