@@ -7,7 +7,7 @@ __all__ = ["Checker", "emulator"]
 import contextlib
 import hashlib
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -81,12 +81,31 @@ class Checker:
                 break
         return verify.combine(found, data, seed, arena.damage(inputs))
 
+    def wrong(self, case: Case, seed: int, outputs: verify.Arrays, *, in_full: bool) -> str:
+        """What is wrong with outputs for the case's random data of this seed, in words; empty if nothing.
+
+        Unless `in_full`, large outputs are compared in a band only, or not at all if the problem has none.
+        """
+        self.report("reference")
+        bands = None
+        if not in_full and max(array.size for array in outputs.values()) > INTEGER_CHECK_ELEMENTS:
+            band = verify.sample(self.suite.problem, case, np.random.default_rng(seed))
+            bands = [band] if band else []
+        found = self._compare(case, self.inputs(case, seed), outputs, ("random", seed), bands)
+        return verify.combine(found, "random", seed).message
+
     def _compare(
-        self, case: Case, inputs: verify.Arrays, outputs: verify.Arrays, key: tuple[str, int]
+        self,
+        case: Case,
+        inputs: verify.Arrays,
+        outputs: verify.Arrays,
+        key: tuple[str, int],
+        bands: Sequence[tuple[Case, slice]] | None = None,
     ) -> dict[str, list[verify.Comparison]]:
+        """Every band of every output, or these."""
         problem = self.suite.problem
         found: dict[str, list[verify.Comparison]] = {name: [] for name in outputs}
-        for part, band in verify.bands(problem, case):
+        for part, band in verify.bands(problem, case) if bands is None else bands:
             reference, tolerance = self._reference(part, verify.cut(problem, inputs, band), (*key, band))
             allowed = 0.0 if key[0] == "integers" else tolerance
             for name, values in verify.cut(problem, outputs, band).items():

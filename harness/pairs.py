@@ -7,7 +7,6 @@ from __future__ import annotations
 __all__ = ["PairBench", "SideError"]
 
 import dataclasses
-import hashlib
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -20,12 +19,13 @@ from harness import protocol
 from harness.arena import Arena
 from harness.backends.base import Built, Device, check_launch, compile_all
 from harness.checker import Checker, emulator
-from harness.errors import HarnessError, KernelError, MeasureError, SuiteError
+from harness.errors import HarnessError, MeasureError, SuiteError
 from harness.measure import Subject
 from harness.pairing import Alone, Pair, PairSettings, measure_pair, run_alone
 from harness.planning import launch_of
 from harness.planted import planted, steps_for
 from harness.records import Launch
+from harness.rotation import NotAsVerifiedError, Rotation
 from harness.sources import Program, program
 from harness.statistics.paired import log_ratios, process_effect
 from harness.suite import Case, Kernel, Problem, Suite, numpy_dtype
@@ -113,15 +113,19 @@ class PairBench:
         """
         rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
         with self._placed(request.pair, rng) as (arena, subjects, prepared):
+            case = self._case_for_checking(prepared["head"])
+            data = Rotation(self.checker, arena, case, request.seed, rng)
             facts: dict[str, protocol.SideFacts] = {
-                name: self._verified(name, prepared[name], arena, subjects[name], request)
+                name: self._verified(name, prepared[name], arena, subjects[name], request, data)
                 # Head first: where both are wrong, it is head that fails.
                 for name in sorted(subjects, reverse=True)
             }
             self.report("measure")
             pair = Pair(subjects["base"], subjects["head"])
-            block = measure_pair(self.device, pair, request.settings, rng)
-            self._check_afterwards(arena, subjects, prepared, request.seed, facts)
+            try:
+                block = measure_pair(self.device, pair, request.settings, rng, data)
+            except NotAsVerifiedError as error:
+                raise SideError("head" if error.subject is pair.head else "base", error) from error
         return protocol.Done(block=block, sides=facts)
 
     def find_steps(self, request: protocol.FindSteps) -> int:
@@ -230,7 +234,13 @@ class PairBench:
             self.device.release(padding)
 
     def _verified(
-        self, name: SideName, prepared: _Prepared, arena: Arena, subject: Subject, request: protocol.Compare
+        self,
+        name: SideName,
+        prepared: _Prepared,
+        arena: Arena,
+        subject: Subject,
+        request: protocol.Compare,
+        data: Rotation,
     ) -> protocol.SideFacts:
         """Facts of a side that gives right results. In full the first time; afterwards its outputs only have
         to be what they were then.
@@ -243,42 +253,15 @@ class PairBench:
                 arena.write(self.checker.inputs(case, request.seed))
                 arena.poison()
                 self.device.launch(subject.built, subject.launch, subject.arguments)
-                if self._digest(arena) == known:
-                    return _facts_of(prepared, subject.built, known)
-            verification = self.checker.check(case, arena, subject, request.seed)
-            if not verification.passed:
-                raise WrongResultError(next(c.message for c in verification.checks if not c.passed))
-            return _facts_of(prepared, subject.built, self._digest(arena))
+            if not known or arena.digest() != known:
+                verification = self.checker.check(case, arena, subject, request.seed)
+                if not verification.passed:
+                    raise WrongResultError(next(c.message for c in verification.checks if not c.passed))
+            return _facts_of(prepared, subject.built, data.admit(subject, case))
 
     def _case_for_checking(self, prepared: _Prepared) -> Case:
         """The case as head's suite sees it, whose reference and data both sides are held to."""
         return dataclasses.replace(prepared.case, suite=self.suites["head"].name)
-
-    def _check_afterwards(
-        self,
-        arena: Arena,
-        subjects: Mapping[SideName, Subject],
-        prepared: Mapping[SideName, _Prepared],
-        seed: int,
-        facts: Mapping[str, protocol.SideFacts],
-    ) -> None:
-        """What was timed last must still compute what was verified before, or something as right."""
-        if self._digest(arena) in {fact.digest for fact in facts.values()}:
-            return
-        for name in subjects:
-            with _of(name):
-                case = self._case_for_checking(prepared[name])
-                if not self.checker.check(case, arena, subjects[name], seed).passed:
-                    raise KernelError(
-                        "After timing, the outputs are no longer what was verified before: the kernel keeps "
-                        "something between launches, or has a race."
-                    )
-
-    def _digest(self, arena: Arena) -> str:
-        digest = hashlib.blake2b(digest_size=16)
-        for name in arena.problem.outputs:
-            digest.update(np.ascontiguousarray(arena.read(name)).view(np.uint8).data)
-        return digest.hexdigest()
 
 
 def _subject(prepared: _Prepared, built: Built, arena: Arena) -> Subject:

@@ -33,6 +33,7 @@ from harness.pairs import PairBench, SideError
 from harness.parts import limited, single_blocks
 from harness.planning import launch_of
 from harness.records import Launch, LibraryShare, Row
+from harness.rotation import Rotation
 from harness.shares import Held, check_library, library_share
 from harness.sources import Program, program
 from harness.suite import Case, Kernel, Suite
@@ -125,10 +126,12 @@ class Worker:
             verification = self.checker.check(case, arena, subject, request.seed)
             measurement = None
             if verification.passed and request.settings is not None:
+                rotation = Rotation(self.checker, arena, case, request.seed, random.Random(request.seed))  # noqa: S311
+                rotation.admit(subject, case)
                 self._progress("measure")
-                measurement = measure(self.device, subject, request.settings)
-            if measurement is not None and request.hold:
-                self._held = Held(case, arena, subject, request.seed, measurement, stack.pop_all())
+                measurement = measure(self.device, subject, request.settings, rotation)
+                if request.hold:
+                    self._held = Held(case, arena, subject, rotation, measurement, stack.pop_all())
         failure = next((check.message for check in verification.checks if not check.passed), "")
         return Row(
             case=case.id,
@@ -159,7 +162,7 @@ class Worker:
         subject = Subject(built, launch, self._held.arena.arguments(library))
         check_library(self.checker, self._held, case, subject)
         self._progress("library")
-        share = library_share(self.device, self._held, library.name, subject, random.Random(self._held.seed))  # noqa: S311
+        share = library_share(self.device, self._held, library.name, subject)
         self._release()
         return share
 

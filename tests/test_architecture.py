@@ -26,7 +26,7 @@ LAYERS = (
     ("loader", "backends", "telemetry", "calibration"),
     ("arena", "measure", "history", "selection", "benchmark_files"),
     ("checker", "pairing", "parts"),
-    ("protocol",),
+    ("protocol", "rotation"),
     ("pairs", "shares"),
     ("worker", "child"),
     ("workplace",),

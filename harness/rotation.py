@@ -1,0 +1,228 @@
+"""What kernels are timed on: two sets of data in turns, outputs poisoned in between and looked at afterwards.
+
+A check before timing says that a kernel can be right. Here it is seen to that it is right when timed: on data
+that change under it, with no result in place that it could leave as it is, and by what it leaves behind.
+"""
+
+from __future__ import annotations
+
+__all__ = ["NotAsVerifiedError", "Rotation"]
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.arena import POISON, Arena, Kept, same_bits
+from harness.backends.base import Timing
+from harness.checker import Checker
+from harness.errors import MeasureError
+from harness.measure import ENQUEUE_NS, Subject
+from harness.records import L2Policy
+from harness.suite import Case
+
+SKIPS = 4.0
+"""How many times longer a launch may take that finds nothing done: the caches are in another state then, and
+reading from memory for the L2 makes a factor of three at most."""
+_SINGLES, _SINGLES_NS = 7, 50e6
+"""How many launches are timed to tell, and about how long they may take."""
+_SPOTS, _SPOT_BYTES = 16, 256
+"""How many places of an output are looked at while nothing may have run yet, and how much of each."""
+
+
+class NotAsVerifiedError(MeasureError):
+    """A kernel that does not do when timed what it did when verified."""
+
+    def __init__(self, subject: Subject, message: str) -> None:
+        super().__init__(message)
+        self.subject = subject
+
+
+class WrongWhenTimedError(NotAsVerifiedError):
+    reason = "wrong-when-timed"
+
+
+class SkippedWorkError(NotAsVerifiedError):
+    reason = "skips-work"
+
+
+class ForeignStreamError(NotAsVerifiedError):
+    reason = "foreign-stream"
+
+
+@dataclass(slots=True)
+class _DataSet:
+    seed: int
+    kept: Kept | None = None
+    """The inputs on the device; None where they have to come from the host."""
+    digests: dict[int, str] = field(default_factory=dict)
+    """Of the outputs of each kernel, by the id of its Subject."""
+
+
+class Rotation:
+    """The arena of one case as harness.measure.Data, for kernels that were verified on it.
+
+    `seed` is that of the data that the arena holds. The second set is made from the next one; a problem whose
+    data() gives the same for both has one set only.
+    """
+
+    def __init__(self, checker: Checker, arena: Arena, case: Case, seed: int, rng: random.Random) -> None:
+        self.checker, self.arena, self.case, self.rng = checker, arena, case, rng
+        self.device = arena.device
+        self._sets = [_DataSet(seed), _DataSet(seed + 1)]
+        self._in_force = self._sets[0]
+        self._subjects: list[Subject] = []
+        """Kept, so that their ids stay theirs."""
+        self._looks = self._offers = 0
+        self._launch_ns = 1.0
+        self._poisoned = False
+
+    def admit(self, subject: Subject, case: Case) -> str:
+        """Take in a kernel that was verified on the first set, inputs and outputs of which lie in the arena;
+        gives these outputs' digest.
+
+        Records what it computes on the second set, which is compared with the reference: a sample of it where
+        it is large, but all where it is no other than for the first. Raises ForeignStreamError for work that
+        did not wait for its turn.
+        """
+        first = self._in_force = self._sets[0]
+        first.digests[id(subject)] = self.arena.digest()
+        if not self._subjects:
+            self._keep()
+        self._subjects.append(subject)
+        self._use(self._sets[-1])
+        self._launch_held(subject)
+        digest = self.arena.digest()
+        if self._in_force is not first or digest != first.digests[id(subject)]:
+            self._compare(subject, case, in_full=digest == first.digests[id(subject)])
+            self._in_force.digests[id(subject)] = digest
+        return first.digests[id(subject)]
+
+    def _keep(self) -> None:
+        """Both sets on the device, where it has room; one only, where the problem gives the same again."""
+        first, second = (self.checker.inputs(self.case, each.seed) for each in self._sets)
+        if all(same_bits(first[name], second[name]) for name in first):
+            del self._sets[1]
+            return
+        for data_set, inputs in zip(self._sets, (first, second), strict=True):
+            data_set.kept = self.arena.keep(inputs)
+
+    def first(self) -> int:
+        """Put the first set back in place, and tell its seed."""
+        self._use(self._sets[0])
+        return self._sets[0].seed
+
+    def _launch_held(self, subject: Subject) -> None:
+        self.arena.poison()
+        self.device.synchronize()
+        looks = list(self._spots())
+        told = self.device.launch_held(subject.built, subject.launch, subject.arguments, looks)
+        if told and any((out != POISON).any() for _, _, out in looks):
+            raise ForeignStreamError(
+                subject,
+                "The kernel's outputs changed while the stream that it was given was still held: it works on "
+                "a stream or thread of its own, whose time nobody takes. Put all work on the stream that the "
+                "function is given, or have the two wait for each other with events.",
+            )
+
+    def _spots(self) -> Iterator[tuple[Any, int, NDArray[np.uint8]]]:
+        for memory, begin, size_bytes in self.arena.outputs():
+            for place in np.linspace(0, max(0, size_bytes - _SPOT_BYTES), _SPOTS, dtype=np.int64):
+                out = np.full(min(size_bytes, _SPOT_BYTES), POISON, np.uint8)
+                yield memory, begin + int(place), out
+
+    def _use(self, data_set: _DataSet) -> None:
+        if data_set is self._in_force:
+            return
+        if data_set.kept is not None:
+            self.arena.restore(data_set.kept)
+        else:
+            self.arena.write(self.checker.inputs(self.case, data_set.seed))
+        self._in_force = data_set
+
+    # What harness.measure asks for.
+
+    def poison(self) -> None:
+        self.arena.poison()
+        self._poisoned = True
+
+    def change(self) -> None:
+        # Half the time; but from the host, which takes milliseconds, less and less often.
+        self._offers += 1
+        on_device = all(data_set.kept for data_set in self._sets)
+        if self.rng.random() * (1 if on_device else self._offers) < 0.5:
+            self._other()
+
+    def _other(self) -> None:
+        self._use(self._sets[0 if self._in_force is self._sets[-1] else 1])
+
+    def next_look(self, count: int) -> int | None:
+        """The first chance is taken, the n-th with probability 1 / n: few looks that nobody can foresee."""
+        self._looks += 1
+        if self.rng.random() * self._looks >= 1:
+            return None
+        return self.rng.randint(1, count)
+
+    def check(self, subject: Subject) -> None:
+        """Raises WrongWhenTimedError for outputs that are neither what was verified nor as right."""
+        if self._poisoned and self.arena.digest() != self._in_force.digests[id(subject)]:
+            self._compare(subject, self.case, in_full=True)
+        self._poisoned = False
+
+    def begin(self, subject: Subject, time_ns: float) -> float:
+        """Time of a launch that finds nothing done, where that is far from `time_ns`."""
+        self._launch_ns = time_ns
+        fresh_ns, again_ns = self._singles(subject)
+        return fresh_ns if fresh_ns > SKIPS * max(again_ns, self.device.tick_ns()) else time_ns
+
+    def finish(self, subject: Subject, launches: int, l2: L2Policy) -> None:
+        """Raises WrongWhenTimedError for a wrong result on the data that were not in force last; and
+        SkippedWorkError for a kernel that was timed as it did not do its work again.
+        """
+        if l2 == "hot" and launches > 1:
+            fresh_ns, again_ns = self._singles(subject)
+            if fresh_ns > SKIPS * max(again_ns, self.device.tick_ns()):
+                raise SkippedWorkError(
+                    subject,
+                    f"A launch takes {again_ns / 1e3:.4g} us with its result in place, and at least "
+                    f"{fresh_ns / 1e3:.4g} us without: the kernel leaves out work that it finds done, and "
+                    "most of what was timed was no work.",
+                )
+        self._other()
+        self.poison()
+        self.device.launch(subject.built, subject.launch, subject.arguments)
+        self.check(subject)
+
+    def _singles(self, subject: Subject) -> tuple[float, float]:
+        """Time of single launches in ns, in turns: the least that found outputs poisoned, the median of those
+        that found them in place.
+
+        The least, as what else the machine does makes times longer and never shorter.
+        """
+
+        def timed() -> Timing:
+            return self.device.timed(subject.built, subject.launch, subject.arguments, 1)
+
+        count = max(1, min(_SINGLES, int(_SINGLES_NS / max(self._launch_ns, 1.0))))
+        self.device.occupy(3 * count * ENQUEUE_NS)
+        fresh, again = [], []
+        for _ in range(count):
+            self.poison()
+            fresh.append(timed())
+            again.append(timed())
+        self.device.synchronize()
+        return min(each() for each in fresh), median(each() for each in again)
+
+    def _compare(self, subject: Subject, case: Case, *, in_full: bool) -> None:
+        """Hold the outputs in place to the reference for the data in force."""
+        outputs = {name: self.arena.read(name) for name in self.arena.problem.outputs}
+        if told := self.checker.wrong(case, self._in_force.seed, outputs, in_full=in_full):
+            raise WrongWhenTimedError(
+                subject,
+                f"Right before timing and wrong when timed: {told} The kernel keeps something between "
+                "launches, works where nobody waits for it, or has a race.",
+            )
