@@ -171,6 +171,8 @@ def _keep(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 def emulator(problem: Problem, kernel: Kernel, case: Case) -> Callable[..., list[tuple[Any, NDArray[Any]]]]:
     """What the kernel should compute, over the null device's byte arrays."""
     names = kernel.args or (*problem.inputs, *problem.outputs, *problem.axes)
+    known: dict[str, dict[str, NDArray[np.float64]]] = {}
+    """By their inputs: the same few data sets come again and again."""
 
     def emulate(*arguments: Any) -> list[tuple[Any, NDArray[Any]]]:
         views = dict(zip(names, arguments, strict=True))
@@ -178,7 +180,12 @@ def emulator(problem: Problem, kernel: Kernel, case: Case) -> Callable[..., list
             name: views[name].view(numpy_dtype(array.dtype_at(case))).reshape(array.shape_at(case))
             for name, array in problem.inputs.items()
         }
-        reference, _ = verify.reference_of(problem, case, inputs)
+        digest = hashlib.blake2b(digest_size=16)
+        for array in inputs.values():
+            digest.update(array.view(np.uint8).data)
+        if (key := digest.hexdigest()) not in known:
+            known[key], _ = verify.reference_of(problem, case, inputs)
+        reference = known[key]
         return [
             (views[name], reference[name].astype(numpy_dtype(array.dtype_at(case))))
             for name, array in problem.outputs.items()

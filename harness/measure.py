@@ -85,8 +85,8 @@ class Data(Protocol):
     def change(self) -> None:
         """Enqueue other inputs in the place of those that are there, or leave them, at random."""
 
-    def begin(self, subject: Subject, time_ns: float) -> float:
-        """By which time of a launch to plan slots, where warming up took `time_ns` for each."""
+    def begin(self, subject: Subject, time_ns: float) -> None:
+        """Before the first slot: raises a MeasureError where `time_ns`, of one launch, is not of its work."""
 
     def next_look(self, count: int) -> int | None:
         """Of `count` slots to enqueue, how many before the outputs are looked at; None: not among these."""
@@ -94,8 +94,8 @@ class Data(Protocol):
     def check(self, subject: Subject) -> None:
         """Raises a MeasureError unless the outputs are right that `subject`, timed last, has left."""
 
-    def finish(self, subject: Subject, launches: int, l2: L2Policy) -> None:
-        """After the last slot: raises a MeasureError where the times of `subject` are not of its work."""
+    def finish(self, subject: Subject) -> None:
+        """After the last slot: raises as begin() and check() do."""
 
 
 class _Unwatched:
@@ -103,14 +103,13 @@ class _Unwatched:
 
     def change(self) -> None: ...
 
-    def begin(self, subject: Subject, time_ns: float) -> float:  # noqa: ARG002
-        return time_ns
+    def begin(self, subject: Subject, time_ns: float) -> None: ...
 
     def next_look(self, count: int) -> None: ...
 
     def check(self, subject: Subject) -> None: ...
 
-    def finish(self, subject: Subject, launches: int, l2: L2Policy) -> None: ...
+    def finish(self, subject: Subject) -> None: ...
 
 
 UNWATCHED: Data = _Unwatched()
@@ -124,18 +123,18 @@ def measure(
     l2 = l2_policy(device, settings.l2)
     tick_ns = device.tick_ns()
     warmup = _warm_up(device, subject, settings)
-    time_ns = data.begin(subject, warmup.time_ns)
-    launches = launches_per_slot(time_ns, tick_ns, settings.min_slot_ns)
+    data.begin(subject, warmup.time_ns)
+    launches = launches_per_slot(warmup.time_ns, tick_ns, settings.min_slot_ns)
     most_s = settings.max_time_s or (2.0 if device.info.kind == "gpu" else 1.0)
     times: list[float] = []
     started_ns = time.monotonic_ns()
     stopped_by: Literal["precision", "time", "slots"] | None = None
     while stopped_by is None:
-        batch = _batch(launches, time_ns, settings.max_slots - len(times))
+        batch = _batch(launches, warmup.time_ns, settings.max_slots - len(times))
         look = data.next_look(batch)
         batch = look or batch
         data.change()
-        if time_ns < 10 * ENQUEUE_NS:
+        if warmup.time_ns < 10 * ENQUEUE_NS:
             device.occupy(batch * launches * ENQUEUE_NS)
         slots = [enqueue_slot(device, subject, data, launches, l2) for _ in range(batch)]
         device.synchronize()
@@ -145,7 +144,7 @@ def measure(
         stopped_by = _stop(times, (time.monotonic_ns() - started_ns) / 1e9, most_s, settings)
     ended_ns = time.monotonic_ns()
     data.check(subject)
-    data.finish(subject, launches, l2)
+    data.finish(subject)
     return Measurement(
         times_ns=tuple(times),
         launches_per_slot=launches,

@@ -94,8 +94,9 @@ def measure_pair(
     """
     l2 = l2_policy(device, settings.l2)
     began = time.monotonic()
-    warmup_s, settled, warm_ns = _warm_up(device, pair, settings)
-    time_ns = min(data.begin(subject, warm_ns) for subject in (pair.base, pair.head))
+    warmup_s, settled, time_ns = _warm_up(device, pair, settings)
+    for subject in (pair.head, pair.base):
+        data.begin(subject, time_ns)
     tick_ns = device.tick_ns()
     launches = launches_per_slot(time_ns, tick_ns, settings.min_slot_ns)
     bench = _Bench(device, pair, l2, launches, rng, data)
@@ -107,8 +108,8 @@ def measure_pair(
         if time.monotonic() - began > settings.max_time_s or _precise(quads, settings.standard_error):
             break
     data.check(bench.last)
-    for subject in (pair.base, pair.head):
-        data.finish(subject, launches, l2)
+    for subject in (pair.head, pair.base):
+        data.finish(subject)
     return PairedBlock(
         quads=tuple(quads),
         launches_per_slot=launches,

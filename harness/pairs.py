@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from statistics import median
 from typing import Literal
 
 import numpy as np
@@ -22,9 +23,10 @@ from harness.checker import Checker, emulator
 from harness.errors import HarnessError, MeasureError, SuiteError
 from harness.measure import Subject
 from harness.pairing import Alone, Pair, PairSettings, measure_pair, run_alone
+from harness.peaks import check_rates
 from harness.planning import launch_of
 from harness.planted import planted, steps_for
-from harness.records import Launch
+from harness.records import Launch, PairedBlock
 from harness.rotation import NotAsVerifiedError, Rotation
 from harness.sources import Program, program
 from harness.statistics.paired import log_ratios, process_effect
@@ -71,9 +73,14 @@ class PairBench:
     """Compares kernels of two suites, called base and head, on one device."""
 
     def __init__(
-        self, device: Device, suites: Mapping[str, Suite], scratch: Path, report: Callable[[str], None]
+        self,
+        device: Device,
+        suites: Mapping[str, Suite],
+        scratch: Path,
+        report: Callable[[str], None],
+        peaks: Mapping[str, float],
     ) -> None:
-        self.device, self.suites, self.report = device, suites, report
+        self.device, self.suites, self.report, self.peaks = device, suites, report, peaks
         # Head's problem says what is right: the kernels of both are held to it.
         self.checker = Checker(device, suites["head"], scratch, report)
 
@@ -126,7 +133,21 @@ class PairBench:
                 block = measure_pair(self.device, pair, request.settings, rng, data)
             except NotAsVerifiedError as error:
                 raise SideError("head" if error.subject is pair.head else "base", error) from error
+            self._check_rates(block, prepared)
         return protocol.Done(block=block, sides=facts)
+
+    def _check_rates(self, block: PairedBlock, prepared: Mapping[SideName, _Prepared]) -> None:
+        sides: tuple[tuple[SideName, str], ...] = (("head", "B"), ("base", "A"))
+        for name, arm in sides:
+            times = [
+                time_ns
+                for quad in block.quads
+                for each, time_ns in zip(quad.order, quad.times_ns, strict=True)
+                if each == arm
+            ]
+            with _of(name):
+                side = prepared[name]
+                check_rates(self.device.info, self.peaks, side.problem, side.case, block.l2, median(times))
 
     def find_steps(self, request: protocol.FindSteps) -> int:
         """Steps of the planted chain that slow the pair's head by about `target`.

@@ -22,12 +22,11 @@ from harness.backends.base import Timing
 from harness.checker import Checker
 from harness.errors import MeasureError
 from harness.measure import ENQUEUE_NS, Subject
-from harness.records import L2Policy
 from harness.suite import Case
 
 SKIPS = 4.0
-"""How many times longer a launch may take that finds nothing done: the caches are in another state then, and
-reading from memory for the L2 makes a factor of three at most."""
+"""How many times longer a launch may take that finds nothing done. It should take as long: poison lies in the
+caches where the kernel's output would, and memory is hardly so many times slower than the L2 before it."""
 _SINGLES, _SINGLES_NS = 7, 50e6
 """How many launches are timed to tell, and about how long they may take."""
 _SPOTS, _SPOT_BYTES = 16, 256
@@ -173,29 +172,29 @@ class Rotation:
             self._compare(subject, self.case, in_full=True)
         self._poisoned = False
 
-    def begin(self, subject: Subject, time_ns: float) -> float:
-        """Time of a launch that finds nothing done, where that is far from `time_ns`."""
+    def begin(self, subject: Subject, time_ns: float) -> None:
+        """Raises SkippedWorkError, lest slots be planned by the time of a kernel that finds its work done."""
         self._launch_ns = time_ns
-        fresh_ns, again_ns = self._singles(subject)
-        return fresh_ns if fresh_ns > SKIPS * max(again_ns, self.device.tick_ns()) else time_ns
+        self._check_work(subject)
 
-    def finish(self, subject: Subject, launches: int, l2: L2Policy) -> None:
-        """Raises WrongWhenTimedError for a wrong result on the data that were not in force last; and
-        SkippedWorkError for a kernel that was timed as it did not do its work again.
+    def finish(self, subject: Subject) -> None:
+        """Raises WrongWhenTimedError for a wrong result on the data that were not in force last, and
+        SkippedWorkError.
         """
-        if l2 == "hot" and launches > 1:
-            fresh_ns, again_ns = self._singles(subject)
-            if fresh_ns > SKIPS * max(again_ns, self.device.tick_ns()):
-                raise SkippedWorkError(
-                    subject,
-                    f"A launch takes {again_ns / 1e3:.4g} us with its result in place, and at least "
-                    f"{fresh_ns / 1e3:.4g} us without: the kernel leaves out work that it finds done, and "
-                    "most of what was timed was no work.",
-                )
+        self._check_work(subject)
         self._other()
         self.poison()
         self.device.launch(subject.built, subject.launch, subject.arguments)
         self.check(subject)
+
+    def _check_work(self, subject: Subject) -> None:
+        fresh_ns, again_ns = self._singles(subject)
+        if fresh_ns > SKIPS * max(again_ns, self.device.tick_ns()):
+            raise SkippedWorkError(
+                subject,
+                f"A launch takes {again_ns / 1e3:.4g} us with its result in place, and without it "
+                f"{fresh_ns / 1e3:.4g} us or more: the kernel leaves out work that it finds done.",
+            )
 
     def _singles(self, subject: Subject) -> tuple[float, float]:
         """Time of single launches in ns, in turns: the least that found outputs poisoned, the median of those

@@ -19,6 +19,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import BinaryIO
 
 from harness import protocol
@@ -31,6 +32,7 @@ from harness.loader import load_folder
 from harness.measure import Subject, measure
 from harness.pairs import PairBench, SideError
 from harness.parts import limited, single_blocks
+from harness.peaks import check_rates
 from harness.planning import launch_of
 from harness.records import Launch, LibraryShare, Row
 from harness.rotation import Rotation
@@ -51,8 +53,9 @@ class Worker:
             self.checker = Checker(self.device, self.suite, scratch, self._progress)
             base = self.suite if request.base is None else load_folder(Path(request.base))
             suites = {"base": base, "head": self.suite}
-            self.pairs = PairBench(self.device, suites, scratch, self._progress)
+            self.pairs = PairBench(self.device, suites, scratch, self._progress, request.peaks)
 
+        self.peaks = request.peaks
         self._held: Held | None = None
 
     def _progress(self, stage: str) -> None:
@@ -130,6 +133,8 @@ class Worker:
                 rotation.admit(subject, case)
                 self._progress("measure")
                 measurement = measure(self.device, subject, request.settings, rotation)
+                time_ns = median(measurement.times_ns)
+                check_rates(self.device.info, self.peaks, self.suite.problem, case, measurement.l2, time_ns)
                 if request.hold:
                     self._held = Held(case, arena, subject, rotation, measurement, stack.pop_all())
         failure = next((check.message for check in verification.checks if not check.passed), "")

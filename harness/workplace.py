@@ -6,7 +6,7 @@ __all__ = ["DeviceObserver", "Station", "Workplace", "find_device", "unfit"]
 
 import dataclasses
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +16,7 @@ from harness import protocol
 from harness.backends.base import check_launch
 from harness.child import Child
 from harness.errors import DeviceError, ExitCode, HarnessError, LaunchError, StoreError, UsageError
+from harness.peaks import peaks
 from harness.planning import PlannedCase, Refusal, launch_of, refusal
 from harness.records import DeviceInfo, L2Policy, Telemetry
 from harness.sources import lacking
@@ -54,6 +55,8 @@ class Workplace:
     ) -> None:
         self.observer = observer
         self._suite, self._base, self._spec, self._l2 = suite, base, device, l2
+        self.peaks: Mapping[str, float] = {}
+        """What the device can do at most; empty until it is known."""
         self._stack = ExitStack()
         self._spare: Child | None = None
 
@@ -66,6 +69,10 @@ class Workplace:
             self.toolchain = opened.toolchain
             self.probe = stack.enter_context(closing(probe_for(opened.device)))
             self.device = _identified(opened.device, self.probe)
+            limits = self.probe.limits()
+            self.peaks = peaks(
+                self.device, limits.max_sm_clock_mhz, limits.max_memory_clock_mhz, limits.memory_bus_bits
+            )
             self._spec = self.device.spec
             if self._l2 == "cold" and self.device.l2_bytes is None:
                 raise UsageError(
@@ -118,6 +125,7 @@ class Workplace:
                 suite=str(self._suite),
                 scratch=str(self.scratch),
                 base=str(self._base) if self._base else None,
+                peaks=self.peaks,
             ),
         )
 
