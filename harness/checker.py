@@ -86,7 +86,7 @@ class Checker:
 
         Unless `in_full`, large outputs are compared in a band only, or not at all if the problem has none.
         """
-        self.report("reference")
+        self.report("verify")
         bands = None
         if not in_full and max(array.size for array in outputs.values()) > INTEGER_CHECK_ELEMENTS:
             band = verify.sample(self.suite.problem, case, np.random.default_rng(seed))

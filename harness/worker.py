@@ -36,6 +36,7 @@ from harness.peaks import check_rates
 from harness.planning import launch_of
 from harness.records import Launch, LibraryShare, Row
 from harness.rotation import Rotation
+from harness.seal import Seal
 from harness.shares import Held, check_library, library_share
 from harness.sources import Program, program
 from harness.suite import Case, Kernel, Suite
@@ -47,12 +48,14 @@ class Worker:
     def __init__(self, request: protocol.Open, report: Callable[[protocol.Reply], None]) -> None:
         self.report = report
         self.device: Device = open_device(request.device)
+        self._seal = Seal()
         scratch = Path(request.scratch)
         if request.suite is not None:
             self.suite: Suite = load_folder(Path(request.suite))
             self.checker = Checker(self.device, self.suite, scratch, self._progress)
             base = self.suite if request.base is None else load_folder(Path(request.base))
             suites = {"base": base, "head": self.suite}
+            self._seal.check()
             self.pairs = PairBench(self.device, suites, scratch, self._progress, request.peaks)
 
         self.peaks = request.peaks
@@ -62,6 +65,13 @@ class Worker:
         self.report(protocol.Progress(stage=stage))
 
     def answer(self, request: protocol.Request) -> protocol.Done:
+        """Raises TamperedError where the suite has changed what it is judged by."""
+        try:
+            return self._answer(request)
+        finally:
+            self._seal.check()
+
+    def _answer(self, request: protocol.Request) -> protocol.Done:
         match request:
             case protocol.BuildAll():
                 return self.build_all(request)

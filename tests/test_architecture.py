@@ -22,7 +22,7 @@ LAYERS = (
     ("suite", "records", "statistics", "cache", "packages"),
     ("harness",),
     ("sources", "planning", "verify", "peaks", "machine", "judge", "gates", "attribution"),
-    ("git", "store", "host", "config", "contest", "planted"),
+    ("git", "store", "host", "config", "contest", "planted", "seal"),
     ("loader", "backends", "telemetry", "calibration"),
     ("arena", "measure", "history", "selection", "benchmark_files"),
     ("checker", "pairing", "parts"),
