@@ -123,9 +123,16 @@ class Arena:
                     f"expected {wanted[1]} of shape {wanted[0]}."
                 )
 
-    def keep(self, data: Mapping[str, NDArray[Any]]) -> Kept | None:
-        """Put data aside on the device, for restore(); None where memory is short. Raises as write() does."""
+    def keep(self, data: Mapping[str, NDArray[Any]], place: Kept | None = None) -> Kept | None:
+        """Put data aside on the device, for restore(); in the place of others kept before, if that is given.
+
+        None where memory is short. Raises as write() does.
+        """
         self._check(data)
+        for name in place or ():
+            self.device.write(place[name], 0, np.ascontiguousarray(data[name]))
+        if place:
+            return place
         needed, free = sum(self.sizes[name] for name in data), self.device.free_bytes()
         # Not more than half of what is free, or an eighth of all where nobody tells: it is worth no failure.
         if needed > (self.device.info.memory_bytes // 8 if free is None else free // 2):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Checker", "emulator"]
+__all__ = ["UNSEEN", "Checker", "emulator"]
 
 import contextlib
 import hashlib
@@ -28,6 +28,8 @@ small."""
 TOLERANCE = "-tolerance"
 """Beside the outputs in a kept reference, under what no output can be called."""
 MOST_KEPT_BYTES = 2**29
+UNSEEN = "unseen"
+"""Data that kernels are to meet for the first time: neither they nor their reference are kept."""
 RUNS_PER_CHECK = 2
 """A race need not show at the first run."""
 
@@ -81,18 +83,25 @@ class Checker:
                 break
         return verify.combine(found, data, seed, arena.damage(inputs))
 
-    def wrong(self, case: Case, seed: int, outputs: verify.Arrays, *, in_full: bool) -> str:
-        """What is wrong with outputs for the case's random data of this seed, in words; empty if nothing.
+    def wrong(
+        self,
+        case: Case,
+        key: tuple[str, int],
+        inputs: verify.Arrays,
+        outputs: verify.Arrays,
+        *,
+        in_full: bool,
+    ) -> str:
+        """What is wrong with outputs for inputs, which `key` names, in words; empty if nothing.
 
         Unless `in_full`, large outputs are compared in a band only, or not at all if the problem has none.
         """
         self.report("verify")
         bands = None
         if not in_full and max(array.size for array in outputs.values()) > INTEGER_CHECK_ELEMENTS:
-            band = verify.sample(self.suite.problem, case, np.random.default_rng(seed))
+            band = verify.sample(self.suite.problem, case, np.random.default_rng(key[1]))
             bands = [band] if band else []
-        found = self._compare(case, self.inputs(case, seed), outputs, ("random", seed), bands)
-        return verify.combine(found, "random", seed).message
+        return verify.combine(self._compare(case, inputs, outputs, key, bands), "random", key[1]).message
 
     def _compare(
         self,
@@ -132,12 +141,16 @@ class Checker:
                 name: array.view(numpy_dtype(problem.inputs[name].dtype_at(case)))
                 for name, array in kept.items()
             }
-        inputs = problem.data(case, np.random.default_rng(seed))
+        inputs = self.new_inputs(case, seed)
         if all(isinstance(array, np.ndarray) for array in inputs.values()) and (
             sum(array.nbytes for array in inputs.values()) <= MOST_KEPT_BYTES
         ):
             _keep(folder, inputs)
         return inputs
+
+    def new_inputs(self, case: Case, seed: int) -> dict[str, NDArray[Any]]:
+        """The case's data for a seed, of which nothing is kept."""
+        return self.suite.problem.data(case, np.random.default_rng(seed))
 
     def _folder(self, case: Case, *key: object) -> Path:
         identity = repr((self.suite.name, sorted(case.sizes.items()), case.dtype, key))
@@ -149,7 +162,7 @@ class Checker:
         """The reference, by way of the run's scratch folder: kernels of a ladder compute the same and
         share it.
         """
-        if key[-1] != slice(None):  # a band of a case too large to keep
+        if key[0] == UNSEEN or key[-1] != slice(None):  # or a band of a case too large to keep
             return verify.reference_of(self.suite.problem, case, inputs)
         folder = self._folder(case, key)
         if folder.is_dir():

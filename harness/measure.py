@@ -65,9 +65,9 @@ class MeasureSettings:
     min_slot_ns: float = 100_000.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """What is measured: a built kernel, its launch and its arguments."""
+    """What is measured: a built kernel, its launch and its arguments. Equal to itself alone."""
 
     built: Built
     launch: Launch

@@ -121,7 +121,8 @@ class PairBench:
         rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
         with self._placed(request.pair, rng) as (arena, subjects, prepared):
             case = self._case_for_checking(prepared["head"])
-            data = Rotation(self.checker, arena, case, request.seed, rng)
+            # Unseen data once a comparison: they have to be made, which takes the host long.
+            data = Rotation(self.checker, arena, case, request.seed, rng, with_unseen=not request.verified)
             facts: dict[str, protocol.SideFacts] = {
                 name: self._verified(name, prepared[name], arena, subjects[name], request, data)
                 # Head first: where both are wrong, it is head that fails.

@@ -9,7 +9,7 @@ from __future__ import annotations
 __all__ = ["NotAsVerifiedError", "Rotation"]
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from harness.arena import POISON, Arena, Kept, same_bits
 from harness.backends.base import Timing
-from harness.checker import Checker
+from harness.checker import UNSEEN, Checker
 from harness.errors import MeasureError
 from harness.measure import ENQUEUE_NS, Subject
 from harness.suite import Case
@@ -29,6 +29,8 @@ SKIPS = 4.0
 caches where the kernel's output would, and memory is hardly so many times slower than the L2 before it."""
 _SINGLES, _SINGLES_NS = 7, 50e6
 """How many launches are timed to tell, and about how long they may take."""
+_TRIES = 5
+"""How many sets of data that nobody has seen, at most."""
 _SPOTS, _SPOT_BYTES = 16, 256
 """How many places of an output are looked at while nothing may have run yet, and how much of each."""
 
@@ -58,27 +60,40 @@ class _DataSet:
     seed: int
     kept: Kept | None = None
     """The inputs on the device; None where they have to come from the host."""
-    digests: dict[int, str] = field(default_factory=dict)
-    """Of the outputs of each kernel, by the id of its Subject."""
+    unseen: Mapping[str, NDArray[Any]] | None = None
+    """The inputs on the host, of a set that is used once."""
+    digests: dict[Subject, str] = field(default_factory=dict)
+    """Of each kernel's outputs."""
 
 
 class Rotation:
     """The arena of one case as harness.measure.Data, for kernels that were verified on it.
 
     `seed` is that of the data that the arena holds. The second set is made from the next one; a problem whose
-    data() gives the same for both has one set only.
+    data() gives the same for both has one set only. `with_unseen`: kernels get data at the end that nobody
+    has seen, either.
     """
 
-    def __init__(self, checker: Checker, arena: Arena, case: Case, seed: int, rng: random.Random) -> None:
+    def __init__(
+        self,
+        checker: Checker,
+        arena: Arena,
+        case: Case,
+        seed: int,
+        rng: random.Random,
+        *,
+        with_unseen: bool = True,
+    ) -> None:
         self.checker, self.arena, self.case, self.rng = checker, arena, case, rng
+        self._with_unseen = with_unseen
         self.device = arena.device
         self._sets = [_DataSet(seed), _DataSet(seed + 1)]
         self._in_force = self._sets[0]
-        self._subjects: list[Subject] = []
-        """Kept, so that their ids stay theirs."""
         self._looks = self._offers = 0
         self._launch_ns = 1.0
         self._poisoned = False
+        self._surprised: set[Subject] = set()
+        """Those that have had data that nobody had seen."""
 
     def admit(self, subject: Subject, case: Case) -> str:
         """Take in a kernel that was verified on the first set, inputs and outputs of which lie in the arena;
@@ -89,21 +104,20 @@ class Rotation:
         did not wait for its turn.
         """
         first = self._in_force = self._sets[0]
-        first.digests[id(subject)] = self.arena.digest()
-        if not self._subjects:
+        if not first.digests:
             self._keep()
-        self._subjects.append(subject)
+        first.digests[subject] = self.arena.digest()
         self._use(self._sets[-1])
         self._launch_held(subject)
         digest = self.arena.digest()
-        if self._in_force is not first or digest != first.digests[id(subject)]:
-            self._compare(subject, case, in_full=digest == first.digests[id(subject)])
-            self._in_force.digests[id(subject)] = digest
-        return first.digests[id(subject)]
+        if self._in_force is not first or digest != first.digests[subject]:
+            self._compare(subject, case, in_full=digest == first.digests[subject])
+            self._in_force.digests[subject] = digest
+        return first.digests[subject]
 
     def _keep(self) -> None:
         """Both sets on the device, where it has room; one only, where the problem gives the same again."""
-        first, second = (self.checker.inputs(self.case, each.seed) for each in self._sets)
+        first, second = map(self._inputs, self._sets)
         if all(same_bits(first[name], second[name]) for name in first):
             del self._sets[1]
             return
@@ -140,8 +154,11 @@ class Rotation:
         if data_set.kept is not None:
             self.arena.restore(data_set.kept)
         else:
-            self.arena.write(self.checker.inputs(self.case, data_set.seed))
+            self.arena.write(self._inputs(data_set))
         self._in_force = data_set
+
+    def _inputs(self, data_set: _DataSet) -> Mapping[str, NDArray[Any]]:
+        return data_set.unseen or self.checker.inputs(self.case, data_set.seed)
 
     # What harness.measure asks for.
 
@@ -168,7 +185,7 @@ class Rotation:
 
     def check(self, subject: Subject) -> None:
         """Raises WrongWhenTimedError for outputs that are neither what was verified nor as right."""
-        if self._poisoned and self.arena.digest() != self._in_force.digests[id(subject)]:
+        if self._poisoned and self.arena.digest() != self._in_force.digests[subject]:
             self._compare(subject, self.case, in_full=True)
         self._poisoned = False
 
@@ -186,6 +203,36 @@ class Rotation:
         self.poison()
         self.device.launch(subject.built, subject.launch, subject.arguments)
         self.check(subject)
+        if self._with_unseen and len(self._sets) > 1 and subject not in self._surprised:
+            self._surprised.add(subject)
+            self._check_unseen(subject)
+
+    def _check_unseen(self, subject: Subject) -> None:
+        """On data of a seed that nobody can know: what it has learnt of the other sets is of no use there.
+
+        One launch may be slow by chance, and then it is tried again.
+        """
+        kept = None
+        for _ in range(_TRIES):
+            seed = random.SystemRandom().getrandbits(63)
+            inputs = self.checker.new_inputs(self.case, seed)
+            kept = self.arena.keep(inputs, kept)
+            self._use(self._sets[0])
+            count = self._singles_count()
+            self.device.occupy(2 * (count + 2) * ENQUEUE_NS)
+            again = [self._timed(subject) for _ in range(count)]
+            self._use(_DataSet(seed, kept, inputs))
+            self.poison()
+            first = self._timed(subject)
+            self._compare(subject, self.case, in_full=False)
+            first_ns, again_ns = first(), median(each() for each in again)
+            if first_ns <= SKIPS * max(again_ns, self.device.tick_ns()):
+                return
+        raise SkippedWorkError(
+            subject,
+            f"A launch takes {again_ns / 1e3:.4g} us on data that it has seen before, the first on others "
+            f"{first_ns / 1e3:.4g} us: the kernel keeps what it has computed.",
+        )
 
     def _check_work(self, subject: Subject) -> None:
         fresh_ns, again_ns = self._singles(subject)
@@ -202,24 +249,28 @@ class Rotation:
 
         The least, as what else the machine does makes times longer and never shorter.
         """
-
-        def timed() -> Timing:
-            return self.device.timed(subject.built, subject.launch, subject.arguments, 1)
-
-        count = max(1, min(_SINGLES, int(_SINGLES_NS / max(self._launch_ns, 1.0))))
+        count = self._singles_count()
         self.device.occupy(3 * count * ENQUEUE_NS)
         fresh, again = [], []
         for _ in range(count):
             self.poison()
-            fresh.append(timed())
-            again.append(timed())
+            fresh.append(self._timed(subject))
+            again.append(self._timed(subject))
         self.device.synchronize()
         return min(each() for each in fresh), median(each() for each in again)
+
+    def _singles_count(self) -> int:
+        return max(1, min(_SINGLES, int(_SINGLES_NS / max(self._launch_ns, 1.0))))
+
+    def _timed(self, subject: Subject) -> Timing:
+        return self.device.timed(subject.built, subject.launch, subject.arguments, 1)
 
     def _compare(self, subject: Subject, case: Case, *, in_full: bool) -> None:
         """Hold the outputs in place to the reference for the data in force."""
         outputs = {name: self.arena.read(name) for name in self.arena.problem.outputs}
-        if told := self.checker.wrong(case, self._in_force.seed, outputs, in_full=in_full):
+        data_set = self._in_force
+        key = UNSEEN if data_set.unseen else "random", data_set.seed
+        if told := self.checker.wrong(case, key, self._inputs(data_set), outputs, in_full=in_full):
             raise WrongWhenTimedError(
                 subject,
                 f"Right before timing and wrong when timed: {told} The kernel keeps something between "
