@@ -94,8 +94,8 @@ class Data(Protocol):
     def check(self, subject: Subject) -> None:
         """Raises a MeasureError unless the outputs are right that `subject`, timed last, has left."""
 
-    def finish(self, subject: Subject) -> None:
-        """After the last slot: raises as begin() and check() do."""
+    def finish(self, subject: Subject, launches: int) -> None:
+        """After the last slot of so many launches: raises as begin() and check() do."""
 
 
 class _Unwatched:
@@ -109,7 +109,7 @@ class _Unwatched:
 
     def check(self, subject: Subject) -> None: ...
 
-    def finish(self, subject: Subject) -> None: ...
+    def finish(self, subject: Subject, launches: int) -> None: ...
 
 
 UNWATCHED: Data = _Unwatched()
@@ -144,7 +144,7 @@ def measure(
         stopped_by = _stop(times, (time.monotonic_ns() - started_ns) / 1e9, most_s, settings)
     ended_ns = time.monotonic_ns()
     data.check(subject)
-    data.finish(subject)
+    data.finish(subject, launches)
     return Measurement(
         times_ns=tuple(times),
         launches_per_slot=launches,

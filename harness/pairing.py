@@ -109,7 +109,7 @@ def measure_pair(
             break
     data.check(bench.last)
     for subject in (pair.head, pair.base):
-        data.finish(subject)
+        data.finish(subject, launches)
     return PairedBlock(
         quads=tuple(quads),
         launches_per_slot=launches,

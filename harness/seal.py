@@ -43,7 +43,9 @@ class TamperedError(MeasureError):
 class Seal:
     """The functions and classes of every module that has a say, as they are when it is made."""
 
-    def __init__(self) -> None:
+    def __init__(self, *instances: object) -> None:
+        """`instances` do their work by their classes' methods alone."""
+        self._instances = instances
         names = [name for name in sys.modules if name.partition(".")[0] == "harness"]
         self._known = [
             (owner, name, value, _code(value))
@@ -53,18 +55,23 @@ class Seal:
 
     def check(self) -> None:
         """Raises TamperedError for the first that is another now."""
+        for instance in self._instances:
+            for name in vars(instance):
+                if callable(getattr(type(instance), name, None)):
+                    raise TamperedError(_told(type(instance), name))
         for owner, name, value, code in self._known:
             found = vars(owner).get(name, _MISSING)
             if found is not value or _code(found) != code:
-                place = (
-                    owner.__name__
-                    if isinstance(owner, ModuleType)
-                    else f"{owner.__module__}.{owner.__qualname__}"
-                )
-                raise TamperedError(
-                    f"{place}.{name} is no longer what it was before the suite was loaded: the suite, or a "
-                    "package that it imports, has replaced it. No time or comparison made with it counts."
-                )
+                raise TamperedError(_told(owner, name))
+
+
+def _told(owner: Any, name: str) -> str:
+    module = isinstance(owner, ModuleType)
+    place = owner.__name__ if module else f"{owner.__module__}.{owner.__qualname__}"
+    return (
+        f"{place}.{name} is no longer what it was before the suite was loaded: the suite, or a package that "
+        "it imports, has replaced it. No time or comparison made with it counts."
+    )
 
 
 def _members(module: ModuleType) -> Iterator[tuple[Any, str, Any]]:

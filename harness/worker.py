@@ -48,14 +48,13 @@ class Worker:
     def __init__(self, request: protocol.Open, report: Callable[[protocol.Reply], None]) -> None:
         self.report = report
         self.device: Device = open_device(request.device)
-        self._seal = Seal()
+        self._seal = Seal(self.device)
         scratch = Path(request.scratch)
         if request.suite is not None:
             self.suite: Suite = load_folder(Path(request.suite))
             self.checker = Checker(self.device, self.suite, scratch, self._progress)
             base = self.suite if request.base is None else load_folder(Path(request.base))
             suites = {"base": base, "head": self.suite}
-            self._seal.check()
             self.pairs = PairBench(self.device, suites, scratch, self._progress, request.peaks)
 
         self.peaks = request.peaks
@@ -66,6 +65,7 @@ class Worker:
 
     def answer(self, request: protocol.Request) -> protocol.Done:
         """Raises TamperedError where the suite has changed what it is judged by."""
+        self._seal.check()
         try:
             return self._answer(request)
         finally:
