@@ -129,20 +129,22 @@ class Arena:
         None where memory is short. Raises as write() does.
         """
         self._check(data)
-        for name in place or ():
-            self.device.write(place[name], 0, np.ascontiguousarray(data[name]))
         if place:
+            for name, memory in place.items():
+                self.device.write(memory, 0, np.ascontiguousarray(data[name]))
             return place
         needed, free = sum(self.sizes[name] for name in data), self.device.free_bytes()
         # Not more than half of what is free, or an eighth of all where nobody tells: it is worth no failure.
         if needed > (self.device.info.memory_bytes // 8 if free is None else free // 2):
             return None
         kept = {}
-        for name, array in data.items():
-            kept[name] = self.device.allocate(self.sizes[name])
-            self._kept.append(kept[name])
-            self.device.write(kept[name], 0, np.ascontiguousarray(array))
-        return kept
+        try:
+            for name in data:
+                kept[name] = self.device.allocate(self.sizes[name])
+                self._kept.append(kept[name])
+        except OutOfMemoryError:
+            return None
+        return self.keep(data, kept)
 
     def restore(self, kept: Kept) -> None:
         """Enqueue a copy of kept data over the inputs."""

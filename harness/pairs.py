@@ -122,7 +122,7 @@ class PairBench:
         with self._placed(request.pair, rng) as (arena, subjects, prepared):
             case = self._case_for_checking(prepared["head"])
             # Unseen data once a comparison: they have to be made, which takes the host long.
-            data = Rotation(self.checker, arena, case, request.seed, rng, with_unseen=not request.verified)
+            data = Rotation(self.checker, arena, case, request.seed, rng, sets=2 if request.verified else 3)
             facts: dict[str, protocol.SideFacts] = {
                 name: self._verified(name, prepared[name], arena, subjects[name], request, data)
                 # Head first: where both are wrong, it is head that fails.

@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,8 @@ caches where the kernel's output would, and memory is hardly so many times slowe
 _SINGLES, _SINGLES_NS = 7, 50e6
 """How many launches are timed to tell, and about how long they may take."""
 _LONG_NS = 1e6
+_MOST_LOOKS = 2
+"""While slots are timed: a device that waits for the host to look runs cooler than one that works on."""
 _TRIES = 5
 """How many sets of data that nobody has seen, at most."""
 _SPOTS, _SPOT_BYTES = 16, 256
@@ -70,9 +72,9 @@ class _DataSet:
 class Rotation:
     """The arena of one case as harness.measure.Data, for kernels that were verified on it.
 
-    `seed` is that of the data that the arena holds. The second set is made from the next one; a problem whose
-    data() gives the same for both has one set only. `with_unseen`: kernels get data at the end that nobody
-    has seen, either.
+    `seed` is that of the data that the arena holds: the first set. A second is made from the next seed. With
+    three `sets`, kernels get data at the end that nobody has seen. With one there is the arena's alone, as for
+    a problem whose data() gives the same for every seed.
     """
 
     def __init__(
@@ -83,14 +85,14 @@ class Rotation:
         seed: int,
         rng: random.Random,
         *,
-        with_unseen: bool = True,
+        sets: Literal[1, 2, 3] = 3,
     ) -> None:
         self.checker, self.arena, self.case, self.rng = checker, arena, case, rng
-        self._with_unseen = with_unseen
+        self._with_unseen = sets == 3
         self.device = arena.device
-        self._sets = [_DataSet(seed), _DataSet(seed + 1)]
+        self._sets = [_DataSet(seed + number) for number in range(min(sets, 2))]
         self._in_force = self._sets[0]
-        self._looks = self._offers = 0
+        self._looks = self._chances = self._offers = 0
         self._launch_ns = 1.0
         self._poisoned = False
         self._surprised: set[Subject] = set()
@@ -118,11 +120,11 @@ class Rotation:
 
     def _keep(self) -> None:
         """Both sets on the device, where it has room; one only, where the problem gives the same again."""
-        first, second = map(self._inputs, self._sets)
-        if all(same_bits(first[name], second[name]) for name in first):
-            del self._sets[1]
+        first, *others = map(self._inputs, self._sets)
+        if all(same_bits(first[name], other[name]) for other in others for name in first):
+            del self._sets[1:]
             return
-        for data_set, inputs in zip(self._sets, (first, second), strict=True):
+        for data_set, inputs in zip(self._sets, (first, *others), strict=True):
             data_set.kept = self.arena.keep(inputs)
 
     def first(self) -> int:
@@ -178,10 +180,11 @@ class Rotation:
         self._use(self._sets[0 if self._in_force is self._sets[-1] else 1])
 
     def next_look(self, count: int) -> int | None:
-        """The first chance is taken, the n-th with probability 1 / n: few looks that nobody can foresee."""
-        self._looks += 1
-        if self.rng.random() * self._looks >= 1:
+        """The first chance is taken, and of the others one: the n-th with probability 1 / n."""
+        self._chances += 1
+        if self._looks == _MOST_LOOKS or self.rng.random() * self._chances >= 1:
             return None
+        self._looks += 1
         return self.rng.randint(1, count)
 
     def check(self, subject: Subject) -> None:

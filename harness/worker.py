@@ -20,7 +20,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from harness import protocol
 from harness.arena import Arena
@@ -139,7 +139,10 @@ class Worker:
             verification = self.checker.check(case, arena, subject, request.seed)
             measurement = None
             if verification.passed and request.settings is not None:
-                rotation = Rotation(self.checker, arena, case, request.seed, random.Random(request.seed))  # noqa: S311
+                rng = random.Random(request.seed)  # noqa: S311 - an order, not a secret
+                # A sweep's configurations are many, and of one source: their data cost more than they show.
+                sets: Literal[1, 3] = 1 if request.macros else 3
+                rotation = Rotation(self.checker, arena, case, request.seed, rng, sets=sets)
                 rotation.admit(subject, case)
                 self._progress("measure")
                 measurement = measure(self.device, subject, request.settings, rotation)
