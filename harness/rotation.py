@@ -73,7 +73,7 @@ class Rotation:
     """The arena of one case as harness.measure.Data, for kernels that were verified on it.
 
     `seed` is that of the data that the arena holds: the first set. A second is made from the next seed. With
-    three `sets`, kernels get data at the end that nobody has seen. With one there is the arena's alone, as for
+    three `sets`, kernels get data at the end that nobody has seen. With one there is the arena's, as for
     a problem whose data() gives the same for every seed.
     """
 
