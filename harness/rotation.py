@@ -170,10 +170,10 @@ class Rotation:
         self._poisoned = True
 
     def change(self) -> None:
-        # Half the time; but from the host, which takes milliseconds, less and less often.
+        # Half the time; but from the host once at most, as the device would wait for it.
         self._offers += 1
         on_device = all(data_set.kept for data_set in self._sets)
-        if self.rng.random() * (1 if on_device else self._offers) < 0.5:
+        if (on_device or self._offers == 1) and self.rng.random() < 0.5:
             self._other()
 
     def _other(self) -> None:

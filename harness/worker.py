@@ -181,6 +181,8 @@ class Worker:
         check_library(self.checker, self._held, case, subject)
         self._progress("library")
         share = library_share(self.device, self._held, library.name, subject)
+        l2 = self._held.measurement.l2
+        check_rates(self.device.info, self.peaks, self.suite.problem, case, l2, share.library_time_ns)
         self._release()
         return share
 
