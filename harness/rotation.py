@@ -30,6 +30,9 @@ caches where the kernel's output would, and memory is hardly so many times slowe
 _SINGLES, _SINGLES_NS = 7, 50e6
 """How many launches are timed to tell, and about how long they may take."""
 _LONG_NS = 1e6
+_LAST_LOOKS, _LAST_LOOKS_BYTES = 16, 2**24
+"""Launches that are looked at one by one in the end, and the most that is read for it unless one has more:
+work may be left out of some launches only."""
 _MOST_LOOKS = 2
 """While slots are timed: a device that waits for the host to look runs cooler than one that works on."""
 _TRIES = 5
@@ -208,10 +211,12 @@ class Rotation:
         """
         if launches > 1:
             self._check_work(subject)
-        self._other()
-        self.poison()
-        self.device.launch(subject.built, subject.launch, subject.arguments)
-        self.check(subject)
+        size_bytes = sum(size_bytes for _, _, size_bytes in self.arena.outputs())
+        for _ in range(max(1, min(_LAST_LOOKS, _LAST_LOOKS_BYTES // size_bytes, self._affordable()))):
+            self._other()
+            self.poison()
+            self.device.launch(subject.built, subject.launch, subject.arguments)
+            self.check(subject)
         if self._with_unseen and len(self._sets) > 1 and subject not in self._surprised:
             self._surprised.add(subject)
             self._check_unseen(subject)
@@ -227,7 +232,7 @@ class Rotation:
             inputs = self.checker.new_inputs(self.case, seed)
             kept = self.arena.keep(inputs, kept)
             self._use(self._sets[0])
-            count = self._singles_count()
+            count = max(1, min(_SINGLES, self._affordable()))
             self.device.occupy(2 * (count + 2) * ENQUEUE_NS)
             again = [self._timed(subject) for _ in range(count)]
             self._use(_DataSet(seed, kept, inputs))
@@ -260,7 +265,7 @@ class Rotation:
 
         The least, as what else the machine does makes times longer and never shorter.
         """
-        count = self._singles_count()
+        count = max(1, min(_SINGLES, self._affordable()))
         self.device.occupy(3 * count * ENQUEUE_NS)
         fresh, again = [], []
         for _ in range(count):
@@ -270,8 +275,9 @@ class Rotation:
         self.device.synchronize()
         return min(each() for each in fresh), median(each() for each in again)
 
-    def _singles_count(self) -> int:
-        return max(1, min(_SINGLES, int(_SINGLES_NS / max(self._launch_ns, 1.0))))
+    def _affordable(self) -> int:
+        """How many launches take no longer than single ones may."""
+        return int(_SINGLES_NS / max(self._launch_ns, 1.0))
 
     def _timed(self, subject: Subject) -> Timing:
         return self.device.timed(subject.built, subject.launch, subject.arguments, 1)
