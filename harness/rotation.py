@@ -244,8 +244,8 @@ class Rotation:
                 return
         raise SkippedWorkError(
             subject,
-            f"A launch takes {again_ns / 1e3:.4g} us on data that it has seen before, the first on others "
-            f"{first_ns / 1e3:.4g} us: the kernel keeps what it has computed.",
+            f"A launch takes {again_ns / 1e6:.4g} ms on data that it has seen before, the first on others "
+            f"{first_ns / 1e6:.4g} ms: the kernel keeps what it has computed.",
         )
 
     def _check_work(self, subject: Subject) -> None:
@@ -255,8 +255,8 @@ class Rotation:
                 return
         raise SkippedWorkError(
             subject,
-            f"A launch takes {again_ns / 1e3:.4g} us with its result in place, and without it "
-            f"{fresh_ns / 1e3:.4g} us or more: the kernel leaves out work that it finds done.",
+            f"A launch takes {again_ns / 1e6:.4g} ms with its result in place, and without it "
+            f"{fresh_ns / 1e6:.4g} ms or more: the kernel leaves out work that it finds done.",
         )
 
     def _singles(self, subject: Subject) -> tuple[float, float]:
