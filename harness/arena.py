@@ -8,9 +8,10 @@ output would leave the damage looking intact.
 
 from __future__ import annotations
 
-__all__ = ["GUARD_BYTES", "Arena", "needed_bytes", "same_bits"]
+__all__ = ["GUARD_BYTES", "POISON", "Arena", "Kept", "digest", "needed_bytes", "same_bits"]
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,10 +27,14 @@ if TYPE_CHECKING:
 GUARD_BYTES = 2**20
 """Per side. Wide enough for one tile row past the end of a matrix 4096 columns wide."""
 
-_POISON = 0xFF
+POISON = 0xFF
 """Every IEEE format reads a word of ones as NaN."""
 _OUTPUT_GUARD = 0xFE
 """Huge numbers in float32 and float64, NaN in float16: not what a read past an input gives."""
+
+
+Kept = Mapping[str, Memory]
+"""Inputs put aside on the device, by name."""
 
 
 def needed_bytes(problem: Problem, case: Case) -> int:
@@ -51,6 +56,14 @@ def same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
     return bool(np.array_equal(one, other))
 
 
+def digest(arrays: Iterable[NDArray[Any]]) -> str:
+    """Of the arrays' bytes, in order."""
+    found = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return found.hexdigest()
+
+
 class Arena:
     """The arrays of one case on one device; a context manager that frees them.
 
@@ -69,6 +82,7 @@ class Arena:
         self.sizes = {name: _size_bytes(problem, case, name) for name in problem.arrays}
         self.whole: dict[str, Memory] = {}
         self.views: dict[str, Memory] = {}
+        self._kept: list[Memory] = []
         try:
             for name, size_bytes in self.sizes.items():
                 self.whole[name] = device.allocate(size_bytes + 2 * GUARD_BYTES)
@@ -87,14 +101,21 @@ class Arena:
 
     def close(self) -> None:
         self.views.clear()
+        while self._kept:
+            self.device.release(self._kept.pop())
         while self.whole:
             self.device.release(self.whole.popitem()[1])
 
     def _guard(self, name: str) -> int:
-        return _OUTPUT_GUARD if name in self.problem.outputs else _POISON
+        return _OUTPUT_GUARD if name in self.problem.outputs else POISON
 
     def write(self, data: Mapping[str, NDArray[Any]]) -> None:
         """Raises SuiteError for data that do not fit their arrays: they would be written past them."""
+        self._check(data)
+        for name, array in data.items():
+            self.device.write(self.whole[name], GUARD_BYTES, np.ascontiguousarray(array))
+
+    def _check(self, data: Mapping[str, NDArray[Any]]) -> None:
         inputs = self.problem.inputs
         if data.keys() != inputs.keys():
             raise SuiteError(
@@ -109,12 +130,48 @@ class Arena:
                     f"data() of {self.case.suite} gave {found[1]} of shape {found[0]} for input {name!r}; "
                     f"expected {wanted[1]} of shape {wanted[0]}."
                 )
-            self.device.write(self.whole[name], GUARD_BYTES, np.ascontiguousarray(array))
+
+    def keep(self, data: Mapping[str, NDArray[Any]], place: Kept | None = None) -> Kept | None:
+        """Put data aside on the device, for restore(); in the place of others kept before, if that is given.
+
+        None where memory is short. Raises as write() does.
+        """
+        self._check(data)
+        if place:
+            for name, memory in place.items():
+                self.device.write(memory, 0, np.ascontiguousarray(data[name]))
+            return place
+        needed, free = sum(self.sizes[name] for name in data), self.device.free_bytes()
+        # Not more than half of what is free, or an eighth of all where nobody tells: it is worth no failure.
+        if needed > (self.device.info.memory_bytes // 8 if free is None else free // 2):
+            return None
+        kept = {}
+        try:
+            for name in data:
+                kept[name] = self.device.allocate(self.sizes[name])
+                self._kept.append(kept[name])
+        except OutOfMemoryError:
+            return None
+        return self.keep(data, kept)
+
+    def restore(self, kept: Kept) -> None:
+        """Enqueue a copy of kept data over the inputs."""
+        for name, memory in kept.items():
+            self.device.copy(memory, self.whole[name], GUARD_BYTES, self.sizes[name])
 
     def poison(self) -> None:
         """Fill every output with NaN."""
+        for memory, offset_bytes, size_bytes in self.outputs():
+            self.device.fill(memory, offset_bytes, size_bytes, POISON)
+
+    def outputs(self) -> Iterator[tuple[Memory, int, int]]:
+        """Where each output lies: its allocation, its offset in it, its size in bytes."""
         for name in self.problem.outputs:
-            self.device.fill(self.whole[name], GUARD_BYTES, self.sizes[name], _POISON)
+            yield self.whole[name], GUARD_BYTES, self.sizes[name]
+
+    def digest(self) -> str:
+        """Of every output, bit for bit."""
+        return digest(map(self.read, self.problem.outputs))
 
     def read(self, name: str) -> NDArray[Any]:
         array = self.problem.arrays[name]

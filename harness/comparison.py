@@ -45,6 +45,7 @@ from harness.judge import Policy, confirm
 from harness.loader import LoadedSuite
 from harness.machine import machine_name
 from harness.pairing import Alone, PairSettings
+from harness.peaks import BeyondPeakError
 from harness.planning import PlannedCase
 from harness.problem_changes import Changes, demanding, sentences
 from harness.records import (
@@ -691,7 +692,8 @@ class Comparing(Workplace):
             )
             reply = station.ask(request, self.settings.timeout_s)
             if isinstance(reply, protocol.Failed):
-                entry.contest.end("failed", reply.reason, reply.message, reply.log, side=reply.side)
+                status: VerdictStatus = "invalid" if reply.reason == BeyondPeakError.reason else "failed"
+                entry.contest.end(status, reply.reason, reply.message, reply.log, side=reply.side)
                 return False
             assert reply.block is not None
             entry.digests = {side: facts.digest for side, facts in reply.sides.items()}

@@ -110,7 +110,7 @@ class Contest:
         self.settled = True
         told = f"At {side}: {message}" if side else message
         bare = self._verdict(status, reason, told, log=log)
-        self._ending = dataclasses.replace(bare, side=side)
+        self._ending = dataclasses.replace(bare, side=side if status == "failed" else "")
 
     @property
     def ended(self) -> bool:

@@ -3,7 +3,8 @@ enough.
 
 A slot is what one time is taken of: `launches_per_slot` launches, enough for the clock's tick. Hot, they run
 back to back in one interval; cold, each has an interval of its own behind a flush of the L2, and the slot is
-their mean.
+their mean. Outputs are poisoned before each interval: work that a kernel skips because it finds it done would
+not be in its time.
 """
 
 from __future__ import annotations
@@ -11,8 +12,12 @@ from __future__ import annotations
 __all__ = [
     "ENQUEUE_NS",
     "MOST_LAUNCHES_QUEUED",
+    "UNWATCHED",
+    "Data",
     "MeasureSettings",
+    "Slot",
     "Subject",
+    "enqueue_slot",
     "l2_policy",
     "launches_per_slot",
     "measure",
@@ -22,9 +27,9 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
-from harness.backends.base import Argument, Built, Device
+from harness.backends.base import Argument, Built, Device, Stamping, Timing
 from harness.records import L2Policy, Launch, Measurement
 from harness.statistics import summarize
 
@@ -60,34 +65,86 @@ class MeasureSettings:
     min_slot_ns: float = 100_000.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """What is measured: a built kernel, its launch and its arguments."""
+    """What is measured: a built kernel, its launch and its arguments. Equal to itself alone."""
 
     built: Built
     launch: Launch
     arguments: Sequence[Argument]
 
 
-def measure(device: Device, subject: Subject, settings: MeasureSettings) -> Measurement:
-    """Raw times of a kernel."""
+class Data(Protocol):
+    """What kernels are timed on, and what becomes of it meanwhile. harness.rotation has the one for kernels
+    that were verified.
+    """
+
+    def poison(self) -> None:
+        """Enqueue NaN over every output."""
+
+    def change(self) -> None:
+        """Enqueue other inputs in the place of those that are there, or leave them, at random."""
+
+    def begin(self, subject: Subject, time_ns: float) -> None:
+        """Before the first slot: raises a MeasureError where `time_ns`, of one launch, is not of its work."""
+
+    def next_look(self, count: int) -> int | None:
+        """Of `count` slots to enqueue, how many before the outputs are looked at; None: not among these."""
+
+    def check(self, subject: Subject) -> None:
+        """Raises a MeasureError unless the outputs are right that `subject`, timed last, has left."""
+
+    def finish(self, subject: Subject, launches: int) -> None:
+        """After the last slot of so many launches: raises as begin() and check() do."""
+
+
+class _Unwatched:
+    def poison(self) -> None: ...
+
+    def change(self) -> None: ...
+
+    def begin(self, subject: Subject, time_ns: float) -> None: ...
+
+    def next_look(self, count: int) -> None: ...
+
+    def check(self, subject: Subject) -> None: ...
+
+    def finish(self, subject: Subject, launches: int) -> None: ...
+
+
+UNWATCHED: Data = _Unwatched()
+"""For times that nothing is concluded of: data stay as they are, and nobody looks at outputs."""
+
+
+def measure(
+    device: Device, subject: Subject, settings: MeasureSettings, data: Data = UNWATCHED
+) -> Measurement:
+    """Raw times of a kernel. Raises what `data` raises of outputs that are wrong when timed."""
     l2 = l2_policy(device, settings.l2)
     tick_ns = device.tick_ns()
     warmup = _warm_up(device, subject, settings)
+    data.begin(subject, warmup.time_ns)
     launches = launches_per_slot(warmup.time_ns, tick_ns, settings.min_slot_ns)
-    slot = _cold_slot if l2 == "cold" else _hot_slot
     most_s = settings.max_time_s or (2.0 if device.info.kind == "gpu" else 1.0)
     times: list[float] = []
     started_ns = time.monotonic_ns()
     stopped_by: Literal["precision", "time", "slots"] | None = None
     while stopped_by is None:
         batch = _batch(launches, warmup.time_ns, settings.max_slots - len(times))
+        look = data.next_look(batch)
+        batch = look or batch
+        data.change()
         if warmup.time_ns < 10 * ENQUEUE_NS:
             device.occupy(batch * launches * ENQUEUE_NS)
-        timings = [slot(device, subject, launches) for _ in range(batch)]
+        slots = [enqueue_slot(device, subject, data, launches, l2) for _ in range(batch)]
         device.synchronize()
-        times += [timing() for timing in timings]
+        if look:
+            data.check(subject)
+        times += [slot.time_ns() for slot in slots]
         stopped_by = _stop(times, (time.monotonic_ns() - started_ns) / 1e9, most_s, settings)
+    ended_ns = time.monotonic_ns()
+    data.check(subject)
+    data.finish(subject, launches)
     return Measurement(
         times_ns=tuple(times),
         launches_per_slot=launches,
@@ -99,7 +156,7 @@ def measure(device: Device, subject: Subject, settings: MeasureSettings) -> Meas
         settled=warmup.settled,
         stopped_by=stopped_by,
         started_ns=started_ns,
-        ended_ns=time.monotonic_ns(),
+        ended_ns=ended_ns,
     )
 
 
@@ -108,17 +165,43 @@ def l2_policy(device: Device, wanted: L2Policy | None) -> L2Policy:
     return wanted or ("hot" if device.info.l2_bytes is None else "cold")
 
 
-def _hot_slot(device: Device, subject: Subject, launches: int) -> Callable[[], float]:
-    timing = device.timed(subject.built, subject.launch, subject.arguments, launches)
-    return lambda: timing() / launches
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """What a slot left to be read once the device has run it."""
+
+    timings: tuple[Timing, ...]
+    stamps: tuple[tuple[Stamping, Stamping], ...]
+    """Before and after each interval."""
+    launches: int
+
+    def time_ns(self) -> float:
+        """Of one launch, the mean."""
+        return math.fsum(timing() for timing in self.timings) / self.launches
 
 
-def _cold_slot(device: Device, subject: Subject, launches: int) -> Callable[[], float]:
-    timings = []
-    for _ in range(launches):
-        device.flush_l2()
-        timings.append(device.timed(subject.built, subject.launch, subject.arguments, 1))
-    return lambda: math.fsum(timing() for timing in timings) / launches
+def _no_stamp() -> Stamping:
+    return lambda: None
+
+
+def enqueue_slot(
+    device: Device,
+    subject: Subject,
+    data: Data,
+    launches: int,
+    l2: L2Policy,
+    stamp: Callable[[], Stamping] = _no_stamp,
+) -> Slot:
+    """A slot of so many launches: one interval of them all where the L2 is hot, one each where it is cold."""
+    intervals, each = (launches, 1) if l2 == "cold" else (1, launches)
+    timings, stamps = [], []
+    for _ in range(intervals):
+        data.poison()  # before the flush, which leaves nothing of it in the L2
+        if l2 == "cold":
+            device.flush_l2()
+        before = stamp()
+        timings.append(device.timed(subject.built, subject.launch, subject.arguments, each))
+        stamps.append((before, stamp()))
+    return Slot(tuple(timings), tuple(stamps), launches)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,18 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from harness.backends.base import Device, Stamp, Stamping, Timing
-from harness.measure import ENQUEUE_NS, MOST_LAUNCHES_QUEUED, Subject, l2_policy, launches_per_slot
+from harness.backends.base import Device, Stamp
+from harness.measure import (
+    ENQUEUE_NS,
+    MOST_LAUNCHES_QUEUED,
+    UNWATCHED,
+    Data,
+    Slot,
+    Subject,
+    enqueue_slot,
+    l2_policy,
+    launches_per_slot,
+)
 from harness.records import L2Policy, PairedBlock, Quad
 from harness.statistics.paired import log_ratios, process_effect
 
@@ -59,26 +69,6 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class _Slot:
-    """What a slot left to be read once the device has run it."""
-
-    timings: tuple[Timing, ...]
-    stamps: tuple[tuple[Stamping, Stamping], ...]
-    launches: int
-
-    def read(self, empty_cycles: float) -> _SlotRead:
-        time_ns = math.fsum(timing() for timing in self.timings) / self.launches
-        first, last = self.stamps[0][0](), self.stamps[-1][1]()
-        spans = [(start(), end()) for start, end in self.stamps]
-        cycles = None
-        if all(start and end for start, end in spans):
-            cycles = math.fsum(
-                end.cycles - start.cycles - empty_cycles for start, end in spans if start and end
-            )
-        return _SlotRead(time_ns, cycles and cycles / self.launches, _clock_mhz(first, last), first, last)
-
-
-@dataclass(frozen=True, slots=True)
 class _SlotRead:
     time_ns: float
     cycles: float | None
@@ -87,13 +77,29 @@ class _SlotRead:
     last: Stamp | None
 
 
-def measure_pair(device: Device, pair: Pair, settings: PairSettings, rng: random.Random) -> PairedBlock:
-    """Raw quads of a pair, as many as its noise needs."""
+def _read(slot: Slot, empty_cycles: float) -> _SlotRead:
+    first, last = slot.stamps[0][0](), slot.stamps[-1][1]()
+    spans = [(start(), end()) for start, end in slot.stamps]
+    cycles = None
+    if all(start and end for start, end in spans):
+        cycles = math.fsum(end.cycles - start.cycles - empty_cycles for start, end in spans if start and end)
+    return _SlotRead(slot.time_ns(), cycles and cycles / slot.launches, _clock_mhz(first, last), first, last)
+
+
+def measure_pair(
+    device: Device, pair: Pair, settings: PairSettings, rng: random.Random, data: Data = UNWATCHED
+) -> PairedBlock:
+    """Raw quads of a pair, as many as its noise needs. Raises what `data` raises of outputs that are wrong
+    when timed.
+    """
     l2 = l2_policy(device, settings.l2)
     began = time.monotonic()
     warmup_s, settled, time_ns = _warm_up(device, pair, settings)
+    for subject in (pair.head, pair.base):
+        data.begin(subject, time_ns)
     tick_ns = device.tick_ns()
-    bench = _Bench(device, pair, l2, launches_per_slot(time_ns, tick_ns, settings.min_slot_ns), rng)
+    launches = launches_per_slot(time_ns, tick_ns, settings.min_slot_ns)
+    bench = _Bench(device, pair, l2, launches, rng, data)
     quads: list[Quad] = []
     while len(quads) < settings.max_quads:
         # Half the least number at a time: stopping is prompt, and every batch is long against its lead-in.
@@ -101,9 +107,12 @@ def measure_pair(device: Device, pair: Pair, settings: PairSettings, rng: random
         quads += bench.batch(min(count, settings.max_quads - len(quads)), time_ns, settings)
         if time.monotonic() - began > settings.max_time_s or _precise(quads, settings.standard_error):
             break
+    data.check(bench.last)
+    for subject in (pair.head, pair.base):
+        data.finish(subject, launches)
     return PairedBlock(
         quads=tuple(quads),
-        launches_per_slot=bench.launches,
+        launches_per_slot=launches,
         l2=l2,
         clock=device.clock,
         tick_ns=tick_ns,
@@ -163,9 +172,11 @@ def run_alone(device: Device, subject: Subject, duration_s: float) -> Alone:
 class _Bench:
     """Enqueues quads and reads them back, a batch at a time."""
 
-    def __init__(self, device: Device, pair: Pair, l2: L2Policy, launches: int, rng: random.Random) -> None:
-        self.device, self.pair, self.launches, self.rng = device, pair, launches, rng
-        self._slot = self._cold_slot if l2 == "cold" else self._hot_slot
+    def __init__(
+        self, device: Device, pair: Pair, l2: L2Policy, launches: int, rng: random.Random, data: Data
+    ) -> None:
+        self.device, self.pair, self.l2, self.launches, self.rng = device, pair, l2, launches, rng
+        self.data, self.last = data, pair.head
         self._empty_cycles = self._cycles_of_nothing()
         self.busy_s = 0.0
 
@@ -173,6 +184,7 @@ class _Bench:
         """`count` quads behind a lead-in, with no wait of the host's between them."""
         # The queue must be ahead of the card from the first quad on, and so long the card is kept busy.
         began_ns = time.monotonic_ns()
+        self.data.change()
         if time_ns < 10 * ENQUEUE_NS:
             self.device.occupy(min(2 * 10**6, 4 * self.launches * ENQUEUE_NS))
         self.device.canary()  # the first in a process is slower than any other
@@ -182,6 +194,8 @@ class _Bench:
         self.device.synchronize()
         ended_ns = time.monotonic_ns()
         self.busy_s += (ended_ns - began_ns) / 1e9
+        if self.data.next_look(count):
+            self.data.check(self.last)
         return _aligned([quad() for quad in enqueued], at_end(), began_ns, ended_ns)
 
     def _lead_in(self, time_ns: float, duration_s: float) -> None:
@@ -191,34 +205,26 @@ class _Bench:
             self._slot(self.pair.head)
 
     def _quad(self, number: int) -> Callable[[], _QuadRead]:
+        if self.l2 == "cold" and number:
+            self.data.change()  # hot, the first slot of a quad would have to find its inputs again
         canary = self._canary() if number % CANARY_EVERY == 0 else None
         order: Order = "ABBA" if self.rng.random() < 0.5 else "BAAB"
         arms = {"A": self.pair.base, "B": self.pair.head}
         slots = [self._slot(arms[arm]) for arm in order]
+        self.last = arms[order[-1]]
         return lambda: _QuadRead(
             order,
-            [slot.read(self._empty_cycles) for slot in slots],
-            canary.read(self._empty_cycles) if canary else None,
+            [_read(slot, self._empty_cycles) for slot in slots],
+            _read(canary, self._empty_cycles) if canary else None,
         )
 
-    def _canary(self) -> _Slot | None:
+    def _canary(self) -> Slot | None:
         before = self.device.stamp()
         timing = self.device.canary()
-        return _Slot((timing,), ((before, self.device.stamp()),), 1) if timing else None
+        return Slot((timing,), ((before, self.device.stamp()),), 1) if timing else None
 
-    def _hot_slot(self, subject: Subject) -> _Slot:
-        before = self.device.stamp()
-        timing = self.device.timed(subject.built, subject.launch, subject.arguments, self.launches)
-        return _Slot((timing,), ((before, self.device.stamp()),), self.launches)
-
-    def _cold_slot(self, subject: Subject) -> _Slot:
-        timings, stamps = [], []
-        for _ in range(self.launches):
-            self.device.flush_l2()
-            before = self.device.stamp()
-            timings.append(self.device.timed(subject.built, subject.launch, subject.arguments, 1))
-            stamps.append((before, self.device.stamp()))
-        return _Slot(tuple(timings), tuple(stamps), self.launches)
+    def _slot(self, subject: Subject) -> Slot:
+        return enqueue_slot(self.device, subject, self.data, self.launches, self.l2, self.device.stamp)
 
     def _cycles_of_nothing(self) -> float:
         """What two stamps with nothing between them count, on a card that has both of them waiting.

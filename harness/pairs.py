@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
+from statistics import median
 from typing import Literal
 
 import msgspec
@@ -21,15 +22,17 @@ import numpy as np
 from harness import protocol
 from harness.arena import Arena
 from harness.backends.base import Built, Device, check_launch, compile_all
-from harness.checker import Checker, digest, emulator
-from harness.errors import HarnessError, KernelError, MeasureError, SuiteError
+from harness.checker import Checker, emulator
+from harness.errors import HarnessError, MeasureError, SuiteError
 from harness.file_access import reaches_beside
 from harness.measure import Subject
 from harness.pairing import Alone, Pair, PairSettings, measure_pair, run_alone
+from harness.peaks import check_rates
 from harness.planning import launch_of
 from harness.planted import planted, steps_for
 from harness.problem_changes import Changes, case_changes, definition_sha256, suite_changes
-from harness.records import Launch, Verification
+from harness.records import Launch, PairedBlock, Verification
+from harness.rotation import NotAsVerifiedError, Rotation
 from harness.sources import Program, program
 from harness.statistics.paired import log_ratios, process_effect
 from harness.suite import Case, Kernel, Problem, Suite, numpy_dtype
@@ -84,9 +87,14 @@ class PairBench:
     """Compares kernels of two suites, called base and head, on one device."""
 
     def __init__(
-        self, device: Device, suites: Mapping[str, Suite], scratch: Path, report: Callable[[str], None]
+        self,
+        device: Device,
+        suites: Mapping[str, Suite],
+        scratch: Path,
+        report: Callable[[str], None],
+        peaks: Mapping[str, float],
     ) -> None:
-        self.device, self.suites, self.report = device, suites, report
+        self.device, self.suites, self.report, self.peaks = device, suites, report, peaks
         # Head's problem says what is right: the kernels of both are held to it, and head's to base's as well.
         self.checker = Checker(device, suites["head"], scratch, report)
         self._imported = frozenset(sys.modules)
@@ -157,17 +165,36 @@ class PairBench:
         """
         rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
         with self._placed(request.pair, rng) as (arena, subjects, prepared):
+            case = self._case_for_checking(prepared["head"])
+            # Unseen data once a comparison: they have to be made, which takes the host long.
+            data = Rotation(self.checker, arena, case, request.seed, rng, sets=2 if request.verified else 3)
             facts: dict[str, protocol.SideFacts] = {
-                name: self._verified(name, prepared[name], arena, subjects[name], request)
+                name: self._verified(name, prepared[name], arena, subjects[name], request, data)
                 # Head first: where both are wrong, it is head that fails.
                 for name in sorted(subjects, reverse=True)
             }
             self.report("measure")
             pair = Pair(subjects["base"], subjects["head"])
-            block = measure_pair(self.device, pair, request.settings, rng)
-            self._check_afterwards(arena, subjects, prepared, request, facts)
+            try:
+                block = measure_pair(self.device, pair, request.settings, rng, data)
+            except NotAsVerifiedError as error:
+                raise SideError("head" if error.subject is pair.head else "base", error) from error
+            self._check_rates(block, prepared)
             self._check_imports(prepared)
         return protocol.Done(block=block, sides=facts)
+
+    def _check_rates(self, block: PairedBlock, prepared: Mapping[SideName, _Prepared]) -> None:
+        sides: tuple[tuple[SideName, str], ...] = (("head", "B"), ("base", "A"))
+        for name, arm in sides:
+            times = [
+                time_ns
+                for quad in block.quads
+                for each, time_ns in zip(quad.order, quad.times_ns, strict=True)
+                if each == arm
+            ]
+            with _of(name):
+                side = prepared[name]
+                check_rates(self.device.info, self.peaks, side.problem, side.case, block.l2, median(times))
 
     def find_steps(self, request: protocol.FindSteps) -> int:
         """Steps of the planted chain that slow the pair's head by about `target`.
@@ -280,7 +307,13 @@ class PairBench:
             self.device.release(padding)
 
     def _verified(
-        self, name: SideName, prepared: _Prepared, arena: Arena, subject: Subject, request: protocol.Compare
+        self,
+        name: SideName,
+        prepared: _Prepared,
+        arena: Arena,
+        subject: Subject,
+        request: protocol.Compare,
+        data: Rotation,
     ) -> protocol.SideFacts:
         """Facts of a side that gives right results. In full the first time; afterwards its outputs only have
         to be what they were then.
@@ -293,11 +326,11 @@ class PairBench:
                 arena.write(self.checker.inputs(case, request.seed))
                 arena.poison()
                 self.device.launch(subject.built, subject.launch, subject.arguments)
-                if self._digest(arena) == known:
-                    return _facts_of(prepared, subject.built, known)
+                if arena.digest() == known:
+                    return _facts_of(prepared, subject.built, data.admit(subject, case))
             if wrong := self._wrong(name, prepared, arena, subject, request):
                 raise wrong
-            return _facts_of(prepared, subject.built, self._digest(arena))
+            return _facts_of(prepared, subject.built, data.admit(subject, case))
 
     def _wrong(
         self, name: SideName, prepared: _Prepared, arena: Arena, subject: Subject, request: protocol.Compare
@@ -340,25 +373,6 @@ class PairBench:
         """The case as head's suite sees it, whose reference and data both sides are held to."""
         return dataclasses.replace(prepared.case, suite=self.suites["head"].name)
 
-    def _check_afterwards(
-        self,
-        arena: Arena,
-        subjects: Mapping[SideName, Subject],
-        prepared: Mapping[SideName, _Prepared],
-        request: protocol.Compare,
-        facts: Mapping[str, protocol.SideFacts],
-    ) -> None:
-        """What was timed last must still compute what was verified before, or something as right."""
-        if self._digest(arena) in {fact.digest for fact in facts.values()}:
-            return
-        for name in subjects:
-            with _of(name):
-                if self._wrong(name, prepared[name], arena, subjects[name], request):
-                    raise KernelError(
-                        "After timing, the outputs are no longer what was verified before: the kernel keeps "
-                        "something between launches, or has a race."
-                    )
-
     def _check_imports(self, prepared: Mapping[SideName, _Prepared]) -> None:
         """Raises SuiteError where a launch imported a suite's own module: for both sides, it was head's."""
         if not any(side.source.kind == "host" for side in prepared.values()):
@@ -369,9 +383,6 @@ class PairBench:
                 f"{min(late)} was imported during a launch, where nobody can tell base's from head's: import "
                 "it at the top of suite.py, or in the function that makes the kernel."
             )
-
-    def _digest(self, arena: Arena) -> str:
-        return digest(arena.read(name) for name in arena.problem.outputs)
 
 
 def _first_wrong(verification: Verification) -> str:

@@ -20,13 +20,21 @@ Sources, each recomputed as TFLOP/s over multiprocessors and boost clock in GHz:
 
 from __future__ import annotations
 
-__all__ = ["peaks"]
+__all__ = ["BeyondPeakError", "check_rates", "peaks"]
 
+import math
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from harness.errors import MeasureError
+
 if TYPE_CHECKING:
-    from harness.records import DeviceInfo
+    from harness.records import DeviceInfo, L2Policy
+    from harness.suite import Case, Problem
+
+_SLACK = 1.05
+"""A rate may be above its peak by as much as ticks and a clock above the card's own limit account for."""
 
 _FP32_LANES = {
     **dict.fromkeys([(7, 0), (7, 2), (7, 5), (8, 0)], 64),
@@ -84,3 +92,41 @@ def _float16_flop(capability: tuple[int, int], name: str) -> float | None:
         return None
     halved = capability in _HALVED and _HALF_RATE_NAME.search(name)
     return flop / 2 if halved else flop
+
+
+class BeyondPeakError(MeasureError):
+    reason = "beyond-peak"
+
+
+def check_rates(
+    device: DeviceInfo, peaks: Mapping[str, float], problem: Problem, case: Case, l2: L2Policy, time_ns: float
+) -> None:
+    """Raise BeyondPeakError for a launch of this time that did more than the card can: it did not do it all.
+
+    A peak that is not known allows every rate.
+    """
+    done = (
+        ("GB/s", "memory", _crossing_bytes(device, problem, case, l2)),
+        ("GFLOP/s", case.dtype, problem.flop(case)),
+    )
+    for unit, limit, amount in done:
+        rate, peak = (amount or 0) / time_ns, peaks.get(limit, math.inf)
+        if rate > _SLACK * peak:
+            raise BeyondPeakError(
+                f"{rate:,.0f} {unit}, where {device.name} can do {peak:,.0f} at most"
+                f"{'' if limit == 'memory' else f' in {limit}'}: not all of the work was in the time. "
+                "A kernel that computes in another precision says so by its dtype; a problem that needs less "
+                "than it seems to, by its flop() and moved_bytes()."
+            )
+
+
+def _crossing_bytes(device: DeviceInfo, problem: Problem, case: Case, l2: L2Policy) -> int:
+    """The fewest bytes that have to come from or go to device memory, whatever the L2 keeps."""
+    if device.l2_bytes is None:
+        return 0
+    read, written = (problem.size_bytes(case, arrays) for arrays in (problem.inputs, problem.outputs))
+    if l2 == "cold":  # nothing of the inputs is there, and of the outputs all that fits may stay
+        crossing = read + max(0, written - device.l2_bytes)
+    else:
+        crossing = max(0, read + written - device.l2_bytes)
+    return min(crossing, problem.moved_bytes(case))

@@ -13,7 +13,8 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from harness.checker import Checker, digest
+from harness.arena import digest
+from harness.checker import Checker
 from harness.file_access import opened_beside
 from harness.files import read_regular
 from harness.sources import tree_files

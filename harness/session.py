@@ -23,7 +23,6 @@ from harness.host import describe_host
 from harness.loader import LoadedSuite
 from harness.machine import machine_name
 from harness.measure import MeasureSettings
-from harness.peaks import peaks
 from harness.planning import PlannedCase
 from harness.records import Row, RowStatus, Run
 from harness.store import Journal, RecordWriter
@@ -146,7 +145,6 @@ class Session(Workplace):
         return self.settings.timeout_s * max(1, ceil_div(kernels, os.cpu_count() or 1))
 
     def _describe(self) -> Run:
-        limits = self.probe.limits()
         measure = self.settings.measure
         now = dt.datetime.now(dt.timezone.utc)
         return Run(
@@ -167,9 +165,7 @@ class Session(Workplace):
                 **({name: getattr(measure, name) for name in measure.__slots__} if measure else {}),
                 **self.settings.notes,
             },
-            peaks=peaks(
-                self.device, limits.max_sm_clock_mhz, limits.max_memory_clock_mhz, limits.memory_bus_bits
-            ),
+            peaks=self.peaks,
             identity=self.probe.identity(),
         )
 

@@ -10,7 +10,6 @@ __all__ = ["Held", "check_library", "library_share", "pair_settings", "share_of"
 
 import hashlib
 import math
-import random
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from harness.errors import MeasureError
 from harness.measure import Subject, launches_per_slot
 from harness.pairing import Pair, PairSettings, measure_pair
 from harness.records import L2Policy, LibraryShare, Measurement, PairedBlock
+from harness.rotation import Rotation
 from harness.statistics.paired import MIN_QUADS, log_ratios, process_effect
 from harness.suite import Case
 
@@ -43,7 +43,7 @@ class Held:
     case: Case
     arena: Arena
     subject: Subject
-    seed: int
+    rotation: Rotation
     measurement: Measurement
     stack: ExitStack
     """Closing it frees the arrays."""
@@ -68,13 +68,12 @@ def pair_settings(time_ns: float, tick_ns: float, l2: L2Policy) -> PairSettings:
     )
 
 
-def library_share(
-    device: Device, held: Held, name: str, library: Subject, rng: random.Random
-) -> LibraryShare:
+def library_share(device: Device, held: Held, name: str, library: Subject) -> LibraryShare:
     """Measure a library's kernel, `name`, in turns with a kernel that is held."""
     own = held.measurement
     settings = pair_settings(median(own.times_ns), own.tick_ns, own.l2)
-    return share_of(name, measure_pair(device, Pair(held.subject, library), settings, rng))
+    pair, data = Pair(held.subject, library), held.rotation
+    return share_of(name, measure_pair(device, pair, settings, data.rng, data))
 
 
 def share_of(name: str, block: PairedBlock) -> LibraryShare:
@@ -108,30 +107,25 @@ def check_library(checker: Checker, held: Held, case: Case, library: Subject) ->
     What it wrote then is known by its digest in the run's scratch folder: in later processes the same bits
     are enough. Raises MeasureError for a wrong result.
     """
-    known = _digest_file(checker.scratch, case, held.seed)
+    seed = held.rotation.first()
+    known = _digest_file(checker.scratch, case, seed)
     held.arena.poison()
     checker.report("verify")
     checker.device.launch(library.built, library.launch, library.arguments)
     checker.device.synchronize()
     with suppress(OSError):
-        if known.read_text(encoding="ascii") == _digest(held.arena):
+        if known.read_text(encoding="ascii") == held.arena.digest():
+            held.rotation.admit(library, case)
             return
-    verification = checker.check(case, held.arena, library, held.seed)
+    verification = checker.check(case, held.arena, library, seed)
     if not verification.passed:
         told = next(check.message for check in verification.checks if not check.passed)
         raise MeasureError(f"{case.kernel} gave a wrong result: {told}")
     with suppress(OSError):  # a full disk costs time, not the answer
-        known.write_text(_digest(held.arena), encoding="ascii")
+        known.write_text(held.arena.digest(), encoding="ascii")
+    held.rotation.admit(library, case)
 
 
 def _digest_file(scratch: Path, case: Case, seed: int) -> Path:
     identity = repr((case.id, case.dtype, sorted(case.macros.items()), seed))
     return scratch / f"library-{hashlib.sha256(identity.encode()).hexdigest()}"
-
-
-def _digest(arena: Arena) -> str:
-    """Of every output, bit for bit."""
-    digest = hashlib.blake2b(digest_size=16)
-    for name in arena.problem.outputs:
-        digest.update(np.ascontiguousarray(arena.read(name)).view(np.uint8).data)
-    return digest.hexdigest()

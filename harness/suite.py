@@ -244,9 +244,13 @@ class Problem:
         """The fewest bytes of device memory one launch can move: each input read once, each output written
         once.
         """
+        return self.size_bytes(case, self.arrays)
+
+    def size_bytes(self, case: Case, arrays: Mapping[str, Array]) -> int:
+        """Of these arrays together."""
         return sum(
             numpy_dtype(array.dtype_at(case)).itemsize * _product(array.shape_at(case))
-            for array in self.arrays.values()
+            for array in arrays.values()
         )
 
     def points(self, *, quick: bool = False) -> Iterator[dict[str, int]]:

@@ -17,6 +17,7 @@ __all__ = [
     "integer_data",
     "origin",
     "reference_of",
+    "sample",
     "tolerance_of",
 ]
 
@@ -35,6 +36,9 @@ from harness.suite import Case, Problem, numpy_dtype
 
 BAND_ELEMENTS = 2**25
 """Outputs larger than this are compared slice by slice, where the problem allows it, to bound host memory."""
+
+SAMPLE_ELEMENTS = 2**18
+"""Of the largest output, in a sample."""
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -83,11 +87,24 @@ def bands(problem: Problem, case: Case) -> Iterator[tuple[Case, slice]]:
     extent = case.sizes[axis]
     step = max(1, int(extent * BAND_ELEMENTS // largest))
     for start in range(0, extent, step):
-        stop = min(start + step, extent)
-        yield (
-            Case(case.suite, case.kernel, {**case.sizes, axis: stop - start}, case.dtype, case.macros),
-            slice(start, stop),
-        )
+        yield _band(case, axis, start, min(start + step, extent))
+
+
+def sample(problem: Problem, case: Case, rng: np.random.Generator) -> tuple[Case, slice] | None:
+    """A band anywhere, small enough to be computed in a moment; None where the problem cannot be cut."""
+    axis = problem.independent
+    if axis is None:
+        return None
+    extent = case.sizes[axis]
+    largest = max(math.prod(output.shape_at(case)) for output in problem.outputs.values())
+    rows = min(extent, max(1, extent * SAMPLE_ELEMENTS // largest))
+    start = int(rng.integers(0, extent - rows, endpoint=True))
+    return _band(case, axis, start, start + rows)
+
+
+def _band(case: Case, axis: str, start: int, stop: int) -> tuple[Case, slice]:
+    part = Case(case.suite, case.kernel, {**case.sizes, axis: stop - start}, case.dtype, case.macros)
+    return part, slice(start, stop)
 
 
 def origin(problem: Problem, name: str, band: slice) -> tuple[int, ...]:

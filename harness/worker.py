@@ -17,6 +17,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Literal
 
 from harness import protocol
@@ -29,13 +30,16 @@ from harness.file_access import watch
 from harness.measure import Subject, measure
 from harness.pairs import PairBench, SideError
 from harness.parts import limited, single_blocks
+from harness.peaks import check_rates
 from harness.planning import launch_of
 from harness.process import serve
 from harness.records import Launch, LibraryShare, Row
+from harness.rotation import Rotation
 from harness.shares import Held, check_library, library_share
 from harness.sources import Program, program
 from harness.suite import Case, Kernel, Suite
 from harness.suite_file import imports_of, load_folder
+from harness.tampering import TamperCheck
 
 
 class Worker:
@@ -44,6 +48,7 @@ class Worker:
     def __init__(self, request: protocol.Open, report: Callable[[protocol.Reply], object]) -> None:
         self.report = report
         self.device: Device = open_device(request.device)
+        self._tamper_check = TamperCheck(self.device)
         scratch = Path(request.scratch)
         watch()
         if request.suite is not None:
@@ -53,14 +58,23 @@ class Worker:
             self.suite: Suite = load_folder(Path(request.suite))
             self.checker = Checker(self.device, self.suite, scratch, self._progress)
             suites = {"base": base or self.suite, "head": self.suite}
-            self.pairs = PairBench(self.device, suites, scratch, self._progress)
+            self.pairs = PairBench(self.device, suites, scratch, self._progress, request.peaks)
 
+        self.peaks = request.peaks
         self._held: Held | None = None
 
     def _progress(self, stage: str) -> None:
         self.report(protocol.Progress(stage=stage))
 
     def answer(self, request: protocol.Request) -> protocol.Done:
+        """Raises TamperedError where the suite has changed what it is judged by."""
+        self._tamper_check.check()
+        try:
+            return self._answer(request)
+        finally:
+            self._tamper_check.check()
+
+    def _answer(self, request: protocol.Request) -> protocol.Done:
         match request:
             case protocol.BuildAll():
                 return self.build_all(request)
@@ -137,10 +151,17 @@ class Worker:
             verification = self.checker.check(case, arena, subject, request.seed)
             measurement = None
             if verification.passed and request.settings is not None:
+                rng = random.Random(request.seed)  # noqa: S311 - an order, not a secret
+                # A sweep's configurations are many, and of one source: their data cost more than they show.
+                sets: Literal[1, 3] = 1 if request.macros else 3
+                rotation = Rotation(self.checker, arena, case, request.seed, rng, sets=sets)
+                rotation.admit(subject, case)
                 self._progress("measure")
-                measurement = measure(self.device, subject, request.settings)
-            if measurement is not None and request.hold:
-                self._held = Held(case, arena, subject, request.seed, measurement, stack.pop_all())
+                measurement = measure(self.device, subject, request.settings, rotation)
+                time_ns = median(measurement.times_ns)
+                check_rates(self.device.info, self.peaks, self.suite.problem, case, measurement.l2, time_ns)
+                if request.hold:
+                    self._held = Held(case, arena, subject, rotation, measurement, stack.pop_all())
         wrong = next((check.message for check in verification.checks if not check.passed), "")
         failure = wrong or by_base
         return Row(
@@ -171,7 +192,9 @@ class Worker:
         subject = Subject(built, launch, self._held.arena.arguments(library))
         check_library(self.checker, self._held, case, subject)
         self._progress("library")
-        share = library_share(self.device, self._held, library.name, subject, random.Random(self._held.seed))  # noqa: S311
+        share = library_share(self.device, self._held, library.name, subject)
+        l2 = self._held.measurement.l2
+        check_rates(self.device.info, self.peaks, self.suite.problem, case, l2, share.library_time_ns)
         self._release()
         return share
 

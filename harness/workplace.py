@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["DeviceObserver", "Station", "Workplace", "find_device", "unfit"]
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +17,7 @@ from harness.child import Child
 from harness.device_lock import Busy, held
 from harness.errors import DeviceError, ExitCode, HarnessError, LaunchError, UsageError
 from harness.files import scratch_folder
+from harness.peaks import peaks
 from harness.planning import PlannedCase, Refusal, launch_of, refusal
 from harness.records import DeviceInfo, L2Policy, Telemetry
 from harness.sources import lacking
@@ -63,6 +64,8 @@ class Workplace:
         self.observer = observer
         self._suite, self._base, self._spec, self._l2 = suite, base, device, l2
         self._command, self._busy = command, busy
+        self.peaks: Mapping[str, float] = {}
+        """What the device can do at most; empty until it is known."""
         self._stack = ExitStack()
         self._spare: Child | None = None
 
@@ -75,6 +78,10 @@ class Workplace:
             self.toolchain = opened.toolchain
             self.probe = stack.enter_context(closing(probe_for(opened.device)))
             self.device = _identified(opened.device, self.probe)
+            limits = self.probe.limits()
+            self.peaks = peaks(
+                self.device, limits.max_sm_clock_mhz, limits.max_memory_clock_mhz, limits.memory_bus_bits
+            )
             self._spec = self.device.spec
             self._wait_for_turn(stack)
             if self._l2 == "cold" and self.device.l2_bytes is None:
@@ -138,6 +145,7 @@ class Workplace:
                 suite=str(self._suite),
                 scratch=str(self.scratch),
                 base=str(self._base) if self._base else None,
+                peaks=self.peaks,
             ),
         )
 

@@ -65,6 +65,46 @@ def test_memory_is_given_back_after_an_error(device):
     assert device.allocated_bytes == 0
 
 
+def inputs(number):
+    return {"a": np.full((3, 5), number, "float32"), "b": np.full(5, number, "float64")}
+
+
+def test_data_that_were_put_aside_come_back(arena):
+    first, second = arena.keep(inputs(1)), arena.keep(inputs(2))
+    for kept, number in ((first, 1), (second, 2), (first, 1)):
+        arena.restore(kept)
+        assert arena.damage(inputs(number)) == ""
+    assert arena.keep(inputs(3), first) is first
+    arena.restore(first)
+    assert arena.damage(inputs(3)) == ""
+
+
+def test_memory_of_what_was_put_aside_is_given_back(device):
+    with Arena(device, Scale(), case()) as arena:
+        arena.keep(inputs(1))
+        assert device.allocated_bytes > needed_bytes(Scale(), case())
+    assert device.allocated_bytes == 0
+
+
+def test_nothing_is_put_aside_where_memory_is_short(device, arena, monkeypatch):
+    monkeypatch.setattr(device, "free_bytes", lambda: 2 * (BYTES["a"] + BYTES["b"]) - 1)
+    assert arena.keep(inputs(1)) is None
+
+
+def test_data_of_another_shape_are_not_put_aside(arena):
+    with pytest.raises(SuiteError, match="gave float32 of shape"):
+        arena.keep({**inputs(1), "b": np.zeros(4, "float32")})
+
+
+def test_a_digest_is_of_every_output(arena):
+    arena.poison()
+    seen = {arena.digest()}
+    for memory, offset_bytes, size_bytes in arena.outputs():
+        arena.device.fill(memory, offset_bytes + size_bytes - 1, 1, 0)
+        seen.add(arena.digest())
+    assert len(seen) == 3
+
+
 @pytest.mark.parametrize("fails_at", [1, 3, 4])
 def test_memory_is_given_back_when_an_allocation_fails(device, monkeypatch, fails_at):
     calls = []

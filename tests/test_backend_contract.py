@@ -301,6 +301,35 @@ def test_fill_reaches_its_bytes_and_no_others(device):
 
 
 @every_backend
+def test_a_copy_comes_after_what_was_enqueued_before_it(device):
+    source, destination = device.allocate(4096), device.allocate(2 * MIB)
+    out = np.empty(2 * MIB, np.uint8)
+    try:
+        device.fill(destination, 0, 2 * MIB, 0xFF)
+        device.fill(source, 0, 4096, 7)
+        device.copy(source, destination, MIB, 4000)
+        device.fill(source, 0, 4096, 8)
+        device.read(destination, 0, out)
+    finally:
+        device.release(source)
+        device.release(destination)
+    assert set(out[MIB : MIB + 4000]) == {7}
+    assert set(out[:MIB]) == set(out[MIB + 4000 :]) == {0xFF}
+
+
+@every_backend
+def test_what_waits_for_its_turn_is_not_seen_before_it(device, make, upload):
+    memory, y = upload(np.zeros(THREADS, "float32"))
+    _, x = upload(np.ones(THREADS, "float32"))
+    built = device.build(make("reverse", lambda x, y: [(y, x)]))
+    launch = Launch(grid=(1, 1, 1), block=(THREADS, 1, 1), dynamic_shared_bytes=dynamic(device, 4 * THREADS))
+    seen = np.full(THREADS, 5, "float32")
+    told = device.launch_held(built, launch, [x, y], [(memory, 0, seen)])
+    assert not told or set(seen) == {0}
+    assert set(download(device, memory, seen)) == {1}
+
+
+@every_backend
 def test_a_view_is_its_part_of_the_allocation(device, make, upload):
     x = np.linspace(0, 1, THREADS, dtype="float32")
     _, x_view = upload(x)

@@ -652,19 +652,17 @@ import os, signal, sys, time
 from pathlib import Path
 
 if Path(sys.argv[0]).name == "worker.py":
-    import harness.pairs
-    inner = harness.pairs.measure_pair
 
-    def counted(*arguments):
+    def counted(frame, event, argument):
+        if event != "call" or frame.f_code.co_name != "measure_pair":
+            return
         folder = Path(FOLDER)
         number = len(list(folder.iterdir()))
         folder.joinpath(f"call{number}").touch()
         if number == NUMBER:
             ACTION
-        return inner(*arguments)
 
-    if inner.__name__ == "measure_pair":  # both commits' suites are loaded in one process
-        harness.pairs.measure_pair = counted
+    sys.setprofile(counted)  # to replace the function would be found out
 """
 
 

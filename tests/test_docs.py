@@ -457,6 +457,15 @@ def test_words_of_the_glossary_are_in_order():
     assert terms == sorted(terms, key=str.lower)
 
 
+def test_the_exploits_are_those_that_are_tried():
+    from tests.exploits import EXPLOITS
+
+    documented = [[cell.strip("`") for cell in row] for row in rows(section("verification.md", "Exploits"))]
+    assert documented == [[name, each.does, each.end] for name, each in EXPLOITS.items()]
+    tried = sum(bool(each.on) for each in EXPLOITS.values())
+    assert f"first {tried} is a test" in text_of("verification.md").replace("\n", " ")
+
+
 # Histories
 
 

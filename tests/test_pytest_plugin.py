@@ -869,20 +869,18 @@ import os, sys, time
 from pathlib import Path
 
 if Path(sys.argv[0]).name == "worker.py":
-    import harness.pairs
-    inner = harness.pairs.measure_pair
 
-    def counted(*arguments):
+    def counted(frame, event, argument):
+        if event != "call" or frame.f_code.co_name != "measure_pair":
+            return
         calls = Path(FOLDER)
         calls.mkdir(exist_ok=True)
         number = len(list(calls.iterdir()))
         (calls / f"call{number}").touch()
         if number == 3:
             time.sleep(3600)
-        return inner(*arguments)
 
-    if inner.__name__ == "measure_pair":
-        harness.pairs.measure_pair = counted
+    sys.setprofile(counted)  # to replace the function would be found out
 """
 
 

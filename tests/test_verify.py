@@ -168,6 +168,26 @@ def test_without_an_independent_axis_there_is_one_band(monkeypatch):
     assert len(list(verify.bands(Whole(), case(m=16, n=4)))) == 1
 
 
+@pytest.mark.parametrize("most", [1, 4, 12, 64, 10**9])
+def test_a_sample_is_a_band_anywhere(monkeypatch, most):
+    monkeypatch.setattr(verify, "SAMPLE_ELEMENTS", most)
+    sampled = (verify.sample(Rows(), case(m=16, n=4), np.random.default_rng(seed)) for seed in range(200))
+    found = [each for each in sampled if each]
+    assert len(found) == 200
+    rows = min(16, max(1, most // 4))
+    for part, band in found:
+        assert (part.m, part.n) == (rows, 4)
+        assert len(range(16)[band]) == rows
+    assert {row for _, band in found for row in range(16)[band]} == set(range(16))
+
+
+def test_what_cannot_be_cut_has_no_sample():
+    class Whole(Rows):
+        independent = None
+
+    assert verify.sample(Whole(), case(m=16, n=4), np.random.default_rng(1)) is None
+
+
 def test_a_band_keeps_the_cases_type_and_macros(monkeypatch):
     monkeypatch.setattr(verify, "BAND_ELEMENTS", 4)
     whole = Case("toy", "one", {"m": 16, "n": 4}, "float16", {"TILE": 8})

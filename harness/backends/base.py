@@ -11,6 +11,7 @@ __all__ = [
     "Backend",
     "Built",
     "Device",
+    "Looks",
     "Memory",
     "Stamp",
     "Stamping",
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 
 Memory = Any
 """A device's own handle of an allocation, or of a part of one; opaque to everybody else."""
+
+Looks = Sequence[tuple[Memory, int, Any]]
+"""Places to read: an allocation, an offset in bytes, and the contiguous host array to fill."""
 
 Timing = Callable[[], float]
 """Device time in ns of what was enqueued for it; call it after synchronize()."""
@@ -97,8 +101,16 @@ class Device(Protocol):
 
     def fill(self, memory: Memory, offset_bytes: int, size_bytes: int, byte: int) -> None: ...
 
+    def copy(self, source: Memory, destination: Memory, offset_bytes: int, size_bytes: int) -> None:
+        """Enqueue a copy of the first bytes of one allocation to an offset in another."""
+
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         """Enqueue a grid, in the parts that `launch` has; one in parts needs a program made for it."""
+
+    def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:
+        """Launch while nothing that is enqueued may begin yet, and take `looks` meanwhile: what has changed
+        there did not wait for its turn. False where that cannot be told, and nothing is to be read from them.
+        """
 
     def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:
         """Enqueue `launches` launches back to back; their time together."""

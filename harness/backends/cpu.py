@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.backends.base import Argument, Built, Memory, Stamping, Timing
+from harness.backends.base import Argument, Built, Looks, Memory, Stamping, Timing
 from harness.errors import BuildError, KernelError, OutOfMemoryError
 from harness.host import cpu_name
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
@@ -114,8 +114,16 @@ class CpuDevice:
     def fill(self, memory: Memory, offset_bytes: int, size_bytes: int, byte: int) -> None:
         memory[offset_bytes : offset_bytes + size_bytes] = byte
 
+    def copy(self, source: Memory, destination: Memory, offset_bytes: int, size_bytes: int) -> None:
+        destination[offset_bytes : offset_bytes + size_bytes] = source[:size_bytes]
+
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         self.timed(built, launch, arguments, 1)
+
+    def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:  # noqa: ARG002
+        """Not told: a call runs at once."""
+        self.launch(built, launch, arguments)
+        return False
 
     def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:  # noqa: ARG002
         assert isinstance(built, CpuBuilt)

@@ -17,6 +17,7 @@ import hashlib
 import os
 import re
 import subprocess
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from harness.backends import nvcc
-from harness.backends.base import Argument, Built, Memory, Stamp, Stamping, Timing, check_parts
+from harness.backends.base import Argument, Built, Looks, Memory, Stamp, Stamping, Timing, check_parts
 from harness.backends.cubin import code_sha256
 from harness.cache import BinaryCache
 from harness.errors import (
@@ -92,8 +93,14 @@ _ORIGIN = "harness_origin"
 _STAMPS = 2**16
 """Kept on the card between two reads: more than one measurement enqueues between two waits."""
 _CANARY_STEPS = 10_000
+_HOLD_NS = 90_000_000
+"""How long the stream is held to see what does not wait for it."""
+_NON_BLOCKING = 1
+"""CU_STREAM_NON_BLOCKING: a stream that the default stream does not wait for, nor it for that one."""
 
 
+_PERSISTING_L2_LIMIT, _ACCESS_POLICY_WINDOW, _ATTRIBUTE_BYTES = 6, 1, 64
+"""CU_LIMIT_PERSISTING_L2_CACHE_SIZE, CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW; the size of any attribute."""
 _FAULT = re.compile("illegal|misaligned|assert|hardware stack|invalid pc", re.IGNORECASE)
 """How CUDA words what a kernel did, as against what a call asked for; PyCUDA has one class for both."""
 
@@ -212,6 +219,8 @@ class CudaDevice:
         self._origins: dict[tuple[Any, ...], Memory] = {}
         self._flush: tuple[Any, Any, Any, int] | None = None
         self._canary: tuple[CudaBuilt, Memory] | None = None
+        self._idle = True
+        """Whether nothing was enqueued to flush since the last wait."""
         self._stamps_taken = 0
         self._stamps_read: np.ndarray[Any, Any] | None = None
         with _translated(f"Opening {self.info.spec}"):
@@ -372,18 +381,48 @@ class CudaDevice:
             _driver().memcpy_htod(int(memory) + offset_bytes, data)
 
     def read(self, memory: Memory, offset_bytes: int, out: np.ndarray[Any, Any]) -> None:
-        self.synchronize()
+        """By way of the harness's own stream: what is still written elsewhere must not get the time to."""
         with _translated("Copying from the card"):
-            _driver().memcpy_dtoh(out, int(memory) + offset_bytes)
+            _driver().memcpy_dtoh_async(out, int(memory) + offset_bytes, self.stream)
+            self.stream.synchronize()
 
     def fill(self, memory: Memory, offset_bytes: int, size_bytes: int, byte: int) -> None:
         with _translated("Filling the card's memory"):
             _driver().memset_d8_async(int(memory) + offset_bytes, byte, size_bytes, self.stream)
 
+    def copy(self, source: Memory, destination: Memory, offset_bytes: int, size_bytes: int) -> None:
+        with _translated("Copying on the card"):
+            _driver().memcpy_dtod_async(int(destination) + offset_bytes, int(source), size_bytes, self.stream)
+
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         assert isinstance(built, CudaBuilt)
         with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
             self._run(built, launch, arguments)
+
+    def launch_held(
+        self,
+        built: Built,
+        launch: Launch,
+        arguments: Sequence[Argument],
+        looks: Looks,
+    ) -> bool:
+        """Told only of what the host enqueues itself: a kernel of the harness's has its stream alone."""
+        assert isinstance(built, CudaBuilt)
+        if built.call is None:
+            self.launch(built, launch, arguments)
+            return False
+        driver = _driver()
+        aside, held = driver.Stream(_NON_BLOCKING), driver.Event()
+        self.synchronize()
+        self.occupy(_HOLD_NS)
+        held.record(self.stream)
+        self.launch(built, launch, arguments)
+        time.sleep(_HOLD_NS / 3e9)  # in which what does not wait will show
+        with _translated("Looking aside"):
+            for memory, offset_bytes, out in looks:
+                driver.memcpy_dtoh_async(out, int(memory) + offset_bytes, aside)
+            aside.synchronize()
+            return not held.query()
 
     def _run(self, built: CudaBuilt, launch: Launch, arguments: Sequence[Argument]) -> None:
         if built.call is not None:
@@ -438,6 +477,9 @@ class CudaDevice:
         if self.info.l2_bytes is None:
             return
         with _translated("Flushing the L2 cache"):
+            if self._idle:
+                self._idle = False
+                _forget_persisting(int(self.stream.handle))
             if self._flush is None:
                 size_bytes = 3 * self.info.l2_bytes // 16 * 16
                 function = self._helpers.get_function("harness_flush")
@@ -518,11 +560,34 @@ class CudaDevice:
     def synchronize(self) -> None:
         with _translated("Waiting for the card"):
             self.stream.synchronize()
+            self._idle = True
 
     def close(self) -> None:
         with contextlib.suppress(MeasureError), _translated("Closing the card"):
             self.context.pop()
             self.context.detach()
+
+
+@functools.cache
+def _libcuda() -> Any:
+    """For the calls that PyCUDA does not have; None where it cannot be found by its name."""
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+
+
+def _forget_persisting(stream: int) -> None:
+    """Make lines of the L2 ordinary that were set to persist, of which a flush would leave some, and let none
+    be set. A driver or card without such lines refuses, and that is as well.
+    """
+    library = _libcuda()
+    if library is None or not hasattr(library, "cuCtxResetPersistingL2Cache"):
+        return
+    no_window = (ctypes.c_byte * _ATTRIBUTE_BYTES)()
+    library.cuStreamSetAttribute(ctypes.c_void_p(stream), _ACCESS_POLICY_WINDOW, no_window)
+    library.cuCtxSetLimit(_PERSISTING_L2_LIMIT, ctypes.c_size_t(0))
+    library.cuCtxResetPersistingL2Cache()
 
 
 def _resources(function: Any, binary: bytes) -> Resources:

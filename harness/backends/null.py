@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.backends.base import Argument, Built, Memory, Stamp, Stamping, Timing
+from harness.backends.base import Argument, Built, Looks, Memory, Stamp, Stamping, Timing
 from harness.backends.noise import Noise
 from harness.errors import BuildError, ConfigError, LaunchError, OutOfMemoryError
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
@@ -115,6 +115,9 @@ class NullDevice:
         self.script = script
         self.allocated_bytes = 0
         self.noise = _noise(script.get("noise"))
+        self._writes = 0
+        """How often inputs may have changed: what kernels compute of them is kept until then."""
+        self._computed: dict[tuple[int, ...], tuple[int, Any, list[tuple[Any, np.ndarray[Any, Any]]]]] = {}
 
     def compile(self, program: Program) -> None:
         pass
@@ -156,6 +159,11 @@ class NullDevice:
 
     def write(self, memory: Memory, offset_bytes: int, data: np.ndarray[Any, Any]) -> None:
         memory[offset_bytes : offset_bytes + data.nbytes] = data.reshape(-1).view(np.uint8)
+        self._writes += 1
+
+    def copy(self, source: Memory, destination: Memory, offset_bytes: int, size_bytes: int) -> None:
+        destination[offset_bytes : offset_bytes + size_bytes] = source[:size_bytes]
+        self._writes += 1
 
     def read(self, memory: Memory, offset_bytes: int, out: np.ndarray[Any, Any]) -> None:
         out.reshape(-1).view(np.uint8)[:] = memory[offset_bytes : offset_bytes + out.nbytes]
@@ -166,10 +174,23 @@ class NullDevice:
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:  # noqa: ARG002
         assert isinstance(built, NullBuilt)
         _misbehave(built.fault)
+        self._run(built, arguments)
+
+    def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:  # noqa: ARG002
+        """Not told: a launch runs at once."""
+        self.launch(built, launch, arguments)
+        return False
+
+    def _run(self, built: NullBuilt, arguments: Sequence[Argument]) -> None:
         if built.program.emulate is None:
             return
-        outputs = built.program.emulate(*arguments)
-        for view, values in outputs:
+        key = (id(built), *map(id, arguments))
+        kept = self._computed.get(key)
+        if kept is None or kept[0] != self._writes:
+            # The arguments are kept as well, so that their ids stay theirs.
+            kept = self._writes, (built, arguments), built.program.emulate(*arguments)
+            self._computed = {**dict(list(self._computed.items())[-1:]), key: kept}
+        for view, values in kept[2]:
             target = view.view(values.dtype)
             if built.fault != "unwritten":
                 target[:] = values.reshape(-1)
@@ -182,6 +203,7 @@ class NullDevice:
         assert isinstance(built, NullBuilt)
         if built.fault in ("crash", "hang", "error"):
             _misbehave(built.fault)
+        self._run(built, arguments)
         if built.times_ns is not None:
             total_ns = sum(itertools.islice(built.times_ns, launches))
         else:

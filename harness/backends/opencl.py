@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from harness.backends.base import Argument, Built, Memory, Stamping, Timing, check_parts
+from harness.backends.base import Argument, Built, Looks, Memory, Stamping, Timing, check_parts
 from harness.cache import BinaryCache, cache_dir, write_atomically
 from harness.errors import BuildError, DeviceError, LaunchError, MeasureError, OutOfMemoryError
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
@@ -306,8 +306,19 @@ class OpenCLDevice:
         with _translated("Filling device memory"):
             _pyopencl().enqueue_fill_buffer(self.queue, memory, np.uint8(byte), offset_bytes, size_bytes)
 
+    def copy(self, source: Memory, destination: Memory, offset_bytes: int, size_bytes: int) -> None:
+        with _translated("Copying on the device"):
+            _pyopencl().enqueue_copy(
+                self.queue, destination, source, byte_count=size_bytes, dst_offset=offset_bytes
+            )
+
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         self._enqueue(built, launch, arguments)
+
+    def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:  # noqa: ARG002
+        """Not told, and nothing to tell: a kernel has no queue but the harness's."""
+        self.launch(built, launch, arguments)
+        return False
 
     def _enqueue(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> tuple[Any, Any]:
         """The events of the first and of the last part."""

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.backends.base import Argument, Built, Memory, Stamping, Timing
+from harness.backends.base import Argument, Built, Looks, Memory, Stamping, Timing
 from harness.backends.gl import Context, device_count
 from harness.errors import BuildError, DeviceError, KernelError, LaunchError, MeasureError, OutOfMemoryError
 from harness.records import DeviceInfo, Extent3, Launch, Resources, Toolchain
@@ -227,6 +227,21 @@ class OpenGLDevice:
     def fill(self, memory: Memory, offset_bytes: int, size_bytes: int, byte: int) -> None:
         with self._gl.translated("Filling device memory"):
             self._gl.fill(memory.buffer.glo, memory.offset_bytes + offset_bytes, size_bytes, byte)
+
+    def copy(self, source: Memory, destination: Memory, offset_bytes: int, size_bytes: int) -> None:
+        with self._gl.translated("Copying on the device"):
+            self._gl.mgl.copy_buffer(
+                destination.buffer,
+                source.buffer,
+                size_bytes,
+                read_offset=source.offset_bytes,
+                write_offset=destination.offset_bytes + offset_bytes,
+            )
+
+    def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:  # noqa: ARG002
+        """Not told, and nothing to tell: a shader has no queue but the context's."""
+        self.launch(built, launch, arguments)
+        return False
 
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         assert isinstance(built, OpenGLBuilt)

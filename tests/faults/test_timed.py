@@ -1,0 +1,107 @@
+"""What is verified is right when timed, and rates that no card has are no result."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from harness import protocol
+from harness.backends import null
+from harness.comparison import CompareSettings, Comparing
+from harness.errors import ExitCode
+from harness.loader import load
+from harness.measure import MeasureSettings
+from harness.pairing import PairSettings
+from harness.peaks import BeyondPeakError, check_rates
+from harness.planning import plan
+from harness.suite import Axis, Case, Input, Output, Problem
+from harness.worker import Worker
+from tests import toy
+from tests.support import write_files
+from tests.test_comparison import Watching
+
+pytestmark = pytest.mark.fault
+
+MIB = 2**20
+CARD = dataclasses.replace(null.devices()[0], name="A Card", l2_bytes=MIB)
+QUICK = PairSettings(min_quads=5, max_quads=5, warmup_min_s=0, warmup_max_s=0, lead_in_s=0.005)
+
+
+class Sum(Problem):
+    n = Axis((2**20,))
+    x = Input("n")
+    y = Output("n")
+
+    def flop(self, case):
+        return 2**20
+
+
+CASE = Case("toy", "one", {"n": 2**20})
+MS = 1e6
+
+
+@pytest.mark.parametrize(
+    ("l2", "l2_bytes", "peaks", "told"),
+    [
+        # 4 MiB of inputs and as many of outputs in 1 ms are 8.389 GB/s.
+        pytest.param("cold", MIB, {"memory": 7.3}, "", id="cold: outputs may stay in the L2"),
+        pytest.param(
+            "cold", MIB, {"memory": 6.9}, "7 GB/s, where A Card can do 7 at most", id="cold: not all"
+        ),
+        pytest.param("cold", 64 * MIB, {"memory": 4.2}, "", id="cold: inputs come from memory"),
+        pytest.param("cold", 64 * MIB, {"memory": 3.9}, "4 GB/s", id="cold: all of them"),
+        pytest.param("hot", 7 * MIB, {"memory": 1.0}, "", id="hot: what the L2 cannot hold"),
+        pytest.param("hot", 7 * MIB, {"memory": 0.9}, "1 GB/s", id="hot: crosses"),
+        pytest.param("hot", 64 * MIB, {"memory": 1e-9}, "", id="hot: or nothing"),
+        pytest.param("hot", None, {"memory": 1e-9}, "", id="an L2 of unknown size"),
+        pytest.param("cold", MIB, {}, "", id="unknown peaks"),
+        pytest.param("cold", MIB, {"float32": 1.0}, "", id="5 % above is ticks"),
+        pytest.param(
+            "cold", MIB, {"float32": 0.9}, "1 GFLOP/s, where A Card can do 1 at most in float32", id="FLOP"
+        ),
+        pytest.param("cold", MIB, {"float16": 0.1}, "", id="of another type"),
+    ],
+)
+def test_a_rate_beyond_the_peak(l2, l2_bytes, peaks, told):
+    card = dataclasses.replace(CARD, l2_bytes=l2_bytes)
+    if not told:
+        check_rates(card, peaks, Sum(), CASE, l2, MS)
+        return
+    with pytest.raises(BeyondPeakError, match=told) as raised:
+        check_rates(card, peaks, Sum(), CASE, l2, MS)
+    assert (raised.value.reason, raised.value.exit_code) == ("beyond-peak", ExitCode.NOT_MEASURED)
+
+
+def test_a_problem_that_needs_less_says_so():
+    class Few(Sum):
+        def moved_bytes(self, case):
+            return 100
+
+    check_rates(CARD, {"memory": 0.001}, Few(), CASE, "cold", MS)
+
+
+SETTINGS = MeasureSettings(min_time_s=0.01, warmup_min_s=0.01, max_time_s=0.05)
+ASKED = protocol.Measure(kernel="plain", sizes={"n": 64}, seed=1, settings=SETTINGS)
+
+
+def test_a_run_fails_the_row(tmp_path):
+    root = write_files(tmp_path, toy.FILES)
+    request = protocol.Open(
+        device="null:0", suite=str(root / "kernels" / "toy"), scratch=str(tmp_path), peaks={"float32": 1e-12}
+    )
+    with pytest.raises(BeyondPeakError, match="GFLOP/s, where null can do 0 at most in float32"):
+        Worker(request, lambda reply: None).run(ASKED)
+
+
+def test_a_comparison_is_invalid(tmp_path):
+    loaded = load(write_files(tmp_path, toy.FILES) / "kernels" / "toy")
+    slower = {**toy.FILES, "kernels/toy/plain.cu": "#define NULL_DEVICE_NS 5\n"}
+    head = load(write_files(tmp_path / "head", slower) / "kernels" / "toy")
+    with Comparing(loaded, head, CompareSettings(device="null", pair=QUICK), Watching()) as comparing:
+        comparing.peaks = {"float32": 1e-12}
+        result = comparing.run(plan(loaded.suite), plan(head.suite))
+    found = {verdict.kernel: verdict for verdict in result.verdicts}
+    assert (found["plain"].status, found["plain"].reason) == ("invalid", "beyond-peak")
+    assert found["plain"].message.startswith("At head: ")
+    assert found["tiled"].status == "identical"
