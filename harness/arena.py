@@ -137,22 +137,31 @@ class Arena:
         None where memory is short. Raises as write() does.
         """
         self._check(data)
-        if place:
-            for name, memory in place.items():
-                self.device.write(memory, 0, np.ascontiguousarray(data[name]))
-            return place
-        needed, free = sum(self.sizes[name] for name in data), self.device.free_bytes()
+        kept = place or self.room(data)
+        for name, memory in (kept or {}).items():
+            self.device.write(memory, 0, np.ascontiguousarray(data[name]))
+        return kept
+
+    def room(self, names: Iterable[str]) -> Kept | None:
+        """Memory for these arrays beside the arena; None where it is short."""
+        sizes = {name: self.sizes[name] for name in names}
+        needed, free = sum(sizes.values()), self.device.free_bytes()
         # Not more than half of what is free, or an eighth of all where nobody tells: it is worth no failure.
         if needed > (self.device.info.memory_bytes // 8 if free is None else free // 2):
             return None
         kept = {}
         try:
-            for name in data:
-                kept[name] = self.device.allocate(self.sizes[name])
+            for name, size_bytes in sizes.items():
+                kept[name] = self.device.allocate(size_bytes)
                 self._kept.append(kept[name])
         except OutOfMemoryError:
             return None
-        return self.keep(data, kept)
+        return kept
+
+    def save(self, kept: Kept) -> None:
+        """Enqueue a copy of these arrays."""
+        for name, memory in kept.items():
+            self.device.copy(self.views[name], memory, 0, self.sizes[name])
 
     def restore(self, kept: Kept) -> None:
         """Enqueue a copy of kept data over the inputs."""
@@ -169,14 +178,18 @@ class Arena:
         for name in self.problem.outputs:
             yield self.whole[name], GUARD_BYTES, self.sizes[name]
 
-    def digest(self) -> str:
-        """Of every output, bit for bit."""
-        return digest(map(self.read, self.problem.outputs))
+    def digest(self, kept: Kept | None = None) -> str:
+        """Of every output, or of their copies, bit for bit."""
+        return digest(self.read(name, kept) for name in self.problem.outputs)
 
-    def read(self, name: str) -> NDArray[Any]:
+    def read(self, name: str, kept: Kept | None = None) -> NDArray[Any]:
+        """An array, or its copy in `kept`."""
         array = self.problem.arrays[name]
         out = np.empty(array.shape_at(self.case), numpy_dtype(array.dtype_at(self.case)))
-        self.device.read(self.whole[name], GUARD_BYTES, out)
+        if kept is None:
+            self.device.read(self.whole[name], GUARD_BYTES, out)
+        else:
+            self.device.read(kept[name], 0, out)
         return out
 
     def damage(self, inputs: Mapping[str, NDArray[Any]]) -> str:

@@ -88,14 +88,15 @@ class Data(Protocol):
     def begin(self, subject: Subject, time_ns: float) -> None:
         """Before the first slot: raises a MeasureError where `time_ns`, of one launch, is not of its work."""
 
-    def next_look(self, count: int) -> int | None:
-        """Of `count` slots to enqueue, how many before the outputs are looked at; None: not among these."""
+    def sample(self, subject: Subject) -> None:
+        """Behind a slot of `subject`: enqueue a copy of its outputs, at random. The device is not kept
+        waiting for anybody to look at them.
+        """
 
-    def check(self, subject: Subject) -> None:
-        """Raises a MeasureError unless the outputs are right that `subject`, timed last, has left."""
-
-    def finish(self, subject: Subject, launches: int) -> None:
-        """After the last slot of so many launches: raises as begin() and check() do."""
+    def finish(self, subjects: Sequence[Subject], launches: int) -> None:
+        """After the last slot, which was that of the last subject; slots are of so many launches. Raises a
+        MeasureError unless outputs were right when timed.
+        """
 
 
 class _Unwatched:
@@ -105,11 +106,9 @@ class _Unwatched:
 
     def begin(self, subject: Subject, time_ns: float) -> None: ...
 
-    def next_look(self, count: int) -> None: ...
+    def sample(self, subject: Subject) -> None: ...
 
-    def check(self, subject: Subject) -> None: ...
-
-    def finish(self, subject: Subject, launches: int) -> None: ...
+    def finish(self, subjects: Sequence[Subject], launches: int) -> None: ...
 
 
 UNWATCHED: Data = _Unwatched()
@@ -131,20 +130,15 @@ def measure(
     stopped_by: Literal["precision", "time", "slots"] | None = None
     while stopped_by is None:
         batch = _batch(launches, warmup.time_ns, settings.max_slots - len(times))
-        look = data.next_look(batch)
-        batch = look or batch
         data.change()
         if warmup.time_ns < 10 * ENQUEUE_NS:
             device.occupy(batch * launches * ENQUEUE_NS)
         slots = [enqueue_slot(device, subject, data, launches, l2) for _ in range(batch)]
         device.synchronize()
-        if look:
-            data.check(subject)
         times += [slot.time_ns() for slot in slots]
         stopped_by = _stop(times, (time.monotonic_ns() - started_ns) / 1e9, most_s, settings)
     ended_ns = time.monotonic_ns()
-    data.check(subject)
-    data.finish(subject, launches)
+    data.finish([subject], launches)
     return Measurement(
         times_ns=tuple(times),
         launches_per_slot=launches,
@@ -201,6 +195,7 @@ def enqueue_slot(
         before = stamp()
         timings.append(device.timed(subject.built, subject.launch, subject.arguments, each))
         stamps.append((before, stamp()))
+    data.sample(subject)
     return Slot(tuple(timings), tuple(stamps), launches)
 
 

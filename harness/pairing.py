@@ -107,9 +107,7 @@ def measure_pair(
         quads += bench.batch(min(count, settings.max_quads - len(quads)), time_ns, settings)
         if time.monotonic() - began > settings.max_time_s or _precise(quads, settings.standard_error):
             break
-    data.check(bench.last)
-    for subject in (pair.head, pair.base):
-        data.finish(subject, launches)
+    data.finish([pair.base if bench.last is pair.head else pair.head, bench.last], launches)
     return PairedBlock(
         quads=tuple(quads),
         launches_per_slot=launches,
@@ -194,8 +192,6 @@ class _Bench:
         self.device.synchronize()
         ended_ns = time.monotonic_ns()
         self.busy_s += (ended_ns - began_ns) / 1e9
-        if self.data.next_look(count):
-            self.data.check(self.last)
         return _aligned([quad() for quad in enqueued], at_end(), began_ns, ended_ns)
 
     def _lead_in(self, time_ns: float, duration_s: float) -> None:

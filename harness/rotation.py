@@ -9,7 +9,7 @@ from __future__ import annotations
 __all__ = ["NotAsVerifiedError", "Rotation"]
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Literal
@@ -33,8 +33,6 @@ _LONG_NS = 1e6
 _LAST_LOOKS, _LAST_LOOKS_BYTES = 16, 2**24
 """Launches that are looked at one by one in the end, and the most that is read for it unless one has more:
 work may be left out of some launches only."""
-_MOST_LOOKS = 2
-"""While slots are timed: a device that waits for the host to look runs cooler than one that works on."""
 _TRIES = 5
 """How many sets of data that nobody has seen, at most."""
 _SPOTS, _SPOT_BYTES = 16, 256
@@ -95,7 +93,10 @@ class Rotation:
         self.device = arena.device
         self._sets = [_DataSet(seed + number) for number in range(min(sets, 2))]
         self._in_force = self._sets[0]
-        self._looks = self._chances = self._offers = 0
+        self._slots = self._offers = 0
+        self._room: Kept | None = None
+        """For a sample of outputs, on the device: one that waited for the host to look would run cooler."""
+        self._sampled: tuple[Subject, _DataSet] | None = None
         self._launch_ns = 1.0
         self._poisoned = False
         self._surprised: set[Subject] = set()
@@ -105,9 +106,9 @@ class Rotation:
         """Take in a kernel that was verified on the first set, inputs and outputs of which lie in the arena;
         gives these outputs' digest.
 
-        Records what it computes on the second set, which is compared with the reference: a sample of it where
-        it is large, but all where it is no other than for the first. Raises ForeignStreamError for work that
-        did not wait for its turn.
+        Records what it computes on the second set. Of a kernel that could keep something, it is compared with
+        the reference: a sample of it where it is large. All of it is where it is no other than for the first.
+        Raises ForeignStreamError for work that did not wait for its turn.
         """
         first = self._in_force = self._sets[0]
         if not first.digests:
@@ -116,9 +117,12 @@ class Rotation:
         self._use(self._sets[-1])
         self._launch_held(subject)
         digest = self.arena.digest()
-        if self._in_force is not first or digest != first.digests[subject]:
-            self._compare(subject, case, in_full=digest == first.digests[subject])
-            self._in_force.digests[subject] = digest
+        if digest == first.digests[subject]:
+            if self._in_force is not first:
+                self._compare(subject, case, in_full=True)
+        elif self._in_force is first or not subject.built.stateless:
+            self._compare(subject, case, in_full=False)
+        self._in_force.digests[subject] = digest
         return first.digests[subject]
 
     def _keep(self) -> None:
@@ -129,6 +133,7 @@ class Rotation:
             return
         for data_set, inputs in zip(self._sets, (first, *others), strict=True):
             data_set.kept = self.arena.keep(inputs)
+        self._room = self.arena.room(self.arena.problem.outputs)
 
     def first(self) -> int:
         """Put the first set back in place, and tell its seed."""
@@ -182,15 +187,22 @@ class Rotation:
     def _other(self) -> None:
         self._use(self._sets[0 if self._in_force is self._sets[-1] else 1])
 
-    def next_look(self, count: int) -> int | None:
-        """The first chance is taken, and of the others one: the n-th with probability 1 / n."""
-        self._chances += 1
-        if self._looks == _MOST_LOOKS or self.rng.random() * self._chances >= 1:
-            return None
-        self._looks += 1
-        return self.rng.randint(1, count)
+    def sample(self, subject: Subject) -> None:
+        """The n-th slot takes the place of the sample with probability 1 / n: each is as likely to be it."""
+        self._slots += 1
+        if self._room and self.rng.random() * self._slots < 1:
+            self.arena.save(self._room)
+            self._sampled = subject, self._in_force
 
-    def check(self, subject: Subject) -> None:
+    def _check_sample(self) -> None:
+        if self._sampled is None:
+            return
+        (subject, self._in_force), in_force = self._sampled, self._in_force
+        if self.arena.digest(self._room) != self._in_force.digests[subject]:
+            self._compare(subject, self.case, in_full=True, kept=self._room)
+        self._in_force, self._sampled = in_force, None
+
+    def _check(self, subject: Subject) -> None:
         """Raises WrongWhenTimedError for outputs that are neither what was verified nor as right."""
         if self._poisoned and self.arena.digest() != self._in_force.digests[subject]:
             self._compare(subject, self.case, in_full=True)
@@ -205,10 +217,16 @@ class Rotation:
         if time_ns < _LONG_NS:
             self._check_work(subject)
 
-    def finish(self, subject: Subject, launches: int) -> None:
-        """Raises WrongWhenTimedError for a wrong result on the data that were not in force last, or on data
-        that nobody has seen; and SkippedWorkError.
+    def finish(self, subjects: Sequence[Subject], launches: int) -> None:
+        """Raises WrongWhenTimedError for a wrong result of the last slot, of one of the others, on the data
+        that were not in force last, or on data that nobody has seen; and SkippedWorkError.
         """
+        self._check(subjects[-1])
+        self._check_sample()
+        for subject in subjects:
+            self._finish(subject, launches)
+
+    def _finish(self, subject: Subject, launches: int) -> None:
         if launches > 1:
             self._check_work(subject)
         size_bytes = sum(size_bytes for _, _, size_bytes in self.arena.outputs())
@@ -216,8 +234,9 @@ class Rotation:
             self._other()
             self.poison()
             self.device.launch(subject.built, subject.launch, subject.arguments)
-            self.check(subject)
-        if self._with_unseen and len(self._sets) > 1 and subject not in self._surprised:
+            self._check(subject)
+        unseen = self._with_unseen and len(self._sets) > 1 and subject not in self._surprised
+        if unseen and not subject.built.stateless:
             self._surprised.add(subject)
             self._check_unseen(subject)
 
@@ -282,9 +301,9 @@ class Rotation:
     def _timed(self, subject: Subject) -> Timing:
         return self.device.timed(subject.built, subject.launch, subject.arguments, 1)
 
-    def _compare(self, subject: Subject, case: Case, *, in_full: bool) -> None:
-        """Hold the outputs in place to the reference for the data in force."""
-        outputs = {name: self.arena.read(name) for name in self.arena.problem.outputs}
+    def _compare(self, subject: Subject, case: Case, *, in_full: bool, kept: Kept | None = None) -> None:
+        """Hold the outputs in place, or the copies of them, to the reference for the data in force."""
+        outputs = {name: self.arena.read(name, kept) for name in self.arena.problem.outputs}
         data_set = self._in_force
         key = UNSEEN if data_set.unseen else "random", data_set.seed
         if told := self.checker.wrong(case, key, self._inputs(data_set), outputs, in_full=in_full):

@@ -160,10 +160,10 @@ def test_the_order_of_operations(measured, times, settings, log):
 
 
 class Watching:
-    """Writes P for poison and X for a change of data into a device's log, and looks after two slots once."""
+    """Writes P for poison, X for a change of data and C for a sample into a device's log."""
 
     def __init__(self, log):
-        self.log, self.looks = log, [2]
+        self.log = log
         self.told = []
 
     def poison(self):
@@ -175,33 +175,28 @@ class Watching:
     def begin(self, subject, time_ns):
         self.told.append(("begin", time_ns))
 
-    def next_look(self, count):
-        return self.looks.pop() if self.looks else None
-
-    def check(self, subject):
+    def sample(self, subject):
         self.log.append("C")
 
-    def finish(self, subject, launches):
-        self.told.append(("finish", launches))
+    def finish(self, subjects, launches):
+        self.told.append(("finish", len(subjects), launches))
 
 
 @pytest.mark.parametrize(
     ("policy", "slots"),
     [
-        pytest.param(
-            "cold", "X 2*(2*(P F T1)) S C X 3*(2*(P F T1)) S C", id="cold: poison before each flush"
-        ),
-        pytest.param("hot", "X 2*(P T2) S C X 3*(P T2) S C", id="hot: before each slot"),
+        pytest.param("cold", "X 5*(2*(P F T1) C) S", id="cold: poison before each flush"),
+        pytest.param("hot", "X 5*(P T2 C) S", id="hot: before each slot"),
     ],
 )
-def test_outputs_are_poisoned_outside_every_time_and_looked_at_once_they_are_there(clock, policy, slots):
+def test_outputs_are_poisoned_and_sampled_outside_every_time(clock, policy, slots):
     device = RecordingDevice(clock)
     built = NullBuilt(Program("toy.one", "one", ""), "", itertools.repeat(1 * MS), Resources())
     data = Watching(device.log)
     settings = MeasureSettings(l2=policy, min_slot_ns=2 * MS, max_slots=5, min_time_s=9)
     measure(device, Subject(built, LAUNCH, ["x", "y"]), settings, data)
     assert device.log[-len(said(slots)) :] == said(slots)
-    assert data.told == [("begin", 1 * MS), ("finish", 2)]
+    assert data.told == [("begin", 1 * MS), ("finish", 1, 2)]
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,8 @@ class Built(Protocol):
 
     resources: Resources
     cached: bool
+    stateless: bool
+    """Whether it is known to have no memory but its arguments: it can keep nothing between launches."""
 
 
 Argument = Any

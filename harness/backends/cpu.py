@@ -62,6 +62,7 @@ class CpuBuilt:
     call: Callable[..., object]
     resources: Resources
     cached: bool = False
+    stateless: bool = False
 
 
 class CpuDevice:

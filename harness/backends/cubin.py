@@ -5,7 +5,7 @@ Section names: CUDA Binary Utilities, "ELF and cubin"; fields: System V ABI, cha
 
 from __future__ import annotations
 
-__all__ = ["code_sha256"]
+__all__ = ["code_sha256", "has_no_memory"]
 
 import hashlib
 import struct
@@ -40,6 +40,18 @@ def code_sha256(binary: bytes) -> str | None:
     except (struct.error, ValueError, OverflowError):
         return None
     return digest.hexdigest() if instructions else None
+
+
+def has_no_memory(binary: bytes) -> bool:
+    """Whether a kernel can keep nothing between launches: its module has no variable that it could write, not
+    even a pointer to what it allocates. False where the binary is no cubin, or is damaged.
+    """
+    if not binary.startswith(_MAGIC):
+        return False
+    try:
+        return not any(name.startswith(".nv.global") and size for name, _, size, _ in _sections(binary))
+    except (struct.error, ValueError, OverflowError):
+        return False
 
 
 def _sections(binary: bytes) -> Iterator[tuple[str, int, int, bytes]]:

@@ -28,7 +28,7 @@ import numpy as np
 
 from harness.backends import nvcc
 from harness.backends.base import Argument, Built, Looks, Memory, Stamp, Stamping, Timing, check_parts
-from harness.backends.cubin import code_sha256
+from harness.backends.cubin import code_sha256, has_no_memory
 from harness.cache import BinaryCache
 from harness.errors import (
     BuildError,
@@ -200,6 +200,7 @@ class CudaBuilt:
     cached: bool
     call: Callable[[Sequence[Argument]], None] | None = None
     """Of what the host enqueues itself; there is no function then."""
+    stateless: bool = False
     origin: int | None = None
     """Where a kernel that is launched in parts finds its part's first block."""
 
@@ -246,7 +247,8 @@ class CudaDevice:
                     'check its entry, and that it is extern "C".'
                 ) from None
             origin = int(module.get_global(_ORIGIN)[0]) if program.in_parts else None
-        return CudaBuilt(function, _resources(function, binary), cached, origin=origin)
+        stateless = has_no_memory(binary)
+        return CudaBuilt(function, _resources(function, binary), cached, stateless=stateless, origin=origin)
 
     def _host(self, program: Program) -> CudaBuilt:
         assert program.host is not None

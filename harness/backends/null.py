@@ -104,6 +104,7 @@ class NullBuilt:
     resources: Resources = field(default_factory=Resources)
     cached: bool = False
     planted: bool = False
+    stateless: bool = False
 
 
 class NullDevice:

@@ -119,10 +119,10 @@ def _with_manifest(
 
 
 def headers_of(rule: str) -> list[str]:
-    """The headers that a make rule of nvcc's -MD names, as absolute paths; the source itself is left out."""
+    """The headers that a make rule of nvcc's -MD names, as absolute paths. The first is the source itself."""
     names = rule.replace("\\\n", " ").partition(" : ")[2]
     words = [word.replace("\\ ", " ").replace("$$", "$") for word in re.split(r"(?<!\\)\s+", names) if word]
-    return [word for word in words if Path(word).is_absolute()]
+    return [word for word in words[1:] if Path(word).is_absolute()]
 
 
 def _flags(name: str) -> list[str]:

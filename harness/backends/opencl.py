@@ -180,6 +180,7 @@ class OpenCLBuilt:
     resources: Resources
     cached: bool
     in_parts: bool = False
+    stateless: bool = False
 
 
 class OpenCLDevice:

@@ -109,6 +109,7 @@ class OpenGLBuilt:
     resources: Resources
     cached: bool = False
     """Never: what drivers keep of compiled shaders, they keep where nobody can see it."""
+    stateless: bool = False
 
 
 class OpenGLDevice:
