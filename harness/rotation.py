@@ -141,7 +141,7 @@ class Rotation:
         return self._sets[0].seed
 
     def _launch_held(self, subject: Subject) -> None:
-        self.arena.poison()
+        self.poison()
         self.device.synchronize()
         looks = list(self._spots())
         told = self.device.launch_held(subject.built, subject.launch, subject.arguments, looks)
@@ -230,10 +230,13 @@ class Rotation:
         if launches > 1:
             self._check_work(subject)
         size_bytes = sum(size_bytes for _, _, size_bytes in self.arena.outputs())
-        for _ in range(max(1, min(_LAST_LOOKS, _LAST_LOOKS_BYTES // size_bytes, self._affordable()))):
+        for number in range(max(1, min(_LAST_LOOKS, _LAST_LOOKS_BYTES // size_bytes, self._affordable()))):
             self._other()
-            self.poison()
-            self.device.launch(subject.built, subject.launch, subject.arguments)
+            if number:
+                self.poison()
+                self.device.launch(subject.built, subject.launch, subject.arguments)
+            else:  # what waited for its turn when it was verified may not any more
+                self._launch_held(subject)
             self._check(subject)
         unseen = self._with_unseen and len(self._sets) > 1 and subject not in self._surprised
         if unseen and not subject.built.stateless:

@@ -115,7 +115,11 @@ main()
 
 
 def run_command(
-    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, file_limit_bytes: int = -1
+    *arguments: str,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    file_limit_bytes: int = -1,
+    timeout_s: float = 120,
 ) -> subprocess.CompletedProcess[str]:
     """`harness` as its own process with nobody at the keyboard.
 
@@ -129,7 +133,7 @@ def run_command(
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=timeout_s,
     )
 
 

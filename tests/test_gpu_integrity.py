@@ -170,7 +170,7 @@ def verdicts(tmp_path_factory):
     root = make_repository(tmp_path_factory.mktemp("integrity"))
     commit(root, files(BASE, ""), 1)
     commit(root, files(HEAD, SKIP), 2)
-    done = run_command("compare", "HEAD~1", "HEAD", "--device", GPU, "--json", cwd=root)
+    done = run_command("compare", "HEAD~1", "HEAD", "--device", GPU, "--json", cwd=root, timeout_s=290)
     assert done.returncode in (1, 3), done.stderr
     [compared] = json.loads(done.stdout)
     return {verdict["kernel"]: verdict for verdict in compared["verdicts"]}

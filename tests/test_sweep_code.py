@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.cubin import code_sha256
+from harness.backends.cubin import code_sha256, has_no_memory
 
 KERNEL = """\
 static __device__ float kept[64];
@@ -52,6 +52,14 @@ def test_another_text_that_compiles_to_the_same_is_the_same_code(compiled, plain
     other = compiled("other", f"#define STEP 4\n#define UNUSED 7\n// a comment\n{renamed}")
     assert other != plain
     assert code_sha256(other) == code_sha256(plain) is not None
+
+
+def test_a_variable_of_a_module_is_memory(compiled, plain):
+    assert not has_no_memory(plain)
+    alone = KERNEL.replace("static __device__ float kept[64];\n", "").replace("kept[i % 64] = ", "")
+    assert has_no_memory(compiled("alone", f"#define STEP 4\n{alone}".replace("kept[i % 64]", "0.0f")))
+    assert not has_no_memory(b"no cubin")
+    assert not has_no_memory(plain[:200])
 
 
 def test_lines_for_a_debugger_are_no_code(compiled):
