@@ -106,7 +106,9 @@ class Here:
     harness.sweep.crew.
     """
 
-    def __init__(self, suite: Path, device: str | None = "null", observer: object = None) -> None:
+    def __init__(
+        self, suite: Path, device: str | None = "null", observer: object = None, _busy: str = "wait"
+    ) -> None:
         assert device == "null"
         self.suite, self.observer = suite, observer
         self.scratch = tempfile.TemporaryDirectory(prefix="harness-tests-")
