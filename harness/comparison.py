@@ -248,6 +248,7 @@ class Comparing(Workplace):
             l2=settings.l2,
             command=settings.command,
             busy=settings.busy,
+            work_tree=base.work_tree,
         )
         self.base, self.head, self.settings = base, head, settings
         self.policy = Policy()

@@ -6,29 +6,35 @@ repository is known only from what it does, so a worker watches.
 
 from __future__ import annotations
 
-__all__ = ["is_beside", "opened_beside", "reaches_beside", "watch"]
+__all__ = ["check_committed", "committed", "is_beside", "opened_beside", "reaches_beside", "watch"]
 
 import contextlib
 import functools
 import os
 import site
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.cache import cache_dir, export_root
+from harness.errors import SuiteError
 from harness.files import open_regular
 
 _opened: set[str] = set()
+_since: list[set[str]] = []
+"""Of those who ask what is opened meanwhile."""
+_work_tree: list[Path] = []
+"""None or one: the working tree of the repository whose commits are measured."""
 
 
-@functools.cache
-def watch() -> None:
-    """Note from now on, as long as the process lives, what is opened, loaded and run.
+def watch(work_tree: Path | None = None) -> None:
+    """Note from now on, as long as the process lives, what is opened, loaded and run: once a process, because
+    an audit hook cannot be taken away.
 
-    Cached, because an audit hook cannot be taken away: one is enough.
+    What a suite of a commit opens in `work_tree`, where its repository is worked on, is not the commit's.
     """
+    _work_tree.extend([work_tree] if work_tree else [])
     sys.addaudithook(_note)
 
 
@@ -39,7 +45,9 @@ def _note(event: str, arguments: tuple[Any, ...]) -> None:
     # An exception in here would be the audited call's.
     with contextlib.suppress(Exception):
         for path in _EVENTS[event](*arguments):
-            _opened.add(os.path.abspath(os.fsdecode(path)))  # noqa: PTH100 - must not look at the disk
+            name = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - must not look at the disk
+            for noted in (_opened, *_since):
+                noted.add(name)
 
 
 def _of_open(path: Any, _mode: Any, flags: int) -> Iterator[Any]:
@@ -89,7 +97,47 @@ def reaches_beside(folder: Path) -> bool:
     """Whether code of `folder` read, or may yet import, what lies elsewhere in its repository."""
     # The harness's own parent is there for the harness, wherever the suite lies.
     searched = {Path(entry).resolve() for entry in sys.path if entry} - {_HARNESS.parent}
-    return bool(opened_beside(folder)) or any(is_beside(entry, folder) for entry in searched)
+    return bool(opened_beside(folder)) or any(
+        is_beside(entry, folder) or _is_stray(entry) for entry in searched
+    )
+
+
+@contextlib.contextmanager
+def committed(folder: Path) -> Iterator[None]:
+    """Raises SuiteError, afterwards, where a commit's suite opened a file of the working tree in here."""
+    opened: set[str] = set()
+    _since.append(opened)
+    try:
+        yield
+    finally:
+        _since.remove(opened)
+    _check(opened, [folder])
+
+
+def check_committed(folders: Sequence[Path]) -> None:
+    """The same of all that was opened since the process began, where all suites are of commits."""
+    _check(_opened, folders)
+
+
+def _check(opened: Iterable[str], folders: Sequence[Path]) -> None:
+    if not _work_tree or any(export_root(folder) is None for folder in folders):
+        return
+    strays = sorted(name for name in tuple(opened) if _is_stray(Path(name)) and Path(name).is_file())
+    if strays:
+        raise SuiteError(
+            f"{strays[0]} lies in the working tree, and the suite of a commit opened it: it is not the "
+            "commit's. An editable installation or an absolute path leads there. Let suite.py find it by its "
+            "own place: sys.path.insert(0, str(Path(__file__).parents[2] / 'src'))."
+        )
+
+
+def _is_stray(path: Path) -> bool:
+    """Whether a path lies in the working tree while commits are measured."""
+    real = Path(os.path.realpath(path))
+    if not _work_tree or not real.is_relative_to(_work_tree[0]) or ".git" in real.parts:
+        return False
+    apart = (*_installed(), Path(os.path.realpath(cache_dir())))
+    return not any(real.is_relative_to(place) for place in apart if not _work_tree[0].is_relative_to(place))
 
 
 def is_beside(path: Path, folder: Path) -> bool:

@@ -58,6 +58,14 @@ class LoadedSuite:
             tree_sha256=tree,
         )
 
+    @cached_property
+    def work_tree(self) -> Path | None:
+        """Where the repository is worked on: of a commit's suite, nothing there is its own."""
+        if self.commit is None:
+            return None
+        top = git.repository_of(self.path if self.path.exists() else _existing_parent(self.path))
+        return top and top.resolve()
+
     def explained(self, message: str, log: str = "") -> str:
         """The message of an error that this suite led to; at a commit, with why something may be missing."""
         if self.commit is None or self.repository is None:

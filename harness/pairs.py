@@ -24,7 +24,7 @@ from harness.arena import Arena
 from harness.backends.base import Built, Device, check_launch, compile_all
 from harness.checker import Checker, emulator
 from harness.errors import HarnessError, MeasureError, SuiteError
-from harness.file_access import reaches_beside
+from harness.file_access import check_committed, reaches_beside
 from harness.measure import Subject
 from harness.pairing import Alone, Pair, PairSettings, measure_pair, run_alone
 from harness.peaks import check_rates
@@ -377,6 +377,7 @@ class PairBench:
         """Raises SuiteError where a launch imported a suite's own module: for both sides, it was head's."""
         if not any(side.source.kind == "host" for side in prepared.values()):
             return
+        check_committed([suite.root for suite in self.suites.values()])
         late = {name for suite in self.suites.values() for name in modules_of(suite.root, self._imported)}
         if late:
             raise SuiteError(

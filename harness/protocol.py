@@ -52,6 +52,8 @@ class Open(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """A folder that every worker of a run shares, for references that several kernels need."""
     base: str | None = None
     """The folder of the suite to compare `suite` with."""
+    work_tree: str | None = None
+    """Of the suites' repository: what a suite of a commit opens there is not the commit's."""
     peaks: Mapping[str, float] = {}
     """What the device can do at most, as in Run: a rate above it fails its case."""
 

@@ -90,6 +90,7 @@ class Session(Workplace):
             l2=l2,
             command=settings.command,
             busy=settings.busy if settings.measure else "ignore",
+            work_tree=loaded.work_tree,
         )
         self.loaded = loaded
         self.settings = settings

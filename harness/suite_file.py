@@ -28,7 +28,7 @@ from types import ModuleType
 from typing import Any
 
 from harness.errors import SuiteError
-from harness.file_access import is_beside
+from harness.file_access import committed, is_beside
 from harness.suite import Kernel, Problem, Suite
 
 
@@ -135,7 +135,8 @@ def _importing_from(folder: Path) -> Iterator[None]:
     sys.path_hooks.insert(0, hook)
     sys.path_importer_cache.clear()
     try:
-        yield
+        with committed(folder):
+            yield
     finally:
         sys.path_hooks.remove(hook)
         sys.path_importer_cache.clear()

@@ -26,7 +26,7 @@ from harness.backends import open_device
 from harness.backends.base import Built, Device, check_launch, compile_all
 from harness.checker import Checker, emulator
 from harness.errors import HarnessError
-from harness.file_access import watch
+from harness.file_access import check_committed, watch
 from harness.measure import Subject, measure
 from harness.pairs import PairBench, SideError
 from harness.parts import limited, single_blocks
@@ -50,7 +50,7 @@ class Worker:
         self.device: Device = open_device(request.device)
         self._tamper_check = TamperCheck(self.device)
         scratch = Path(request.scratch)
-        watch()
+        watch(Path(request.work_tree) if request.work_tree else None)
         if request.suite is not None:
             path = list(sys.path)
             base = None if request.base is None else load_folder(Path(request.base))
@@ -158,6 +158,7 @@ class Worker:
                 rotation.admit(subject, case)
                 self._progress("measure")
                 measurement = measure(self.device, subject, request.settings, rotation)
+                check_committed([self.suite.root])
                 time_ns = median(measurement.times_ns)
                 check_rates(self.device.info, self.peaks, self.suite.problem, case, measurement.l2, time_ns)
                 if request.hold:

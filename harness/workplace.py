@@ -60,10 +60,11 @@ class Workplace:
         l2: L2Policy | None = None,
         command: str = "run",
         busy: Busy = "wait",
+        work_tree: Path | None = None,
     ) -> None:
         self.observer = observer
         self._suite, self._base, self._spec, self._l2 = suite, base, device, l2
-        self._command, self._busy = command, busy
+        self._command, self._busy, self._work_tree = command, busy, work_tree
         self.peaks: Mapping[str, float] = {}
         """What the device can do at most; empty until it is known."""
         self._stack = ExitStack()
@@ -145,6 +146,7 @@ class Workplace:
                 suite=str(self._suite),
                 scratch=str(self.scratch),
                 base=str(self._base) if self._base else None,
+                work_tree=str(self._work_tree) if self._work_tree else None,
                 peaks=self.peaks,
             ),
         )

@@ -18,7 +18,7 @@ from harness.cache import BinaryCache
 from harness.sources import Program
 from harness.suite_file import load_folder
 from harness.worker import Worker
-from tests.support import GPU, Done, caller, commit, make_repository, write_files
+from tests.support import GPU, IMPORT_PATH, Done, caller, commit, make_repository, run_command, write_files
 
 pytestmark = pytest.mark.fault
 
@@ -582,3 +582,54 @@ def test_a_comment_in_a_header_on_a_card(harness, repository):
     commit(repository, files, 1)
     commit(repository, {"kernels/own/own.h": "// two\n#define OWN 2.0f\n"}, 2)
     assert verdict_of(harness, repository, GPU) == ("identical", "same-code", 0)
+
+
+INSTALLED = """\
+from harness import Axis, HostFunction, Input, Kernel, Output, Problem, Suite
+TOP
+
+
+class Twice(Problem):
+    n = Axis((64,))
+    x = Input("n")
+    y = Output("n")
+
+    def reference(self, case, x):
+        return 2 * x
+
+
+def make(case, stream):
+    MAKE
+
+    def launch(x, y, n):
+        LAUNCH
+        op.twice(x, y)
+
+    return launch
+
+
+suite = Suite("toy", Twice(), [Kernel("one", {"cpu": HostFunction(make)})], headline="GB/s")
+"""
+OP = "import numpy as np\n\n\ndef twice(x, y):\n    np.multiply(x, FACTOR, out=y)\n"
+
+
+@pytest.mark.parametrize("head", ["HEAD", None], ids=["two commits", "the working tree"])
+@pytest.mark.parametrize("where", ["TOP", "MAKE", "LAUNCH"])
+def test_a_package_of_the_working_tree_is_no_commits(tmp_path, where, head):
+    """As after `pip install -e .`: both commits would import what is there now."""
+    root = make_repository(tmp_path / "repository")
+    text = INSTALLED.replace(where, "from own import op")
+    for other in ("TOP", "MAKE", "LAUNCH"):
+        text = text.replace(other, "")
+    files = {"harness.toml": "suites = ['kernels/*']\n", "kernels/toy/suite.py": text}
+    commit(root, {**files, "src/own/op.py": OP.replace("FACTOR", "1 + 1")}, 1)
+    commit(root, {"src/own/op.py": OP.replace("FACTOR", "2")}, 2)
+    done = run_command(
+        *("compare", "HEAD~1", *filter(None, [head]), "--device", "cpu:0", "--no-save", "--budget", "1"),
+        cwd=root,
+        env={"PYTHONPATH": f"{IMPORT_PATH}{os.pathsep}{root / 'src'}"},
+    )
+    assert done.returncode in (2, 3), done.stdout + done.stderr
+    told = " ".join((done.stdout + done.stderr).split())
+    late = where == "LAUNCH" and not head
+    assert ("imported during a launch" if late else "op.py lies in the working tree") in told
