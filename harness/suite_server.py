@@ -9,6 +9,7 @@ from __future__ import annotations
 
 __all__ = ["main"]
 
+import contextlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -59,7 +60,8 @@ def _described(folder: Path, functions: Functions) -> Reply:
 
 
 def main() -> int:
-    sys.path.pop(0)  # -m has put the current folder there
+    with contextlib.suppress(ValueError):  # where PYTHONSAFEPATH keeps -m from putting it there
+        sys.path.remove(str(Path.cwd()))
     serve(Server().answer)
     return 0
 
