@@ -31,7 +31,7 @@ to 1,000,000, right kernels with single-precision chains reach 3.2 at any k."""
 TRUNCATION_CONSTANT = 1 / 12
 """The same for tensor cores, by sqrt(k). They cut sums off instead of rounding them: each step takes a little
 of the sum, always towards zero, and the sum grows with sqrt(k). Simulated, right kernels reach 1 / 14 at
-most; an H200 was seen at 1 / 31."""
+most; a Hopper card was seen at 1 / 31."""
 
 
 class Matmul(Problem):
