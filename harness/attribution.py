@@ -1,7 +1,7 @@
 """What an effect goes back to: the code, the clocks, heat, power, another process or the surroundings.
 
 A time alone cannot tell. Cycles beside the time, the clocks that each arm saw, each arm's clock when it runs
-alone, and what the gates dropped can, mostly; where they cannot, there is no attribution.
+alone, and what the gates caught can, mostly; where they cannot, there is no attribution.
 """
 
 from __future__ import annotations
@@ -25,15 +25,13 @@ _HIDDEN = 0.0025
 """Change of cycles, at either end of its interval, from which on one without a change of time is told."""
 _MOST = 0.5
 """Share of an effect that something must explain to be its cause."""
-_DROPS_MATTER = 0.1
-"""Share of quads dropped from which on an inconclusive case is put down to what dropped them: half of what
-makes it invalid."""
+_TOUCHED_MATTERS = 0.1
+"""Share of quads from which on an inconclusive case is put down to what touched them."""
 
 _OF_GATE: Mapping[str, Attribution] = {
     "contention": "contention",
     "thermal-throttle": "thermal",
     "power-brake": "power",
-    "mis-locked": "power",
     "memory-clock": "environment",
     "p-state": "environment",
     "sm-clock": "clocks",
@@ -88,10 +86,10 @@ class Evidence:
     head_sm_clock_mhz: float | None = None
     solo: SoloBlocks | None = None
     power_capped: bool | None = None
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    """Quads by the gate that dropped them."""
+    touched: Mapping[str, int] = field(default_factory=dict)
+    """Quads by the gate that caught them."""
     invalid: str = ""
-    """The gate that most quads fell to, where the case is invalid for it."""
+    """The gate that caught most, where the case is invalid for it."""
     binary_changed: bool = True
 
     @property
@@ -203,25 +201,25 @@ def _hidden_work(evidence: Evidence, time: Effect) -> str:
 
 def _of_effect(evidence: Evidence, time: Effect) -> tuple[Attribution | None, str]:
     changed = _changed(evidence, time)
-    work = evidence.work
-    if work is not None and _agree(work, time):
-        return "code", f"{changed}: the code takes {_more_or_fewer(work)} cycles{_coupled(evidence)}."
+    work, cycles = evidence.work, evidence.cycles
+    if cycles is not None and _agree(cycles, time):
+        return "code", f"{changed}: the code takes {_more_or_fewer(cycles)} cycles{_coupled(evidence)}."
     if _clocks_explain(evidence, time):
         return _behind_the_clocks(evidence, f"{changed} while {_clocks(evidence)}, which explains it")
     if evidence.clock_gap is not None and (work is None or _overlap(work, time)):
         speed = "slower" if time.effect > 0 else "faster"
         why = f"{changed} while {_clocks(evidence)}, which does not explain it"
         return "code", f"{why}: the code is {speed}{_coupled(evidence)}."
-    cause, lost = _by_gates(evidence, _largest(evidence.dropped))
-    return cause, f"{changed}, and neither cycles nor clocks tell why. {lost}".rstrip()
+    cause, told = _by_gates(evidence, _largest(evidence.touched))
+    return cause, f"{changed}, and neither cycles nor clocks tell why. {told}".rstrip()
 
 
 def _of_no_effect(evidence: Evidence, time: Effect) -> tuple[Attribution | None, str]:
     if coupled := _coupled(evidence):
         return "power", f"{_changed(evidence, time)}, measured in turns at one clock{coupled}."
-    lost = sum(evidence.dropped.values())
-    if evidence.status == "inconclusive" and lost and lost >= _DROPS_MATTER * (lost + time.quads):
-        return _by_gates(evidence, _largest(evidence.dropped))
+    touched = sum(evidence.touched.values())
+    if evidence.status == "inconclusive" and touched >= _TOUCHED_MATTERS * time.quads:
+        return _by_gates(evidence, _largest(evidence.touched))
     return None, ""
 
 
@@ -229,16 +227,16 @@ def _behind_the_clocks(evidence: Evidence, sentence: str) -> tuple[Attribution, 
     """Name what set the arms' clocks apart, where something else tells that."""
     if coupled := _coupled(evidence):
         return "power", f"{sentence}{coupled}."
-    lowering = {c: n for c, n in evidence.dropped.items() if _OF_GATE.get(c) in ("thermal", "power")}
+    lowering = {c: n for c, n in evidence.touched.items() if _OF_GATE.get(c) in ("thermal", "power")}
     if gate := _largest(lowering):
-        return _OF_GATE[gate], f"{sentence}; {gate} dropped {lowering[gate]} quads beside it."
+        return _OF_GATE[gate], f"{sentence}; {gate} caught {lowering[gate]} quads."
     limit = "; the card was at its power limit" if evidence.power_capped else ""
     return "clocks", f"{sentence}{limit}."
 
 
 def _by_gates(evidence: Evidence, code: str) -> tuple[Attribution | None, str]:
-    lost = ", ".join(f"{gate} {count}" for gate, count in evidence.dropped.items() if count)
-    return _OF_GATE.get(code), f"Quads dropped by gate: {lost}." if lost else ""
+    told = ", ".join(f"{gate} {count}" for gate, count in evidence.touched.items() if count)
+    return _OF_GATE.get(code), f"Quads touched: {told}." if told else ""
 
 
 def _agree(cycles: Effect, time: Effect) -> bool:
@@ -264,15 +262,15 @@ def _explains(part: float, whole: float) -> bool:
     return whole != 0 and part / whole >= _MOST
 
 
-def _largest(dropped: Mapping[str, int]) -> str:
-    """Return the gate that dropped most quads, the earlier one of two; empty where none dropped any."""
-    return max((code for code, count in dropped.items() if count), key=lambda code: dropped[code], default="")
+def _largest(touched: Mapping[str, int]) -> str:
+    """Return the gate that caught most quads, the earlier one of two; empty where none caught any."""
+    return max((code for code, count in touched.items() if count), key=lambda code: touched[code], default="")
 
 
 def _changed(evidence: Evidence, time: Effect) -> str:
     text = f"time changed by {_percent(time.effect)}"
-    if evidence.work is not None:
-        return f"{text} and cycles by {_percent(evidence.work.effect)}"
+    if evidence.cycles is not None and (evidence.work is not None or _agree(evidence.cycles, time)):
+        return f"{text} and cycles by {_percent(evidence.cycles.effect)}"
     if evidence.clock_exponent is not None and evidence.cycles_mislead:
         exponent = f"{evidence.clock_exponent:.2f}"
         return f"{text} (cycles are left aside: time follows the clock with an exponent of only {exponent})"

@@ -12,9 +12,9 @@ __all__ = [
     "CaseNoise",
     "PlantedRate",
     "noise_of",
-    "noise_without_floor",
+    "noise_of_card",
+    "noise_of_case",
     "read_calibration",
-    "with_floor",
     "write_calibration",
 ]
 
@@ -30,13 +30,13 @@ from harness.contest import Noise
 from harness.errors import StoreError
 from harness.files import read_regular
 from harness.records import DeviceInfo
-from harness.statistics.moderated import DEFAULT_PRIOR, Prior, fit_prior
+from harness.statistics.moderated import DEFAULT_PRIOR, PROPORTION, Prior, fit_prior, prior_of_case
 from harness.statistics.paired import ProcessEffect
 
 FILE = "calibration.harness"
 """JSON, but not by name: asv reads every .json file beside its results and wants a version in it."""
 SCHEMA_VERSION = 1
-ELSEWHERE = Prior(variance=0.01**2, df=4.0)
+ELSEWHERE = Prior(variance=0.01**2, df=4.0, proportion=PROPORTION)
 """For a device that is no GPU, without history: assumed, and the host's other work makes it no better."""
 
 
@@ -80,10 +80,10 @@ class Calibration:
 
 def noise_of(calibration: Calibration | None, case: str, device: DeviceInfo) -> Noise:
     """How to judge a case on a device, with its calibration or without."""
-    return with_floor(noise_without_floor(calibration, device), calibration, case)
+    return noise_of_case(noise_of_card(calibration, device), calibration, case)
 
 
-def noise_without_floor(calibration: Calibration | None, device: DeviceInfo) -> Noise:
+def noise_of_card(calibration: Calibration | None, device: DeviceInfo) -> Noise:
     """How processes differ on a device, whatever the case: the history of all its cases in one."""
     assumed = ELSEWHERE if device.kind == "cpu" else DEFAULT_PRIOR
     cases = calibration.cases.values() if calibration else ()
@@ -96,10 +96,15 @@ def noise_without_floor(calibration: Calibration | None, device: DeviceInfo) -> 
     )
 
 
-def with_floor(noise: Noise, calibration: Calibration | None, case: str) -> Noise:
-    """The noise with what was visible of this case when the device was calibrated."""
+def noise_of_case(noise: Noise, calibration: Calibration | None, case: str) -> Noise:
+    """The device's noise with what was measured of this case when the device was calibrated."""
     known = calibration.cases.get(case) if calibration else None
-    return dataclasses.replace(noise, floor=known.smallest_visible if known else None)
+    return dataclasses.replace(
+        noise,
+        time=prior_of_case(noise.time, known.time if known else ()),
+        cycles=prior_of_case(noise.cycles, known.cycles if known else ()),
+        floor=known.smallest_visible if known else None,
+    )
 
 
 def read_calibration(folder: Path) -> Calibration | None:

@@ -25,7 +25,6 @@ import os
 import random
 import secrets
 import sys
-import time
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -35,13 +34,13 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import harness
 from harness import protocol
 from harness.attribution import Solo, SoloBlocks, solo_of
-from harness.calibration import Calibration, noise_without_floor, read_calibration, with_floor
-from harness.contest import Contest, Noise, SideNote
+from harness.calibration import Calibration, noise_of_card, noise_of_case, read_calibration
+from harness.contest import Contest, Noise, SideNote, settle
 from harness.device_lock import Busy
 from harness.errors import HarnessError, UsageError, WorkerError
-from harness.gates import CanaryLevel, Gated, GatePolicy, canary_level, cool_down_s, gate, usual_level
+from harness.gates import CanaryLevel, Gated, GatePolicy, canary_level, gate, usual_level
 from harness.host import describe_host
-from harness.judge import Policy, confirm
+from harness.judge import Policy
 from harness.loader import LoadedSuite
 from harness.machine import machine_name
 from harness.pairing import Alone, PairSettings
@@ -69,10 +68,6 @@ MARK_S = 0.1
 """Between full snapshots: as finely can the quads that a gate catches be told from the others."""
 WARM_S = 0.01
 """Warm-up of a pair on a card that another pair has just warmed."""
-RETRIES = 1
-"""Of a block that the gates threw out, in the same process."""
-SPARE_PROCESSES = 2
-"""Beyond those planned, for a case whose blocks the gates threw out."""
 TWIN_SAME, TWIN_PLANTED = "twin.same", "twin.planted"
 """A comparison's test of itself: a kernel against itself, and against itself with a slowdown planted."""
 
@@ -149,7 +144,7 @@ class ComparisonResult:
     problem: str = ""
     """Why the record is not whole, such as a full disk."""
     kept: Mapping[str, tuple[PairedBlock, ...]] = field(default_factory=dict)
-    """By case, what every process measured, in order, with no quads but those that the gates left."""
+    """By case, what every process measured, in order, with the quads that can be read."""
     problem_changes: tuple[str, ...] = ()
     """What head's problem asks for otherwise than base's, a sentence each."""
 
@@ -178,7 +173,10 @@ def pair_settings_for(device: DeviceInfo, policy: Policy) -> PairSettings:
     """As many quads as bring their own error well below what is to be seen; fewer where launches are long."""
     few = device.kind == "cpu"
     return PairSettings(
-        min_quads=10 if few else 25, max_quads=30 if few else 100, standard_error=policy.margin / 5
+        min_quads=10 if few else 6,
+        max_quads=30 if few else 100,
+        standard_error=policy.margin / 5,
+        max_time_s=10.0 if few else 1.0,
     )
 
 
@@ -259,7 +257,7 @@ class Comparing(Workplace):
         self._processes = 0
         self._spent_s = 0.0
         self._canaries: list[CanaryLevel] = []
-        """Of blocks that passed the gates. Not the blocks: a calibration has thousands."""
+        """Not the blocks: a calibration has thousands."""
         self.unplanted: list[str] = []
         """Why slowdowns could not be planted, a sentence each."""
         self._journal = Journal(None)
@@ -282,7 +280,7 @@ class Comparing(Workplace):
     def judge_by(self, calibration: Calibration | None) -> None:
         """Take the device's noise from this calibration, in what is begun from now on."""
         self.calibration = calibration
-        self._noise = noise_without_floor(calibration, self.device)
+        self._noise = noise_of_card(calibration, self.device)
 
     @property
     def folder(self) -> Path | None:
@@ -319,8 +317,8 @@ class Comparing(Workplace):
         return dataclasses.replace(verdict, message=side.explained(verdict.message, verdict.log))
 
     def entry(self, pair: protocol.PairOf, case: Case) -> Entry:
-        noise = with_floor(self._noise, self.calibration, case.id)
-        return Entry(pair, Contest(pair.id, case, self.policy, noise, self.settings.gates))
+        noise = noise_of_case(self._noise, self.calibration, case.id)
+        return Entry(pair, Contest(pair.id, case, self.policy, noise))
 
     def hold(
         self, entries: list[Entry], alone: Sequence[Verdict] = (), left_out: Sequence[str] = ()
@@ -339,13 +337,13 @@ class Comparing(Workplace):
                 self._verify_identical(entries, changed)
                 alone = self._verified(alone, changed)
                 twins = self._twins(entries) if self._wants_twins() else []
-                self._look([*entries, *twins])
-                self._confirm([*entries, *twins])
+                self._measure_all([*entries, *twins])
                 self._alone(entries)
             except KeyboardInterrupt:
                 interrupted = True
                 for entry in (*entries, *twins):
                     entry.contest.interrupt()
+                settle([entry.contest for entry in (*entries, *twins)], self.policy)
             of_twins = tuple(twin.contest.verdict() for twin in twins)
             held = _held([entry.contest.verdict() for entry in entries], of_twins)
             verdicts = tuple(self._with_what_is_missing(verdict) for verdict in (*held, *alone))
@@ -580,49 +578,25 @@ class Comparing(Workplace):
             if station is not None:
                 station.close()
 
-    def _look(self, entries: Sequence[Entry]) -> None:
-        """Measure in as many processes as it takes, and judge at the planned looks."""
-        for count in self.policy.looks:
-            spent = False
-            for _ in range(count + SPARE_PROCESSES):
-                short = [e for e in entries if not e.contest.settled and e.contest.good() < count]
-                short = [e for e in short if len(e.contest.rounds) < count + SPARE_PROCESSES]
-                if not short:
-                    break
-                if spent := self._stopped_by_budget(short):
-                    break
-                self._process(short, confirming=False)
-            for entry in entries:
-                if not entry.contest.settled:
-                    if entry.contest.good() >= count:
-                        entry.contest.look()
-                    elif not spent:
-                        entry.contest.settled = True  # the gates left too little: invalid
-            if spent:
-                self._stopped_by_budget([entry for entry in entries if not entry.contest.settled])
-                return
-
-    def _confirm(self, entries: Sequence[Entry]) -> None:
-        """Measure again what was flagged, in as many fresh processes as it took, and keep what stands."""
-        flagged = [entry for entry in entries if entry.contest.flagged]
-        for _ in range(max(self.policy.looks) + SPARE_PROCESSES):
-            short = [e for e in flagged if e.contest.good(confirming=True) < e.contest.good()]
-            short = [e for e in short if len(e.contest.again) < e.contest.good() + SPARE_PROCESSES]
-            short = [e for e in short if not e.contest.ended]
-            if not short:
-                break
-            if self._stopped_by_budget(short):
-                break
-            self._process(short, confirming=True)
-        flags = {entry.pair.id: flag for entry in flagged if (flag := entry.contest.flag())}
-        stand = confirm(flags, self.policy)
-        for entry in flagged:
-            if entry.pair.id in flags and not entry.contest.stopped_by:
-                entry.contest.confirmed = entry.pair.id in stand
+    def _measure_all(self, entries: Sequence[Entry]) -> None:
+        """Measure in as many processes as it takes: what is undecided, and beside it in the same processes
+        what is to be confirmed.
+        """
+        contests = [entry.contest for entry in entries]
+        while wanting := [entry for entry in entries if not entry.contest.settled]:
+            if self._budget_spent():
+                for entry in wanting:
+                    entry.contest.interrupt("budget-spent")
+            else:
+                self._process(wanting)
+            settle(contests, self.policy)
 
     def _alone(self, entries: Sequence[Entry]) -> None:
-        """Run each side of what is confirmed by itself: in quads, one that draws more power slows both."""
+        """Run each side of what is confirmed by itself: in quads, one that draws more power slows both. Where
+        the card is known not to be at its power limit, it slows nobody.
+        """
         found = [entry for entry in entries if entry.contest.confirmed and not entry.contest.ended]
+        found = [entry for entry in found if entry.contest.power_capped is not False]
         if not found or self.settings.solo_s <= 0 or self.device.kind != "gpu":
             return
         self.observer.process(self._processes + 1, len(found), "attribute")
@@ -647,17 +621,13 @@ class Comparing(Workplace):
             entry.contest.solo = SoloBlocks(base=runs["base"], head=runs["head"])
         self.observer.measured(entry.pair.id)
 
-    def _stopped_by_budget(self, entries: Sequence[Entry]) -> bool:
-        """Whether the budget is spent; these then say so."""
-        if self.settings.budget_s is None or self._spent_s < self.settings.budget_s:
-            return False
-        for entry in entries:
-            entry.contest.stopped_by = "budget-spent"
-        return True
+    def _budget_spent(self) -> bool:
+        return self.settings.budget_s is not None and self._spent_s >= self.settings.budget_s
 
-    def _process(self, entries: Sequence[Entry], *, confirming: bool) -> None:
+    def _process(self, entries: Sequence[Entry]) -> None:
         """One fresh process for all of these, in random order; another after one that failed."""
         self._processes += 1
+        confirming = all(entry.contest.confirming for entry in entries)
         self.observer.process(self._processes, len(entries), "confirm" if confirming else "look")
         station: Station | None = None
         try:
@@ -666,7 +636,7 @@ class Comparing(Workplace):
                 cold = station is None
                 try:
                     station = station or Station(self, mark_s=MARK_S)
-                    good = self._measure(station, entry, confirming=confirming, cold=cold)
+                    good = self._measure(station, entry, cold=cold)
                 except HarnessError as error:
                     side = error.side if isinstance(error, WorkerError) else ""
                     entry.contest.end("failed", error.reason, error.message, error.log, side=side)
@@ -679,52 +649,55 @@ class Comparing(Workplace):
             if station is not None:
                 station.close()
 
-    def _measure(self, station: Station, entry: Entry, *, confirming: bool, cold: bool) -> bool:
+    def _measure(self, station: Station, entry: Entry, *, cold: bool) -> bool:
         """One block of an entry; false where the worker failed at it."""
-        warmup_s = self.pair.warmup_min_s if cold else WARM_S
-        for retry in range(RETRIES + 1):
-            request = protocol.Compare(
-                pair=entry.pair,
-                seed=self.settings.seed,
-                order_seed=self._rng.getrandbits(32),
-                settings=dataclasses.replace(self.pair, warmup_min_s=warmup_s),
-                verified=entry.digests,
-                by_base=entry.by_base,
-            )
-            reply = station.ask(request, self.settings.timeout_s)
-            if isinstance(reply, protocol.Failed):
-                status: VerdictStatus = "invalid" if reply.reason == BeyondPeakError.reason else "failed"
-                entry.contest.end(status, reply.reason, reply.message, reply.log, side=reply.side)
-                return False
-            assert reply.block is not None
-            entry.digests = {side: facts.digest for side, facts in reply.sides.items()}
-            entry.contest.sides = {side: _note(facts) for side, facts in reply.sides.items()}
-            quads = reply.block.quads
-            seen = station.seen(quads[0].started_ns, quads[-1].ended_ns)
-            block = dataclasses.replace(reply.block, telemetry=seen)
-            gated = gate(block, self.settings.gates, usual=usual_level(self._canaries))
-            self._spent_s += block.gpu_s
-            again = bool(gated.invalid) and retry < RETRIES
-            self._record(entry, block, gated, confirming=confirming, retried=again)
-            if not again:
-                break
-            time.sleep(cool_down_s(gated))
-        if not gated.invalid and (level := canary_level([block])):
+        contest = entry.contest
+        request = protocol.Compare(
+            pair=entry.pair,
+            seed=self.settings.seed,
+            order_seed=self._rng.getrandbits(32),
+            settings=self._pair_settings(contest, cold=cold),
+            verified=entry.digests,
+            by_base=entry.by_base,
+        )
+        reply = station.ask(request, self.settings.timeout_s)
+        if isinstance(reply, protocol.Failed):
+            status: VerdictStatus = "invalid" if reply.reason == BeyondPeakError.reason else "failed"
+            contest.end(status, reply.reason, reply.message, reply.log, side=reply.side)
+            return False
+        assert reply.block is not None
+        entry.digests = {side: facts.digest for side, facts in reply.sides.items()}
+        contest.sides = {side: _note(facts) for side, facts in reply.sides.items()}
+        quads = reply.block.quads
+        seen = station.seen(quads[0].started_ns, quads[-1].ended_ns)
+        block = dataclasses.replace(reply.block, telemetry=seen)
+        gated = gate(block, self.settings.gates, usual=usual_level(self._canaries))
+        self._spent_s += block.gpu_s
+        self._record(entry, block, gated)
+        if level := canary_level([block]):
             self._canaries.append(level)
-        entry.contest.add(block, gated, confirming=confirming)
+        contest.add(block, gated)
         return True
 
-    def _record(
-        self, entry: Entry, block: PairedBlock, gated: Gated, *, confirming: bool, retried: bool
-    ) -> None:
+    def _pair_settings(self, contest: Contest, *, cold: bool) -> PairSettings:
+        """For one block, which ends where more of it would not matter for the verdict."""
+        wanted = contest.precision
+        asked = self.settings.pair
+        return dataclasses.replace(
+            self.pair,
+            warmup_min_s=self.pair.warmup_min_s if cold else WARM_S,
+            standard_error=self.pair.standard_error if asked else wanted.standard_error,
+            min_quads=max(self.pair.min_quads, wanted.min_quads),
+        )
+
+    def _record(self, entry: Entry, block: PairedBlock, gated: Gated) -> None:
         self._journal.add(
             CaseBlock(
                 case=entry.pair.id,
                 process=self._processes,
-                confirming=confirming,
-                retried=retried,
+                confirming=entry.contest.confirming,
                 block=block,
-                dropped=gated.dropped,
+                touched=gated.touched,
             )
         )
 
@@ -769,7 +742,7 @@ def _solo(run: Alone, station: Station) -> Solo:
 
 def _kept(contest: Contest) -> tuple[PairedBlock, ...]:
     rounds = (*contest.rounds, *contest.again)
-    return tuple(dataclasses.replace(each.block, quads=each.gated.kept) for each in rounds)
+    return tuple(dataclasses.replace(each.block, quads=each.quads) for each in rounds)
 
 
 def _note(facts: protocol.SideFacts) -> SideNote:

@@ -1,7 +1,9 @@
-"""Which quads of a paired block may count: what the card and the quads' own clocks said, held against limits.
+"""Which quads of a paired block something else than the kernels touched: what the card and the quads' own
+clocks said, held against limits.
 
-Gates are blind to the arms. None of them reads a quad's order or a time that a verdict is made from, and all
-of them take whole quads, so what they drop cannot push the estimate to either side.
+Gates tell; they drop nothing. A quad's order is drawn, so what touches it is noise and favours no side. They
+are blind to the arms: none of them reads a quad's order or a time that a verdict is made from, and all of
+them take whole quads, so the quads that are clean can be held against all that there are.
 
 A gate that has nothing to go by is listed as unavailable, with the reason: it was not passed.
 """
@@ -15,7 +17,6 @@ __all__ = [
     "Gated",
     "canary_level",
     "combine",
-    "cool_down_s",
     "gate",
     "usual_level",
 ]
@@ -35,7 +36,6 @@ GATES = (
     "contention",
     "thermal-throttle",
     "power-brake",
-    "mis-locked",
     "memory-clock",
     "p-state",
     "sm-clock",
@@ -43,18 +43,13 @@ GATES = (
     "temperature",
     "canary",
 )
-"""Reason codes of dropped quads, in the order of the gates: a quad counts under the first that catches it.
+"""Reason codes of touched quads, in the order of the gates: a quad counts under the first that catches it.
 
-`unavailable` has one more, power-cap, which alone drops nothing.
+`unavailable` has one more, power-cap, which touches nothing.
 """
 
-_TOO_FEW = "too-few-quads"
 _FEWEST_CANARIES = 3
 """Of two values neither is further from their median than the other: there is no telling which strays."""
-
-# A card that was too cold for its load is only made colder by waiting.
-_COOL_DOWN_S = {"thermal-throttle": 5.0, "contention": 2.0, "temperature": 0.0}
-_COOL_DOWN_OTHERWISE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +61,9 @@ class GatePolicy:
     counts as not power-capped."""
     memory_clock_apart: float = 0.005
     """From the block's most common memory clock. Values within it are taken for one clock, rounded."""
-    sm_clock_spread: float = 0.005
-    """(max - min) / mean of a quad's four SM clocks, where they are locked."""
-    sm_clock_spread_free: float = 0.015
-    """The same where they are not: two steps of 15 MHz, between which a free clock may go to and fro."""
+    sm_clock_spread: float = 0.015
+    """(max - min) / mean of a quad's four SM clocks: two steps of 15 MHz, between which a free clock may go
+    to and fro."""
     sm_clock_spread_capped: float = 0.03
     """The same at the power limit, where the clock moves by design."""
     arms_apart: float = 0.01
@@ -89,12 +83,6 @@ class GatePolicy:
     """How far a block's median canary may lie above that of the comparison's other blocks."""
     nearby_s: float = 0.25
     """A snapshot further than this from a quad says nothing about it: some ten sampling intervals."""
-    most_dropped: float = 0.2
-    """Share of quads. With more dropped, those left are no sample of what was measured."""
-    fewest_kept: int = 5
-
-
-_DEFAULT_POLICY = GatePolicy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,35 +97,30 @@ class CanaryLevel:
 class Gated:
     """What the gates made of one block, or of all blocks of a case."""
 
-    kept: tuple[Quad, ...]
-    """In the order measured."""
-    dropped: Mapping[str, int] = field(default_factory=dict)
+    quads: tuple[Quad, ...]
+    """All, in the order measured."""
+    clean: tuple[Quad, ...]
+    """Those that no gate caught but a clock's: what clocks do, cycles beside the times tell."""
+    touched: Mapping[str, int] = field(default_factory=dict)
     """Number of quads by reason code, in the order of GATES; no zeros."""
     unavailable: Mapping[str, str] = field(default_factory=dict)
     """Gate to the reason why it, or the part of it that is named, could not judge every quad."""
     power_capped: bool | None = None
     """Whether the driver lowered clocks for the power limit; None where it cannot tell."""
-    invalid: str = ""
-    """Reason code where too little is left to judge by; empty where there is enough."""
+    disturbance: float = 0.0
+    """How much, as a share, a fixed kernel's time varied or rose where others used the card; 1 where nothing
+    tells."""
     findings: tuple[str, ...] = ()
     """One sentence for each gate that caught something, and on what weaker evidence a gate had to judge."""
 
-    @property
-    def total(self) -> int:
-        """How many quads were measured."""
-        return len(self.kept) + sum(self.dropped.values())
 
-
-def gate(
-    block: PairedBlock, policy: GatePolicy, *, locked: bool | None = None, usual: CanaryLevel | None
-) -> Gated:
+def gate(block: PairedBlock, policy: GatePolicy, *, usual: CanaryLevel | None) -> Gated:
     """Sort out the quads that something else than the two kernels had a part in.
 
-    `locked` says whether the SM clocks are locked; None, for unknown, is taken as not. `usual` is the level
-    of the other blocks' canaries, None for the first block.
+    `usual` is the level of the other blocks' canaries, None for the first block.
     """
     if not block.quads:
-        return Gated(kept=(), invalid=_TOO_FEW)
+        return Gated(quads=(), clean=())
     # A reading of a slot's clock is off by up to one tick either way, which is sqrt(6) standard deviations.
     by_ticks = 2 * sqrt(6) * (block.clock_noise or 0.0)
     seen = _Seen(block.quads, block.telemetry or _NO_TELEMETRY, policy, by_ticks)
@@ -146,54 +129,48 @@ def gate(
         "contention": _contention(seen),
         "thermal-throttle": _throttled(seen, _THERMAL),
         "power-brake": _throttled(seen, _BRAKES),
-        "mis-locked": _mis_locked(seen, cap, locked=locked),
         "memory-clock": _memory_clock(seen),
         "p-state": _p_state(seen),
-        "sm-clock": _sm_clock(seen, cap, locked=locked),
+        "sm-clock": _sm_clock(seen, cap),
         "clocks-apart": _clocks_apart(seen, cap),
         "temperature": _temperature(seen),
         "canary": _canary(seen, usual),
     }
-    dropped, kept = _drop(block.quads, outcomes)
+    touched, clean = _sorted(block.quads, outcomes)
     found = {"power-cap": cap.findings, **{code: outcome.findings for code, outcome in outcomes.items()}}
     untold = {"power-cap": cap.unavailable, **{code: o.unavailable for code, o in outcomes.items()}}
     return Gated(
-        kept=kept,
-        dropped=dropped,
+        quads=block.quads,
+        clean=clean,
+        touched=touched,
         unavailable={code: why for code, why in untold.items() if why},
         power_capped=cap.capped,
-        invalid=_invalid(dropped, len(kept), policy),
+        disturbance=_disturbance(seen.quads, usual) if outcomes["contention"].caught else 0.0,
         findings=tuple(f"{code}: {sentence}" for code, told in found.items() for sentence in told),
     )
 
 
-def combine(results: Sequence[Gated], policy: GatePolicy = _DEFAULT_POLICY) -> Gated:
-    """Sum up the processes of one case, and decide over all of their quads.
+def combine(results: Sequence[Gated]) -> Gated:
+    """Sum up the processes of one case.
 
-    A process that is invalid alone does not make the case invalid as long as the others outweigh it. A case
-    is power-capped if one of its processes was, and is known not to be only if every one is known not to be.
+    It is power-capped if one of its processes was, and is known not to be only if every one is known not to
+    be.
     """
     counts: Counter[str] = Counter()
     unavailable: dict[str, str] = {}
     for result in results:
-        counts.update(result.dropped)
+        counts.update(result.touched)
         unavailable = {**result.unavailable, **unavailable}
-    dropped = {code: counts[code] for code in GATES if counts[code]}
-    kept = tuple(quad for result in results for quad in result.kept)
     capped = {result.power_capped for result in results} or {None}
     return Gated(
-        kept=kept,
-        dropped=dropped,
+        quads=tuple(quad for result in results for quad in result.quads),
+        clean=tuple(quad for result in results for quad in result.clean),
+        touched={code: counts[code] for code in GATES if counts[code]},
         unavailable=unavailable,
         power_capped=True if True in capped else None if None in capped else False,
-        invalid=_invalid(dropped, len(kept), policy),
+        disturbance=max((result.disturbance for result in results), default=0.0),
         findings=tuple(dict.fromkeys(found for result in results for found in result.findings)),
     )
-
-
-def cool_down_s(gated: Gated) -> float:
-    """Seconds to wait before a retry: as long as the slowest of what dropped quads needs to pass."""
-    return max((_COOL_DOWN_S.get(code, _COOL_DOWN_OTHERWISE_S) for code in gated.dropped), default=0.0)
 
 
 def canary_level(blocks: Iterable[PairedBlock]) -> CanaryLevel | None:
@@ -328,21 +305,30 @@ class _Seen:
         )
 
 
-def _drop(quads: Sequence[Quad], outcomes: Mapping[str, _Outcome]) -> tuple[dict[str, int], tuple[Quad, ...]]:
-    dropped: dict[str, int] = {}
-    gone: set[int] = set()
+_OF_CLOCKS = ("sm-clock", "clocks-apart")
+
+
+def _sorted(
+    quads: Sequence[Quad], outcomes: Mapping[str, _Outcome]
+) -> tuple[dict[str, int], tuple[Quad, ...]]:
+    touched: dict[str, int] = {}
+    caught: set[int] = set()
     for code, outcome in outcomes.items():
-        if fresh := outcome.caught - gone:
-            dropped[code] = len(fresh)
-            gone |= fresh
-    return dropped, tuple(quad for index, quad in enumerate(quads) if index not in gone)
+        if fresh := outcome.caught - caught:
+            touched[code] = len(fresh)
+            caught |= fresh
+    unclean = frozenset[int]().union(*(o.caught for code, o in outcomes.items() if code not in _OF_CLOCKS))
+    return touched, tuple(quad for index, quad in enumerate(quads) if index not in unclean)
 
 
-def _invalid(dropped: Mapping[str, int], kept: int, policy: GatePolicy) -> str:
-    lost = sum(dropped.values())
-    if kept >= policy.fewest_kept and lost <= policy.most_dropped * (kept + lost):
-        return ""
-    return max(dropped, key=lambda code: dropped[code], default=_TOO_FEW)
+def _disturbance(quads: Sequence[Quad], usual: CanaryLevel | None) -> float:
+    """How far the canaries between the tenth and the last tenth are apart, or above those of other blocks."""
+    level = _level(quads)
+    values = sorted(_canaries(quads, cycles=level.cycles is not None).values())
+    if len(values) < _FEWEST_CANARIES:
+        return 1.0
+    tenth = len(values) // 10
+    return max(values[-1 - tenth] / values[tenth] - 1, _above_usual(level, usual))
 
 
 def _contention(seen: _Seen) -> _Outcome:
@@ -422,12 +408,6 @@ def _cap(seen: _Seen, share: float, of_what: str) -> _Cap:
     return _Cap(True, (f"The power limit lowered the clocks in {_percent(share)} {of_what}.",))
 
 
-def _mis_locked(seen: _Seen, cap: _Cap, *, locked: bool | None) -> _Outcome:
-    if not (locked and cap.capped):
-        return _Outcome()
-    return _Outcome(seen.every, ("The card cannot hold its locked clocks within its power limit.",))
-
-
 def _memory_clock(seen: _Seen) -> _Outcome:
     return _apart(seen, "memory_clock_mhz", _most_common, lambda mhz: seen.policy.memory_clock_apart * mhz)
 
@@ -468,10 +448,9 @@ def _most_common(values: Sequence[float]) -> float:
     return Counter(values).most_common(1)[0][0]
 
 
-def _sm_clock(seen: _Seen, cap: _Cap, *, locked: bool | None) -> _Outcome:
+def _sm_clock(seen: _Seen, cap: _Cap) -> _Outcome:
     policy = seen.policy
-    limit = policy.sm_clock_spread if locked else policy.sm_clock_spread_free
-    limit = policy.sm_clock_spread_capped if cap.capped else limit
+    limit = policy.sm_clock_spread_capped if cap.capped else policy.sm_clock_spread
     spreads = {index: (max(mhz) - min(mhz)) / fmean(mhz) for index, mhz in seen.clocks.items()}
     if not spreads:
         return _sm_clock_step(seen, cap)

@@ -1,13 +1,29 @@
 """From effects of processes to a judgement: slower, faster, the same, or not decided yet. Pure.
 
-Every look at the data may decide, and each has its share of the error allowed in all (Bonferroni). So the
-chance that a case whose effect is within the margin is ever called slower is at most 1 - confidence, and the
-same for faster.
+Time and SM cycles are two rulers. Time is cycles over clock, or follows the clock less, and the clock does
+what it likes: what the code itself did lies between the effect in time and the effect in cycles. So a case is
+slower where both are, and the same where both are; where they disagree the clocks had a part in it, and one
+of them has to be chosen.
+
+Every look at the data may decide, and each has its share of the error allowed in all (Bonferroni). What a
+look calls slower or faster is only flagged: fresh processes must say so again.
 """
 
 from __future__ import annotations
 
-__all__ = ["Direction", "Flag", "Interval", "Judgement", "Leg", "Policy", "Status", "confirm", "judge"]
+__all__ = [
+    "Direction",
+    "Flag",
+    "Interval",
+    "Judgement",
+    "Leg",
+    "LegName",
+    "Policy",
+    "Status",
+    "confirm",
+    "judge",
+    "p_again",
+]
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,7 +37,8 @@ from harness.statistics.rates import holm
 
 Direction = Literal["slower", "faster"]
 Status = Literal["slower", "faster", "same", "undecided"]
-LegName = Literal["time", "cycles"]
+LegName = Literal["time", "cycles", "tail"]
+"""The tail, of slots that stray, is no leg of `judge`: it is counted, not measured."""
 
 _POWER = 0.9
 """Of the smallest visible slowdown: nine times in ten."""
@@ -37,11 +54,18 @@ class Policy:
     """A case is the same once its effect is within this, either way, for sure."""
     confidence: float = 0.999
     looks: tuple[int, ...] = (2, 4, 8)
-    """How many processes there are when a case is judged."""
-    spending: tuple[float, ...] = (0.2, 0.3, 0.5)
-    """Of 1 - confidence, the share of each look."""
+    """How many processes there are when a case is judged: at first, and again when it is confirmed."""
+    flag: float = 0.01
+    """The chance that a case within the margin is called slower and measured again; faster, likewise."""
     confirm: float = 0.01
-    """The chance that among cases measured again any is confirmed wrongly."""
+    """The chance that among cases measured again any that is within the margin is confirmed."""
+    flag_spending: tuple[float, ...] = (0.2, 0.3, 0.5)
+    """The share of each look in the error that flags may make. Two processes that agree by chance are met
+    more often than four, so they must say it more clearly."""
+    same_spending: tuple[float, ...] = (0.4, 0.3, 0.3)
+    """The same for calling a case the same: most are, and the first look should settle them."""
+    confirm_spending: tuple[float, ...] = (0.05, 0.35, 0.6)
+    """The same when a case is measured again."""
 
     def __post_init__(self) -> None:
         if not 0 < self.margin < self.tolerance < 1:
@@ -50,20 +74,40 @@ class Policy:
             )
         if not 0.5 < self.confidence < 1:
             raise ValueError(f"confidence {self.confidence}: expected between 0.5 and 1.")
-        if not 0 < self.confirm < 1:
-            raise ValueError(f"confirm {self.confirm}: expected between 0 and 1.")
+        if not (0 < self.confirm < 1 and 0 < self.flag < 1):
+            raise ValueError(f"flag {self.flag}, confirm {self.confirm}: expected between 0 and 1.")
         if not self.looks or self.looks[0] < 1 or any(a >= b for a, b in pairwise(self.looks)):
             raise ValueError(f"looks {self.looks}: expected numbers of processes that increase.")
-        if len(self.spending) != len(self.looks):
-            raise ValueError(
-                f"spending {self.spending}: expected a share for each of {len(self.looks)} looks."
-            )
-        if not (all(share > 0 for share in self.spending) and math.isclose(math.fsum(self.spending), 1)):
-            raise ValueError(f"spending {self.spending}: expected positive shares that sum to 1.")
+        for spending in (self.flag_spending, self.same_spending, self.confirm_spending):
+            if len(spending) != len(self.looks):
+                raise ValueError(
+                    f"spending {spending}: expected a share for each of {len(self.looks)} looks."
+                )
+            if not (all(share > 0 for share in spending) and math.isclose(math.fsum(spending), 1)):
+                raise ValueError(f"spending {spending}: expected positive shares that sum to 1.")
 
-    def alpha(self, look: int) -> float:
-        """The error that a look may spend in one direction."""
-        return (1 - self.confidence) * self.spending[look]
+    @property
+    def tail_margin(self) -> float:
+        """What strays may cost on average, as a share of the usual time, and be nobody's business."""
+        return 2 * self.tolerance
+
+    def flag_alpha(self, look: int, *, last: bool = False) -> float:
+        """The error that a look may spend on flags of one direction. The last one there is has what later
+        ones would have had.
+        """
+        return self.flag * _spent(self.flag_spending, look, last=last)
+
+    def same_alpha(self, look: int, *, last: bool = False) -> float:
+        """The error that a look may spend on calling a case the same: at first and again, each has half."""
+        return (1 - self.confidence) / 2 * _spent(self.same_spending, look, last=last)
+
+    def confirm_share(self, look: int, *, last: bool = False) -> float:
+        """The share of the error that a look may spend on confirming a case."""
+        return _spent(self.confirm_spending, look, last=last)
+
+
+def _spent(spending: Sequence[float], look: int, *, last: bool) -> float:
+    return math.fsum(spending[look:]) if last else spending[look]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,37 +134,46 @@ class Interval:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     status: Status
-    leg: LegName | None
-    """Which one decided that a case is slower or faster."""
-    estimates: Mapping[str, Interval]
-    """By leg."""
-    p_slower: float
-    """Of data as extreme, were no leg slower than the margin. It counts all legs, but not the other looks."""
-    p_faster: float
+    legs: tuple[LegName, ...]
+    """What a case that is slower or faster is so by: both, or the one that was chosen."""
+    estimates: Mapping[LegName, Interval]
     smallest_visible: float
-    """The slowdown in time that is found nine times in ten with this much noise and this many processes."""
+    """The slowdown in time that would be found and confirmed nine times in ten with this much noise."""
     excess: bool
     """Whether processes differ by more than the card's history explains."""
+    apart: bool
+    """Whether time and cycles contradict each other: no effect is in both intervals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """What a case was called, and the leg that did so measured again: fresh processes only."""
+    """What a case was called, and what it was called so by measured again: fresh processes only."""
 
     direction: Direction
-    leg: Leg
+    legs: tuple[Leg, ...]
 
 
-def judge(legs: Sequence[Leg], policy: Policy, look: int) -> Judgement:
+def judge(
+    legs: Sequence[Leg],
+    policy: Policy,
+    look: int,
+    *,
+    last: bool = False,
+    cycles_tell: bool | None = None,
+) -> Judgement:
     """Judge a case at one look, the first being 0, by all its processes so far.
 
-    A case is slower where the lower bound of any leg is above the margin, and faster where an upper bound is
-    below it on the other side; where two legs contradict each other, time wins. It is the same where each leg
-    is within the tolerance for sure: two one-sided tests (Schuirmann, Journal of Pharmacokinetics and
-    Biopharmaceutics 15 (1987) 657-680), each with an error of 1 - confidence. Slower and faster come first:
-    an effect can be sure and tolerable. So before the last look a case whose effect looks beyond the margin
-    is not called the same. Where processes of any leg differ more than its prior explains, nothing is decided
-    before the last look.
+    A case is slower where the lower bounds of all legs are above the margin: to be wrong, the one whose
+    effect is smallest must be wrong, so together they err no more often than one (Berger, Technometrics 24
+    (1982) 295-300). It is the same where each leg is within the tolerance for sure: two one-sided tests
+    (Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15 (1987) 657-680). Where legs contradict
+    each other, or at the last look, one may decide alone, with its share of the error: time, and then cycles
+    if `cycles_tell`. Where they are known not to, time alone can say that a case is the same.
+
+    `last` says that no further look can be had, whatever was planned. Slower and faster come first: an effect
+    can be sure and tolerable. So before the last look a case whose effect looks beyond the margin is not
+    called the same. Two processes that differ by more than a leg's
+    prior explains decide nothing.
 
     Raises ValueError for no leg, a leg without a process, two of one name, or a look that is not planned.
     """
@@ -131,41 +184,42 @@ def judge(legs: Sequence[Leg], policy: Policy, look: int) -> Judgement:
     found = {
         leg.name: moderate(leg.effects, leg.prior) for leg in sorted(legs, key=lambda leg: leg.name != "time")
     }
-    slower = {name: _p(estimate, "slower", policy) for name, estimate in found.items()}
-    faster = {name: _p(estimate, "faster", policy) for name, estimate in found.items()}
-    alpha = policy.alpha(look) / len(legs)
+    last = last or look == len(policy.looks) - 1
     excess = any(estimate.excess for estimate in found.values())
-    status, leg = _decide(slower, faster, alpha)
-    last = look == len(policy.looks) - 1
-    if status == "undecided" and all(_is_same(each, policy, last=last) for each in found.values()):
-        status = "same"
-    if excess and not last:
-        status, leg = "undecided", None
+    apart = _apart(found, policy)
+    status: Status = "undecided"
+    rests_on: tuple[LegName, ...] = ()
+    if last or not (excess and min(each.processes for each in found.values()) < 3):
+        alphas = policy.flag_alpha(look, last=last), policy.same_alpha(look, last=last)
+        status, rests_on = _decide(found, policy, alphas, last=last, apart=apart, cycles_tell=cycles_tell)
     return Judgement(
         status=status,
-        leg=leg,
+        legs=rests_on,
         estimates={each.name: _interval(found[each.name], each, policy) for each in legs},
-        p_slower=min(1.0, len(legs) * min(slower.values())),
-        p_faster=min(1.0, len(legs) * min(faster.values())),
-        smallest_visible=_visible(next(iter(found.values())), policy, alpha),
+        smallest_visible=_visible(next(iter(found.values())), policy),
         excess=excess,
+        apart=apart,
     )
 
 
-def confirm(flagged: Mapping[str, Flag], policy: Policy) -> frozenset[str]:
+def p_again(flag: Flag, policy: Policy, look: int, *, last: bool = False) -> float:
+    """p-value that a case flagged so is beyond the margin, by all fresh processes at one look: that of the
+    leg that says so least, over the look's share of the error.
+    """
+    p_value = max(_p(moderate(leg.effects, leg.prior), flag.direction, policy) for leg in flag.legs)
+    return min(1.0, p_value / policy.confirm_share(look, last=last))
+
+
+def confirm(p_values: Mapping[str, float], policy: Policy) -> frozenset[str]:
     """Which of the cases called slower or faster are so again, in processes that no one chose them by.
 
     Holm's step-down over all flagged (Scandinavian Journal of Statistics 6 (1979) 65-70): the chance
     that any case within the margin is confirmed is at most `policy.confirm`, however it was flagged.
-    The two stages share no data: a false alarm must pass both by chance.
+    The two stages share no data: a false alarm must pass both by chance. A case's p-value is the least that
+    `p_again` had for it so far. It can only fall as looks are added, so what is confirmed before the last of
+    them would be so after it.
     """
-    return holm(
-        {
-            name: _p(moderate(flag.leg.effects, flag.leg.prior), flag.direction, policy)
-            for name, flag in flagged.items()
-        },
-        policy.confirm,
-    )
+    return holm(p_values, policy.confirm)
 
 
 def _p(estimate: Moderated, direction: Direction, policy: Policy) -> float:
@@ -176,25 +230,49 @@ def _p(estimate: Moderated, direction: Direction, policy: Policy) -> float:
 
 
 def _decide(
-    slower: Mapping[LegName, float], faster: Mapping[LegName, float], alpha: float
-) -> tuple[Status, LegName | None]:
-    """Slower before faster, and time before all."""
-    if faster.get("time", 1.0) < alpha:
-        return "faster", "time"
-    for name, p_value in slower.items():
-        if p_value < alpha:
-            return "slower", name
-    for name, p_value in faster.items():
-        if p_value < alpha:
-            return "faster", name
-    return "undecided", None
+    found: Mapping[LegName, Moderated],
+    policy: Policy,
+    alphas: tuple[float, float],
+    *,
+    last: bool,
+    apart: bool,
+    cycles_tell: bool | None,
+) -> tuple[Status, tuple[LegName, ...]]:
+    """What all legs say; else, where one may decide alone, time before cycles. `alphas` are the errors of a
+    flag and of calling a case the same.
+    """
+    (alpha, same), alone = alphas, apart or last
+    for direction in _DIRECTIONS:
+        if all(_p(estimate, direction, policy) < alpha for estimate in found.values()):
+            return direction, tuple(found)
+    if alone and len(found) > 1:
+        names: tuple[LegName, ...] = ("time", "cycles") if cycles_tell else ("time",)
+        for name in names:
+            for direction in _DIRECTIONS:
+                if _p(found[name], direction, policy) < alpha / 2:
+                    return direction, (name,)
+    telling = [found["time"]] if alone and cycles_tell is False and "time" in found else found.values()
+    if all(_is_same(each, policy, same, last=last) for each in telling):
+        return "same", ()
+    return "undecided", ()
 
 
-def _is_same(estimate: Moderated, policy: Policy, *, last: bool) -> bool:
+_DIRECTIONS: tuple[Direction, ...] = ("slower", "faster")
+
+
+def _apart(found: Mapping[LegName, Moderated], policy: Policy) -> bool:
+    """Whether time and cycles are further apart than chance and the margin allow."""
+    if len(found) < 2:
+        return False
+    tail = policy.flag / 2
+    low, high = sorted(found.values(), key=lambda estimate: estimate.mean)
+    return low.high(tail) + math.log1p(policy.margin) < high.low(tail)
+
+
+def _is_same(estimate: Moderated, policy: Policy, error: float, *, last: bool) -> bool:
     # An effect that is tolerable and yet looks beyond the margin is worth another look, while there is one.
     if not last and not math.log1p(-policy.margin) <= estimate.mean <= math.log1p(policy.margin):
         return False
-    error = 1 - policy.confidence
     low, high = estimate.low(error), estimate.high(error)
     return math.log1p(-policy.tolerance) < low and high < math.log1p(policy.tolerance)
 
@@ -210,9 +288,15 @@ def _interval(estimate: Moderated, leg: Leg, policy: Policy) -> Interval:
     )
 
 
-def _visible(estimate: Moderated, policy: Policy, alpha: float) -> float:
-    reach = estimate.quantile(alpha) + estimate.quantile(1 - _POWER)
-    return _expm1(math.log1p(policy.margin) + reach * estimate.standard_error)
+def _visible(estimate: Moderated, policy: Policy) -> float:
+    """Of the whole procedure: found at the last look, and confirmed by as many processes again."""
+    alpha = min(policy.flag, policy.confirm) * policy.flag_spending[-1]
+    most = policy.looks[-1]
+    # More processes narrow it, and tell better how far processes differ.
+    error = estimate.standard_error * math.sqrt(estimate.processes / most)
+    at_last = Moderated(0.0, error, estimate.df + most - estimate.processes, most, excess=False)
+    reach = at_last.quantile(alpha) + at_last.quantile((1 - _POWER) / 2)
+    return _expm1(math.log1p(policy.margin) + reach * error)
 
 
 def _expm1(value: float) -> float:

@@ -30,10 +30,12 @@ from harness.measure import (
     launches_per_slot,
 )
 from harness.records import L2Policy, PairedBlock, Quad
-from harness.statistics.paired import log_ratios, process_effect
+from harness.statistics.paired import MIN_QUADS, log_ratios, more_quads
 
 CANARY_EVERY = 2
 """Quads: one that strays costs those on both of its sides, which must not be a fifth of the fewest quads."""
+SHORT_S = 0.06
+"""Of a block's first quads."""
 _EMPTY_SLOTS = 12
 
 Order = Literal["ABBA", "BAAB"]
@@ -45,11 +47,13 @@ class PairSettings:
 
     l2: L2Policy | None = None
     """None: cold where the device can flush its cache, hot elsewhere."""
-    min_quads: int = 25
+    min_quads: int = 6
+    """Where launches are long; twice as many where these take no longer than SHORT_S: strays are few, and
+    have to be met."""
     max_quads: int = 100
     standard_error: float = 0.0005
-    """Stop when the quads' own standard error of the effect is below this."""
-    max_time_s: float = 10.0
+    """Stop when the quads' own standard error of the effect is below this, or small next to the effect."""
+    max_time_s: float = 1.0
     """After which no further batch of quads is begun; the first is always measured."""
     min_slot_ns: float = 100_000.0
     warmup_min_s: float = 0.1
@@ -101,11 +105,12 @@ def measure_pair(
     launches = launches_per_slot(time_ns, tick_ns, settings.min_slot_ns)
     bench = _Bench(device, pair, l2, launches, rng, data)
     quads: list[Quad] = []
-    while len(quads) < settings.max_quads:
-        # Half the least number at a time: stopping is prompt, and every batch is long against its lead-in.
-        count = settings.min_quads if not quads else math.ceil(settings.min_quads / 2)
-        quads += bench.batch(min(count, settings.max_quads - len(quads)), time_ns, settings)
-        if time.monotonic() - began > settings.max_time_s or _precise(quads, settings.standard_error):
+    least = settings.min_quads
+    if 8 * least * launches * time_ns <= SHORT_S * 1e9:
+        least *= 2
+    while (count := _wanted(quads, settings, least) - len(quads)) > 0:
+        quads += bench.batch(count, time_ns, settings)
+        if time.monotonic() - began > settings.max_time_s:
             break
     data.finish([pair.base if bench.last is pair.head else pair.head, bench.last], launches)
     return PairedBlock(
@@ -130,9 +135,14 @@ def _clock_noise(tick_ns: float | None, quads: Sequence[Quad]) -> float | None:
     return tick_ns / slot_ns / math.sqrt(6)
 
 
-def _precise(quads: Sequence[Quad], standard_error: float) -> bool:
+def _wanted(quads: Sequence[Quad], settings: PairSettings, least: int) -> int:
+    """How many quads there should be."""
+    if not quads:
+        return min(least, settings.max_quads)
     ratios = log_ratios([quad.order for quad in quads], [quad.times_ns for quad in quads])
-    return len(quads) >= 5 and process_effect(ratios).standard_error <= standard_error
+    return more_quads(
+        ratios, settings.standard_error, at_least=max(least, MIN_QUADS), at_most=settings.max_quads
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,11 +41,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Version of the stored record.
 
 1  first version
 2  comparisons: blocks and verdicts
+3  gates drop no quads: `touched` in the place of `dropped`; `strays`
 """
 
 Extent3 = tuple[int, int, int]
@@ -387,6 +388,18 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Strays:
+    """Slots that took far longer than their arm's usual time."""
+
+    base: int
+    head: int
+    slots: int
+    """Of each arm, strays included."""
+    cost: float
+    """What head's cost on average more than base's, as a share of the usual time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
     """One side of a comparison."""
 
@@ -415,8 +428,10 @@ class Verdict:
     time: Effect | None = None
     cycles: Effect | None = None
     energy: Effect | None = None
+    strays: Strays | None = None
     smallest_visible: float | None = None
-    """The smallest slowdown that would be called a regression nine times in ten with this much noise."""
+    """The smallest slowdown that would be called a regression nine times in ten with this much noise, were
+    all looks had."""
     noise_floor: float | None = None
     """The same as the card's calibration found it for this case; None without one."""
     clock_exponent: float | None = None
@@ -430,9 +445,9 @@ class Verdict:
     temperature_c: float | None = None
     power_w: float | None = None
     order_p: float | None = None
-    """p-value that ABBA and BAAB quads differ: small where a slot's place within its quad matters."""
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    """Quads left out of the estimate, by gate."""
+    """p-value that a slot's place within its quad, or the kernel before it, matters."""
+    touched: Mapping[str, int] = field(default_factory=dict)
+    """Quads that something else than the kernels touched, by gate. They count."""
     unavailable: Mapping[str, str] = field(default_factory=dict)
     """Gates that this device gives no data for, with the reason."""
     gpu_s: float = 0.0
@@ -450,10 +465,10 @@ class CaseBlock:
     confirming: bool = False
     """Whether it was measured to confirm or refute what earlier processes said."""
     retried: bool = False
-    """True where the gates threw the block out and the same process measured another in its place."""
+    """In records up to schema 2: the gates threw the block out, and the same process measured another."""
     block: PairedBlock
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    """Quads that the gates left out, by gate."""
+    touched: Mapping[str, int] = field(default_factory=dict)
+    """Quads that a gate caught, by gate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -129,8 +129,11 @@ def policy_for(
             margin=margin,
             tolerance=tolerance,
             confidence=confidence,
+            flag=1 - confidence,  # nothing is measured again
             looks=(max(pairs, 1),),
-            spending=(1.0,),
+            flag_spending=(1.0,),
+            same_spending=(1.0,),
+            confirm_spending=(1.0,),
         )
     except ValueError as error:
         raise UsageError(f"These cannot be judged by: {error}") from None

@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.benchmark_files import Benchmark, BenchmarkFile
-from harness.judge import Leg, Policy, judge
+from harness.judge import Leg, judge
 from harness.statistics.moderated import DEFAULT_PRIOR, Prior
 from harness.statistics.paired import ProcessEffect
-from harness.stock import judge_files, judge_pairs
+from harness.stock import judge_files, judge_pairs, policy_for
 
 Floats = NDArray[np.float64]
 EFFECTS = (0.0, 0.02, 0.05, 0.1)
@@ -145,7 +145,7 @@ def at_the_margin(
     """How often code that is slower by the margin itself is called slower: 0.001 is promised. With a prior by
     the plain t, without one as `harness judge` does it.
     """
-    policy = Policy(margin=0.02, tolerance=0.1, looks=(pairs,), spending=(1.0,))
+    policy = policy_for(None, None, 0.999, on_gpu=False, pairs=pairs)
     ratios = rng.normal(np.log1p(policy.margin), np.sqrt(2) * spread, (trials, pairs)).tolist()
     if prior is None:
         judged = (judge_pairs(row, policy) for row in ratios)

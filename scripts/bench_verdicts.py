@@ -225,7 +225,7 @@ def ours_as_told(case: str, level: str, entry: Entry, verdict: Verdict, wall_s: 
             "smallest_visible": verdict.smallest_visible,
             "power_capped": verdict.power_capped,
             "clocks_mhz": [arm.sm_clock_mhz if arm else None for arm in (verdict.base, verdict.head)],
-            "dropped": dict(verdict.dropped),
+            "touched": dict(verdict.touched),
             "blocks": [
                 {
                     "orders": [quad.order for quad in each.block.quads],

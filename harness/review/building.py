@@ -126,7 +126,7 @@ def _case(verdict: Verdict) -> CaseReview:
         source_changed=_source_changed(verdict),
         temperature_c=verdict.temperature_c,
         power_w=verdict.power_w,
-        dropped={_code(gate): count for gate, count in verdict.dropped.items()},
+        touched={_code(gate): count for gate, count in verdict.touched.items()},
     )
 
 

@@ -124,5 +124,5 @@ def _surroundings(case: CaseReview) -> Iterator[str]:
         yield f"{case.temperature_c:.0f} °C"
     if case.power_w is not None:
         yield f"{case.power_w:.0f} W"
-    if case.dropped:
-        yield f"dropped {', '.join(f'{code(gate)} {quads:,}' for gate, quads in case.dropped.items())}"
+    if case.touched:
+        yield f"touched {', '.join(f'{code(gate)} {quads:,}' for gate, quads in case.touched.items())}"

@@ -8,8 +8,9 @@ moderated t of limma weighs the two: Smyth, Statistical Applications in Genetics
 
 from __future__ import annotations
 
-__all__ = ["DEFAULT_PRIOR", "Moderated", "Prior", "fit_prior", "moderate"]
+__all__ = ["DEFAULT_PRIOR", "PROPORTION", "Moderated", "Prior", "fit_prior", "moderate", "prior_of_case"]
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from numpy.typing import NDArray
 from harness.statistics.paired import ProcessEffect
 
 MIN_DF, MAX_DF = 4.0, 200.0
+_LEAST_OF_CARD = 0.25
+"""Of a card's variance between processes, what a quiet case has at least."""
 _EXCESS = 1e-3
 """How seldom processes that are as the prior says spread so far that it is not believed."""
 _BOUND = 0.8
@@ -45,18 +48,32 @@ class Prior:
     """What the expected variance is worth, in degrees of freedom."""
     inflation: float = 1.0
     """Of the quads' squared standard errors: above 1 where successive quads are alike."""
+    proportion: float = 0.0
+    """Standard deviation between processes for each unit of effect: of two binaries that differ, each has its
+    own way of minding where code and data lie."""
 
     def __post_init__(self) -> None:
-        if not (0 <= self.variance < math.inf and 0 < self.df < math.inf and 0 < self.inflation < math.inf):
+        if not (
+            0 <= self.variance < math.inf
+            and 0 < self.df < math.inf
+            and 0 < self.inflation < math.inf
+            and 0 <= self.proportion < math.inf
+        ):
             raise ValueError(
-                f"{self}: expected finite numbers, variance not negative, df and inflation positive."
+                f"{self}: expected finite numbers, variance and proportion not negative, the others positive."
             )
 
 
-DEFAULT_PRIOR = Prior(variance=0.0005**2, df=30.0, inflation=1.0)
-"""For a card without history. Assumed, not measured: processes differ by 0.05 %, as with locked clocks. A
-verdict that rests on it must say that it is not calibrated: with a margin of 0.25 % the error stays as it
-should where they really differ by up to 0.15 %, and is tenfold at 0.3 %."""
+PROPORTION = 0.02
+"""On an H100 and an H200 processes differed by 0.1 to 5 % of the effect, the most where a layout in shared
+memory was what had changed; half of the kernels by less than 0.5 %."""
+UNKNOWN_DF = 5.0
+"""What a prior is worth, at most, for a case of which nothing was measured before. A card's other cases tell
+how far processes differ there as a rule, and not that this one is no exception: with 5 degrees of freedom two
+processes that disagree are believed, and two that agree by chance are not believed too much."""
+DEFAULT_PRIOR = Prior(variance=0.001**2, df=UNKNOWN_DF, proportion=PROPORTION)
+"""For a card without history. Assumed: processes differ by 0.1 %, twice what an H200 showed of its quieter
+kernels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,43 +115,72 @@ class Moderated:
 
 
 def moderate(effects: Sequence[ProcessEffect], prior: Prior) -> Moderated:
-    """The mean of processes' effects, each with the same weight: what a process adds of its own is alike for
-    all, and a standard error that is small by chance earns nothing.
+    """The mean of processes' effects, each weighed by how well it is known: by the prior's variance between
+    processes and its own standard error.
 
-    Their variance is that of the prior and that observed, each weighed by its degrees of freedom. The prior
-    counts no more of them than the quads' standard errors have, as it is built on these. Raises ValueError
-    for no effect at all.
+    A process whose quads scatter ten times as far as the others' hardly counts, and where all are alike they
+    count alike. How far the processes spread about that mean, next to what was expected, scales its variance
+    (Hartung & Knapp, Statistics in Medicine 20 (2001) 3875-3889), moderated by the prior: expected and
+    observed weigh as much as they have degrees of freedom. The prior has no more of them than the quads'
+    standard errors, as it is built on these. Raises ValueError for no effect at all.
     """
     if not effects:
         raise ValueError("No process has an effect; at least one is needed.")
     count = len(effects)
-    mean = math.fsum(effect.value for effect in effects) / count
-    expected, df = _expected(effects, prior)
-    if count == 1:
-        return Moderated(mean, math.sqrt(expected), df, 1, excess=False)
-    own_df = count - 1
-    observed = math.fsum((effect.value - mean) ** 2 for effect in effects) / own_df
-    if observed > 0 and _f_tail(observed, expected, own_df, df) < _EXCESS:
-        return Moderated(mean, math.sqrt(observed / count), own_df, count, excess=True)
-    variance = (df * expected + own_df * observed) / (df + own_df)
-    return Moderated(mean, math.sqrt(variance / count), df + own_df, count, excess=False)
-
-
-def _expected(effects: Sequence[ProcessEffect], prior: Prior) -> tuple[float, float]:
-    """The variance of a process effect as the prior has it, and its degrees of freedom.
-
-    Those of a sum of estimates are Satterthwaite's: Biometrics Bulletin 2 (1946) 110-114.
-    """
     parts = [prior.inflation * effect.standard_error**2 for effect in effects]
-    expected = prior.variance + math.fsum(parts) / len(parts)
-    doubt = math.fsum(
-        (part / len(parts)) ** 2 / effect.df for part, effect in zip(parts, effects, strict=True)
+    middle, _ = _weighted(effects, [prior.variance + part for part in parts])
+    between = prior.variance + (prior.proportion * middle) ** 2
+    expected = [between + part for part in parts]
+    mean, variance = _weighted(effects, expected)
+    df = _df(effects, parts, expected, prior)
+    if count == 1:
+        return Moderated(mean, math.sqrt(variance), df, 1, excess=False)
+    own_df = count - 1
+    ratio = _spread(effects, expected, mean) / own_df
+    if ratio > 1 and _f_tail(ratio, own_df, df) < _EXCESS:
+        mean = math.fsum(effect.value for effect in effects) / count
+        observed = math.fsum((effect.value - mean) ** 2 for effect in effects) / own_df
+        return Moderated(mean, math.sqrt(observed / count), own_df, count, excess=True)
+    scale = (df + own_df * ratio) / (df + own_df)
+    return Moderated(mean, math.sqrt(scale * variance), df + own_df, count, excess=False)
+
+
+def _weighted(effects: Sequence[ProcessEffect], variances: Sequence[float]) -> tuple[float, float]:
+    """Mean by inverse variance, and the variance of that."""
+    if min(variances) <= 0:
+        return math.fsum(effect.value for effect in effects) / len(effects), max(variances) / len(effects)
+    total = math.fsum(1 / each for each in variances)
+    mean = math.fsum(effect.value / each for effect, each in zip(effects, variances, strict=True)) / total
+    return mean, 1 / total
+
+
+def _spread(effects: Sequence[ProcessEffect], variances: Sequence[float], mean: float) -> float:
+    """Sum of squared deviations, each over its expected variance."""
+    squares = [(effect.value - mean) ** 2 for effect in effects]
+    if max(squares) == 0:
+        return 0.0
+    return math.fsum(
+        square / each if each > 0 else math.inf for square, each in zip(squares, variances, strict=True)
     )
-    return expected, min(prior.df, expected**2 / doubt) if doubt > 0 else prior.df
 
 
-def _f_tail(observed: float, expected: float, own_df: float, df: float) -> float:
-    return float(scipy.special.fdtrc(own_df, df, observed / expected)) if expected > 0 else 0.0
+def _df(
+    effects: Sequence[ProcessEffect], parts: Sequence[float], expected: Sequence[float], prior: Prior
+) -> float:
+    """Degrees of freedom of the weighted mean's expected variance: those of a sum of estimates are
+    Satterthwaite's (Biometrics Bulletin 2 (1946) 110-114), and never more than the prior's.
+    """
+    if min(expected) <= 0:
+        return prior.df
+    total = math.fsum(1 / each for each in expected)
+    doubt = math.fsum(
+        (part / each**2) ** 2 / effect.df for effect, part, each in zip(effects, parts, expected, strict=True)
+    )
+    return min(prior.df, total**2 / doubt) if doubt > 0 else prior.df
+
+
+def _f_tail(ratio: float, own_df: float, df: float) -> float:
+    return float(scipy.special.fdtrc(own_df, df, ratio)) if ratio < math.inf else 0.0
 
 
 def fit_prior(history: Sequence[Sequence[ProcessEffect]]) -> Prior:
@@ -160,6 +206,23 @@ def fit_prior(history: Sequence[Sequence[ProcessEffect]]) -> Prior:
     ).prior()
 
 
+def prior_of_case(prior: Prior, history: Sequence[ProcessEffect]) -> Prior:
+    """The prior of one case: its own history shrunk to that of its card, each weighed by its degrees of
+    freedom (Smyth 2004, section 3). One wild case among quiet ones is not judged as though it were quiet.
+
+    Of a case without a history the card's other cases tell less: UNKNOWN_DF at most.
+    """
+    if len(history) < 2:
+        return dataclasses.replace(prior, df=min(prior.df, UNKNOWN_DF))
+    own_df = len(history) - 1
+    observed = float(np.var([effect.value for effect in history], ddof=1))
+    error = prior.inflation * float(np.mean([effect.standard_error**2 for effect in history]))
+    total = (prior.df * (prior.variance + error) + own_df * observed) / (prior.df + own_df)
+    # Processes that agree better than their quads can have known are a chance, not a quality.
+    variance = max(total - error, prior.variance * _LEAST_OF_CARD)
+    return dataclasses.replace(prior, variance=variance, df=min(prior.df + own_df, MAX_DF))
+
+
 @dataclass(frozen=True, slots=True)
 class _History:
     """Of each case: the variance between processes, its degrees of freedom, and their mean squared error."""
@@ -174,7 +237,7 @@ class _History:
             variance = self.variance(inflation, df)
             inflation = self.inflation(variance, df)
             df = self.df(inflation * self.errors + variance)
-        return Prior(variance, df, inflation)
+        return Prior(variance, df, inflation, PROPORTION)
 
     def variance(self, inflation: float, df: float) -> float:
         # The mean of n ranks that are even between 0 and 1 has a standard deviation of 1 / sqrt(12 n).

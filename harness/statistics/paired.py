@@ -8,11 +8,16 @@ from __future__ import annotations
 
 __all__ = [
     "MIN_QUADS",
+    "OrderBias",
     "ProcessEffect",
+    "Tail",
     "clock_exponent",
     "log_ratios",
+    "more_quads",
+    "order_bias",
     "order_effect",
     "process_effect",
+    "tail",
     "tick_error",
 ]
 
@@ -39,6 +44,12 @@ _EXPONENT_STEP = 0.05
 _EXPONENTS = np.arange(-10, 31) * _EXPONENT_STEP
 _ROUNDING = 1e-6
 """A relative spread of clocks that is none."""
+_STRAY = 0.1
+"""A slot this far above its arm's median, and six standard deviations, strays."""
+_STRAY_DEVIATIONS = 6.0
+_PRECISE = 40.0
+_FEWEST_MORE = 3
+"""Quads: a batch has a lead-in of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +107,28 @@ def process_effect(ratios: ArrayLike, resolution: float = 0.0) -> ProcessEffect:
     return ProcessEffect(mean, max(standard_error, resolution), left - 1, count)
 
 
+def more_quads(ratios: ArrayLike, standard_error: float, *, at_least: int, at_most: int) -> int:
+    """How many quads a block should have next, all counted: as many as it has once it knows enough.
+
+    It does at `standard_error`, or at a fortieth of its effect: a verdict on 20 % does not need to know it to
+    half a percent. Near the margin that fortieth is below any standard error asked for, so where it matters
+    a block does not end by what it reads. As far as the scatter so far tells, the next batch is enough; it
+    makes the quads no more than three times as many.
+    """
+    values = np.asarray(ratios, dtype=np.float64)
+    count = values.size
+    if count < at_least:
+        return min(at_least, at_most)
+    if count >= at_most:
+        return count
+    effect = process_effect(values)
+    wanted = max(standard_error, abs(effect.value) / _PRECISE)
+    if effect.standard_error <= wanted:
+        return count
+    needed = math.ceil(1.1 * count * (effect.standard_error / wanted) ** 2)
+    return min(at_most, 3 * count, max(needed, count + _FEWEST_MORE))
+
+
 def tick_error(tick_ns: float, slot_ns: float, quads: int) -> float:
     """The largest standard error of a process effect that a timer in ticks of `tick_ns` leaves by itself.
 
@@ -133,6 +166,117 @@ def order_effect(orders: Sequence[str], ratios: ArrayLike) -> float:
     if variance <= 0:
         return 1.0
     return min(1.0, 2 * float(scipy.special.ndtr(-max(excess - 0.5, 0.0) / math.sqrt(variance))))
+
+
+@dataclass(frozen=True, slots=True)
+class OrderBias:
+    """What the order of slots can have made of an effect. Logarithms; positive is slower."""
+
+    between: float
+    """Half of how much more ABBA quads read than BAAB quads."""
+    between_p: float
+    """p-value that they read the same."""
+    carried: float
+    """Half of how much more head loses right after base than base loses right after head, against a slot
+    after one of its own."""
+    carried_p: float
+
+    def doubt(self, error: float) -> float:
+        """The larger of those that are no chance, at this error: so far off may the effect be. 0 for none."""
+        found = ((self.between, self.between_p), (self.carried, self.carried_p))
+        return max((abs(size) for size, p_value in found if p_value < error), default=0.0)
+
+
+def order_bias(processes: Sequence[tuple[Sequence[str], ArrayLike]]) -> OrderBias:
+    """What the order did, over the quads of several processes: of each, the orders and its slots' values, as
+    `log_ratios` has them.
+
+    In ABBA head's first slot follows base's and its second follows its own; in BAAB it is base that is in the
+    middle. The drift within a quad is the same in both, so it is no part of their difference. Sizes are
+    medians, and the p-values are of rank sums, which a stray slot does not move.
+    """
+    orders = [order for own, _ in processes for order in own]
+    ratios: list[Floats] = []
+    middles: list[Floats] = []
+    for own, values in processes:
+        found = log_ratios(own, values)
+        ratios.append(found - np.median(found))
+        logs = _logs(values, len(own), "values")
+        middles.append(logs[:, 1] - logs[:, 2])
+    if not orders:
+        return OrderBias(0.0, 1.0, 0.0, 1.0)
+    by_order, middle = np.concatenate(ratios), np.concatenate(middles)
+    return OrderBias(
+        _apart(orders, by_order) / 2,
+        order_effect(orders, by_order),
+        _apart(orders, middle) / 2,
+        order_effect(orders, middle),
+    )
+
+
+def _apart(orders: Sequence[str], values: Floats) -> float:
+    """How much more the median of ABBA quads is than that of BAAB quads."""
+    abba = np.array([order == "ABBA" for order in orders])
+    if abba.all() or not abba.any():
+        return 0.0
+    return float(np.median(values[abba]) - np.median(values[~abba]))
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Slots far above the others of their arm, which a trimmed mean does not see."""
+
+    base: int
+    head: int
+    """How many strayed."""
+    slots: int
+    """Of each arm."""
+    cost: float
+    """What head's cost on average more than base's, as a share of the usual time."""
+    p_slower: float
+    """p-value of as many quads, or more, that lost more on head than on base, were the arms alike."""
+    p_faster: float
+
+
+def tail(processes: Sequence[tuple[Sequence[str], ArrayLike]]) -> Tail:
+    """The stray slots of several processes: of each, the orders and its slots' times.
+
+    Had the kernels the same distribution, a quad that lost time to strays would be as likely to have lost
+    more of it on head as on base, whatever else the card did: the order was drawn. So the quads that lost
+    more on one of them are counted, in a sign test.
+    """
+    base = head = slots = 0
+    lost: list[Floats] = []
+    for orders, values in processes:
+        logs = _logs(values, len(orders), "values")
+        of_head = _signs(orders) > 0
+        excess = np.zeros_like(logs)
+        for arm in (of_head, ~of_head):
+            above = logs - np.median(logs[arm])
+            deviation = _MAD * float(np.median(np.abs(above[arm])))
+            strays = arm & (above > max(math.log1p(_STRAY), _STRAY_DEVIATIONS * deviation))
+            excess[strays] = np.expm1(np.minimum(above[strays], 700.0))
+            if arm is of_head:
+                head += int(strays.sum())
+            else:
+                base += int(strays.sum())
+        slots += 2 * len(orders)
+        lost.append(np.where(of_head, excess, -excess).sum(axis=1))
+    quads = np.concatenate(lost) if lost else np.zeros(0)
+    more, fewer = int((quads > 0).sum()), int((quads < 0).sum())
+    return Tail(
+        base=base,
+        head=head,
+        slots=slots,
+        cost=float(quads.sum()) / slots if slots else 0.0,
+        p_slower=_sign_test(more, more + fewer),
+        p_faster=_sign_test(fewer, more + fewer),
+    )
+
+
+def _sign_test(successes: int, trials: int) -> float:
+    """Chance of so many successes or more, each as likely as not."""
+    return float(scipy.special.bdtrc(successes - 1, trials, 0.5)) if successes else 1.0
 
 
 def clock_exponent(
