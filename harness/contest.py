@@ -223,12 +223,12 @@ class Contest:
                 self.settled = last or found.status == "same"
             return
         self.p_value = min(self.p_value, self._p_again(look, last=last))
-        if self.p_value > self.policy.confirm:
-            if found.status == "same":
-                self.judgement, self.confirmed = found, False
-            self.settled = last or found.status == "same"
-        if last and self.confirmed is None:
-            self.confirmed = False
+        refuted = self.p_value > self.policy.confirm and found.status == "same"
+        if refuted:
+            self.judgement = found
+        if refuted or last:
+            # For want of another look. `settle` may still confirm it, as other cases' p-values fall.
+            self.confirmed, self.settled = False, True
 
     def _p_again(self, look: int, *, last: bool) -> float:
         assert self._flag is not None
@@ -268,10 +268,11 @@ class Contest:
         """
         if self.settled:
             return
-        if not self.ended and len(_with_effect(self._stage)) >= 2:
+        if len(_with_effect(self._stage)) >= 2:
             self.look(last=True)
-        if not self.settled:
-            self.stopped_by, self.settled = self.stopped_by or why, True
+        self.stopped_by, self.settled = self.stopped_by or why, True
+        if self.confirming and self.judgement is self._flag:
+            self.confirmed = None  # neither confirmed nor refuted, unless `settle` does
 
     def legs(self, rounds: Sequence[Round], *, clean: bool = False) -> list[Leg]:
         """Time, and cycles where every process has them."""
@@ -323,7 +324,7 @@ class Contest:
         if self._ending is not None:
             return self._ending
         gated = self._gated()
-        if (self.rounds or self.again) and not _with_effect(self.rounds):
+        if self.judgement is None and self.rounds and (self.settled and not self.stopped_by):
             return self._judged("invalid", "too-few-quads", _UNREADABLE, gated)
         if self.judgement is None:
             reason = self.stopped_by or "interrupted"
@@ -478,11 +479,10 @@ def settle(contests: Iterable[Contest], policy: Policy) -> None:
     """
     family = {each.id: each for each in contests if each.confirming or not each.settled}
     for name in confirm({name: each.p_value for name, each in family.items()}, policy):
-        if not family[name].settled:
-            family[name].confirmed = family[name].settled = True
+        family[name].confirmed = family[name].settled = True
 
 
-_UNREADABLE = "No process gave enough quads whose times can be read: nothing can be said of this case."
+_UNREADABLE = "Too few processes gave enough quads whose times can be read: nothing can be said of this case."
 _UNDECIDED = {
     "interrupted": "Interrupted before there was enough to judge by.",
     "budget-spent": "The budget of device time was spent before there was enough to judge by.",
@@ -524,7 +524,8 @@ def _told_of_flagged(contest: Contest, judgement: Judgement, shown: str) -> tupl
         return status, f"{judgement.status}-in-{leg}", shown
     if contest.confirmed is None:
         reason = contest.stopped_by or "not-confirmed"
-        return "inconclusive", reason, f"{shown} {_UNCONFIRMED.get(reason, _UNCONFIRMED[''])}"
+        why = _UNCONFIRMED.get(reason, _NO_TIME) if contest.stopped_by or not contest.settled else _UNREAD
+        return "inconclusive", reason, f"{shown} {why}"
     return (
         "inconclusive",
         "not-confirmed",
@@ -532,10 +533,9 @@ def _told_of_flagged(contest: Contest, judgement: Judgement, shown: str) -> tupl
     )
 
 
-_UNCONFIRMED = {
-    "": "There was no time to measure it again and confirm it.",
-    "record-ends": "The record ends before fresh processes could confirm it.",
-}
+_NO_TIME = "There was no time to measure it again and confirm it."
+_UNREAD = "Too few fresh processes gave enough quads whose times can be read: it is not confirmed."
+_UNCONFIRMED = {"record-ends": "The record ends before fresh processes could confirm it."}
 
 
 def _shown(contest: Contest, judgement: Judgement) -> str:
