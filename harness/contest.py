@@ -25,6 +25,7 @@ from harness.statistics.paired import (
     log_ratios,
     order_bias,
     process_effect,
+    readable,
     tail,
     tick_error,
 )
@@ -90,7 +91,7 @@ class _Effects:
         slot_ns = block.launches_per_slot * median(time_ns for quad in times for time_ns in quad)
         resolution = tick_error(block.tick_ns, slot_ns, len(times))
         time = process_effect(log_ratios(_orders(quads), times), resolution)
-        counted = [quad for quad in quads if quad.cycles and _readable(quad.cycles)]
+        counted = [quad for quad in quads if quad.cycles and readable(quad.cycles)]
         if len(counted) < max(MIN_QUADS, len(quads) / 2):
             return cls(time)
         cycles = [quad.cycles for quad in counted if quad.cycles]
@@ -111,11 +112,11 @@ class Round:
 
     @classmethod
     def of(cls, block: PairedBlock, gated: Gated) -> Round:
-        quads = tuple(quad for quad in gated.quads if _readable(quad.times_ns))
+        quads = tuple(quad for quad in gated.quads if readable(quad.times_ns))
         every = _Effects.of(block, quads)
         if len(gated.clean) == len(gated.quads):
             return cls(block, gated, quads, every, every)
-        clean = _Effects.of(block, [quad for quad in gated.clean if _readable(quad.times_ns)])
+        clean = _Effects.of(block, [quad for quad in gated.clean if readable(quad.times_ns)])
         return cls(block, gated, quads, every, clean)
 
 
@@ -419,7 +420,7 @@ class Contest:
         telemetry = [each.block.telemetry for each in both if each.block.telemetry]
         during = [snapshot for each in telemetry for snapshot in each.during]
         bare = self._verdict(status, reason, " ".join(part for part in (message, sentence) if part))
-        readable = tuple(quad for each in both for quad in each.quads)
+        told = tuple(quad for each in both for quad in each.quads)
         order = self.order(both)
         return dataclasses.replace(
             bare,
@@ -432,11 +433,11 @@ class Contest:
             clock_exponent=self.exponent(),
             power_capped=gated.power_capped,
             attribution=cause,
-            base=self._arm("base", "A", readable, base_mhz),
-            head=self._arm("head", "B", readable, head_mhz),
+            base=self._arm("base", "A", told, base_mhz),
+            head=self._arm("head", "B", told, head_mhz),
             temperature_c=_mean([snapshot.temperature_c for snapshot in during]),
             power_w=_mean([snapshot.power_w for snapshot in during]),
-            order_p=min(order.between_p, order.carried_p) if readable else None,
+            order_p=min(order.between_p, order.carried_p) if told else None,
             touched=gated.touched,
             unavailable=gated.unavailable,
             gpu_s=math.fsum(each.block.gpu_s for each in both),
@@ -614,7 +615,7 @@ def _strays(found: Tail) -> Strays:
 
 
 def _exponent(quads: Sequence[Quad], noise: float | None) -> tuple[float, float] | None:
-    clocks = [quad.sm_clock_mhz for quad in quads if quad.sm_clock_mhz and _readable(quad.sm_clock_mhz)]
+    clocks = [quad.sm_clock_mhz for quad in quads if quad.sm_clock_mhz and readable(quad.sm_clock_mhz)]
     if noise is None or len(clocks) < len(quads) or len(quads) < MIN_QUADS:
         return None
     return clock_exponent([q.times_ns for q in quads], clocks, _orders(quads), noise)
@@ -622,10 +623,6 @@ def _exponent(quads: Sequence[Quad], noise: float | None) -> tuple[float, float]
 
 def _orders(quads: Sequence[Quad]) -> list[str]:
     return [quad.order for quad in quads]
-
-
-def _readable(values: Sequence[float]) -> bool:
-    return all(0 < value < math.inf for value in values)
 
 
 def _of_arm(order: str, values: Sequence[float], letter: str) -> list[float]:
