@@ -39,6 +39,8 @@ SPARE_PROCESSES = 2
 """Beyond those of a look, for a case whose blocks hold too few quads that can be read."""
 ORDER_ERROR = 1e-3
 """How seldom the order of slots is taken to matter where it does not."""
+_WRAPPED = 4.0
+"""Of two clocks of one quad, the most that one is above the other."""
 FIRST_ERROR, LATER_ERROR = 0.6, 0.2
 """Standard error of a block's effect, over the margin, at which it ends: most cases are settled at the first
 look, by the tolerance, and only those that are not need more."""
@@ -91,7 +93,7 @@ class _Effects:
         slot_ns = block.launches_per_slot * median(time_ns for quad in times for time_ns in quad)
         resolution = tick_error(block.tick_ns, slot_ns, len(times))
         time = process_effect(log_ratios(_orders(quads), times), resolution)
-        counted = [quad for quad in quads if quad.cycles and readable(quad.cycles)]
+        counted = [quad for quad in quads if _counted(quad)]
         if len(counted) < max(MIN_QUADS, len(quads) / 2):
             return cls(time)
         cycles = [quad.cycles for quad in counted if quad.cycles]
@@ -378,7 +380,8 @@ class Contest:
 
     def _order_matters(self, status: VerdictStatus) -> str:
         """Say so where the verdict would be another without what the order of slots may have made of it."""
-        doubt = self.order(self.telling).doubt(ORDER_ERROR)
+        # Of all processes: two blocks of few quads could not show it, and nobody chose any for its order.
+        doubt = self.order((*self.rounds, *self.again)).doubt(ORDER_ERROR)
         if doubt == 0 or self.judgement is None or "tail" in self.judgement.legs:
             return ""
         found = _effect(self.telling, "time", self)
@@ -619,6 +622,16 @@ def _exponent(quads: Sequence[Quad], noise: float | None) -> tuple[float, float]
     if noise is None or len(clocks) < len(quads) or len(quads) < MIN_QUADS:
         return None
     return clock_exponent([q.times_ns for q in quads], clocks, _orders(quads), noise)
+
+
+def _counted(quad: Quad) -> bool:
+    """Whether its cycles can be read. Cycles over time are a clock: where these are far apart within one
+    quad, a counter wrapped.
+    """
+    if quad.cycles is None or not readable(quad.cycles):
+        return False
+    clocks = [cycles / time_ns for cycles, time_ns in zip(quad.cycles, quad.times_ns, strict=True)]
+    return max(clocks) <= _WRAPPED * min(clocks)
 
 
 def _orders(quads: Sequence[Quad]) -> list[str]:

@@ -11,9 +11,9 @@ from typing import Literal
 import pytest
 
 from harness.attribution import Solo, SoloBlocks
-from harness.contest import Contest, Noise, Round, SideNote
-from harness.gates import Gated, gate
-from harness.judge import Policy, confirm
+from harness.contest import SPARE_PROCESSES, TAIL_QUADS, Contest, Noise, SideNote, settle
+from harness.gates import CanaryLevel, Gated, GatePolicy, gate
+from harness.judge import Policy
 from harness.records import Launch, PairedBlock, Quad, Resources, Snapshot, Telemetry, Verdict
 from harness.statistics.moderated import Prior
 from harness.suite import Case
@@ -33,11 +33,13 @@ def quads(
     count: int = 25,
     seed: int = 1,
     noise: float = 5e-4,
-    place: float = 0.0,
+    after_other: float = 0.0,
+    strays: float = 0.0,
 ) -> tuple[Quad, ...]:
     """Quads of 1 ms and 1 ms * (1 + effect); `cycles` is their effect on cycles, `clocks` one a quad.
 
-    `place` makes the second slot of a quad slower, whoever runs there.
+    `after_other` makes a slot of head's slower that comes right after one of base's; of head's slots the
+    share `strays` takes three times as long.
     """
     rng = random.Random(seed)
     made = []
@@ -45,11 +47,13 @@ def quads(
         order: Literal["ABBA", "BAAB"] = "ABBA" if rng.random() < 0.5 else "BAAB"
         mhz = clocks[number % len(clocks)] if clocks else 1000.0
 
-        def slot(side: str, change: float, index: int, mhz: float = mhz) -> float:
-            scatter = 1 + rng.gauss(0, noise) + place * (index == 1)
-            return MS * (1 + change * (side == "B")) * scatter * 1000.0 / mhz
+        def slot(index: int, order: str = order, mhz: float = mhz) -> float:
+            head = order[index] == "B"
+            scatter = 1 + rng.gauss(0, noise) + after_other * (head and order[index - 1 : index] == "A")
+            stray = 3 if head and rng.random() < strays else 1
+            return MS * (1 + effect * head) * scatter * stray * 1000.0 / mhz
 
-        times = tuple(slot(side, effect, index) for index, side in enumerate(order))
+        times = tuple(slot(index) for index in range(4))
         counted = None
         if cycles is not None:
             counted = tuple(1000 * (1 + cycles * (side == "B")) * (1 + rng.gauss(0, noise)) for side in order)
@@ -68,7 +72,9 @@ def quads(
     return tuple(made)
 
 
-def block(made: tuple[Quad, ...], *, capped: bool = False, **card: object) -> PairedBlock:
+def block(
+    made: tuple[Quad, ...], *, capped: bool = False, foreign: tuple[int, ...] = (), **card: object
+) -> PairedBlock:
     """The quads with what the card said meanwhile; at its power limit half of the time if `capped`."""
     began, ended = made[0].started_ns - 1, made[-1].ended_ns + 1
 
@@ -93,33 +99,41 @@ def block(made: tuple[Quad, ...], *, capped: bool = False, **card: object) -> Pa
             before=at(moments[0]),
             during=tuple(at(moment) for moment in moments[1:-1]),
             after=at(moments[-1]),
-            foreign_processes=(),
+            foreign_processes=foreign,
         ),
     )
 
 
-def add(contest: Contest, made: PairedBlock, *, confirming: bool = False) -> Gated:
-    gated = gate(made, contest.gates, usual=None)
-    contest.add(made, gated, confirming=confirming)
+def fresh(**given) -> Contest:
+    return Contest("toy.plain[n=64]", CASE, Policy(), **given)
+
+
+def add(contest: Contest, made: PairedBlock, usual: CanaryLevel | None = None) -> Gated:
+    gated = gate(made, GatePolicy(), usual=usual)
+    contest.add(made, gated)
+    settle([contest], contest.policy)
     return gated
 
 
-def contest(*effects: float, again: Sequence[float] = (), confirmed: bool | None = None, **given) -> Contest:
-    """A contest with a process for each effect, judged as often as it can be; then measured again."""
-    noise = given.pop("noise_of_device", Noise())
-    capped = given.pop("capped", False)
-    made = Contest("toy.plain[n=64]", CASE, Policy(), noise)
-    for seed, effect in enumerate(effects):
+def fed(*blocks: PairedBlock, usual: CanaryLevel | None = None, **given) -> Contest:
+    """A contest with a process for each block, as long as it wants more."""
+    made = fresh(**given)
+    for each in blocks:
         if made.settled:
             break
-        add(made, block(quads(effect, seed=seed, **given), capped=capped))
-        if made.good() == made.policy.looks[made.looks]:
-            made.look()
-    for seed, effect in enumerate(again, 100):
-        add(made, block(quads(effect, seed=seed, **given), capped=capped), confirming=True)
-    if again and confirmed is None and (flag := made.flag()):
-        made.confirmed = "case" in confirm({"case": flag}, made.policy)
+        add(made, each, usual)
     return made
+
+
+def contest(*effects: float, again: Sequence[float] = (), capped: bool = False, **given) -> Contest:
+    """A contest whose processes read these effects, and `again` these."""
+    noise = given.pop("noise_of_device", Noise())
+    seeds = (*range(len(effects)), *range(100, 100 + len(again)))
+    blocks = [
+        block(quads(effect, seed=seed, **given), capped=capped)
+        for seed, effect in zip(seeds, (*effects, *again), strict=True)
+    ]
+    return fed(*blocks, noise=noise)
 
 
 def told(found: Verdict) -> tuple[str, str]:
