@@ -31,7 +31,7 @@ from harness.measure import (
     launches_per_slot,
 )
 from harness.records import L2Policy, PairedBlock, Quad
-from harness.statistics.paired import MIN_QUADS, log_ratios, more_quads
+from harness.statistics.paired import MIN_QUADS, log_ratios, more_quads, readable
 
 CANARY_EVERY = 2
 """Quads: one that strays costs those on both of its sides, which must not be a fifth of the fewest quads."""
@@ -136,14 +136,15 @@ def _clock_noise(tick_ns: float | None, quads: Sequence[Quad]) -> float | None:
         return None
     # A quad is four slots; what lies between them belongs to their clocks too.
     slot_ns = median(quad.ended_ns - quad.started_ns for quad in quads) / 4
-    return tick_ns / slot_ns / math.sqrt(6)
+    return tick_ns / slot_ns / math.sqrt(6) if slot_ns > 0 else None
 
 
 def _wanted(quads: Sequence[Quad], settings: PairSettings, least: int) -> int:
     """How many quads there should be."""
     if not quads:
         return min(least, settings.max_quads)
-    ratios = log_ratios([quad.order for quad in quads], [quad.times_ns for quad in quads])
+    told = [quad for quad in quads if readable(quad.times_ns)]
+    ratios = log_ratios([quad.order for quad in told], [quad.times_ns for quad in told]) if told else ()
     return more_quads(
         ratios, settings.standard_error, at_least=max(least, MIN_QUADS), at_most=settings.max_quads
     )
@@ -277,7 +278,7 @@ def _aligned(read: Sequence[_QuadRead], end: Stamp | None, began_ns: int, ended_
             # The host sees the end of a batch at once; when its first launch began it does not see.
             edges = (ended_ns - end.time_ns + first.time_ns, ended_ns - end.time_ns + last.time_ns)
         else:
-            span_ns = (ended_ns - began_ns) / total_ns
+            span_ns = (ended_ns - began_ns) / total_ns if total_ns > 0 else 0.0
             edges = (began_ns + passed_ns * span_ns, began_ns + (passed_ns + length_ns) * span_ns)
         passed_ns += length_ns
         quads.append(_quad_of(quad, int(edges[0]), int(edges[1])))

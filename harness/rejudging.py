@@ -18,7 +18,7 @@ from harness.contest import Contest, Noise, Precision, Round, settle
 from harness.gates import CanaryLevel, Gated, GatePolicy, canary_level, gate, usual_level
 from harness.judge import Policy
 from harness.records import CaseBlock, PairedBlock, Quad, Verdict
-from harness.statistics.paired import MIN_QUADS, log_ratios, more_quads
+from harness.statistics.paired import MIN_QUADS, log_ratios, more_quads, readable
 from harness.suite import Case
 
 LEAST_QUADS, MOST_QUADS = 6, 100
@@ -135,10 +135,10 @@ def _growing(block: PairedBlock, precision: Precision) -> Iterator[Sequence[Quad
     least = max(LEAST_QUADS, precision.min_quads, MIN_QUADS)
     most = min(len(block.quads), MOST_QUADS)
     while count < most:
-        quads = block.quads[:count]
-        ratios = log_ratios([q.order for q in quads], [q.times_ns for q in quads]) if count else ()
+        quads = [quad for quad in block.quads[:count] if readable(quad.times_ns)]
+        ratios = log_ratios([q.order for q in quads], [q.times_ns for q in quads]) if quads else ()
         wanted = more_quads(ratios, precision.standard_error, at_least=least, at_most=most)
-        if wanted == count:
+        if wanted <= count:
             return
         count = wanted
         yield block.quads[:count]
