@@ -80,15 +80,15 @@ class Score:
     found: int = 0
     """Of these, called what they are."""
     missed: int = 0
-    """Of these, called unchanged."""
+    """Of these, called unchanged, or the contrary."""
     same: int = 0
     """Cases that are neither."""
     unchanged: int = 0
     """Of these, called unchanged."""
     false_alarms: int = 0
-    """Cases called slower or faster that are not."""
+    """Of these, called slower or faster."""
     undecided: int = 0
-    """All others."""
+    """All of which neither is said."""
 
 
 def score(known: Sequence[tuple[Truth, str]]) -> Score:
@@ -96,13 +96,11 @@ def score(known: Sequence[tuple[Truth, str]]) -> Score:
     counts: Counter[str] = Counter()
     for truth, status in known:
         said: Truth | None = _MEANS.get(status)
-        counts["same" if truth == "same" else "changed"] += 1
-        if said is None:
-            counts["undecided"] += 1
-        elif said == truth:
-            counts["unchanged" if truth == "same" else "found"] += 1
-        else:
-            counts["missed" if said == "same" else "false_alarms"] += 1
+        total, right, wrong = (
+            ("same", "unchanged", "false_alarms") if truth == "same" else ("changed", "found", "missed")
+        )
+        counts[total] += 1
+        counts["undecided" if said is None else right if said == truth else wrong] += 1
     return Score(**counts)
 
 
