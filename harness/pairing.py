@@ -7,7 +7,7 @@ the same way. Both were measured; docs/comparison.md has the figures.
 
 from __future__ import annotations
 
-__all__ = ["Alone", "Pair", "PairSettings", "measure_pair", "run_alone"]
+__all__ = ["Alone", "Pair", "PairSettings", "least_quads", "measure_pair", "run_alone"]
 
 import math
 import random
@@ -109,9 +109,7 @@ def measure_pair(
     launches = launches_per_slot(time_ns, tick_ns, settings.min_slot_ns)
     bench = _Bench(device, pair, l2, launches, rng, data)
     quads: list[Quad] = []
-    least = settings.min_quads
-    if 8 * least * launches * time_ns <= SHORT_S * 1e9:
-        least *= 2
+    least = least_quads(settings, launches * time_ns)
     while (count := _wanted(quads, settings, least) - len(quads)) > 0:
         quads += bench.batch(count, time_ns, settings)
         if bench.busy_s > settings.max_time_s:
@@ -137,6 +135,12 @@ def _clock_noise(tick_ns: float | None, quads: Sequence[Quad]) -> float | None:
     # A quad is four slots; what lies between them belongs to their clocks too.
     slot_ns = median(quad.ended_ns - quad.started_ns for quad in quads) / 4
     return tick_ns / slot_ns / math.sqrt(6) if slot_ns > 0 else None
+
+
+def least_quads(settings: PairSettings, slot_ns: float) -> int:
+    """How many quads a block has at least whose slots take so long."""
+    least = settings.min_quads
+    return 2 * least if 8 * least * slot_ns <= SHORT_S * 1e9 else least
 
 
 def _wanted(quads: Sequence[Quad], settings: PairSettings, least: int) -> int:
