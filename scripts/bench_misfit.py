@@ -25,13 +25,14 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import scipy
 from numpy.typing import NDArray
@@ -180,7 +181,9 @@ def stray(rng: np.random.Generator, head: Floats, effect: float, *, share: float
     return Slots(head * (effect + rng.normal(0.0, 0.0003)) + strays + noise(rng, head))
 
 
-def switching(rng: np.random.Generator, head: Floats, effect: float, *, apart: float, follows: float) -> Slots:
+def switching(
+    rng: np.random.Generator, head: Floats, effect: float, *, apart: float, follows: float
+) -> Slots:
     """The card goes to and fro between two clocks, and stays for some six slots. Time follows the clock with
     an exponent; what it does not follow of it, cycles do.
     """
@@ -190,9 +193,7 @@ def switching(rng: np.random.Generator, head: Floats, effect: float, *, apart: f
     return Slots(code - follows * clocks, code + (1 - follows) * clocks, clocks)
 
 
-def own_clock(
-    rng: np.random.Generator, head: Floats, effect: float, *, cycles: float, capped: bool
-) -> Slots:
+def own_clock(rng: np.random.Generator, head: Floats, effect: float, *, cycles: float, capped: bool) -> Slots:
     """Head runs at a clock of its own: what it takes in time and in cycles, the clock explains."""
     counted = head * (math.log1p(cycles) + rng.normal(0.0, 0.0003)) + noise(rng, head)
     clocks = head * (math.log1p(cycles) - effect)
@@ -252,13 +253,15 @@ class Count:
     """Whose interval holds the truth."""
     seconds: float = 0.0
     processes: int = 0
-    reasons: Counter[str] = field(default_factory=Counter)
+    reasons: dict[str, int] = field(default_factory=dict)
+    """By status and reason, of all cases counted."""
 
     def add(self, other: Count) -> None:
         for name in ("trials", "called", "confirmed", "faster", "same", "undecided", "covered", "processes"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.seconds += other.seconds
-        self.reasons.update(other.reasons)
+        for reason, times in other.reasons.items():
+            self.reasons[reason] = self.reasons.get(reason, 0) + times
 
     def share(self, name: str) -> float:
         return float(getattr(self, name)) / max(1, self.trials)
@@ -330,7 +333,9 @@ def _special() -> Iterator[Cell]:
         yield Cell(f"head {100 * by:g} % slower after base", "default", make, (0.0,), misfit=False)
     for share, times in ((0.08, 11.0), (0.05, 3.0), (0.02, 3.0), (0.01, 3.0)):
         name = f"{100 * share:g} % of head's slots {times:g}x"
-        yield Cell(name, "default", partial(stray, share=share, times=times), (0.0,), truth=share * (times - 1))
+        yield Cell(
+            name, "default", partial(stray, share=share, times=times), (0.0,), truth=share * (times - 1)
+        )
     clocks = ((0.01, 0.0, False), (0.01, 0.0, True), (0.001, 0.01, True), (0.001, 0.01, False))
     for time_effect, cycles, capped in clocks:
         name = f"own clock: cycles {100 * cycles:+g} %{', at the power limit' if capped else ''}"
@@ -369,7 +374,7 @@ def trial(cell: Cell, rng: np.random.Generator) -> Count:
     count.same = int(all(status == "unchanged" for status in said))
     count.undecided = int("inconclusive" in said or "invalid" in said)
     count.covered = int(all(_covers(verdict, cell) for _, verdict in told))
-    count.reasons = Counter(f"{verdict.status}: {verdict.reason}" for _, verdict in told)
+    count.reasons = dict(Counter(f"{verdict.status}: {verdict.reason}" for _, verdict in told))
     return count
 
 
@@ -395,9 +400,7 @@ def measured(
         least *= 2
     count, seconds = 0, 0.0
     while seconds <= SETTINGS.max_time_s:
-        due = more_quads(
-            ratios[:count], wanted.standard_error, at_least=max(least, MIN_QUADS), at_most=most
-        )
+        due = more_quads(ratios[:count], wanted.standard_error, at_least=max(least, MIN_QUADS), at_most=most)
         if due == count:
             break
         seconds += SETTINGS.lead_in_s + BUSY * float(times[count:due].sum()) / 1e9
@@ -449,11 +452,17 @@ def _rows(logs: Floats | None, unit: float, count: int) -> list[Any] | None:
     return None if logs is None else [tuple(four) for four in (unit * np.exp(logs[:count])).tolist()]
 
 
+_UNTHROTTLED = dict.fromkeys(("sw_thermal", "hw_thermal", "hw_power_brake", "sync_boost"), 0)
+
+
 def _telemetry(quads: Sequence[Quad], *, capped: bool) -> Telemetry:
     """Half of the time at the power limit, or none of it."""
     ends = (quads[0].started_ns - 1, quads[-1].ended_ns + 1)
     before, after = (
-        Snapshot(at_ns=at_ns, throttle_ns={"sw_power_cap": (at_ns - ends[0]) // 2 if capped else 0})
+        Snapshot(
+            at_ns=at_ns,
+            throttle_ns={**_UNTHROTTLED, "sw_power_cap": (at_ns - ends[0]) // 2 if capped else 0},
+        )
         for at_ns in ends
     )
     return Telemetry(probe="made-up", before=before, during=(), after=after)
@@ -537,7 +546,9 @@ def _beyond(count: int, trials: int, limit: float) -> tuple[str, bool] | None:
 def _fell(fewer: Count, found: Count) -> str:
     before, after = fewer.share("confirmed"), found.share("confirmed")
     # Of an extreme count the error is that of one count more or less.
-    error = math.sqrt(sum(max(p * (1 - p), 1 / c.trials) / c.trials for p, c in ((before, fewer), (after, found))))
+    error = math.sqrt(
+        sum(max(p * (1 - p), 1 / c.trials) / c.trials for p, c in ((before, fewer), (after, found)))
+    )
     return f"{100 * after:.2f} %" if after < before - 3.5 * error else ""
 
 
@@ -567,9 +578,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
     parser.add_argument("--trials", type=int, default=2000, help="comparisons of each cell (default: 2000)")
     parser.add_argument(
-        "--more", type=int, default=5, help="times as many where a false alarm is what is counted (default: 5)"
+        "--more",
+        type=int,
+        default=5,
+        help="times as many where a false alarm is what is counted (default: 5)",
     )
-    parser.add_argument("--cells", action="append", metavar="GLOB", help="by name, such as 'spread*/default/*'")
+    parser.add_argument(
+        "--cells", action="append", metavar="GLOB", help="by name, such as 'spread*/default/*'"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="processes to simulate in (default: 2)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all counts there")
@@ -597,11 +613,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "effects": cell.effects,
                 "truth": cell.effect,
                 "misfit": cell.misfit,
-                **asdict(count),
+                **msgspec.to_builtins(count),
             }
             for cell, count in zip(chosen, counts, strict=True)
         ]
-        book = {"seed": asked.seed, "cells": told, "breaches": [asdict(each) for each in found]}
+        book = {"seed": asked.seed, "cells": told, "breaches": msgspec.to_builtins(found)}
         asked.json.write_text(json.dumps(book, indent=1) + "\n", encoding="utf-8")
     print("\n".join(table(chosen, counts)))
     print()
