@@ -280,8 +280,8 @@ def _swapped(percent):
 class TestExcess:
     @pytest.mark.parametrize("beside", [False, True])
     def test_two_processes_that_differ_by_more_than_explained_decide_nothing(self, beside):
-        wild = leg(4.0, 8.0, name="cycles" if beside else "time")
-        legs = [leg(5, 5), wild] if beside else [wild]
+        wild = leg(50.0, 50.2, name="cycles" if beside else "time")
+        legs = [leg(50, 50), wild] if beside else [wild]
         found = judge(legs, POLICY, 0)
         assert (found.status, found.legs, found.excess) == ("undecided", (), True)
 

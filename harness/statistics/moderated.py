@@ -208,7 +208,8 @@ def fit_prior(history: Sequence[Sequence[ProcessEffect]]) -> Prior:
 
 def prior_of_case(prior: Prior, history: Sequence[ProcessEffect]) -> Prior:
     """The prior of one case: its own history shrunk to that of its card, each weighed by its degrees of
-    freedom (Smyth 2004, section 3). One wild case among quiet ones is not judged as though it were quiet.
+    freedom (Smyth 2004, section 3). One wild case among quiet ones is not judged as though it were quiet:
+    where its processes spread by more than the card explains, they speak for themselves.
 
     Of a case without a history the card's other cases tell less: UNKNOWN_DF at most.
     """
@@ -217,7 +218,11 @@ def prior_of_case(prior: Prior, history: Sequence[ProcessEffect]) -> Prior:
     own_df = len(history) - 1
     observed = float(np.var([effect.value for effect in history], ddof=1))
     error = prior.inflation * float(np.mean([effect.standard_error**2 for effect in history]))
-    total = (prior.df * (prior.variance + error) + own_df * observed) / (prior.df + own_df)
+    expected = prior.variance + error
+    ratio = observed / expected if expected > 0 else math.inf if observed > 0 else 0.0
+    if ratio > 1 and _f_tail(ratio, own_df, prior.df) < _EXCESS:
+        return dataclasses.replace(prior, variance=observed - error, df=float(own_df))
+    total = (prior.df * expected + own_df * observed) / (prior.df + own_df)
     # Processes that agree better than their quads can have known are a chance, not a quality.
     variance = max(total - error, prior.variance * _LEAST_OF_CARD)
     return dataclasses.replace(prior, variance=variance, df=min(prior.df + own_df, MAX_DF))
