@@ -12,6 +12,7 @@ __all__ = ["Alone", "Pair", "PairSettings", "least_quads", "measure_pair", "run_
 import math
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -30,13 +31,17 @@ from harness.measure import (
     launches_per_slot,
 )
 from harness.records import L2Policy, PairedBlock, Quad
-from harness.statistics.paired import MIN_QUADS, log_ratios, more_quads
+from harness.statistics.paired import MIN_QUADS, log_ratios, more_quads, readable
 
 CANARY_EVERY = 2
 """Quads: one that strays costs those on both of its sides, which must not be a fifth of the fewest quads."""
 SHORT_S = 0.06
 """Of a block's first quads."""
 _EMPTY_SLOTS = 12
+_AHEAD, _ENQUEUED = 1.5, 5
+"""The card is kept busy for so many times the least that the last quads took to be enqueued: a host that
+waits for a place in a full queue takes longer, and is ahead."""
+_MOST_AHEAD_NS = 20_000_000
 
 Order = Literal["ABBA", "BAAB"]
 
@@ -97,7 +102,6 @@ def measure_pair(
     when timed.
     """
     l2 = l2_policy(device, settings.l2)
-    began = time.monotonic()
     warmup_s, settled, time_ns = _warm_up(device, pair, settings)
     for subject in (pair.head, pair.base):
         data.begin(subject, time_ns)
@@ -108,7 +112,7 @@ def measure_pair(
     least = least_quads(settings, launches * time_ns)
     while (count := _wanted(quads, settings, least) - len(quads)) > 0:
         quads += bench.batch(count, time_ns, settings)
-        if time.monotonic() - began > settings.max_time_s:
+        if bench.busy_s > settings.max_time_s:
             break
     data.finish([pair.base if bench.last is pair.head else pair.head, bench.last], launches)
     return PairedBlock(
@@ -130,7 +134,7 @@ def _clock_noise(tick_ns: float | None, quads: Sequence[Quad]) -> float | None:
         return None
     # A quad is four slots; what lies between them belongs to their clocks too.
     slot_ns = median(quad.ended_ns - quad.started_ns for quad in quads) / 4
-    return tick_ns / slot_ns / math.sqrt(6)
+    return tick_ns / slot_ns / math.sqrt(6) if slot_ns > 0 else None
 
 
 def least_quads(settings: PairSettings, slot_ns: float) -> int:
@@ -143,7 +147,8 @@ def _wanted(quads: Sequence[Quad], settings: PairSettings, least: int) -> int:
     """How many quads there should be."""
     if not quads:
         return min(least, settings.max_quads)
-    ratios = log_ratios([quad.order for quad in quads], [quad.times_ns for quad in quads])
+    told = [quad for quad in quads if readable(quad.times_ns)]
+    ratios = log_ratios([quad.order for quad in told], [quad.times_ns for quad in told]) if told else ()
     return more_quads(
         ratios, settings.standard_error, at_least=max(least, MIN_QUADS), at_most=settings.max_quads
     )
@@ -190,6 +195,8 @@ class _Bench:
         self.device, self.pair, self.l2, self.launches, self.rng = device, pair, l2, launches, rng
         self.data, self.last = data, pair.head
         self._empty_cycles = self._cycles_of_nothing()
+        self._enqueue_ns: deque[int] = deque([4 * launches * ENQUEUE_NS], maxlen=_ENQUEUED)
+        """Host time that quads took to be enqueued, the last ones."""
         self.busy_s = 0.0
 
     def batch(self, count: int, time_ns: float, settings: PairSettings) -> list[Quad]:
@@ -201,7 +208,7 @@ class _Bench:
             self.device.occupy(min(2 * 10**6, 4 * self.launches * ENQUEUE_NS))
         self.device.canary()  # the first in a process is slower than any other
         self._lead_in(time_ns, settings.lead_in_s)
-        enqueued = [self._quad(number) for number in range(count)]
+        enqueued = [self._quad(number, time_ns) for number in range(count)]
         at_end = self.device.stamp()
         self.device.synchronize()
         ended_ns = time.monotonic_ns()
@@ -214,14 +221,19 @@ class _Bench:
             self._slot(self.pair.base)
             self._slot(self.pair.head)
 
-    def _quad(self, number: int) -> Callable[[], _QuadRead]:
+    def _quad(self, number: int, time_ns: float) -> Callable[[], _QuadRead]:
         if self.l2 == "cold" and number:
             self.data.change()  # hot, the first slot of a quad would have to find its inputs again
+        if time_ns < 10 * ENQUEUE_NS:
+            # A card that finds its queue empty idles inside a slot, between its first event and the launch.
+            self.device.occupy(min(_MOST_AHEAD_NS, round(_AHEAD * min(self._enqueue_ns))))
+        began_ns = time.monotonic_ns()
         canary = self._canary() if number % CANARY_EVERY == 0 else None
         order: Order = "ABBA" if self.rng.random() < 0.5 else "BAAB"
         arms = {"A": self.pair.base, "B": self.pair.head}
         slots = [self._slot(arms[arm]) for arm in order]
         self.last = arms[order[-1]]
+        self._enqueue_ns.append(time.monotonic_ns() - began_ns)
         return lambda: _QuadRead(
             order,
             [_read(slot, self._empty_cycles) for slot in slots],
@@ -270,7 +282,7 @@ def _aligned(read: Sequence[_QuadRead], end: Stamp | None, began_ns: int, ended_
             # The host sees the end of a batch at once; when its first launch began it does not see.
             edges = (ended_ns - end.time_ns + first.time_ns, ended_ns - end.time_ns + last.time_ns)
         else:
-            span_ns = (ended_ns - began_ns) / total_ns
+            span_ns = (ended_ns - began_ns) / total_ns if total_ns > 0 else 0.0
             edges = (began_ns + passed_ns * span_ns, began_ns + (passed_ns + length_ns) * span_ns)
         passed_ns += length_ns
         quads.append(_quad_of(quad, int(edges[0]), int(edges[1])))

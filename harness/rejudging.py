@@ -22,7 +22,7 @@ from harness.judge import Policy
 from harness.pairing import PairSettings, least_quads
 from harness.peaks import BeyondPeakError
 from harness.records import CaseBlock, PairedBlock, Quad, Verdict
-from harness.statistics.paired import MIN_QUADS, log_ratios, more_quads
+from harness.statistics.paired import MIN_QUADS, log_ratios, more_quads, readable
 from harness.suite import Case
 
 _ON_QUADS = ("regression", "improvement", "unchanged")
@@ -241,10 +241,10 @@ def _growing(block: PairedBlock, precision: Precision, pair: PairSettings) -> It
     slot_ns = block.launches_per_slot * median(time_ns for quad in block.quads for time_ns in quad.times_ns)
     least = max(least_quads(pair, slot_ns), MIN_QUADS)
     while count < most:
-        quads = block.quads[:count]
-        ratios = log_ratios([q.order for q in quads], [q.times_ns for q in quads]) if count else ()
+        quads = [quad for quad in block.quads[:count] if readable(quad.times_ns)]
+        ratios = log_ratios([q.order for q in quads], [q.times_ns for q in quads]) if quads else ()
         wanted = more_quads(ratios, precision.standard_error, at_least=least, at_most=most)
-        if wanted == count:
+        if wanted <= count:
             return
         count = wanted
         yield block.quads[:count]
