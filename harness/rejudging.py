@@ -9,7 +9,6 @@ from __future__ import annotations
 __all__ = ["Label", "Rejudged", "Score", "Truth", "rejudge", "score"]
 
 import dataclasses
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -209,8 +208,10 @@ class _Replay:
         (contest.again if stage else contest.rounds)[:] = whole
         early = contest.looks + 1 < len(contest.policy.looks)
         contest.look(last=True)
-        if early and contest.judgement and contest.judgement.status == "undecided":
-            contest.stopped_by = "record-ends"  # more processes would have been measured
+        status = contest.judgement and contest.judgement.status
+        unconfirmed = stage and status != "same" and contest.p_value > contest.policy.confirm
+        if early and (status == "undecided" or unconfirmed):
+            contest.stopped_by, contest.confirmed = "record-ends", None  # more would have been measured
         return True
 
     def _gate(self, block: PairedBlock, levels: Sequence[CanaryLevel]) -> Gated:
@@ -218,12 +219,8 @@ class _Replay:
 
 
 def shortened(block: PairedBlock, precision: Precision, pair: PairSettings) -> PairedBlock:
-    """The block as it would have been, had it ended where today's rules end it; whole, where that cannot be
-    told.
-    """
-    if not block.quads or not all(
-        0 < time_ns < math.inf for quad in block.quads for time_ns in quad.times_ns
-    ):
+    """The block as it would have been, had it ended where today's rules end it."""
+    if not block.quads:
         return block
     quads: Sequence[Quad] = ()
     for quads in _growing(block, precision, pair):
