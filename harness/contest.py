@@ -384,7 +384,7 @@ class Contest:
 
     def _order_matters(self, status: VerdictStatus) -> str:
         """Say so where the verdict would be another without what the order of slots may have made of it."""
-        doubt = self.order(self.telling).doubt(ORDER_ERROR)
+        doubt = self.order((*self.rounds, *self.again)).doubt(ORDER_ERROR)
         if doubt == 0 or self.judgement is None or "tail" in self.judgement.legs:
             return ""
         found = _effect(self.telling, "time", self)
