@@ -231,7 +231,7 @@ VERDICT = Verdict(
     temperature_c=55.5,
     power_w=612.25,
     order_p=0.5,
-    dropped={"sm-clock": 3},
+    touched={"sm-clock": 3},
     unavailable={"contention": "nobody knows"},
     gpu_s=1.5,
     complete=False,
@@ -275,7 +275,7 @@ BLOCK = CaseBlock(
         clock_noise=0.0001,
         telemetry=TELEMETRY,
     ),
-    dropped={"canary": 1},
+    touched={"canary": 1},
 )
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "order_bias",
     "order_effect",
     "process_effect",
+    "readable",
     "tail",
     "tail_of",
     "tick_error",
@@ -75,6 +76,11 @@ def log_ratios(orders: Sequence[str], values: ArrayLike) -> Floats:
     """
     ratios: Floats = 0.5 * (_signs(orders) * _logs(values, len(orders), "values")).sum(axis=1)
     return ratios
+
+
+def readable(values: Sequence[float]) -> bool:
+    """Whether all are positive finite numbers: a launch shorter than its timer's tick reads 0."""
+    return all(0 < value < math.inf for value in values)
 
 
 def process_effect(ratios: ArrayLike, resolution: float = 0.0) -> ProcessEffect:
