@@ -265,7 +265,8 @@ class Contest:
     ) -> Judgement:
         """By legs, and by the tail where these say nothing."""
         legs = self.legs(rounds, clean=clean)
-        found = judge(legs, self.policy, look, last=last, cycles_tell=self._cycles_tell)
+        again = rounds is self.again
+        found = judge(legs, self.policy, look, last=last, again=again, cycles_tell=self._cycles_tell)
         if found.status in ("slower", "faster"):
             return found
         strays = self.tail(rounds)

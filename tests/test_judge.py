@@ -66,13 +66,13 @@ class TestPolicy:
     def test_looks_spend_the_error_and_no_more(self):
         looks = range(3)
         assert [POLICY.flag_alpha(look) for look in looks] == pytest.approx([0.002, 0.003, 0.005])
-        assert [POLICY.same_alpha(look) for look in looks] == pytest.approx([2e-4, 1.5e-4, 1.5e-4])
+        assert [POLICY.same_alpha(look) for look in looks] == pytest.approx([3.2e-4, 2.4e-4, 2.4e-4])
         assert [POLICY.confirm_share(look) for look in looks] == pytest.approx([0.05, 0.35, 0.6])
 
     def test_the_last_look_there_is_has_what_later_ones_would_have_had(self):
         looks = range(3)
         assert [POLICY.flag_alpha(look, last=True) for look in looks] == pytest.approx([0.01, 0.008, 0.005])
-        assert [POLICY.same_alpha(look, last=True) for look in looks] == pytest.approx([5e-4, 3e-4, 1.5e-4])
+        assert [POLICY.same_alpha(look, last=True) for look in looks] == pytest.approx([8e-4, 4.8e-4, 2.4e-4])
         assert [POLICY.confirm_share(look, last=True) for look in looks] == pytest.approx([1, 0.95, 0.6])
 
 
