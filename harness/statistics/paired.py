@@ -191,8 +191,12 @@ class OrderBias:
     carried_p: float
 
     def doubt(self, error: float) -> float:
-        """The larger of those that are no chance, at this error: so far off may the effect be. 0 for none."""
-        found = ((self.between, self.between_p), (self.carried, self.carried_p))
+        """The larger of those that are no chance, at this error: so far off may the effect be. 0 for none.
+
+        Twice what is carried over within a quad: the slot that begins a quad may follow the other kernel as
+        well, which adds a quarter, and what hardly passes for no chance is known to a third of itself.
+        """
+        found = ((self.between, self.between_p), (2 * self.carried, self.carried_p))
         return max((abs(size) for size, p_value in found if p_value < error), default=0.0)
 
 
