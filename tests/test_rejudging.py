@@ -213,7 +213,7 @@ def test_a_comparison_judged_again_by_the_same_rules_says_the_same(harness, proj
     assert [[v[key] for key in keys] for v in now["verdicts"]] == [
         [v[key] for key in keys] for v in then["verdicts"]
     ]
-    assert [v["gpu_s_then"] for v in now["verdicts"]] == [v["gpu_s"] for v in then["verdicts"]]
+    assert [v["gpu_s_then"] for v in now["verdicts"]] == pytest.approx([v["gpu_s"] for v in then["verdicts"]])
 
 
 # The command
