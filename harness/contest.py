@@ -372,6 +372,8 @@ class Contest:
             alone = self._judge(clean, len(self.policy.looks) - 1, clean=True)
             if alone.status in ("undecided", wanted[status]) or "tail" in alone.legs:
                 return None
+            if self._holds_too(alone, status):
+                return None
             return reason, (
                 f"The {sum(len(each.gated.clean) for each in clean)} quads that nothing touched say "
                 f"{alone.status}, and all together do not: {told}"
@@ -386,6 +388,17 @@ class Contest:
             f"Every quad was touched, and a fixed kernel's time varied by {100 * gated.disturbance:.3g} %, "
             f"which can make such an effect or hide one: {told}"
         )
+
+    def _holds_too(self, alone: Judgement, status: VerdictStatus) -> bool:
+        """Whether a verdict is true by another judgement as well: between margin and tolerance an effect is
+        slower and the same.
+        """
+        sizes = [
+            abs(found.effect) for name, found in alone.estimates.items() if name in (alone.legs or _RULERS)
+        ]
+        if status == "unchanged":
+            return max(sizes) < self.policy.tolerance
+        return alone.status == "same" and min(sizes) > self.policy.margin
 
     def _order_matters(self, status: VerdictStatus) -> str:
         """Say so where the verdict would be another without what the order of slots may have made of it."""
@@ -501,6 +514,7 @@ _UNDECIDED = {
     "budget-spent": "The budget of device time was spent before there was enough to judge by.",
     "record-ends": "The record ends before there was enough to judge by.",
 }
+_RULERS: tuple[LegName, ...] = ("time", "cycles")
 _WORDS: Mapping[str, tuple[str, str]] = {
     "time": ("slower", "faster"),
     "cycles": ("more cycles", "fewer cycles"),
