@@ -430,10 +430,13 @@ class TestTail:
         found = tail([(orders, values)])
         assert (found.base, found.head) == (0, strays)
 
-    def test_a_slower_head_has_no_tail(self):
+    def test_a_slower_head_is_no_tail_and_hides_none(self):
         rng = np.random.default_rng(30)
         found = tail([quads(rng, effect=1.0) for _ in range(4)])
         assert (found.base, found.head, found.cost) == (0, 0, 0)
+        orders, times = quads(rng, effect=1.0)
+        times[0, 1 if orders[0] == "ABBA" else 0] *= 2
+        assert tail([(orders, times)]).head == 1
 
     def test_swapping_arms_swaps_slower_and_faster(self):
         orders, values = self.strayed(head=(0, 1, 2, 6), base=(8,))
