@@ -368,7 +368,7 @@ class TestOrderBias:
     def test_the_doubt_is_the_larger_that_is_no_chance(self, found, doubt):
         assert found.doubt(0.001) == doubt
 
-    @pytest.mark.parametrize("processes", [[], [(["ABBA"] * 9, np.ones((9, 4)))]])
+    @pytest.mark.parametrize("processes", [[], [([], np.empty((0, 4)))], [(["ABBA"] * 9, np.ones((9, 4)))]])
     def test_what_cannot_tell(self, processes):
         assert order_bias(processes) == OrderBias(0, 1, 0, 1)
 
