@@ -8,6 +8,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import fmean, median
 from typing import Literal
 
@@ -18,14 +19,17 @@ from harness.records import Arm, Effect, Launch, PairedBlock, Quad, Resources, S
 from harness.statistics.moderated import DEFAULT_PRIOR, Prior
 from harness.statistics.paired import (
     MIN_QUADS,
+    Losses,
     OrderBias,
     ProcessEffect,
     Tail,
     clock_exponent,
     log_ratios,
+    losses,
     order_bias,
     process_effect,
-    tail,
+    readable,
+    tail_of,
     tick_error,
 )
 from harness.suite import Case
@@ -38,6 +42,8 @@ SPARE_PROCESSES = 2
 """Beyond those of a look, for a case whose blocks hold too few quads that can be read."""
 ORDER_ERROR = 1e-3
 """How seldom the order of slots is taken to matter where it does not."""
+_WRAPPED = 4.0
+"""Of two clocks of one quad, the most that one is above the other."""
 FIRST_ERROR, LATER_ERROR = 0.6, 0.2
 """Standard error of a block's effect, over the margin, at which it ends: most cases are settled at the first
 look, by the tolerance, and only those that are not need more."""
@@ -90,14 +96,14 @@ class _Effects:
         slot_ns = block.launches_per_slot * median(time_ns for quad in times for time_ns in quad)
         resolution = tick_error(block.tick_ns, slot_ns, len(times))
         time = process_effect(log_ratios(_orders(quads), times), resolution)
-        counted = [quad for quad in quads if quad.cycles and _readable(quad.cycles)]
+        counted = [quad for quad in quads if _counted(quad)]
         if len(counted) < max(MIN_QUADS, len(quads) / 2):
             return cls(time)
         cycles = [quad.cycles for quad in counted if quad.cycles]
         return cls(time, process_effect(log_ratios(_orders(counted), cycles)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Round:
     """What one process measured, and what the gates said of it."""
 
@@ -111,12 +117,22 @@ class Round:
 
     @classmethod
     def of(cls, block: PairedBlock, gated: Gated) -> Round:
-        quads = tuple(quad for quad in gated.quads if _readable(quad.times_ns))
+        quads = tuple(quad for quad in gated.quads if readable(quad.times_ns))
         every = _Effects.of(block, quads)
         if len(gated.clean) == len(gated.quads):
             return cls(block, gated, quads, every, every)
-        clean = _Effects.of(block, [quad for quad in gated.clean if _readable(quad.times_ns)])
+        clean = _Effects.of(block, [quad for quad in gated.clean if readable(quad.times_ns)])
         return cls(block, gated, quads, every, clean)
+
+    @cached_property
+    def losses(self) -> Losses:
+        """Its stray slots, which every further look asks for again."""
+        return losses(_orders(self.quads), [quad.times_ns for quad in self.quads])
+
+    @cached_property
+    def exponent(self) -> tuple[float, float] | None:
+        """How time follows the SM clock, with its standard error."""
+        return _exponent(self.quads, self.block.clock_noise)
 
 
 @dataclass
@@ -223,12 +239,12 @@ class Contest:
                 self.settled = last or found.status == "same"
             return
         self.p_value = min(self.p_value, self._p_again(look, last=last))
-        if self.p_value > self.policy.confirm:
-            if found.status == "same":
-                self.judgement, self.confirmed = found, False
-            self.settled = last or found.status == "same"
-        if last and self.confirmed is None:
-            self.confirmed = False
+        refuted = self.p_value > self.policy.confirm and found.status == "same"
+        if refuted:
+            self.judgement = found
+        if refuted or last:
+            # For want of another look. `settle` may still confirm it, as other cases' p-values fall.
+            self.confirmed, self.settled = False, True
 
     def _p_again(self, look: int, *, last: bool) -> float:
         assert self._flag is not None
@@ -268,10 +284,11 @@ class Contest:
         """
         if self.settled:
             return
-        if not self.ended and len(_with_effect(self._stage)) >= 2:
+        if len(_with_effect(self._stage)) >= 2:
             self.look(last=True)
-        if not self.settled:
-            self.stopped_by, self.settled = self.stopped_by or why, True
+        self.stopped_by, self.settled = self.stopped_by or why, True
+        if self.confirming and self.judgement is self._flag:
+            self.confirmed = None  # neither confirmed nor refuted, unless `settle` does
 
     def legs(self, rounds: Sequence[Round], *, clean: bool = False) -> list[Leg]:
         """Time, and cycles where every process has them."""
@@ -299,8 +316,7 @@ class Contest:
         return self._gated().power_capped
 
     def tail(self, rounds: Sequence[Round]) -> Tail:
-        found = [(_orders(each.quads), [q.times_ns for q in each.quads]) for each in rounds if each.quads]
-        return tail(found)
+        return tail_of([each.losses for each in rounds if each.quads])
 
     def order(self, rounds: Sequence[Round]) -> OrderBias:
         found = [(_orders(each.quads), [q.times_ns for q in each.quads]) for each in rounds if each.quads]
@@ -308,11 +324,7 @@ class Contest:
 
     def exponent(self) -> float | None:
         """How time follows the SM clock, by the process that tells best."""
-        found = [
-            fitted
-            for each in self.rounds
-            if (fitted := _exponent(each.quads, each.block.clock_noise)) is not None
-        ]
+        found = [each.exponent for each in self.rounds if each.exponent is not None]
         return min(found, key=lambda fitted: fitted[1])[0] if found else None
 
     def _gated(self) -> Gated:
@@ -323,7 +335,7 @@ class Contest:
         if self._ending is not None:
             return self._ending
         gated = self._gated()
-        if (self.rounds or self.again) and not _with_effect(self.rounds):
+        if self.judgement is None and self.rounds and (self.settled and not self.stopped_by):
             return self._judged("invalid", "too-few-quads", _UNREADABLE, gated)
         if self.judgement is None:
             reason = self.stopped_by or "interrupted"
@@ -376,7 +388,8 @@ class Contest:
 
     def _order_matters(self, status: VerdictStatus) -> str:
         """Say so where the verdict would be another without what the order of slots may have made of it."""
-        doubt = self.order(self.telling).doubt(ORDER_ERROR)
+        # Of all processes: two blocks of few quads could not show it, and nobody chose any for its order.
+        doubt = self.order((*self.rounds, *self.again)).doubt(ORDER_ERROR)
         if doubt == 0 or self.judgement is None or "tail" in self.judgement.legs:
             return ""
         found = _effect(self.telling, "time", self)
@@ -418,7 +431,7 @@ class Contest:
         telemetry = [each.block.telemetry for each in both if each.block.telemetry]
         during = [snapshot for each in telemetry for snapshot in each.during]
         bare = self._verdict(status, reason, " ".join(part for part in (message, sentence) if part))
-        readable = tuple(quad for each in both for quad in each.quads)
+        told = tuple(quad for each in both for quad in each.quads)
         order = self.order(both)
         return dataclasses.replace(
             bare,
@@ -431,11 +444,11 @@ class Contest:
             clock_exponent=self.exponent(),
             power_capped=gated.power_capped,
             attribution=cause,
-            base=self._arm("base", "A", readable, base_mhz),
-            head=self._arm("head", "B", readable, head_mhz),
+            base=self._arm("base", "A", told, base_mhz),
+            head=self._arm("head", "B", told, head_mhz),
             temperature_c=_mean([snapshot.temperature_c for snapshot in during]),
             power_w=_mean([snapshot.power_w for snapshot in during]),
-            order_p=min(order.between_p, order.carried_p) if readable else None,
+            order_p=min(order.between_p, order.carried_p) if told else None,
             touched=gated.touched,
             unavailable=gated.unavailable,
             gpu_s=math.fsum(each.block.gpu_s for each in both),
@@ -478,11 +491,10 @@ def settle(contests: Iterable[Contest], policy: Policy) -> None:
     """
     family = {each.id: each for each in contests if each.confirming or not each.settled}
     for name in confirm({name: each.p_value for name, each in family.items()}, policy):
-        if not family[name].settled:
-            family[name].confirmed = family[name].settled = True
+        family[name].confirmed = family[name].settled = True
 
 
-_UNREADABLE = "No process gave enough quads whose times can be read: nothing can be said of this case."
+_UNREADABLE = "Too few processes gave enough quads whose times can be read: nothing can be said of this case."
 _UNDECIDED = {
     "interrupted": "Interrupted before there was enough to judge by.",
     "budget-spent": "The budget of device time was spent before there was enough to judge by.",
@@ -524,7 +536,8 @@ def _told_of_flagged(contest: Contest, judgement: Judgement, shown: str) -> tupl
         return status, f"{judgement.status}-in-{leg}", shown
     if contest.confirmed is None:
         reason = contest.stopped_by or "not-confirmed"
-        return "inconclusive", reason, f"{shown} {_UNCONFIRMED.get(reason, _UNCONFIRMED[''])}"
+        why = _UNCONFIRMED.get(reason, _NO_TIME) if contest.stopped_by or not contest.settled else _UNREAD
+        return "inconclusive", reason, f"{shown} {why}"
     return (
         "inconclusive",
         "not-confirmed",
@@ -532,10 +545,9 @@ def _told_of_flagged(contest: Contest, judgement: Judgement, shown: str) -> tupl
     )
 
 
-_UNCONFIRMED = {
-    "": "There was no time to measure it again and confirm it.",
-    "record-ends": "The record ends before fresh processes could confirm it.",
-}
+_NO_TIME = "There was no time to measure it again and confirm it."
+_UNREAD = "Too few fresh processes gave enough quads whose times can be read: it is not confirmed."
+_UNCONFIRMED = {"record-ends": "The record ends before fresh processes could confirm it."}
 
 
 def _shown(contest: Contest, judgement: Judgement) -> str:
@@ -614,18 +626,24 @@ def _strays(found: Tail) -> Strays:
 
 
 def _exponent(quads: Sequence[Quad], noise: float | None) -> tuple[float, float] | None:
-    clocks = [quad.sm_clock_mhz for quad in quads if quad.sm_clock_mhz and _readable(quad.sm_clock_mhz)]
+    clocks = [quad.sm_clock_mhz for quad in quads if quad.sm_clock_mhz and readable(quad.sm_clock_mhz)]
     if noise is None or len(clocks) < len(quads) or len(quads) < MIN_QUADS:
         return None
     return clock_exponent([q.times_ns for q in quads], clocks, _orders(quads), noise)
 
 
+def _counted(quad: Quad) -> bool:
+    """Whether its cycles can be read. Cycles over time are a clock: where these are far apart within one
+    quad, a counter wrapped.
+    """
+    if quad.cycles is None or not readable(quad.cycles):
+        return False
+    clocks = [cycles / time_ns for cycles, time_ns in zip(quad.cycles, quad.times_ns, strict=True)]
+    return max(clocks) <= _WRAPPED * min(clocks)
+
+
 def _orders(quads: Sequence[Quad]) -> list[str]:
     return [quad.order for quad in quads]
-
-
-def _readable(values: Sequence[float]) -> bool:
-    return all(0 < value < math.inf for value in values)
 
 
 def _of_arm(order: str, values: Sequence[float], letter: str) -> list[float]:

@@ -110,7 +110,11 @@ def check_rates(
         ("GFLOP/s", case.dtype, problem.flop(case)),
     )
     for unit, limit, amount in done:
-        rate, peak = (amount or 0) / time_ns, peaks.get(limit, math.inf)
+        if not amount:
+            continue
+        # A time that reads 0 is shorter than the timer's tick: faster than anything, or nothing was timed.
+        rate = amount / time_ns if time_ns > 0 else math.inf
+        peak = peaks.get(limit, math.inf)
         if rate > _SLACK * peak:
             raise BeyondPeakError(
                 f"{rate:,.0f} {unit}, where {device.name} can do {peak:,.0f} at most"

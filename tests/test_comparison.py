@@ -10,11 +10,9 @@ from typing import Any
 import psutil
 import pytest
 
-from harness import comparison, gates
+from harness import comparison
 from harness.backends.null import devices
 from harness.comparison import (
-    RETRIES,
-    SPARE_PROCESSES,
     TWIN_PLANTED,
     TWIN_SAME,
     CompareSettings,
@@ -25,8 +23,8 @@ from harness.comparison import (
     pair_settings_for,
     policy_for,
 )
+from harness.contest import SPARE_PROCESSES
 from harness.errors import UsageError
-from harness.gates import Gated
 from harness.judge import Policy
 from harness.loader import load
 from harness.pairing import PairSettings
@@ -113,8 +111,6 @@ def breaks(fault: str) -> str:
 @pytest.fixture(autouse=True)
 def plain(monkeypatch):
     monkeypatch.delenv("CI", raising=False)
-    # Waiting for a card to cool down is for cards.
-    monkeypatch.setattr(comparison, "cool_down_s", lambda _gated: 0.0)
 
 
 def compare(
@@ -219,9 +215,8 @@ def test_what_cannot_be_judged_by(asked, words):
 def test_quads_suit_the_device():
     policy = Policy()
     gpu, cpu = pair_settings_for(GPU, policy), pair_settings_for(CPU, policy)
-    assert (gpu.min_quads, gpu.max_quads) == (25, 100)
+    assert (gpu.min_quads, gpu.max_quads) == (6, 100)
     assert (cpu.min_quads, cpu.max_quads) == (10, 30)
-    assert gpu.standard_error == pytest.approx(policy.margin / 5)
 
 
 # Twins.
@@ -385,65 +380,63 @@ def test_a_failure_costs_its_own_case_only(tmp_path, fault):
     assert [cases for _, cases, _ in watching.processes] == [4, 3]
 
 
-def spoil(monkeypatch, *bad: int, reason: str = "sm-clock") -> list[int]:
-    """Let the gates throw out these blocks, counted from 0; what comes back counts all."""
-    calls: list[int] = []
-
-    def gating(block, policy, **given):
-        calls.append(len(calls))
-        gated = gates.gate(block, policy, **given)
-        if calls[-1] not in bad:
-            return gated
-        return Gated(kept=gated.kept[:4], dropped={reason: len(block.quads) - 4}, invalid=reason)
-
-    monkeypatch.setattr(comparison, "gate", gating)
-    return calls
+def test_what_is_undecided_and_what_is_to_be_confirmed_share_processes(tmp_path):
+    base = dict.fromkeys(("open", "slower"), takes(MS))
+    head = {"open": takes(1_002_900), "slower": takes(1_050_000)}
+    _, watching, _ = compare(tmp_path, base, head, results=tmp_path / "results")
+    assert watching.processes[:4] == [(1, 2, "look"), (2, 2, "look"), (3, 2, "look"), (4, 2, "look")]
+    [record] = (tmp_path / "results").rglob("*.jsonl")
+    third = [each for each in read_comparison(record).blocks if each.process == 3]
+    assert {each.case: each.confirming for each in third} == {
+        "tiny.open[n=32]": False,
+        "tiny.slower[n=32]": True,
+    }
 
 
-def test_a_block_that_the_gates_threw_out_is_measured_once_more_in_its_process(tmp_path, monkeypatch):
-    calls = spoil(monkeypatch, 0)
-    result, watching, _ = compare(
-        tmp_path, {"one": takes(MS)}, {"one": takes(MS + 1)}, results=tmp_path / "results"
-    )
-    assert RETRIES == 1
-    assert len(calls) == 3
-    assert [number for number, _, _ in watching.processes] == [1, 2]
-    assert statuses(result) == {"one": ("unchanged", "within-tolerance")}
-    assert result.verdicts[0].dropped == {}
+def blocks_of(result: ComparisonResult) -> list[int]:
+    """Quads of each block, in order."""
     assert result.path is not None
-    blocks = read_comparison(result.path).blocks
-    assert [(each.process, each.retried, bool(each.dropped)) for each in blocks] == [
-        (1, True, True),
-        (1, False, False),
-        (2, False, False),
-    ]
+    return [len(each.block.quads) for each in read_comparison(result.path).blocks]
 
 
-def test_a_process_that_the_gates_threw_out_is_made_up_for(tmp_path, monkeypatch):
-    spoil(monkeypatch, 0, 1)
-    result, watching, _ = compare(tmp_path, {"one": takes(MS)}, {"one": takes(MS + 1)})
-    assert [number for number, _, _ in watching.processes] == [1, 2, 3]
-    assert statuses(result) == {"one": ("invalid", "sm-clock")}  # 21 of 75 quads
-    assert result.verdicts[0].time is not None
-    assert result.verdicts[0].time.processes == 2
+def test_blocks_are_no_longer_than_the_verdict_needs(tmp_path, monkeypatch):
+    script = write_null_script(tmp_path / "script.json", {"noise": {"kind": "quiet", "seed": 1}})
+    monkeypatch.setenv("HARNESS_NULL_SCRIPT", script)
+    counts = {
+        name: blocks_of(
+            compare(
+                tmp_path / name, {"one": takes(MS)}, {"one": takes(head)}, pair=None, results=tmp_path / name
+            )[0]
+        )
+        for name, head in (("obvious", 2 * MS), ("small", 1_006_000))
+    }
+    assert counts["obvious"] == [12] * 4
+    assert max(counts["small"]) > 12
+    assert sum(counts["small"]) > 100
 
 
-def test_what_the_gates_throw_out_again_and_again_is_invalid_in_the_end(tmp_path, monkeypatch):
-    calls = spoil(monkeypatch, *range(100))
-    result, watching, _ = compare(tmp_path, {"one": takes(MS)}, {"one": takes(MS + 1)})
-    processes = 2 + SPARE_PROCESSES
-    assert len(watching.processes) == processes
-    assert len(calls) == processes * (1 + RETRIES)
-    assert statuses(result) == {"one": ("invalid", "sm-clock")}
-    assert result.verdicts[0].complete
+@pytest.mark.parametrize(
+    ("base", "head", "status"), [(10_000, 10 * MS, "regression"), (10 * MS, 10_000, "improvement")]
+)
+def test_a_thousandfold_takes_few_quads(tmp_path, base, head, status):
+    result, _, _ = compare(
+        tmp_path, {"one": takes(base)}, {"one": takes(head)}, pair=None, results=tmp_path / "results"
+    )
+    assert [found.status for found in result.verdicts] == [status]
+    assert sum(blocks_of(result)) <= 4 * 12
 
 
-def test_confirming_has_spare_processes_too(tmp_path, monkeypatch):
-    spoil(monkeypatch, 2, 3)
-    result, watching, _ = compare(tmp_path, {"one": takes(MS)}, {"one": takes(1_050_000)})
-    assert [purpose for _, _, purpose in watching.processes] == ["look"] * 2 + ["confirm"] * 3
-    assert result.verdicts[0].time is not None
-    assert result.verdicts[0].time.processes == 2
+def test_times_that_read_nothing_are_no_verdict(tmp_path):
+    result, watching, _ = compare(tmp_path, {"one": takes(0)}, {"one": f"{takes(0)}\nint other;"}, pair=None)
+    assert statuses(result) == {"one": ("invalid", "too-few-quads")}
+    assert len(watching.processes) == 2 + SPARE_PROCESSES
+
+
+def test_a_head_that_never_ends_costs_its_own_case_only(tmp_path):
+    base = dict.fromkeys(("one", "bad"), takes(MS))
+    head = {"one": takes(MS + 1), "bad": breaks("hang")}
+    result, _, _ = compare(tmp_path, base, head, timeout_s=2.0)
+    assert statuses(result) == {"one": ("unchanged", "within-tolerance"), "bad": ("failed", "timed-out")}
 
 
 def test_a_budget_ends_it_between_processes(tmp_path):
@@ -462,8 +455,8 @@ def test_a_budget_that_ends_before_confirming(tmp_path):
     def nearly_spent(comparing):
         process = comparing._process
 
-        def counting(entries, *, confirming):
-            process(entries, confirming=confirming)
+        def counting(entries):
+            process(entries)
             comparing._spent_s = 0.0 if comparing._processes < 2 else 10.0
 
         comparing._process = counting
@@ -482,10 +475,10 @@ def interrupting(number: int):
     def prepare(comparing):
         process = comparing._process
 
-        def interrupted(entries, *, confirming):
+        def interrupted(entries):
             if comparing._processes == number:
                 raise KeyboardInterrupt
-            process(entries, confirming=confirming)
+            process(entries)
 
         comparing._process = interrupted
 

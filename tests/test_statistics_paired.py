@@ -356,17 +356,10 @@ class TestOrderBias:
         assert (other.between, other.between_p) == pytest.approx((one.between, one.between_p))
         assert (other.carried, other.carried_p) == pytest.approx((-one.carried, one.carried_p))
 
-    @pytest.mark.parametrize(
-        ("found", "doubt"),
-        [
-            (OrderBias(0.01, 0.5, -0.02, 0.5), 0),
-            (OrderBias(0.01, 1e-4, -0.02, 0.5), 0.01),
-            (OrderBias(0.01, 1e-4, -0.02, 1e-4), 0.02),
-            (OrderBias(0.03, 1e-4, -0.02, 1e-4), 0.03),
-        ],
-    )
-    def test_the_doubt_is_the_larger_that_is_no_chance(self, found, doubt):
-        assert found.doubt(0.001) == doubt
+    @pytest.mark.parametrize(("p_value", "doubt"), [(0.5, 0), (0.0011, 0), (0.0009, 0.04)])
+    def test_the_doubt_is_twice_what_is_carried_where_that_is_no_chance(self, p_value, doubt):
+        for carried in (0.02, -0.02):
+            assert OrderBias(0.01, 0.5, carried, p_value).doubt(0.001) == doubt
 
     @pytest.mark.parametrize("processes", [[], [([], np.empty((0, 4)))], [(["ABBA"] * 9, np.ones((9, 4)))]])
     def test_what_cannot_tell(self, processes):

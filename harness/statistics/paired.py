@@ -8,16 +8,20 @@ from __future__ import annotations
 
 __all__ = [
     "MIN_QUADS",
+    "Losses",
     "OrderBias",
     "ProcessEffect",
     "Tail",
     "clock_exponent",
     "log_ratios",
+    "losses",
     "more_quads",
     "order_bias",
     "order_effect",
     "process_effect",
+    "readable",
     "tail",
+    "tail_of",
     "tick_error",
 ]
 
@@ -77,6 +81,11 @@ def log_ratios(orders: Sequence[str], values: ArrayLike) -> Floats:
 def _ratios(orders: Sequence[str], logs: Floats) -> Floats:
     ratios: Floats = 0.5 * _base_first(orders) * (logs @ _ABBA)
     return ratios
+
+
+def readable(values: Sequence[float]) -> bool:
+    """Whether all are positive finite numbers: a launch shorter than its timer's tick reads 0."""
+    return all(0 < value < math.inf for value in values)
 
 
 def process_effect(ratios: ArrayLike, resolution: float = 0.0) -> ProcessEffect:
@@ -187,8 +196,12 @@ class OrderBias:
     carried_p: float
 
     def doubt(self, error: float) -> float:
-        """The larger of those that are no chance, at this error: so far off may the effect be. 0 for none."""
-        found = ((self.between, self.between_p), (self.carried, self.carried_p))
+        """The larger of those that are no chance, at this error: so far off may the effect be. 0 for none.
+
+        Twice what is carried over within a quad: the slot that begins a quad may follow the other kernel as
+        well, which adds a quarter, and what hardly passes for no chance is known to a third of itself.
+        """
+        found = ((self.between, self.between_p), (2 * self.carried, self.carried_p))
         return max((abs(size) for size, p_value in found if p_value < error), default=0.0)
 
 
@@ -229,13 +242,6 @@ def _apart(orders: Sequence[str], values: Floats) -> float:
     return _median(values[abba]) - _median(values[~abba])
 
 
-def _median(values: Floats) -> float:
-    """NumPy's own takes ten times as long for as few as these."""
-    ordered = np.sort(values)
-    middle = ordered.size // 2
-    return float(ordered[middle] + ordered[middle - 1 + ordered.size % 2]) / 2
-
-
 @dataclass(frozen=True, slots=True)
 class Tail:
     """Slots far above the others of their arm, which a trimmed mean does not see."""
@@ -252,39 +258,52 @@ class Tail:
     p_faster: float
 
 
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """The stray slots of one process."""
+
+    base: int
+    head: int
+    slots: int
+    """Of each arm."""
+    lost: Floats
+    """By quad, what head lost more than base, over the usual time of a slot."""
+
+
+def losses(orders: Sequence[str], values: ArrayLike) -> Losses:
+    """Find the stray slots of a process by its orders and its slots' times."""
+    logs = _logs(values, len(orders), "values")
+    signs = _signs(orders)
+    excess = np.zeros_like(logs)
+    counts: list[int] = []
+    for arm in (signs < 0, signs > 0):
+        above = logs - _median(logs[arm])
+        strays = arm & (above > math.log1p(_STRAY))
+        if strays.any():
+            strays &= above > _STRAY_DEVIATIONS * _MAD * _median(np.abs(above[arm]))
+            excess[strays] = np.expm1(np.minimum(above[strays], 700.0))
+        counts.append(int(strays.sum()))
+    return Losses(counts[0], counts[1], 2 * len(orders), (signs * excess).sum(axis=1))
+
+
 def tail(processes: Sequence[tuple[Sequence[str], ArrayLike]]) -> Tail:
-    """The stray slots of several processes: of each, the orders and its slots' times.
+    """The stray slots of several processes: of each, the orders and its slots' times."""
+    return tail_of([losses(orders, values) for orders, values in processes])
+
+
+def tail_of(processes: Sequence[Losses]) -> Tail:
+    """What the stray slots of several processes say together.
 
     Had the kernels the same distribution, a quad that lost time to strays would be as likely to have lost
     more of it on head as on base, whatever else the card did: the order was drawn. So the quads that lost
     more on one of them are counted, in a sign test.
     """
-    base = head = slots = 0
-    lost: list[Floats] = []
-    for orders, values in processes:
-        if not len(orders):
-            continue
-        logs = _logs(values, len(orders), "values")
-        of_head = _signs(orders) > 0
-        excess = np.zeros_like(logs)
-        for arm in (of_head, ~of_head):
-            above = logs - _median(logs[arm])
-            strays = arm & (above > math.log1p(_STRAY))
-            if not strays.any():
-                continue
-            strays &= above > _STRAY_DEVIATIONS * _MAD * _median(np.abs(above[arm]))
-            excess[strays] = np.expm1(np.minimum(above[strays], 700.0))
-            if arm is of_head:
-                head += int(strays.sum())
-            else:
-                base += int(strays.sum())
-        slots += 2 * len(orders)
-        lost.append(np.where(of_head, excess, -excess).sum(axis=1))
-    quads = np.concatenate(lost) if lost else np.zeros(0)
+    slots = sum(each.slots for each in processes)
+    quads = np.concatenate([each.lost for each in processes]) if processes else np.zeros(0)
     more, fewer = int((quads > 0).sum()), int((quads < 0).sum())
     return Tail(
-        base=base,
-        head=head,
+        base=sum(each.base for each in processes),
+        head=sum(each.head for each in processes),
         slots=slots,
         cost=float(quads.sum()) / slots if slots else 0.0,
         p_slower=_sign_test(more, more + fewer),
@@ -327,7 +346,7 @@ def clock_exponent(
     for _ in range(_MAX_REFITS):
         sizes = np.abs(residuals)
         # Where the relation is exact, residuals are nothing but rounding.
-        now = sizes <= max(3.5 * _MAD * float(np.median(sizes)), 1e-12) + doubt
+        now = sizes <= max(3.5 * _MAD * _median(sizes), 1e-12) + doubt
         if (now == kept).all():
             break
         if min(now[head].sum(), now[~head].sum()) < MIN_QUADS:
@@ -357,8 +376,15 @@ def _start_exponent(x: Floats, y: Floats, head: NDArray[np.bool_]) -> float:
 
 
 def _about_arm_medians(values: Floats, head: NDArray[np.bool_]) -> Floats:
-    medians: Floats = np.where(head, np.median(values[head]), np.median(values[~head]))
+    medians: Floats = np.where(head, _median(values[head]), _median(values[~head]))
     return values - medians
+
+
+def _median(values: Floats) -> float:
+    """Of one axis and at least one value: as numpy's, which takes five times as long over so few."""
+    ordered = np.sort(values)
+    middle = ordered.size // 2
+    return float(ordered[middle] if ordered.size % 2 else (ordered[middle - 1] + ordered[middle]) / 2)
 
 
 def _about_arm_means(values: Floats, head: NDArray[np.bool_], kept: NDArray[np.bool_]) -> Floats:

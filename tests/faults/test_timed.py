@@ -73,6 +73,12 @@ def test_a_rate_beyond_the_peak(l2, l2_bytes, peaks, told):
     assert (raised.value.reason, raised.value.exit_code) == ("beyond-peak", ExitCode.NOT_MEASURED)
 
 
+def test_a_time_that_reads_nothing_is_beyond_any_peak_that_is_known():
+    check_rates(CARD, {}, Sum(), CASE, "cold", 0.0)
+    with pytest.raises(BeyondPeakError, match="inf GB/s"):
+        check_rates(CARD, {"memory": 1000.0}, Sum(), CASE, "cold", 0.0)
+
+
 def test_a_problem_that_needs_less_says_so():
     class Few(Sum):
         def moved_bytes(self, case):
