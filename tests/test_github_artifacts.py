@@ -324,6 +324,14 @@ IMPLAUSIBLE: dict[str, tuple[Review, str]] = {
         spoilt(status="regression", time=moved(-0.1), cycles=None),
         "called regression for -10 %",
     ),
+    "improvement in its strays that is sure to be slower": (
+        spoilt(status="improvement", reason="faster-in-tail", time=moved(0.02), cycles=moved(0.01)),
+        r"for its strays, and yet usual times are \+2 % and \+1 % for sure",
+    ),
+    "regression in its strays that is sure to be faster": (
+        spoilt(status="regression", reason="slower-in-tail", time=moved(-0.02), cycles=None),
+        r"for its strays, and yet usual times are -2 % for sure",
+    ),
     "regression within the margin": (
         spoilt(status="regression", time=moved(0.001), cycles=moved(0.002)),
         r"called regression for \+0.1 % and \+0.2 %",
@@ -626,6 +634,13 @@ def test_no_real_comparison_is_called_a_lie(tmp_path):
         assert problems(review, bases={review.base}, head=review.head) == []
         seen |= {case.status for case in review.cards[0].cases}
     assert seen >= {"regression", "improvement", "unchanged", "identical", "missing", "new", "failed"}
+
+
+@pytest.mark.parametrize("effect", [0.001, -0.001, -0.0034, 0.02])
+def test_a_slowdown_in_strays_alone_can_be_true(effect):
+    """Usual times within the margin, or not sure to be beyond it the other way."""
+    told = spoilt(status="regression", reason="slower-in-tail", time=moved(effect), cycles=None)
+    assert problems(told, bases={BASE}, head=HEAD) == []
 
 
 def test_nothing_that_the_judge_calls_unchanged_is_called_a_lie():
