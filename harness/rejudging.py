@@ -179,8 +179,7 @@ class _Replay:
         stage = contest.confirming
         # To confirm, a process that was measured for that, while there is one.
         fitting = [place for place, told in enumerate(self.left) if told.confirming == stage]
-        if not fitting and self.whole[stage] and stage not in self.stretched:
-            self._stretch(levels)
+        if not fitting and self._stretched(levels):
             return True
         if not self.left:
             contest.interrupt("record-ends")
@@ -194,18 +193,26 @@ class _Replay:
         contest.add(block, gated)
         return True
 
-    def _stretch(self, levels: list[CanaryLevel]) -> None:
-        """No process of the kind is left, but of those there were not all was looked at: what counts at a
-        look is how much is known by then, not how many processes there are.
+    def _stretched(self, levels: list[CanaryLevel]) -> bool:
+        """Look at all quads of the processes that were looked at, once, where no process of the kind is left:
+        what counts at a look is how much is known by then, not how many processes there are. One alone flags
+        nothing, but may confirm. Whether there was enough to look at.
         """
         contest, stage = self.contest, self.contest.confirming
+        if stage in self.stretched:
+            return False
         self.stretched.add(stage)
-        rounds = contest.again if stage else contest.rounds
-        rounds[:] = [Round.of(block, self._gate(block, levels)) for block in self.whole[stage]]
+        whole = [Round.of(block, self._gate(block, levels)) for block in self.whole[stage]]
+        if sum(each.all.time is not None for each in whole) < (1 if stage else 2):
+            return False
+        (contest.again if stage else contest.rounds)[:] = whole
         early = contest.looks + 1 < len(contest.policy.looks)
         contest.look(last=True)
-        if early and contest.judgement and contest.judgement.status == "undecided":
-            contest.stopped_by = "record-ends"  # more processes would have been measured
+        status = contest.judgement and contest.judgement.status
+        unconfirmed = stage and status != "same" and contest.p_value > contest.policy.confirm
+        if early and (status == "undecided" or unconfirmed):
+            contest.stopped_by, contest.confirmed = "record-ends", None  # more would have been measured
+        return True
 
     def _gate(self, block: PairedBlock, levels: Sequence[CanaryLevel]) -> Gated:
         return gate(block, GatePolicy(), usual=usual_level(levels))

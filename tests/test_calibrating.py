@@ -31,12 +31,13 @@ from harness.calibration import (
     write_calibration,
 )
 from harness.comparison import CompareSettings, Comparing
+from harness.contest import Noise
 from harness.errors import StoreError
 from harness.pairing import PairSettings
 from harness.planning import plan
 from harness.records import Effect, Verdict
 from harness.report.calibrations import as_json, print_calibration
-from harness.statistics.moderated import DEFAULT_PRIOR
+from harness.statistics.moderated import DEFAULT_PRIOR, Prior
 from harness.statistics.paired import ProcessEffect
 from tests.support import write_null_script
 from tests.test_comparison import MS, Watching, breaks, ladder, takes
@@ -241,6 +242,8 @@ def bench(tmp_path, monkeypatch):
     return Bench(tmp_path, {"one": takes(MS), "two": takes(2 * MS)})
 
 
+WIDE = Noise(Prior(variance=0.003**2, df=5.0), Prior(variance=0.003**2, df=5.0))
+"""Of a card whose processes differ so far that two of them cannot say that nothing changed."""
 ONE, TWO = "tiny.one[n=32]", "tiny.two[n=32]"
 
 
@@ -285,10 +288,10 @@ def test_an_interrupt_keeps_the_finished_trials(bench):
     def prepare(comparing):
         process = comparing._process
 
-        def interrupted(entries, *, confirming):
+        def interrupted(entries):
             if comparing._processes == 3:
                 raise KeyboardInterrupt
-            process(entries, confirming=confirming)
+            process(entries)
 
         comparing._process = interrupted
 
@@ -298,19 +301,22 @@ def test_an_interrupt_keeps_the_finished_trials(bench):
     known = read_calibration(bench.records)
     assert known == result.calibration
     assert known is not None
-    assert {len(noise.time) for noise in known.cases.values()} == {3}
+    assert {len(noise.time) for noise in known.cases.values()} == {2}
     # Verdicts that were never reached prove nothing of false alarms.
     assert (known.verdicts, known.false_alarms) == (2, 0)
 
 
-def test_an_interrupted_planting_is_neither_found_nor_missed(bench):
+@pytest.mark.parametrize("after", [3, 4, 5])
+def test_an_interrupted_planting_is_neither_found_nor_missed(bench, after):
+    """Before anything could be said, when it was called slower, and while that was being confirmed."""
+
     def prepare(comparing):
         process = comparing._process
 
-        def interrupted(entries, *, confirming):
-            if comparing._processes == 3:
+        def interrupted(entries):
+            if comparing._processes == after:
                 raise KeyboardInterrupt
-            process(entries, confirming=confirming)
+            process(entries)
 
         comparing._process = interrupted
 
@@ -332,6 +338,27 @@ def test_without_a_folder_nothing_is_kept_and_trials_still_add_up(bench):
     result = bench.calibrate(keep=False, trials=2, planted_trials=0)
     assert result.path is None
     assert result.calibration.verdicts == 4
+
+
+def test_what_an_interrupt_had_judged_too_early_is_not_counted(bench, monkeypatch):
+    """Three processes of cases that need four."""
+    monkeypatch.setattr("harness.comparison.noise_of_case", lambda *_: WIDE)
+
+    def prepare(comparing):
+        process = comparing._process
+
+        def interrupted(entries):
+            if comparing._processes == 3:
+                raise KeyboardInterrupt
+            process(entries)
+
+        comparing._process = interrupted
+
+    result = bench.calibrate(prepare, trials=1, planted_trials=1)
+    assert result.interrupted
+    assert {v.time.processes for v in result.same if v.time} == {3}
+    assert result.calibration.verdicts == 0
+    assert result.calibration.cases == {}
 
 
 def test_a_kernel_that_fails_is_no_noise(bench):

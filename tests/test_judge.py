@@ -12,7 +12,7 @@ from scipy import stats
 
 from harness.judge import Direction, Flag, Leg, LegName, Policy, confirm, judge, p_again
 from harness.statistics.moderated import DEFAULT_PRIOR, Prior, fit_prior, moderate, prior_of_case
-from harness.statistics.paired import ProcessEffect, log_ratios, process_effect
+from harness.statistics.paired import ProcessEffect, log_ratios, more_quads, process_effect
 from harness.statistics.rates import clopper_pearson
 
 QUIET = Prior(variance=0.0001**2, df=100)
@@ -280,8 +280,8 @@ def _swapped(percent):
 class TestExcess:
     @pytest.mark.parametrize("beside", [False, True])
     def test_two_processes_that_differ_by_more_than_explained_decide_nothing(self, beside):
-        wild = leg(4.0, 8.0, name="cycles" if beside else "time")
-        legs = [leg(5, 5), wild] if beside else [wild]
+        wild = leg(50.0, 50.2, name="cycles" if beside else "time")
+        legs = [leg(50, 50), wild] if beside else [wild]
         found = judge(legs, POLICY, 0)
         assert (found.status, found.legs, found.excess) == ("undecided", (), True)
 
@@ -507,6 +507,26 @@ class TestPromises:
         assert 0.86 < found / cases < 0.97
 
 
+@pytest.mark.parametrize("noise", [0.001, 0.002, 0.004])
+def test_blocks_that_end_when_they_seem_to_know_enough_make_no_more_flags(noise):
+    """On a calibrated card, where the quads' own errors are what matters: these are too small by chance in
+    some blocks, which end early.
+    """
+    rng, cases = np.random.default_rng(15), 1500
+    prior = Prior(variance=0.0003**2, df=30)
+
+    def draw(which, count):
+        found = []
+        for own in MARGIN + 0.0003 * rng.standard_normal((len(which), count)):
+            rows = own[:, np.newaxis] + noise * rng.standard_normal((count, MOST_QUADS))
+            found.append([[process_effect(row[: ended(row)]) for row in rows]])
+        return found
+
+    played = Played(draw, cases, Policy(tolerance=0.5), (prior,))
+    assert no_oftener_than(1.2 * POLICY.flag, played.first["slower"], cases)
+    assert no_oftener_than(0.0001, played.confirmed.total(), cases)
+
+
 @pytest.mark.parametrize(("times", "rate"), [(1.5, 0.0005), (2, 0.001), (3, 0.005)])
 def test_where_processes_differ_by_more_than_assumed_confirmation_holds_the_line(times, rate):
     """At the margin, on a card without history: many more are flagged than said, and few are confirmed."""
@@ -576,29 +596,44 @@ OF_CLOCK = ("throttled", "bimodal")
 """What cycles do not see of it."""
 
 
-def measured(rng, noise, effect=0.0, apart=0.001, quads=6) -> Drawn:
-    """Both rulers, by way of quads in random order, as few as a block has. Processes differ by `apart` in
-    some cases, by 0.4 of it in others.
+def measured(rng, noise, effect=0.0, apart=0.001) -> Drawn:
+    """Both rulers, by way of quads in random order, until their times are known well enough. Processes differ
+    by `apart` in some cases, by 0.4 of it in others.
     """
 
     def draw(which, count):
-        shape = (len(which), count, quads, 4)
+        shape = (len(which), count, MOST_QUADS, 4)
         base_first = rng.random(shape[:3]) < 0.5
         head = np.where(base_first[..., np.newaxis], [0, 1, 1, 0], [1, 0, 0, 1])
         own = apart * rng.uniform(0.4, 1, (len(which), 1)) * rng.standard_normal((len(which), count))
         work = 14 + head * (math.log1p(effect) + own[..., np.newaxis, np.newaxis])
         clocks = NOISES[noise](rng, shape)
         orders = np.where(base_first.ravel(), "ABBA", "BAAB").tolist()
-        found = []
+        rulers = []
         for beyond in (clocks, np.zeros(shape) if noise in OF_CLOCK else clocks):
             values = np.exp(work + beyond + 0.001 * rng.standard_normal(shape))
-            found.append(log_ratios(orders, values.reshape(-1, 4)).reshape(shape[:3]))
+            rulers.append(log_ratios(orders, values.reshape(-1, 4)).reshape(shape[:3]))
+        ends = [[ended(row) for row in case] for case in rulers[0]]
         return [
-            [[process_effect(row) for row in ratios[index]] for ratios in found]
-            for index in range(len(which))
+            [
+                [process_effect(row[:end]) for row, end in zip(ratios[case], ends[case], strict=True)]
+                for ratios in rulers
+            ]
+            for case in range(len(which))
         ]
 
     return draw
+
+
+MOST_QUADS = 40
+
+
+def ended(ratios):
+    """How many quads a block has that ends once its effect is known to six tenths of the margin."""
+    count = 0
+    while (wanted := more_quads(ratios[:count], 0.0015, at_least=6, at_most=MOST_QUADS)) > count:
+        count = wanted
+    return count
 
 
 @pytest.mark.parametrize("noise", NOISES)

@@ -13,7 +13,7 @@ import pytest
 
 from harness.backends.base import Stamp
 from harness.backends.null import NullBuilt, NullDevice, devices
-from harness.measure import Subject
+from harness.measure import Subject, launches_per_slot
 from harness.pairing import CANARY_EVERY, Pair, PairSettings, measure_pair, run_alone
 from harness.records import Launch, Resources
 from harness.sources import Program
@@ -244,25 +244,52 @@ def test_a_pair_whose_scatter_is_small_takes_the_least_number(clock):
     assert len(measured(Recording(clock), min_quads=25, max_quads=100).quads) == 25
 
 
-def test_a_pair_that_scatters_takes_half_as_many_again_until_it_is_precise_or_has_the_most(clock):
-    noisy = [MS * (1 + 0.05 * random.Random(1).gauss(0, 1) * (n % 3)) for n in range(997)]
-    contestants = pair(noisy, noisy[::-1])
-    assert len(measured(Recording(clock), contestants, min_quads=10, max_quads=42).quads) == 42
-    count = len(
-        measured(Recording(clock), contestants, min_quads=10, max_quads=400, standard_error=0.012).quads
-    )
-    assert 10 < count < 400
-    assert count % 5 == 0
+def scattered(by: float = 0.05, effect: float = 0.0) -> Pair:
+    noisy = [MS * (1 + by * random.Random(1).gauss(0, 1) * (n % 3)) for n in range(997)]
+    return pair(noisy, [time_ns * (1 + effect) for time_ns in noisy[::-1]])
 
 
-@pytest.mark.parametrize(("limit_s", "count"), [(0.001, 10), (0.041, 15), (0.062, 20), (100.0, 40)])
-def test_no_batch_is_begun_after_the_time_is_up_but_the_first_is_whole(clock, monkeypatch, limit_s, count):
+def test_a_pair_that_scatters_takes_quads_until_it_is_precise_or_has_the_most(clock):
+    def count(contestants, most, precise):
+        given = {"min_quads": 10, "max_quads": most, "standard_error": precise}
+        return len(measured(Recording(clock), contestants, max_time_s=1e6, **given).quads)
+
+    assert count(scattered(), 42, 0.001) == 42
+    assert 10 < count(scattered(), 400, 0.012) < count(scattered(), 400, 0.006) < 400
+    # What is far from the same need not be known as well.
+    assert count(scattered(effect=1.0), 400, 0.006) < count(scattered(), 400, 0.006)
+
+
+@pytest.mark.parametrize(("time_ns", "count"), [(10 * US, 12), (1.2 * MS, 12), (2 * MS, 6), (20 * MS, 6)])
+def test_where_launches_are_long_half_as_many_quads_are_enough(clock, time_ns, count):
+    assert len(measured(Recording(clock), pair((time_ns,), (time_ns,))).quads) == count
+
+
+@pytest.mark.parametrize("effect", [1000.0, 1 / 1000])
+def test_arms_a_thousandfold_apart_take_the_fewest_quads(clock, effect):
+    block = measured(Recording(clock), pair((MS,), (MS * effect,)), max_time_s=1e6)
+    assert len(block.quads) <= 12
+    assert block.launches_per_slot == launches_per_slot(min(MS, MS * effect), 1.0, SHORT.min_slot_ns)
+
+
+@pytest.mark.parametrize("cycles", [True, False])
+def test_times_that_read_nothing_end_the_block_at_its_fewest_quads(clock, cycles):
+    """A kernel shorter than the timer's tick, and one of which every second time is 0."""
+    for times in ((0.0,), (0.0, US)):
+        block = measured(Recording(clock, cycles=cycles), pair(times, times), max_quads=100)
+        assert len(block.quads) == 12
+        assert {time_ns for quad in block.quads for time_ns in quad.times_ns} <= {0.0, US, US / 2}
+    assert block.clock_noise is None or math.isfinite(block.clock_noise)
+
+
+@pytest.mark.parametrize(("limit_s", "count"), [(0.001, 10), (0.1, 30), (100.0, 40)])
+def test_no_batch_is_begun_after_the_time_is_up_but_the_first_is_whole(clock, limit_s, count):
+    """Batches of 10, 20 and 10 quads: some 45, 90 and 45 ms."""
     noisy = pair((MS, 1.1 * MS, 1.05 * MS), (1.1 * MS, MS, 1.07 * MS))
-    device = Recording(clock)
-    monkeypatch.setattr(device, "canary", lambda: None)
-    block = measured(device, noisy, min_quads=10, max_quads=40, max_time_s=limit_s, standard_error=1e-9)
-    # Some 42 ms for ten quads, with the lead-in of 2 ms and the warm-up another 4.
-    assert len(block.quads) == pytest.approx(count, abs=5 if 0.01 < limit_s < 1 else 0)
+    block = measured(
+        Recording(clock), noisy, min_quads=10, max_quads=40, max_time_s=limit_s, standard_error=1e-9
+    )
+    assert len(block.quads) == count
 
 
 def test_at_least_five_quads_are_needed_to_be_precise(clock):

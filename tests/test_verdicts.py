@@ -1,8 +1,8 @@
 """Ten thousand verdicts on the null device, whose noise is made up and whose truth is known.
 
 Here in one process: a fresh null device stands for a fresh worker, whose programs it slows or speeds up as
-the places of code and data do on a card. All else is as `Comparing` has it: quads, gates, looks, fresh
-processes to confirm, one retry of a block that the gates throw out, spare processes.
+the places of code and data do on a card. All else is as `Comparing` has it: blocks as long as the verdict
+needs them, gates, looks, fresh processes to confirm.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from scipy import stats
 
 from harness.backends.noise import KINDS
 from harness.backends.null import NullDevice, devices
-from harness.comparison import RETRIES, SPARE_PROCESSES
-from harness.contest import Contest
-from harness.gates import canary_level, gate
-from harness.judge import Policy, confirm
+from harness.contest import Contest, settle
+from harness.gates import GatePolicy, canary_level, gate
+from harness.judge import Policy
 from harness.measure import Subject
 from harness.pairing import Pair, PairSettings, measure_pair
 from harness.records import Launch, PairedBlock, Snapshot, Telemetry, Verdict
@@ -32,8 +31,8 @@ from harness.telemetry.scripted import STEADY
 MS = 1_000_000
 LAUNCH = Launch(grid=(1, 1, 1), block=(32, 1, 1))
 POLICY = Policy()
-# As few quads as there may ever be, and neither warm-up nor more than a short lead-in: the clock is made up.
-SETTINGS = PairSettings(min_quads=25, max_quads=25, warmup_min_s=0, warmup_max_s=0, lead_in_s=0.005)
+# Neither warm-up nor more than a short lead-in: the clock is made up. No block ends by the host's.
+SETTINGS = PairSettings(warmup_min_s=0, warmup_max_s=0, lead_in_s=0.005, max_time_s=1e6)
 
 SAME, MARGIN, HALF, ONE = 0.0, POLICY.margin, 0.005, 0.01
 SUITE = (*[SAME] * 12, *[MARGIN] * 2, *[HALF] * 2, *[ONE] * 4)
@@ -97,46 +96,25 @@ class Comparison:
         self.blocks: list[PairedBlock] = []
 
     def outcomes(self) -> Iterator[Outcome]:
-        self.look()
-        self.confirm()
+        while wanting := [one for one in self.contests if not one.settled]:
+            self.process(wanting)
+            settle(self.contests, POLICY)
         for contest, slower in zip(self.contests, SUITE, strict=True):
-            yield Outcome(slower, contest.verdict(), contest.flagged)
+            yield Outcome(slower, contest.verdict(), contest.confirming)
 
-    def look(self) -> None:
-        for count in POLICY.looks:
-            for _ in range(count + SPARE_PROCESSES):
-                wanted = [one for one in self.contests if not one.settled and one.good() < count]
-                self.process([one for one in wanted if len(one.rounds) < count + SPARE_PROCESSES])
-            for one in (one for one in self.contests if not one.settled):
-                if one.good() >= count:
-                    one.look()
-                else:
-                    one.settled = True
-
-    def confirm(self) -> None:
-        flagged = [one for one in self.contests if one.flagged]
-        for _ in range(max(POLICY.looks) + SPARE_PROCESSES):
-            wanted = [one for one in flagged if one.good(confirming=True) < one.good()]
-            self.process(
-                [one for one in wanted if len(one.again) < one.good() + SPARE_PROCESSES], confirming=True
-            )
-        flags = {one.id: flag for one in flagged if (flag := one.flag())}
-        stand = confirm(flags, POLICY)
-        for one in (one for one in flagged if one.id in flags):
-            one.confirmed = one.id in stand
-
-    def process(self, contests: Sequence[Contest], *, confirming: bool = False) -> None:
+    def process(self, contests: Sequence[Contest]) -> None:
         device = NullDevice(devices()[0], {"noise": {"kind": self.kind, "seed": self.rng.getrandbits(32)}})
         for contest in self.rng.sample(list(contests), len(contests)):
-            number = int(contest.id)
-            for _ in range(RETRIES + 1):
-                order = random.Random(self.rng.getrandbits(32))
-                block = watched(measure_pair(device, pair(device, number, SUITE[number]), SETTINGS, order))
-                gated = gate(block, contest.gates, usual=canary_level(self.blocks))
-                if not gated.invalid:
-                    self.blocks.append(block)
-                    break
-            contest.add(block, gated, confirming=confirming)
+            number, wanted = int(contest.id), contest.precision
+            settings = replace(
+                SETTINGS,
+                standard_error=wanted.standard_error,
+                min_quads=max(SETTINGS.min_quads, wanted.min_quads),
+            )
+            order = random.Random(self.rng.getrandbits(32))
+            block = watched(measure_pair(device, pair(device, number, SUITE[number]), settings, order))
+            contest.add(block, gate(block, GatePolicy(), usual=canary_level(self.blocks)))
+            self.blocks.append(block)
 
 
 class Battery:

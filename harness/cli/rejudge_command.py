@@ -30,6 +30,7 @@ from harness.report.rejudgements import as_json as record_as_json
 from harness.report.waiting import Waiting
 from harness.store import PACKED, StoredComparison, find_comparisons, read_comparison
 from harness.suite import Case
+from harness.texts import harmless
 
 TWINS = (TWIN_SAME, TWIN_PLANTED)
 Labels = Mapping[str, Mapping[str, Label]]
@@ -112,7 +113,7 @@ def command(
     found = find_comparisons(records)
     problems, asides = list(found.problems), []
     if found.others:
-        asides.append(f"Left out: {found.others} files that are no comparison's, such as a run's.")
+        asides.append(f"Left out: {_files(found.others)} no comparison's, such as a run's.")
     judged: dict[str, RejudgedRecord] = {}
     with Waiting("judging again") as waiting:
         for path in found.comparisons:
@@ -130,11 +131,15 @@ def command(
     status = exit_status([*judged.values()], problems, fail_on)
     if as_json:
         for aside in asides:
-            click.echo(aside, err=True)
+            click.echo(harmless(aside), err=True)
         echo_json([record_as_json(record) for record in judged.values()])
     else:
         print_rejudged([*judged.values()], asides, status)
     return status
+
+
+def _files(count: int) -> str:
+    return "1 file that is" if count == 1 else f"{count} files that are"
 
 
 def _calibration_in(folder: Path | None, *, uncalibrated: bool) -> Calibration | None:
