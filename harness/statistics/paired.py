@@ -193,8 +193,8 @@ class OrderBias:
     def doubt(self, error: float) -> float:
         """How far off the effect may be for what is carried over, if that is no chance at this error; else 0.
 
-        Twice of it: the slot that begins a quad may follow the other kernel as well, which adds a quarter, and
-        what hardly passes for no chance is known to a third of itself. What a place in the quad does to
+        Twice of it: the slot that begins a quad may follow the other kernel as well, which adds a quarter,
+        and what hardly passes for no chance is known to a third of itself. What a place in the quad does to
         whoever runs there is no bias: the order was drawn, so it is in the quads' scatter.
         """
         return 2 * abs(self.carried) if self.carried_p < error else 0.0
