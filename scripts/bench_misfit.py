@@ -11,8 +11,8 @@ case per comparison, of a kernel of 1 ms. Three promises are held against the co
 3. same: at most 0.1 % of the cases whose effect is at the tolerance or beyond are called the same.
 
 Cells whose noise is ten times what the prior says, or of two states, are marked as misfits: they show what a
-wrong assumption costs, and break no promise. So are those whose slowdown is in a few stray slots: the quads of a
-first look may have met none.
+wrong assumption costs, and break no promise. So are those whose slowdown is in a few stray slots: the quads
+of a first look may have met none.
 """
 
 from __future__ import annotations
