@@ -196,13 +196,13 @@ class OrderBias:
     carried_p: float
 
     def doubt(self, error: float) -> float:
-        """The larger of those that are no chance, at this error: so far off may the effect be. 0 for none.
+        """How far off the effect may be for what is carried over, if that is no chance at this error; else 0.
 
-        Twice what is carried over within a quad: the slot that begins a quad may follow the other kernel as
-        well, which adds a quarter, and what hardly passes for no chance is known to a third of itself.
+        Twice of it: the slot that begins a quad may follow the other kernel as well, which adds a quarter,
+        and what hardly passes for no chance is known to a third of itself. What a place in the quad does to
+        whoever runs there is no bias: the order was drawn, so it is in the quads' scatter.
         """
-        found = ((self.between, self.between_p), (2 * self.carried, self.carried_p))
-        return max((abs(size) for size, p_value in found if p_value < error), default=0.0)
+        return 2 * abs(self.carried) if self.carried_p < error else 0.0
 
 
 def order_bias(processes: Sequence[tuple[Sequence[str], ArrayLike]]) -> OrderBias:
