@@ -194,9 +194,12 @@ class Contest:
         min_quads = TAIL_QUADS if self.suspicious else 0
         if self.judgement is None:
             return Precision(FIRST_ERROR * margin)
+        beyond = min(abs(each.effect) for each in self.judgement.estimates.values()) - margin
+        if not self.confirming and beyond < 0:
+            # It is the tolerance that it may still have to be told from.
+            return Precision(2 * later, min_quads)
         if not self.confirming or "tail" in self.judgement.legs:
             return Precision(later, min_quads)
-        beyond = min(abs(each.effect) for each in self.judgement.estimates.values()) - margin
         # An eighth: so that two processes are mostly enough to confirm what is as large as it looked.
         return Precision(max(later, beyond / 8) if self.looks == 0 else later, min_quads)
 

@@ -176,7 +176,8 @@ def judge(
     each other, or at the last look, one may decide alone, with its share of the error: time, and then cycles
     if `cycles_tell`. Where they are known not to, time alone can say that a case is the same.
 
-    `last` says that no further look can be had, whatever was planned, and `again` that the processes are
+    Cycles that scatter far more than the times beside them are left out: a card that waits for its host counts
+    on. `last` says that no further look can be had, whatever was planned, and `again` that the processes are
     those that were to confirm a case. Slower and faster come first: an effect can be sure and tolerable. So
     before the last look a case whose effect looks beyond the margin is not called the same. Two processes that differ by more than a leg's
     prior explains decide nothing.
@@ -190,14 +191,15 @@ def judge(
     found = {
         leg.name: moderate(leg.effects, leg.prior) for leg in sorted(legs, key=lambda leg: leg.name != "time")
     }
+    telling = _telling(found)
     last = last or look == len(policy.looks) - 1
     excess = any(estimate.excess for estimate in found.values())
-    apart = _apart(found, policy)
+    apart = _apart(telling, policy)
     status: Status = "undecided"
     rests_on: tuple[LegName, ...] = ()
     if last or not (excess and min(each.processes for each in found.values()) < 3):
         alphas = policy.flag_alpha(look, last=last), policy.same_alpha(look, last=last, again=again)
-        status, rests_on = _decide(found, policy, alphas, last=last, apart=apart, cycles_tell=cycles_tell)
+        status, rests_on = _decide(telling, policy, alphas, last=last, apart=apart, cycles_tell=cycles_tell)
     return Judgement(
         status=status,
         legs=rests_on,
@@ -264,6 +266,15 @@ def _decide(
 
 
 _DIRECTIONS: tuple[Direction, ...] = ("slower", "faster")
+_SCATTERED = 3.0
+"""Standard error of the cycles, over that of the times, from which on they tell nothing that these do not."""
+
+
+def _telling(found: Mapping[LegName, Moderated]) -> Mapping[LegName, Moderated]:
+    time, cycles = found.get("time"), found.get("cycles")
+    if time and cycles and cycles.standard_error > _SCATTERED * time.standard_error:
+        return {"time": time}
+    return found
 
 
 def _apart(found: Mapping[LegName, Moderated], policy: Policy) -> bool:
