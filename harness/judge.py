@@ -176,11 +176,11 @@ def judge(
     each other, or at the last look, one may decide alone, with its share of the error: time, and then cycles
     if `cycles_tell`. Where they are known not to, time alone can say that a case is the same.
 
-    Cycles that scatter far more than the times beside them are left out: a card that waits for its host counts
-    on. `last` says that no further look can be had, whatever was planned, and `again` that the processes are
-    those that were to confirm a case. Slower and faster come first: an effect can be sure and tolerable. So
-    before the last look a case whose effect looks beyond the margin is not called the same. Two processes that differ by more than a leg's
-    prior explains decide nothing.
+    Cycles that scatter far more than the times beside them are left out: a card that waits for its host
+    counts on. `last` says that no further look can be had, whatever was planned, and `again` that the
+    processes are those that were to confirm a case. Slower and faster come first: an effect can be sure and
+    tolerable. So before the last look a case whose effect looks beyond the margin is not called the same. Two
+    processes that differ by more than a leg's prior explains decide nothing.
 
     Raises ValueError for no leg, a leg without a process, two of one name, or a look that is not planned.
     """

@@ -63,10 +63,14 @@ extern "C" __global__ void harness_occupy(unsigned long long duration_ns) {
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
     do { asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); } while (now - start < duration_ns);
 }
-extern "C" __global__ void harness_hold(volatile unsigned *released, unsigned ticket, unsigned long long most_ns) {
+extern "C" __global__ void harness_hold(
+    volatile unsigned *released, unsigned ticket, unsigned long long most_ns)
+{
     unsigned long long start, now;
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
-    do { asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); } while (*released < ticket && now - start < most_ns);
+    do {
+        asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    } while (*released < ticket && now - start < most_ns);
 }
 // One block per SM; SM 0 alone writes, since the cycle counters of two SMs cannot be compared.
 extern "C" __global__ void harness_stamp(unsigned long long *out) {
