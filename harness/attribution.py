@@ -82,7 +82,7 @@ class Evidence:
     clock_exponent: float | None = None
     """How time follows the SM clock: 1 where time is cycles over clock, 0 where the clock does not matter."""
     base_sm_clock_mhz: float | None = None
-    """Mean over base's slots in the kept quads."""
+    """Mean over base's slots in the quads."""
     head_sm_clock_mhz: float | None = None
     solo: SoloBlocks | None = None
     power_capped: bool | None = None

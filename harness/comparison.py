@@ -14,7 +14,10 @@ __all__ = [
     "Entry",
     "Purpose",
     "against_itself",
+    "held",
     "match",
+    "pair_settings_for",
+    "policy_for",
 ]
 
 import dataclasses
@@ -345,8 +348,8 @@ class Comparing(Workplace):
                     entry.contest.interrupt()
                 settle([entry.contest for entry in (*entries, *twins)], self.policy)
             of_twins = tuple(twin.contest.verdict() for twin in twins)
-            held = _held([entry.contest.verdict() for entry in entries], of_twins)
-            verdicts = tuple(self._with_what_is_missing(verdict) for verdict in (*held, *alone))
+            stand = held([entry.contest.verdict() for entry in entries], of_twins)
+            verdicts = tuple(self._with_what_is_missing(verdict) for verdict in (*stand, *alone))
             for verdict in (*verdicts, *of_twins):
                 self._journal.add(verdict)
             left_out = (*left_out, *(self.unplanted if len(twins) == 1 else ()))
@@ -749,7 +752,7 @@ def _note(facts: protocol.SideFacts) -> SideNote:
     return SideNote(facts.source_sha256, facts.launch, facts.resources)
 
 
-def _held(verdicts: Sequence[Verdict], twins: Sequence[Verdict]) -> list[Verdict]:
+def held(verdicts: Sequence[Verdict], twins: Sequence[Verdict]) -> list[Verdict]:
     """The verdicts, all of them invalid where a twin shows that the comparison could not be trusted."""
     wrong = next((found for twin in twins if (found := _wrong_twin(twin))), None)
     if wrong is None:

@@ -8,6 +8,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import fmean, median
 from typing import Literal
 
@@ -18,15 +19,17 @@ from harness.records import Arm, Effect, Launch, PairedBlock, Quad, Resources, S
 from harness.statistics.moderated import DEFAULT_PRIOR, Prior
 from harness.statistics.paired import (
     MIN_QUADS,
+    Losses,
     OrderBias,
     ProcessEffect,
     Tail,
     clock_exponent,
     log_ratios,
+    losses,
     order_bias,
     process_effect,
     readable,
-    tail,
+    tail_of,
     tick_error,
 )
 from harness.suite import Case
@@ -100,7 +103,7 @@ class _Effects:
         return cls(time, process_effect(log_ratios(_orders(counted), cycles)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Round:
     """What one process measured, and what the gates said of it."""
 
@@ -120,6 +123,16 @@ class Round:
             return cls(block, gated, quads, every, every)
         clean = _Effects.of(block, [quad for quad in gated.clean if readable(quad.times_ns)])
         return cls(block, gated, quads, every, clean)
+
+    @cached_property
+    def losses(self) -> Losses:
+        """Its stray slots, which every further look asks for again."""
+        return losses(_orders(self.quads), [quad.times_ns for quad in self.quads])
+
+    @cached_property
+    def exponent(self) -> tuple[float, float] | None:
+        """How time follows the SM clock, with its standard error."""
+        return _exponent(self.quads, self.block.clock_noise)
 
 
 @dataclass
@@ -181,9 +194,12 @@ class Contest:
         min_quads = TAIL_QUADS if self.suspicious else 0
         if self.judgement is None:
             return Precision(FIRST_ERROR * margin)
+        beyond = min(abs(each.effect) for each in self.judgement.estimates.values()) - margin
+        if not self.confirming and beyond < 0:
+            # It is the tolerance that it may still have to be told from.
+            return Precision(2 * later, min_quads)
         if not self.confirming or "tail" in self.judgement.legs:
             return Precision(later, min_quads)
-        beyond = min(abs(each.effect) for each in self.judgement.estimates.values()) - margin
         # An eighth: so that two processes are mostly enough to confirm what is as large as it looked.
         return Precision(max(later, beyond / 8) if self.looks == 0 else later, min_quads)
 
@@ -252,7 +268,8 @@ class Contest:
     ) -> Judgement:
         """By legs, and by the tail where these say nothing."""
         legs = self.legs(rounds, clean=clean)
-        found = judge(legs, self.policy, look, last=last, cycles_tell=self._cycles_tell)
+        again = rounds is self.again
+        found = judge(legs, self.policy, look, last=last, again=again, cycles_tell=self._cycles_tell)
         if found.status in ("slower", "faster"):
             return found
         strays = self.tail(rounds)
@@ -303,8 +320,7 @@ class Contest:
         return self._gated().power_capped
 
     def tail(self, rounds: Sequence[Round]) -> Tail:
-        found = [(_orders(each.quads), [q.times_ns for q in each.quads]) for each in rounds if each.quads]
-        return tail(found)
+        return tail_of([each.losses for each in rounds if each.quads])
 
     def order(self, rounds: Sequence[Round]) -> OrderBias:
         found = [(_orders(each.quads), [q.times_ns for q in each.quads]) for each in rounds if each.quads]
@@ -312,11 +328,7 @@ class Contest:
 
     def exponent(self) -> float | None:
         """How time follows the SM clock, by the process that tells best."""
-        found = [
-            fitted
-            for each in self.rounds
-            if (fitted := _exponent(each.quads, each.block.clock_noise)) is not None
-        ]
+        found = [each.exponent for each in self.rounds if each.exponent is not None]
         return min(found, key=lambda fitted: fitted[1])[0] if found else None
 
     def _gated(self) -> Gated:

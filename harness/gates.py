@@ -264,6 +264,8 @@ class _Seen:
         than the time between two snapshots.
         """
         told = self.series(name)
+        if not told:
+            return [[] for _ in self.quads]
         moments = [at_ns for at_ns, _ in told]
         reach_ns = int(self.policy.nearby_s * 1e9)
         found = []

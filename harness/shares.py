@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = ["Held", "check_library", "library_share", "pair_settings", "share_of"]
 
+import dataclasses
 import hashlib
 import math
 from contextlib import ExitStack, suppress
@@ -16,7 +17,6 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-import scipy  # its parts load when they are used
 
 from harness.arena import Arena
 from harness.backends.base import Device
@@ -26,6 +26,7 @@ from harness.measure import Subject, launches_per_slot
 from harness.pairing import Pair, PairSettings, measure_pair
 from harness.records import L2Policy, LibraryShare, Measurement, PairedBlock
 from harness.rotation import Rotation
+from harness.statistics.moderated import DEFAULT_PRIOR, moderate
 from harness.statistics.paired import MIN_QUADS, log_ratios, process_effect
 from harness.suite import Case
 
@@ -34,6 +35,9 @@ TIME_S = 0.3
 """What the quads of a case may take together, unless one alone takes longer."""
 _CONFIDENCE = 0.99
 _LEAD_IN_S = 0.02
+_PRIOR = dataclasses.replace(DEFAULT_PRIOR, proportion=0.0)
+"""As for verdicts, the process is one of many that differ a little; but a kernel a tenth as fast as the
+library is no doubtful case, so that spread does not grow with how far apart they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +86,8 @@ def share_of(name: str, block: PairedBlock) -> LibraryShare:
     ratios = log_ratios(orders, [quad.times_ns for quad in block.quads])
     value, half = float(np.mean(ratios)), None
     if len(ratios) >= MIN_QUADS:
-        effect = process_effect(ratios)
-        value = effect.value
-        half = effect.standard_error * float(scipy.special.stdtrit(effect.df, 0.5 + _CONFIDENCE / 2))
+        known = moderate([process_effect(ratios)], _PRIOR)
+        value, half = known.mean, known.quantile((1 - _CONFIDENCE) / 2) * known.standard_error
     times = [
         time_ns
         for quad in block.quads

@@ -3,18 +3,21 @@
 The first line is the run, each further line a row, the last says whether the run came to its end. Lines of a
 comparison are its raw blocks, as they were measured, and then its verdicts. Lines are appended to a ``.part``
 file as they come, so that what was measured survives the harness; the file gets its name at the end, or from
-the next run that writes a record beside it.
+the next run that writes a record beside it. A record may be packed by gzip afterwards.
 """
 
 from __future__ import annotations
 
 __all__ = [
+    "PACKED",
     "PART",
+    "FoundRecords",
     "Journal",
     "RecordWriter",
     "StoredComparison",
     "StoredRow",
     "StoredRun",
+    "find_comparisons",
     "newest_rows",
     "read_comparison",
     "read_run",
@@ -23,9 +26,12 @@ __all__ = [
 ]
 
 import contextlib
+import errno
+import gzip
 import os
 import re
-from collections.abc import Callable, Collection, Sequence
+import zlib
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -43,6 +49,9 @@ if TYPE_CHECKING:
 
 PART = ".part"
 """What a record's name ends in while it is written, and after its run was killed."""
+PACKED = ".gz"
+"""What the name of a record ends in that gzip has packed."""
+_ENDINGS = (".jsonl", f".jsonl{PACKED}")
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are no record."""
 
@@ -268,10 +277,11 @@ def read_run(path: Path) -> StoredRun:
     """A run's record from disk. Raises StoreError, with the line, where it is not one, or of a newer
     schema.
     """
-    decoded = _read(path)
-    run = decoded[0].run
+    lines = _lines(path)
+    run = _decode(path, 1, lines[0]).run
     if run is None:
         raise StoreError(f"{path} is the record of a comparison; expected that of a run.")
+    decoded = _decode_all(path, lines)
     rows = tuple(line.row for line in decoded if line.row is not None)
     return StoredRun(run, rows, complete=any(line.complete for line in decoded))
 
@@ -328,10 +338,11 @@ def _glance(line: bytes) -> _RowGlance | None:
 
 def read_comparison(path: Path) -> StoredComparison:
     """A comparison's record from disk. Raises StoreError like read_run."""
-    decoded = _read(path)
-    comparison = decoded[0].comparison
+    lines = _lines(path)
+    comparison = _decode(path, 1, lines[0]).comparison
     if comparison is None:
         raise StoreError(f"{path} is the record of a run; expected that of a comparison.")
+    decoded = _decode_all(path, lines)
     return StoredComparison(
         comparison,
         tuple(line.block for line in decoded if line.block is not None),
@@ -342,15 +353,90 @@ def read_comparison(path: Path) -> StoredComparison:
     )
 
 
-def _read(path: Path) -> list[_Line]:
-    return [_decode(path, number, line) for number, line in enumerate(_lines(path), 1)]
+@dataclass(frozen=True, slots=True)
+class FoundRecords:
+    """What lies at some places."""
+
+    comparisons: tuple[Path, ...]
+    others: int
+    """Records in folders that are of something else, such as runs."""
+    problems: tuple[str, ...]
+    """What could not be read, a sentence each."""
+
+
+def find_comparisons(places: Sequence[Path]) -> FoundRecords:
+    """The records of comparisons at these places: files as they are named, and what lies in folders or below.
+    A file that is reached twice counts once.
+    """
+    found: dict[Path, Path] = {}
+    others, problems = 0, []
+    for place in places:
+        if not place.is_dir():
+            found.setdefault(place.resolve(), place)
+            continue
+        names = sorted(path for path in place.rglob("*") if path.name.endswith(_ENDINGS))
+        below = [path for path in names if not path.is_dir()]
+        if not below:
+            endings = " or ".join(_ENDINGS)
+            problems.append(f"There is no record in {place} or below: expected files that end in {endings}.")
+        for path in below:
+            try:
+                if _is_comparison(path):
+                    found.setdefault(path.resolve(), path)
+                else:
+                    others += 1
+            except StoreError as error:
+                problems.append(error.message)
+    return FoundRecords(tuple(found.values()), others, tuple(problems))
+
+
+def _is_comparison(path: Path) -> bool:
+    """By its first line; false for lines of JSON of any other kind. Raises StoreError for what cannot be read
+    or is no JSON.
+    """
+    with _reading(path), open_regular(path) as file, _unpacked(path, file) as content:
+        line = content.readline(MOST_BYTES)
+    return _first(path, line).comparison is not None
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Tell in a sentence what keeps a file from being read."""
+    try:
+        yield
+    except gzip.BadGzipFile as error:
+        raise StoreError(
+            f"{path} is not packed by gzip, as its name says ({error}): take {PACKED} from the name, "
+            "or fetch the file again."
+        ) from None
+    except (EOFError, zlib.error) as error:
+        raise StoreError(f"{path} is damaged ({error}): fetch it, or pack it, again.") from None
+    except OSError as error:
+        raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
+
+
+def _unpacked(path: Path, file: IO[bytes]) -> IO[bytes]:
+    return gzip.GzipFile(fileobj=file) if path.name.endswith(PACKED) else file  # type: ignore[return-value]
+
+
+def _content(path: Path) -> bytes:
+    """All of a file, unpacked."""
+    with _reading(path):
+        if not path.name.endswith(PACKED):
+            return read_regular(path)
+        with open_regular(path) as file, _unpacked(path, file) as packed:
+            content = packed.read(MOST_BYTES + 1)  # a few bytes may unpack to more than there is memory
+        if len(content) > MOST_BYTES:
+            raise OSError(errno.EFBIG, f"unpacked it has more than {MOST_BYTES} bytes", str(path))
+    return content
+
+
+def _decode_all(path: Path, lines: Sequence[bytes]) -> list[_Line]:
+    return [_decode(path, number, line) for number, line in enumerate(lines, 1)]
 
 
 def _lines(path: Path) -> list[bytes]:
-    try:
-        content = read_regular(path)
-    except OSError as error:
-        raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
+    content = _content(path)
     lines = content.splitlines()
     _check_version(path, lines)
     # A harness that was killed, or a disk that was full, leaves half a line; the rows before it are good.
@@ -367,13 +453,17 @@ def _is_json(line: bytes) -> bool:
     return True
 
 
-def _check_version(path: Path, lines: list[bytes]) -> None:
+def _first(path: Path, line: bytes) -> _FirstLine:
     try:
-        first = msgspec.json.decode(lines[0] if lines else b"", type=_FirstLine)
+        return msgspec.json.decode(line, type=_FirstLine)
     except _UNREADABLE as error:
         raise StoreError(
             f"{path} is no run record: its first line does not describe a run ({error})."
         ) from None
+
+
+def _check_version(path: Path, lines: list[bytes]) -> None:
+    first = _first(path, lines[0] if lines else b"")
     described = first.run or first.comparison
     if described is None:
         raise StoreError(f"{path} is no run record: its first line describes neither a run nor a comparison.")

@@ -241,12 +241,12 @@ def inconclusive() -> Review:
 
 def invalid() -> Review:
     busy = [
-        case(kernel, size, "invalid", attribution="contention", dropped={"contention": 100})
+        case(kernel, size, "invalid", attribution="contention", touched={"contention": 100})
         for kernel in ("shared_tile", "block_tiling")
         for size in (1024, 2048, 4096)
     ]
     hot = [
-        case("outer_product", 4096, "invalid", reason="thermal-throttle", dropped={"thermal-throttle": 61})
+        case("outer_product", 4096, "invalid", reason="thermal-throttle", touched={"thermal-throttle": 61})
     ]
     return review(card(*fine(but=("shared_tile", "block_tiling", "outer_product")), *busy, *hot))
 

@@ -286,7 +286,9 @@ def test_json_keys_are_those_of_the_code():
 
 
 @pytest.mark.parametrize(
-    ("command", "module"), [("compare", "verdicts"), ("calibrate", "calibrations")], ids=lambda name: name
+    ("command", "module"),
+    [("compare", "verdicts"), ("calibrate", "calibrations"), ("rejudge", "rejudgements")],
+    ids=lambda name: name,
 )
 def test_json_keys_of_comparisons_are_those_of_the_code(command, module):
     tree = ast.parse((ROOT / "harness" / "report" / f"{module}.py").read_text(encoding="utf-8"))

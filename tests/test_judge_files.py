@@ -23,10 +23,9 @@ from scipy import stats
 from harness import benchmark_files
 from harness.benchmark_files import BenchmarkFile, find_files, read_benchmark_file
 from harness.errors import ExitCode, StoreError, UsageError
-from harness.judge import Policy
 from harness.records import Verdict
 from harness.report.verdicts import exit_code
-from harness.stock import MIN_PAIRS, ROBUST_PAIRS, StockResult, judge_files, judge_pairs
+from harness.stock import MIN_PAIRS, ROBUST_PAIRS, StockResult, judge_files, judge_pairs, policy_for
 from scripts import bench_stock
 from tests.support import caller, commit, make_repository, write_files
 
@@ -768,7 +767,7 @@ def no_oftener_than(rate: float, count: int, trials: int) -> bool:
 @pytest.mark.parametrize("pairs", [MIN_PAIRS, ROBUST_PAIRS - 1, ROBUST_PAIRS, 12])
 def test_the_error_at_the_margin_is_as_promised(pairs, spread):
     """But for half as much again where the mean is a trimmed one."""
-    policy = Policy(margin=0.02, tolerance=0.1, looks=(pairs,), spending=(1.0,))
+    policy = policy_for(0.02, 0.1, 0.999, on_gpu=False, pairs=pairs)
     rng = np.random.default_rng([1, pairs])
     ratios = rng.normal(math.log1p(policy.margin), spread, (4000, pairs)).tolist()
     found = Counter(judge_pairs(row, policy).status for row in ratios)

@@ -655,4 +655,5 @@ def test_an_interval_holds_the_share_and_grows_with_the_scatter():
         assert found.high is not None
         assert found.low < found.share < found.high
         assert found.low < 2.0 < found.high
-    assert wide.high - wide.low > 5 * (narrow.high - narrow.low)
+    # Processes differ by themselves, however quiet one of them is.
+    assert wide.high - wide.low > 2 * (narrow.high - narrow.low) > 4 * 0.002

@@ -89,7 +89,7 @@ def test_whatever_words_a_device_uses_make_a_document(result):
             ),
             verdicts=(
                 dataclasses.replace(
-                    verdict, message=hostile, log=hostile, reason=hostile, dropped={hostile: 3}
+                    verdict, message=hostile, log=hostile, reason=hostile, touched={hostile: 3}
                 ),
             ),
             left_out=(hostile,) * 100,

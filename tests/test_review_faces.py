@@ -483,7 +483,7 @@ def test_a_page_draws_every_case_that_was_measured_and_lists_all():
     assert told.count('<div class="row ') == len(cases) + 1
     assert told.count("<tr><td>") == len(cases)
     assert "matmul.shared_tile@2048: +13.4 % ± 0.40, regression" in told
-    assert "dropped <code>contention</code> 100" in told_by(page, "invalid")
+    assert "touched <code>contention</code> 100" in told_by(page, "invalid")
 
 
 # Checks and annotations

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
-from harness.statistics.moderated import DEFAULT_PRIOR, Moderated, Prior, fit_prior, moderate
+from harness.statistics.moderated import (
+    DEFAULT_PRIOR,
+    PROPORTION,
+    Moderated,
+    Prior,
+    fit_prior,
+    moderate,
+    prior_of_case,
+)
 from harness.statistics.paired import ProcessEffect
 
 
@@ -26,7 +35,7 @@ def as_often_as(rate, count, trials):
 
 class TestModerate:
     def test_two_processes_by_hand(self):
-        found = moderate(effects([0.010, 0.014], 0.002), Prior(variance=5e-6, df=10, inflation=1.5))
+        found = moderate(effects([0.010, 0.014], 0.002, 10**6), Prior(variance=5e-6, df=10, inflation=1.5))
         # Expected 1.5 * 4e-6 + 5e-6 = 11e-6, worth 10; observed 2 * 0.002**2 = 8e-6, worth 1.
         variance = (10 * 11e-6 + 8e-6) / 11
         assert found.mean == pytest.approx(0.012)
@@ -34,18 +43,45 @@ class TestModerate:
         assert found.df == pytest.approx(11)
         assert (found.processes, found.excess) == (2, False)
 
-    def test_four_processes_with_errors_of_their_own(self):
-        given = [effect(value, error) for value, error in ((1, 0.1), (2, 0.2), (3, 0.3), (4, 0.4))]
-        found = moderate(given, Prior(variance=1.0, df=20))
-        expected = 1 + (0.01 + 0.04 + 0.09 + 0.16) / 4
-        variance = (20 * expected + 3 * 5 / 3) / 23
-        assert (found.mean, found.df) == (2.5, 23)
-        assert found.standard_error == pytest.approx(math.sqrt(variance / 4))
+    def test_two_processes_with_errors_of_their_own(self):
+        found = moderate([effect(1, 0.5), effect(4, 1.0)], Prior(variance=1.0, df=20))
+        # Each squared error weighs 29, and 5 what is common to both: the root of 0.25 by 1, and a correction.
+        common = 0.5 * 29 / 2 / math.exp(special.digamma(29 / 2))
+        one, other = 1 + (29 * 0.25 + 5 * common) / 34, 1 + (29 * 1.0 + 5 * common) / 34
+        mean = (1 / one + 4 / other) / (1 / one + 1 / other)
+        spread = (mean - 1) ** 2 / one + (4 - mean) ** 2 / other
+        assert (found.mean, found.df) == pytest.approx((mean, 21))
+        assert found.standard_error == pytest.approx(math.sqrt((20 + spread) / 21 / (1 / one + 1 / other)))
+
+    def test_what_is_common_to_processes_is_the_variance_of_a_quad(self):
+        """A block four times as long has half the error: both say the same of a quad."""
+        long, short = ProcessEffect(0.0, 0.5, 10**6, 200), ProcessEffect(3.0, 1.0, 10**6, 50)
+        found = moderate([long, short], Prior(variance=0.0, df=20))
+        assert found.mean == pytest.approx(3 * 0.2, rel=1e-4)
+
+    def test_a_process_that_scatters_far_hardly_counts(self):
+        quiet, wild = effects([0.01, 0.01, 0.01], 0.001), effect(0.2, 0.1)
+        found = moderate([*quiet, wild], Prior(variance=1e-8, df=30))
+        assert found.mean == pytest.approx(0.01, abs=1e-4)
+        assert found.standard_error < 0.001
+
+    def test_processes_that_are_alike_count_alike(self):
+        values = np.random.default_rng(4).normal(0, 1, 5)
+        assert moderate(effects(values, 0.3), Prior(1.0, 10)).mean == pytest.approx(values.mean())
+
+    def test_the_larger_the_effect_the_more_processes_may_differ(self):
+        prior = Prior(variance=0.0, df=10, proportion=0.02)
+        one = moderate(effects([0.5, 0.5], 1e-9), prior)
+        # Agreeing processes are worth one of eleven degrees of freedom.
+        assert one.standard_error == pytest.approx(0.01 * math.sqrt(10 / 11 / 2), rel=1e-6)
+        assert not moderate(effects([0.49, 0.51], 1e-9), prior).excess
+        assert moderate(effects([-0.01, 0.01], 1e-9), prior).excess
 
     def test_one_process_has_the_prior_alone(self):
         found = moderate([effect(0.01, 0.003)], Prior(variance=16e-6, df=12))
         assert found.standard_error == pytest.approx(0.005)
-        assert (found.mean, found.df, found.processes, found.excess) == (0.01, 12, 1, False)
+        assert (found.mean, found.df) == pytest.approx((0.01, 12))
+        assert (found.processes, found.excess) == (1, False)
 
     def test_a_prior_of_great_weight_is_the_variance(self):
         found = moderate(effects([-1, 0, 1]), Prior(variance=9.0, df=1e9))
@@ -112,6 +148,23 @@ class TestModerate:
         assert as_often_as(0.001, sum(each.excess for each in found), trials) or count == 1
         assert not any(each.excess for each in found) or count > 1
 
+    @pytest.mark.parametrize("count", [2, 4, 8])
+    def test_errors_that_differ_make_it_wrong_no_oftener(self, count):
+        """The errors of some processes are ten times those of others; and they are estimates themselves."""
+        rng = np.random.default_rng(100 + count)
+        trials, df = 4000, 5
+        wrong = Counter[float]()
+        for _ in range(trials):
+            errors = 10 ** rng.uniform(-1, 0, count)
+            scale = math.sqrt(df / rng.chisquare(df))
+            values = rng.standard_normal(count) * np.hypot(0.3 * scale, errors)
+            own = errors * np.sqrt(rng.chisquare(3, count) / 3)
+            given = [effect(*each, df=3) for each in zip(values.tolist(), own.tolist(), strict=True)]
+            found = moderate(given, Prior(variance=0.09, df=df))
+            wrong.update(rate for rate in (0.05, 0.01, 0.002) if found.low(rate) > 0)
+        for rate in (0.05, 0.01, 0.002):
+            assert stats.binomtest(wrong[rate], trials, rate, alternative="greater").pvalue > 1e-3
+
 
 class TestBounds:
     @pytest.mark.parametrize("df", [1, 4.5, 31, 207])
@@ -142,14 +195,60 @@ class TestBounds:
 class TestPrior:
     @pytest.mark.parametrize(
         "values",
-        [(-1e-9, 10, 1), (1, 0, 1), (1, 10, 0), (math.nan, 10, 1), (1, math.inf, 1), (1, 10, math.nan)],
+        [
+            (-1e-9, 10, 1),
+            (1, 0, 1),
+            (1, 10, 0),
+            (math.nan, 10, 1),
+            (1, math.inf, 1),
+            (1, 10, math.nan),
+            (1, 10, 1, -0.1),
+            (1, 10, 1, math.inf),
+        ],
     )
     def test_what_cannot_be(self, values):
         with pytest.raises(ValueError, match="expected finite numbers"):
             Prior(*values)
 
-    def test_without_history_it_is_that_of_locked_clocks(self):
-        assert (DEFAULT_PRIOR.variance, DEFAULT_PRIOR.df, DEFAULT_PRIOR.inflation) == (0.0005**2, 30, 1)
+
+class TestPriorOfCase:
+    CARD = Prior(variance=1e-6, df=8, inflation=2.0, proportion=0.02)
+
+    @pytest.mark.parametrize("had", [[], effects([0.1])])
+    def test_of_a_case_without_a_history_the_card_tells_less(self, had):
+        found = prior_of_case(self.CARD, had)
+        assert found == Prior(variance=1e-6, df=5, inflation=2.0, proportion=0.02)
+        few = Prior(variance=1e-6, df=4)
+        assert prior_of_case(few, had) == few
+
+    def test_its_own_history_is_shrunk_by_hand(self):
+        # Observed 5e-6 of 4 degrees of freedom, where 1e-6 and twice 0.5e-6 were expected, worth 8.
+        found = prior_of_case(self.CARD, effects([-0.003, -0.001, 0, 0.001, 0.003], math.sqrt(0.5e-6)))
+        assert found.variance == pytest.approx((8 * 2e-6 + 4 * 5e-6) / 12 - 1e-6)
+        assert (found.df, found.inflation, found.proportion) == (12, 2.0, 0.02)
+
+    def test_processes_that_agree_make_it_no_quieter_than_a_quarter_of_the_card(self):
+        found = prior_of_case(self.CARD, effects([0.1] * 100, 1e-4))
+        assert (found.variance, found.df) == (0.25e-6, 107)
+
+    def test_a_long_history_is_worth_no_more_than_that_of_a_card(self):
+        assert prior_of_case(self.CARD, effects([0.1] * 1000, 1e-4)).df == 200
+
+    @pytest.mark.parametrize("beyond", [0.999, 1.001])
+    def test_a_spread_that_the_card_does_not_explain_speaks_for_itself(self, beyond):
+        values = np.array([-1.0, 0.0, 1.0]) * math.sqrt(beyond * stats.f.isf(0.001, 2, 8) * 3e-6)
+        found = prior_of_case(self.CARD, effects(values, 0.001))
+        observed = np.var(values, ddof=1)
+        if beyond > 1:
+            assert (found.variance, found.df) == pytest.approx((observed - 2e-6, 2))
+        else:
+            assert (found.variance, found.df) == pytest.approx(((8 * 3e-6 + 2 * observed) / 10 - 2e-6, 10))
+
+    def test_a_card_of_no_variance_at_all(self):
+        still = Prior(variance=0.0, df=8)
+        assert prior_of_case(still, effects([0.125] * 3)).variance == 0
+        found = prior_of_case(still, effects([0.1, 0.2, 0.3]))
+        assert (found.variance, found.df) == pytest.approx((0.01, 2))
 
 
 def history(rng, cases, processes=8, *, variance=0.0, inflation=1.0, df=None, errors=(0.0002, 0.001)):
@@ -177,6 +276,7 @@ class TestFitPrior:
         # From below, as it is a lower bound: the fewer processes, the less a case says of its variance.
         assert least * df <= found.df <= 1.2 * df
         assert found.inflation < 1.2
+        assert found.proportion == PROPORTION
 
     @pytest.mark.parametrize(
         ("sd", "inflation"), [(0.0005, 1.0), (0.0, 1.0), (0.0, 3.0), (0.0005, 2.0), (0.001, 1.0)]

@@ -34,6 +34,7 @@ from harness.records import (
     Run,
     Snapshot,
     Source,
+    Strays,
     Telemetry,
     Toolchain,
     Verdict,
@@ -221,6 +222,7 @@ VERDICT = Verdict(
     time=EFFECT,
     cycles=EFFECT,
     energy=EFFECT,
+    strays=Strays(base=1, head=7, slots=100, cost=0.1 + 0.2),
     smallest_visible=0.005,
     noise_floor=0.004,
     clock_exponent=0.97,
@@ -231,7 +233,7 @@ VERDICT = Verdict(
     temperature_c=55.5,
     power_w=612.25,
     order_p=0.5,
-    dropped={"sm-clock": 3},
+    touched={"sm-clock": 3},
     unavailable={"contention": "nobody knows"},
     gpu_s=1.5,
     complete=False,
@@ -275,7 +277,7 @@ BLOCK = CaseBlock(
         clock_noise=0.0001,
         telemetry=TELEMETRY,
     ),
-    dropped={"canary": 1},
+    touched={"canary": 1},
 )
 
 

@@ -26,6 +26,7 @@ COMMANDS = {
     "compare": "Tell which kernels a commit made slower, and how surely.",
     "sweep": "Try every configuration of a kernel, and tell the best.",
     "judge": "Judge pytest-benchmark files of two commits, saved in turns.",
+    "rejudge": "Judge stored comparisons by today's rules: no device is needed.",
     "calibrate": "Measure this device's noise, so that verdicts rest on it.",
     "history": "Tell what changed over the commits, and whether code or clocks did it.",
     "rebuild": "Make asv's result files anew from the records.",

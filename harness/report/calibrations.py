@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["as_json", "print_calibration"]
+__all__ = ["as_json", "print_calibration", "trust"]
 
 from collections.abc import Sequence
 from statistics import fmean, stdev
@@ -18,6 +18,8 @@ from harness.statistics.rates import clopper_pearson, false_alarm_bound
 from harness.suite import size_label
 
 CONFIDENCE = 0.95
+TRUSTED = 0.005
+"""The slowdown that a card should show: what a release is held back for, twice the margin."""
 
 
 def as_json(result: CalibrationResult) -> dict[str, Any]:
@@ -47,7 +49,7 @@ def print_calibration(results: Sequence[CalibrationResult]) -> None:
         if result.planted:
             console().print()
             print_out(_planted_table(result.planted))
-        for line in _rates(result.calibration):
+        for line in (*_rates(result.calibration), trust(result.calibration)):
             console().print(line, highlight=False)
         for verdict in (*result.same, *(each.verdict for each in result.planted)):
             if verdict.status in ("failed", "invalid"):
@@ -131,6 +133,33 @@ def _rates(calibration: Calibration) -> list[str]:
             f"{100 * high:.0f} %)."
         )
     return lines
+
+
+def trust(calibration: Calibration) -> str:
+    """Whether the card can be trusted with a slowdown of 0.5 %, and if not, why."""
+    size = f"{100 * TRUSTED:g} %"
+    visible = {name: noise.smallest_visible for name, noise in calibration.cases.items()}
+    told = {name: least for name, least in visible.items() if least is not None}
+    if not told:
+        return f"Trusted with {size}: not known, no case was judged."
+    worst = max(told, key=lambda name: told[name])
+    blind = sum(least > TRUSTED for least in told.values())
+    planted = calibration.planted.get(f"{100 * TRUSTED:g}")
+    missed = planted.planted - planted.found if planted else 0
+    reasons = []
+    if blind:
+        reasons.append(f"{blind} of {len(told)} cases show only more, {worst} {100 * told[worst]:.2g} %")
+    if missed and planted:
+        reasons.append(f"{missed} of {planted.planted} planted were missed")
+    if calibration.false_alarms:
+        reasons.append(f"{calibration.false_alarms} of {calibration.verdicts} verdicts were false alarms")
+    if reasons:
+        return f"Trusted with {size}: no; {'; '.join(reasons)}."
+    found = f", and all {planted.planted} planted were found" if planted and planted.planted else ""
+    return (
+        f"Trusted with {size}: yes; {len(told)} cases show {100 * min(told.values()):.2g} to "
+        f"{100 * told[worst]:.2g} %{found}."
+    )
 
 
 def _mean(values: Sequence[float]) -> str:

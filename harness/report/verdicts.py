@@ -6,11 +6,19 @@ __all__ = [
     "FAILING",
     "Judged",
     "as_json",
+    "basis",
+    "counted",
     "exit_code",
     "fails",
+    "fitting_table",
+    "half_width",
     "judgement_as_json",
+    "percent",
     "print_comparison",
     "print_judgement",
+    "sentences",
+    "styled",
+    "title",
 ]
 
 from collections import Counter
@@ -24,9 +32,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from harness.calibration import Calibration
 from harness.comparison import ComparisonResult
 from harness.errors import ExitCode
-from harness.records import Comparison, Effect, Source, Verdict, nothing_compared
+from harness.records import Comparison, DeviceInfo, Effect, Source, Verdict, nothing_compared
 from harness.report.tables import console, natural_width, plain_table, print_out
 from harness.statistics.rates import false_alarm_bound
 from harness.stock import StockResult, StockSide
@@ -168,12 +177,12 @@ def _of_comparison(result: ComparisonResult) -> _Shown:
     if result.interrupted:
         asides.append("Interrupted: verdicts rest on what was finished.")
     return _Shown(
-        title=_title(result.comparison),
+        title=title(result.comparison),
         what="kernel",
         names=[*(each.kernel for each in result.verdicts), *(each.case for each in result.twins)],
         verdicts=result.verdicts,
         twins=result.twins,
-        basis=_basis(result),
+        basis=basis(result.calibration, result.comparison.device),
         changes=result.problem_changes,
         asides=asides,
         device_s=sum(verdict.gpu_s for verdict in (*result.verdicts, *result.twins)),
@@ -207,7 +216,7 @@ def _print(results: Sequence[_Shown], status: ExitCode) -> None:
             console().print(
                 Text(f"Problem changed: {harmless(change)}", style="bold yellow"), soft_wrap=False
             )
-        for line in _sentences(result):
+        for line in sentences(result.verdicts):
             console().print(line, soft_wrap=False, highlight=False)
         for aside in result.asides:
             errors.print(aside, highlight=False, markup=False, soft_wrap=True)
@@ -216,60 +225,80 @@ def _print(results: Sequence[_Shown], status: ExitCode) -> None:
 
 
 def _table(result: _Shown, width: int) -> Table:
-    """A line a case; what fits least is left out where the terminal is narrow."""
-    columns = _columns(result)
-    for left_out in ("cycles %", "floor", "base ms", "base", "visible", None):
-        table = _table_of(result, columns)
+    """A line a case."""
+    table = fitting_table(
+        result.what,
+        _columns(result),
+        {"verdict": [styled(verdict.status) for verdict in result.rows]},
+        spare=("cycles %", "floor", "base ms", "base", "visible"),
+        width=width,
+    )
+    table.title = result.title
+    return table
+
+
+def fitting_table(
+    what: str,
+    columns: Mapping[str, Sequence[str]],
+    marked: Mapping[str, Sequence[str]],
+    *,
+    spare: Sequence[str],
+    width: int,
+) -> Table:
+    """A table of these columns, the first on the left and headed so even where there is no row, and after
+    them those with markup. Columns that are all empty are left out, and of the `spare` ones as many as do not
+    fit, in order.
+    """
+    columns = {name: cells for name, cells in columns.items() if any(cells)}
+    for left_out in (*spare, None):
+        first, *others = columns or [what]
+        table = plain_table(first, *(f">{name}" for name in others), *marked)
+        plain = [[escape(harmless(cell)) for cell in cells] for cells in columns.values()]
+        for row in zip(*plain, *marked.values(), strict=True):
+            table.add_row(*row)
         if left_out is None or natural_width(table) <= width:
             break
         columns.pop(left_out, None)
     return table
 
 
+def styled(status: str, words: str = "") -> str:
+    """A status in its colour, as markup; or other words in that colour."""
+    return f"[{_STYLES[status]}]{words or status}[/]"
+
+
 def _columns(result: _Shown) -> dict[str, list[str]]:
     rows = result.rows
     times_ns = [verdict.base.time_ns if verdict.base else None for verdict in rows]
     small = any(time_ns is not None and time_ns < _SMALL_NS for time_ns in times_ns)
-    columns = {
+    return {
         result.what: list(result.names),
         "size": [size_label(v.sizes) for v in rows],
         "base" if small else "base ms": [_time(time_ns) if small else _ms(time_ns) for time_ns in times_ns],
-        "change %": [_percent(v.time.effect if v.time else None, sign=True) for v in rows],
-        "±": [_percent(_half(v.time)) for v in rows],
-        "cycles %": [_percent(v.cycles.effect if v.cycles else None, sign=True) for v in rows],
-        "visible": [_percent(v.smallest_visible) for v in rows],
-        "floor": [_percent(v.noise_floor) for v in rows],
+        "change %": [percent(v.time.effect if v.time else None, sign=True) for v in rows],
+        "±": [percent(half_width(v.time)) for v in rows],
+        "cycles %": [percent(v.cycles.effect if v.cycles else None, sign=True) for v in rows],
+        "visible": [percent(v.smallest_visible) for v in rows],
+        "floor": [percent(v.noise_floor) for v in rows],
         "MHz": [_clocks(v) for v in rows],
     }
-    return {name: cells for name, cells in columns.items() if any(cells)}
 
 
-def _table_of(result: _Shown, columns: Mapping[str, Sequence[str]]) -> Table:
-    first, *others = columns or [result.what]
-    table = plain_table(first, *(f">{name}" for name in others), "verdict")
-    table.title = result.title
-    for index, verdict in enumerate(result.rows):
-        cells = [escape(harmless(column[index])) for column in columns.values()]
-        table.add_row(*cells, f"[{_STYLES[verdict.status]}]{verdict.status}[/]")
-    return table
-
-
-def _basis(result: ComparisonResult) -> str:
-    """What the verdicts rest on: this device's own noise, or an assumption."""
-    known = result.calibration
+def basis(known: Calibration | None, device: DeviceInfo) -> str:
+    """What verdicts rest on: this device's own noise, or an assumption."""
     if known is None or not known.verdicts:
         return "Not calibrated: how processes differ here is assumed. Run 'harness calibrate' once."
     bound = false_alarm_bound(known.false_alarms, known.verdicts)
-    driver = result.comparison.device.driver
-    aged = f" Since then the driver went from {known.driver} to {driver}: calibrate again."
-    aged = "" if known.driver == driver else aged
+    aged = f" Since then the driver went from {known.driver} to {device.driver}: calibrate again."
+    aged = "" if known.driver == device.driver else aged
     return (
         f"Calibrated {known.measured_at[:10]}: {known.false_alarms} false alarms in {known.verdicts} "
         f"verdicts of code against itself, so below {100 * bound:.2g} % (95 % confidence).{aged}"
     )
 
 
-def _title(comparison: Comparison) -> str:
+def title(comparison: Comparison) -> str:
+    """Suite, both commits and device."""
     device = comparison.device
     return (
         f"{comparison.head.suite}: {_commit(comparison.base)} against {_commit(comparison.head)} "
@@ -281,12 +310,12 @@ def _commit(source: Source | StockSide) -> str:
     return (source.commit or "no commit")[:10] + (" + changes" if source.dirty else "")
 
 
-def _sentences(result: _Shown) -> Iterator[Text]:
+def sentences(verdicts: Sequence[Verdict]) -> Iterator[Text]:
     """What a table cannot say: why, of every verdict that somebody has to act on; once where several in a row
     say the same.
     """
     told: set[str] = set()
-    for verdict, alike in _alike(result.verdicts):
+    for verdict, alike in _alike(verdicts):
         text = Text()
         text.append(f"{verdict.status} ", style=_STYLES[verdict.status])
         text.append(harmless(verdict.case), style="bold")
@@ -309,11 +338,16 @@ def _alike(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, int]]:
 
 def _closing(results: Sequence[_Shown], status: ExitCode) -> str:
     counts: Counter[str] = Counter(verdict.status for result in results for verdict in result.verdicts)
-    told = ", ".join(f"{counts[name]} {name}" for name in _STYLES if counts[name]) or "no case was compared"
+    told = counted(counts) or "no case was compared"
     told += "" if not counts or not nothing_compared(counts) else f". Nothing was compared: {_only(counts)}"
     known = [result.device_s for result in results if result.device_s is not None]
     spent = f" {sum(known):.1f} s of device time." if known else ""
     return f"{told}.{spent} Exit status {int(status)}."
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """``1 regression, 3 unchanged``; what matters most comes first."""
+    return ", ".join(f"{counts[name]} {name}" for name in _STYLES if counts.get(name))
 
 
 def _only(counts: Mapping[str, int]) -> str:
@@ -335,7 +369,8 @@ def _time(time_ns: float | None) -> str:
     return f"{time_ns / scale:.4g} {unit}"
 
 
-def _percent(value: float | None, *, sign: bool = False) -> str:
+def percent(value: float | None, *, sign: bool = False) -> str:
+    """A share in percent, with as many digits as matter; empty for None."""
     if value is None:
         return ""
     if abs(value) >= 100:
@@ -344,7 +379,8 @@ def _percent(value: float | None, *, sign: bool = False) -> str:
     return f"{100 * value:+.{digits}f}" if sign else f"{100 * value:.{digits}f}"
 
 
-def _half(effect: Effect | None) -> float | None:
+def half_width(effect: Effect | None) -> float | None:
+    """Half of an effect's interval."""
     return None if effect is None else (effect.high - effect.low) / 2
 
 

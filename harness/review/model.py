@@ -123,7 +123,7 @@ class CaseReview(_Strict, frozen=True, kw_only=True):
     temperature_c: Annotated[float, Meta(ge=-273, le=1000)] | None = None
     power_w: Annotated[float, Meta(ge=0, le=1e5)] | None = None
     touched: Annotated[Mapping[Code, Size], Meta(max_length=32)] = {}
-    """Quads left out of the estimate, by gate."""
+    """Quads that something else had a part in, by gate."""
 
 
 class Calibrated(_Strict, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import scipy  # its parts load when they are used
@@ -31,6 +32,8 @@ _BOUND = 0.8
 _INFLATION_CASES = 4
 """How many must have errors that matter, for an inflation to be told."""
 _MOST_INFLATION = 25.0
+_OTHERS_DF = 5.0
+"""What the quads of a case's other processes are worth, in degrees of freedom, beside a process's own."""
 _ROUNDS = 8
 
 Floats = NDArray[np.float64]
@@ -98,7 +101,7 @@ class Moderated:
 
     def quantile(self, alpha: float) -> float:
         """Of Student's t, what is exceeded with a chance of `alpha`."""
-        return -float(scipy.special.stdtrit(self.df, alpha))
+        return _quantile(self.df, alpha)
 
     def p_above(self, margin: float) -> float:
         """One-sided p-value that the effect is above `margin`."""
@@ -114,6 +117,12 @@ class Moderated:
         return float(scipy.special.stdtr(self.df, -distance / self.standard_error))
 
 
+@lru_cache(maxsize=256)
+def _quantile(df: float, alpha: float) -> float:
+    # Of one estimate several bounds are asked for with the same chance.
+    return -float(scipy.special.stdtrit(df, alpha))
+
+
 def moderate(effects: Sequence[ProcessEffect], prior: Prior) -> Moderated:
     """The mean of processes' effects, each weighed by how well it is known: by the prior's variance between
     processes and its own standard error.
@@ -127,7 +136,7 @@ def moderate(effects: Sequence[ProcessEffect], prior: Prior) -> Moderated:
     if not effects:
         raise ValueError("No process has an effect; at least one is needed.")
     count = len(effects)
-    parts = [prior.inflation * effect.standard_error**2 for effect in effects]
+    parts = [prior.inflation * square for square in _squared_errors(effects)]
     middle, _ = _weighted(effects, [prior.variance + part for part in parts])
     between = prior.variance + (prior.proportion * middle) ** 2
     expected = [between + part for part in parts]
@@ -143,6 +152,33 @@ def moderate(effects: Sequence[ProcessEffect], prior: Prior) -> Moderated:
         return Moderated(mean, math.sqrt(observed / count), own_df, count, excess=True)
     scale = (df + own_df * ratio) / (df + own_df)
     return Moderated(mean, math.sqrt(scale * variance), df + own_df, count, excess=False)
+
+
+def _squared_errors(effects: Sequence[ProcessEffect]) -> list[float]:
+    """Squared standard errors, each drawn a little to what a quad's variance is in all of these processes.
+
+    A block is short, and ends when its quads seem to know enough: the standard error is too small where they
+    agreed by chance, and by that it would get most of the weight. The common variance is that of limma, by
+    the mean of logarithms (Smyth 2004, section 6.2), which one wild process does not rule.
+    """
+    squares = [effect.standard_error**2 for effect in effects]
+    if len(effects) == 1 or min(squares) == 0:
+        return squares
+    logs = math.fsum(
+        effect.df * (math.log(square * effect.quads) + _shortfall(effect.df))
+        for effect, square in zip(effects, squares, strict=True)
+    )
+    common = math.exp(logs / sum(effect.df for effect in effects))
+    return [
+        (effect.df * square + _OTHERS_DF * common / effect.quads) / (effect.df + _OTHERS_DF)
+        for effect, square in zip(effects, squares, strict=True)
+    ]
+
+
+@lru_cache(maxsize=1024)
+def _shortfall(df: int) -> float:
+    """By how much the logarithm of a variance is too small on average."""
+    return math.log(df / 2) - float(scipy.special.digamma(df / 2))
 
 
 def _weighted(effects: Sequence[ProcessEffect], variances: Sequence[float]) -> tuple[float, float]:
@@ -208,7 +244,8 @@ def fit_prior(history: Sequence[Sequence[ProcessEffect]]) -> Prior:
 
 def prior_of_case(prior: Prior, history: Sequence[ProcessEffect]) -> Prior:
     """The prior of one case: its own history shrunk to that of its card, each weighed by its degrees of
-    freedom (Smyth 2004, section 3). One wild case among quiet ones is not judged as though it were quiet.
+    freedom (Smyth 2004, section 3). One wild case among quiet ones is not judged as though it were quiet:
+    where its processes spread by more than the card explains, they speak for themselves.
 
     Of a case without a history the card's other cases tell less: UNKNOWN_DF at most.
     """
@@ -217,7 +254,11 @@ def prior_of_case(prior: Prior, history: Sequence[ProcessEffect]) -> Prior:
     own_df = len(history) - 1
     observed = float(np.var([effect.value for effect in history], ddof=1))
     error = prior.inflation * float(np.mean([effect.standard_error**2 for effect in history]))
-    total = (prior.df * (prior.variance + error) + own_df * observed) / (prior.df + own_df)
+    expected = prior.variance + error
+    ratio = observed / expected if expected > 0 else math.inf if observed > 0 else 0.0
+    if ratio > 1 and _f_tail(ratio, own_df, prior.df) < _EXCESS:
+        return dataclasses.replace(prior, variance=observed - error, df=float(own_df))
+    total = (prior.df * expected + own_df * observed) / (prior.df + own_df)
     # Processes that agree better than their quads can have known are a chance, not a quality.
     variance = max(total - error, prior.variance * _LEAST_OF_CARD)
     return dataclasses.replace(prior, variance=variance, df=min(prior.df + own_df, MAX_DF))

@@ -1,0 +1,216 @@
+"""Do real edits show? Edits that engineers make to kernels, in a copy of this repository, compared with the
+kernels as they are.
+
+    python scripts/bench_edits.py --size 1024 --size 4096
+
+Those of the first set change twelve cases of three suites at two sizes. The table tells what
+`harness compare` said of each, and for each suite the seconds of device time and on the clock on the wall. An
+edit may well change nothing, or help: the figures say so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RUN = "import sys; from harness.cli import main; sys.argv[0] = 'harness'; main()"
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One change of one kernel: in its source or, by its macros, in its suite."""
+
+    suite: str
+    kernel: str
+    what: str
+    old: str
+    new: str
+    in_suite: bool = False
+
+
+SETS: tuple[tuple[Edit, ...], ...] = (
+    (
+        Edit(
+            "matmul",
+            "naive_coalesced",
+            "block shape",
+            '"BX": 64, "BY": 4',
+            '"BX": 16, "BY": 16',
+            in_suite=True,
+        ),
+        Edit(
+            "matmul",
+            "block_tiling",
+            "unroll",
+            "        #pragma unroll\n        for (int p",
+            "        #pragma unroll 2\n        for (int p",
+        ),
+        Edit("matmul", "thread_tiling_2d", "unroll", "#pragma unroll 4", "#pragma unroll 1"),
+        Edit(
+            "matmul",
+            "wmma_warp_tiling",
+            "loop order",
+            """            #pragma unroll
+            for (int j = 0; j < FRAGMENTS; ++j)
+                tc::load_matrix_sync(fragment_b[j], b + j * EDGE, n);
+            #pragma unroll
+            for (int i = 0; i < FRAGMENTS; ++i) {
+                tc::load_matrix_sync(fragment_a, a + (index_t)i * EDGE * k, k);
+                #pragma unroll
+                for (int j = 0; j < FRAGMENTS; ++j)
+                    tc::mma_sync""",
+            """            #pragma unroll
+            for (int i = 0; i < FRAGMENTS; ++i) {
+                tc::load_matrix_sync(fragment_a, a + (index_t)i * EDGE * k, k);
+                #pragma unroll
+                for (int j = 0; j < FRAGMENTS; ++j)
+                    tc::load_matrix_sync(fragment_b[j], b + j * EDGE, n);
+                __syncwarp();
+                #pragma unroll
+                for (int j = 0; j < FRAGMENTS; ++j)
+                    tc::mma_sync""",
+        ),
+        Edit("transpose", "transpose_tiled", "padding", "tile[TILE][TILE + 1]", "tile[TILE][TILE]"),
+        Edit("copy", "copy_unrolled", "items a thread", '"ITEMS": 4', '"ITEMS": 1', in_suite=True),
+    ),
+    (
+        Edit(
+            "matmul",
+            "thread_tiling_2d",
+            "spills",
+            "KERNEL LAUNCH_BOUNDS(THREADS_X, THREADS_Y, 1) thread_tiling_2d",
+            "KERNEL __launch_bounds__(THREADS_X * THREADS_Y, 12) thread_tiling_2d",
+        ),
+        Edit(
+            "matmul",
+            "thread_tiling",
+            "rows a thread",
+            '"TILE": 32, "TM": 8',
+            '"TILE": 32, "TM": 4',
+            in_suite=True,
+        ),
+        Edit(
+            "matmul",
+            "shared_tile",
+            "barrier",
+            "            sum += tile_a[y][p] * tile_b[p][x];\n        BARRIER();",
+            "            sum += tile_a[y][p] * tile_b[p][x];\n        BARRIER();\n        BARRIER();",
+        ),
+        Edit("matmul", "outer_product", "padding", "column_a[TILE][TILE + 1]", "column_a[TILE][TILE]"),
+        Edit(
+            "transpose", "transpose_naive", "block shape", '"THREADS_Y": 8', '"THREADS_Y": 2', in_suite=True
+        ),
+        Edit("copy", "copy", "block shape", '"THREADS": 256', '"THREADS": 64', in_suite=True),
+    ),
+)
+
+
+def edited(root: Path, edits: Sequence[Edit]) -> None:
+    """Make the edits in a copy of the repository. Raises ValueError for one whose text is not there once."""
+    for edit in edits:
+        folder = root / "kernels" / edit.suite
+        path = folder / ("suite.py" if edit.in_suite else f"{edit.kernel}.cu")
+        text = path.read_text(encoding="utf-8")
+        start = text.index(f'"{edit.kernel}"') if edit.in_suite else 0
+        place = text.find(edit.old, start)
+        if place < 0:
+            raise ValueError(f"{path}: no {edit.old!r} to edit.")
+        text = text[:place] + edit.new + text[place + len(edit.old) :]
+        path.write_text(text, encoding="utf-8")
+
+
+def copy_of(root: Path, to: Path, edits: Sequence[Edit]) -> None:
+    """A repository of two commits: as it is, and with the edits."""
+    for name in ("kernels", "asv.conf.json", "pyproject.toml"):
+        source = root / name
+        if source.is_dir():
+            shutil.copytree(source, to / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, to / name)
+    git(to, "init", "--quiet")
+    commit(to, "as it is")
+    edited(to, edits)
+    commit(to, "edited")
+
+
+def commit(root: Path, message: str) -> None:
+    git(root, "add", "--all")
+    git(root, "-c", "user.name=x", "-c", "user.email=x@x", "commit", "--quiet", "--message", message)
+
+
+def git(root: Path, *arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=root, check=True)
+
+
+def compared(root: Path, suite: str, kernels: Sequence[str], arguments: Sequence[str]) -> dict[str, Any]:
+    """What one `harness compare` of a suite says, and how long it took."""
+    began = time.monotonic()
+    asked = [f"{suite}.{kernel}" for kernel in kernels]
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, "compare", "HEAD~1", "HEAD", *asked, *arguments, "--json"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if not done.stdout.strip():
+        raise SystemExit(done.stderr)
+    return {"wall_s": time.monotonic() - began, "suite": suite, **json.loads(done.stdout)[0]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--set", type=int, choices=range(1, len(SETS) + 1), action="append", dest="sets")
+    parser.add_argument("--size", action="append", default=None)
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--records", type=Path, help="Keep the comparisons' records in this folder.")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    results = []
+    for number in given.sets or range(1, len(SETS) + 1):
+        edits = SETS[number - 1]
+        with tempfile.TemporaryDirectory() as folder:
+            copy_of(ROOT, Path(folder), edits)
+            keep = ["--results", str(given.records.resolve())] if given.records else ["--no-save"]
+            sizes = [word for size in given.size or ["1024", "4096"] for word in ("--size", size)]
+            for suite in dict.fromkeys(edit.suite for edit in edits):
+                kernels = [edit.kernel for edit in edits if edit.suite == suite]
+                arguments = [*sizes, "--device", given.device, "--no-twins", *keep]
+                results.append(compared(Path(folder), suite, kernels, arguments))
+                tell(results[-1], edits)
+    total = sum(result["wall_s"] for result in results)
+    print(f"{total:.0f} s on the wall, {sum(map(device_s, results)):.1f} s of device time.")
+    if given.json:
+        given.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+
+
+def device_s(result: dict[str, Any]) -> float:
+    return sum(float(case.get("gpu_s") or 0.0) for case in result["verdicts"])
+
+
+def tell(result: dict[str, Any], edits: Sequence[Edit]) -> None:
+    print(f"{result['suite']}: {result['wall_s']:.1f} s on the wall, {device_s(result):.2f} s of device time")
+    what = {f"{edit.suite}.{edit.kernel}": edit.what for edit in edits}
+    for case in result["verdicts"]:
+        time_, cycles = case.get("time") or {}, case.get("cycles") or {}
+        shown = [f"{100 * each['effect']:+8.2f}" if each else "" for each in (time_, cycles)]
+        edit = what.get(case["case"].partition("[")[0], "")
+        print(
+            f"  {case['case']:52} {edit:14} {shown[0]:>9} % {shown[1]:>9} % {case['status']:12} "
+            f"{case['reason']:16} {case.get('gpu_s') or 0:.2f} s",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
