@@ -408,8 +408,9 @@ def test_blocks_are_no_longer_than_the_verdict_needs(tmp_path, monkeypatch):
                 tmp_path / name, {"one": takes(MS)}, {"one": takes(head)}, pair=None, results=tmp_path / name
             )[0]
         )
-        for name, head in (("obvious", 2 * MS), ("small", 1_006_000))
+        for name, head in (("same", MS + 1), ("obvious", 2 * MS), ("small", 1_006_000))
     }
+    assert counts["same"] == [12] * 2
     assert counts["obvious"] == [12] * 4
     assert max(counts["small"]) > 12
     assert sum(counts["small"]) > 100
