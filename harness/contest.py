@@ -194,9 +194,12 @@ class Contest:
         min_quads = TAIL_QUADS if self.suspicious else 0
         if self.judgement is None:
             return Precision(FIRST_ERROR * margin)
+        beyond = min(abs(each.effect) for each in self.judgement.estimates.values()) - margin
+        if not self.confirming and beyond < 0:
+            # It is the tolerance that it may still have to be told from.
+            return Precision(2 * later, min_quads)
         if not self.confirming or "tail" in self.judgement.legs:
             return Precision(later, min_quads)
-        beyond = min(abs(each.effect) for each in self.judgement.estimates.values()) - margin
         # An eighth: so that two processes are mostly enough to confirm what is as large as it looked.
         return Precision(max(later, beyond / 8) if self.looks == 0 else later, min_quads)
 
@@ -265,7 +268,8 @@ class Contest:
     ) -> Judgement:
         """By legs, and by the tail where these say nothing."""
         legs = self.legs(rounds, clean=clean)
-        found = judge(legs, self.policy, look, last=last, cycles_tell=self._cycles_tell)
+        again = rounds is self.again
+        found = judge(legs, self.policy, look, last=last, again=again, cycles_tell=self._cycles_tell)
         if found.status in ("slower", "faster"):
             return found
         strays = self.tail(rounds)
@@ -371,6 +375,8 @@ class Contest:
             alone = self._judge(clean, len(self.policy.looks) - 1, clean=True)
             if alone.status in ("undecided", wanted[status]) or "tail" in alone.legs:
                 return None
+            if self._holds_too(alone, status):
+                return None
             return reason, (
                 f"The {sum(len(each.gated.clean) for each in clean)} quads that nothing touched say "
                 f"{alone.status}, and all together do not: {told}"
@@ -385,6 +391,17 @@ class Contest:
             f"Every quad was touched, and a fixed kernel's time varied by {100 * gated.disturbance:.3g} %, "
             f"which can make such an effect or hide one: {told}"
         )
+
+    def _holds_too(self, alone: Judgement, status: VerdictStatus) -> bool:
+        """Whether a verdict is true by another judgement as well: between margin and tolerance an effect is
+        slower and the same.
+        """
+        sizes = [
+            abs(found.effect) for name, found in alone.estimates.items() if name in (alone.legs or _RULERS)
+        ]
+        if status == "unchanged":
+            return max(sizes) < self.policy.tolerance
+        return alone.status == "same" and min(sizes) > self.policy.margin
 
     def _order_matters(self, status: VerdictStatus) -> str:
         """Say so where the verdict would be another without what the order of slots may have made of it."""
@@ -500,6 +517,7 @@ _UNDECIDED = {
     "budget-spent": "The budget of device time was spent before there was enough to judge by.",
     "record-ends": "The record ends before there was enough to judge by.",
 }
+_RULERS: tuple[LegName, ...] = ("time", "cycles")
 _WORDS: Mapping[str, tuple[str, str]] = {
     "time": ("slower", "faster"),
     "cycles": ("more cycles", "fewer cycles"),

@@ -40,6 +40,8 @@ Status = Literal["slower", "faster", "same", "undecided"]
 LegName = Literal["time", "cycles", "tail"]
 """The tail, of slots that stray, is no leg of `judge`: it is counted, not measured."""
 
+SAME_AGAIN = 0.2
+"""Of the error of calling a case the same, the part of the looks at cases that are measured again."""
 _POWER = 0.9
 """Of the smallest visible slowdown: nine times in ten."""
 
@@ -97,9 +99,12 @@ class Policy:
         """
         return self.flag * _spent(self.flag_spending, look, last=last)
 
-    def same_alpha(self, look: int, *, last: bool = False) -> float:
-        """The error that a look may spend on calling a case the same: at first and again, each has half."""
-        return (1 - self.confidence) / 2 * _spent(self.same_spending, look, last=last)
+    def same_alpha(self, look: int, *, last: bool = False, again: bool = False) -> float:
+        """The error that a look may spend on calling a case the same. Few cases are measured again, so the
+        looks at those have the smaller part of it.
+        """
+        part = SAME_AGAIN if again else 1 - SAME_AGAIN
+        return (1 - self.confidence) * part * _spent(self.same_spending, look, last=last)
 
     def confirm_share(self, look: int, *, last: bool = False) -> float:
         """The share of the error that a look may spend on confirming a case."""
@@ -159,6 +164,7 @@ def judge(
     look: int,
     *,
     last: bool = False,
+    again: bool = False,
     cycles_tell: bool | None = None,
 ) -> Judgement:
     """Judge a case at one look, the first being 0, by all its processes so far.
@@ -170,10 +176,11 @@ def judge(
     each other, or at the last look, one may decide alone, with its share of the error: time, and then cycles
     if `cycles_tell`. Where they are known not to, time alone can say that a case is the same.
 
-    `last` says that no further look can be had, whatever was planned. Slower and faster come first: an effect
-    can be sure and tolerable. So before the last look a case whose effect looks beyond the margin is not
-    called the same. Two processes that differ by more than a leg's
-    prior explains decide nothing.
+    Cycles that scatter far more than the times beside them are left out: a card that waits for its host
+    counts on. `last` says that no further look can be had, whatever was planned, and `again` that the
+    processes are those that were to confirm a case. Slower and faster come first: an effect can be sure and
+    tolerable. So before the last look a case whose effect looks beyond the margin is not called the same. Two
+    processes that differ by more than a leg's prior explains decide nothing.
 
     Raises ValueError for no leg, a leg without a process, two of one name, or a look that is not planned.
     """
@@ -184,14 +191,15 @@ def judge(
     found = {
         leg.name: moderate(leg.effects, leg.prior) for leg in sorted(legs, key=lambda leg: leg.name != "time")
     }
+    telling = _telling(found)
     last = last or look == len(policy.looks) - 1
     excess = any(estimate.excess for estimate in found.values())
-    apart = _apart(found, policy)
+    apart = _apart(telling, policy)
     status: Status = "undecided"
     rests_on: tuple[LegName, ...] = ()
     if last or not (excess and min(each.processes for each in found.values()) < 3):
-        alphas = policy.flag_alpha(look, last=last), policy.same_alpha(look, last=last)
-        status, rests_on = _decide(found, policy, alphas, last=last, apart=apart, cycles_tell=cycles_tell)
+        alphas = policy.flag_alpha(look, last=last), policy.same_alpha(look, last=last, again=again)
+        status, rests_on = _decide(telling, policy, alphas, last=last, apart=apart, cycles_tell=cycles_tell)
     return Judgement(
         status=status,
         legs=rests_on,
@@ -258,6 +266,15 @@ def _decide(
 
 
 _DIRECTIONS: tuple[Direction, ...] = ("slower", "faster")
+_SCATTERED = 3.0
+"""Standard error of the cycles, over that of the times, from which on they tell nothing that these do not."""
+
+
+def _telling(found: Mapping[LegName, Moderated]) -> Mapping[LegName, Moderated]:
+    time, cycles = found.get("time"), found.get("cycles")
+    if time and cycles and cycles.standard_error > _SCATTERED * time.standard_error:
+        return {"time": time}
+    return found
 
 
 def _apart(found: Mapping[LegName, Moderated], policy: Policy) -> bool:

@@ -12,7 +12,6 @@ __all__ = ["Alone", "Pair", "PairSettings", "least_quads", "measure_pair", "run_
 import math
 import random
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -38,11 +37,8 @@ CANARY_EVERY = 2
 SHORT_S = 0.06
 """Of a block's first quads."""
 _EMPTY_SLOTS = 12
-_AHEAD, _ENQUEUED = 1.5, 5
-"""The card is kept busy for so many times the least that the last quads took to be enqueued: a host that
-waits for a place in a full queue takes longer, and is ahead."""
-_MOST_AHEAD_NS = 20_000_000
 _STARVED = 1.2
+"""Of the shortest canary: a longer one waited for the host."""
 
 Order = Literal["ABBA", "BAAB"]
 
@@ -60,7 +56,8 @@ class PairSettings:
     standard_error: float = 0.0005
     """Stop when the quads' own standard error of the effect is below this, or small next to the effect."""
     max_time_s: float = 1.0
-    """After which no further batch of quads is begun; the first is always measured."""
+    """Device time, beyond which no further quads are begun as far as can be foreseen; the first batch is
+    always measured."""
     min_slot_ns: float = 100_000.0
     warmup_min_s: float = 0.1
     """Until the clock has come up. A pair that another has warmed the card for needs less."""
@@ -112,9 +109,12 @@ def measure_pair(
     quads: list[Quad] = []
     least = least_quads(settings, launches * time_ns)
     while (count := _wanted(quads, settings, least) - len(quads)) > 0:
+        if quads:
+            affordable = int((settings.max_time_s - bench.busy_s) / bench.busy_s * len(quads))
+            if affordable < 1:
+                break
+            count = min(count, affordable)
         quads += bench.batch(count, time_ns, settings)
-        if bench.busy_s > settings.max_time_s:
-            break
     data.finish([pair.base if bench.last is pair.head else pair.head, bench.last], launches)
     return PairedBlock(
         quads=tuple(quads),
@@ -196,15 +196,13 @@ class _Bench:
         self.device, self.pair, self.l2, self.launches, self.rng = device, pair, l2, launches, rng
         self.data, self.last = data, pair.head
         self._empty_cycles = self._cycles_of_nothing()
-        self._enqueue_ns: deque[int] = deque([4 * launches * ENQUEUE_NS], maxlen=_ENQUEUED)
-        """Host time that quads took to be enqueued, the last ones."""
         self._held = False
-        """Whether the card is held before each quad until that is enqueued."""
+        """Whether the card is held before each slot until that is enqueued."""
         self.busy_s = 0.0
 
     def batch(self, count: int, time_ns: float, settings: PairSettings) -> list[Quad]:
         """`count` quads behind a lead-in, with no wait of the host's between them; none where the card found
-        its queue empty, which it will not again.
+        its queue empty, which will not happen again.
         """
         # The queue must be ahead of the card from the first quad on, and so long the card is kept busy.
         began_ns = time.monotonic_ns()
@@ -233,18 +231,11 @@ class _Bench:
     def _quad(self, number: int) -> Callable[[], _QuadRead]:
         if self.l2 == "cold" and number:
             self.data.change()  # hot, the first slot of a quad would have to find its inputs again
-        if self._held:
-            self.device.occupy(min(_MOST_AHEAD_NS, round(_AHEAD * min(self._enqueue_ns))))
-        began_ns = time.monotonic_ns()
-        if self._held:
-            # A card that waited for nothing to do runs what comes first a little slower.
-            self._slot(self.rng.choice([self.pair.base, self.pair.head]))
         canary = self._canary() if number % CANARY_EVERY == 0 else None
         order: Order = "ABBA" if self.rng.random() < 0.5 else "BAAB"
         arms = {"A": self.pair.base, "B": self.pair.head}
         slots = [self._slot(arms[arm]) for arm in order]
         self.last = arms[order[-1]]
-        self._enqueue_ns.append(time.monotonic_ns() - began_ns)
         return lambda: _QuadRead(
             order,
             [_read(slot, self._empty_cycles) for slot in slots],
@@ -257,7 +248,11 @@ class _Bench:
         return Slot((timing,), ((before, self.device.stamp()),), 1) if timing else None
 
     def _slot(self, subject: Subject) -> Slot:
-        return enqueue_slot(self.device, subject, self.data, self.launches, self.l2, self.device.stamp)
+        release = self.device.hold() if self._held else None
+        slot = enqueue_slot(self.device, subject, self.data, self.launches, self.l2, self.device.stamp)
+        if release:
+            release()
+        return slot
 
     def _cycles_of_nothing(self) -> float:
         """What two stamps with nothing between them count, on a card that has both of them waiting.

@@ -206,11 +206,10 @@ class _Replay:
         if sum(each.all.time is not None for each in whole) < (1 if stage else 2):
             return False
         (contest.again if stage else contest.rounds)[:] = whole
-        early = contest.looks + 1 < len(contest.policy.looks)
         contest.look(last=True)
         status = contest.judgement and contest.judgement.status
         unconfirmed = stage and status != "same" and contest.p_value > contest.policy.confirm
-        if early and (status == "undecided" or unconfirmed):
+        if status == "undecided" or unconfirmed:
             contest.stopped_by, contest.confirmed = "record-ends", None  # more would have been measured
         return True
 

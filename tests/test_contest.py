@@ -224,10 +224,11 @@ def test_the_effect_is_that_of_the_confirming_processes_alone():
     assert verdict.message.startswith("2.0")
 
 
-def test_what_two_fresh_processes_leave_open_four_can_confirm():
+@pytest.mark.parametrize(("again", "processes"), [(0.03, 2), (0.014, 4), (0.0075, 8)])
+def test_what_two_fresh_processes_leave_open_more_of_them_confirm(again, processes):
     noise = Noise(Prior(variance=0.004**2, df=5.0), Prior(variance=0.004**2, df=5.0))
-    made = contest(0.04, 0.04, again=[0.014] * 8, noise_of_device=noise)
-    assert (len(made.rounds), len(made.again)) == (2, 4)
+    made = contest(0.04, 0.04, again=[again] * 8, noise_of_device=noise)
+    assert (len(made.rounds), len(made.again)) == (2, processes)
     assert told(made.verdict()) == ("regression", "slower-in-time")
 
 
@@ -426,9 +427,11 @@ def test_what_is_much_slower_stays_so_whatever_the_order_did():
 # What else touched the quads.
 
 
-def partly_hot(in_heat: float, in_cold: float, seed: int) -> PairedBlock:
-    """A block that is too hot for its first three quarters, with an effect of its own there."""
-    hot, cold = quads(in_heat, count=48, seed=seed), quads(in_cold, count=48, seed=seed)
+def partly_hot(in_heat: float, in_cold: float, seed: int, noise: float = 5e-4) -> PairedBlock:
+    """A block that is too hot for its first three quarters, with an effect of its own there. The noise is
+    that of the rest.
+    """
+    hot, cold = quads(in_heat, count=48, seed=seed), quads(in_cold, count=48, seed=seed, noise=noise)
     return block((*hot[:36], *cold[36:]), hot=0.75)
 
 
@@ -442,6 +445,19 @@ def test_where_touched_and_clean_quads_contradict_each_other_it_is_invalid(in_he
     assert "quads that nothing touched " + words in verdict.message
     assert "held back for sw_thermal" in verdict.message
     assert verdict.attribution == "thermal"
+
+
+@pytest.mark.parametrize(
+    ("in_heat", "in_cold", "status"), [(0.008, 0.004, "regression"), (0.0, 0.0065, "unchanged")]
+)
+def test_between_margin_and_tolerance_the_same_is_no_contradiction(in_heat, in_cold, status):
+    verdict = fed(*[partly_hot(in_heat, in_cold, seed) for seed in range(16)]).verdict()
+    assert verdict.status == status
+
+
+def test_clean_quads_that_say_nothing_contradict_nothing():
+    verdict = fed(*[partly_hot(0.02, 0.0, seed, noise=0.03) for seed in range(8)]).verdict()
+    assert verdict.status == "regression"
 
 
 def test_where_they_agree_what_touched_them_is_told_and_costs_nothing():

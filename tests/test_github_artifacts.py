@@ -17,6 +17,7 @@ import sys
 import tarfile
 import textwrap
 import zipfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from msgspec.structs import replace
 from harness.comparison import CompareSettings, policy_for
 from harness.errors import RefusedError
 from harness.github.artifacts import MAX_ARTIFACTS, merged, read_review, unpacked
-from harness.judge import Leg, Policy, judge
+from harness.judge import Leg, LegName, Policy, judge
 from harness.review.building import review_of
 from harness.review.model import LIMITS, Calibrated, Change, Review, Side, encode_review
 from harness.review.plausible import problems
@@ -323,6 +324,14 @@ IMPLAUSIBLE: dict[str, tuple[Review, str]] = {
     "regression that is faster": (
         spoilt(status="regression", time=moved(-0.1), cycles=None),
         "called regression for -10 %",
+    ),
+    "improvement in its strays that is sure to be slower": (
+        spoilt(status="improvement", reason="faster-in-tail", time=moved(0.02), cycles=moved(0.01)),
+        r"for its strays, and yet usual times are \+2 % and \+1 % for sure",
+    ),
+    "regression in its strays that is sure to be faster": (
+        spoilt(status="regression", reason="slower-in-tail", time=moved(-0.02), cycles=None),
+        r"for its strays, and yet usual times are -2 % for sure",
     ),
     "regression within the margin": (
         spoilt(status="regression", time=moved(0.001), cycles=moved(0.002)),
@@ -628,31 +637,47 @@ def test_no_real_comparison_is_called_a_lie(tmp_path):
     assert seen >= {"regression", "improvement", "unchanged", "identical", "missing", "new", "failed"}
 
 
-def test_nothing_that_the_judge_calls_unchanged_is_called_a_lie():
+@pytest.mark.parametrize("effect", [0.001, -0.001, -0.0034, 0.02])
+def test_a_slowdown_in_strays_alone_can_be_true(effect):
+    """Usual times within the margin, or not sure to be beyond it the other way."""
+    told = spoilt(status="regression", reason="slower-in-tail", time=moved(effect), cycles=None)
+    assert problems(told, bases={BASE}, head=HEAD) == []
+
+
+def test_nothing_that_the_judge_says_is_called_a_lie():
     rng = random.Random(3)
     policy = Policy()
-    seen = 0
+    seen: Counter[tuple[str, int]] = Counter()
     for _ in range(4000):
         spread = rng.choice((1e-4, 5e-4, 2e-3, 5e-3))
         count = rng.choice((1, 2, 4, 8))
-        middle = rng.gauss(0, 0.004)
-        effects = tuple(
-            ProcessEffect(
-                value=rng.gauss(middle, spread),
-                standard_error=spread * rng.random(),
-                df=rng.randint(1, 30),
-                quads=20,
+        prior = Prior(variance=rng.choice((0, 1e-7, 1e-6)), df=rng.uniform(0.5, 30))
+        rulers: tuple[LegName, ...] = ("time", "cycles")
+        legs = []
+        for ruler in rulers[: rng.choice((1, 2))]:
+            middle = rng.gauss(0, 0.004)
+            effects = tuple(
+                ProcessEffect(
+                    value=rng.gauss(middle, spread),
+                    standard_error=spread * rng.random(),
+                    df=rng.randint(1, 30),
+                    quads=20,
+                )
+                for _ in range(count)
             )
-            for _ in range(count)
-        )
-        leg = Leg("time", effects, Prior(variance=rng.choice((0, 1e-7, 1e-6)), df=rng.uniform(0.5, 30)))
-        found = judge([leg], policy, rng.randrange(3))
+            legs.append(Leg(ruler, effects, prior))
+        found = judge(legs, policy, rng.randrange(3), cycles_tell=rng.choice((None, False, True)))
         if found.status == "undecided":
             continue
-        seen += 1
-        interval = found.estimates["time"]
+        seen[found.status, len(found.legs)] += 1
         status = {"same": "unchanged", "slower": "regression", "faster": "improvement"}[found.status]
-        time = moved(interval.effect, interval.low, interval.high, processes=count, quads=20 * count)
-        told = problems(spoilt(status=status, time=time, cycles=None), bases={BASE}, head=HEAD)
+        time, cycles = (
+            moved(each.effect, each.low, each.high, processes=count, quads=20 * count)
+            if (each := found.estimates.get(ruler))
+            else None
+            for ruler in rulers
+        )
+        told = problems(spoilt(status=status, time=time, cycles=cycles), bases={BASE}, head=HEAD)
         assert told == [], (found, told)
-    assert seen > 1000
+    assert seen.total() > 1000
+    assert min(seen.values()) > 20

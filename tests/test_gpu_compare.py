@@ -126,6 +126,18 @@ def test_a_slower_kernel_is_found_and_put_down_to_the_code(project):
     assert code == ExitCode.FINE
 
 
+def test_what_is_obvious_takes_few_quads(project):
+    twice = WASTE.replace("step < 12", "step < 400")
+    commit_files(project, {"kernels/poly/steady.cu": body("steady", twice)}, 2)
+    code, result, verdicts = compare(project, "HEAD~1", "steady")
+    assert (code, verdicts["steady"]["status"]) == (ExitCode.REGRESSION, "regression")
+    assert verdicts["steady"]["time"]["effect"] > 0.5
+    blocks = read_comparison(Path(str(result["record"]))).blocks
+    # Two processes to find it and two to confirm it.
+    assert [block.confirming for block in blocks] == [False, False, True, True]
+    assert all(len(block.block.quads) <= 24 for block in blocks)
+
+
 def test_a_wrong_kernel_that_loosens_its_own_tolerance_fails(project):
     wrong = body("steady").replace("y[i] = value;", "y[i] = value + (i == 12345);").replace("400;", "4;")
     loose = SUITE.replace("return 1e-4", "return 1e6")
@@ -176,7 +188,7 @@ while True:
 
 
 def test_beside_another_process_nothing_is_called_slower(project, tmp_path):
-    """Code against itself while another process works on the card: invalid or unchanged, never an alarm."""
+    """Code against itself while another process works on the card: whatever it is called, never an alarm."""
     marker = tmp_path / "busy"
     with subprocess.Popen(
         [sys.executable, "-c", COMPETITOR.format(device=GPU, marker=marker)],

@@ -178,9 +178,9 @@ def verdicts(tmp_path_factory):
 
 EXPECTED = {
     "plain": {"regression", "failed", "invalid"},
-    "pytorch": {"regression", "invalid"},
-    "cupy": {"regression", "invalid"},
-    "triton": {"regression", "invalid"},
+    "pytorch": {"regression"},
+    "cupy": {"regression"},
+    "triton": {"regression"},
     "foreign": {"failed", "invalid"},
 }
 

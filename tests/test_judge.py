@@ -66,13 +66,13 @@ class TestPolicy:
     def test_looks_spend_the_error_and_no_more(self):
         looks = range(3)
         assert [POLICY.flag_alpha(look) for look in looks] == pytest.approx([0.002, 0.003, 0.005])
-        assert [POLICY.same_alpha(look) for look in looks] == pytest.approx([2e-4, 1.5e-4, 1.5e-4])
+        assert [POLICY.same_alpha(look) for look in looks] == pytest.approx([3.2e-4, 2.4e-4, 2.4e-4])
         assert [POLICY.confirm_share(look) for look in looks] == pytest.approx([0.05, 0.35, 0.6])
 
     def test_the_last_look_there_is_has_what_later_ones_would_have_had(self):
         looks = range(3)
         assert [POLICY.flag_alpha(look, last=True) for look in looks] == pytest.approx([0.01, 0.008, 0.005])
-        assert [POLICY.same_alpha(look, last=True) for look in looks] == pytest.approx([5e-4, 3e-4, 1.5e-4])
+        assert [POLICY.same_alpha(look, last=True) for look in looks] == pytest.approx([8e-4, 4.8e-4, 2.4e-4])
         assert [POLICY.confirm_share(look, last=True) for look in looks] == pytest.approx([1, 0.95, 0.6])
 
 
@@ -115,14 +115,14 @@ class TestJudge:
     @pytest.mark.parametrize(
         ("legs", "tell", "status", "by"),
         [
-            ([leg(2, 2), cycles(1, 1, error=0.02)], None, "slower", ("time",)),
-            ([leg(-2, -2), cycles(-1, -1, error=0.02)], False, "faster", ("time",)),
-            ([leg(1, 1, error=0.02), cycles(2, 2)], True, "slower", ("cycles",)),
-            ([leg(1, 1, error=0.02), cycles(2, 2)], None, "undecided", ()),
-            ([leg(1, 1, error=0.02), cycles(2, 2)], False, "undecided", ()),
-            ([leg(0, 0), cycles(0, 0, error=0.02)], False, "same", ()),
-            ([leg(0, 0), cycles(0, 0, error=0.02)], None, "undecided", ()),
-            ([leg(0, 0), cycles(0, 0, error=0.02)], True, "undecided", ()),
+            ([leg(2, 2, error=0.002), cycles(1, 1, error=0.005)], None, "slower", ("time",)),
+            ([leg(-2, -2, error=0.002), cycles(-1, -1, error=0.005)], False, "faster", ("time",)),
+            ([leg(1, 1, error=0.005), cycles(2, 2, error=0.002)], True, "slower", ("cycles",)),
+            ([leg(1, 1, error=0.005), cycles(2, 2, error=0.002)], None, "undecided", ()),
+            ([leg(1, 1, error=0.005), cycles(2, 2, error=0.002)], False, "undecided", ()),
+            ([leg(0, 0, error=0.002), cycles(0, 0, error=0.005)], False, "same", ()),
+            ([leg(0, 0, error=0.002), cycles(0, 0, error=0.005)], None, "undecided", ()),
+            ([leg(0, 0, error=0.002), cycles(0, 0, error=0.005)], True, "undecided", ()),
         ],
     )
     def test_one_that_is_sure_waits_for_the_other_until_the_last_look(self, legs, tell, status, by):
@@ -132,6 +132,14 @@ class TestJudge:
             assert (final.status, final.legs, final.apart) == (status, by, False)
         planned = judge(legs, POLICY, 2, cycles_tell=tell)
         assert (planned.status, planned.legs) == (status, by)
+
+    @pytest.mark.parametrize(("time", "status"), [(2, "slower"), (-2, "faster"), (0, "same")])
+    def test_cycles_that_scatter_far_more_than_times_are_left_out(self, time, status):
+        legs = [leg(time, time, error=0.001), cycles(5, -3, error=0.05)]
+        found = judge(legs, POLICY, 0)
+        assert (found.status, found.apart) == (status, False)
+        assert set(found.estimates) == {"time", "cycles"}
+        assert found.legs == (() if status == "same" else ("time",))
 
     @pytest.mark.parametrize("direction", ["slower", "faster"])
     @pytest.mark.parametrize(("look", "last"), [(0, False), (1, False), (1, True), (2, False)])
@@ -253,12 +261,14 @@ class TestJudge:
             seen[found.status, len(found.legs)] += 1
             estimates = {each.name: moderate(each.effects, each.prior) for each in legs}
             assert found.excess == any(each.excess for each in estimates.values())
+            errors = [estimates[name].standard_error for name in NAMES if name in estimates]
+            scattered = len(errors) == 2 and errors[1] > 3 * errors[0]  # of cycles, next to times
             if found.excess and look == 0:
                 assert found.status == "undecided"
             if found.status in ("slower", "faster"):
                 assert set(found.legs) <= set(estimates)
                 if len(found.legs) < len(legs):
-                    assert found.apart or look == 2
+                    assert found.apart or look == 2 or scattered
                     assert found.legs == ("time",) or tell is True
                 for name in found.legs:
                     low, high = (estimates[name].low(0.005), estimates[name].high(0.005))
@@ -266,9 +276,10 @@ class TestJudge:
             else:
                 assert found.legs == ()
             if found.status == "same":
-                telling = [each for name, each in estimates.items() if name == "time" or tell is not False]
-                assert all(each.high(2e-4) < math.log1p(0.01) for each in telling)
-                assert all(each.low(2e-4) > math.log1p(-0.01) for each in telling)
+                both = tell is not False and not scattered
+                telling = [each for name, each in estimates.items() if name == "time" or both]
+                assert all(each.high(3.2e-4) < math.log1p(0.01) for each in telling)
+                assert all(each.low(3.2e-4) > math.log1p(-0.01) for each in telling)
         assert len(seen) == 6
 
 

@@ -213,7 +213,7 @@ def test_a_comparison_judged_again_by_the_same_rules_says_the_same(harness, proj
     assert [[v[key] for key in keys] for v in now["verdicts"]] == [
         [v[key] for key in keys] for v in then["verdicts"]
     ]
-    assert [v["gpu_s_then"] for v in now["verdicts"]] == [v["gpu_s"] for v in then["verdicts"]]
+    assert [v["gpu_s_then"] for v in now["verdicts"]] == pytest.approx([v["gpu_s"] for v in then["verdicts"]])
 
 
 # The command
@@ -237,6 +237,17 @@ def test_then_and_now_stand_side_by_side(harness, tmp_path, monkeypatch):
     assert f"regression {PLAIN} (slower-in-time" in done.out
     assert all(len(line) <= 80 for line in done.out.splitlines())
     assert harness("rejudge", str(path), "--fail-on", "none").status == ExitCode.FINE
+
+
+def test_a_strangers_record_draws_nothing_on_the_terminal(harness, tmp_path):
+    name = "\x1b[2J[bold]Card[/nothing]"
+    device = dataclasses.replace(COMPARISON.device, name=name, driver=name)
+    case = "toy.\x1b[31mplain[n=64]"
+    path = written(tmp_path, verdict(case), *blocks(0.05, case, again=2), device=device)
+    done = harness("rejudge", str(path))
+    assert done.status == ExitCode.REGRESSION
+    assert "[bold]Card[/nothing]" in done.out
+    assert "\x1b" not in done.out + done.err
 
 
 def test_json_has_what_compare_has_and_what_was_said(harness, tmp_path):

@@ -10,10 +10,15 @@ from scipy import stats
 
 from harness.statistics.paired import (
     MIN_QUADS,
+    OrderBias,
+    Tail,
     clock_exponent,
     log_ratios,
+    more_quads,
+    order_bias,
     order_effect,
     process_effect,
+    tail,
     tick_error,
 )
 
@@ -267,6 +272,247 @@ class TestOrderEffect:
     def test_what_cannot_be(self, ratios):
         with pytest.raises(ValueError, match="10 finite log ratios"):
             order_effect(["ABBA", "BAAB"] * 5, ratios)
+
+
+class TestOrderBias:
+    @staticmethod
+    def measured(
+        rng, count=60, *, falls=(0, 0, 0, 0), after_base=0.0, after_head=0.0, effect=0.0, noise=0.001
+    ):
+        """A process whose slots cost more by their place, or by which kernel ran before."""
+        orders = random_orders(rng, count)
+        head = head_slots(orders)
+        logs = 14 + np.array(falls) + effect * head + noise * rng.standard_normal((count, 4))
+        # What ran before the first slot of a quad is left out of it.
+        before = np.concatenate([np.full((count, 1), -1), head[:, :-1]], axis=1)
+        logs += after_base * ((head == 1) & (before == 0)) + after_head * ((head == 0) & (before == 1))
+        return orders, np.exp(logs)
+
+    def test_by_hand(self):
+        # In ABBA 2, 4 and 6 % where BAAB has 1 %, in the first of head's slots alone.
+        abba = [[1, math.exp(own), 1, 1] for own in (0.02, 0.04, 0.06, 0.02, 0.06)]
+        baab = [[1, 1, math.exp(0.01), math.exp(-0.01)]] * 4
+        found = order_bias([(["ABBA"] * 5 + ["BAAB"] * 4, abba + baab)])
+        # Half of 4 % in a quad's ratio, and of BAAB's -1 %: half of the distance of 2 and -1 %.
+        assert found.between == pytest.approx((0.02 - -0.01) / 2)
+        apart = stats.mannwhitneyu([1, 2, 3, 1, 3], [0] * 4, method="asymptotic").pvalue
+        assert (found.between_p, found.carried_p) == pytest.approx((apart, apart))
+        # Of the middle slots, the second over the third: 4 % and -1 %.
+        assert found.carried == pytest.approx((0.04 - -0.01) / 2)
+
+    def test_what_head_loses_after_base_is_carried(self):
+        found = order_bias([self.measured(np.random.default_rng(20), 400, after_base=0.01)])
+        assert found.carried == pytest.approx(0.005, abs=0.0003)
+        assert found.carried_p < 1e-6
+        # What each loses after the other is no favour to either.
+        both = order_bias([self.measured(np.random.default_rng(20), 400, after_base=0.01, after_head=0.01)])
+        assert both.carried == pytest.approx(0, abs=0.0003)
+
+    def test_what_falls_in_every_quad_is_between_the_orders(self):
+        found = order_bias([self.measured(np.random.default_rng(21), 400, falls=(0.02, 0, 0, 0))])
+        assert found.between == pytest.approx(-0.01, abs=0.0003)
+        assert found.between_p < 1e-6
+        assert found.carried == pytest.approx(0, abs=0.0003)
+
+    @pytest.mark.parametrize("effect", [0.0, 0.3])
+    def test_neither_an_effect_nor_a_drift_is_any(self, effect):
+        drift = (0, 0.01, 0.02, 0.03)
+        found = order_bias(
+            [self.measured(np.random.default_rng(22), 400, falls=drift, effect=effect) for _ in range(2)]
+        )
+        assert (found.between, found.carried) == pytest.approx((0, 0), abs=0.0003)
+        assert found.doubt(0.001) == 0
+
+    def test_processes_that_differ_are_not_taken_for_it(self):
+        """One had mostly ABBA, and a larger effect."""
+        rng = np.random.default_rng(23)
+        found = [self.measured(rng, effect=size) for size in (0.0, 0.05)]
+        lopsided = []
+        for wanted, (orders, times) in zip(("ABBA", "BAAB"), found, strict=True):
+            kept = [n for n, order in enumerate(orders) if order == wanted or n % 4 == 0]
+            lopsided.append(([orders[n] for n in kept], times[kept]))
+        assert abs(order_bias(lopsided).between) < 0.001
+
+    def test_it_is_as_rare_as_it_says(self):
+        rng, trials = np.random.default_rng(24), 2000
+        found = [order_bias([self.measured(rng, 6) for _ in range(4)]) for _ in range(trials)]
+        assert no_oftener_than(0.05, sum(each.between_p < 0.05 for each in found), trials)
+        assert no_oftener_than(0.05, sum(each.carried_p < 0.05 for each in found), trials)
+        assert no_oftener_than(0.002, sum(each.doubt(0.001) > 0 for each in found), trials)
+
+    def test_a_stray_slot_moves_nothing_much(self):
+        orders, times = self.measured(np.random.default_rng(25), 100)
+        spoilt = times.copy()
+        spoilt[3, 1] *= 50
+        one, other = order_bias([(orders, times)]), order_bias([(orders, spoilt)])
+        assert other.carried == pytest.approx(one.carried, abs=2e-4)
+        assert other.between == pytest.approx(one.between, abs=2e-4)
+
+    def test_swapping_arms_negates(self):
+        orders, times = self.measured(np.random.default_rng(26), 50, after_base=0.01)
+        swapped = [SWAPPED[order] for order in orders]
+        one, other = order_bias([(orders, times)]), order_bias([(swapped, times)])
+        # The orders are swapped with the arms: what ABBA quads read more is the same.
+        assert (other.between, other.between_p) == pytest.approx((one.between, one.between_p))
+        assert (other.carried, other.carried_p) == pytest.approx((-one.carried, one.carried_p))
+
+    @pytest.mark.parametrize(("p_value", "doubt"), [(0.5, 0), (0.0011, 0), (0.0009, 0.04)])
+    def test_the_doubt_is_twice_what_is_carried_where_that_is_no_chance(self, p_value, doubt):
+        for carried in (0.02, -0.02):
+            assert OrderBias(0.01, 0.5, carried, p_value).doubt(0.001) == doubt
+
+    @pytest.mark.parametrize("processes", [[], [([], np.empty((0, 4)))], [(["ABBA"] * 9, np.ones((9, 4)))]])
+    def test_what_cannot_tell(self, processes):
+        assert order_bias(processes) == OrderBias(0, 1, 0, 1)
+
+
+class TestTail:
+    BASE = (["ABBA", "BAAB"] * 10, np.full((20, 4), 100.0))
+
+    @staticmethod
+    def strayed(times=3.0, head=(), base=()):
+        """Twenty quads of slots of 100, of which a slot of head's or of base's took so many times as long."""
+        orders, values = TestTail.BASE
+        values = values.copy()
+        for quad in head:
+            values[quad, 1 if orders[quad] == "ABBA" else 0] *= times
+        for quad in base:
+            values[quad, 0 if orders[quad] == "ABBA" else 1] *= times
+        return orders, values
+
+    def test_none(self):
+        assert tail([self.BASE]) == Tail(0, 0, 40, 0.0, 1.0, 1.0)
+        assert tail([]) == Tail(0, 0, 0, 0.0, 1.0, 1.0)
+
+    def test_by_hand(self):
+        found = tail([self.strayed(head=(0, 1, 2, 3, 4, 5), base=(8,))])
+        assert (found.base, found.head, found.slots) == (1, 6, 40)
+        # Six of head's 40 slots cost two more than usual, and one of base's.
+        assert found.cost == pytest.approx((6 - 1) * 2 / 40)
+        assert found.p_slower == pytest.approx(stats.binomtest(6, 7, alternative="greater").pvalue)
+        assert found.p_faster == pytest.approx(stats.binomtest(1, 7, alternative="greater").pvalue)
+
+    def test_processes_add_up(self):
+        found = tail([self.strayed(head=(0, 3)), self.strayed(head=(1, 2, 5))])
+        assert (found.base, found.head, found.slots) == (0, 5, 80)
+        assert found.cost == pytest.approx(5 * 2 / 80)
+        assert found.p_slower == pytest.approx(0.5**5)
+
+    def test_a_quad_counts_once_by_what_it_lost_more_on(self):
+        orders, values = self.strayed(times=5.0, head=(0, 1), base=(0,))
+        values[1, 2] *= 2.0  # of ABBA, one more of head's... or of BAAB, of base's
+        found = tail([(orders, values)])
+        assert (found.head, found.base) == (2, 2)
+        # The first quad lost as much on both: it says nothing. The second lost 4 on head and 1 on base.
+        assert (found.p_slower, found.p_faster) == pytest.approx((0.5, 1.0))
+        assert found.cost == pytest.approx((4 - 1) / 40)
+
+    @pytest.mark.parametrize(("times", "strays"), [(1.09, 0), (1.11, 2)])
+    def test_a_slot_strays_from_a_tenth_on(self, times, strays):
+        assert tail([self.strayed(times=times, head=(0, 1))]).head == strays
+
+    @pytest.mark.parametrize(("deviations", "strays"), [(5.5, 0), (6.5, 1)])
+    def test_and_beyond_six_standard_deviations_of_its_own_arm(self, deviations, strays):
+        orders, values = ["ABBA"] * 20, np.full((20, 4), 100.0)
+        noise = 0.05
+        # Head's slots are half at 5 % to either side; base's do not vary.
+        values[:, 1] *= math.exp(noise)
+        values[:, 2] *= math.exp(-noise)
+        values[0, 1:3] = 100 * math.exp(0)
+        values[1, 1] = 100 * math.exp(deviations * 1.4826 * noise)
+        found = tail([(orders, values)])
+        assert (found.base, found.head) == (0, strays)
+
+    def test_a_slower_head_is_no_tail_and_hides_none(self):
+        rng = np.random.default_rng(30)
+        found = tail([quads(rng, effect=1.0) for _ in range(4)])
+        assert (found.base, found.head, found.cost) == (0, 0, 0)
+        orders, times = quads(rng, effect=1.0)
+        times[0, 1 if orders[0] == "ABBA" else 0] *= 2
+        assert tail([(orders, times)]).head == 1
+
+    def test_swapping_arms_swaps_slower_and_faster(self):
+        orders, values = self.strayed(head=(0, 1, 2, 6), base=(8,))
+        one = tail([(orders, values)])
+        other = tail([([SWAPPED[order] for order in orders], values)])
+        assert other == Tail(one.head, one.base, one.slots, -one.cost, one.p_faster, one.p_slower)
+
+    def test_it_is_as_rare_as_it_says(self):
+        """Both arms stray alike: by a twentieth of slots, in bursts that hit several quads in a row."""
+        rng, trials = np.random.default_rng(31), 1500
+        p_values = []
+        for _ in range(trials):
+            orders, times = quads(rng, 100)
+            burst = np.repeat(rng.random(20) < 0.3, 20).reshape(100, 4)
+            times = times * np.where(burst & (rng.random((100, 4)) < 0.3), rng.uniform(1.5, 11, (100, 4)), 1)
+            p_values.append(tail([(orders, times)]).p_slower)
+        for rate in (0.05, 0.01, 0.002):
+            assert no_oftener_than(rate, sum(p_value < rate for p_value in p_values), trials)
+
+    @pytest.mark.parametrize(("share", "times"), [(0.08, 11.0), (0.05, 3.0)])
+    def test_strays_that_a_trimmed_mean_hardly_sees_are_found(self, share, times):
+        """In eight processes of fifty quads, nearly always."""
+        rng, trials = np.random.default_rng(32), 100
+        seen = 0
+        for _ in range(trials):
+            processes = []
+            for _ in range(8):
+                orders, values = quads(rng, 50)
+                struck = (head_slots(orders) == 1) & (rng.random((50, 4)) < share)
+                processes.append((orders, np.where(struck, times * values, values)))
+            found = tail(processes)
+            seen += found.p_slower < 0.002 and found.cost > 0.02
+            trimmed = [process_effect(log_ratios(*each)).value for each in processes]
+            assert abs(np.median(trimmed)) < found.cost / 4
+        assert seen >= 99
+
+
+class TestMoreQuads:
+    @staticmethod
+    def ratios(count, error, effect=0.0):
+        """So many, with this standard error."""
+        values = np.tile([-1.0, 1.0], count)[:count]
+        values -= process_effect(values).value
+        return effect + error / process_effect(values).standard_error * values
+
+    @pytest.mark.parametrize(("at_least", "at_most", "wanted"), [(6, 100, 6), (50, 100, 50), (50, 20, 20)])
+    def test_it_begins_with_the_least(self, at_least, at_most, wanted):
+        assert more_quads([], 0.001, at_least=at_least, at_most=at_most) == wanted
+
+    def test_it_ends_where_it_knows_enough(self):
+        assert more_quads(self.ratios(10, 0.00099), 0.001, at_least=6, at_most=100) == 10
+        assert more_quads(self.ratios(10, 0.00101), 0.001, at_least=6, at_most=100) > 10
+
+    def test_it_ends_where_it_may_go_no_further(self):
+        assert more_quads(self.ratios(10, 0.1), 0.001, at_least=6, at_most=10) == 10
+        assert more_quads(self.ratios(10, 0.1), 0.001, at_least=6, at_most=12) == 12
+
+    def test_the_next_batch_is_as_many_as_the_scatter_says(self):
+        # 1.96 times the variance asks for 98, and a tenth more.
+        assert more_quads(self.ratios(50, 0.0014), 0.001, at_least=6, at_most=400) == 108
+
+    def test_it_is_no_more_than_three_times_as_many_and_three_more_at_least(self):
+        assert more_quads(self.ratios(10, 1.0), 0.001, at_least=6, at_most=400) == 30
+        assert more_quads(self.ratios(10, 0.00101), 0.001, at_least=6, at_most=400) == 13
+
+    @pytest.mark.parametrize("sign", [1, -1])
+    def test_a_fortieth_of_its_effect_is_enough(self, sign):
+        rough = self.ratios(10, 0.0049, sign * 0.2)
+        assert more_quads(rough, 0.001, at_least=6, at_most=100) == 10
+        assert more_quads(self.ratios(10, 0.0051, sign * 0.2), 0.001, at_least=6, at_most=100) > 10
+
+    def test_near_the_margin_the_end_does_not_depend_on_what_was_read(self):
+        """Blocks of the same scatter end alike, whatever their effect up to 1.5 %."""
+        rng = np.random.default_rng(40)
+        for _ in range(50):
+            noise = rng.normal(0, rng.uniform(0.0005, 0.005), 100)
+            ends = []
+            for effect in (0.0, 0.0025, -0.0025, 0.01, 0.015):
+                count = 0
+                while (wanted := more_quads(noise[:count] + effect, 0.0005, at_least=6, at_most=100)) > count:
+                    count = wanted
+                ends.append(count)
+            assert len(set(ends)) == 1
 
 
 NOISE = 0.0005

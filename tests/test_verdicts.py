@@ -1,4 +1,4 @@
-"""Ten thousand verdicts on the null device, whose noise is made up and whose truth is known.
+"""Five thousand verdicts on the null device, whose noise is made up and whose truth is known.
 
 Here in one process: a fresh null device stands for a fresh worker, whose programs it slows or speeds up as
 the places of code and data do on a card. All else is as `Comparing` has it: blocks as long as the verdict
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -37,18 +37,12 @@ SETTINGS = PairSettings(warmup_min_s=0, warmup_max_s=0, lead_in_s=0.005, max_tim
 SAME, MARGIN, HALF, ONE = 0.0, POLICY.margin, 0.005, 0.01
 SUITE = (*[SAME] * 12, *[MARGIN] * 2, *[HALF] * 2, *[ONE] * 4)
 """By how much slower each kernel of a suite is at head. One suite is one comparison."""
-QUICK, ALL = range(20), range(20, 100)
-"""Comparisons by their seeds: of the test that always runs, and of the long one. Together 2000 verdicts of
-each kind of noise, 10,000 in all.
+QUICK, ALL = range(10), range(10, 50)
+"""Comparisons by their seeds: of the test that always runs, and of the long one. Together 1000 verdicts of
+each kind of noise, 5000 in all.
 """
-FEWEST_FOUND = {
-    "quiet": (0.85, 0.99),
-    "drifting": (0.85, 0.99),
-    "bimodal": (0.8, 0.97),
-    "throttled": (0.85, 0.99),
-    "heavy-tailed": (0.4, 0.95),
-}
-"""Share of slowdowns of 0.5 % and of 1 % that are called regressions, at least."""
+FEWEST_FOUND = {HALF: 0.95, ONE: 0.99}
+"""Share of slowdowns that are called regressions, at least, whatever the noise."""
 
 
 @dataclass(frozen=True)
@@ -90,20 +84,23 @@ def watched(block: PairedBlock) -> PairedBlock:
 class Comparison:
     """One suite at two commits, on a card with one kind of noise."""
 
-    def __init__(self, kind: str, seed: int) -> None:
-        self.kind, self.rng = kind, random.Random(seed)
-        self.contests = [Contest(str(n), Case("toy", f"k{n}", {"n": 64}), POLICY) for n in range(len(SUITE))]
+    def __init__(
+        self, kind: str, seed: int, suite: Sequence[float] = SUITE, offset: float | None = None
+    ) -> None:
+        self.noise = {"kind": kind} if offset is None else {"kind": kind, "offset": offset}
+        self.suite, self.rng = suite, random.Random(seed)
+        self.contests = [Contest(str(n), Case("toy", f"k{n}", {"n": 64}), POLICY) for n in range(len(suite))]
         self.blocks: list[PairedBlock] = []
 
     def outcomes(self) -> Iterator[Outcome]:
         while wanting := [one for one in self.contests if not one.settled]:
             self.process(wanting)
             settle(self.contests, POLICY)
-        for contest, slower in zip(self.contests, SUITE, strict=True):
+        for contest, slower in zip(self.contests, self.suite, strict=True):
             yield Outcome(slower, contest.verdict(), contest.confirming)
 
     def process(self, contests: Sequence[Contest]) -> None:
-        device = NullDevice(devices()[0], {"noise": {"kind": self.kind, "seed": self.rng.getrandbits(32)}})
+        device = NullDevice(devices()[0], {"noise": {**self.noise, "seed": self.rng.getrandbits(32)}})
         for contest in self.rng.sample(list(contests), len(contests)):
             number, wanted = int(contest.id), contest.precision
             settings = replace(
@@ -112,7 +109,7 @@ class Comparison:
                 min_quads=max(SETTINGS.min_quads, wanted.min_quads),
             )
             order = random.Random(self.rng.getrandbits(32))
-            block = watched(measure_pair(device, pair(device, number, SUITE[number]), settings, order))
+            block = watched(measure_pair(device, pair(device, number, self.suite[number]), settings, order))
             contest.add(block, gate(block, GatePolicy(), usual=canary_level(self.blocks)))
             self.blocks.append(block)
 
@@ -120,8 +117,8 @@ class Comparison:
 class Battery:
     """The outcomes of many comparisons."""
 
-    def __init__(self, kind: str, seeds: range) -> None:
-        self.outcomes = [outcome for seed in seeds for outcome in Comparison(kind, seed).outcomes()]
+    def __init__(self, kind: str, seeds: range, **given) -> None:
+        self.outcomes = [outcome for seed in seeds for outcome in Comparison(kind, seed, **given).outcomes()]
 
     def of(self, slower: float) -> list[Outcome]:
         return [outcome for outcome in self.outcomes if outcome.slower == slower]
@@ -143,22 +140,22 @@ def check_false_alarms(battery: Battery) -> None:
     for slower in (SAME, MARGIN):
         found = battery.statuses(slower)
         assert found["regression"] + found["improvement"] == 0, found
-    # Before it is measured again: what a look may spend, either way, with the truth at the margin itself.
+    # Before it is measured again: what all looks may spend, and the tail as much, at the margin itself.
     edge = battery.of(MARGIN)
-    assert no_oftener_than(1 - POLICY.confidence, sum(each.flagged for each in edge), len(edge))
+    assert no_oftener_than(2 * POLICY.flag, sum(each.flagged for each in edge), len(edge))
     same = battery.of(SAME)
-    assert no_oftener_than(2 * (1 - POLICY.confidence), sum(each.flagged for each in same), len(same))
+    assert no_oftener_than(4 * POLICY.flag, sum(each.flagged for each in same), len(same))
 
 
-def check_slowdowns(battery: Battery, fewest_found: Mapping[float, float]) -> None:
-    for slower, share in fewest_found.items():
+def check_slowdowns(battery: Battery) -> None:
+    for slower, share in FEWEST_FOUND.items():
         found = battery.statuses(slower)
         assert found["regression"] >= share * found.total(), found
         assert found["improvement"] == 0, found
-    # What is missed is said to be so, or thrown out. A slowdown that lies at the tolerance itself may at each
-    # look be called the same as seldom as the confidence has it.
+    # What is missed is said to be so: a slowdown that lies at the tolerance itself may be called the same as
+    # seldom as the confidence has it.
     found = battery.statuses(ONE)
-    assert no_oftener_than(len(POLICY.looks) * (1 - POLICY.confidence), found["unchanged"], found.total())
+    assert no_oftener_than(1 - POLICY.confidence, found["unchanged"], found.total())
 
 
 def check_effects(battery: Battery) -> None:
@@ -170,28 +167,46 @@ def check_effects(battery: Battery) -> None:
 def check_what_is_said(battery: Battery) -> None:
     for outcome in battery.outcomes:
         verdict = outcome.verdict
-        assert verdict.status in ("regression", "unchanged", "inconclusive", "invalid"), verdict
+        # Nothing is invalid for noise alone.
+        assert verdict.status in ("regression", "unchanged", "inconclusive"), verdict
         assert (verdict.status == "regression") <= outcome.flagged
         if verdict.status in ("regression", "unchanged"):
             assert verdict.time is not None
             assert verdict.time.low <= verdict.time.effect <= verdict.time.high
-            # The bounds are at one in a thousand: so far off a truth never is.
+            # The bounds are at one in two thousand: so far off a truth never is.
             width = verdict.time.high - verdict.time.low
             assert verdict.time.low - width <= outcome.slower <= verdict.time.high + width
 
 
 @pytest.mark.parametrize(
     "seeds",
-    [pytest.param(QUICK, id="400 verdicts"), pytest.param(ALL, id="1600 verdicts", marks=pytest.mark.slow)],
+    [pytest.param(QUICK, id="200 verdicts"), pytest.param(ALL, id="800 verdicts", marks=pytest.mark.slow)],
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_called_slower_that_is_not_and_what_is_slower_is_found(kind, seeds):
     battery = Battery(kind, seeds)
     assert len(battery.outcomes) == len(SUITE) * len(seeds)
     check_false_alarms(battery)
-    check_slowdowns(battery, dict(zip((HALF, ONE), FEWEST_FOUND[kind], strict=True)))
+    check_slowdowns(battery)
     check_effects(battery)
     check_what_is_said(battery)
+
+
+SPREAD = (*[SAME] * 8, *[MARGIN] * 4, *[ONE] * 3, *[0.02] * 3, *[0.05] * 3, *[0.5] * 3)
+"""A suite for a card whose processes differ by more than is assumed of one that was never calibrated."""
+
+
+@pytest.mark.parametrize(("offset", "found"), [(0.0007, 0.99), (0.0014, 0.95), (0.003, 0.8)])
+def test_where_processes_differ_by_more_than_assumed_power_still_grows_with_the_effect(offset, found):
+    """By as much as is assumed, twice as much, and four times."""
+    battery = Battery("quiet", range(10), suite=SPREAD, offset=offset)
+    for slower in (SAME, MARGIN):
+        told = battery.statuses(slower)
+        assert no_oftener_than(POLICY.confirm, told["regression"] + told["improvement"], told.total())
+    power = [battery.statuses(slower)["regression"] / 30 for slower in (ONE, 0.02, 0.05, 0.5)]
+    assert power == sorted(power)
+    assert power[0] >= found
+    assert power[2:] == [1.0, 1.0]
 
 
 def test_the_same_seed_gives_the_same_verdicts():

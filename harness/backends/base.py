@@ -123,6 +123,12 @@ class Device(Protocol):
     def occupy(self, duration_ns: int) -> None:
         """Enqueue a busy wait, so that what is enqueued next runs without gaps; may do nothing."""
 
+    def hold(self) -> Callable[[], None]:
+        """Enqueue a wait for the host, which calls what is returned once all that is to run without gaps has
+        been enqueued: no more than a few hundred launches, as the queue must hold them. The wait ends by
+        itself after a while. It may do nothing where there is no canary to tell that it would help.
+        """
+
     def stamp(self) -> Stamping:
         """Enqueue a reading of the device's counters; costs a few microseconds on the device, or nothing."""
 

@@ -144,6 +144,9 @@ class CpuDevice:
     def occupy(self, duration_ns: int) -> None:
         """Nothing: a call has ended when it returns."""
 
+    def hold(self) -> Callable[[], None]:
+        return lambda: None
+
     def stamp(self) -> Stamping:
         return lambda: None
 

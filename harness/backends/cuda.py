@@ -63,6 +63,15 @@ extern "C" __global__ void harness_occupy(unsigned long long duration_ns) {
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
     do { asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); } while (now - start < duration_ns);
 }
+extern "C" __global__ void harness_hold(
+    volatile unsigned *released, unsigned ticket, unsigned long long most_ns)
+{
+    unsigned long long start, now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
+    do {
+        asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    } while (*released < ticket && now - start < most_ns);
+}
 // One block per SM; SM 0 alone writes, since the cycle counters of two SMs cannot be compared.
 extern "C" __global__ void harness_stamp(unsigned long long *out) {
     unsigned sm;
@@ -95,6 +104,9 @@ _STAMPS = 2**16
 _CANARY_STEPS = 10_000
 _HOLD_NS = 90_000_000
 """How long the stream is held to see what does not wait for it."""
+_MOST_HELD_NS = 200_000_000
+"""How long the card waits for the host to release it: a host that is itself waiting for a place in the queue
+never would."""
 _NON_BLOCKING = 1
 """CU_STREAM_NON_BLOCKING: a stream that the default stream does not wait for, nor it for that one."""
 
@@ -223,6 +235,8 @@ class CudaDevice:
         self._idle = True
         """Whether nothing was enqueued to flush since the last wait."""
         self._stamps_taken = 0
+        self._held = 0
+        """How often the card was held."""
         self._stamps_read: np.ndarray[Any, Any] | None = None
         with _translated(f"Opening {self.info.spec}"):
             self.context = handle.retain_primary_context()
@@ -497,6 +511,27 @@ class CudaDevice:
         with _translated("Occupying the card"):
             function = self._helpers_occupy
             self._enqueue(function, Launch(grid=(1, 1, 1), block=(1, 1, 1)), (np.uint64(duration_ns),))
+
+    def hold(self) -> Callable[[], None]:
+        with _translated("Holding the card"):
+            function, released, address = self._gate
+            self._held += 1
+            ticket = self._held
+            arguments = (np.uintp(address), np.uint32(ticket), np.uint64(_MOST_HELD_NS))
+            self._enqueue(function, Launch(grid=(1, 1, 1), block=(1, 1, 1)), arguments)
+
+        def release() -> None:
+            released[0] = ticket
+
+        return release
+
+    @functools.cached_property
+    def _gate(self) -> tuple[Any, np.ndarray[Any, Any], int]:
+        """What the card waits for: a number in memory of the host's that the card reads as well."""
+        driver = _driver()
+        released = driver.pagelocked_zeros(1, np.uint32, mem_flags=driver.host_alloc_flags.DEVICEMAP)
+        address = int(released.base.get_device_pointer())
+        return self._helpers.get_function("harness_hold"), released, address
 
     @functools.cached_property
     def _helpers_occupy(self) -> Any:

@@ -24,7 +24,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -236,6 +236,9 @@ class NullDevice:
 
     def occupy(self, duration_ns: int) -> None:
         pass
+
+    def hold(self) -> Callable[[], None]:
+        return lambda: None
 
     def tick_ns(self) -> float:
         return 1.0

@@ -16,7 +16,7 @@ import secrets
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -366,6 +366,9 @@ class OpenCLDevice:
 
     def occupy(self, duration_ns: int) -> None:
         """Nothing: profiling counts from a launch's own start, so gaps before it are not in its time."""
+
+    def hold(self) -> Callable[[], None]:
+        return lambda: None
 
     def stamp(self) -> Stamping:
         return lambda: None

@@ -12,7 +12,7 @@ import hashlib
 import math
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -295,6 +295,9 @@ class OpenGLDevice:
             with self._gl.translated("Occupying the card"):
                 self._enqueue_spin(max(1, min(_MOST_ROUNDS, int(duration_ns / self._round_ns))))
                 self._gl.flush()
+
+    def hold(self) -> Callable[[], None]:
+        return lambda: None
 
     def stamp(self) -> Stamping:
         return lambda: None

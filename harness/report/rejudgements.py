@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from harness.calibration import Calibration
@@ -115,7 +116,7 @@ def print_rejudged(records: Sequence[RejudgedRecord], asides: Sequence[str], sta
         print_out(_scores(labelled))
         console().print()
     for line in dict.fromkeys(_basis(record) for record in records):
-        console().print(line, highlight=False, style="dim")
+        console().print(harmless(line), highlight=False, markup=False, style="dim")
     errors = Console(stderr=True)
     for aside in asides:
         errors.print(harmless(aside), highlight=False, markup=False, soft_wrap=True)
@@ -160,7 +161,7 @@ def _table(record: RejudgedRecord, width: int) -> Table:
         "now": [styled(case.now.status, f"{same if case.same else '→ '}{case.now.status}") for case in rows],
     }
     table = fitting_table("kernel", columns, marked, spare=("truth", "±", "s then"), width=width)
-    table.title = title(record.comparison)
+    table.title = escape(harmless(title(record.comparison)))
     return table
 
 

@@ -177,14 +177,23 @@ def _judged(case: CaseReview, card: Card) -> Iterator[str]:
         yield f"it is {case.status}, and nothing was measured."
         return
     margin, tolerance = card.margin, card.tolerance
-    effects = [change.effect for change in (case.time, case.cycles) if change is not None]
+    changes = [change for change in (case.time, case.cycles) if change is not None]
     if case.status == "unchanged":
         yield from _unchanged(case.time, tolerance)
-    else:
-        sign = 1 if case.status == "regression" else -1
-        if max(sign * effect for effect in effects) < margin - _ROUNDING:
-            told = " and ".join(_percent(effect) for effect in effects)
-            yield f"it is called {case.status} for {told}, within the margin of {100 * margin:g} %."
+        return
+    sign = 1 if case.status == "regression" else -1
+    told = " and ".join(_percent(change.effect) for change in changes)
+    if case.reason.endswith("-in-tail"):
+        # Of strays a review has no figure. They are asked only where usual times are not sure to say more.
+        if all(sign * change.effect < 0 and not _reaches(change, margin) for change in changes):
+            yield f"it is called {case.status} for its strays, and yet usual times are {told} for sure."
+    elif max(sign * change.effect for change in changes) < margin - _ROUNDING:
+        yield f"it is called {case.status} for {told}, within the margin of {100 * margin:g} %."
+
+
+def _reaches(change: Change, margin: float) -> bool:
+    """Whether its interval reaches into the margin."""
+    return change.low <= margin + _ROUNDING and -margin - _ROUNDING <= change.high
 
 
 def _unchanged(time: Change, tolerance: float) -> Iterator[str]:

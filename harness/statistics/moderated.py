@@ -101,7 +101,7 @@ class Moderated:
 
     def quantile(self, alpha: float) -> float:
         """Of Student's t, what is exceeded with a chance of `alpha`."""
-        return -float(scipy.special.stdtrit(self.df, alpha))
+        return _quantile(self.df, alpha)
 
     def p_above(self, margin: float) -> float:
         """One-sided p-value that the effect is above `margin`."""
@@ -115,6 +115,12 @@ class Moderated:
         if self.standard_error == 0:
             return 0.0 if distance > 0 else 1.0
         return float(scipy.special.stdtr(self.df, -distance / self.standard_error))
+
+
+@lru_cache(maxsize=256)
+def _quantile(df: float, alpha: float) -> float:
+    # Of one estimate several bounds are asked for with the same chance.
+    return -float(scipy.special.stdtrit(df, alpha))
 
 
 def moderate(effects: Sequence[ProcessEffect], prior: Prior) -> Moderated:

@@ -41,6 +41,7 @@ TRIM = 0.2
 Floats = NDArray[np.float64]
 
 _ABBA = np.array([-1.0, 1.0, 1.0, -1.0])
+_FIRST = {"ABBA": 1.0, "BAAB": -1.0}
 # 1.4826 makes the median absolute deviation estimate the standard deviation of a normal distribution.
 _MAD = 1.4826
 _MAX_REFITS = 20
@@ -74,7 +75,11 @@ def log_ratios(orders: Sequence[str], values: ArrayLike) -> Floats:
     `orders` says ABBA or BAAB of each quad, and `values` has its four slots, in the order measured and in any
     one unit. Raises ValueError for another order or shape, and for what is no positive finite number.
     """
-    ratios: Floats = 0.5 * (_signs(orders) * _logs(values, len(orders), "values")).sum(axis=1)
+    return _ratios(orders, _logs(values, len(orders), "values"))
+
+
+def _ratios(orders: Sequence[str], logs: Floats) -> Floats:
+    ratios: Floats = 0.5 * _base_first(orders) * (logs @ _ABBA)
     return ratios
 
 
@@ -191,13 +196,13 @@ class OrderBias:
     carried_p: float
 
     def doubt(self, error: float) -> float:
-        """The larger of those that are no chance, at this error: so far off may the effect be. 0 for none.
+        """How far off the effect may be for what is carried over, if that is no chance at this error; else 0.
 
-        Twice what is carried over within a quad: the slot that begins a quad may follow the other kernel as
-        well, which adds a quarter, and what hardly passes for no chance is known to a third of itself.
+        Twice of it: the slot that begins a quad may follow the other kernel as well, which adds a quarter,
+        and what hardly passes for no chance is known to a third of itself. What a place in the quad does to
+        whoever runs there is no bias: the order was drawn, so it is in the quads' scatter.
         """
-        found = ((self.between, self.between_p), (2 * self.carried, self.carried_p))
-        return max((abs(size) for size, p_value in found if p_value < error), default=0.0)
+        return 2 * abs(self.carried) if self.carried_p < error else 0.0
 
 
 def order_bias(processes: Sequence[tuple[Sequence[str], ArrayLike]]) -> OrderBias:
@@ -212,11 +217,13 @@ def order_bias(processes: Sequence[tuple[Sequence[str], ArrayLike]]) -> OrderBia
     ratios: list[Floats] = []
     middles: list[Floats] = []
     for own, values in processes:
-        found = log_ratios(own, values)
-        ratios.append(found - _median(found))
+        if not len(own):
+            continue
         logs = _logs(values, len(own), "values")
+        found = _ratios(own, logs)
+        ratios.append(found - _median(found))
         middles.append(logs[:, 1] - logs[:, 2])
-    if not orders:
+    if not ratios:
         return OrderBias(0.0, 1.0, 0.0, 1.0)
     by_order, middle = np.concatenate(ratios), np.concatenate(middles)
     return OrderBias(
@@ -271,11 +278,11 @@ def losses(orders: Sequence[str], values: ArrayLike) -> Losses:
     counts: list[int] = []
     for arm in (signs < 0, signs > 0):
         above = logs - _median(logs[arm])
-        deviation = _MAD * _median(np.abs(above[arm]))
-        strays = arm & (above > max(math.log1p(_STRAY), _STRAY_DEVIATIONS * deviation))
-        counts.append(int(strays.sum()))
-        if counts[-1]:
+        strays = arm & (above > math.log1p(_STRAY))
+        if strays.any():
+            strays &= above > _STRAY_DEVIATIONS * _MAD * _median(np.abs(above[arm]))
             excess[strays] = np.expm1(np.minimum(above[strays], 700.0))
+        counts.append(int(strays.sum()))
     return Losses(counts[0], counts[1], 2 * len(orders), (signs * excess).sum(axis=1))
 
 
@@ -387,17 +394,24 @@ def _about_arm_means(values: Floats, head: NDArray[np.bool_], kept: NDArray[np.b
 
 def _signs(orders: Sequence[str]) -> Floats:
     """Of each slot: 1 where it is head's, -1 where it is base's."""
-    for order in set(orders) - {"ABBA", "BAAB"}:
-        raise ValueError(f"Order {order!r} of a quad; expected ABBA or BAAB.")
-    base_first = np.array([order == "ABBA" for order in orders], dtype=np.bool_)
-    return np.where(base_first[:, np.newaxis], _ABBA, -_ABBA)
+    signs: Floats = _base_first(orders)[:, np.newaxis] * _ABBA
+    return signs
+
+
+def _base_first(orders: Sequence[str]) -> Floats:
+    """Of each quad: 1 for ABBA, -1 for BAAB."""
+    try:
+        return np.array([_FIRST[order] for order in orders], dtype=np.float64)
+    except KeyError as error:
+        raise ValueError(f"Order {error} of a quad; expected ABBA or BAAB.") from None
 
 
 def _logs(values: ArrayLike, count: int, what: str) -> Floats:
     array = np.asarray(values, dtype=np.float64)
     if array.shape != (count, 4):
         raise ValueError(f"{what} have the shape {array.shape}; expected {(count, 4)}, a row for each quad.")
-    if not (np.isfinite(array).all() and (array > 0).all()):
+    # A least or largest value of NaN compares as false.
+    if array.size and not (array.min() > 0 and array.max() < math.inf):
         raise ValueError(f"Some {what} are not positive finite numbers.")
     logs: Floats = np.log(array)
     return logs
