@@ -36,15 +36,6 @@ _MINUS, _TIMES, _NBSP = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{NO-BREA
 _REASONS: Mapping[str, tuple[str, str]] = {
     "too-noisy": ("too noisy to tell", "quieten the card (harness doctor), or allow a wider tolerance"),
     "not-confirmed": ("not confirmed by fresh processes", "run it again"),
-    "clocks": (
-        "time and cycles contradict each other",
-        "lock the clock below what the card reaches by itself",
-    ),
-    "order": (
-        "how a slot comes out depends on the kernel before it",
-        "compare cold, and let no kernel leave anything to the next",
-    ),
-    "record-ends": ("the record ends before there was enough to judge by", "compare again"),
     "budget-spent": ("the budget of device time was spent", "allow more with --budget, or name fewer cases"),
     "interrupted": ("interrupted before there was enough to judge by", "run it again"),
     "record-ends": ("the record ends before there was enough to judge by", "measure it again"),
