@@ -59,15 +59,14 @@ class Policy:
     """How many processes there are when a case is judged: at first, and again when it is confirmed."""
     flag: float = 0.01
     """The chance that a case within the margin is called slower and measured again; faster, likewise."""
-    confirm: float = 0.01
-    """The chance that among cases measured again any that is within the margin is confirmed."""
-    flag_spending: tuple[float, ...] = (0.2, 0.3, 0.5)
-    """The share of each look in the error that flags may make. Two processes that agree by chance are met
-    more often than four, so they must say it more clearly."""
+    confirm: float = 0.001
+    """The chance that among the cases of a comparison that are measured again any that is within the margin
+    is confirmed: a tenth of a flag's, as processes may spread by more than is assumed."""
+    spending: tuple[float, ...] = (0.2, 0.3, 0.5)
+    """The share of each look in the errors of flags and of confirming them. Two processes that agree by
+    chance are met more often than four, so they must say it more clearly."""
     same_spending: tuple[float, ...] = (0.4, 0.3, 0.3)
     """The same for calling a case the same: most are, and the first look should settle them."""
-    confirm_spending: tuple[float, ...] = (0.05, 0.35, 0.6)
-    """The same when a case is measured again."""
 
     def __post_init__(self) -> None:
         if not 0 < self.margin < self.tolerance < 1:
@@ -80,7 +79,7 @@ class Policy:
             raise ValueError(f"flag {self.flag}, confirm {self.confirm}: expected between 0 and 1.")
         if not self.looks or self.looks[0] < 1 or any(a >= b for a, b in pairwise(self.looks)):
             raise ValueError(f"looks {self.looks}: expected numbers of processes that increase.")
-        for spending in (self.flag_spending, self.same_spending, self.confirm_spending):
+        for spending in (self.spending, self.same_spending):
             if len(spending) != len(self.looks):
                 raise ValueError(
                     f"spending {spending}: expected a share for each of {len(self.looks)} looks."
@@ -97,7 +96,7 @@ class Policy:
         """The error that a look may spend on flags of one direction. The last one there is has what later
         ones would have had.
         """
-        return self.flag * _spent(self.flag_spending, look, last=last)
+        return self.flag * _spent(self.spending, look, last=last)
 
     def same_alpha(self, look: int, *, last: bool = False, again: bool = False) -> float:
         """The error that a look may spend on calling a case the same. Few cases are measured again, so the
@@ -108,7 +107,7 @@ class Policy:
 
     def confirm_share(self, look: int, *, last: bool = False) -> float:
         """The share of the error that a look may spend on confirming a case."""
-        return _spent(self.confirm_spending, look, last=last)
+        return _spent(self.spending, look, last=last)
 
 
 def _spent(spending: Sequence[float], look: int, *, last: bool) -> float:
@@ -307,7 +306,7 @@ def _interval(estimate: Moderated, leg: Leg, policy: Policy) -> Interval:
 
 def _visible(estimate: Moderated, policy: Policy) -> float:
     """Of the whole procedure: found at the last look, and confirmed by as many processes again."""
-    alpha = min(policy.flag, policy.confirm) * policy.flag_spending[-1]
+    alpha = min(policy.flag, policy.confirm) * policy.spending[-1]
     most = policy.looks[-1]
     # More processes narrow it, and tell better how far processes differ.
     error = estimate.standard_error * math.sqrt(estimate.processes / most)

@@ -131,9 +131,8 @@ def policy_for(
             confidence=confidence,
             flag=1 - confidence,  # nothing is measured again
             looks=(max(pairs, 1),),
-            flag_spending=(1.0,),
+            spending=(1.0,),
             same_spending=(1.0,),
-            confirm_spending=(1.0,),
         )
     except ValueError as error:
         raise UsageError(f"These cannot be judged by: {error}") from None

@@ -18,7 +18,7 @@ from harness.comparison import (
     CompareSettings,
     Comparing,
     ComparisonResult,
-    _held,
+    held,
     match,
     pair_settings_for,
     policy_for,
@@ -261,8 +261,8 @@ OTHERS = ("invalid", "identical", "new", "missing", "failed")
 def test_a_wrong_twin_makes_what_was_measured_invalid(same, planted_status, reason):
     twins = [verdict(same, TWIN_SAME), verdict(planted_status, TWIN_PLANTED)]
     given = [verdict(status) for status in (*EVERY, *OTHERS)]
-    held = _held(given, twins)
-    assert held[len(EVERY) :] == given[len(EVERY) :]
+    stand = held(given, twins)
+    assert stand[len(EVERY) :] == given[len(EVERY) :]
     if not reason:
         assert held == given
         return
@@ -274,8 +274,8 @@ def test_a_wrong_twin_makes_what_was_measured_invalid(same, planted_status, reas
 def test_a_planted_twin_that_was_cut_short_is_not_missed():
     given = [verdict("unchanged")]
     twins = [verdict("inconclusive", TWIN_PLANTED, complete=False)]
-    assert _held(given, twins) == given
-    assert _held(given, []) == given
+    assert held(given, twins) == given
+    assert held(given, []) == given
 
 
 def test_twins_are_of_the_first_case_that_is_measured(tmp_path):
@@ -408,8 +408,9 @@ def test_blocks_are_no_longer_than_the_verdict_needs(tmp_path, monkeypatch):
                 tmp_path / name, {"one": takes(MS)}, {"one": takes(head)}, pair=None, results=tmp_path / name
             )[0]
         )
-        for name, head in (("obvious", 2 * MS), ("small", 1_006_000))
+        for name, head in (("same", MS + 1), ("obvious", 2 * MS), ("small", 1_006_000))
     }
+    assert counts["same"] == [12] * 2
     assert counts["obvious"] == [12] * 4
     assert max(counts["small"]) > 12
     assert sum(counts["small"]) > 100

@@ -232,7 +232,7 @@ def test_what_two_fresh_processes_leave_open_more_of_them_confirm(again, process
     assert told(made.verdict()) == ("regression", "slower-in-time")
 
 
-ONE_LOOK = Policy(looks=(2,), flag_spending=(1.0,), same_spending=(1.0,), confirm_spending=(1.0,))
+ONE_LOOK = Policy(looks=(2,), spending=(1.0,), same_spending=(1.0,))
 
 
 def test_at_the_last_look_other_cases_may_still_decide():

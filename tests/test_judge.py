@@ -54,9 +54,9 @@ class TestPolicy:
             ({"looks": (4, 2, 8)}, "increase"),
             ({"looks": (0, 2, 8)}, "increase"),
             ({"looks": (2, 4)}, "a share for each of 2 looks"),
-            ({"flag_spending": (0.2, 0.3, 0.6)}, "sum to 1"),
+            ({"spending": (0.2, 0.3, 0.6)}, "sum to 1"),
             ({"same_spending": (0.0, 0.5, 0.5)}, "positive shares"),
-            ({"confirm_spending": (-0.5, 1.0, 0.5)}, "positive shares"),
+            ({"same_spending": (-0.5, 1.0, 0.5)}, "positive shares"),
         ],
     )
     def test_what_cannot_be(self, changes, words):
