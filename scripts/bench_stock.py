@@ -40,7 +40,7 @@ THRESHOLD = 0.05
 PRIORS: Mapping[str, Prior | None] = {
     "harness judge": None,
     "1 %, 4 df": Prior(variance=0.01**2, df=4.0),
-    "0.05 %, 30 df": DEFAULT_PRIOR,
+    "0.1 %, 5 df": DEFAULT_PRIOR,
 }
 
 

@@ -50,7 +50,7 @@ def print_calibration(results: Sequence[CalibrationResult]) -> None:
             console().print()
             print_out(_planted_table(result.planted))
         for line in (*_rates(result.calibration), trust(result.calibration)):
-            console().print(line, highlight=False)
+            console().print(line, highlight=False, markup=False)
         for verdict in (*result.same, *(each.verdict for each in result.planted)):
             if verdict.status in ("failed", "invalid"):
                 errors.print(
