@@ -37,6 +37,7 @@ CANARY_EVERY = 2
 SHORT_S = 0.06
 """Of a block's first quads."""
 _EMPTY_SLOTS = 12
+_HOST_BOUND = 0.7
 _STARVED = 1.2
 """Of the shortest canary: a longer one waited for the host."""
 
@@ -105,7 +106,7 @@ def measure_pair(
         data.begin(subject, time_ns)
     tick_ns = device.tick_ns()
     launches = launches_per_slot(time_ns, tick_ns, settings.min_slot_ns)
-    bench = _Bench(device, pair, l2, launches, rng, data)
+    bench = _Bench(device, pair, l2, launches, rng, data, time_ns)
     quads: list[Quad] = []
     least = least_quads(settings, launches * time_ns)
     while (count := _wanted(quads, settings, least) - len(quads)) > 0:
@@ -191,14 +192,39 @@ class _Bench:
     """Enqueues quads and reads them back, a batch at a time."""
 
     def __init__(
-        self, device: Device, pair: Pair, l2: L2Policy, launches: int, rng: random.Random, data: Data
+        self,
+        device: Device,
+        pair: Pair,
+        l2: L2Policy,
+        launches: int,
+        rng: random.Random,
+        data: Data,
+        time_ns: float,
     ) -> None:
         self.device, self.pair, self.l2, self.launches, self.rng = device, pair, l2, launches, rng
         self.data, self.last = data, pair.head
         self._empty_cycles = self._cycles_of_nothing()
         self._held = False
         """Whether the card is held before each slot until that is enqueued."""
+        if time_ns < 10 * ENQUEUE_NS:
+            self._held = self._host_bound(pair.base) or self._host_bound(pair.head)
         self.busy_s = 0.0
+
+    def _host_bound(self, subject: Subject) -> bool:
+        """Whether a slot takes the host longer to enqueue than the device to run: a short kernel, or one that
+        a library or a just-in-time compiler launches. Asked of one slot that waits until it is enqueued.
+        """
+        self.device.synchronize()
+        release = self.device.hold()
+        began_ns = time.monotonic_ns()
+        slot = self._slot(subject)
+        host_ns = time.monotonic_ns() - began_ns
+        release()
+        self.device.synchronize()
+        first, last = slot.stamps[0][0](), slot.stamps[-1][1]()
+        if first is None or last is None:
+            return False
+        return host_ns > _HOST_BOUND * (last.time_ns - first.time_ns)
 
     def batch(self, count: int, time_ns: float, settings: PairSettings) -> list[Quad]:
         """`count` quads behind a lead-in, with no wait of the host's between them; none where the card found

@@ -264,9 +264,9 @@ def test_a_wrong_twin_makes_what_was_measured_invalid(same, planted_status, reas
     stand = held(given, twins)
     assert stand[len(EVERY) :] == given[len(EVERY) :]
     if not reason:
-        assert held == given
+        assert stand == given
         return
-    for before, after in zip(given, held[: len(EVERY)], strict=False):
+    for before, after in zip(given, stand[: len(EVERY)], strict=False):
         assert (after.status, after.reason, after.attribution) == ("invalid", reason, None)
         assert after.message.endswith(f"What was measured: {before.message}")
 

@@ -426,3 +426,55 @@ def test_a_kernel_alone_on_a_device_without_stamps_has_no_clock(clock):
     alone = run_alone(Recording(clock, cycles=False), subject("A", MS), 0.1)
     assert alone.sm_clock_mhz is None
     assert alone.launches >= 100
+
+
+class Slow(Recording):
+    """Its host takes `enqueue_ns` for a launch, H in the log for a hold and h where it is released."""
+
+    def __init__(self, clock: Clock, enqueue_ns: float, **given):
+        super().__init__(clock, **given)
+        self.enqueue_ns = enqueue_ns
+
+    def timed(self, built, launch, arguments, launches):
+        self.host.now_ns += self.enqueue_ns
+        return super().timed(built, launch, arguments, launches)
+
+    def hold(self):
+        self.log.append("H")
+        return lambda: self.log.append("h")
+
+
+@pytest.mark.parametrize(("enqueue_ns", "held"), [(40 * US, False), (400 * US, True)])
+@pytest.mark.parametrize("host_bound", ["A", "B"])
+def test_a_host_that_is_slower_than_the_card_has_it_wait_for_each_slot(clock, enqueue_ns, held, host_bound):
+    times = {"A": (50 * US,), "B": (50 * US,)}
+    device = Slow(clock, 0.0)
+    timed = device.timed
+
+    def slow(built, launch, arguments, launches):
+        device.enqueue_ns = enqueue_ns if arguments[0] == host_bound else 0.0
+        return timed(built, launch, arguments, launches)
+
+    device.timed = slow  # type: ignore[method-assign]
+    block = measured(device, pair(times["A"], times["B"]), min_quads=6, max_quads=6)
+    told = "".join(what[0] for what in device.slots if what[0] in "ABHh")
+    quads = told[-(12 if held else 4) * len(block.quads) :]
+    expected = "".join(quad.order for quad in block.quads)
+    assert quads == ("".join(f"H{arm}h" for arm in expected) if held else expected)
+
+
+def test_a_card_that_found_its_queue_empty_is_held_from_then_on(clock):
+    """Every second canary waited for the host, which no slot of the trial did."""
+    device = Slow(clock, 0.0)
+    canaries = itertools.cycle([50 * US, 90 * US])
+    device.canary = lambda: device._later(next(canaries) if "h" not in device.log[50:] else 50 * US)  # type: ignore[method-assign]
+    block = measured(device, pair((50 * US,), (50 * US,)), min_quads=12, max_quads=12)
+    assert len(block.quads) == 12
+    assert {quad.canary_ns for quad in block.quads if quad.canary_ns} == {50 * US}
+    assert "h" in device.log[50:]
+
+
+def test_without_counters_nobody_knows_whether_the_host_is_slow(clock):
+    device = Slow(clock, 400 * US, cycles=False)
+    assert len(measured(device, pair((50 * US,), (50 * US,)), min_quads=6, max_quads=6).quads) == 6
+    assert "H" not in device.slots
