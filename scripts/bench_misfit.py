@@ -6,7 +6,8 @@ Slots are made up, and the product's own functions do the rest as in a compariso
 looks, confirmation by fresh processes, verdict. Each cell is one kind of noise, one prior and one effect, one
 case per comparison, of a kernel of 1 ms. Three promises are held against the counts:
 
-1. false: at most 0.1 % of the cases whose effect is within the margin are confirmed, slower or faster;
+1. false: in at most 0.1 % of comparisons a case whose effect is within the margin is confirmed as slower or
+   faster;
 2. power: a larger effect is not confirmed less often;
 3. same: at most 0.1 % of the cases whose effect is at the tolerance or beyond are called the same.
 
@@ -57,7 +58,7 @@ BUSY = 1.1
 SCATTER = 0.003
 """Standard deviation of a slot."""
 CLOCK_MHZ = 1800.0
-MOST_FALSE, MOST_SAME = 0.001, 0.001
+MOST_FALSE, MOST_SAME = POLICY.confirm, 0.001
 CHUNK = 100
 """Trials that a job does at a time."""
 EFFECTS = (0.0, POLICY.margin, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
@@ -541,9 +542,7 @@ class Breach:
 def breaches(chosen: Sequence[Cell], counts: Sequence[Count]) -> Iterator[Breach]:
     told = list(zip(chosen, counts, strict=True))
     for cell, count in told:
-        single = len(cell.effects) == 1
-        limit = MOST_FALSE if single else POLICY.confirm
-        if cell.within and (wrong := _beyond(count.confirmed, count.trials, limit)):
+        if cell.within and (wrong := _beyond(count.confirmed, count.trials, MOST_FALSE)):
             yield Breach("false", cell.name, *wrong[:1], cell.misfit, wrong[1])
         if cell.effect >= POLICY.tolerance and (wrong := _beyond(count.same, count.trials, MOST_SAME)):
             yield Breach("same", cell.name, *wrong[:1], cell.misfit, wrong[1])
