@@ -349,10 +349,8 @@ def _special() -> Iterator[Cell]:
         make = partial(after_base, by=by)
         yield Cell(f"head {100 * by:g} % slower after base", "default", make, (0.0,))
     for share, times in ((0.08, 11.0), (0.05, 3.0), (0.02, 3.0), (0.01, 3.0)):
-        name = f"{100 * share:g} % of head's slots {times:g}x"
-        yield Cell(
-            name, "default", partial(stray, share=share, times=times), (0.0,), truth=share * (times - 1)
-        )
+        name, make = f"{100 * share:g} % of head's slots {times:g}x", partial(stray, share=share, times=times)
+        yield Cell(name, "default", make, (0.0,), misfit=True, truth=share * (times - 1))
     clocks = ((0.01, 0.0, False), (0.01, 0.0, True), (0.001, 0.01, True), (0.001, 0.01, False))
     for time_effect, cycles, capped in clocks:
         name = f"own clock: cycles {100 * cycles:+g} %{', at the power limit' if capped else ''}"
