@@ -272,6 +272,8 @@ class Contest:
         found = judge(legs, self.policy, look, last=last, again=again, cycles_tell=self._cycles_tell)
         if found.status in ("slower", "faster"):
             return found
+        if found.status == "undecided" and not last:
+            return found  # what strays say would take the looks that are still to come
         strays = self.tail(rounds)
         beyond, alpha = abs(strays.cost) > self.policy.tail_margin, self.policy.flag_alpha(look, last=last)
         if beyond and strays.cost > 0 and strays.p_slower < alpha:
