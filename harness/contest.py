@@ -431,21 +431,22 @@ class Contest:
         time, cycles = (_effect(rounds, name, self) for name in ("time", "cycles"))
         energy = _energy(self.solo) if self.solo else None
         base_mhz, head_mhz = (_mean_clock(gated.quads, arm) for arm in ("A", "B"))
-        cause, sentence = attribute(
-            Evidence(
-                status=status,
-                time=time,
-                cycles=cycles,
-                energy=energy,
-                clock_exponent=self.exponent(),
-                base_sm_clock_mhz=base_mhz,
-                head_sm_clock_mhz=head_mhz,
-                solo=self.solo,
-                power_capped=gated.power_capped,
-                touched=gated.touched,
-                invalid=reason if status == "invalid" else "",
-            )
+        evidence = Evidence(
+            status=status,
+            time=time,
+            cycles=cycles,
+            energy=energy,
+            clock_exponent=self.exponent(),
+            base_sm_clock_mhz=base_mhz,
+            head_sm_clock_mhz=head_mhz,
+            solo=self.solo,
+            power_capped=gated.power_capped,
+            touched=gated.touched,
+            invalid=reason if status == "invalid" else "",
         )
+        # Why a few slots stray, neither the usual time nor the usual cycles tell.
+        of_tail = judgement is not None and "tail" in judgement.legs
+        cause, sentence = (None, "") if of_tail and status != "invalid" else attribute(evidence)
         both = (*self.rounds, *self.again)
         telemetry = [each.block.telemetry for each in both if each.block.telemetry]
         during = [snapshot for each in telemetry for snapshot in each.during]

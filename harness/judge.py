@@ -211,9 +211,10 @@ def judge(
 
 def p_again(flag: Flag, policy: Policy, look: int, *, last: bool = False) -> float:
     """p-value that a case flagged so is beyond the margin, by all fresh processes at one look: that of the
-    leg that says so least, over the look's share of the error.
+    leg that says so least, over the look's share of the error. Cycles that scatter are left out, as ever.
     """
-    p_value = max(_p(moderate(leg.effects, leg.prior), flag.direction, policy) for leg in flag.legs)
+    found = _telling({leg.name: moderate(leg.effects, leg.prior) for leg in flag.legs})
+    p_value = max(_p(estimate, flag.direction, policy) for estimate in found.values())
     return min(1.0, p_value / policy.confirm_share(look, last=last))
 
 

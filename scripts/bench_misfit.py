@@ -584,6 +584,36 @@ def table(chosen: Sequence[Cell], counts: Sequence[Count]) -> Iterator[str]:
         yield f"| {' | '.join((*what, *said))} |"
 
 
+BRIEF = (0.0, 0.0025, 0.005, 0.01, 0.02)
+"""Effects that have a column of their own in the brief table."""
+
+
+def brief(chosen: Sequence[Cell], counts: Sequence[Count]) -> Iterator[str]:
+    """A line for each noise and prior: how often it is confirmed as slower or faster, by effect."""
+    columns = ("Noise", "Prior", *(f"{100 * effect:+g} %" for effect in BRIEF), "+5 % and more")
+    yield f"| {' | '.join((*columns, 'Same at 0 %', 'Device s at 0 %', 'at +1 %'))} |"
+    yield f"|{'---|' * (len(columns) + 3)}"
+    rows: dict[tuple[str, str], dict[float, Count]] = {}
+    for cell, count in zip(chosen, counts, strict=True):
+        if len(cell.effects) == 1 and cell.truth is None:
+            rows.setdefault((cell.noise, cell.prior), {})[cell.effects[0]] = count
+    for (noise_, prior), by_effect in rows.items():
+        told = [_confirmed(by_effect.get(effect)) for effect in BRIEF]
+        beyond = [count.share("confirmed") for effect, count in by_effect.items() if effect > max(BRIEF)]
+        zero, one = by_effect.get(0.0), by_effect.get(0.01)
+        said = (
+            f"{100 * min(beyond):.3g}" if beyond else "",
+            f"{100 * zero.share('same'):.3g}" if zero else "",
+            f"{zero.share('seconds'):.2f}" if zero else "",
+            f"{one.share('seconds'):.2f}" if one else "",
+        )
+        yield f"| {' | '.join((noise_, prior, *told, *said))} |"
+
+
+def _confirmed(count: Count | None) -> str:
+    return "" if count is None else f"{100 * count.share('confirmed'):.3g}"
+
+
 def told_breaches(found: Iterable[Breach]) -> Iterator[str]:
     for breach in found:
         note = " (misfit)" if breach.misfit else "" if breach.surely else " (within simulation error)"
@@ -599,6 +629,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--jobs", type=int, default=2, help="processes to simulate in (default: 2)")
     add("--seed", type=int, default=1)
     add("--json", type=Path, metavar="FILE", help="write all counts there")
+    add("--brief", action="store_true", help="a line for each noise and prior, with what was confirmed")
     found = parser.parse_args(arguments)
     if min(found.trials, found.more, found.jobs) < 1:
         parser.error("--trials, --more and --jobs: expected at least 1")
@@ -631,7 +662,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ]
         book = {"seed": asked.seed, "cells": told, "breaches": msgspec.to_builtins(found)}
         asked.json.write_text(json.dumps(book, indent=1) + "\n", encoding="utf-8")
-    print("\n".join(table(chosen, counts)))
+    print("\n".join((brief if asked.brief else table)(chosen, counts)))
     print()
     print("\n".join(told_breaches(found)) or "Every promise was kept.")
     return int(any(each.surely and not each.misfit for each in found))

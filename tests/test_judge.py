@@ -338,6 +338,10 @@ class TestConfirm:
         sure, weak = leg(2, 2), cycles(0.3, 0.3)
         assert again("slower", sure, weak) == again("slower", weak) > again("slower", sure)
 
+    def test_cycles_that_scatter_far_more_than_times_do_not_count(self):
+        sure = leg(2, 2, error=0.001)
+        assert again("slower", sure, cycles(3, 1, error=0.05)) == again("slower", sure)
+
     def test_it_is_no_more_than_one(self):
         assert again("slower", leg(-2, -2), look=0) == again("faster", leg(2, 2)) == 1
 
