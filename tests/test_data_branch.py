@@ -27,6 +27,7 @@ from harness.errors import ExitCode, GitError, RefusedError, RemoteError, StoreE
 from harness.github.data_branch import ATTEMPTS, BRANCH, store_results
 from harness.github.data_files import MAX_FILE_BYTES
 from harness.history.reading import read_history
+from harness.records import SCHEMA_VERSION
 from scripts.synthetic_history import CARDS, History, Suite, write
 from tests.support import COMMAND, IMPORT_PATH, caller, git, make_repository
 
@@ -657,7 +658,7 @@ def test_what_is_no_record_is_refused(place, records):
         "[]\n",
         '{"run": 1}\n',
         damaged,
-        record.replace('"schema_version":2', '"schema_version":99'),
+        record.replace(f'"schema_version":{SCHEMA_VERSION}', '"schema_version":99'),
     ):
         error = refusal(place, {name: text})
         assert f"{name} is no record: " in error.message
