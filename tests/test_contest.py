@@ -731,7 +731,7 @@ def test_strays_do_not_take_the_looks_of_an_effect_that_is_undecided():
             tuple(ns * (4 if side == "A" and at % 5 == 0 and place < 2 else 1) for place, (side, ns) in each)
             for at, each in enumerate(enumerate(zip(q.order, q.times_ns, strict=True)) for q in made)
         ]
-        blocks.append(block(tuple(replace(q, times_ns=t) for q, t in zip(made, times, strict=True))))
+        blocks.append(block(tuple(replace(q, times_ns=t) for q, t in zip(made, times, strict=True))))  # type: ignore[arg-type]
     found = fed(blocks[0], blocks[1])
     assert found.tail(found.rounds).p_faster < 0.002
     assert found.judgement is not None
