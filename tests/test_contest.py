@@ -736,3 +736,27 @@ def test_strays_do_not_take_the_looks_of_an_effect_that_is_undecided():
     assert found.tail(found.rounds).p_faster < 0.002
     assert found.judgement is not None
     assert (found.judgement.status, found.confirming) == ("undecided", False)
+
+
+@pytest.mark.parametrize("capped", [True, False])
+def test_at_the_power_limit_cycles_may_confirm_alone(capped):
+    """Both said slower at first; then the clock wanders so much that time cannot say it again so soon."""
+    rng = random.Random(5)
+
+    def wandering(seed: int) -> tuple[Quad, ...]:
+        made = quads(0.01, cycles=0.01, seed=seed)
+        return tuple(
+            replace(quad, times_ns=tuple(ns * (1 + rng.gauss(0, 0.006)) for ns in quad.times_ns))  # type: ignore[arg-type]
+            for quad in made
+        )
+
+    first = [block(quads(0.01, cycles=0.01, seed=seed), capped=capped) for seed in range(2)]
+    made = fed(*first, *[block(wandering(seed), capped=capped) for seed in range(2, 4)])
+    if not capped:
+        assert (made.confirmed, made.settled) == (None, False)
+        return
+    verdict = made.verdict()
+    assert told(verdict) == ("regression", "slower-in-cycles")
+    assert "more cycles" in verdict.message
+    assert verdict.cycles is not None
+    assert verdict.cycles.effect == pytest.approx(0.01, abs=1e-3)
