@@ -160,8 +160,10 @@ class Rotation:
                 yield memory, begin + int(place), out
 
     def _use(self, data_set: _DataSet) -> None:
-        if data_set is self._in_force:
-            return
+        if data_set is not self._in_force:
+            self._put(data_set)
+
+    def _put(self, data_set: _DataSet) -> None:
         if data_set.kept is not None:
             self.arena.restore(data_set.kept)
         else:
@@ -246,20 +248,19 @@ class Rotation:
     def _check_unseen(self, subject: Subject) -> None:
         """On data of a seed that nobody can know: what it has learnt of the other sets is of no use there.
 
-        One launch may be slow by chance, and then it is tried again.
+        Data that it has seen are put in place anew for each launch that is held against it: what was just
+        written is in another cache than what was just read. One launch may be slow by chance, and then it is
+        tried again.
         """
         kept = None
         for _ in range(_TRIES):
             seed = random.SystemRandom().getrandbits(63)
             inputs = self.checker.new_inputs(self.case, seed)
             kept = self.arena.keep(inputs, kept)
-            self._use(self._sets[0])
             count = max(1, min(_SINGLES, self._affordable()))
-            self.device.occupy(2 * (count + 2) * ENQUEUE_NS)
-            again = [self._timed(subject) for _ in range(count)]
-            self._use(_DataSet(seed, kept, inputs))
-            self.poison()
-            first = self._timed(subject)
+            self.device.occupy(4 * (count + 2) * ENQUEUE_NS)
+            again = [self._timed_on(self._sets[0], subject) for _ in range(count)]
+            first = self._timed_on(_DataSet(seed, kept, inputs), subject)
             self._compare(subject, self.case, in_full=False)
             first_ns, again_ns = first(), median(each() for each in again)
             if first_ns <= SKIPS * max(again_ns, self.device.tick_ns()):
@@ -300,6 +301,11 @@ class Rotation:
     def _affordable(self) -> int:
         """How many launches take no longer than single ones may."""
         return int(_SINGLES_NS / max(self._launch_ns, 1.0))
+
+    def _timed_on(self, data_set: _DataSet, subject: Subject) -> Timing:
+        self._put(data_set)
+        self.poison()
+        return self._timed(subject)
 
     def _timed(self, subject: Subject) -> Timing:
         return self.device.timed(subject.built, subject.launch, subject.arguments, 1)
