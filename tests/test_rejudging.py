@@ -27,7 +27,7 @@ from harness.records import (
     VerdictStatus,
 )
 from harness.rejudging import Rejudged, Score, Truth, rejudge, score, shortened
-from harness.statistics.paired import ProcessEffect
+from harness.statistics.paired import ProcessEffect, readable
 from harness.store import RecordWriter, StoredComparison, read_comparison
 from tests.support import caller
 from tests.test_contest import block, quads
@@ -480,3 +480,10 @@ def test_times_that_cannot_be_read_are_no_crash():
     found: list[PairedBlock] = [dataclasses.replace(made, quads=each) for each in (broken, ())]
     items = [CaseBlock(case=PLAIN, process=number, block=each) for number, each in enumerate(found)]
     assert judged(verdict(), *items)[PLAIN].now.reason == "record-ends"
+
+
+@pytest.mark.parametrize("times_ns", [(1e-300, 1e300), (5e-324, 1.0), (1.0, 1e308)])
+def test_times_that_no_device_has_counted_are_not_read(times_ns):
+    short, long = times_ns
+    assert not readable((short, long, long, short))
+    assert readable((1.0, 1e9, 1e12, 1e-3))

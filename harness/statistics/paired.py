@@ -52,6 +52,7 @@ _ROUNDING = 1e-6
 _STRAY = 0.1
 """A slot this far above its arm's median, and six standard deviations, strays."""
 _STRAY_DEVIATIONS = 6.0
+_LEAST, _MOST = 1e-6, 1e18
 _PRECISE = 40.0
 _FEWEST_MORE = 3
 """Quads: a batch has a lead-in of its own."""
@@ -84,8 +85,10 @@ def _ratios(orders: Sequence[str], logs: Floats) -> Floats:
 
 
 def readable(values: Sequence[float]) -> bool:
-    """Whether all are positive finite numbers: a launch shorter than its timer's tick reads 0."""
-    return all(0 < value < math.inf for value in values)
+    """Whether all can be times, cycles or clocks: a launch shorter than its timer's tick reads 0, and what is
+    beyond these bounds, thirty years in ns at one end, no device has counted.
+    """
+    return all(_LEAST < value < _MOST for value in values)
 
 
 def process_effect(ratios: ArrayLike, resolution: float = 0.0) -> ProcessEffect:
