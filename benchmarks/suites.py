@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.integrations import asv_tracks
+from harness.integrations.asv import tracks
 
 
-class Matmul(asv_tracks.SuiteTracks):
+class Matmul(tracks.SuiteTracks):
     folder = "kernels/matmul"
 
     def setup_cache(self) -> Any:
         return self.measure()
 
 
-class Copy(asv_tracks.SuiteTracks):
+class Copy(tracks.SuiteTracks):
     folder = "kernels/copy"
 
     def setup_cache(self) -> Any:
         return self.measure()
 
 
-class Transpose(asv_tracks.SuiteTracks):
+class Transpose(tracks.SuiteTracks):
     folder = "kernels/transpose"
 
     def setup_cache(self) -> Any:

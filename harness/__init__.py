@@ -4,7 +4,7 @@ What a suite.py imports comes from here: `Axis`, `Case`, `Generated`, `HostFunct
 `Kernel`, `Ladder`, `Output`, `Problem`, `Rung`, `Suite`, `Tuning`, `ceil_div`.
 """
 
-from harness.suite import (
+from harness.spec.suite import (
     Axis,
     Case,
     Generated,

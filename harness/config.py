@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import ConfigError
-from harness.files import read_regular
+from harness.system.files import read_regular
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -30,15 +30,15 @@ from typing import Any, BinaryIO, Literal, cast
 import msgspec
 import numpy as np
 
-from harness.arena import Arena
-from harness.backends import open_device, parse_spec
-from harness.backends.base import Device
-from harness.checker import Checker, emulator
-from harness.measure import Subject
-from harness.planning import launch_of
-from harness.planted import planted
-from harness.sources import program
-from harness.suite_file import load_folder
+from harness.bench.buffers import Arena
+from harness.bench.injection import planted
+from harness.bench.measure import Subject
+from harness.bench.verifier import Checker, emulator
+from harness.device.backends import open_device, parse_spec
+from harness.device.backends.base import Device
+from harness.spec.planning import launch_of
+from harness.spec.sources import program
+from harness.spec.suite_file import load_folder
 
 Said = Literal["slower", "faster", "same", "undecided"]
 Line = dict[str, Any]

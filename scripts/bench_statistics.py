@@ -13,7 +13,7 @@ import time
 
 import numpy as np
 
-from harness.judge import Leg, Policy, judge
+from harness.judgement.judge import Leg, Policy, judge
 from harness.statistics.moderated import fit_prior
 from harness.statistics.paired import log_ratios, order_bias, process_effect, tail
 

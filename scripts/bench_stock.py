@@ -24,11 +24,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.benchmark_files import Benchmark, BenchmarkFile
-from harness.judge import Leg, judge
+from harness.judgement.judge import Leg, judge
+from harness.judgement.saved_runs import judge_files, judge_pairs, policy_for
 from harness.statistics.moderated import DEFAULT_PRIOR, Prior
 from harness.statistics.paired import ProcessEffect
-from harness.stock import judge_files, judge_pairs, policy_for
+from harness.store.pytest_benchmark_files import Benchmark, BenchmarkFile
 
 Floats = NDArray[np.float64]
 EFFECTS = (0.0, 0.02, 0.05, 0.1)

@@ -27,8 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.sources import program
-from harness.suite_file import load_folder
+from harness.spec.sources import program
+from harness.spec.suite_file import load_folder
 
 ROOT = Path(__file__).resolve().parents[1]
 KERNEL = "thread_tiling_2d"
@@ -112,7 +112,7 @@ def tune_theirs(device: str, size: int) -> dict[str, Any]:
     backend, _, index = device.partition(":")
     if backend == "opencl":
         # Finds the OpenCL runtime that pip installed, as the harness does.
-        from harness.backends import open_device
+        from harness.device.backends import open_device
 
         open_device(device).close()
     suite = load_folder(ROOT / "kernels" / "matmul")

@@ -36,15 +36,15 @@ from typing import Any
 import msgspec
 
 import harness
-from harness import protocol
-from harness.comparison import CompareSettings, Comparing, Entry, Purpose
+from harness.bench import protocol
 from harness.config import load_config
+from harness.device.telemetry import probe_for
 from harness.errors import HarnessError, MeasureError, UsageError, WorkerError
-from harness.loader import LoadedSuite, discover, load
-from harness.planning import PlannedCase, parse_size
 from harness.records import DeviceInfo, Verdict
-from harness.telemetry import probe_for
-from harness.workplace import Station, find_device, unfit
+from harness.run.compare import CompareSettings, Comparing, Entry, Purpose
+from harness.run.device_session import Station, find_device, unfit
+from harness.spec.loader import LoadedSuite, discover, load
+from harness.spec.planning import PlannedCase, parse_size
 
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = ROOT / "scripts" / "bench_peers.py"

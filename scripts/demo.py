@@ -15,11 +15,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from harness import git
 from harness.errors import HarnessError
-from harness.report.summary import summary_of
-from harness.store import StoredRun, read_run
-from harness.suite import size_label
+from harness.output.summary import summary_of
+from harness.spec.suite import size_label
+from harness.store.records_file import StoredRun, read_run
+from harness.system import git
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / ".asv" / "results"

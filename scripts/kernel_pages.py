@@ -28,11 +28,10 @@ if __package__ in (None, ""):  # run as a command: the folder above is where `sc
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from harness.errors import HarnessError
-from harness.planning import launch_of
+from harness.output.summary import RowSummary, summary_of
 from harness.records import Launch, Row, Run
-from harness.report.summary import RowSummary, summary_of
-from harness.store import read_run
-from harness.suite import (
+from harness.spec.planning import launch_of
+from harness.spec.suite import (
     Case,
     Generated,
     HostFunction,
@@ -44,7 +43,8 @@ from harness.suite import (
     Suite,
     size_label,
 )
-from harness.suite_file import load_folder
+from harness.spec.suite_file import load_folder
+from harness.store.records_file import read_run
 from scripts import kernel_pictures as pictures
 
 ROOT = Path(__file__).resolve().parent.parent

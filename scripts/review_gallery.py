@@ -14,8 +14,8 @@ from pathlib import Path
 if __package__ in (None, ""):  # run as a command: the folder above is where `tests` is found
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from harness.review.faces import faces, write_faces
-from harness.review.standing import standing
+from harness.output.review.faces import faces, write_faces
+from harness.output.review.outcome import standing
 from tests.review_samples import LINKS, SAMPLES
 
 

@@ -64,9 +64,9 @@ import numpy as np
 import numpy.typing as npt
 
 from harness import __version__
-from harness.integrations.asv_tracks import METHOD_VERSION, TRACKS
-from harness.machine import ANNOTATIONS, machine_entry, machine_name
-from harness.peaks import peaks
+from harness.device.machine import ANNOTATIONS, machine_entry, machine_name
+from harness.device.peaks import peaks
+from harness.integrations.asv.tracks import METHOD_VERSION, TRACKS
 from harness.records import (
     Check,
     DeviceInfo,
@@ -83,7 +83,7 @@ from harness.records import (
     Verification,
 )
 from harness.statistics import summarize
-from harness.store import RecordWriter
+from harness.store.records_file import RecordWriter
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from harness.store import schema
+from harness.store.records_file import schema
 
 TARGET = Path(__file__).resolve().parent.parent / "harness" / "assets" / "run-record.schema.json"
 

@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from harness.github import api as github_api
-from harness.review.model import Card, Review, encode_review
+from harness.output.review.model import Card, Review, encode_review
 from tests.github_server import BASE, HEAD, REPOSITORY, RUN, TOKEN, Artifact, GitHub
 from tests.support import Done, caller
 

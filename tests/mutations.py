@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.loader import LoadedSuite, load
-from harness.planning import PlannedCase
+from harness.spec.loader import LoadedSuite, load
+from harness.spec.planning import PlannedCase
 from tests.support import KERNELS
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from harness.output.review.links import Links
+from harness.output.review.model import Calibrated, Card, CaseReview, Change, Place, Review, Side
 from harness.records import VerdictStatus
-from harness.review.links import Links
-from harness.review.model import Calibrated, Card, CaseReview, Change, Place, Review, Side
 
 BASE, HEAD = "3f2a91c0de5b7718c4d1f0a96e2b83d75c60a1f4", "9b1c44de01fa0c35e7728d96b4a1530ce9d8f267"
 LINKS = Links(

@@ -14,7 +14,7 @@ import pytest
 
 from harness import cli
 from harness.records import Measurement, Row, RowStatus, Run, Telemetry
-from harness.store import read_run
+from harness.store.records_file import read_run
 
 ROOT = Path(__file__).resolve().parents[1]
 IMPORT_PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))

@@ -10,15 +10,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from harness import protocol
+from harness.bench import protocol
+from harness.bench.worker import Worker
 from harness.errors import HarnessError
-from harness.loader import LoadedSuite, load
 from harness.records import DeviceInfo, Toolchain
+from harness.spec.loader import LoadedSuite, load
 from harness.sweep.bench import LocalCrew
 from harness.sweep.crew import Answer, Job
 from harness.sweep.engine import Sweeping, SweepOptions
 from harness.sweep.model import SweepResult, SweepSettings
-from harness.worker import Worker
 from tests.support import write_files
 
 if TYPE_CHECKING:

@@ -56,18 +56,18 @@ LAYERS = (
 may import one another. `harness` is the package itself, the public names."""
 
 ONLY_HERE = {
-    "pycuda": "harness.backends.cuda",
-    "pyopencl": "harness.backends.opencl",
-    "moderngl": "harness.backends.gl",
-    "glcontext": "harness.backends.gl",
-    "pynvml": "harness.telemetry.nvml",
+    "pycuda": "harness.device.backends.cuda",
+    "pyopencl": "harness.device.backends.opencl",
+    "moderngl": "harness.device.backends.gl",
+    "glcontext": "harness.device.backends.gl",
+    "pynvml": "harness.device.telemetry.nvml",
     "asv": "harness.integrations",
     "asv_runner": "harness.integrations",
     "pytest": "harness.integrations",
     "click": "harness.cli",
-    "rich": "harness.report",
-    "platformdirs": "harness.cache",
-    "packaging": "harness.packages",
+    "rich": "harness.output",
+    "platformdirs": "harness.system.cache",
+    "packaging": "harness.system.packages",
     "dask": "harness.sweep",
     "distributed": "harness.sweep",
 }
@@ -202,7 +202,7 @@ def test_the_middle_touches_nothing_outside(name):
     assert not {imported.split(".")[0] for imported in imports_of(f"harness.{name}")} & EFFECTS
 
 
-@pytest.mark.parametrize("started", ["harness.worker", "harness.suite_server"])
+@pytest.mark.parametrize("started", ["harness.bench.worker", "harness.spec.suite_server"])
 def test_a_process_of_its_own_is_started_and_never_imported(started):
     assert not [module for module in MODULES if started in imports_of(module)]
 
@@ -314,4 +314,4 @@ def test_what_needs_no_device_loads_no_gpu_library(project, code, heavy):
 
 @pytest.mark.parametrize("name", ["cuda", "opencl", "opengl", "cpu", "null"])
 def test_a_backend_is_imported_without_its_library(name):
-    assert not loaded_by(f"import harness.backends.{name}") & GPU_LIBRARIES
+    assert not loaded_by(f"import harness.device.backends.{name}") & GPU_LIBRARIES

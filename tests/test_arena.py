@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from harness import Axis, Case, Input, Kernel, Output, Problem
-from harness.arena import GUARD_BYTES, Arena, needed_bytes, same_bits
-from harness.backends import open_device
+from harness.bench.buffers import GUARD_BYTES, Arena, needed_bytes, same_bits
+from harness.device.backends import open_device
 from harness.errors import ExitCode, OutOfMemoryError, SuiteError
 from harness.records import Launch
-from harness.sources import Program
+from harness.spec.sources import Program
 
 
 class Scale(Problem):

@@ -23,11 +23,11 @@ import pytest
 pytest.importorskip("asv")
 
 import benchmarks.suites
-from harness.backends import survey
-from harness.integrations import asv_plugin
-from harness.integrations.asv_site import find_remote_loads
-from harness.integrations.asv_tracks import ANSWERS, TRACKS, SuiteTracks
-from harness.loader import discover, load
+from harness.device.backends import survey
+from harness.integrations.asv import plugin
+from harness.integrations.asv.site import find_remote_loads
+from harness.integrations.asv.tracks import ANSWERS, TRACKS, SuiteTracks
+from harness.spec.loader import discover, load
 from tests import toy
 from tests.support import ROOT, commit, device_is_missing, git, make_repository, records_below, write_files
 
@@ -395,7 +395,7 @@ def test_continuous_measures_two_commits(home):
 
 @pytest.mark.parametrize(
     "name",
-    [".harness.integrations.asv_plugn", "harness.integrations.asv_plugin"],
+    [".harness.integrations.asv_plugn", "harness.integrations.asv.plugin"],
     ids=["misspelt", "without the dot"],
 )
 def test_a_plugin_that_does_not_load_is_a_failure(fresh, name):
@@ -478,7 +478,7 @@ def test_an_answer_is_what_the_track_method_returns(tmp_path, monkeypatch, null_
                 "None",
                 str(file),
             ]
-            answered = asv_plugin._answer(arguments, Path.cwd())
+            answered = plugin._answer(arguments, Path.cwd())
             value, error = returned(getattr(tracks, name), answers, kernel, size)
             assert answered == (error, "", 1 if error else 0)
             # As asv writes what a benchmark returns.
@@ -499,11 +499,11 @@ def returned(track: Any, *arguments: object) -> tuple[Any, str]:
 
 def test_without_answers_asv_starts_its_own_process(tmp_path):
     arguments = ["benchmark.py", "run", "folder", "suites.Toy.track_time_ms-0", "{}", "None", "file"]
-    assert asv_plugin._answer(arguments, tmp_path) is None
+    assert plugin._answer(arguments, tmp_path) is None
     (tmp_path / ANSWERS).write_text('{"track_time_ms": []}', encoding="utf-8")
-    assert asv_plugin._answer(arguments, tmp_path) is None
+    assert plugin._answer(arguments, tmp_path) is None
     (tmp_path / ANSWERS).write_text('{"track_time_ms": [{"value": 1', encoding="utf-8")
-    assert asv_plugin._answer(arguments, tmp_path) is None
+    assert plugin._answer(arguments, tmp_path) is None
 
 
 def test_every_suite_of_this_project_is_benchmarked():

@@ -22,10 +22,10 @@ pytest.importorskip("asv")
 import asv
 
 from harness.errors import ConfigError
-from harness.integrations.asv_direction import KNOWN_SOURCES, check_commands, check_sources, direction_of
-from harness.integrations.asv_pages import HISTORY, SCRIPT, DirectedPages, link_pages
-from harness.integrations.asv_site import ASSETS
-from harness.integrations.asv_tracks import TRACKS
+from harness.integrations.asv.direction import KNOWN_SOURCES, check_commands, check_sources, direction_of
+from harness.integrations.asv.pages import HISTORY, SCRIPT, DirectedPages, link_pages
+from harness.integrations.asv.site import ASSETS
+from harness.integrations.asv.tracks import TRACKS
 from tests.browser.chromium import Site, chromium, serve
 from tests.support import IMPORT_PATH, commit, make_repository
 
@@ -42,7 +42,7 @@ BLIND = ".blind"
 BLIND_CODE = """\
 from harness.integrations import asv_commands
 asv_commands.setup = lambda: None
-from harness.integrations.asv_plugin import setup
+from harness.integrations.asv.plugin import setup
 """
 
 
@@ -595,7 +595,7 @@ def _whole(project: Project, short: str) -> str:
 
 def test_a_second_setup_changes_nothing(project):
     (project.root / "twice.py").write_text(
-        "from harness.integrations.asv_plugin import setup as once\ndef setup():\n    once()\n    once()\n",
+        "from harness.integrations.asv.plugin import setup as once\ndef setup():\n    once()\n    once()\n",
         encoding="utf-8",
     )
     once, twice = (project.compare("-f", "1.05", plugins=(plugin,)) for plugin in (PLUGIN, ".twice"))

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from harness.attribution import Evidence, Solo, SoloBlocks, attribute, energy_ratio, solo_of
-from harness.gates import GATES
+from harness.judgement.attribution import Evidence, Solo, SoloBlocks, attribute, energy_ratio, solo_of
+from harness.judgement.gates import GATES
 from harness.records import Effect, Snapshot
 
 MS = 1_000_000

@@ -1,4 +1,4 @@
-"""What harness.backends.base promises, asked of every backend alike.
+"""What harness.device.backends.base promises, asked of every backend alike.
 
 A backend that is not there skips, unless HARNESS_REQUIRE_DEVICE names it.
 """
@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from harness import Axis, Input, Kernel, Output, Problem, Suite
-from harness.backends import null, open_device
-from harness.backends.base import check_launch
+from harness.device.backends import null, open_device
+from harness.device.backends.base import check_launch
 from harness.errors import BuildError, DeviceError, LaunchError, OutOfMemoryError
 from harness.records import DeviceInfo, Launch, Resources
-from harness.sources import Program, program
-from harness.suite import Parameter
+from harness.spec.sources import Program, program
+from harness.spec.suite import Parameter
 from tests.support import PORTABLE, device_is_missing, write_files, write_null_script
 
 MIB = 2**20

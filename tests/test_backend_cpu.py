@@ -8,18 +8,18 @@ import shutil
 import numpy as np
 import pytest
 
-from harness import protocol
-from harness.backends import cpu
+from harness.bench import protocol
+from harness.bench.measure import MeasureSettings
+from harness.bench.worker import Worker
+from harness.device.backends import cpu
+from harness.device.telemetry import probe_for
 from harness.errors import BuildError, HarnessError
-from harness.loader import load
-from harness.measure import MeasureSettings
-from harness.planning import divided, plan
 from harness.records import Launch
-from harness.session import Session, SessionSettings
-from harness.sources import Program
-from harness.suite_file import load_folder
-from harness.telemetry import probe_for
-from harness.worker import Worker
+from harness.run.run import Session, SessionSettings
+from harness.spec.loader import load
+from harness.spec.planning import divided, plan
+from harness.spec.sources import Program
+from harness.spec.suite_file import load_folder
 from tests.support import KERNELS, MATMUL_SIZES, ROOT, Recorder, run_command, statuses, write_files
 
 ANY_LAUNCH = Launch(grid=(1, 1, 1), block=(1, 1, 1))

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.backends import opencl
+from harness.device.backends import opencl
 from harness.errors import DeviceError
 
 CPU, GPU = 2, 4

@@ -10,14 +10,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from harness import backends, protocol
-from harness.backends import gl, opengl
-from harness.backends.base import check_launch
+from harness.bench import protocol
+from harness.bench.worker import Worker
+from harness.device import backends
+from harness.device.backends import gl, opengl
+from harness.device.backends.base import check_launch
+from harness.device.telemetry import probe_for
 from harness.errors import BuildError, DeviceError, KernelError, LaunchError, MeasureError, OutOfMemoryError
 from harness.records import Launch
-from harness.sources import Program
-from harness.telemetry import probe_for
-from harness.worker import Worker
+from harness.spec.sources import Program
 from tests.mutations import Mutation
 from tests.support import KERNELS, ROOT, device_is_missing, run_command, write_null_script
 

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from harness.cache import BinaryCache, cache_dir, write_atomically
+from harness.system.cache import BinaryCache, cache_dir, write_atomically
 
 
 def test_the_cache_lies_where_the_variable_says(monkeypatch, tmp_path):

@@ -10,17 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.backends.null import devices
-from harness.calibrating import (
-    MOST_EFFECTS,
-    CalibrateSettings,
-    CalibrationResult,
-    Planting,
-    _newest,
-    _with_planted,
-    calibrate,
-)
-from harness.calibration import (
+from harness.bench.abba import PairSettings
+from harness.device.backends.null import devices
+from harness.errors import StoreError
+from harness.judgement.case_trial import Noise
+from harness.judgement.noise import (
     ELSEWHERE,
     FILE,
     Calibration,
@@ -30,13 +24,19 @@ from harness.calibration import (
     read_calibration,
     write_calibration,
 )
-from harness.comparison import CompareSettings, Comparing
-from harness.contest import Noise
-from harness.errors import StoreError
-from harness.pairing import PairSettings
-from harness.planning import plan
+from harness.output.calibrations import as_json, print_calibration
 from harness.records import Effect, Verdict
-from harness.report.calibrations import as_json, print_calibration
+from harness.run.calibrate import (
+    MOST_EFFECTS,
+    CalibrateSettings,
+    CalibrationResult,
+    Planting,
+    _newest,
+    _with_planted,
+    calibrate,
+)
+from harness.run.compare import CompareSettings, Comparing
+from harness.spec.planning import plan
 from harness.statistics.moderated import DEFAULT_PRIOR, Prior
 from harness.statistics.paired import ProcessEffect
 from tests.support import write_null_script
@@ -342,7 +342,7 @@ def test_without_a_folder_nothing_is_kept_and_trials_still_add_up(bench):
 
 def test_what_an_interrupt_had_judged_too_early_is_not_counted(bench, monkeypatch):
     """Three processes of cases that need four."""
-    monkeypatch.setattr("harness.comparison.noise_of_case", lambda *_: WIDE)
+    monkeypatch.setattr("harness.run.compare.noise_of_case", lambda *_: WIDE)
 
     def prepare(comparing):
         process = comparing._process

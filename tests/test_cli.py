@@ -12,7 +12,7 @@ import pytest
 from harness import cli
 from harness.cli.ci_command import COMMANDS as CI_COMMANDS
 from harness.errors import ExitCode
-from harness.store import read_run
+from harness.store.records_file import read_run
 from tests import toy
 from tests.support import KERNELS, ROOT, Done, caller, records_below, run_command, statuses, write_files
 
@@ -381,7 +381,7 @@ def test_an_error_of_the_harness_itself_is_no_regression(harness, monkeypatch):
     def broken(*arguments: object) -> None:
         raise RuntimeError("a mistake in the harness")
 
-    monkeypatch.setattr("harness.backends.survey", broken)
+    monkeypatch.setattr("harness.device.backends.survey", broken)
     done = harness("devices")
     assert done.status == ExitCode.NOT_MEASURED
     assert "a mistake in the harness" in done.err

@@ -14,11 +14,11 @@ import msgspec
 import psutil
 import pytest
 
-from harness.comparison import ComparisonResult
 from harness.errors import ExitCode
+from harness.output.verdicts import exit_code
 from harness.records import Comparison, Verdict
-from harness.report.verdicts import exit_code
-from harness.store import read_comparison
+from harness.run.compare import ComparisonResult
+from harness.store.records_file import read_comparison
 from tests import toy
 from tests.commits import (
     BASE,

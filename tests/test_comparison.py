@@ -10,9 +10,14 @@ from typing import Any
 import psutil
 import pytest
 
-from harness import comparison
-from harness.backends.null import devices
-from harness.comparison import (
+from harness.bench.abba import PairSettings
+from harness.device.backends.null import devices
+from harness.errors import UsageError
+from harness.judgement.case_trial import SPARE_PROCESSES
+from harness.judgement.judge import Policy
+from harness.records import Verdict
+from harness.run import compare
+from harness.run.compare import (
     TWIN_PLANTED,
     TWIN_SAME,
     CompareSettings,
@@ -23,16 +28,11 @@ from harness.comparison import (
     pair_settings_for,
     policy_for,
 )
-from harness.contest import SPARE_PROCESSES
-from harness.errors import UsageError
-from harness.judge import Policy
-from harness.loader import load
-from harness.pairing import PairSettings
-from harness.planning import plan
-from harness.records import Verdict
-from harness.store import read_comparison
-from harness.suite import Axis, Input, Kernel, Output, Problem, Suite
-from harness.workplace import Station
+from harness.run.device_session import Station
+from harness.spec.loader import load
+from harness.spec.planning import plan
+from harness.spec.suite import Axis, Input, Kernel, Output, Problem, Suite
+from harness.store.records_file import read_comparison
 from tests.support import write_files, write_null_script
 
 MS = 1_000_000
@@ -548,7 +548,7 @@ def test_stations_are_ended_after_an_error_of_the_harness_itself(tmp_path, monke
     def broken(*_, **__):
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(comparison, "gate", broken)
+    monkeypatch.setattr(compare, "gate", broken)
     with pytest.raises(RuntimeError, match="broken"):
         compare(tmp_path, {"one": takes(MS)}, {"one": takes(MS + 1)}, results=tmp_path / "results")
     assert {child.pid for child in psutil.Process().children(recursive=True)} <= before

@@ -10,14 +10,14 @@ from typing import Literal
 
 import pytest
 
-from harness.attribution import Solo, SoloBlocks
-from harness.contest import SPARE_PROCESSES, TAIL_QUADS, Contest, Noise, SideNote, settle
-from harness.gates import CanaryLevel, Gated, GatePolicy, gate
-from harness.judge import Policy
+from harness.device.telemetry.scripted import STEADY
+from harness.judgement.attribution import Solo, SoloBlocks
+from harness.judgement.case_trial import SPARE_PROCESSES, TAIL_QUADS, Contest, Noise, SideNote, settle
+from harness.judgement.gates import CanaryLevel, Gated, GatePolicy, gate
+from harness.judgement.judge import Policy
 from harness.records import Launch, PairedBlock, Quad, Resources, Snapshot, Telemetry, Verdict
+from harness.spec.suite import Case
 from harness.statistics.moderated import Prior
-from harness.suite import Case
-from harness.telemetry.scripted import STEADY
 
 MS = 1_000_000
 CASE = Case("toy", "plain", {"n": 64})

@@ -22,11 +22,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from harness.calibration import Calibration, write_calibration
 from harness.errors import ExitCode, GitError, RefusedError, RemoteError, StoreError, UsageError
 from harness.github.data_branch import ATTEMPTS, BRANCH, store_results
 from harness.github.data_files import MAX_FILE_BYTES
 from harness.history.reading import read_history
+from harness.judgement.noise import Calibration, write_calibration
 from harness.records import SCHEMA_VERSION
 from scripts.synthetic_history import CARDS, History, Suite, write
 from tests.support import COMMAND, IMPORT_PATH, caller, git, make_repository

@@ -20,27 +20,28 @@ import msgspec
 import numpy as np
 import pytest
 
-from harness import Kernel, backends, records
-from harness.calibration import Calibration, CaseNoise, PlantedRate, write_calibration
+from harness import Kernel, records
 from harness.cli import COMMANDS, cli
 from harness.cli.ci_command import COMMANDS as CI_COMMANDS
 from harness.cli.report_command import COMMANDS as REPORT_COMMANDS
 from harness.config import Config
+from harness.device import backends
 from harness.errors import DeviceError, ExitCode
-from harness.gates import GATES, GatePolicy
 from harness.history import changes, export, facts, triage
 from harness.history.reading import read_history
-from harness.integrations.asv_tracks import TRACKS
-from harness.judge import Direction, LegName
-from harness.report.histories import as_json as history_json
-from harness.report.summary import RowSummary
-from harness.session import RunResult, Session, SessionSettings
+from harness.integrations.asv.tracks import TRACKS
+from harness.judgement.gates import GATES, GatePolicy
+from harness.judgement.judge import Direction, LegName
+from harness.judgement.noise import Calibration, CaseNoise, PlantedRate, write_calibration
+from harness.output.histories import as_json as history_json
+from harness.output.summary import RowSummary
+from harness.run.run import RunResult, Session, SessionSettings
 from harness.site import cards as site_cards
 from harness.site import files as site_files
 from harness.site import publishing
 from harness.statistics import changepoints
 from harness.statistics.paired import ProcessEffect
-from harness.store import RecordWriter
+from harness.store.records_file import RecordWriter
 from scripts import synthetic_history as synthetic
 from tests.support import KERNELS, ROOT, Recorder, device_is_missing, run_command
 
@@ -139,9 +140,9 @@ def test_the_smallest_suite_is_what_asv_is_given(tmp_path, monkeypatch):
 
 
 def test_the_python_that_reads_a_record_works(tmp_path, project, capsys, monkeypatch):
-    from harness.loader import load
-    from harness.measure import MeasureSettings
-    from harness.planning import plan
+    from harness.bench.measure import MeasureSettings
+    from harness.spec.loader import load
+    from harness.spec.planning import plan
 
     loaded = load(project.suite)
     quick = MeasureSettings(max_time_s=0.01, warmup_min_s=0.001, min_time_s=0.001)
@@ -420,7 +421,7 @@ def test_limits_of_the_gates_are_those_of_the_code():
 
 
 def test_gates_stand_for_what_the_code_says():
-    from harness.attribution import _OF_GATE
+    from harness.judgement.attribution import _OF_GATE
 
     table = {
         gate: words(row[0])[0]
@@ -598,7 +599,7 @@ def test_json_keys_of_publishing_are_documented():
 
 
 def test_json_keys_of_rebuilding_are_documented():
-    rebuild = pytest.importorskip("harness.integrations.asv_rebuild")
+    rebuild = pytest.importorskip("harness.integrations.asv.rebuild")
     told = section("commands.md", "harness rebuild")
     assert first_words(told[told.index("With `--json` one") :]) == [
         field.name for field in fields(rebuild.Rebuilt)

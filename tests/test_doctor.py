@@ -13,16 +13,16 @@ from typing import Any
 import pynvml
 import pytest
 
-from harness import backends
-from harness.calibration import Calibration, write_calibration
 from harness.cli import cli
+from harness.device import backends
+from harness.device.telemetry import NoProbe, ScriptedProbe
+from harness.device.telemetry.nvml import NvmlProbe
 from harness.doctor import Disk, Facts, Finding, diagnose, is_fit, verdict
 from harness.doctor.findings import LINES, STATUSES
 from harness.doctor.gather import watch
 from harness.errors import DeviceError, ExitCode
+from harness.judgement.noise import Calibration, write_calibration
 from harness.records import DeviceInfo, Snapshot
-from harness.telemetry import NoProbe, ScriptedProbe
-from harness.telemetry.nvml import NvmlProbe
 from tests.support import GPU, IMPORT_PATH, commit, device_is_missing, git, make_repository, run_command
 from tests.test_docs import first_words, section
 from tests.test_telemetry_nvml import FakeNvml, refuse

@@ -8,7 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from harness.gates import (
+from harness.device.telemetry import Sampler, ScriptedProbe, telemetry_of
+from harness.device.telemetry.scripted import STEADY
+from harness.judgement.gates import (
     GATES,
     CanaryLevel,
     Gated,
@@ -19,8 +21,6 @@ from harness.gates import (
     usual_level,
 )
 from harness.records import PairedBlock, Quad, Snapshot, Telemetry
-from harness.telemetry import Sampler, ScriptedProbe, telemetry_of
-from harness.telemetry.scripted import STEADY
 
 MS = 1_000_000
 QUAD_NS, GAP_NS = 8 * MS, 2 * MS

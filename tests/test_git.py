@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from harness import git
 from harness.errors import ExitCode, GitError
+from harness.system import git
 from tests import toy
 
 FILES = {

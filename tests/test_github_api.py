@@ -433,7 +433,7 @@ def test_what_holds_the_token_loads_no_more_than_it_needs():
     modules = ", ".join(
         f"harness.github.{name}" for name in ("api", "events", "posting", "artifacts", "pulls", "requesting")
     )
-    code = f"import {modules}, harness.review.plausible, sys; print(*sys.modules)"
+    code = f"import {modules}, harness.output.review.plausible, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     loaded = {name.split(".")[0] for name in done.stdout.split()}
     assert not {"numpy", "scipy", "requests", "urllib3", "httpx", "aiohttp", "rich", "click"} & loaded

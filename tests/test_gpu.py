@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from harness.bench.measure import MeasureSettings
 from harness.errors import DeviceError
-from harness.loader import load
-from harness.measure import MeasureSettings
-from harness.planning import PlannedCase, plan
+from harness.output.summary import summary_of
 from harness.records import DeviceInfo, Row
-from harness.report.summary import summary_of
-from harness.session import Session, SessionSettings
-from harness.suite_file import load_folder
-from harness.workplace import find_device
+from harness.run.device_session import find_device
+from harness.run.run import Session, SessionSettings
+from harness.spec.loader import load
+from harness.spec.planning import PlannedCase, plan
+from harness.spec.suite_file import load_folder
 from tests.mutations import MUTATIONS, TENSOR, broken_suite
 from tests.support import (
     GPU,

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from harness import backends
+from harness.device import backends
 from harness.errors import DeviceError, ExitCode
-from harness.store import read_comparison
+from harness.store.records_file import read_comparison
 from tests.support import GPU, IMPORT_PATH, device_is_missing, make_repository, run_command, write_files
 from tests.support import commit as commit_files
 
@@ -164,7 +164,7 @@ import numpy as np
 from pathlib import Path
 from harness import backends
 from harness.records import Launch
-from harness.sources import Program
+from harness.spec.sources import Program
 
 device = backends.open_device("{device}")
 text = '''extern "C" __global__ void busy(float* out, int rounds)

@@ -7,16 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness import backends, protocol
-from harness.backends import opengl
+from harness.bench import protocol
+from harness.bench.measure import MeasureSettings
+from harness.bench.worker import Worker
+from harness.device import backends
+from harness.device.backends import opengl
+from harness.device.telemetry import probe_for
 from harness.errors import DeviceError, LaunchError
-from harness.measure import MeasureSettings
 from harness.records import Launch
-from harness.sources import Program
-from harness.suite import Parameter
-from harness.suite_file import load_folder
-from harness.telemetry import probe_for
-from harness.worker import Worker
+from harness.spec.sources import Program
+from harness.spec.suite import Parameter
+from harness.spec.suite_file import load_folder
 from tests.support import GPU, KERNELS, MATMUL_SIZES, device_is_missing
 
 pytestmark = pytest.mark.gpu

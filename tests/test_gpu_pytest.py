@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.review.model import decode_review
+from harness.output.review.model import decode_review
 from tests.support import GPU, IMPORT_PATH, git, run_command
 from tests.support import commit as commit_files
 from tests.test_gpu_compare import FILES, WASTE, body, card, project
@@ -27,7 +27,7 @@ SAME_SPEED = body("other").replace("value, 0.5f, at", "value, 0.5000001f, at")
 
 
 def run_pytest(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    plugins = ("-p", "pytest_benchmark.plugin", "-p", "harness.integrations.pytest_plugin")
+    plugins = ("-p", "pytest_benchmark.plugin", "-p", "harness.integrations.pytest.plugin")
     environment = {
         **os.environ,
         "PYTHONPATH": IMPORT_PATH,

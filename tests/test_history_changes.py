@@ -10,10 +10,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from harness.calibration import Calibration, CaseNoise, write_calibration
 from harness.history.changes import Evidence, analyse, change_id
 from harness.history.reading import read_history, sentence
 from harness.history.series import Case, Epoch, Series
+from harness.judgement.noise import Calibration, CaseNoise, write_calibration
 from harness.records import Launch
 from scripts.synthetic_history import (
     CARDS,

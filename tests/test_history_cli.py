@@ -22,7 +22,7 @@ from harness.history.commits import Commits
 from harness.history.export import COLUMNS, export
 from harness.history.reading import read_history
 from harness.history.triage import FILE, Decision, read_triage
-from harness.report.histories import print_history
+from harness.output.histories import print_history
 from scripts import synthetic_history as synthetic
 from scripts.synthetic_history import (
     CARDS,

@@ -8,13 +8,13 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from harness import git
 from harness.history.cards import read_card
 from harness.history.commits import Commit, Commits, read_commits
 from harness.history.direction import direction_of
 from harness.history.facts import RunFacts
 from harness.history.series import series_of
 from harness.history.tables import Benchmark, CardTable, read_benchmarks
+from harness.system import git
 from scripts import synthetic_history as synthetic
 from scripts.synthetic_history import (
     CARDS,

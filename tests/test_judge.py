@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.judge import Direction, Flag, Leg, LegName, Policy, confirm, judge, p_again
+from harness.judgement.judge import Direction, Flag, Leg, LegName, Policy, confirm, judge, p_again
 from harness.statistics.moderated import DEFAULT_PRIOR, Prior, fit_prior, moderate, prior_of_case
 from harness.statistics.paired import ProcessEffect, log_ratios, more_quads, process_effect
 from harness.statistics.rates import clopper_pearson

@@ -20,12 +20,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness import benchmark_files
-from harness.benchmark_files import BenchmarkFile, find_files, read_benchmark_file
 from harness.errors import ExitCode, StoreError, UsageError
+from harness.judgement.saved_runs import (
+    MIN_PAIRS,
+    ROBUST_PAIRS,
+    StockResult,
+    judge_files,
+    judge_pairs,
+    policy_for,
+)
+from harness.output.verdicts import exit_code
 from harness.records import Verdict
-from harness.report.verdicts import exit_code
-from harness.stock import MIN_PAIRS, ROBUST_PAIRS, StockResult, judge_files, judge_pairs, policy_for
+from harness.store import pytest_benchmark_files
+from harness.store.pytest_benchmark_files import BenchmarkFile, find_files, read_benchmark_file
 from scripts import bench_stock
 from tests.support import caller, commit, make_repository, write_files
 
@@ -331,7 +338,7 @@ def test_half_a_file_is_refused(tmp_path, saved):
 
 
 def test_a_file_without_end_is_not_read(tmp_path, saved, monkeypatch):
-    monkeypatch.setattr(benchmark_files, "LARGEST_BYTES", 1000)
+    monkeypatch.setattr(pytest_benchmark_files, "LARGEST_BYTES", 1000)
     with pytest.raises(StoreError, match="without --benchmark-save-data"):
         read_benchmark_file(saved["save"])
 

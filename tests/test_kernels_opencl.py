@@ -6,14 +6,14 @@ import dataclasses
 
 import pytest
 
-from harness import protocol
+from harness.bench import protocol
+from harness.bench.measure import MeasureSettings
+from harness.bench.worker import Worker
 from harness.errors import DeviceError
-from harness.measure import MeasureSettings
-from harness.planning import PlannedCase
 from harness.records import Row
-from harness.session import Session, SessionSettings
-from harness.suite_file import load_folder
-from harness.worker import Worker
+from harness.run.run import Session, SessionSettings
+from harness.spec.planning import PlannedCase
+from harness.spec.suite_file import load_folder
 from tests.mutations import MUTATIONS, TENSOR, broken_suite
 from tests.support import KERNELS, MATMUL_SIZES, Recorder, device_is_missing
 

@@ -13,7 +13,9 @@ import pytest
 
 from harness import Ladder, Rung, Suite
 from harness.errors import ExitCode, SuiteError
-from harness.loader import load
+from harness.output.ladder_tables import NOTHING, WITH_SLOW, markdown
+from harness.output.ladders import Line, fastest, is_slow, ladder_report, placed
+from harness.output.progress import ProgressObserver
 from harness.records import (
     DeviceInfo,
     Host,
@@ -22,11 +24,9 @@ from harness.records import (
     Row,
     Run,
 )
-from harness.report.ladder_tables import NOTHING, WITH_SLOW, markdown
-from harness.report.ladders import Line, fastest, is_slow, ladder_report, placed
-from harness.report.progress import ProgressObserver
-from harness.store import RecordWriter, newest_rows
-from harness.suite_file import load_folder
+from harness.spec.loader import load
+from harness.spec.suite_file import load_folder
+from harness.store.records_file import RecordWriter, newest_rows
 from harness.sweep.configurations import configurations, points
 from harness.sweep.journal import SweepJournal
 from harness.sweep.model import Prepared, Sweep, SweepRow, SweepSettings

@@ -20,22 +20,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import verify
+from harness.bench import verify
+from harness.bench.abba import PairSettings
+from harness.bench.library_ratio import MOST_QUADS, TIME_S, pair_settings, share_of
+from harness.bench.measure import MeasureSettings
 from harness.errors import SuiteError
-from harness.loader import load
-from harness.measure import MeasureSettings
-from harness.pairing import PairSettings
-from harness.planning import plan
+from harness.output.summary import summary_of
+from harness.output.tables import ladder_tables, print_out
 from harness.records import PairedBlock, Quad
-from harness.report.summary import summary_of
-from harness.report.tables import ladder_tables, print_out
-from harness.session import Session, SessionSettings
-from harness.shares import MOST_QUADS, TIME_S, pair_settings, share_of
+from harness.run.run import Session, SessionSettings
 from harness.site.publishing import FOLDER, publish_pages
-from harness.sources import lacking, program
-from harness.store import read_run
-from harness.suite import HostFunction, HostLibrary, numpy_dtype
-from harness.suite_file import load_folder
+from harness.spec.loader import load
+from harness.spec.planning import plan
+from harness.spec.sources import lacking, program
+from harness.spec.suite import HostFunction, HostLibrary, numpy_dtype
+from harness.spec.suite_file import load_folder
+from harness.store.records_file import read_run
 from scripts import synthetic_history as synthetic
 from tests.support import KERNELS, Recorder, caller, write_files, write_null_script
 
@@ -292,7 +292,7 @@ def test_what_is_not_installed_is_told_with_what_to_do(monkeypatch, name):
     def absent(package: str) -> str:
         raise PackageNotFoundError(package)
 
-    monkeypatch.setattr("harness.packages.metadata.version", absent)
+    monkeypatch.setattr("harness.system.packages.metadata.version", absent)
     told = lacking(load_folder(MATMUL).by_name[name], "cuda")
     package = "nvidia-cutlass" if name == "cutlass" else "nvmath-python"
     assert told.startswith(
@@ -454,7 +454,8 @@ def test_a_library_that_cannot_run_there_is_why_there_is_no_share(tmp_path, monk
 def test_a_package_that_is_absent_is_why_there_is_no_share(tmp_path, monkeypatch, own_cache):
     sentence = "vendor needs the package vendored, which is not installed: pip install 'vendored'."
     monkeypatch.setattr(
-        "harness.workplace.lacking", lambda kernel, backend: sentence if kernel.name == "vendor" else ""
+        "harness.run.device_session.lacking",
+        lambda kernel, backend: sentence if kernel.name == "vendor" else "",
     )
     rows, result = held(tmp_path, monkeypatch, kernels=("fast", "vendor"))
     assert rows["fast", 64].library_missing == sentence

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.backends.null import NullBuilt, NullDevice, devices
-from harness.measure import MOST_LAUNCHES_QUEUED, MeasureSettings, Subject, measure
+from harness.bench.measure import MOST_LAUNCHES_QUEUED, MeasureSettings, Subject, measure
+from harness.device.backends.null import NullBuilt, NullDevice, devices
 from harness.records import Launch, Resources
-from harness.sources import Program
+from harness.spec.sources import Program
 
 MS = 1_000_000.0
 LAUNCH = Launch(grid=(1, 1, 1), block=(32, 1, 1))
@@ -93,7 +93,7 @@ def test_the_language():
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    monkeypatch.setattr("harness.measure.time", made)
+    monkeypatch.setattr("harness.bench.measure.time", made)
     return made
 
 

@@ -7,7 +7,7 @@ from statistics import fmean, median, pstdev
 
 import pytest
 
-from harness.backends.noise import FULL_CLOCK_MHZ, KINDS, Noise
+from harness.device.backends.noise import FULL_CLOCK_MHZ, KINDS, Noise
 
 MS = 1e6
 COUNT = 4000

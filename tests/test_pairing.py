@@ -11,12 +11,12 @@ from statistics import median
 
 import pytest
 
-from harness.backends.base import Stamp
-from harness.backends.null import NullBuilt, NullDevice, devices
-from harness.measure import Subject, launches_per_slot
-from harness.pairing import CANARY_EVERY, Pair, PairSettings, measure_pair, run_alone
+from harness.bench.abba import CANARY_EVERY, Pair, PairSettings, measure_pair, run_alone
+from harness.bench.measure import Subject, launches_per_slot
+from harness.device.backends.base import Stamp
+from harness.device.backends.null import NullBuilt, NullDevice, devices
 from harness.records import Launch, Resources
-from harness.sources import Program
+from harness.spec.sources import Program
 from harness.statistics.paired import log_ratios, process_effect
 
 US, MS = 1e3, 1e6
@@ -118,7 +118,7 @@ class Recording(NullDevice):
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    monkeypatch.setattr("harness.pairing.time", made)
+    monkeypatch.setattr("harness.bench.abba.time", made)
     return made
 
 

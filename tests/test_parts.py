@@ -10,16 +10,17 @@ from dataclasses import replace
 
 import pytest
 
-from harness import Axis, Generated, HostFunction, Input, Kernel, Output, Problem, Suite, protocol
-from harness.backends import null
-from harness.backends.base import check_launch
+from harness import Axis, Generated, HostFunction, Input, Kernel, Output, Problem, Suite
+from harness.bench import protocol
+from harness.bench.chunks import largest_dispatch, single_blocks
+from harness.bench.worker import Worker
+from harness.device.backends import null
+from harness.device.backends.base import check_launch
 from harness.errors import DeviceError, LaunchError
-from harness.parts import largest_dispatch, single_blocks
-from harness.planning import launch_of
 from harness.records import Launch
-from harness.sources import program
-from harness.suite_file import load_folder
-from harness.worker import Worker
+from harness.spec.planning import launch_of
+from harness.spec.sources import program
+from harness.spec.suite_file import load_folder
 from tests.support import KERNELS, PORTABLE, device_is_missing, write_files
 
 DEVICE = "opencl:0"

@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 
 from harness import Axis, Case, Kernel, Output, Problem, Suite
-from harness.backends import null
+from harness.device.backends import null
 from harness.errors import SuiteError, UsageError
-from harness.planning import check_patterns, launch_of, parse_size, plan, refusal
+from harness.spec.planning import check_patterns, launch_of, parse_size, plan, refusal
 
 
 class Box(Problem):

@@ -13,15 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import verify
-from harness.arena import Arena
-from harness.backends import null, open_device
+from harness.bench import verify
+from harness.bench.buffers import Arena
+from harness.bench.injection import planted, steps_for
+from harness.device.backends import null, open_device
 from harness.errors import BuildError, DeviceError, MeasureError, SuiteError
-from harness.planning import launch_of
-from harness.planted import planted, steps_for
 from harness.records import Launch
-from harness.sources import Program, program
-from harness.suite_file import load_folder
+from harness.spec.planning import launch_of
+from harness.spec.sources import Program, program
+from harness.spec.suite_file import load_folder
 from tests.support import KERNELS, device_is_missing
 
 DEVICE = "opencl:0"

@@ -22,13 +22,13 @@ from harness import cli
 from harness.errors import ConfigError, ExitCode, StoreError
 from harness.history.reading import read_history
 from harness.history.triage import FILE, Decision, acknowledge
-from harness.integrations.asv_conf import SiteConf, read_conf
+from harness.integrations.asv.conf import SiteConf, read_conf
 from harness.records import Snapshot
 from harness.site.feed import atom, badge, badge_svg
 from harness.site.files import Floats, Numbers, Site, file_name
 from harness.site.publishing import FOLDER, publish_pages
 from harness.site.runs import run_document
-from harness.store import StoredRun, read_run
+from harness.store.records_file import StoredRun, read_run
 from scripts import synthetic_history as synthetic
 from scripts.synthetic_history import (
     CARDS,

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.integrations.pytest_cases import policy_of
-from harness.integrations.pytest_told import other_card
-from harness.store import read_comparison
+from harness.integrations.pytest.cases import policy_of
+from harness.integrations.pytest.report import other_card
+from harness.store.records_file import read_comparison
 from tests import toy
 from tests.commits import KERNELS, MS, SUITE, files, make_project, only, takes
 from tests.support import IMPORT_PATH, commit, device_is_missing, make_repository, write_files
@@ -148,7 +148,7 @@ def failures(done: pytest.RunResult) -> dict[str, str]:
 
 def test_loading_the_plugin_loads_nothing_but_pytest():
     code = (
-        "import sys, pytest\nbefore = set(sys.modules)\nimport harness.integrations.pytest_plugin\n"
+        "import sys, pytest\nbefore = set(sys.modules)\nimport harness.integrations.pytest.plugin\n"
         "print(*{name.split('.')[0] for name in set(sys.modules) - before})\n"
         "print(*(name for name in sys.modules if name.startswith('harness.')))"
     )

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.calibration import Calibration, CaseNoise, write_calibration
-from harness.contest import Noise, Precision
+from harness.bench.abba import PairSettings
 from harness.errors import ExitCode
-from harness.judge import Policy
-from harness.pairing import PairSettings
+from harness.judgement.case_trial import Noise, Precision
+from harness.judgement.judge import Policy
+from harness.judgement.noise import Calibration, CaseNoise, write_calibration
+from harness.judgement.rejudging import Rejudged, Score, Truth, rejudge, score, shortened
 from harness.records import (
     CaseBlock,
     Comparison,
@@ -26,9 +27,8 @@ from harness.records import (
     Verdict,
     VerdictStatus,
 )
-from harness.rejudging import Rejudged, Score, Truth, rejudge, score, shortened
 from harness.statistics.paired import ProcessEffect, readable
-from harness.store import RecordWriter, StoredComparison, read_comparison
+from harness.store.records_file import RecordWriter, StoredComparison, read_comparison
 from tests.support import caller
 from tests.test_contest import block, quads
 
@@ -468,7 +468,7 @@ def test_packed_or_not_a_record_reads_alike(tmp_path):
 
 def test_what_unpacks_to_more_than_can_be_held_is_not_read(harness, tmp_path, monkeypatch):
     path = packed(written(tmp_path, verdict(), *blocks(0.0)))
-    monkeypatch.setattr("harness.store.MOST_BYTES", path.stat().st_size)
+    monkeypatch.setattr("harness.store.records_file.MOST_BYTES", path.stat().st_size)
     done = harness("rejudge", str(path))
     assert done.status == ExitCode.NOT_MEASURED
     assert "unpacked it has more than" in done.err

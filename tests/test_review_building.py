@@ -8,12 +8,12 @@ import random
 import pytest
 
 from harness.errors import StoreError, UsageError
-from harness.loader import load
+from harness.output.review.building import review_of
+from harness.output.review.model import Place, decode_review, encode_review
+from harness.output.review.source_lines import kernel_places
+from harness.output.review.stored import newest_comparisons, stored_result
 from harness.records import Effect
-from harness.review.building import review_of
-from harness.review.model import Place, decode_review, encode_review
-from harness.review.places import kernel_places
-from harness.review.stored import newest_comparisons, stored_result
+from harness.spec.loader import load
 from tests.commits import make_project, only
 from tests.support import caller, commit, git, run_command, write_files, write_null_script
 

@@ -18,20 +18,20 @@ from xml.etree import ElementTree as ET
 import pytest
 from markdown_it import MarkdownIt
 
-from harness.gates import GATES
-from harness.review import comment as comments
-from harness.review import summary as summaries
-from harness.review.checks import CHECK_NAME, check_run, workflow_commands
-from harness.review.commands import workflow_command
-from harness.review.comment import comment
-from harness.review.grouping import grouped, total
-from harness.review.links import Links
-from harness.review.markup import Item, Part, code, fit, fixed, listed, pre
-from harness.review.model import Calibrated, Change, Review, decode_review, encode_review
-from harness.review.page import page
-from harness.review.plots import axis_svg, axis_text, scale_of, strip_svg, strip_text
-from harness.review.summary import summary
-from harness.review.wording import (
+from harness.judgement.gates import GATES
+from harness.output.review import comment as comments
+from harness.output.review import summary as summaries
+from harness.output.review.checks import CHECK_NAME, check_run, workflow_commands
+from harness.output.review.commands import workflow_command
+from harness.output.review.comment import comment
+from harness.output.review.grouping import grouped, total
+from harness.output.review.links import Links
+from harness.output.review.markup import Item, Part, code, fit, fixed, listed, pre
+from harness.output.review.model import Calibrated, Change, Review, decode_review, encode_review
+from harness.output.review.page import page
+from harness.output.review.plots import axis_svg, axis_text, scale_of, strip_svg, strip_text
+from harness.output.review.summary import summary
+from harness.output.review.wording import (
     calibrated,
     cause,
     duration,

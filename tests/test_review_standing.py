@@ -8,13 +8,13 @@ from itertools import combinations_with_replacement, product
 import pytest
 from msgspec.structs import replace
 
-from harness.comparison import TWIN_PLANTED, TWIN_SAME, ComparisonResult, _wrong_twin
 from harness.errors import ExitCode
+from harness.output.review.grouping import Groups, grouped, total, wrong_twin
+from harness.output.review.model import CaseReview, Review
+from harness.output.review.outcome import standing
+from harness.output.verdicts import exit_code
 from harness.records import Verdict
-from harness.report.verdicts import exit_code
-from harness.review.grouping import Groups, grouped, total, wrong_twin
-from harness.review.model import CaseReview, Review
-from harness.review.standing import standing
+from harness.run.compare import TWIN_PLANTED, TWIN_SAME, ComparisonResult, _wrong_twin
 from tests.review_samples import SAMPLES, STATUSES, card, case, random_review, review, twins
 
 FINE = ("unchanged", "identical", "improvement", "new")

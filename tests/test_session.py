@@ -12,17 +12,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness import workplace
-from harness.backends import null
+from harness.bench.measure import MeasureSettings
+from harness.device.backends import null
+from harness.device.telemetry import ScriptedProbe
 from harness.errors import DeviceError, GitError, SuiteError, UsageError
-from harness.loader import load
-from harness.measure import MeasureSettings
-from harness.planning import plan
-from harness.report.summary import summary_of
-from harness.session import Session, SessionSettings
-from harness.store import read_run
-from harness.telemetry import ScriptedProbe
-from harness.workplace import find_device
+from harness.output.summary import summary_of
+from harness.run import device_session
+from harness.run.device_session import find_device
+from harness.run.run import Session, SessionSettings
+from harness.spec.loader import load
+from harness.spec.planning import plan
+from harness.store.records_file import read_run
 from tests import toy
 from tests.support import (
     IMPORT_PATH,
@@ -460,5 +460,5 @@ def test_a_worker_outlives_no_session(tmp_path):
 )
 def test_a_fact_that_the_card_refuses_is_no_name(identity, uuid, driver):
     (device,) = null.devices()
-    found = workplace._identified(device, ScriptedProbe(identity=identity))
+    found = device_session._identified(device, ScriptedProbe(identity=identity))
     assert (found.uuid, found.driver) == (uuid, driver)

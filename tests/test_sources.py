@@ -10,7 +10,7 @@ import pytest
 
 from harness import Axis, Kernel, Output, Problem, Suite
 from harness.errors import SuiteError
-from harness.sources import Program, program, tree_sha256
+from harness.spec.sources import Program, program, tree_sha256
 
 
 class Line(Problem):

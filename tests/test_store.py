@@ -13,7 +13,6 @@ import jsonschema
 import pytest
 
 import harness
-from harness import store
 from harness.errors import ExitCode, StoreError
 from harness.records import (
     SCHEMA_VERSION,
@@ -40,6 +39,7 @@ from harness.records import (
     Verdict,
     Verification,
 )
+from harness.store import records_file
 
 RUN = Run(
     harness_version="1.2.3",
@@ -282,14 +282,14 @@ BLOCK = CaseBlock(
 
 
 def compared(folder, *items, described=COMPARISON, complete=True):
-    with store.RecordWriter(folder, described) as writer:
+    with records_file.RecordWriter(folder, described) as writer:
         for item in items:
             writer.add(item)
         return writer.finish(complete=complete)
 
 
 def written(folder, *rows, run=RUN, complete=True):
-    with store.RecordWriter(folder, run) as writer:
+    with records_file.RecordWriter(folder, run) as writer:
         for row in rows:
             writer.add(row)
         return writer.finish(complete=complete)
@@ -337,12 +337,12 @@ def test_the_records_here_are_full():
 @pytest.mark.parametrize("complete", [True, False])
 def test_every_field_comes_back(tmp_path, complete):
     path = written(tmp_path / "deep" / "er", ROW, BARE, ROW, complete=complete)
-    assert store.read_run(path) == store.StoredRun(RUN, (ROW, BARE, ROW), complete)
+    assert records_file.read_run(path) == records_file.StoredRun(RUN, (ROW, BARE, ROW), complete)
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
 def test_a_run_without_rows(tmp_path):
-    assert store.read_run(written(tmp_path)) == store.StoredRun(RUN, (), complete=True)
+    assert records_file.read_run(written(tmp_path)) == records_file.StoredRun(RUN, (), complete=True)
 
 
 def test_a_line_is_a_record(tmp_path):
@@ -365,41 +365,41 @@ def test_a_line_is_a_record(tmp_path):
     ids=["dirty", "clean", "no commit", "parts of a second"],
 )
 def test_a_records_name(changes, name):
-    assert store.record_name(dataclasses.replace(RUN, **changes)) == name
+    assert records_file.record_name(dataclasses.replace(RUN, **changes)) == name
 
 
 def test_two_runs_in_one_second_have_a_record_each(tmp_path):
     other = dataclasses.replace(RUN, run_id="fedcba9876543210")
-    with store.RecordWriter(tmp_path, RUN) as one, store.RecordWriter(tmp_path, other) as two:
+    with records_file.RecordWriter(tmp_path, RUN) as one, records_file.RecordWriter(tmp_path, other) as two:
         one.add(ROW)
         two.add(BARE)
         paths = [one.finish(complete=True), two.finish(complete=True)]
-    assert [store.read_run(path).rows for path in paths] == [(ROW,), (BARE,)]
+    assert [records_file.read_run(path).rows for path in paths] == [(ROW,), (BARE,)]
 
 
 def test_a_run_is_not_written_twice(tmp_path):
-    with store.RecordWriter(tmp_path, RUN), pytest.raises(StoreError, match="File exists"):
-        store.RecordWriter(tmp_path, RUN)
+    with records_file.RecordWriter(tmp_path, RUN), pytest.raises(StoreError, match="File exists"):
+        records_file.RecordWriter(tmp_path, RUN)
 
 
 def test_rows_can_be_read_before_the_end(tmp_path):
-    with store.RecordWriter(tmp_path, RUN) as writer:
-        assert store.read_run(part_of(tmp_path)) == store.StoredRun(RUN, (), complete=False)
+    with records_file.RecordWriter(tmp_path, RUN) as writer:
+        assert records_file.read_run(part_of(tmp_path)) == records_file.StoredRun(RUN, (), complete=False)
         writer.add(ROW)
-        assert store.read_run(part_of(tmp_path)) == store.StoredRun(RUN, (ROW,), complete=False)
+        assert records_file.read_run(part_of(tmp_path)) == records_file.StoredRun(RUN, (ROW,), complete=False)
         assert not list(tmp_path.glob("*.jsonl"))
 
 
 def test_leaving_early_keeps_the_rows_and_says_so(tmp_path):
     def interrupted():
-        with store.RecordWriter(tmp_path, RUN) as writer:
+        with records_file.RecordWriter(tmp_path, RUN) as writer:
             writer.add(ROW)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     (path,) = tmp_path.iterdir()
-    assert store.read_run(path) == store.StoredRun(RUN, (ROW,), complete=False)
+    assert records_file.read_run(path) == records_file.StoredRun(RUN, (ROW,), complete=False)
 
 
 KILLED = """
@@ -427,7 +427,7 @@ def child(code, *arguments):
 def test_what_was_measured_outlives_the_harness(tmp_path):
     done = child(KILLED.format(last="os.kill(os.getpid(), 9)"), tmp_path)
     assert done.returncode == -9, done.stderr
-    assert store.read_run(part_of(tmp_path)) == store.StoredRun(RUN, (ROW,), complete=False)
+    assert records_file.read_run(part_of(tmp_path)) == records_file.StoredRun(RUN, (ROW,), complete=False)
 
 
 FULL = """
@@ -457,7 +457,7 @@ def test_a_full_disk_is_a_sentence_and_keeps_the_rows_before(tmp_path):
         f"Cannot write to {part}: File too large. Rows written before are kept there.\n"
     ), done.stderr
     assert done.stderr == ""
-    assert store.read_run(part) == store.StoredRun(RUN, (ROW,), complete=False)
+    assert records_file.read_run(part) == records_file.StoredRun(RUN, (ROW,), complete=False)
 
 
 FULL_AT_FIRST = """
@@ -489,18 +489,18 @@ def test_a_file_in_place_of_the_folder_is_a_sentence(tmp_path, below):
     (tmp_path / "file").touch()
     folder = tmp_path / "file" / below
     with pytest.raises(StoreError) as raised:
-        store.RecordWriter(folder, RUN)
+        records_file.RecordWriter(folder, RUN)
     assert raised.value.message.startswith(f"Cannot write results to {folder}: ")
     assert "--results" in raised.value.message
     assert raised.value.exit_code == ExitCode.NOT_MEASURED
 
 
 def test_a_folder_in_place_of_the_record_is_a_sentence(tmp_path):
-    writer = store.RecordWriter(tmp_path, RUN)
+    writer = records_file.RecordWriter(tmp_path, RUN)
     (writer.path / "taken").mkdir(parents=True)
     with pytest.raises(StoreError, match="The rows are in"):
         writer.finish(complete=True)
-    assert store.read_run(part_of(tmp_path)).run == RUN
+    assert records_file.read_run(part_of(tmp_path)).run == RUN
 
 
 @pytest.mark.parametrize(
@@ -531,7 +531,7 @@ def test_a_folder_in_place_of_the_record_is_a_sentence(tmp_path):
 def test_a_damaged_line_is_named(tmp_path, line, because):
     path = edited(written(tmp_path, ROW, BARE, ROW), 3, line)
     with pytest.raises(StoreError) as raised:
-        store.read_run(path)
+        records_file.read_run(path)
     assert raised.value.message.startswith(f"{path}, line 3 is damaged (")
     assert because in raised.value.message
 
@@ -540,7 +540,7 @@ def test_a_damaged_first_line_is_named(tmp_path):
     path = written(tmp_path, ROW)
     path.write_bytes(path.read_bytes().replace(b"nvcc", b"\xff\xfevc"))
     with pytest.raises(StoreError) as raised:
-        store.read_run(path)
+        records_file.read_run(path)
     assert raised.value.message.startswith(f"{path}, line 1 is damaged ('utf-8' codec can't decode byte 0xff")
 
 
@@ -548,13 +548,13 @@ def test_half_a_last_line_costs_no_row_before_it(tmp_path):
     # A harness that was killed as it wrote leaves one.
     path = written(tmp_path, ROW, BARE)
     path.write_bytes(path.read_bytes().removesuffix(b'{"complete":true}\n')[:-10])
-    assert store.read_run(path) == store.StoredRun(RUN, (ROW,), complete=False)
+    assert records_file.read_run(path) == records_file.StoredRun(RUN, (ROW,), complete=False)
 
 
 def test_a_damaged_line_can_be_deleted(tmp_path):
     path = edited(written(tmp_path, ROW, BARE, ROW), 3, b"{")
     path.write_bytes(b"\n".join(line for line in path.read_bytes().splitlines() if line != b"{"))
-    assert store.read_run(path) == store.StoredRun(RUN, (ROW, ROW), complete=True)
+    assert records_file.read_run(path) == records_file.StoredRun(RUN, (ROW, ROW), complete=True)
 
 
 @pytest.mark.parametrize(
@@ -576,14 +576,14 @@ def test_what_is_no_record_is_a_sentence(tmp_path, content):
     path = tmp_path / "some.jsonl"
     path.write_bytes(content)
     with pytest.raises(StoreError) as raised:
-        store.read_run(path)
+        records_file.read_run(path)
     assert raised.value.message.startswith(
         f"{path} is no run record: its first line does not describe a run ("
     )
 
 
 @pytest.mark.parametrize("content", [b"{}\n", b'{"row":{}}\n', b'{"complete":true}\n'], ids=repr)
-@pytest.mark.parametrize("read", [store.read_run, store.read_comparison])
+@pytest.mark.parametrize("read", [records_file.read_run, records_file.read_comparison])
 def test_a_record_of_neither_is_a_sentence(tmp_path, content, read):
     path = tmp_path / "some.jsonl"
     path.write_bytes(content)
@@ -591,7 +591,7 @@ def test_a_record_of_neither_is_a_sentence(tmp_path, content, read):
         read(path)
 
 
-@pytest.mark.parametrize("read", [store.read_run, store.read_comparison])
+@pytest.mark.parametrize("read", [records_file.read_run, records_file.read_comparison])
 @pytest.mark.parametrize("name", [".", "missing.jsonl"])
 def test_what_cannot_be_read_is_a_sentence(tmp_path, name, read):
     with pytest.raises(StoreError, match=r"^Cannot read "):
@@ -602,7 +602,7 @@ def test_a_newer_record_is_told_from_a_damaged_one(tmp_path):
     path = written(tmp_path, ROW)
     newer = json.dumps({"run": {"schema_version": SCHEMA_VERSION + 1, "anything": "else"}})
     with pytest.raises(StoreError) as raised:
-        store.read_run(edited(path, 1, newer.encode()))
+        records_file.read_run(edited(path, 1, newer.encode()))
     assert raised.value.message == (
         f"{path} has schema version {SCHEMA_VERSION + 1}; this harness reads up to {SCHEMA_VERSION}. "
         "Upgrade gpu-harness to read it."
@@ -614,7 +614,7 @@ def test_a_field_of_a_later_harness_is_no_damage(tmp_path):
     path = written(tmp_path, ROW)
     line = json.loads(path.read_bytes().splitlines()[1])
     line["row"]["added_later"] = 1
-    assert store.read_run(edited(path, 2, json.dumps(line).encode())).rows == (ROW,)
+    assert records_file.read_run(edited(path, 2, json.dumps(line).encode())).rows == (ROW,)
 
 
 # Comparisons
@@ -624,7 +624,7 @@ def test_a_field_of_a_later_harness_is_no_damage(tmp_path):
 def test_every_field_of_a_comparison_comes_back(tmp_path, complete):
     items = (BLOCK, BLOCK, VERDICT, BARE_VERDICT)
     path = compared(tmp_path / "deep" / "er", *items, complete=complete)
-    assert store.read_comparison(path) == store.StoredComparison(
+    assert records_file.read_comparison(path) == records_file.StoredComparison(
         COMPARISON, (BLOCK, BLOCK), (VERDICT, BARE_VERDICT), complete
     )
     assert [each.name for each in path.parent.iterdir()] == [path.name]
@@ -654,15 +654,15 @@ def test_a_comparisons_lines_are_its_blocks_and_then_its_verdicts(tmp_path):
     ids=["head is dirty", "both are", "no commit"],
 )
 def test_a_comparisons_name(changes, name):
-    assert store.record_name(dataclasses.replace(COMPARISON, **changes)) == name
+    assert records_file.record_name(dataclasses.replace(COMPARISON, **changes)) == name
 
 
 def test_a_run_is_no_comparison_and_the_other_way_round(tmp_path):
     run, comparison = written(tmp_path, ROW), compared(tmp_path, VERDICT)
     with pytest.raises(StoreError, match="is the record of a run; expected that of a comparison"):
-        store.read_comparison(run)
+        records_file.read_comparison(run)
     with pytest.raises(StoreError, match="is the record of a comparison; expected that of a run"):
-        store.read_run(comparison)
+        records_file.read_run(comparison)
 
 
 KILLED_COMPARING = """
@@ -680,7 +680,7 @@ os.kill(os.getpid(), 9)
 def test_what_was_compared_outlives_the_harness(tmp_path):
     done = child(KILLED_COMPARING, tmp_path)
     assert done.returncode == -9, done.stderr
-    assert store.read_comparison(part_of(tmp_path)) == store.StoredComparison(
+    assert records_file.read_comparison(part_of(tmp_path)) == records_file.StoredComparison(
         COMPARISON, (BLOCK, BLOCK), (), complete=False
     )
 
@@ -689,17 +689,19 @@ def test_half_a_last_line_costs_no_block_before_it(tmp_path):
     path = compared(tmp_path, BLOCK, BLOCK, VERDICT)
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:2]) + lines[2][:-10])
-    assert store.read_comparison(path) == store.StoredComparison(COMPARISON, (BLOCK,), (), complete=False)
+    assert records_file.read_comparison(path) == records_file.StoredComparison(
+        COMPARISON, (BLOCK,), (), complete=False
+    )
 
 
 def test_a_damaged_line_of_a_comparison_is_named(tmp_path):
     path = edited(compared(tmp_path, BLOCK, VERDICT), 2, b'{"block":{"case":"x"}}')
     with pytest.raises(StoreError) as raised:
-        store.read_comparison(path)
+        records_file.read_comparison(path)
     assert raised.value.message.startswith(f"{path}, line 2 is damaged (")
 
 
-@pytest.mark.parametrize("read", [store.read_run, store.read_comparison])
+@pytest.mark.parametrize("read", [records_file.read_run, records_file.read_comparison])
 def test_a_newer_comparison_is_told_from_a_damaged_one(tmp_path, read):
     newer = json.dumps({"comparison": {"schema_version": SCHEMA_VERSION + 1, "anything": "else"}})
     path = edited(compared(tmp_path, BLOCK), 1, newer.encode())
@@ -715,7 +717,7 @@ def test_a_field_of_a_later_harness_is_no_damage_to_a_comparison(tmp_path):
     path = compared(tmp_path, VERDICT)
     line = json.loads(path.read_bytes().splitlines()[1])
     line["verdict"]["added_later"] = 1
-    assert store.read_comparison(edited(path, 2, json.dumps(line).encode())).verdicts == (VERDICT,)
+    assert records_file.read_comparison(edited(path, 2, json.dumps(line).encode())).verdicts == (VERDICT,)
 
 
 def test_a_field_that_an_earlier_harness_did_not_know_has_its_default(tmp_path):
@@ -726,11 +728,11 @@ def test_a_field_that_an_earlier_harness_did_not_know_has_its_default(tmp_path):
     bare = dataclasses.replace(
         BLOCK, confirming=False, block=dataclasses.replace(BLOCK.block, clock_noise=None)
     )
-    assert store.read_comparison(edited(path, 2, json.dumps(line).encode())).blocks == (bare,)
+    assert records_file.read_comparison(edited(path, 2, json.dumps(line).encode())).blocks == (bare,)
 
 
 def test_without_a_writer_a_journal_keeps_nothing():
-    with store.Journal(None) as journal:
+    with records_file.Journal(None) as journal:
         journal.add(BLOCK)
         journal.finish(complete=True)
     assert (journal.path, journal.problem) == (None, "")
@@ -761,15 +763,15 @@ def test_a_journal_on_a_full_disk_goes_on_and_says_so_once(tmp_path):
     assert problem.endswith("File too large. Rows written before are kept there."), done.stderr
     assert path == "None"
     (left,) = (tmp_path / "full").iterdir()
-    stored = store.read_comparison(left)
-    assert stored == store.StoredComparison(COMPARISON, (BLOCK,), (), complete=False)
+    stored = records_file.read_comparison(left)
+    assert stored == records_file.StoredComparison(COMPARISON, (BLOCK,), (), complete=False)
 
 
 # The schema
 
 
 def test_the_schema_is_one_and_describes_every_line(tmp_path):
-    schema = store.schema()
+    schema = records_file.schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
     for complete in (True, False):
@@ -805,11 +807,11 @@ def test_the_schema_is_one_and_describes_every_line(tmp_path):
 )
 def test_the_schema_refuses(line):
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(line, store.schema(), jsonschema.Draft202012Validator)
+        jsonschema.validate(line, records_file.schema(), jsonschema.Draft202012Validator)
 
 
 def test_every_record_of_the_schema_and_every_field_is_described():
-    described = store.schema()["$defs"]
+    described = records_file.schema()["$defs"]
     of_runs = (Run, Row, Source, DeviceInfo, Toolchain, Host, Measurement, Telemetry, Snapshot, Check)
     of_comparisons = (Comparison, CaseBlock, PairedBlock, Quad, Verdict, Effect, Arm)
     for kind in (*of_runs, *of_comparisons):
@@ -819,6 +821,6 @@ def test_every_record_of_the_schema_and_every_field_is_described():
 
 
 def test_the_shipped_schema_is_the_records():
-    """Other tools read records by it; `harness.store.schema()` makes it."""
+    """Other tools read records by it; `harness.store.records_file.schema()` makes it."""
     path = Path(harness.__file__).parent / "assets" / "run-record.schema.json"
-    assert json.loads(path.read_text(encoding="utf-8")) == json.loads(json.dumps(store.schema()))
+    assert json.loads(path.read_text(encoding="utf-8")) == json.loads(json.dumps(records_file.schema()))

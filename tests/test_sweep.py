@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from harness import protocol
+from harness.bench import protocol
 from harness.errors import DeviceError, MeasureError, StoreError, SuiteError
-from harness.loader import load
+from harness.output.sweep_progress import SweepProgress
 from harness.records import Effect, PairedBlock, Quad
-from harness.report.sweep_progress import SweepProgress
+from harness.spec.loader import load
 from harness.sweep.bench import Bench
 from harness.sweep.configurations import configurations, points
 from harness.sweep.crew import Job

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import harness
-from harness import protocol
+from harness.bench import protocol
 from harness.errors import DeviceError, MeasureError, StoreError, UsageError, WorkerError
 from harness.records import DeviceInfo
 from harness.sweep import clients, parcel

@@ -19,10 +19,10 @@ from rich.console import Console
 
 from harness import Case, Kernel, Tuning, ceil_div
 from harness.errors import StoreError, SuiteError
+from harness.output import sweep_page, sweep_sheets, sweeps
+from harness.output.sweep_page import write_page
+from harness.output.tables import natural_width
 from harness.records import DeviceInfo, Effect, Host, Launch, Resources, Source, Toolchain
-from harness.report import sweep_page, sweep_sheets, sweeps
-from harness.report.sweep_page import write_page
-from harness.report.tables import natural_width
 from harness.sweep import exchange
 from harness.sweep.exchange import t4_results, write_t4
 from harness.sweep.model import Configuration, Final, Sweep, SweepResult, SweepRow, SweepSettings

@@ -25,9 +25,9 @@ from asv.step_detect import detect_steps
 from asv.util import write_json
 from asv_runner.statistics import compute_stats
 
-from harness.integrations.asv_tracks import TRACKS
-from harness.report.summary import summary_of
-from harness.store import read_run
+from harness.integrations.asv.tracks import TRACKS
+from harness.output.summary import summary_of
+from harness.store.records_file import read_run
 from scripts import bench_history
 from scripts import synthetic_history as synthetic
 from scripts.synthetic_history import (

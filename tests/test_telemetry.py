@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.device.telemetry import NoProbe, Probe, Sampler, ScriptedProbe, probe_for, telemetry_of
+from harness.device.telemetry.base import foreign_processes, nearest_or_within
+from harness.device.telemetry.scripted import STEADY
 from harness.errors import DeviceError
 from harness.records import DeviceInfo, Snapshot
-from harness.telemetry import NoProbe, Probe, Sampler, ScriptedProbe, probe_for, telemetry_of
-from harness.telemetry.base import foreign_processes, nearest_or_within
-from harness.telemetry.scripted import STEADY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -179,7 +179,7 @@ def test_a_probe_that_breaks_ends_the_thread_and_not_the_measurement():
 
 
 def test_a_probe_that_hangs_does_not_hang_the_harness(monkeypatch):
-    monkeypatch.setattr("harness.telemetry.base._PROBE_ANSWERS_WITHIN_S", 0.01)
+    monkeypatch.setattr("harness.device.telemetry.base._PROBE_ANSWERS_WITHIN_S", 0.01)
     inside, release = threading.Event(), threading.Event()
 
     def script(_at_ns):

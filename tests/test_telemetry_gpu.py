@@ -10,8 +10,8 @@ from dataclasses import fields
 import pynvml
 import pytest
 
-from harness.telemetry import Sampler, telemetry_of
-from harness.telemetry.nvml import NvmlProbe
+from harness.device.telemetry import Sampler, telemetry_of
+from harness.device.telemetry.nvml import NvmlProbe
 
 pytestmark = pytest.mark.gpu
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from harness.telemetry.host import HostProbe
+from harness.device.telemetry.host import HostProbe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +51,7 @@ def sysfs(tmp_path):
 @pytest.fixture
 def clock(monkeypatch):
     now = SimpleNamespace(ns=0)
-    monkeypatch.setattr("harness.telemetry.host.time", SimpleNamespace(monotonic_ns=lambda: now.ns))
+    monkeypatch.setattr("harness.device.telemetry.host.time", SimpleNamespace(monotonic_ns=lambda: now.ns))
     return now
 
 

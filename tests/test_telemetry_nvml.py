@@ -9,9 +9,9 @@ from typing import Any
 import pynvml
 import pytest
 
+from harness.device.telemetry import Sampler, telemetry_of
+from harness.device.telemetry.nvml import NvmlProbe, clock_event_reasons
 from harness.errors import DeviceError
-from harness.telemetry import Sampler, telemetry_of
-from harness.telemetry.nvml import NvmlProbe, clock_event_reasons
 
 LIGHT_CALLS = {
     "nvmlDeviceGetTemperatureV": 61,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.peaks import peaks
+from harness.device.peaks import peaks
 from harness.records import DeviceInfo
 
 

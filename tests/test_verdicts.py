@@ -16,17 +16,17 @@ from statistics import fmean
 import pytest
 from scipy import stats
 
-from harness.backends.noise import KINDS
-from harness.backends.null import NullDevice, devices
-from harness.contest import Contest, settle
-from harness.gates import GatePolicy, canary_level, gate
-from harness.judge import Policy
-from harness.measure import Subject
-from harness.pairing import Pair, PairSettings, measure_pair
+from harness.bench.abba import Pair, PairSettings, measure_pair
+from harness.bench.measure import Subject
+from harness.device.backends.noise import KINDS
+from harness.device.backends.null import NullDevice, devices
+from harness.device.telemetry.scripted import STEADY
+from harness.judgement.case_trial import Contest, settle
+from harness.judgement.gates import GatePolicy, canary_level, gate
+from harness.judgement.judge import Policy
 from harness.records import Launch, PairedBlock, Snapshot, Telemetry, Verdict
-from harness.sources import Program
-from harness.suite import Case
-from harness.telemetry.scripted import STEADY
+from harness.spec.sources import Program
+from harness.spec.suite import Case
 
 MS = 1_000_000
 LAUNCH = Launch(grid=(1, 1, 1), block=(32, 1, 1))

@@ -9,9 +9,10 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from harness import Axis, Case, Input, Output, Problem, verify
+from harness import Axis, Case, Input, Output, Problem
+from harness.bench import verify
 from harness.errors import SuiteError
-from harness.suite_file import load_folder
+from harness.spec.suite_file import load_folder
 
 MATMUL = load_folder(Path(__file__).parents[1] / "kernels" / "matmul")
 

@@ -16,7 +16,7 @@ import click
 from harness import __version__
 from harness.cli.lazy import lazy_group
 from harness.errors import ExitCode, HarnessError
-from harness.texts import harmless
+from harness.system.texts import harmless
 
 COMMANDS = {
     "devices": "Show what this machine can measure on.",

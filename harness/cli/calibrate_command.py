@@ -6,17 +6,17 @@ from pathlib import Path
 
 import click
 
-from harness.calibrating import CalibrateSettings, CalibrationResult, calibrate
 from harness.cli.execute import fitting
 from harness.cli.options import Selection, echo_json, no_wait_option, selection_options
-from harness.comparison import CompareSettings, Comparing
 from harness.config import load_config
-from harness.device_lock import Busy
+from harness.device.lock import Busy
 from harness.errors import ExitCode, UsageError
-from harness.planning import plan
-from harness.report.calibrations import as_json, print_calibration
-from harness.report.progress import CompareProgress
-from harness.selection import load_suites
+from harness.output.calibrations import as_json, print_calibration
+from harness.output.progress import CompareProgress
+from harness.run.calibrate import CalibrateSettings, CalibrationResult, calibrate
+from harness.run.compare import CompareSettings, Comparing
+from harness.spec.planning import plan
+from harness.spec.selection import load_suites
 
 
 @click.command("calibrate")

@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 
 import click
 
-from harness import git
 from harness.cli.options import Selection, case_options, echo_json
 from harness.cli.verdict_options import comparison_options
-from harness.comparison import CompareSettings, Comparing, ComparisonResult
 from harness.config import Config, load_config
 from harness.errors import UsageError
-from harness.loader import LoadedSuite
-from harness.report.progress import CompareProgress
-from harness.report.verdicts import as_json, exit_code, print_comparison
-from harness.selection import fitting_pairs, load_pairs
+from harness.output.progress import CompareProgress
+from harness.output.verdicts import as_json, exit_code, print_comparison
+from harness.run.compare import CompareSettings, Comparing, ComparisonResult
+from harness.spec.loader import LoadedSuite
+from harness.spec.selection import fitting_pairs, load_pairs
+from harness.system import git
 
 
 @click.command("compare")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from harness import backends
 from harness.cli.options import echo_json, json_option
+from harness.device import backends
 from harness.errors import ExitCode
 
 
@@ -22,7 +22,7 @@ def command(as_json: bool) -> int:
         problems = {survey.backend: survey.problem for survey in surveys if survey.problem}
         echo_json({"default": found[0].spec if found else None, "devices": found, "problems": problems})
         return ExitCode.FINE if found else ExitCode.NOT_MEASURED
-    from harness.report.tables import devices_table, print_out
+    from harness.output.tables import devices_table, print_out
 
     if found:
         print_out(devices_table(found))

@@ -12,18 +12,18 @@ from typing import Any
 
 import click
 
-from harness import selection
+from harness.bench.measure import MeasureSettings
 from harness.cli.options import Selection, echo_json
 from harness.config import load_config
-from harness.device_lock import Busy
+from harness.device.lock import Busy
 from harness.errors import ExitCode
-from harness.loader import LoadedSuite
-from harness.measure import MeasureSettings
-from harness.planning import divided, plan
-from harness.report.progress import ProgressObserver
-from harness.report.summary import summary_of
-from harness.report.tables import check_table, console, ladder_tables, print_out
-from harness.session import RunResult, Session, SessionSettings
+from harness.output.progress import ProgressObserver
+from harness.output.summary import summary_of
+from harness.output.tables import check_table, console, ladder_tables, print_out
+from harness.run.run import RunResult, Session, SessionSettings
+from harness.spec import selection
+from harness.spec.loader import LoadedSuite
+from harness.spec.planning import divided, plan
 
 
 def execute(

@@ -11,16 +11,16 @@ from typing import Any
 
 import click
 
-from harness import git
 from harness.cli.options import echo_json, json_option
 from harness.config import load_config
 from harness.errors import ExitCode, UsageError
 from harness.history.export import export
 from harness.history.reading import History, read_history
 from harness.history.triage import FILE, Decision, acknowledge
-from harness.report.histories import as_json as history_json
-from harness.report.histories import exit_code, print_history
-from harness.report.waiting import Waiting
+from harness.output.histories import as_json as history_json
+from harness.output.histories import exit_code, print_history
+from harness.output.waiting import Waiting
+from harness.system import git
 
 Percent = click.FloatRange(min=0, min_open=True)
 Name = click.Path(path_type=Path, dir_okay=False)

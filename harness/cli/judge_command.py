@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import click
 
-from harness.benchmark_files import BenchmarkFile, find_files, read_benchmark_file
 from harness.cli.options import echo_json, json_option
 from harness.cli.verdict_options import Percent, fail_on_option
 from harness.errors import UsageError
-from harness.report.verdicts import exit_code, judgement_as_json, print_judgement
-from harness.stock import judge_files
+from harness.judgement.saved_runs import judge_files
+from harness.output.verdicts import exit_code, judgement_as_json, print_judgement
+from harness.store.pytest_benchmark_files import BenchmarkFile, find_files, read_benchmark_file
 
 SIDES = ("--base", "--head")
 

@@ -9,10 +9,10 @@ import click
 
 from harness.cli.options import cases_argument, echo_json, json_option
 from harness.config import load_config
-from harness.loader import LoadedSuite
-from harness.planning import selects
-from harness.selection import load_suites
-from harness.suite import Kernel, Ladder, Rung, Suite
+from harness.spec.loader import LoadedSuite
+from harness.spec.planning import selects
+from harness.spec.selection import load_suites
+from harness.spec.suite import Kernel, Ladder, Rung, Suite
 
 
 @click.command("list")

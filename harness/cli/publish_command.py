@@ -11,9 +11,9 @@ from harness.cli.options import echo_json, json_option
 from harness.config import load_config
 from harness.errors import ExitCode
 from harness.history.triage import read_triage
-from harness.integrations.asv_conf import read_conf, run_publish, write_pages
-from harness.report.waiting import Waiting
-from harness.texts import harmless
+from harness.integrations.asv.conf import read_conf, run_publish, write_pages
+from harness.output.waiting import Waiting
+from harness.system.texts import harmless
 
 Folder = click.Path(path_type=Path, file_okay=False)
 

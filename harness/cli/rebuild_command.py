@@ -9,8 +9,8 @@ import click
 from harness.cli.options import echo_json, json_option
 from harness.config import load_config
 from harness.errors import ConfigError, ExitCode
-from harness.integrations.asv_conf import loaded_conf
-from harness.texts import harmless
+from harness.integrations.asv.conf import loaded_conf
+from harness.system.texts import harmless
 
 
 @click.command("rebuild")
@@ -31,7 +31,7 @@ def command(results: Path | None, as_json: bool) -> int:
     if not (file := root / "asv.conf.json").exists():
         raise ConfigError(f"There is no {file}: what asv's files are called and where they lie stands there.")
     conf = loaded_conf(file)
-    from harness.integrations.asv_rebuild import rebuild
+    from harness.integrations.asv.rebuild import rebuild
 
     rebuilt = rebuild(conf, root, results or root / conf.results_dir)
     for problem in rebuilt.problems:

@@ -12,19 +12,19 @@ import click
 
 from harness.cli.options import echo_json, json_option
 from harness.cli.verdict_options import fail_on_option
-from harness.comparison import ComparisonResult
 from harness.config import Config, load_config
 from harness.errors import HarnessError, UsageError
-from harness.loader import load
-from harness.report.verdicts import as_json, exit_code, print_comparison
-from harness.review.building import review_of
-from harness.review.comment import comment
-from harness.review.faces import faces, write_faces
-from harness.review.links import Links
-from harness.review.model import Place, Review
-from harness.review.page import page
-from harness.review.places import kernel_places
-from harness.review.stored import newest_comparisons, stored_result
+from harness.output.review.building import review_of
+from harness.output.review.comment import comment
+from harness.output.review.faces import faces, write_faces
+from harness.output.review.links import Links
+from harness.output.review.model import Place, Review
+from harness.output.review.page import page
+from harness.output.review.source_lines import kernel_places
+from harness.output.review.stored import newest_comparisons, stored_result
+from harness.output.verdicts import as_json, exit_code, print_comparison
+from harness.run.compare import ComparisonResult
+from harness.spec.loader import load
 
 FORMATS = ("terminal", "markdown", "html", "github", "json")
 

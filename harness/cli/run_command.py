@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from harness.bench.measure import MeasureSettings
 from harness.cli.options import Selection, max_launch_option, no_wait_option, selection_options
-from harness.device_lock import Busy
-from harness.measure import MeasureSettings
+from harness.device.lock import Busy
 
 
 @click.command("run")

@@ -15,11 +15,11 @@ from harness.config import load_config
 from harness.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from harness.loader import LoadedSuite
-    from harness.suite import Kernel
+    from harness.run.device_session import DeviceObserver
+    from harness.spec.loader import LoadedSuite
+    from harness.spec.suite import Kernel
     from harness.sweep.crew import Crew
     from harness.sweep.model import SweepResult
-    from harness.workplace import DeviceObserver
 
 
 @click.command("sweep")
@@ -66,7 +66,7 @@ def command(kernel: str, **options: Any) -> int:
     measured again in fresh processes. What was measured is stored: a sweep that was ended goes on where it
     was, and one that is complete is only shown.
     """
-    from harness.report.sweep_progress import SweepProgress
+    from harness.output.sweep_progress import SweepProgress
     from harness.sweep.engine import Sweeping, SweepOptions
     from harness.sweep.model import SweepSettings
 
@@ -89,8 +89,8 @@ def command(kernel: str, **options: Any) -> int:
 
 def _chosen(pattern: str) -> tuple[LoadedSuite, Kernel]:
     """The one kernel that a pattern names. Raises UsageError, with the kernels that can be swept."""
-    from harness.planning import selects
-    from harness.selection import load_suites
+    from harness.spec.planning import selects
+    from harness.spec.selection import load_suites
 
     suites = load_suites(load_config())
     every = [(loaded, kernel) for loaded in suites for kernel in loaded.suite.kernels]
@@ -134,7 +134,7 @@ def _crew(
 def _cards(gpus: str) -> tuple[str, ...]:
     """Specs of this machine's CUDA cards: all of them, or those of these numbers. Raises UsageError."""
     if gpus == "all":
-        from harness import backends
+        from harness.device import backends
 
         (survey,) = backends.survey(("cuda",))
         if not survey.devices:
@@ -156,7 +156,7 @@ def _export(wanted: str) -> tuple[str, Path]:
 
 def _write(result: SweepResult, form: str, file: Path) -> None:
     if form == "html":
-        from harness.report.sweep_page import write_page
+        from harness.output.sweep_page import write_page
 
         write_page(result, file)
         click.echo(f"Page: {file}", err=True)
@@ -168,8 +168,8 @@ def _write(result: SweepResult, form: str, file: Path) -> None:
 
 
 def _print(result: SweepResult, *, as_json: bool) -> None:
-    from harness.report import sweeps
-    from harness.report.tables import console, print_out
+    from harness.output import sweeps
+    from harness.output.tables import console, print_out
 
     if as_json:
         echo_json(sweeps.as_json(result))

@@ -18,19 +18,20 @@ from pathlib import Path
 from typing import Any
 
 import harness
-from harness import git, protocol
-from harness.backends import parse_spec
-from harness.cache import cache_dir
-from harness.calibration import read_calibration
-from harness.child import Child
+from harness.bench import protocol
+from harness.device.backends import parse_spec
+from harness.device.host import describe_host
+from harness.device.machine import machine_name
+from harness.device.telemetry import Probe, probe_for
+from harness.device.telemetry.host import HostProbe
 from harness.doctor.facts import Disk, Facts
 from harness.errors import DeviceError, ExitCode, GitError, StoreError, UsageError, WorkerError
-from harness.files import scratch_folder
-from harness.host import describe_host
-from harness.machine import machine_name
+from harness.judgement.noise import read_calibration
 from harness.records import DeviceInfo
-from harness.telemetry import Probe, probe_for
-from harness.telemetry.host import HostProbe
+from harness.run.worker_process import Child
+from harness.system import git
+from harness.system.cache import cache_dir
+from harness.system.files import scratch_folder
 
 OPEN_TIMEOUT_S = 60.0
 TIMERS_TIMEOUT_S = 120.0

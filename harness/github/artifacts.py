@@ -23,7 +23,7 @@ import msgspec
 from harness.errors import RefusedError, StoreError
 from harness.github.api import Api, ApiError, path_of
 from harness.github.quoting import quoted
-from harness.review.model import LIMITS, Review, decode_review
+from harness.output.review.model import LIMITS, Review, decode_review
 
 MEMBER = "review.json"
 MAX_ARTIFACTS = LIMITS["cards"]

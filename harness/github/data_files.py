@@ -16,13 +16,13 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from harness.calibration import FILE as CALIBRATION
-from harness.calibration import SCHEMA_VERSION as CALIBRATION_VERSION
-from harness.calibration import Calibration
 from harness.errors import RefusedError, StoreError, UsageError
 from harness.github.data_git import Clone, Entry, Target
-from harness.store import read_comparison, read_run
-from harness.texts import harmless
+from harness.judgement.noise import FILE as CALIBRATION
+from harness.judgement.noise import SCHEMA_VERSION as CALIBRATION_VERSION
+from harness.judgement.noise import Calibration
+from harness.store.records_file import read_comparison, read_run
+from harness.system.texts import harmless
 
 MAX_FILE_BYTES = 50 * 2**20
 """GitHub warns of larger files, and refuses those of 100 MiB."""

@@ -23,7 +23,7 @@ from typing import IO
 from urllib.parse import urlsplit
 
 from harness.errors import GitError, UsageError
-from harness.texts import harmless
+from harness.system.texts import harmless
 
 _PATIENCE_S = 900.0
 """With one git command."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 __all__ = ["error_line", "quoted"]
 
-from harness.review.commands import workflow_command
-from harness.texts import harmless
+from harness.output.review.commands import workflow_command
+from harness.system.texts import harmless
 
 
 def quoted(text: str, most: int = 300) -> str:

@@ -21,11 +21,11 @@ from harness.github.events import MeasuredRun
 from harness.github.posting import Posted, Stamp, post_check, post_comment
 from harness.github.pulls import current_pull, merge_bases
 from harness.github.quoting import quoted
-from harness.review.checks import CHECK_NAME, check_run
-from harness.review.comment import comment
-from harness.review.links import Links
-from harness.review.model import Review
-from harness.review.plausible import problems
+from harness.output.review.checks import CHECK_NAME, check_run
+from harness.output.review.comment import comment
+from harness.output.review.links import Links
+from harness.output.review.model import Review
+from harness.output.review.plausible import problems
 
 AUTHOR = "github-actions[bot]"
 """Of what is posted with a workflow's own token."""

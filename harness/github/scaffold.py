@@ -20,8 +20,8 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from harness.errors import StoreError, UsageError
-from harness.git import repository_of
 from harness.github.fleet import FLEET_FILE, Fleet, FleetCard, encode_fleet, read_fleet
+from harness.system.git import repository_of
 
 COPIED = (
     "workflows/perf-pr.yml",

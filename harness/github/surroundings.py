@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from harness.errors import StoreError
-from harness.review.links import Links
+from harness.output.review.links import Links
 
 
 def in_workflow(environ: Mapping[str, str] = os.environ) -> bool:

@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.calibration import Calibration, read_calibration
 from harness.errors import StoreError
 from harness.history.changes import Analysed, Evidence, analyse
 from harness.history.commits import Commits
 from harness.history.facts import RunFacts, read_facts
 from harness.history.series import Series, series_of
 from harness.history.tables import Benchmark, read_table
+from harness.judgement.noise import Calibration, read_calibration
 from harness.records import Row
-from harness.store import read_run
-from harness.suite import size_label
+from harness.spec.suite import size_label
+from harness.store.records_file import read_run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

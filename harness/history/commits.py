@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from harness import git
+from harness.system import git
 
 
 @dataclass(frozen=True, slots=True)

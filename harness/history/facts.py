@@ -11,10 +11,10 @@ from typing import BinaryIO
 import msgspec
 
 from harness.errors import StoreError
-from harness.files import MOST_BYTES, open_regular, stat_of
 from harness.history.kept import kept_file, read_kept, write_kept
 from harness.records import SCHEMA_VERSION
-from harness.store import PART
+from harness.store.records_file import PART
+from harness.system.files import MOST_BYTES, open_regular, stat_of
 
 _RECORDS = (".jsonl", f".jsonl{PART}")
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)

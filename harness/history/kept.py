@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from harness.cache import cache_dir, write_atomically
-from harness.files import read_regular
+from harness.system.cache import cache_dir, write_atomically
+from harness.system.files import read_regular
 
 T = TypeVar("T")
 

@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import StoreError
-from harness.files import read_regular, stat_of
 from harness.history.kept import kept_file, read_kept, write_kept
+from harness.system.files import read_regular, stat_of
 
 API_VERSION = 2
 """Of asv's result files and benchmarks.json."""

@@ -27,11 +27,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.cache import write_atomically
 from harness.errors import ConfigError, StoreError
-from harness.files import read_regular
 from harness.history.changes import Analysed, Change
 from harness.history.commits import Commits
+from harness.system.cache import write_atomically
+from harness.system.files import read_regular
 
 if sys.version_info >= (3, 11):
     import tomllib

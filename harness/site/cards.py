@@ -35,9 +35,9 @@ from harness.site.documents import (
 )
 from harness.site.files import EVERY, Floats, Numbers, Site, file_name
 from harness.site.runs import run_document
-from harness.store import StoredRun, read_run
-from harness.suite import size_label
-from harness.texts import harmless
+from harness.spec.suite import size_label
+from harness.store.records_file import StoredRun, read_run
+from harness.system.texts import harmless
 
 RUNS = 24
 """How many of a card's newest runs have a page."""

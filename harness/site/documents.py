@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.calibration import Calibration
 from harness.history.commits import Commits
 from harness.history.reading import sentence
 from harness.history.series import Case
 from harness.history.triage import Stated
+from harness.judgement.noise import Calibration
 from harness.site.files import Numbers
 from harness.statistics.rates import false_alarm_bound
 

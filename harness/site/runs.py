@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from harness.output.summary import summary_of
 from harness.records import Row, Snapshot
-from harness.report.summary import summary_of
 from harness.site.files import Floats
-from harness.store import StoredRun
-from harness.suite import size_label
+from harness.spec.suite import size_label
+from harness.store.records_file import StoredRun
 
 _TRACES = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w")
 

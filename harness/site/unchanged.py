@@ -11,11 +11,11 @@ from pathlib import Path
 
 import msgspec
 
-from harness.files import stat_of
 from harness.history.commits import Commits
 from harness.history.kept import kept_file, read_kept, write_kept
 from harness.site.cards import CardSummary, PublishCard
-from harness.store import PART
+from harness.store.records_file import PART
+from harness.system.files import stat_of
 
 _READ = (".json", ".jsonl", PART, ".harness")
 

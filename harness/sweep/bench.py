@@ -12,12 +12,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from harness import protocol
-from harness.device_lock import Busy, held
+from harness.bench import protocol
+from harness.device.lock import Busy, held
 from harness.errors import DeviceError, HarnessError, WorkerError
 from harness.records import DeviceInfo, Toolchain
+from harness.run.device_session import DeviceObserver, Station, Workplace
 from harness.sweep.crew import Answer, Job
-from harness.workplace import DeviceObserver, Station, Workplace
 
 if TYPE_CHECKING:
     from typing_extensions import Self

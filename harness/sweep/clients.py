@@ -24,7 +24,7 @@ from typing import Any
 
 import harness
 from harness.errors import MeasureError, UsageError
-from harness.files import scratch_folder
+from harness.system.files import scratch_folder
 
 RESOURCE = "GPU"
 """What a worker announces that has a device to give: ``dask worker --resources GPU=1``."""

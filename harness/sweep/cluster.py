@@ -22,15 +22,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import harness
-from harness import protocol
-from harness.device_lock import Busy
+from harness.bench import protocol
+from harness.device.lock import Busy
 from harness.errors import BusyError, HarnessError, UsageError, WorkerError
 from harness.records import DeviceInfo, Toolchain
+from harness.run.device_session import DeviceObserver
 from harness.sweep import clients, parcel, posts
 from harness.sweep.clients import CONNECT_S, OPEN_S, RESOURCE, said
 from harness.sweep.crew import Answer, Job
 from harness.sweep.posts import Manned, Orders
-from harness.workplace import DeviceObserver
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from harness.backends.base import check_launch
+from harness.device.backends.base import check_launch
 from harness.errors import LaunchError, SuiteError
-from harness.planning import launch_of, parse_size
 from harness.records import DeviceInfo
-from harness.suite import Case, Kernel, Suite, Tuning, Value
+from harness.spec.planning import launch_of, parse_size
+from harness.spec.suite import Case, Kernel, Suite, Tuning, Value
 from harness.sweep.model import Configuration, SweepRow
 
 

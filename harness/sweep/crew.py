@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from harness import protocol
+from harness.bench import protocol
 from harness.records import DeviceInfo, Toolchain
 
 

@@ -22,19 +22,20 @@ from typing import Protocol
 import msgspec
 
 import harness
-from harness import packages, protocol
+from harness.bench import protocol
+from harness.bench.abba import PairSettings
+from harness.bench.measure import MeasureSettings
+from harness.device.host import describe_host
+from harness.device.machine import machine_name
+from harness.device.peaks import peaks
+from harness.device.telemetry import probe_for
 from harness.errors import MeasureError
-from harness.host import describe_host
-from harness.loader import LoadedSuite
-from harness.machine import machine_name
-from harness.measure import MeasureSettings
-from harness.pairing import PairSettings
-from harness.peaks import peaks
-from harness.planning import refusal
 from harness.records import DeviceInfo, Measurement, Toolchain
-from harness.sources import lacking
+from harness.spec.loader import LoadedSuite
+from harness.spec.planning import refusal
+from harness.spec.sources import lacking
+from harness.spec.suite import Kernel, Tuning, ceil_div
 from harness.statistics import summarize
-from harness.suite import Kernel, Tuning, ceil_div
 from harness.sweep.configurations import Rules, configurations, parameters, points
 from harness.sweep.crew import Answer, Crew, Job
 from harness.sweep.halving import Contender, Decision, Duels, duel_effect, next_step
@@ -50,7 +51,7 @@ from harness.sweep.model import (
     SweepRow,
     SweepSettings,
 )
-from harness.telemetry import probe_for
+from harness.system import packages
 
 SCREENING = MeasureSettings(
     min_slots=5, max_slots=10, min_time_s=0.0, max_time_s=0.25, warmup_min_s=0.02, warmup_max_s=0.1

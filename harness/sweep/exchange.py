@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.cache import write_atomically
 from harness.errors import StoreError
-from harness.suite import size_label
+from harness.spec.suite import size_label
 from harness.sweep.model import Final, SweepResult, SweepRow
+from harness.system.cache import write_atomically
 
 SCHEMA_VERSION = "1.0.0"
 _INVALIDITY = {

@@ -22,8 +22,8 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from harness.errors import StoreError
-from harness.files import open_regular, read_regular
 from harness.sweep.model import SCHEMA_VERSION, Duel, Final, Prepared, Repeat, Sweep, SweepRow
+from harness.system.files import open_regular, read_regular
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from harness.records import DeviceInfo, Effect, Host, Launch, Resources, Source, Toolchain
-from harness.suite import Value
+from harness.spec.suite import Value
 
 SCHEMA_VERSION = 1
 """Version of a stored sweep."""

@@ -13,8 +13,8 @@ import zipfile
 from pathlib import Path
 
 from harness.errors import StoreError, UsageError
-from harness.loader import load
-from harness.sources import tree_files
+from harness.spec.loader import load
+from harness.spec.sources import tree_files
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """A date for files whose date does not matter; ZIP knows none before it."""

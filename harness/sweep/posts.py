@@ -18,7 +18,7 @@ from typing import Any
 
 import harness
 from harness.config import check_environment
-from harness.device_lock import Busy, busy_with
+from harness.device.lock import Busy, busy_with
 from harness.errors import DeviceError, HarnessError
 from harness.records import DeviceInfo, Toolchain
 from harness.sweep import parcel

@@ -24,8 +24,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from harness.calibration import Calibration, CaseNoise, PlantedRate, write_calibration
 from harness.history.triage import Decision, acknowledge
+from harness.judgement.noise import Calibration, CaseNoise, PlantedRate, write_calibration
 from harness.site.publishing import publish_pages
 from harness.statistics.paired import ProcessEffect
 from scripts.synthetic_history import CARDS, Step, scale, show, write

@@ -23,7 +23,7 @@ pytest.importorskip("asv")
 import asv
 
 from harness.history.tables import read_benchmarks, read_table
-from harness.store import read_run
+from harness.store.records_file import read_run
 from tests import toy
 from tests.support import ROOT, commit, git, run_command, write_files, write_null_script
 from tests.test_asv import PLAIN, Home, make_home

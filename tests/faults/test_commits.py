@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends import survey
-from harness.cache import export_root
+from harness.device.backends import survey
 from harness.errors import ExitCode, GitError, NoSuiteError, SuiteError
-from harness.export import export
-from harness.loader import load
-from harness.report.verdicts import exit_code
-from harness.sources import program
+from harness.output.verdicts import exit_code
+from harness.spec.export import export
+from harness.spec.loader import load
+from harness.spec.sources import program
+from harness.system.cache import export_root
 from tests import toy
 from tests.conftest import Project
 from tests.support import caller, commit, device_is_missing, git, make_repository, run_command, write_files

@@ -12,12 +12,14 @@ from py_compile import PycInvalidationMode
 import numpy as np
 import pytest
 
-from harness import HostFunction, protocol, sources
-from harness.backends import nvcc
-from harness.cache import BinaryCache
-from harness.sources import Program
-from harness.suite_file import load_folder
-from harness.worker import Worker
+from harness import HostFunction
+from harness.bench import protocol
+from harness.bench.worker import Worker
+from harness.device.backends import nvcc
+from harness.spec import sources
+from harness.spec.sources import Program
+from harness.spec.suite_file import load_folder
+from harness.system.cache import BinaryCache
 from tests.support import GPU, IMPORT_PATH, Done, caller, commit, make_repository, run_command, write_files
 
 pytestmark = pytest.mark.fault

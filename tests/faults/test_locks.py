@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.backends import null
-from harness.device_lock import held
+from harness.device.backends import null
+from harness.device.lock import held
 from harness.errors import BusyError, ExitCode
 from tests import sweeps, toy
 from tests.support import COMMAND, IMPORT_PATH, Done, Recorder, caller, commit, make_repository, run_command

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import DeviceError
-from harness.workplace import find_device
+from harness.run.device_session import find_device
 from tests.commits import MS
 from tests.support import IMPORT_PATH, Done, caller, commit, device_is_missing, make_repository
 

@@ -6,17 +6,17 @@ import dataclasses
 
 import pytest
 
-from harness import protocol
-from harness.backends import null
-from harness.comparison import CompareSettings, Comparing
+from harness.bench import protocol
+from harness.bench.abba import PairSettings
+from harness.bench.measure import MeasureSettings
+from harness.bench.worker import Worker
+from harness.device.backends import null
+from harness.device.peaks import BeyondPeakError, check_rates
 from harness.errors import ExitCode
-from harness.loader import load
-from harness.measure import MeasureSettings
-from harness.pairing import PairSettings
-from harness.peaks import BeyondPeakError, check_rates
-from harness.planning import plan
-from harness.suite import Axis, Case, Input, Output, Problem
-from harness.worker import Worker
+from harness.run.compare import CompareSettings, Comparing
+from harness.spec.loader import load
+from harness.spec.planning import plan
+from harness.spec.suite import Axis, Case, Input, Output, Problem
 from tests import toy
 from tests.support import write_files
 from tests.test_comparison import Watching

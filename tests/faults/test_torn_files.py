@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness.cache import BinaryCache
-from harness.calibration import FILE, read_calibration
 from harness.errors import ExitCode, HarnessError, StoreError
-from harness.files import read_regular, scratch_folder
 from harness.history.facts import read_facts
 from harness.history.kept import read_kept
 from harness.history.tables import read_benchmarks, read_table
-from harness.store import newest_rows, read_run
+from harness.judgement.noise import FILE, read_calibration
+from harness.store.records_file import newest_rows, read_run
 from harness.sweep.journal import read_sweep
+from harness.system.cache import BinaryCache
+from harness.system.files import read_regular, scratch_folder
 from tests.support import COMMAND, IMPORT_PATH, Done, caller, records_below
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import click
 from harness.cli.options import echo_json, json_option
 from harness.errors import ExitCode, UsageError
 from harness.github.scaffold import own_requirement, scaffold
-from harness.texts import harmless
+from harness.system.texts import harmless
 
 _NEXT = """
 What no file can do, in this order (docs/runners.md of gpu-harness has the reasons):

@@ -17,8 +17,8 @@ from harness.github.posting import Posted
 from harness.github.pulls import StaleError
 from harness.github.reporting import AUTHOR, Outcome, Prepared, given_reviews, post, prepare
 from harness.github.surroundings import append_summary
-from harness.review.faces import faces, write_faces
-from harness.review.summary import summary
+from harness.output.review.faces import faces, write_faces
+from harness.output.review.summary import summary
 
 File = click.Path(path_type=Path)
 

@@ -12,7 +12,7 @@ from harness.cli.options import echo_json, json_option
 from harness.config import load_config
 from harness.errors import ExitCode
 from harness.github.data_branch import BRANCH, Stored, store_results
-from harness.texts import harmless
+from harness.system.texts import harmless
 
 _LISTED = 20
 

@@ -11,19 +11,16 @@ from textwrap import indent
 
 import click
 
-from harness import backends
+from harness.bench.measure import MeasureSettings
 from harness.cli.options import echo_json, json_option, no_wait_option
 from harness.config import Config, load_config
-from harness.device_lock import Busy
+from harness.device import backends
+from harness.device.lock import Busy
+from harness.device.machine import machine_name
 from harness.errors import DeviceError, ExitCode, UsageError
-from harness.loader import LoadedSuite
-from harness.machine import machine_name
-from harness.measure import MeasureSettings
-from harness.planning import PlannedCase, parse_size
-from harness.records import DeviceInfo
-from harness.report.ladder_sweeps import newest_swept
-from harness.report.ladder_tables import markdown, print_hints, print_ladder
-from harness.report.ladders import (
+from harness.output.ladder_sweeps import newest_swept
+from harness.output.ladder_tables import markdown, print_hints, print_ladder
+from harness.output.ladders import (
     LadderReport,
     Line,
     Swept,
@@ -34,11 +31,14 @@ from harness.report.ladders import (
     ladder_report,
     placed,
 )
-from harness.report.progress import ProgressObserver
-from harness.selection import load_suites
-from harness.session import RunResult, Session, SessionSettings
-from harness.store import StoredRow, newest_rows
-from harness.suite import Case, Kernel, Ladder, size_label
+from harness.output.progress import ProgressObserver
+from harness.records import DeviceInfo
+from harness.run.run import RunResult, Session, SessionSettings
+from harness.spec.loader import LoadedSuite
+from harness.spec.planning import PlannedCase, parse_size
+from harness.spec.selection import load_suites
+from harness.spec.suite import Case, Kernel, Ladder, size_label
+from harness.store.records_file import StoredRow, newest_rows
 
 SLOW_TIMEOUT_S = 3600.0
 MORE_DEVICES = ("opengl:0", "cpu:0")

@@ -1,0 +1,379 @@
+"""Timing two kernels against each other on one device: quads of four slots, ABBA or BAAB at random, on a card
+that is never let idle between them.
+
+A fixed order is biased, and so is a card that rests before each quad: its clock falls inside every quad in
+the same way. Both were measured; docs/comparison.md has the figures.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Alone", "Pair", "PairSettings", "least_quads", "measure_pair", "run_alone"]
+
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+from harness.bench.measure import (
+    ENQUEUE_NS,
+    MOST_LAUNCHES_QUEUED,
+    UNWATCHED,
+    Data,
+    Slot,
+    Subject,
+    enqueue_slot,
+    l2_policy,
+    launches_per_slot,
+)
+from harness.device.backends.base import Device, Stamp
+from harness.records import L2Policy, PairedBlock, Quad
+from harness.statistics.paired import MIN_QUADS, log_ratios, more_quads, readable
+
+CANARY_EVERY = 2
+"""Quads: one that strays costs those on both of its sides, which must not be a fifth of the fewest quads."""
+SHORT_S = 0.06
+"""Of a block's first quads."""
+_EMPTY_SLOTS = 12
+_HOST_BOUND = 0.7
+_STARVED = 1.2
+"""Of the shortest canary: a longer one waited for the host."""
+
+Order = Literal["ABBA", "BAAB"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairSettings:
+    """How many quads, and when to stop."""
+
+    l2: L2Policy | None = None
+    """None: cold where the device can flush its cache, hot elsewhere."""
+    min_quads: int = 6
+    """Where launches are long; twice as many where these take no longer than SHORT_S: strays are few, and
+    have to be met."""
+    max_quads: int = 100
+    standard_error: float = 0.0005
+    """Stop when the quads' own standard error of the effect is below this, or small next to the effect."""
+    max_time_s: float = 1.0
+    """Device time, beyond which no further quads are begun as far as can be foreseen; the first batch is
+    always measured."""
+    min_slot_ns: float = 100_000.0
+    warmup_min_s: float = 0.1
+    """Until the clock has come up. A pair that another has warmed the card for needs less."""
+    warmup_max_s: float = 0.5
+    settled: float = 0.005
+    lead_in_s: float = 0.03
+    """Launches right before the first quad whose times are thrown away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two kernels that compute the same from the same arrays."""
+
+    base: Subject
+    head: Subject
+
+
+@dataclass(frozen=True, slots=True)
+class _SlotRead:
+    time_ns: float
+    cycles: float | None
+    clock_mhz: float | None
+    first: Stamp | None
+    last: Stamp | None
+
+
+def _read(slot: Slot, empty_cycles: float) -> _SlotRead:
+    first, last = slot.stamps[0][0](), slot.stamps[-1][1]()
+    spans = [(start(), end()) for start, end in slot.stamps]
+    cycles = None
+    if all(start and end for start, end in spans):
+        cycles = math.fsum(end.cycles - start.cycles - empty_cycles for start, end in spans if start and end)
+    return _SlotRead(slot.time_ns(), cycles and cycles / slot.launches, _clock_mhz(first, last), first, last)
+
+
+def measure_pair(
+    device: Device, pair: Pair, settings: PairSettings, rng: random.Random, data: Data = UNWATCHED
+) -> PairedBlock:
+    """Raw quads of a pair, as many as its noise needs. Raises what `data` raises of outputs that are wrong
+    when timed.
+    """
+    l2 = l2_policy(device, settings.l2)
+    warmup_s, settled, time_ns = _warm_up(device, pair, settings)
+    for subject in (pair.head, pair.base):
+        data.begin(subject, time_ns)
+    tick_ns = device.tick_ns()
+    launches = launches_per_slot(time_ns, tick_ns, settings.min_slot_ns)
+    bench = _Bench(device, pair, l2, launches, rng, data, time_ns)
+    quads: list[Quad] = []
+    least = least_quads(settings, launches * time_ns)
+    while (count := _wanted(quads, settings, least) - len(quads)) > 0:
+        if quads:
+            affordable = int((settings.max_time_s - bench.busy_s) / bench.busy_s * len(quads))
+            if affordable < 1:
+                break
+            count = min(count, affordable)
+        quads += bench.batch(count, time_ns, settings)
+    data.finish([pair.base if bench.last is pair.head else pair.head, bench.last], launches)
+    return PairedBlock(
+        quads=tuple(quads),
+        launches_per_slot=launches,
+        l2=l2,
+        clock=device.clock,
+        tick_ns=tick_ns,
+        warmup_s=warmup_s,
+        settled=settled,
+        gpu_s=bench.busy_s,
+        clock_noise=_clock_noise(device.globaltimer_tick_ns(), quads),
+    )
+
+
+def _clock_noise(tick_ns: float | None, quads: Sequence[Quad]) -> float | None:
+    """Both ends of a slot are rounded, each evenly over one tick: a variance of tick^2 / 6."""
+    if tick_ns is None:
+        return None
+    # A quad is four slots; what lies between them belongs to their clocks too.
+    slot_ns = median(quad.ended_ns - quad.started_ns for quad in quads) / 4
+    return tick_ns / slot_ns / math.sqrt(6) if slot_ns > 0 else None
+
+
+def least_quads(settings: PairSettings, slot_ns: float) -> int:
+    """How many quads a block has at least whose slots take so long."""
+    least = settings.min_quads
+    return 2 * least if 8 * least * slot_ns <= SHORT_S * 1e9 else least
+
+
+def _wanted(quads: Sequence[Quad], settings: PairSettings, least: int) -> int:
+    """How many quads there should be."""
+    if not quads:
+        return min(least, settings.max_quads)
+    told = [quad for quad in quads if readable(quad.times_ns)]
+    ratios = log_ratios([quad.order for quad in told], [quad.times_ns for quad in told]) if told else ()
+    return more_quads(
+        ratios, settings.standard_error, at_least=max(least, MIN_QUADS), at_most=settings.max_quads
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """A kernel that ran by itself, back to back."""
+
+    started_ns: int
+    """Host monotonic clock."""
+    ended_ns: int
+    launches: int
+    time_ns: float
+    """Of one launch."""
+    sm_clock_mhz: float | None
+
+
+def run_alone(device: Device, subject: Subject, duration_s: float) -> Alone:
+    """Launch a kernel again and again for `duration_s`, without flushes: as much power as it can draw."""
+    batch, launches, total_ns = 1, 0, 0.0
+    first = last = None
+    started_ns = ended_ns = time.monotonic_ns()
+    while launches == 0 or ended_ns - started_ns < duration_s * 1e9:
+        before = device.stamp()
+        timing = device.timed(subject.built, subject.launch, subject.arguments, batch)
+        after = device.stamp()
+        device.synchronize()
+        ended_ns = time.monotonic_ns()
+        first, last = first or before(), after()
+        launches += batch
+        total_ns += timing()
+        # Batches of at most 50 ms: the waits between them are few, and the end is prompt.
+        batch = max(1, min(MOST_LAUNCHES_QUEUED, int(5e7 * launches / max(total_ns, 1.0))))
+    return Alone(started_ns, ended_ns, launches, total_ns / launches, _clock_mhz(first, last))
+
+
+class _Bench:
+    """Enqueues quads and reads them back, a batch at a time."""
+
+    def __init__(
+        self,
+        device: Device,
+        pair: Pair,
+        l2: L2Policy,
+        launches: int,
+        rng: random.Random,
+        data: Data,
+        time_ns: float,
+    ) -> None:
+        self.device, self.pair, self.l2, self.launches, self.rng = device, pair, l2, launches, rng
+        self.data, self.last = data, pair.head
+        self._empty_cycles = self._cycles_of_nothing()
+        self._held = False
+        """Whether the card is held before each slot until that is enqueued."""
+        if time_ns < 10 * ENQUEUE_NS:
+            self._held = self._host_bound(pair.base) or self._host_bound(pair.head)
+        self.busy_s = 0.0
+
+    def _host_bound(self, subject: Subject) -> bool:
+        """Whether a slot takes the host longer to enqueue than the device to run: a short kernel, or one that
+        a library or a just-in-time compiler launches. Asked of one slot that waits until it is enqueued.
+        """
+        self.device.synchronize()
+        release = self.device.hold()
+        began_ns = time.monotonic_ns()
+        slot = self._slot(subject)
+        host_ns = time.monotonic_ns() - began_ns
+        release()
+        self.device.synchronize()
+        first, last = slot.stamps[0][0](), slot.stamps[-1][1]()
+        if first is None or last is None:
+            return False
+        return host_ns > _HOST_BOUND * (last.time_ns - first.time_ns)
+
+    def batch(self, count: int, time_ns: float, settings: PairSettings) -> list[Quad]:
+        """`count` quads behind a lead-in, with no wait of the host's between them; none where the card found
+        its queue empty, which will not happen again.
+        """
+        # The queue must be ahead of the card from the first quad on, and so long the card is kept busy.
+        began_ns = time.monotonic_ns()
+        self.data.change()
+        if time_ns < 10 * ENQUEUE_NS:
+            self.device.occupy(min(2 * 10**6, 4 * self.launches * ENQUEUE_NS))
+        self.device.canary()  # the first in a process is slower than any other
+        self._lead_in(time_ns, settings.lead_in_s)
+        enqueued = [self._quad(number) for number in range(count)]
+        at_end = self.device.stamp()
+        self.device.synchronize()
+        ended_ns = time.monotonic_ns()
+        self.busy_s += (ended_ns - began_ns) / 1e9
+        quads = _aligned([quad() for quad in enqueued], at_end(), began_ns, ended_ns)
+        if not self._held and _starved(quads):
+            self._held = True
+            return []
+        return quads
+
+    def _lead_in(self, time_ns: float, duration_s: float) -> None:
+        pairs = max(1, min(20, round(duration_s * 1e9 / (2 * self.launches * time_ns))))
+        for _ in range(pairs):
+            self._slot(self.pair.base)
+            self._slot(self.pair.head)
+
+    def _quad(self, number: int) -> Callable[[], _QuadRead]:
+        if self.l2 == "cold" and number:
+            self.data.change()  # hot, the first slot of a quad would have to find its inputs again
+        canary = self._canary() if number % CANARY_EVERY == 0 else None
+        order: Order = "ABBA" if self.rng.random() < 0.5 else "BAAB"
+        arms = {"A": self.pair.base, "B": self.pair.head}
+        slots = [self._slot(arms[arm]) for arm in order]
+        self.last = arms[order[-1]]
+        return lambda: _QuadRead(
+            order,
+            [_read(slot, self._empty_cycles) for slot in slots],
+            _read(canary, self._empty_cycles) if canary else None,
+        )
+
+    def _canary(self) -> Slot | None:
+        before = self.device.stamp()
+        timing = self.device.canary()
+        return Slot((timing,), ((before, self.device.stamp()),), 1) if timing else None
+
+    def _slot(self, subject: Subject) -> Slot:
+        release = self.device.hold() if self._held else None
+        slot = enqueue_slot(self.device, subject, self.data, self.launches, self.l2, self.device.stamp)
+        if release:
+            release()
+        return slot
+
+    def _cycles_of_nothing(self) -> float:
+        """What two stamps with nothing between them count, on a card that has both of them waiting.
+
+        A stamp that reaches the card too late counts its idling as well, so the lower quartile is taken.
+        """
+        self.device.stamp()  # the first of a process loads the kernel and takes its memory, which is slow
+        self.device.synchronize()
+        self.device.occupy(_EMPTY_SLOTS * 2 * ENQUEUE_NS)
+        pairs = [(self.device.stamp(), self.device.stamp()) for _ in range(_EMPTY_SLOTS)]
+        self.device.synchronize()
+        read = [(start(), end()) for start, end in pairs]
+        counts = sorted(end.cycles - start.cycles for start, end in read if start and end)
+        return counts[len(counts) // 4] if counts else 0.0
+
+
+def _starved(quads: Sequence[Quad]) -> bool:
+    """Whether the card waited for the host between launches: then a fixed kernel of some 30 us takes longer
+    from its first event to its last, again and again, and so does a short kernel. Blind to the arms.
+    """
+    canaries = [quad.canary_ns for quad in quads if quad.canary_ns]
+    strays = [each for each in canaries if each > _STARVED * min(canaries)]
+    return len(strays) >= max(2, len(canaries) / 4)
+
+
+@dataclass(frozen=True, slots=True)
+class _QuadRead:
+    order: Order
+    slots: list[_SlotRead]
+    canary: _SlotRead | None
+
+
+def _aligned(read: Sequence[_QuadRead], end: Stamp | None, began_ns: int, ended_ns: int) -> list[Quad]:
+    """Quads with their place on the host's clock: by the device's time where it tells, else in proportion."""
+    quads: list[Quad] = []
+    total_ns = math.fsum(slot.time_ns for quad in read for slot in quad.slots)
+    passed_ns = 0.0
+    for quad in read:
+        first, last = quad.slots[0].first, quad.slots[-1].last
+        length_ns = math.fsum(slot.time_ns for slot in quad.slots)
+        if end and first and last:
+            # The host sees the end of a batch at once; when its first launch began it does not see.
+            edges = (ended_ns - end.time_ns + first.time_ns, ended_ns - end.time_ns + last.time_ns)
+        else:
+            span_ns = (ended_ns - began_ns) / total_ns if total_ns > 0 else 0.0
+            edges = (began_ns + passed_ns * span_ns, began_ns + (passed_ns + length_ns) * span_ns)
+        passed_ns += length_ns
+        quads.append(_quad_of(quad, int(edges[0]), int(edges[1])))
+    return quads
+
+
+def _quad_of(read: _QuadRead, started_ns: int, ended_ns: int) -> Quad:
+    a, b, c, d = read.slots
+    return Quad(
+        order=read.order,
+        times_ns=(a.time_ns, b.time_ns, c.time_ns, d.time_ns),
+        cycles=_all(a.cycles, b.cycles, c.cycles, d.cycles),
+        sm_clock_mhz=_all(a.clock_mhz, b.clock_mhz, c.clock_mhz, d.clock_mhz),
+        canary_ns=read.canary.time_ns if read.canary else None,
+        canary_cycles=read.canary.cycles if read.canary else None,
+        started_ns=started_ns,
+        ended_ns=ended_ns,
+    )
+
+
+def _all(
+    a: float | None, b: float | None, c: float | None, d: float | None
+) -> tuple[float, float, float, float] | None:
+    return None if a is None or b is None or c is None or d is None else (a, b, c, d)
+
+
+def _clock_mhz(first: Stamp | None, last: Stamp | None) -> float | None:
+    if first is None or last is None or last.time_ns <= first.time_ns:
+        return None
+    return 1e3 * (last.cycles - first.cycles) / (last.time_ns - first.time_ns)
+
+
+def _warm_up(device: Device, pair: Pair, settings: PairSettings) -> tuple[float, bool, float]:
+    """Launch both kernels in turns until two successive windows agree.
+
+    Returns seconds taken, whether the windows agreed, and the time of one launch, of the faster, in ns.
+    """
+    began = time.monotonic()
+    windows: list[float] = []
+    launches = 1
+    while True:
+        timings = [
+            device.timed(subject.built, subject.launch, subject.arguments, launches)
+            for subject in (pair.base, pair.head)
+        ]
+        device.synchronize()
+        base_ns, head_ns = (max(timing() / launches, 1.0) for timing in timings)
+        windows.append(base_ns + head_ns)
+        elapsed_s = time.monotonic() - began
+        settled = len(windows) > 2 and abs(windows[-1] / windows[-2] - 1) < settings.settled
+        if (settled and elapsed_s >= settings.warmup_min_s) or elapsed_s >= settings.warmup_max_s:
+            return elapsed_s, settled, min(base_ns, head_ns)
+        launches = max(1, min(MOST_LAUNCHES_QUEUED, int(settings.warmup_min_s * 1e8 / windows[-1])))

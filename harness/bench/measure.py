@@ -1,0 +1,251 @@
+"""Timing one verified kernel on one device: warm up, choose the slot, then slots until the interval is narrow
+enough.
+
+A slot is what one time is taken of: `launches_per_slot` launches, enough for the clock's tick. Hot, they run
+back to back in one interval; cold, each has an interval of its own behind a flush of the L2, and the slot is
+their mean. Outputs are poisoned before each interval: work that a kernel skips because it finds it done would
+not be in its time.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ENQUEUE_NS",
+    "MOST_LAUNCHES_QUEUED",
+    "UNWATCHED",
+    "Data",
+    "MeasureSettings",
+    "Slot",
+    "Subject",
+    "enqueue_slot",
+    "l2_policy",
+    "launches_per_slot",
+    "measure",
+]
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from harness.device.backends.base import Argument, Built, Device, Stamping, Timing
+from harness.records import L2Policy, Launch, Measurement
+from harness.statistics import summarize
+
+TICKS_PER_SLOT = 100
+"""A slot lasts at least this many ticks, so that reading the clock costs under 1 %."""
+MOST_LAUNCHES_QUEUED = 200
+"""Between two waits, in one slot or several: drivers stop the host at some thousand, and then the queue is
+ahead no more."""
+ENQUEUE_NS = 20_000
+"""Host time to enqueue one launch and what goes around it, with margin: so long the device is kept busy,
+so that none of it shows between the launches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureSettings:
+    """How long to try, and when to stop."""
+
+    l2: L2Policy | None = None
+    """None: cold where the device can flush its cache, hot elsewhere."""
+    precision: float = 0.002
+    """Stop when half the 99 % interval of the median is below this share of it."""
+    min_slots: int = 20
+    max_slots: int = 2000
+    min_time_s: float = 0.2
+    """Long enough for telemetry to see the kernel."""
+    max_time_s: float | None = None
+    """None: 2 s on a GPU, 1 s elsewhere, where the host's own noise keeps any wait from narrowing the
+    interval."""
+    warmup_min_s: float = 0.1
+    warmup_max_s: float = 1.0
+    settled: float = 0.01
+    """Warm when two successive windows of times differ by less than this share."""
+    min_slot_ns: float = 100_000.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subject:
+    """What is measured: a built kernel, its launch and its arguments. Equal to itself alone."""
+
+    built: Built
+    launch: Launch
+    arguments: Sequence[Argument]
+
+
+class Data(Protocol):
+    """What kernels are timed on, and what becomes of it meanwhile. harness.bench.rotation has the one for kernels
+    that were verified.
+    """
+
+    def poison(self) -> None:
+        """Enqueue NaN over every output."""
+
+    def change(self) -> None:
+        """Enqueue other inputs in the place of those that are there, or leave them, at random."""
+
+    def begin(self, subject: Subject, time_ns: float) -> None:
+        """Before the first slot: raises a MeasureError where `time_ns`, of one launch, is not of its work."""
+
+    def sample(self, subject: Subject) -> None:
+        """Behind a slot of `subject`: enqueue a copy of its outputs, at random. The device is not kept
+        waiting for anybody to look at them.
+        """
+
+    def finish(self, subjects: Sequence[Subject], launches: int) -> None:
+        """After the last slot, which was that of the last subject; slots are of so many launches. Raises a
+        MeasureError unless outputs were right when timed.
+        """
+
+
+class _Unwatched:
+    def poison(self) -> None: ...
+
+    def change(self) -> None: ...
+
+    def begin(self, subject: Subject, time_ns: float) -> None: ...
+
+    def sample(self, subject: Subject) -> None: ...
+
+    def finish(self, subjects: Sequence[Subject], launches: int) -> None: ...
+
+
+UNWATCHED: Data = _Unwatched()
+"""For times that nothing is concluded of: data stay as they are, and nobody looks at outputs."""
+
+
+def measure(
+    device: Device, subject: Subject, settings: MeasureSettings, data: Data = UNWATCHED
+) -> Measurement:
+    """Raw times of a kernel. Raises what `data` raises of outputs that are wrong when timed."""
+    l2 = l2_policy(device, settings.l2)
+    tick_ns = device.tick_ns()
+    warmup = _warm_up(device, subject, settings)
+    data.begin(subject, warmup.time_ns)
+    launches = launches_per_slot(warmup.time_ns, tick_ns, settings.min_slot_ns)
+    most_s = settings.max_time_s or (2.0 if device.info.kind == "gpu" else 1.0)
+    times: list[float] = []
+    started_ns = time.monotonic_ns()
+    stopped_by: Literal["precision", "time", "slots"] | None = None
+    while stopped_by is None:
+        batch = _batch(launches, warmup.time_ns, settings.max_slots - len(times))
+        data.change()
+        if warmup.time_ns < 10 * ENQUEUE_NS:
+            device.occupy(batch * launches * ENQUEUE_NS)
+        slots = [enqueue_slot(device, subject, data, launches, l2) for _ in range(batch)]
+        device.synchronize()
+        times += [slot.time_ns() for slot in slots]
+        stopped_by = _stop(times, (time.monotonic_ns() - started_ns) / 1e9, most_s, settings)
+    ended_ns = time.monotonic_ns()
+    data.finish([subject], launches)
+    return Measurement(
+        times_ns=tuple(times),
+        launches_per_slot=launches,
+        l2=l2,
+        clock=device.clock,
+        tick_ns=tick_ns,
+        warmup_launches=warmup.launches,
+        warmup_s=warmup.duration_s,
+        settled=warmup.settled,
+        stopped_by=stopped_by,
+        started_ns=started_ns,
+        ended_ns=ended_ns,
+    )
+
+
+def l2_policy(device: Device, wanted: L2Policy | None) -> L2Policy:
+    """What was asked for; else cold where the device can flush its cache."""
+    return wanted or ("hot" if device.info.l2_bytes is None else "cold")
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """What a slot left to be read once the device has run it."""
+
+    timings: tuple[Timing, ...]
+    stamps: tuple[tuple[Stamping, Stamping], ...]
+    """Before and after each interval."""
+    launches: int
+
+    def time_ns(self) -> float:
+        """Of one launch, the mean."""
+        return math.fsum(timing() for timing in self.timings) / self.launches
+
+
+def _no_stamp() -> Stamping:
+    return lambda: None
+
+
+def enqueue_slot(
+    device: Device,
+    subject: Subject,
+    data: Data,
+    launches: int,
+    l2: L2Policy,
+    stamp: Callable[[], Stamping] = _no_stamp,
+) -> Slot:
+    """A slot of so many launches: one interval of them all where the L2 is hot, one each where it is cold."""
+    intervals, each = (launches, 1) if l2 == "cold" else (1, launches)
+    timings, stamps = [], []
+    for _ in range(intervals):
+        data.poison()  # before the flush, which leaves nothing of it in the L2
+        if l2 == "cold":
+            device.flush_l2()
+        before = stamp()
+        timings.append(device.timed(subject.built, subject.launch, subject.arguments, each))
+        stamps.append((before, stamp()))
+    data.sample(subject)
+    return Slot(tuple(timings), tuple(stamps), launches)
+
+
+@dataclass(frozen=True, slots=True)
+class _Warmup:
+    launches: int
+    duration_s: float
+    settled: bool
+    time_ns: float
+    """Of one launch, at the end."""
+
+
+def _warm_up(device: Device, subject: Subject, settings: MeasureSettings) -> _Warmup:
+    """Launch until two successive windows of times agree, which is when clocks have settled too."""
+    started = time.monotonic()
+    windows: list[float] = []
+    launches, batch = 0, 1
+    while True:
+        timing = device.timed(subject.built, subject.launch, subject.arguments, batch)
+        device.synchronize()
+        launches += batch
+        windows.append(max(timing() / batch, 1.0))
+        duration = time.monotonic() - started
+        settled = len(windows) > 2 and abs(windows[-1] / windows[-2] - 1) < settings.settled
+        if (settled and duration >= settings.warmup_min_s) or duration >= settings.warmup_max_s:
+            return _Warmup(launches, duration, settled, windows[-1])
+        # Windows of a tenth of the least warm-up: long enough to mean something, short enough to stop in
+        # time.
+        batch = max(1, min(MOST_LAUNCHES_QUEUED, int(settings.warmup_min_s * 1e8 / windows[-1])))
+
+
+def launches_per_slot(time_ns: float, tick_ns: float, min_slot_ns: float) -> int:
+    """Enough for a slot of `min_slot_ns`, and for the clock's tick."""
+    slot_ns = max(TICKS_PER_SLOT * tick_ns, min_slot_ns)
+    return max(1, min(MOST_LAUNCHES_QUEUED, math.ceil(slot_ns / time_ns)))
+
+
+def _batch(launches: int, time_ns: float, most: int) -> int:
+    """Slots to enqueue before waiting: some 20 ms of work, so that stopping is prompt and the queue never
+    drains.
+    """
+    return max(1, min(most, MOST_LAUNCHES_QUEUED // launches, int(20e6 / (launches * time_ns))))
+
+
+def _stop(
+    times: Sequence[float], elapsed_s: float, most_s: float, settings: MeasureSettings
+) -> Literal["precision", "time", "slots"] | None:
+    enough = len(times) >= settings.min_slots and elapsed_s >= settings.min_time_s
+    if enough and summarize(times).half_width < settings.precision:
+        return "precision"
+    if len(times) >= settings.max_slots:
+        return "slots"
+    return "time" if elapsed_s >= most_s and len(times) >= 3 else None

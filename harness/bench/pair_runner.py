@@ -1,0 +1,470 @@
+"""Two suites on one open device: the same case of both, on the same arrays, verified and then timed against
+each other.
+"""
+
+from __future__ import annotations
+
+__all__ = ["PairBench", "SideError"]
+
+import dataclasses
+import random
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from harness.bench import protocol
+from harness.bench.abba import Alone, Pair, PairSettings, measure_pair, run_alone
+from harness.bench.buffers import Arena
+from harness.bench.injection import planted, steps_for
+from harness.bench.measure import Subject
+from harness.bench.problem_changes import Changes, case_changes, definition_sha256, suite_changes
+from harness.bench.rotation import NotAsVerifiedError, Rotation
+from harness.bench.verifier import Checker, emulator
+from harness.device.backends.base import Built, Device, check_launch, compile_all
+from harness.device.peaks import check_rates
+from harness.errors import HarnessError, MeasureError, SuiteError
+from harness.records import Launch, PairedBlock, Verification
+from harness.spec.planning import launch_of
+from harness.spec.sources import Program, program
+from harness.spec.suite import Case, Kernel, Problem, Suite, numpy_dtype
+from harness.spec.suite_file import imports_of, modules_of
+from harness.statistics.paired import log_ratios, process_effect
+from harness.system.file_access import check_committed, reaches_beside
+
+SideName = Literal["base", "head"]
+
+PADDING_BYTES = 2**20
+MOST_PADDING = 16
+"""Where arrays lie changes a kernel's speed a little, so it must not be the same in every process."""
+_RIGHT_BY_BASE = (
+    "It is right by base's own problem: head's asks for more, or for something else. Land the kernels that "
+    "satisfy both first, and the problem in a commit of its own."
+)
+FIRST_STEPS = 64
+MOST_STEPS = 2**26
+
+
+class SideError(Exception):
+    """An error of one side of a pair: which side, and the error itself as its cause."""
+
+    def __init__(self, side: SideName, error: HarnessError) -> None:
+        super().__init__(error.message)
+        self.side, self.error = side, error
+
+
+class WrongResultError(MeasureError):
+    reason = "wrong-result"
+
+
+class WrongByBaseError(MeasureError):
+    reason = "wrong-by-base"
+
+
+class ArraysError(MeasureError):
+    reason = "not-comparable"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Prepared:
+    """One side of a pair, up to its build."""
+
+    side: protocol.Side
+    problem: Problem
+    kernel: Kernel
+    case: Case
+    launch: Launch
+    source: Program
+
+
+class PairBench:
+    """Compares kernels of two suites, called base and head, on one device."""
+
+    def __init__(
+        self,
+        device: Device,
+        suites: Mapping[str, Suite],
+        scratch: Path,
+        report: Callable[[str], None],
+        peaks: Mapping[str, float],
+    ) -> None:
+        self.device, self.suites, self.report, self.peaks = device, suites, report, peaks
+        # Head's problem says what is right: the kernels of both are held to it, and head's to base's as well.
+        self.checker = Checker(device, suites["head"], scratch, report)
+        self._imported = frozenset(sys.modules)
+        of_base = scratch / "base"
+        of_base.mkdir(exist_ok=True)
+        self.base_checker = Checker(device, suites["base"], of_base, report)
+
+    def answer(
+        self,
+        request: protocol.Prepare
+        | protocol.Inspect
+        | protocol.Differences
+        | protocol.Compare
+        | protocol.FindSteps
+        | protocol.Solo,
+    ) -> protocol.Done:
+        match request:
+            case protocol.Prepare():
+                return protocol.Done(prepared=self.prepare(request.cases))
+            case protocol.Inspect():
+                return protocol.Done(inspected=self.inspect(request.pairs), same_problem=self.same_problem)
+            case protocol.Differences():
+                return protocol.Done(differences=self.differences(request))
+            case protocol.Compare():
+                return self.compare(request)
+            case protocol.FindSteps():
+                return protocol.Done(steps=self.find_steps(request))
+            case protocol.Solo():
+                return protocol.Done(solo=self.solo(request))
+
+    def inspect(self, pairs: tuple[protocol.PairOf, ...]) -> dict[str, protocol.Inspected]:
+        """Build both sides of every pair and tell which are the same in compiled code."""
+        self._compile_sides([(side, pair.sizes) for pair in pairs for side in (pair.base, pair.head)])
+        return {pair.id: self._inspect(pair) for pair in pairs}
+
+    @cached_property
+    def same_problem(self) -> bool:
+        """Whether both sides define the problem in the same files."""
+        base, head = self.suites["base"], self.suites["head"]
+        return base.root == head.root or definition_sha256(base) == definition_sha256(head)
+
+    def differences(self, request: protocol.Differences) -> Changes:
+        """What the problem of head asks otherwise than that of base: at a case, or as they are written."""
+        base, head = self.suites["base"], self.suites["head"]
+        if request.case is None:
+            return suite_changes(base, head)
+        wanted = request.case
+        of_base, of_head = (
+            suite.case(suite.by_name[wanted.kernel], wanted.sizes, wanted.macros) for suite in (base, head)
+        )
+        self.report("reference")
+        return case_changes(
+            self.base_checker, self.checker, of_base, of_head, request.seed, reference=request.reference
+        )
+
+    def prepare(self, cases: tuple[protocol.CaseOf, ...]) -> tuple[protocol.SideFacts, ...]:
+        """Build every case, and tell what came of it."""
+        sides = [
+            (protocol.Side(suite="head", kernel=case.kernel, macros=case.macros), case.sizes)
+            for case in cases
+        ]
+        self._compile_sides(sides)
+        return tuple(self._facts(side, sizes) for side, sizes in sides)
+
+    def compare(self, request: protocol.Compare) -> protocol.Done:
+        """Verify and time one pair. Raises SideError for a side that fails, HarnessError for what concerns
+        both.
+        """
+        rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
+        with self._placed(request.pair, rng) as (arena, subjects, prepared):
+            case = self._case_for_checking(prepared["head"])
+            # Unseen data once a comparison: they have to be made, which takes the host long.
+            data = Rotation(self.checker, arena, case, request.seed, rng, sets=2 if request.verified else 3)
+            facts: dict[str, protocol.SideFacts] = {
+                name: self._verified(name, prepared[name], arena, subjects[name], request, data)
+                # Head first: where both are wrong, it is head that fails.
+                for name in sorted(subjects, reverse=True)
+            }
+            self.report("measure")
+            pair = Pair(subjects["base"], subjects["head"])
+            try:
+                block = measure_pair(self.device, pair, request.settings, rng, data)
+            except NotAsVerifiedError as error:
+                raise SideError("head" if error.subject is pair.head else "base", error) from error
+            self._check_rates(block, prepared)
+            self._check_imports(prepared)
+        return protocol.Done(block=block, sides=facts)
+
+    def _check_rates(self, block: PairedBlock, prepared: Mapping[SideName, _Prepared]) -> None:
+        sides: tuple[tuple[SideName, str], ...] = (("head", "B"), ("base", "A"))
+        for name, arm in sides:
+            times = [
+                time_ns
+                for quad in block.quads
+                for each, time_ns in zip(quad.order, quad.times_ns, strict=True)
+                if each == arm
+            ]
+            with _of(name):
+                side = prepared[name]
+                check_rates(self.device.info, self.peaks, side.problem, side.case, block.l2, median(times))
+
+    def find_steps(self, request: protocol.FindSteps) -> int:
+        """Steps of the planted chain that slow the pair's head by about `target`.
+
+        Steps are doubled until the slowdown can be measured well, then scaled, then corrected once.
+        """
+        settings = PairSettings(max_quads=50, standard_error=0.0003, warmup_min_s=0.02, lead_in_s=0.005)
+        rng = random.Random(request.seed)  # noqa: S311
+        with self._placed(request.pair, rng) as (arena, subjects, prepared):
+            arena.write(self.checker.inputs(prepared["head"].case, request.seed))
+            base, head = subjects["base"], subjects["head"]
+
+            def slowdown(steps: int) -> float:
+                arguments = (*head.arguments[:-1], np.int32(steps))
+                pair = Pair(base, dataclasses.replace(head, arguments=arguments))
+                block = measure_pair(self.device, pair, settings, rng)
+                cycles = [quad.cycles for quad in block.quads if quad.cycles]
+                values = cycles if len(cycles) == len(block.quads) else [q.times_ns for q in block.quads]
+                ratios = log_ratios([quad.order for quad in block.quads], values)
+                return float(np.expm1(process_effect(ratios).value))
+
+            steps = FIRST_STEPS
+            while (effect := slowdown(steps)) < 2 * request.target and steps < MOST_STEPS:
+                steps *= 2 if effect > request.target / 4 else 4
+            for _ in range(2):
+                steps = steps_for(request.target, steps, effect)
+                effect = slowdown(steps)
+                if not effect > 0:
+                    raise MeasureError("A slowdown that was planted does not show.")
+            if not 0.5 < effect / request.target < 1.5:
+                raise MeasureError(
+                    f"No slowdown of {100 * request.target:g} % can be planted: the nearest makes "
+                    f"{100 * effect:.2g} %."
+                )
+            return steps_for(request.target, steps, effect)
+
+    def solo(self, request: protocol.Solo) -> dict[str, Alone]:
+        """Each side by itself, in random order, long enough for the power that it draws to show."""
+        rng = random.Random(request.order_seed)  # noqa: S311
+        with self._placed(request.pair, rng) as (arena, subjects, prepared):
+            arena.write(self.checker.inputs(prepared["head"].case, request.seed))
+            self.report("solo")
+            return {
+                name: run_alone(self.device, subject, request.duration_s)
+                for name, subject in rng.sample(sorted(subjects.items()), len(subjects))
+            }
+
+    def _compile_sides(self, sides: Sequence[tuple[protocol.Side, Mapping[str, int]]]) -> None:
+        programs: list[Program] = []
+        for side, sizes in sides:
+            with suppress(HarnessError):  # reported by whoever asks for its facts
+                programs.append(self._prepare(side, sizes).source)
+        compile_all(self.device, programs)
+
+    def _inspect(self, pair: protocol.PairOf) -> protocol.Inspected:
+        base, head = self._facts(pair.base, pair.sizes), self._facts(pair.head, pair.sizes)
+        return protocol.Inspected(base=base, head=head, identical=_same_code(base, head))
+
+    def _facts(self, side: protocol.Side, sizes: Mapping[str, int]) -> protocol.SideFacts:
+        try:
+            prepared = self._prepare(side, sizes)
+            built = self._build(prepared)
+        except HarnessError as error:
+            return protocol.SideFacts(reason=error.reason, message=error.message, log=error.log)
+        # Asked after the build: a function of the host is called there for the first time.
+        beside = prepared.source.kind == "host" and reaches_beside(self.suites[side.suite].root)
+        return msgspec.structs.replace(_facts_of(prepared, built), reaches_beside=beside)
+
+    def _prepare(self, side: protocol.Side, sizes: Mapping[str, int]) -> _Prepared:
+        suite = self.suites[side.suite]
+        kernel = suite.by_name[side.kernel]
+        case = suite.case(kernel, sizes, side.macros)
+        launch = launch_of(kernel, case)
+        check_launch(launch, self.device.info)
+        info = self.device.info
+        with imports_of(suite, kernel, info.backend):
+            source = program(suite, kernel, case, info.backend, info.arch, launch, self.checker.scratch)
+        source = dataclasses.replace(source, emulate=emulator(suite.problem, kernel, case))
+        if side.planted:
+            source = planted(source, self.device.info.backend)
+        return _Prepared(side, suite.problem, kernel, case, launch, source)
+
+    def _build(self, prepared: _Prepared) -> Built:
+        suite = self.suites[prepared.side.suite]
+        with imports_of(suite, prepared.kernel, self.device.info.backend):
+            built = self.device.build(prepared.source)
+        check_launch(prepared.launch, self.device.info, built.resources)
+        return built
+
+    @contextmanager
+    def _placed(
+        self, pair: protocol.PairOf, rng: random.Random
+    ) -> Iterator[tuple[Arena, dict[SideName, Subject], dict[SideName, _Prepared]]]:
+        """Both sides built, in random order, and their arrays at a random place."""
+        sides: list[tuple[SideName, protocol.Side]] = [("base", pair.base), ("head", pair.head)]
+        rng.shuffle(sides)
+        self.report("build")
+        prepared: dict[SideName, _Prepared] = {}
+        built: dict[SideName, Built] = {}
+        for name, side in sides:
+            with _of(name):
+                prepared[name] = self._prepare(side, pair.sizes)
+                built[name] = self._build(prepared[name])
+        _check_same_arrays(prepared["base"], prepared["head"])
+        padding = self.device.allocate(PADDING_BYTES * rng.randint(1, MOST_PADDING))
+        try:
+            with Arena(self.device, prepared["head"].problem, prepared["head"].case) as arena:
+                yield arena, {name: _subject(prepared[name], built[name], arena) for name in built}, prepared
+        finally:
+            self.device.release(padding)
+
+    def _verified(
+        self,
+        name: SideName,
+        prepared: _Prepared,
+        arena: Arena,
+        subject: Subject,
+        request: protocol.Compare,
+        data: Rotation,
+    ) -> protocol.SideFacts:
+        """Facts of a side that gives right results. In full the first time; afterwards its outputs only have
+        to be what they were then.
+        """
+        with _of(name):
+            case = self._case_for_checking(prepared)
+            self.checker.report = lambda stage: self.report(f"{stage} {name}")
+            self.checker.report("verify")
+            if known := request.verified.get(name):
+                arena.write(self.checker.inputs(case, request.seed))
+                arena.poison()
+                self.device.launch(subject.built, subject.launch, subject.arguments)
+                if arena.digest() == known:
+                    return _facts_of(prepared, subject.built, data.admit(subject, case))
+            if wrong := self._wrong(name, prepared, arena, subject, request):
+                raise wrong
+            return _facts_of(prepared, subject.built, data.admit(subject, case))
+
+    def _wrong(
+        self, name: SideName, prepared: _Prepared, arena: Arena, subject: Subject, request: protocol.Compare
+    ) -> MeasureError | None:
+        """What is wrong with a side's results by head's problem and, with head's own, by base's; None where
+        nothing is.
+        """
+        case, seed = self._case_for_checking(prepared), request.seed
+        both = request.by_base and name == "head"
+        # Before head's, whose data are what is timed afterwards.
+        by_base = self.wrong_by_base(case, arena, subject, seed) if both else ""
+        if wrong := _first_wrong(self.checker.check(case, arena, subject, seed)):
+            stricter = request.by_base and not both and not self.wrong_by_base(case, arena, subject, seed)
+            return WrongResultError(f"{wrong} {_RIGHT_BY_BASE}" if stricter else wrong)
+        return WrongByBaseError(by_base) if by_base else None
+
+    def wrong_by_base(self, case: Case, arena: Arena, subject: Subject, seed: int) -> str:
+        """Why results are wrong by base's reference and tolerance on base's data, where its arrays are the
+        same; empty where they are right. Raises SideError where base's problem cannot tell.
+        """
+        base, head = self.suites["base"], self.suites["head"]
+        of_base = dataclasses.replace(case, suite=base.name)
+        if _arrays(base.problem, of_base) != _arrays(head.problem, case):
+            return ""
+        self.report("reference base")
+        with _of("base"):
+            allowed = self.base_checker.demands(of_base, seed)["largest tolerance"]
+        self.base_checker.report = self.checker.report
+        wrong = _first_wrong(self.base_checker.check(of_base, arena, subject, seed))
+        if not wrong:
+            return ""
+        by_head = self.checker.demands(case, seed)["largest tolerance"]
+        return (
+            f"By base's reference and tolerance on base's data {wrong} Base allows errors of up to "
+            f"{allowed}, head of up to {by_head}. If the change of the problem, such as a looser "
+            "tolerance, is meant, land it in a commit of its own first."
+        )
+
+    def _case_for_checking(self, prepared: _Prepared) -> Case:
+        """The case as head's suite sees it, whose reference and data both sides are held to."""
+        return dataclasses.replace(prepared.case, suite=self.suites["head"].name)
+
+    def _check_imports(self, prepared: Mapping[SideName, _Prepared]) -> None:
+        """Raises SuiteError where a launch imported a suite's own module: for both sides, it was head's."""
+        if not any(side.source.kind == "host" for side in prepared.values()):
+            return
+        check_committed([suite.root for suite in self.suites.values()])
+        late = {name for suite in self.suites.values() for name in modules_of(suite.root, self._imported)}
+        if late:
+            raise SuiteError(
+                f"{min(late)} was imported during a launch, where nobody can tell base's from head's: import "
+                "it at the top of suite.py, or in the function that makes the kernel."
+            )
+
+
+def _first_wrong(verification: Verification) -> str:
+    """What the first check that failed says; empty where all passed."""
+    return next((check.message for check in verification.checks if not check.passed), "")
+
+
+def _subject(prepared: _Prepared, built: Built, arena: Arena) -> Subject:
+    with _of(prepared.side.suite):
+        arguments = arena.arguments(prepared.kernel, prepared.problem)
+    if prepared.side.planted:
+        arguments.append(np.int32(prepared.side.steps))
+    return Subject(built, prepared.launch, arguments)
+
+
+def _facts_of(prepared: _Prepared, built: Built, digest: str = "") -> protocol.SideFacts:
+    return protocol.SideFacts(
+        source_sha256=prepared.source.sha256,
+        code_sha256=prepared.source.code_sha256,
+        passed=_passed(prepared),
+        function=prepared.source.function,
+        launch=prepared.launch,
+        resources=built.resources,
+        digest=digest,
+    )
+
+
+def _passed(prepared: _Prepared) -> tuple[str, ...]:
+    """What a kernel is called with, by its place in the problem: to other arrays the same code does another
+    thing.
+    """
+    problem, case = prepared.problem, prepared.case
+    told = {
+        name: f"{what} {number} {numpy_dtype(array.dtype_at(case))}{list(array.shape_at(case))}"
+        for what, arrays in (("input", problem.inputs), ("output", problem.outputs))
+        for number, (name, array) in enumerate(arrays.items())
+    }
+    told |= {name: str(size) for name, size in case.sizes.items()}
+    names = prepared.kernel.args or (*problem.inputs, *problem.outputs, *problem.axes)
+    return tuple(told.get(name, name) for name in names)
+
+
+def _same_code(base: protocol.SideFacts, head: protocol.SideFacts) -> bool:
+    if base.reason or head.reason or (base.launch, base.passed) != (head.launch, head.passed):
+        return False
+    if base.function != head.function or base.reaches_beside or head.reaches_beside:
+        return False
+    if base.code_sha256 is not None and base.code_sha256 == head.code_sha256:
+        return True
+    # Of the code that runs where it can be told from the rest of a binary, such as lines for a debugger.
+    binaries = [r.code_sha256 or r.binary_sha256 for r in (base.resources, head.resources) if r]
+    return len(binaries) == 2 and binaries[0] is not None and binaries[0] == binaries[1]
+
+
+def _check_same_arrays(base: _Prepared, head: _Prepared) -> None:
+    """Raises ArraysError where the sides do not take the same arrays: they solve different problems."""
+    found = [_arrays(side.problem, side.case) for side in (base, head)]
+    if found[0] != found[1]:
+        raise ArraysError(
+            f"Base has the arrays {', '.join(found[0])}, head {', '.join(found[1])}: the problems differ."
+        )
+
+
+def _arrays(problem: Problem, case: Case) -> dict[str, None]:
+    """Name, type and shape of each, and which are written; in any order they are the same."""
+    return dict.fromkeys(
+        f"{name} {numpy_dtype(array.dtype_at(case))}{list(array.shape_at(case))}"
+        + (" (output)" if name in problem.outputs else "")
+        for name, array in problem.arrays.items()
+    )
+
+
+@contextmanager
+def _of(side: SideName) -> Iterator[None]:
+    """Errors inside belong to this side."""
+    try:
+        yield
+    except SideError:
+        raise  # it knows whose it is
+    except HarnessError as error:
+        raise SideError(side, error) from error
+    except Exception as error:
+        # A suite's own code may raise anything.
+        raise SideError(side, SuiteError(f"{type(error).__name__}: {error}")) from error

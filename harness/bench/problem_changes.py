@@ -1,0 +1,145 @@
+"""What two commits of a suite ask of a kernel, and where they differ: sizes, arrays, data, reference, bounds.
+
+A commit that changes the problem changes what `verified` means. So a comparison tells every such change, and
+holds head's kernels to base's problem too.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Changes", "case_changes", "definition_sha256", "demanding", "sentences", "suite_changes"]
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from harness.bench.buffers import digest
+from harness.bench.verifier import Checker
+from harness.spec.sources import tree_files
+from harness.spec.suite import Array, Case, Suite
+from harness.system.file_access import opened_beside
+from harness.system.files import read_regular
+
+Changes = Mapping[str, tuple[str, str]]
+"""By what changed: what it is at base, and at head."""
+
+_WORK = ("FLOP", "bytes moved")
+"""What is counted and not demanded: a rate is made of it."""
+_DTYPE = "dtype of "
+_MOST_PLACES = 3
+MOST_SENTENCES = 60
+
+
+def definition_sha256(suite: Suite) -> str:
+    """A hash of every file in the suite's folder but those that only a compiler reads, and of what was
+    opened elsewhere in its repository: equal ones define the same problem.
+    """
+    found = hashlib.sha256()
+    # A Python file is never only a kernel's source.
+    compiled = {
+        (suite.root / name).resolve()
+        for kernel in suite.kernels
+        for name in kernel.files
+        if not name.endswith(".py")
+    }
+    files = {*tree_files(suite), *filter(Path.is_file, opened_beside(suite.root))}
+    named = {os.path.relpath(path, suite.root): Path(os.path.realpath(path)) for path in files}
+    for name, path in sorted(named.items()):
+        if path not in compiled:
+            content = read_regular(path)
+            found.update(f"{len(name)}:{name}{len(content)}:".encode() + content)
+    return found.hexdigest()
+
+
+def suite_changes(base: Suite, head: Suite) -> Changes:
+    """What differs in the suites as they are written."""
+    return _different(_written(base), _written(head))
+
+
+def _written(suite: Suite) -> dict[str, str]:
+    problem = suite.problem
+    return {
+        "headline": suite.headline,
+        **{
+            f"axis {name}": f"{_sizes(axis.default)} (quick: {_sizes(axis.quick)})"
+            for name, axis in problem.axes.items()
+        },
+        **{f"input {name}": _array(array) for name, array in problem.inputs.items()},
+        **{f"output {name}": _array(array) for name, array in problem.outputs.items()},
+        "order of arguments": ", ".join((*problem.inputs, *problem.outputs, *problem.axes)),
+        **{f"{_DTYPE}{kernel.name}": kernel.dtype for kernel in suite.kernels},
+    }
+
+
+def _sizes(sizes: Iterable[int]) -> str:
+    return ", ".join(map(str, sizes))
+
+
+def _array(array: Array) -> str:
+    return f"{array.dtype or 'dtype of the kernel'} [{', '.join(array.shape)}]"
+
+
+def case_changes(
+    base: Checker, head: Checker, of_base: Case, of_head: Case, seed: int, *, reference: bool
+) -> Changes:
+    """What differs for one case, in values; in those of the reference where it is asked for. Head's problem
+    is asked on base's data, so that each change is told as what it is. Raises what a suite's own functions
+    raise.
+    """
+    data = {side: side.inputs(case, seed) for side, case in ((base, of_base), (head, of_head))}
+    given = {side: digest(data[side].values())[:12] for side in data}
+    same = given[base] == given[head]
+    asked = [
+        {
+            "data (digest)": given[base],
+            **base.demands(of_base, seed, reference=reference),
+            **_work(base, of_base),
+        },
+        {
+            "data (digest)": given[head],
+            **head.demands(of_head, seed, None if same else data[base], reference=reference),
+            **_work(head, of_head),
+        },
+    ]
+    return _different(*asked)
+
+
+def _work(checker: Checker, case: Case) -> dict[str, str]:
+    problem = checker.suite.problem
+    return {"FLOP": str(problem.flop(case)), "bytes moved": str(problem.moved_bytes(case))}
+
+
+def _different(base: Mapping[str, str], head: Mapping[str, str]) -> Changes:
+    """Of names that only one has: with an empty text for the other."""
+    names = dict.fromkeys((*base, *head))
+    return {
+        name: (base.get(name, ""), head.get(name, "")) for name in names if base.get(name) != head.get(name)
+    }
+
+
+def demanding(changes: Changes) -> bool:
+    """Whether a kernel that was right may be wrong by the other problem."""
+    return any(name not in _WORK for name in changes)
+
+
+def sentences(of_suite: Changes, of_cases: Mapping[str, Changes]) -> tuple[str, ...]:
+    """Every change once, with the first of the places where it shows; `of_cases` by what a case is called."""
+    told = [
+        f"{what}: {before or 'none'} → {after or 'none'}."
+        for what, (before, after) in of_suite.items()
+        # A kernel that only one commit has is told of by its cases.
+        if not what.startswith(_DTYPE) or (before and after)
+    ]
+    places: dict[str, dict[str, None]] = {}
+    for place, changes in of_cases.items():
+        for what, (before, after) in changes.items():
+            if what != "tolerance (digest)" or "largest tolerance" not in changes:
+                places.setdefault(what, {})[f"{before} → {after} at {place}"] = None
+    told += [f"{what}: {_first(tuple(found))}." for what, found in places.items()]
+    left = len(told) - MOST_SENTENCES
+    return (*told[:MOST_SENTENCES], *([f"{left} more changes."] if left > 0 else []))
+
+
+def _first(found: Sequence[str]) -> str:
+    left = len(found) - _MOST_PLACES
+    return ", ".join(found[:_MOST_PLACES]) + (f" and {left} more" if left > 0 else "")

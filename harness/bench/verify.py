@@ -1,0 +1,227 @@
+"""Is a kernel's output right? Pure functions over host arrays.
+
+An output is compared with a float64 reference, element by element, against the problem's own bound. NaN and
+infinity always fail: an output is poisoned with NaN before the kernel runs, so an element that was never
+written fails too.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "Comparison",
+    "bands",
+    "combine",
+    "compare",
+    "cut",
+    "host_bytes",
+    "integer_data",
+    "origin",
+    "reference_of",
+    "sample",
+    "tolerance_of",
+]
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.errors import SuiteError
+from harness.records import Check
+from harness.spec.suite import Case, Problem, numpy_dtype
+
+BAND_ELEMENTS = 2**25
+"""Outputs larger than this are compared slice by slice, where the problem allows it, to bound host memory."""
+
+SAMPLE_ELEMENTS = 2**18
+"""Of the largest output, in a sample."""
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One output, or one band of it, against its reference."""
+
+    elements: int
+    wrong: int
+    largest_error: float | None
+    largest_ratio: float | None
+    first_wrong: tuple[int, ...] | None = None
+    found: float = 0.0
+    expected: float = 0.0
+
+
+def integer_data(
+    problem: Problem, case: Case, bound: int, rng: np.random.Generator
+) -> dict[str, NDArray[Any]]:
+    """Inputs of integers in [-bound, bound], for which the right answer is exact."""
+    return {
+        name: rng.integers(-bound, bound + 1, array.shape_at(case)).astype(numpy_dtype(array.dtype_at(case)))
+        for name, array in problem.inputs.items()
+    }
+
+
+def host_bytes(problem: Problem, case: Case) -> int:
+    """About how much host memory verifying takes: data, float64 copies, four arrays the size of a band."""
+    sizes = {name: math.prod(array.shape_at(case)) for name, array in problem.arrays.items()}
+    data = sum(
+        sizes[name] * (numpy_dtype(array.dtype_at(case)).itemsize + (8 if name in problem.inputs else 0))
+        for name, array in problem.arrays.items()
+    )
+    largest = max(sizes[name] for name in problem.outputs)
+    return data + 4 * 8 * (min(largest, BAND_ELEMENTS) if problem.independent else largest)
+
+
+def bands(problem: Problem, case: Case) -> Iterator[tuple[Case, slice]]:
+    """The case cut along the problem's independent axis into parts small enough to hold in float64."""
+    axis = problem.independent
+    largest = max(np.prod(output.shape_at(case), dtype=np.int64) for output in problem.outputs.values())
+    if axis is None or largest <= BAND_ELEMENTS:
+        yield case, slice(None)
+        return
+    extent = case.sizes[axis]
+    step = max(1, int(extent * BAND_ELEMENTS // largest))
+    for start in range(0, extent, step):
+        yield _band(case, axis, start, min(start + step, extent))
+
+
+def sample(problem: Problem, case: Case, rng: np.random.Generator) -> tuple[Case, slice] | None:
+    """A band anywhere, small enough to be computed in a moment; None where the problem cannot be cut."""
+    axis = problem.independent
+    if axis is None:
+        return None
+    extent = case.sizes[axis]
+    largest = max(math.prod(output.shape_at(case)) for output in problem.outputs.values())
+    rows = min(extent, max(1, extent * SAMPLE_ELEMENTS // largest))
+    start = int(rng.integers(0, extent - rows, endpoint=True))
+    return _band(case, axis, start, start + rows)
+
+
+def _band(case: Case, axis: str, start: int, stop: int) -> tuple[Case, slice]:
+    part = Case(case.suite, case.kernel, {**case.sizes, axis: stop - start}, case.dtype, case.macros)
+    return part, slice(start, stop)
+
+
+def origin(problem: Problem, name: str, band: slice) -> tuple[int, ...]:
+    """Where a band of an array begins in the whole array."""
+    start = band.start or 0
+    return tuple(start if axis == problem.independent else 0 for axis in problem.arrays[name].shape)
+
+
+def cut(problem: Problem, arrays: Arrays, band: slice) -> dict[str, NDArray[Any]]:
+    """The part of each array that belongs to a band of the independent axis."""
+    return {
+        name: array[
+            tuple(band if axis == problem.independent else slice(None) for axis in problem.arrays[name].shape)
+        ]
+        for name, array in arrays.items()
+    }
+
+
+def reference_of(problem: Problem, case: Case, inputs: Arrays) -> tuple[dict[str, NDArray[np.float64]], Any]:
+    """The float64 reference by output name, and the problem's tolerance. Raises SuiteError for a wrong
+    shape.
+    """
+    exact = {name: array.astype(np.float64) for name, array in inputs.items()}
+    result = problem.reference(case, **exact)
+    if not isinstance(result, dict):
+        result = {next(iter(problem.outputs)): result}
+    for name, output in problem.outputs.items():
+        if name not in result or np.shape(result[name]) != output.shape_at(case):
+            got = np.shape(result[name]) if name in result else "nothing"
+            raise SuiteError(
+                f"reference() of {case.suite} gave {got} for output {name!r}; "
+                f"expected shape {output.shape_at(case)}."
+            )
+    found = {name: np.asarray(result[name], np.float64) for name in problem.outputs}
+    return found, problem.tolerance(case, **exact)
+
+
+def tolerance_of(problem: Problem, case: Case, inputs: Arrays) -> Any:
+    """The problem's tolerance alone."""
+    return problem.tolerance(case, **{name: array.astype(np.float64) for name, array in inputs.items()})
+
+
+def compare(
+    output: NDArray[Any],
+    reference: NDArray[np.float64],
+    tolerance: NDArray[np.float64] | float,
+    origin: Sequence[int] = (),
+) -> Comparison:
+    """Every element of `output` against `reference`, within `tolerance` (broadcast); NaN is wrong.
+
+    `origin` is where the output begins in the whole of which it is a band.
+    """
+    # "not within" rather than "beyond": a comparison with NaN is false either way, and false must mean wrong.
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = np.abs(output.astype(np.float64) - reference)
+        wrong = ~(error <= tolerance)
+    count = int(np.count_nonzero(wrong))
+    finite = bool(np.isfinite(error).all())
+    where = None
+    if count:
+        where = tuple(int(index) for index in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+    return Comparison(
+        elements=output.size,
+        wrong=count,
+        largest_error=float(error.max()) if finite else None,
+        largest_ratio=_largest_ratio(error, tolerance) if finite else None,
+        first_wrong=where and tuple(map(sum, zip_longest(where, origin, fillvalue=0))),
+        found=float(output[where]) if where is not None else 0.0,
+        expected=float(reference[where]) if where is not None else 0.0,
+    )
+
+
+def _largest_ratio(error: NDArray[np.float64], tolerance: NDArray[np.float64] | float) -> float | None:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = np.where(error == 0, 0.0, error / tolerance)
+    largest = float(ratio.max())
+    return largest if np.isfinite(largest) else None
+
+
+def combine(
+    comparisons: Mapping[str, list[Comparison]],
+    data: Literal["integers", "random"],
+    seed: int,
+    damage: str = "",
+) -> Check:
+    """One check out of every band of every output; `damage` tells of guard zones that were written to."""
+    everything = [comparison for parts in comparisons.values() for comparison in parts]
+    errors = [comparison.largest_error for comparison in everything]
+    ratios = [comparison.largest_ratio for comparison in everything]
+    wrong = sum(comparison.wrong for comparison in everything)
+    elements = sum(comparison.elements for comparison in everything)
+    messages = [damage] if damage else []
+    for name, parts in comparisons.items():
+        first = next((part for part in parts if part.wrong), None)
+        if first is not None:
+            messages.insert(
+                0,
+                _describe(
+                    name, first, sum(part.wrong for part in parts), sum(part.elements for part in parts), data
+                ),
+            )
+    return Check(
+        data=data,
+        seed=seed,
+        passed=not messages,
+        largest_error=max(error for error in errors if error is not None) if None not in errors else None,
+        largest_ratio=max(ratio for ratio in ratios if ratio is not None) if None not in ratios else None,
+        wrong=wrong,
+        elements=elements,
+        message=" ".join(messages),
+    )
+
+
+def _describe(name: str, first: Comparison, wrong: int, elements: int, data: str) -> str:
+    unwritten = " (NaN: never written, or computed from outside the inputs)" if np.isnan(first.found) else ""
+    return (
+        f"{wrong} of {elements} elements of {name} are wrong on {data}; the first, "
+        f"{name}{list(first.first_wrong or ())}, "
+        f"is {first.found:.9g}{unwritten} where {first.expected:.9g} was expected."
+    )

@@ -1,0 +1,85 @@
+"""Backends by name, and the choice of a device.
+
+Importing this imports no GPU library; a backend's module does so only when it is asked for devices.
+"""
+
+from __future__ import annotations
+
+__all__ = ["BACKENDS", "DEFAULT_ORDER", "Survey", "open_device", "parse_spec", "survey"]
+
+import importlib
+from dataclasses import dataclass
+from typing import cast
+
+from harness.device.backends.base import Backend, Device
+from harness.errors import DeviceError, UsageError
+from harness.records import DeviceInfo
+
+BACKENDS = ("cuda", "opencl", "opengl", "cpu", "null")
+DEFAULT_ORDER = ("cuda", "opencl", "opengl", "cpu")
+"""The null backend's times are made up, so it is never chosen for anybody."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What one backend found."""
+
+    backend: str
+    devices: tuple[DeviceInfo, ...]
+    problem: str = ""
+    """Why there is no device, and what to do; empty where there is one."""
+
+
+def parse_spec(spec: str) -> tuple[str, int]:
+    """``cuda:0``, ``cuda`` (the first) or ``null`` as backend name and index. Raises UsageError."""
+    name, _, index = spec.partition(":")
+    if name not in BACKENDS or (index and not index.isdecimal()):
+        raise UsageError(
+            f"Unknown device {spec!r}: expected BACKEND or BACKEND:INDEX, such as cuda:0, with a "
+            f"backend of {', '.join(BACKENDS)}. 'harness devices' lists what this machine has."
+        )
+    return name, int(index or 0)
+
+
+def _backend(name: str) -> Backend:
+    return cast("Backend", importlib.import_module(f"harness.device.backends.{name}"))
+
+
+def survey(names: tuple[str, ...] = DEFAULT_ORDER) -> list[Survey]:
+    """Every backend's devices, or why it has none."""
+    found = []
+    for name in names:
+        try:
+            found.append(Survey(name, tuple(_backend(name).devices())))
+        except DeviceError as error:
+            found.append(Survey(name, (), error.message))
+    return found
+
+
+def open_device(spec: str | None) -> Device:
+    """The device named by `spec`, or the first that works in DEFAULT_ORDER.
+
+    Raises UsageError for a spec that names nothing, DeviceError for a device that is not there or does not
+    open.
+    """
+    if spec is None:
+        return _open_first()
+    name, index = parse_spec(spec)
+    devices = _backend(name).devices()
+    if index >= len(devices):
+        there = ", ".join(f"{device.spec} ({device.name})" for device in devices) or "none"
+        raise DeviceError(f"There is no device {name}:{index}. Devices of this backend: {there}.")
+    return _backend(name).open_device(index)
+
+
+def _open_first() -> Device:
+    problems = []
+    for name in DEFAULT_ORDER:
+        try:
+            if _backend(name).devices():
+                return _backend(name).open_device(0)
+        except DeviceError as error:
+            problems.append(f"{name}: {error.message}")
+    raise DeviceError(
+        "No device works on this machine.\n" + "\n".join(f"  {problem}" for problem in problems)
+    )

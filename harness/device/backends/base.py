@@ -1,0 +1,218 @@
+"""The contract that every backend keeps, small enough to read in a minute.
+
+A backend is one module with two functions, `devices()` and `open_device(index)`, and a class that is a
+`Device`. Work is enqueued in order and runs asynchronously; times are read after `synchronize()`.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "Argument",
+    "Backend",
+    "Built",
+    "Device",
+    "Looks",
+    "Memory",
+    "Stamp",
+    "Stamping",
+    "Timing",
+    "check_launch",
+    "check_parts",
+    "compile_all",
+]
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from harness.errors import HarnessError, LaunchError
+from harness.records import DeviceInfo, Launch, Resources, Toolchain
+from harness.spec.sources import Program
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Memory = Any
+"""A device's own handle of an allocation, or of a part of one; opaque to everybody else."""
+
+Looks = Sequence[tuple[Memory, int, Any]]
+"""Places to read: an allocation, an offset in bytes, and the contiguous host array to fill."""
+
+Timing = Callable[[], float]
+"""Device time in ns of what was enqueued for it; call it after synchronize()."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The device's own counters at one moment."""
+
+    cycles: float
+    """Of one SM, always the same: counters of different SMs have nothing to do with each other."""
+    time_ns: float
+
+
+Stamping = Callable[[], "Stamp | None"]
+"""What a stamp read; call it after synchronize(). None where the device has no counters, or missed it."""
+
+
+class Built(Protocol):
+    """A kernel built for one device."""
+
+    resources: Resources
+    cached: bool
+    stateless: bool
+    """Whether it is known to have no memory but its arguments: it can keep nothing between launches."""
+
+
+Argument = Any
+"""A view of a Memory, or a NumPy scalar passed by value."""
+
+
+class Device(Protocol):
+    """One open device. Errors are HarnessErrors: BuildError, OutOfMemoryError, LaunchError, MeasureError."""
+
+    info: DeviceInfo
+    toolchain: Toolchain
+    clock: str
+    """What tells the time: cuda-event, opencl-profiling, gl-timer, host, scripted."""
+
+    def compile(self, program: Program) -> None:
+        """Compile into the cache, or do nothing if it is there. Safe to call from several threads."""
+
+    def build(self, program: Program) -> Built:
+        """Load a kernel onto the device, compiled or from the cache."""
+
+    def free_bytes(self) -> int | None:
+        """Memory that an allocation could still get; None where the device cannot tell."""
+
+    def allocate(self, size_bytes: int) -> Memory: ...
+
+    def view(self, memory: Memory, offset_bytes: int, size_bytes: int) -> Memory:
+        """A part of an allocation, to pass as an argument; the offset is a multiple of 1 MiB."""
+
+    def release(self, memory: Memory) -> None: ...
+
+    def write(self, memory: Memory, offset_bytes: int, data: NDArray[Any]) -> None:
+        """Copy a contiguous host array to the device; returns when it is there."""
+
+    def read(self, memory: Memory, offset_bytes: int, out: NDArray[Any]) -> None:
+        """Fill a contiguous host array from the device, after everything enqueued before."""
+
+    def fill(self, memory: Memory, offset_bytes: int, size_bytes: int, byte: int) -> None: ...
+
+    def copy(self, source: Memory, destination: Memory, offset_bytes: int, size_bytes: int) -> None:
+        """Enqueue a copy of the first bytes of one allocation to an offset in another."""
+
+    def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
+        """Enqueue a grid, in the parts that `launch` has; one in parts needs a program made for it."""
+
+    def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:
+        """Launch while nothing that is enqueued may begin yet, and take `looks` meanwhile: what has changed
+        there did not wait for its turn. False where that cannot be told, and nothing is to be read from them.
+        """
+
+    def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:
+        """Enqueue `launches` launches back to back; their time together."""
+
+    def flush_l2(self) -> None:
+        """Enqueue work that leaves nothing of earlier arrays in the last-level cache."""
+
+    def occupy(self, duration_ns: int) -> None:
+        """Enqueue a busy wait, so that what is enqueued next runs without gaps; may do nothing."""
+
+    def hold(self) -> Callable[[], None]:
+        """Enqueue a wait for the host, which calls what is returned once all that is to run without gaps has
+        been enqueued: no more than a few hundred launches, as the queue must hold them. The wait ends by
+        itself after a while. It may do nothing where there is no canary to tell that it would help.
+        """
+
+    def stamp(self) -> Stamping:
+        """Enqueue a reading of the device's counters; costs a few microseconds on the device, or nothing."""
+
+    def canary(self) -> Timing | None:
+        """Enqueue a small kernel that never changes, and time it: what slows it is not the code under test.
+
+        None where there is none.
+        """
+
+    def tick_ns(self) -> float:
+        """The smallest step of the clock, measured."""
+
+    def globaltimer_tick_ns(self) -> float | None:
+        """The smallest step of the time in stamps, measured; None without stamps."""
+
+    def synchronize(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Backend(Protocol):
+    """What a backend module offers."""
+
+    def devices(self) -> list[DeviceInfo]:
+        """Every device, without opening one. Raises DeviceError, saying what to do, where the backend
+        cannot work.
+        """
+
+    def open_device(self, index: int) -> Device: ...
+
+
+def compile_all(device: Device, programs: Iterable[Program]) -> None:
+    """Compile several at a time, each text once; whoever needs a broken one gets the error when building."""
+
+    def compile_one(program: Program) -> None:
+        with suppress(HarnessError):
+            device.compile(program)
+
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        list(pool.map(compile_one, {program.compiled: program for program in programs}.values()))
+
+
+def check_launch(launch: Launch, device: DeviceInfo, resources: Resources | None = None) -> None:
+    """Refuse, with the numbers, a launch that the device's own limits rule out.
+
+    Raises LaunchError. Before the build `resources` is None, and only what needs no compiler is checked.
+    """
+    threads = launch.block[0] * launch.block[1] * launch.block[2]
+    shared_bytes = launch.dynamic_shared_bytes + ((resources and resources.static_shared_bytes) or 0)
+    most_threads = min(
+        device.max_threads_per_block, (resources and resources.max_threads_per_block) or threads
+    )
+    if min(*launch.block, *launch.grid, *(launch.dispatch or (1,))) < 1:
+        raise LaunchError(
+            f"Grid {launch.grid}, block {launch.block} and dispatch {launch.dispatch} need at least 1 in "
+            "every direction."
+        )
+    if threads > most_threads:
+        raise LaunchError(
+            f"A block of {_by(launch.block)} = {threads} threads is more than the {most_threads} that "
+            f"{device.name} can run of this kernel: use a smaller block, or fewer registers per thread."
+        )
+    if any(extent > most for extent, most in zip(launch.block, device.max_block, strict=True)):
+        raise LaunchError(
+            f"Block {_by(launch.block)} exceeds {device.name}'s largest block {_by(device.max_block)}."
+        )
+    grid = tuple(map(min, launch.grid, launch.dispatch or launch.grid))
+    if any(extent > most for extent, most in zip(grid, device.max_grid, strict=True)):
+        raise LaunchError(f"Grid {_by(grid)} exceeds {device.name}'s largest grid {_by(device.max_grid)}.")
+    if shared_bytes > device.max_shared_bytes:
+        raise LaunchError(
+            f"A block needs {shared_bytes} bytes of shared memory; {device.name} has "
+            f"{device.max_shared_bytes} per block: use a smaller size or tile."
+        )
+
+
+def check_parts(launch: Launch, *, in_parts: bool) -> None:
+    """Refuse to launch in parts what was built for a whole grid: each part would do the first one's work."""
+    if launch.in_parts and not in_parts:
+        raise LaunchError(
+            f"Grid {_by(launch.grid)} is to be launched {_by(launch.dispatch or ())} blocks at a time, and "
+            "the kernel was built for a whole one: give its launch to program()."
+        )
+
+
+def _by(extents: tuple[int, ...]) -> str:
+    return "x".join(map(str, extents))

@@ -1,0 +1,660 @@
+"""CUDA cards through PyCUDA.
+
+One primary context per device, shared with whatever else the process runs on the card. Kernels are
+`SourceModule`s whose binaries come from the harness's own cache, under a key that holds the compiler's
+version.
+"""
+
+from __future__ import annotations
+
+__all__ = ["CudaDevice", "devices", "open_device"]
+
+import contextlib
+import ctypes
+import dataclasses
+import functools
+import hashlib
+import os
+import re
+import subprocess
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from harness.device.backends import nvcc
+from harness.device.backends.base import Argument, Built, Looks, Memory, Stamp, Stamping, Timing, check_parts
+from harness.device.backends.cubin import code_sha256, has_no_memory
+from harness.errors import (
+    BuildError,
+    DeviceError,
+    HarnessError,
+    KernelError,
+    LaunchError,
+    MeasureError,
+    OutOfMemoryError,
+)
+from harness.records import DeviceInfo, Launch, Resources, Toolchain
+from harness.spec.sources import Program
+from harness.system.cache import BinaryCache
+from harness.system.files import scratch_folder
+
+_OPTIONS = ("-std=c++17",)
+
+_HELPERS = r"""
+// Reads more than the L2 holds: a memset would leave it full of lines that still have to be written back.
+extern "C" __global__ void harness_flush(const uint4 *data, unsigned *sink, unsigned long long count) {
+    unsigned sum = 0;
+    const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
+    unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
+    for (; i < count; i += step) {
+        const uint4 v = data[i];
+        sum ^= v.x ^ v.y ^ v.z ^ v.w;
+    }
+    if (sum == 1u) *sink = sum;
+}
+// Ends by itself, so it cannot hang a card whose host has died.
+extern "C" __global__ void harness_occupy(unsigned long long duration_ns) {
+    unsigned long long start, now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
+    do { asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); } while (now - start < duration_ns);
+}
+extern "C" __global__ void harness_hold(
+    volatile unsigned *released, unsigned ticket, unsigned long long most_ns)
+{
+    unsigned long long start, now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
+    do {
+#if __CUDA_ARCH__ >= 700
+        __nanosleep(1000);  // the host enqueues by the bus that is asked here
+#endif
+        asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    } while (*released < ticket && now - start < most_ns);
+}
+// One block per SM; SM 0 alone writes, since the cycle counters of two SMs cannot be compared.
+extern "C" __global__ void harness_stamp(unsigned long long *out) {
+    unsigned sm;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
+    if (sm != 0) return;
+    unsigned long long now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    out[0] = (unsigned long long)clock64();
+    out[1] = now;
+}
+extern "C" __global__ void harness_globaltimer(unsigned long long *out, int count) {
+    unsigned long long last = 0, now;
+    for (int i = 0; i < count;) {
+        asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+        if (now != last) out[i++] = last = now;
+    }
+}
+// Some 20 us of arithmetic on every SM. No memory: what a kernel leaves in the caches must not show in it.
+extern "C" __global__ void harness_canary(float *sink, int steps) {
+    float x = threadIdx.x;
+    for (int i = 0; i < steps; ++i) x = fmaf(x, 0.999f, 1.0f);
+    if (x == -1.0f) *sink = x;
+}
+"""
+
+_ORIGIN = "harness_origin"
+"""In kernels/portable/cuda.h."""
+_STAMPS = 2**16
+"""Kept on the card between two reads: more than one measurement enqueues between two waits."""
+_CANARY_STEPS = 10_000
+_HOLD_NS = 90_000_000
+"""How long the stream is held to see what does not wait for it."""
+_MOST_HELD_NS = 200_000_000
+"""How long the card waits for the host to release it: a host that is itself waiting for a place in the queue
+never would."""
+_NON_BLOCKING = 1
+"""CU_STREAM_NON_BLOCKING: a stream that the default stream does not wait for, nor it for that one."""
+
+
+_PERSISTING_L2_LIMIT, _ACCESS_POLICY_WINDOW, _ATTRIBUTE_BYTES = 6, 1, 64
+"""CU_LIMIT_PERSISTING_L2_CACHE_SIZE, CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW; the size of any attribute."""
+_FAULT = re.compile("illegal|misaligned|assert|hardware stack|invalid pc", re.IGNORECASE)
+"""How CUDA words what a kernel did, as against what a call asked for; PyCUDA has one class for both."""
+
+
+def _driver() -> Any:
+    try:
+        from pycuda import driver
+    except ImportError as error:
+        if "libcuda" in str(error):
+            raise DeviceError(
+                f"There is no NVIDIA driver ({error}). Install the driver of your card."
+            ) from None
+        raise DeviceError(
+            f"PyCUDA cannot be imported ({error}). With the CUDA toolkit on PATH, install this "
+            "project with its extra 'cuda': pip install -e '.[cuda]' in a clone."
+        ) from None
+    try:
+        driver.init()
+    except driver.Error as error:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        hint = (
+            f"CUDA_VISIBLE_DEVICES is {visible!r}, which hides every card: unset it."
+            if visible is not None and "no CUDA-capable device" in str(error)
+            else "'nvidia-smi' tells whether the driver and a card are there."
+        )
+        raise DeviceError(f"CUDA does not start ({error}). {hint}") from None
+    return driver
+
+
+@contextlib.contextmanager
+def _translated(what: str) -> Iterator[None]:
+    """PyCUDA's errors as the harness's own. CUDA reports a kernel's fault at a later call: `what` says
+    which one.
+    """
+    driver = _driver()
+    try:
+        yield
+    except driver.MemoryError as error:
+        raise OutOfMemoryError(f"{what}: the card is out of memory ({error}).") from error
+    except driver.LaunchError as error:
+        raise KernelError(f"{what}: the kernel failed on the card ({error}).") from error
+    except driver.LogicError as error:
+        kind = KernelError if _FAULT.search(str(error)) else LaunchError
+        raise kind(f"{what}: {error}.") from error
+    except driver.Error as error:
+        raise MeasureError(f"{what}: {error}.") from error
+
+
+def devices() -> list[DeviceInfo]:
+    driver = _driver()
+    found = [_describe(index, driver.Device(index)) for index in range(driver.Device.count())]
+    if not found:
+        raise DeviceError(
+            "CUDA sees no card. 'nvidia-smi' tells whether the driver does; check CUDA_VISIBLE_DEVICES."
+        )
+    return found
+
+
+def _describe(index: int, handle: Any) -> DeviceInfo:
+    driver = _driver()
+    a = driver.device_attribute
+    major, minor = handle.compute_capability()
+
+    def read(*names: str) -> int:
+        return next(int(handle.get_attribute(getattr(a, name))) for name in names if hasattr(a, name))
+
+    return DeviceInfo(
+        spec=f"cuda:{index}",
+        backend="cuda",
+        name=handle.name(),
+        vendor="NVIDIA",
+        driver=".".join(map(str, divmod(driver.get_driver_version() // 10, 100))),
+        kind="gpu",
+        arch=f"sm_{major}{minor}",
+        uuid=str(handle.uuid()) if hasattr(handle, "uuid") else None,
+        pci_bus_id=handle.pci_bus_id(),
+        compute_capability=(major, minor),
+        compute_units=read("MULTIPROCESSOR_COUNT"),
+        memory_bytes=int(handle.total_memory()),
+        l2_bytes=read("L2_CACHE_SIZE") or None,
+        max_threads_per_block=read("MAX_THREADS_PER_BLOCK"),
+        max_block=(read("MAX_BLOCK_DIM_X"), read("MAX_BLOCK_DIM_Y"), read("MAX_BLOCK_DIM_Z")),
+        max_grid=(read("MAX_GRID_DIM_X"), read("MAX_GRID_DIM_Y"), read("MAX_GRID_DIM_Z")),
+        max_shared_bytes=read("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", "MAX_SHARED_MEMORY_PER_BLOCK"),
+        max_clock_mhz=read("CLOCK_RATE") // 1000 or None,
+    )
+
+
+def open_device(index: int) -> CudaDevice:
+    return CudaDevice(index)
+
+
+@dataclass
+class CudaBuilt:
+    function: Any
+    resources: Resources
+    cached: bool
+    call: Callable[[Sequence[Argument]], None] | None = None
+    """Of what the host enqueues itself; there is no function then."""
+    stateless: bool = False
+    origin: int | None = None
+    """Where a kernel that is launched in parts finds its part's first block."""
+
+
+class CudaDevice:
+    clock = "cuda-event"
+
+    def __init__(self, index: int, cache: BinaryCache | None = None) -> None:
+        driver = _driver()
+        handle = driver.Device(index)
+        self.info = _describe(index, handle)
+        self.cache = cache or BinaryCache()
+        self.toolchain = Toolchain(
+            compiler=nvcc.version() or "no nvcc", options=(*_OPTIONS, *nvcc.environment())
+        )
+        self._prepared: dict[tuple[Any, ...], Any] = {}
+        self._origins: dict[tuple[Any, ...], Memory] = {}
+        self._flush: tuple[Any, Any, Any, int] | None = None
+        self._canary: tuple[CudaBuilt, Memory] | None = None
+        self._idle = True
+        """Whether nothing was enqueued to flush since the last wait."""
+        self._stamps_taken = 0
+        self._held = 0
+        """How often the card was held."""
+        self._stamps_read: np.ndarray[Any, Any] | None = None
+        with _translated(f"Opening {self.info.spec}"):
+            self.context = handle.retain_primary_context()
+            self.context.push()
+            self.stream = driver.Stream()
+
+    def build(self, program: Program) -> CudaBuilt:
+        if program.kind == "host":
+            return self._host(program)
+        binary, cached = self._binary(program)
+        if program.kind == "library":
+            # What it reads when it is called is in nobody's list: the tree stands in for it.
+            identity = _digest(program.tree_sha256.encode() + binary)
+            return CudaBuilt(None, identity, cached, self._library(program, binary))
+        with _translated(f"Loading {program.name}"):
+            module = _source_module()(binary)
+            try:
+                function = module.get_function(program.function)
+            except _driver().LogicError:
+                raise BuildError(
+                    f"{program.name} has no kernel function named {program.function!r}: "
+                    'check its entry, and that it is extern "C".'
+                ) from None
+            origin = int(module.get_global(_ORIGIN)[0]) if program.in_parts else None
+        stateless = has_no_memory(binary)
+        return CudaBuilt(function, _resources(function, binary), cached, stateless=stateless, origin=origin)
+
+    def _host(self, program: Program) -> CudaBuilt:
+        assert program.host is not None
+        try:
+            call = program.host(int(self.stream.handle))
+        except HarnessError:
+            raise
+        except Exception as error:
+            raise BuildError(f"{program.name} could not be made: {type(error).__name__}: {error}") from error
+
+        def enqueue(arguments: Sequence[Argument]) -> None:
+            try:
+                call(*(int(argument) for argument in arguments))
+            except HarnessError:
+                raise
+            except Exception as error:
+                raise LaunchError(f"{program.name} raised {type(error).__name__}: {error}") from error
+
+        identity = _digest(f"{self.info.arch}\n{program.sha256}".encode())
+        return CudaBuilt(None, identity, cached=False, call=enqueue)
+
+    def _library(self, program: Program, binary: bytes) -> Callable[[Sequence[Argument]], None]:
+        with scratch_folder() as folder:
+            file = folder / "library.so"
+            file.write_bytes(binary)
+            try:
+                function = ctypes.CDLL(str(file))[program.function]
+            except (OSError, AttributeError) as error:
+                raise BuildError(
+                    f"{program.name}: its library has no function {program.function!r} ({error}). "
+                    f'Declare it extern "C" int {program.function}(void *stream, ...).'
+                ) from None
+        function.argtypes = [ctypes.c_void_p] + [
+            ctypes.c_int if parameter.shape is None else ctypes.c_void_p for parameter in program.parameters
+        ]
+        function.restype = ctypes.c_int
+        stream = int(self.stream.handle)
+
+        def enqueue(arguments: Sequence[Argument]) -> None:
+            if code := function(stream, *(int(argument) for argument in arguments)):
+                told = program.errors.get(code, "its documentation says what that is")
+                raise LaunchError(f"{program.name} returned {code}: {told}.")
+
+        return enqueue
+
+    def compile(self, program: Program) -> None:
+        """Without loading: that needs a context, which threads do not have."""
+        if program.kind != "host":
+            self._binary(program)
+
+    def _binary(self, program: Program) -> tuple[bytes, bool]:
+        library = program.kind == "library"
+
+        def compile_(options: tuple[str, ...]) -> bytes:
+            if not nvcc.version():
+                raise BuildError(
+                    f"{program.name} cannot be compiled: nvcc is not on PATH. "
+                    "Install the CUDA toolkit or add its bin folder to PATH."
+                )
+            return (self._compile_library if library else self._compile)(program, options)
+
+        arch = self._library_arch if library else self.info.arch
+        return nvcc.through_cache(self.cache, program, (*_OPTIONS, *program.options), arch, compile_)
+
+    def _compile(self, program: Program, options: tuple[str, ...]) -> bytes:
+        from pycuda import compiler
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # nvcc's remarks arrive as warnings; errors carry their log
+                return bytes(
+                    compiler.compile(
+                        program.text,
+                        options=list(options),
+                        no_extern_c=True,
+                        arch=self.info.arch,
+                        cache_dir=False,
+                    )
+                )
+        except _driver().CompileError as error:
+            log = "\n".join(part for part in (error.stdout, error.stderr) if part).strip()
+            raise BuildError(
+                f"{program.name} does not compile with {self.toolchain.compiler}.", log=log
+            ) from None
+
+    @property
+    def _library_arch(self) -> str:
+        """With what only this very architecture has: a library's own code asks for it."""
+        return self.info.arch + ("a" if (self.info.compute_capability or (0, 0)) >= (9, 0) else "")
+
+    @property
+    def _library_target(self) -> tuple[str, str]:
+        """For no other card: -arch=sm_90a has nvcc 13 compile everything a second time, to PTX for sm_90."""
+        number = self._library_arch.removeprefix("sm_")
+        return "-gencode", f"arch=compute_{number},code=sm_{number}"
+
+    def _compile_library(self, program: Program, options: tuple[str, ...]) -> bytes:
+        with scratch_folder() as folder:
+            source, made = folder / f"{program.function}.cu", folder / "library.so"
+            source.write_text(program.text, encoding="utf-8")
+            done = subprocess.run(
+                [
+                    "nvcc", "-shared", "-O3", "-Xcompiler", "-fPIC", "-cudart", "shared",
+                    *self._library_target, *options, "-o", str(made), str(source),
+                ],
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            if done.returncode or not made.is_file():
+                raise BuildError(
+                    f"{program.name} does not compile with {self.toolchain.compiler}.",
+                    log=(done.stdout + done.stderr).strip(),
+                )
+            return made.read_bytes()
+
+    def free_bytes(self) -> int:
+        with _translated("Asking for free memory"):
+            return int(_driver().mem_get_info()[0])
+
+    def allocate(self, size_bytes: int) -> Memory:
+        with _translated(f"Allocating {size_bytes} bytes"):
+            return _driver().mem_alloc(size_bytes)
+
+    def view(self, memory: Memory, offset_bytes: int, size_bytes: int) -> Memory:  # noqa: ARG002
+        return np.uintp(int(memory) + offset_bytes)
+
+    def release(self, memory: Memory) -> None:
+        with _translated("Freeing memory"):
+            memory.free()
+
+    def write(self, memory: Memory, offset_bytes: int, data: np.ndarray[Any, Any]) -> None:
+        with _translated("Copying to the card"):
+            _driver().memcpy_htod(int(memory) + offset_bytes, data)
+
+    def read(self, memory: Memory, offset_bytes: int, out: np.ndarray[Any, Any]) -> None:
+        """By way of the harness's own stream: what is still written elsewhere must not get the time to."""
+        with _translated("Copying from the card"):
+            _driver().memcpy_dtoh_async(out, int(memory) + offset_bytes, self.stream)
+            self.stream.synchronize()
+
+    def fill(self, memory: Memory, offset_bytes: int, size_bytes: int, byte: int) -> None:
+        with _translated("Filling the card's memory"):
+            _driver().memset_d8_async(int(memory) + offset_bytes, byte, size_bytes, self.stream)
+
+    def copy(self, source: Memory, destination: Memory, offset_bytes: int, size_bytes: int) -> None:
+        with _translated("Copying on the card"):
+            _driver().memcpy_dtod_async(int(destination) + offset_bytes, int(source), size_bytes, self.stream)
+
+    def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
+        assert isinstance(built, CudaBuilt)
+        with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
+            self._run(built, launch, arguments)
+
+    def launch_held(
+        self,
+        built: Built,
+        launch: Launch,
+        arguments: Sequence[Argument],
+        looks: Looks,
+    ) -> bool:
+        """Told only of what the host enqueues itself: a kernel of the harness's has its stream alone."""
+        assert isinstance(built, CudaBuilt)
+        if built.call is None:
+            self.launch(built, launch, arguments)
+            return False
+        driver = _driver()
+        aside, held = driver.Stream(_NON_BLOCKING), driver.Event()
+        self.synchronize()
+        self.occupy(_HOLD_NS)
+        held.record(self.stream)
+        self.launch(built, launch, arguments)
+        time.sleep(_HOLD_NS / 3e9)  # in which what does not wait will show
+        with _translated("Looking aside"):
+            for memory, offset_bytes, out in looks:
+                driver.memcpy_dtoh_async(out, int(memory) + offset_bytes, aside)
+            aside.synchronize()
+            return not held.query()
+
+    def _run(self, built: CudaBuilt, launch: Launch, arguments: Sequence[Argument]) -> None:
+        if built.call is not None:
+            built.call(arguments)
+        elif built.origin is not None:
+            self._run_parts(built, launch, arguments)
+        else:
+            check_parts(launch, in_parts=False)
+            self._enqueue(built.function, launch, arguments)
+
+    def _run_parts(self, built: CudaBuilt, launch: Launch, arguments: Sequence[Argument]) -> None:
+        """Each part after a copy of its origin, in the order of the stream: the host waits for nothing."""
+        key = launch.grid, launch.dispatch
+        if key not in self._origins:
+            origins = np.array([origin for origin, _ in launch.parts()], np.int32)
+            self._origins[key] = self.allocate(origins.nbytes)
+            self.write(self._origins[key], 0, origins)
+        first = int(self._origins[key])
+        for number, (_, extent) in enumerate(launch.parts()):
+            _driver().memcpy_dtod_async(built.origin, first + 12 * number, 12, self.stream)
+            self._enqueue(built.function, dataclasses.replace(launch, grid=extent), arguments)
+
+    def _enqueue(self, function: Any, launch: Launch, arguments: Sequence[Any]) -> None:
+        key = (id(function), launch.dynamic_shared_bytes)
+        if key not in self._prepared:
+            function.prepare([np.dtype(type(argument)).char for argument in arguments])
+            if launch.dynamic_shared_bytes > 48 * 1024:
+                attribute = _driver().function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
+                function.set_attribute(attribute, launch.dynamic_shared_bytes)
+            self._prepared[key] = function  # kept, so that its id stays its own
+        function.prepared_async_call(
+            launch.grid, launch.block, self.stream, *arguments, shared_size=launch.dynamic_shared_bytes
+        )
+
+    def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:
+        assert isinstance(built, CudaBuilt)
+        driver = _driver()
+        start, end = driver.Event(), driver.Event()
+        with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
+            start.record(self.stream)
+            for _ in range(launches):
+                self._run(built, launch, arguments)
+            end.record(self.stream)
+        return lambda: float(end.time_since(start)) * 1e6  # PyCUDA counts in ms
+
+    @functools.cached_property
+    def _helpers(self) -> Any:
+        binary, _ = self._binary(Program("harness.helpers", "", _HELPERS))
+        return _source_module()(binary)
+
+    def flush_l2(self) -> None:
+        if self.info.l2_bytes is None:
+            return
+        with _translated("Flushing the L2 cache"):
+            if self._idle:
+                self._idle = False
+                _forget_persisting(int(self.stream.handle))
+            if self._flush is None:
+                size_bytes = 3 * self.info.l2_bytes // 16 * 16
+                function = self._helpers.get_function("harness_flush")
+                self._flush = (function, self.allocate(size_bytes), self.allocate(4), size_bytes // 16)
+                self.fill(self._flush[1], 0, size_bytes, 0)
+            function, data, sink, count = self._flush
+            arguments = (np.uintp(int(data)), np.uintp(int(sink)), np.uint64(count))
+            self._enqueue(
+                function, Launch(grid=(4 * self.info.compute_units, 1, 1), block=(512, 1, 1)), arguments
+            )
+
+    def occupy(self, duration_ns: int) -> None:
+        with _translated("Occupying the card"):
+            function = self._helpers_occupy
+            self._enqueue(function, Launch(grid=(1, 1, 1), block=(1, 1, 1)), (np.uint64(duration_ns),))
+
+    def hold(self) -> Callable[[], None]:
+        with _translated("Holding the card"):
+            function, released, address = self._gate
+            self._held += 1
+            ticket = self._held
+            arguments = (np.uintp(address), np.uint32(ticket), np.uint64(_MOST_HELD_NS))
+            self._enqueue(function, Launch(grid=(1, 1, 1), block=(1, 1, 1)), arguments)
+
+        def release() -> None:
+            released[0] = ticket
+
+        return release
+
+    @functools.cached_property
+    def _gate(self) -> tuple[Any, np.ndarray[Any, Any], int]:
+        """What the card waits for: a number in memory of the host's that the card reads as well."""
+        driver = _driver()
+        released = driver.pagelocked_zeros(1, np.uint32, mem_flags=driver.host_alloc_flags.DEVICEMAP)
+        address = int(released.base.get_device_pointer())
+        return self._helpers.get_function("harness_hold"), released, address
+
+    @functools.cached_property
+    def _helpers_occupy(self) -> Any:
+        return self._helpers.get_function("harness_occupy")
+
+    def stamp(self) -> Stamping:
+        with _translated("Reading the card's counters"):
+            function, memory = self._stamping
+            index, self._stamps_read = self._stamps_taken % _STAMPS, None
+            self._stamps_taken += 1
+            launch = Launch(grid=(self.info.compute_units, 1, 1), block=(1, 1, 1))
+            self._enqueue(function, launch, (np.uintp(int(memory) + 16 * index),))
+        return lambda: self._stamp_at(index)
+
+    @functools.cached_property
+    def _stamping(self) -> tuple[Any, Memory]:
+        memory = self.allocate(16 * _STAMPS)
+        self.fill(memory, 0, 16 * _STAMPS, 0)
+        return self._helpers.get_function("harness_stamp"), memory
+
+    def _stamp_at(self, index: int) -> Stamp | None:
+        if self._stamps_read is None:
+            self._stamps_read = np.empty((_STAMPS, 2), np.uint64)
+            memory = self._stamping[1]
+            self.read(memory, 0, self._stamps_read)
+            self.fill(memory, 0, 16 * _STAMPS, 0)  # a stamp that SM 0 misses must not show an older one
+        cycles, time_ns = self._stamps_read[index]
+        return Stamp(float(cycles), float(time_ns)) if cycles else None
+
+    def canary(self) -> Timing:
+        if self._canary is None:
+            function = self._helpers.get_function("harness_canary")
+            # The memory itself, not its address alone: PyCUDA frees what nobody holds.
+            self._canary = (CudaBuilt(function, Resources(), cached=True), self.allocate(4))
+        built, sink = self._canary
+        launch = Launch(grid=(2 * self.info.compute_units, 1, 1), block=(256, 1, 1))
+        return self.timed(built, launch, (np.uintp(int(sink)), np.int32(_CANARY_STEPS)), launches=1)
+
+    def tick_ns(self) -> float:
+        """The smallest difference between distinct times of empty intervals."""
+        driver = _driver()
+        pairs = [(driver.Event(), driver.Event()) for _ in range(128)]
+        for start, end in pairs:
+            start.record(self.stream)
+            end.record(self.stream)
+        self.synchronize()
+        times = sorted({round(end.time_since(start) * 1e6) for start, end in pairs})
+        steps = [later - earlier for earlier, later in pairwise(times)] or times
+        return float(min(step for step in [*steps, 1000] if step > 0))
+
+    def globaltimer_tick_ns(self) -> float:
+        """The smallest difference between distinct readings in one thread."""
+        count = 64
+        with _translated("Reading the card's timer"):
+            memory, readings = self.allocate(8 * count), np.empty(count, np.uint64)
+            one = Launch(grid=(1, 1, 1), block=(1, 1, 1))
+            function = self._helpers.get_function("harness_globaltimer")
+            self._enqueue(function, one, (np.uintp(int(memory)), np.int32(count)))
+            self.read(memory, 0, readings)
+            self.release(memory)
+        return float(np.diff(readings).min())
+
+    def synchronize(self) -> None:
+        with _translated("Waiting for the card"):
+            self.stream.synchronize()
+            self._idle = True
+
+    def close(self) -> None:
+        with contextlib.suppress(MeasureError), _translated("Closing the card"):
+            self.context.pop()
+            self.context.detach()
+
+
+@functools.cache
+def _libcuda() -> Any:
+    """For the calls that PyCUDA does not have; None where it cannot be found by its name."""
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+
+
+def _forget_persisting(stream: int) -> None:
+    """Make lines of the L2 ordinary that were set to persist, of which a flush would leave some, and let none
+    be set. A driver or card without such lines refuses, and that is as well.
+    """
+    library = _libcuda()
+    if library is None or not hasattr(library, "cuCtxResetPersistingL2Cache"):
+        return
+    no_window = (ctypes.c_byte * _ATTRIBUTE_BYTES)()
+    library.cuStreamSetAttribute(ctypes.c_void_p(stream), _ACCESS_POLICY_WINDOW, no_window)
+    library.cuCtxSetLimit(_PERSISTING_L2_LIMIT, ctypes.c_size_t(0))
+    library.cuCtxResetPersistingL2Cache()
+
+
+def _resources(function: Any, binary: bytes) -> Resources:
+    attribute = _driver().function_attribute
+    return Resources(
+        registers=int(function.get_attribute(attribute.NUM_REGS)),
+        static_shared_bytes=int(function.get_attribute(attribute.SHARED_SIZE_BYTES)),
+        local_bytes=int(function.get_attribute(attribute.LOCAL_SIZE_BYTES)),
+        max_threads_per_block=int(function.get_attribute(attribute.MAX_THREADS_PER_BLOCK)),
+        binary_sha256=hashlib.sha256(binary).hexdigest(),
+        code_sha256=code_sha256(binary),
+    )
+
+
+def _digest(identity: bytes) -> Resources:
+    """Of what the host runs: no compiler tells what it needs."""
+    return Resources(binary_sha256=hashlib.sha256(identity).hexdigest())
+
+
+@functools.cache
+def _source_module() -> Any:
+    """PyCUDA's SourceModule, given a binary in place of a source: its own cache cannot be asked for one."""
+    from pycuda.compiler import SourceModule
+
+    class CachedSourceModule(SourceModule):  # type: ignore[misc]
+        def __init__(self, binary: bytes) -> None:
+            self.module = _driver().module_from_buffer(binary)
+            self._bind_module()
+
+    return CachedSourceModule

@@ -1,0 +1,261 @@
+"""A device that needs no hardware: it computes each kernel's reference on the host and makes up its times.
+
+Times are deterministic: a function of the program's text and the bytes it touches, or of the script in
+$HARNESS_NULL_SCRIPT, a JSON file of kernel name (such as ``matmul.naive``) to behaviour::
+
+    {"matmul.naive": {"times_ns": [1000.0, 1010.0], "fault": "wrong"}}
+
+Faults: build, wrong, nan, unwritten, overrun, crash, hang, error, memory. A kernel's text can say its time
+or fault itself, so that these differ from commit to commit: ``#define NULL_DEVICE_NS 1000000``,
+``#define NULL_DEVICE_FAULT wrong``. Under the key ``noise`` the script may name one of the kinds in
+harness.device.backends.noise, ``{"kind": "quiet", "seed": 1}``; then times vary, and the device has clocks. Under
+``uuid`` it may give the device an identity, by which it is locked as a card is. It is what the tests run on
+and what a suite's author can try a pipeline with; no figure of it says anything about a kernel.
+"""
+
+from __future__ import annotations
+
+__all__ = ["NullDevice", "devices", "open_device"]
+
+import dataclasses
+import itertools
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.device.backends.base import Argument, Built, Looks, Memory, Stamp, Stamping, Timing
+from harness.device.backends.noise import Noise
+from harness.errors import BuildError, ConfigError, LaunchError, OutOfMemoryError
+from harness.records import DeviceInfo, Launch, Resources, Toolchain
+from harness.spec.sources import Program
+
+MEMORY_BYTES = 8 * 2**30
+_TOLD = re.compile(r"^#define NULL_DEVICE_NS (\d+(?:\.\d+)?)$", re.MULTILINE)
+_FAULT = re.compile(r"^#define NULL_DEVICE_FAULT (\w+)$", re.MULTILINE)
+_STEP = 1e-5
+"""What each step of a planted slowdown adds to a time, as a share of it."""
+_CANARY_NS = 50_000.0
+
+
+def devices() -> list[DeviceInfo]:
+    return [
+        DeviceInfo(
+            spec="null:0",
+            backend="null",
+            name="null",
+            vendor="none",
+            driver="1",
+            kind="other",
+            arch="null",
+            compute_units=1,
+            memory_bytes=MEMORY_BYTES,
+            l2_bytes=1,
+            max_threads_per_block=1024,
+            max_block=(1024, 1024, 64),
+            max_grid=(2**31 - 1, 65535, 65535),
+            max_shared_bytes=64 * 1024,
+        )
+    ]
+
+
+def open_device(index: int) -> NullDevice:
+    script = _script()
+    return NullDevice(dataclasses.replace(devices()[index], uuid=script.get("uuid")), script)
+
+
+def _script() -> dict[str, Any]:
+    path = os.environ.get("HARNESS_NULL_SCRIPT")
+    if not path:
+        return {}
+    try:
+        script = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"HARNESS_NULL_SCRIPT names {path}, which is no readable JSON file: {error}"
+        ) from None
+    if not isinstance(script, dict):
+        raise ConfigError(f"HARNESS_NULL_SCRIPT names {path}, which holds no JSON object.")
+    return script
+
+
+def _noise(told: Any) -> Noise | None:
+    if told is None:
+        return None
+    try:
+        # Every process is another draw, unless the script fixes the seed.
+        return Noise(**{"seed": os.getpid(), **told})
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"HARNESS_NULL_SCRIPT has the noise {told!r}: {error}.") from None
+
+
+@dataclass
+class NullBuilt:
+    program: Program
+    fault: str
+    times_ns: Iterator[float] | None
+    resources: Resources = field(default_factory=Resources)
+    cached: bool = False
+    planted: bool = False
+    stateless: bool = False
+
+
+class NullDevice:
+    clock = "scripted"
+
+    def __init__(self, info: DeviceInfo, script: Mapping[str, Any]) -> None:
+        self.info = info
+        self.toolchain = Toolchain(compiler="null 1")
+        self.script = script
+        self.allocated_bytes = 0
+        self.noise = _noise(script.get("noise"))
+        self._writes = 0
+        """How often inputs may have changed: what kernels compute of them is kept until then."""
+        self._computed: dict[tuple[int, ...], tuple[int, Any, list[tuple[Any, np.ndarray[Any, Any]]]]] = {}
+
+    def compile(self, program: Program) -> None:
+        pass
+
+    def build(self, program: Program) -> NullBuilt:
+        behaviour = self.script.get(program.name, {})
+        fault = _FAULT.search(program.text)
+        told = _TOLD.search(program.text)
+        wrong = behaviour.get("fault") or (fault[1] if fault else "")
+        if wrong == "build":
+            raise BuildError(
+                f"{program.name} does not compile.", log=f"{program.name}: error: scripted fault"
+            )
+        times = behaviour.get("times_ns") or (told and [float(told[1])])
+        return NullBuilt(
+            program,
+            wrong,
+            itertools.cycle(times) if times else None,
+            planted="harness_steps" in program.text,
+            resources=Resources(binary_sha256=program.sha256),
+        )
+
+    def free_bytes(self) -> int:
+        return MEMORY_BYTES - self.allocated_bytes
+
+    def allocate(self, size_bytes: int) -> Memory:
+        if size_bytes > self.free_bytes():
+            raise OutOfMemoryError(
+                f"{size_bytes} bytes do not fit in the {self.free_bytes()} free of the null device."
+            )
+        self.allocated_bytes += size_bytes
+        return np.zeros(size_bytes, np.uint8)
+
+    def view(self, memory: Memory, offset_bytes: int, size_bytes: int) -> Memory:
+        return memory[offset_bytes : offset_bytes + size_bytes]
+
+    def release(self, memory: Memory) -> None:
+        self.allocated_bytes -= memory.nbytes
+
+    def write(self, memory: Memory, offset_bytes: int, data: np.ndarray[Any, Any]) -> None:
+        memory[offset_bytes : offset_bytes + data.nbytes] = data.reshape(-1).view(np.uint8)
+        self._writes += 1
+
+    def copy(self, source: Memory, destination: Memory, offset_bytes: int, size_bytes: int) -> None:
+        destination[offset_bytes : offset_bytes + size_bytes] = source[:size_bytes]
+        self._writes += 1
+
+    def read(self, memory: Memory, offset_bytes: int, out: np.ndarray[Any, Any]) -> None:
+        out.reshape(-1).view(np.uint8)[:] = memory[offset_bytes : offset_bytes + out.nbytes]
+
+    def fill(self, memory: Memory, offset_bytes: int, size_bytes: int, byte: int) -> None:
+        memory[offset_bytes : offset_bytes + size_bytes] = byte
+
+    def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:  # noqa: ARG002
+        assert isinstance(built, NullBuilt)
+        _misbehave(built.fault)
+        self._run(built, arguments)
+
+    def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:  # noqa: ARG002
+        """Not told: a launch runs at once."""
+        self.launch(built, launch, arguments)
+        return False
+
+    def _run(self, built: NullBuilt, arguments: Sequence[Argument]) -> None:
+        if built.program.emulate is None:
+            return
+        key = (id(built), *map(id, arguments))
+        kept = self._computed.get(key)
+        if kept is None or kept[0] != self._writes:
+            # The arguments are kept as well, so that their ids stay theirs.
+            kept = self._writes, (built, arguments), built.program.emulate(*arguments)
+            self._computed = {**dict(list(self._computed.items())[-1:]), key: kept}
+        for view, values in kept[2]:
+            target = view.view(values.dtype)
+            if built.fault != "unwritten":
+                target[:] = values.reshape(-1)
+            if built.fault in ("wrong", "nan"):
+                target[target.size // 2] = np.nan if built.fault == "nan" else target[target.size // 2] + 1
+            if built.fault == "overrun":
+                view.base[: view.nbytes] = 0
+
+    def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:  # noqa: ARG002
+        assert isinstance(built, NullBuilt)
+        if built.fault in ("crash", "hang", "error"):
+            _misbehave(built.fault)
+        self._run(built, arguments)
+        if built.times_ns is not None:
+            total_ns = sum(itertools.islice(built.times_ns, launches))
+        else:
+            touched_bytes = sum(argument.nbytes for argument in arguments)
+            total_ns = launches * touched_bytes * (1 + int(built.program.sha256[:4], 16) / 0xFFFF)
+        if built.planted:
+            total_ns *= 1 + _STEP * int(arguments[-1])
+        if self.noise is not None:
+            total_ns = self.noise.spend(total_ns / launches, launches, built.resources.binary_sha256)
+        return lambda: total_ns
+
+    def stamp(self) -> Stamping:
+        if self.noise is None:
+            return lambda: None
+        now = Stamp(self.noise.cycles, self.noise.now_ns)
+        return lambda: now
+
+    def canary(self) -> Timing | None:
+        if self.noise is None:
+            return None
+        time_ns = self.noise.spend(_CANARY_NS, 1, "canary")
+        return lambda: time_ns
+
+    def globaltimer_tick_ns(self) -> float | None:
+        return None if self.noise is None else 1.0
+
+    def flush_l2(self) -> None:
+        pass
+
+    def occupy(self, duration_ns: int) -> None:
+        pass
+
+    def hold(self) -> Callable[[], None]:
+        return lambda: None
+
+    def tick_ns(self) -> float:
+        return 1.0
+
+    def synchronize(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def _misbehave(fault: str) -> None:
+    if fault == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if fault == "hang":
+        time.sleep(3600)
+    if fault == "error":
+        raise LaunchError("The null device was told to fail this launch.")
+    if fault == "memory":
+        raise OutOfMemoryError("The null device was told to run out of memory.")

@@ -1,0 +1,165 @@
+"""nvcc by way of the binary cache: what it reads, and where it looks, is kept beside what it makes.
+
+Nothing here needs a card.
+"""
+
+from __future__ import annotations
+
+__all__ = ["environment", "headers_of", "host_compiler", "through_cache", "version"]
+
+import functools
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from harness.spec.sources import Program, is_self_contained, unusual_options
+from harness.system.cache import BinaryCache, Manifest
+from harness.system.files import read_regular
+
+_FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
+_FOLDERS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
+_OTHERS = ("NVCC_CCBIN", "CUDA_INC_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "LIBRARY_PATH")
+"""Variables that nvcc and the host's compiler heed: nvcc's documentation, section 4; GCC's, section 3.21."""
+
+_INCLUDE = re.compile(
+    r"(?:-I|--?include-path|--?isystem|--?system-include)(?:=(?P<given>.*)|(?P<joined>.+))?\Z"
+)
+_PRE_INCLUDE = re.compile(r"--?(?:pre-)?include(?:=(?P<given>.*))?\Z")
+_HIDDEN = re.compile(r"""\.inc(?:lude|bin)\b|#\s*embed\b|__has_include\s*\(\s*[<"](?:/|[^>"\n]*\.\.)""")
+"""An assembler's directives; a file as an array; a question for a file outside the folders searched."""
+
+
+@functools.cache
+def version() -> str:
+    """What nvcc on PATH calls itself; empty where there is none."""
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        return ""
+    done = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False)
+    lines = [line for line in done.stdout.splitlines() if "release" in line]
+    return f"nvcc {lines[0].partition('release')[2].strip()}" if lines else "nvcc of unknown version"
+
+
+def environment() -> tuple[str, ...]:
+    """The variables that change what nvcc makes, as NAME=value, where they are set."""
+    return tuple(
+        f"{name}={os.environ[name]}" for name in (*_FLAGS, *_FOLDERS, *_OTHERS) if os.environ.get(name)
+    )
+
+
+def host_compiler() -> str:
+    """The file of the compiler that nvcc calls for the host's part, with its size and time: another is
+    another compiler, with other headers. Empty where there is none.
+    """
+    found = shutil.which(os.environ.get("NVCC_CCBIN") or "gcc")
+    if found is None:
+        return ""
+    real = Path(found).resolve()
+    told = real.stat()
+    return f"{real} {told.st_size} {told.st_mtime_ns}"
+
+
+def through_cache(
+    cache: BinaryCache,
+    program: Program,
+    options: tuple[str, ...],
+    arch: str,
+    compile_: Callable[[tuple[str, ...]], bytes],
+) -> tuple[bytes, bool]:
+    """The binary of a program, and whether it came from the cache.
+
+    `compile_` is given all options. What cannot be told to be the same another time is not kept.
+    """
+    whole = (*_flags("NVCC_PREPEND_FLAGS"), *options, *_flags("NVCC_APPEND_FLAGS"))
+    folders = _folders(whole)
+    key = BinaryCache.key(
+        program.text, (program.kind, *options, *environment(), host_compiler()), version(), arch
+    )
+    if folders is None or _is_hidden(program.text):
+        return compile_(options), False
+    if binary := cache.get(key):
+        return binary, True
+    plain = is_self_contained(program.text, whole, system_headers=not folders)
+    if plain:
+        binary = compile_(options)
+        cache.put(key, binary)
+        return binary, False
+    return _with_manifest(cache, key, program.text, folders, options, compile_), False
+
+
+def _with_manifest(
+    cache: BinaryCache,
+    key: str,
+    text: str,
+    folders: Sequence[str],
+    options: tuple[str, ...],
+    compile_: Callable[[tuple[str, ...]], bytes],
+) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="harness-") as scratch:
+        listed = Path(scratch) / "headers"
+        began_ns = time.time_ns()
+        binary = compile_((*options, "-MD", "-MF", str(listed)))
+        try:
+            headers = headers_of(listed.read_text(encoding="utf-8", errors="surrogateescape"))
+            # One that changed meanwhile may not be the one that was read.
+            settled = all(Path(header).stat().st_ctime_ns < began_ns for header in headers)
+            texts = [text, *(_text_of(header) for header in headers)]
+            manifest = Manifest.of(headers, folders, (name for each in texts for name in _asked(each)))
+        except OSError:
+            return binary
+        if settled and not any(map(_is_hidden, texts)):
+            cache.put(key, binary, manifest)
+    return binary
+
+
+def headers_of(rule: str) -> list[str]:
+    """The headers that a make rule of nvcc's -MD names, as absolute paths. The first is the source itself."""
+    names = rule.replace("\\\n", " ").partition(" : ")[2]
+    words = [word.replace("\\ ", " ").replace("$$", "$") for word in re.split(r"(?<!\\)\s+", names) if word]
+    return [word for word in words[1:] if Path(word).is_absolute()]
+
+
+def _flags(name: str) -> list[str]:
+    try:
+        return shlex.split(os.environ.get(name, ""))
+    except ValueError:
+        return ["@"]
+
+
+def _folders(options: Sequence[str]) -> list[str] | None:
+    """The folders where the compiler is told to look for headers; None where an option may have it read
+    something that it does not list.
+    """
+    found: list[str] = []
+    waiting = iter(unusual_options(options))
+    for option in waiting:
+        if (match := _PRE_INCLUDE.match(option)) is not None:
+            if match["given"] is None:
+                next(waiting, "")
+        elif (match := _INCLUDE.match(option)) is not None:
+            given = match["given"] or match["joined"]
+            found += (next(waiting, "") if given is None else given).split(",")
+        else:
+            return None
+    for name in _FOLDERS:
+        found += filter(None, os.environ.get(name, "").split(os.pathsep))
+    return [str(Path(folder).absolute()) for folder in found]
+
+
+def _asked(text: str) -> list[str]:
+    return re.findall(r"""__has_include\s*\(\s*[<"]([^>"\n]+)""", text)
+
+
+def _is_hidden(text: str) -> bool:
+    """Whether it may read, or look for, a file that no dependency list names."""
+    return _HIDDEN.search(text) is not None
+
+
+def _text_of(path: str) -> str:
+    return read_regular(Path(path)).decode(errors="replace")

@@ -1,0 +1,390 @@
+"""OpenCL devices through PyOpenCL: GPUs of any vendor, and CPUs where there is no GPU.
+
+The Intel CPU runtime from PyPI registers itself with a file that names a path of its build machine, so this
+module writes a right one and points the loader at it before PyOpenCL is imported.
+"""
+
+from __future__ import annotations
+
+__all__ = ["OpenCLDevice", "devices", "open_device"]
+
+import contextlib
+import dataclasses
+import operator
+import os
+import secrets
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from harness.device.backends.base import Argument, Built, Looks, Memory, Stamping, Timing, check_parts
+from harness.errors import BuildError, DeviceError, LaunchError, MeasureError, OutOfMemoryError
+from harness.records import DeviceInfo, Launch, Resources, Toolchain
+from harness.spec.sources import Program, unusual_options
+from harness.system.cache import BinaryCache, cache_dir, write_atomically
+
+_INSTALL = "Install this project with its extra 'opencl': pip install -e '.[opencl]' in a clone."
+_SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
+
+_FLUSH = """
+__kernel void flush(__global const uint4 *data, __global uint *sink, ulong count) {
+    uint4 sum = (uint4)(0);
+    for (ulong i = get_global_id(0); i < count; i += get_global_size(0)) sum ^= data[i];
+    if ((sum.x ^ sum.y ^ sum.z ^ sum.w) == 1u) sink[0] = sum.x;
+}
+"""
+
+
+def _point_loader_at_runtimes() -> None:
+    """Make every runtime visible: the system's, and Intel's CPU runtime where this environment has it."""
+    if "OCL_ICD_VENDORS" in os.environ or "OCL_ICD_FILENAMES" in os.environ:
+        return
+    runtime = Path(sys.prefix) / "lib" / "libintelocl.so"
+    if not runtime.is_file():
+        return
+    folder = cache_dir() / "opencl-vendors"
+    wanted = {"harness-intel-cpu.icd": f"{runtime}\n"}
+    for icd in sorted(_SYSTEM_VENDORS.glob("*.icd")) if _SYSTEM_VENDORS.is_dir() else ():
+        text = icd.read_text(encoding="utf-8", errors="replace")
+        if "libintelocl" not in text:
+            wanted[icd.name] = text
+    try:
+        for name, text in wanted.items():
+            if not (folder / name).is_file() or (folder / name).read_text(encoding="utf-8") != text:
+                write_atomically(folder / name, text.encode())
+    except OSError:
+        return
+    os.environ["OCL_ICD_VENDORS"] = str(folder)
+
+
+def _pyopencl() -> Any:
+    _point_loader_at_runtimes()
+    os.environ.setdefault(
+        "PYOPENCL_NO_CACHE", "1"
+    )  # binaries are cached by the harness, under a key that it knows
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import pyopencl as cl
+    except ImportError as error:
+        raise DeviceError(f"PyOpenCL cannot be imported ({error}). {_INSTALL}") from None
+    return cl
+
+
+@contextlib.contextmanager
+def _translated(what: str) -> Iterator[None]:
+    """PyOpenCL's errors as the harness's own."""
+    cl = _pyopencl()
+    try:
+        yield
+    except cl.MemoryError as error:
+        raise OutOfMemoryError(f"{what}: the OpenCL device is out of memory ({error}).") from error
+    except cl.LogicError as error:
+        raise LaunchError(f"{what}: OpenCL refused it ({error}).") from error
+    except cl.Error as error:
+        raise MeasureError(f"{what}: OpenCL failed ({error}).") from error
+
+
+def _handles() -> list[Any]:
+    cl = _pyopencl()
+    try:
+        found = [device for platform in cl.get_platforms() for device in platform.get_devices()]
+    except cl.Error as error:
+        raise DeviceError(f"OpenCL has no platform ({error}). {_INSTALL}") from None
+    if not found:
+        raise DeviceError(f"OpenCL has platforms but no device. {_INSTALL}")
+    # GPUs first and simulators last: whoever has one installed does not want it by default.
+    return sorted(
+        found, key=lambda d: ("oclgrind" in d.platform.name.lower(), not d.type & cl.device_type.GPU)
+    )
+
+
+def devices() -> list[DeviceInfo]:
+    return [_describe(index, handle) for index, handle in enumerate(_handles())]
+
+
+def _describe(index: int, handle: Any) -> DeviceInfo:
+    cl = _pyopencl()
+    kind: Literal["gpu", "cpu", "other"] = "other"
+    if handle.type & cl.device_type.GPU:
+        kind = "gpu"
+    elif handle.type & cl.device_type.CPU:
+        kind = "cpu"
+    block = tuple(int(extent) for extent in handle.max_work_item_sizes[:3])
+    return DeviceInfo(
+        spec=f"opencl:{index}",
+        backend="opencl",
+        name=" ".join(handle.name.split()),
+        vendor=handle.platform.vendor.strip(),
+        driver=handle.driver_version.strip(),
+        kind=kind,
+        arch=f"{handle.platform.name.strip()} {handle.version.strip()} {' '.join(handle.name.split())}",
+        uuid=_uuid(handle),
+        pci_bus_id=_pci_bus_id(handle),
+        compute_units=int(handle.max_compute_units),
+        memory_bytes=int(handle.global_mem_size),
+        # A CPU's caches are shared with the host program, so a flush would promise more than it can keep.
+        l2_bytes=int(handle.global_mem_cache_size) or None if kind == "gpu" else None,
+        max_threads_per_block=int(handle.max_work_group_size),
+        max_block=(block[0], block[1], block[2]),
+        max_grid=(2**31 - 1, 2**31 - 1, 2**31 - 1),
+        max_shared_bytes=int(handle.local_mem_size),
+        max_clock_mhz=int(handle.max_clock_frequency) or None,
+    )
+
+
+def _uuid(handle: Any) -> str | None:
+    try:
+        return str(bytes(handle.uuid_khr).hex())
+    except Exception:  # noqa: BLE001 - an extension: absent in many ways, all of which mean unknown
+        return None
+
+
+def _pci_bus_id(handle: Any) -> str | None:
+    try:
+        info = handle.pci_bus_info_khr
+        found = info.pci_domain, info.pci_bus, info.pci_device, info.pci_function
+    except Exception:  # noqa: BLE001 - as above
+        return None
+    return "{:08x}:{:02x}:{:02x}.{:x}".format(*found)
+
+
+def open_device(index: int) -> OpenCLDevice:
+    return OpenCLDevice(index, _handles()[index])
+
+
+_HEEDED = (
+    *("PYOPENCL_BUILD_OPTIONS", "AMD_OCL_BUILD_OPTIONS", "AMD_OCL_BUILD_OPTIONS_APPEND"),
+    *("POCL_EXTRA_BUILD_FLAGS", "CL_CONFIG_CPU_TARGET_ARCH", "CL_CONFIG_CPU_VECTORIZER_MODE"),
+)
+"""Variables with which PyOpenCL and the runtimes of AMD, PoCL and Intel build another program."""
+
+
+def _environment() -> tuple[str, ...]:
+    return tuple(f"{name}={os.environ[name]}" for name in _HEEDED if os.environ.get(name))
+
+
+def _forced_options() -> list[str]:
+    return [word for told in _environment() for word in told.partition("=")[2].split() if word[:1] == "-"]
+
+
+@dataclass
+class OpenCLBuilt:
+    kernel: Any
+    resources: Resources
+    cached: bool
+    in_parts: bool = False
+    stateless: bool = False
+
+
+class OpenCLDevice:
+    clock = "opencl-profiling"
+
+    def __init__(self, index: int, handle: Any, cache: BinaryCache | None = None) -> None:
+        cl = _pyopencl()
+        self.info = _describe(index, handle)
+        self.handle = handle
+        self.toolchain = Toolchain(
+            compiler=f"{self.info.vendor} OpenCL {handle.version.strip()}, driver {self.info.driver}",
+            options=_environment(),
+        )
+        self.cache = cache or BinaryCache()
+        with _translated(f"Opening {self.info.spec}"):
+            self.context = cl.Context([handle])
+            self.queue = cl.CommandQueue(
+                self.context, properties=cl.command_queue_properties.PROFILING_ENABLE
+            )
+        self._flush: tuple[Any, Any, Any, int] | None = None
+        self._build_lock = threading.Lock()
+
+    def compile(self, program: Program) -> None:
+        if not program.tree_sha256:
+            self._program(program)
+
+    def build(self, program: Program) -> OpenCLBuilt:
+        cl = _pyopencl()
+        built, cached = self._program(program)
+        try:
+            kernel = cl.Kernel(built, program.function)
+        except cl.Error as error:
+            raise BuildError(
+                f"{program.name} has no kernel function named {program.function!r} ({error})."
+            ) from None
+        return OpenCLBuilt(kernel, self._resources(kernel, built), cached, program.in_parts)
+
+    def _program(self, program: Program) -> tuple[Any, bool]:
+        """The compiled program, and whether it came from the cache.
+
+        One whose text is not all that is compiled is compiled each time: OpenCL tells nobody what it read.
+        """
+        if program.tree_sha256 or unusual_options(_forced_options()):
+            # Drivers keep what they compile, and some know it by the source alone: no two are alike.
+            unique = dataclasses.replace(program, text=f"{program.text}\n// {secrets.token_hex(8)}\n")
+            with self._build_lock:
+                return self._compile(unique), False
+        options = (*program.options, *_environment())
+        key = BinaryCache.key(program.text, options, self.toolchain.compiler, self.info.arch)
+        binary = self.cache.get(key)
+        with self._build_lock:  # not every runtime's compiler is as thread-safe as the standard asks
+            if binary and (loaded := self._load(program, binary)):
+                return loaded, True
+            compiled = self._compile(program)
+        self.cache.put(key, compiled.binaries[0])
+        return compiled, False
+
+    def _load(self, program: Program, binary: bytes) -> Any | None:
+        cl = _pyopencl()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return cl.Program(self.context, [self.handle], [binary]).build(list(program.options))
+        except cl.Error:
+            return None  # a driver may refuse its own binary, after an update say: compile again
+
+    def _compile(self, program: Program) -> Any:
+        cl = _pyopencl()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # compiler remarks arrive as warnings; errors carry their log
+                return cl.Program(self.context, program.text).build(list(program.options))
+        except cl.RuntimeError as error:
+            log = str(error)
+            raise BuildError(
+                f"{program.name} does not compile with {self.toolchain.compiler}.", log=log
+            ) from None
+
+    def _resources(self, kernel: Any, built: Any) -> Resources:
+        import hashlib
+
+        cl = _pyopencl()
+        info = cl.kernel_work_group_info
+        return Resources(
+            static_shared_bytes=int(kernel.get_work_group_info(info.LOCAL_MEM_SIZE, self.handle)),
+            max_threads_per_block=int(kernel.get_work_group_info(info.WORK_GROUP_SIZE, self.handle)),
+            binary_sha256=hashlib.sha256(built.binaries[0]).hexdigest(),
+        )
+
+    def free_bytes(self) -> int | None:
+        if self.info.kind != "cpu":
+            return None
+        import psutil
+
+        return int(psutil.virtual_memory().available)
+
+    def allocate(self, size_bytes: int) -> Memory:
+        cl = _pyopencl()
+        most = int(self.handle.max_mem_alloc_size)
+        if size_bytes > most:
+            raise OutOfMemoryError(
+                f"One array of {size_bytes} bytes is more than the {most} bytes that {self.info.name} "
+                "can allocate at once."
+            )
+        with _translated(f"Allocating {size_bytes} bytes"):
+            return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, size_bytes)
+
+    def view(self, memory: Memory, offset_bytes: int, size_bytes: int) -> Memory:
+        with _translated("Making a view"):
+            return memory.get_sub_region(offset_bytes, size_bytes)
+
+    def release(self, memory: Memory) -> None:
+        memory.release()
+
+    def write(self, memory: Memory, offset_bytes: int, data: np.ndarray[Any, Any]) -> None:
+        with _translated("Copying to the device"):
+            _pyopencl().enqueue_copy(self.queue, memory, data, dst_offset=offset_bytes, is_blocking=True)
+
+    def read(self, memory: Memory, offset_bytes: int, out: np.ndarray[Any, Any]) -> None:
+        with _translated("Copying from the device"):
+            _pyopencl().enqueue_copy(self.queue, out, memory, src_offset=offset_bytes, is_blocking=True)
+
+    def fill(self, memory: Memory, offset_bytes: int, size_bytes: int, byte: int) -> None:
+        with _translated("Filling device memory"):
+            _pyopencl().enqueue_fill_buffer(self.queue, memory, np.uint8(byte), offset_bytes, size_bytes)
+
+    def copy(self, source: Memory, destination: Memory, offset_bytes: int, size_bytes: int) -> None:
+        with _translated("Copying on the device"):
+            _pyopencl().enqueue_copy(
+                self.queue, destination, source, byte_count=size_bytes, dst_offset=offset_bytes
+            )
+
+    def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
+        self._enqueue(built, launch, arguments)
+
+    def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:  # noqa: ARG002
+        """Not told, and nothing to tell: a kernel has no queue but the harness's."""
+        self.launch(built, launch, arguments)
+        return False
+
+    def _enqueue(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> tuple[Any, Any]:
+        """The events of the first and of the last part."""
+        cl = _pyopencl()
+        assert isinstance(built, OpenCLBuilt)
+        check_parts(launch, in_parts=built.in_parts)
+        local = (cl.LocalMemory(launch.dynamic_shared_bytes),) if launch.dynamic_shared_bytes else ()
+        with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
+            built.kernel.set_args(*arguments, *local)
+            # OpenCL counts threads where CUDA counts blocks.
+            events = [
+                cl.enqueue_nd_range_kernel(
+                    self.queue,
+                    built.kernel,
+                    tuple(map(operator.mul, extent, launch.block)),
+                    launch.block,
+                    global_work_offset=tuple(map(operator.mul, origin, launch.block)),
+                )
+                for origin, extent in launch.parts()
+            ]
+            return events[0], events[-1]
+
+    def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:
+        events = [self._enqueue(built, launch, arguments) for _ in range(launches)]
+        self.queue.flush()
+        return lambda: float(events[-1][1].profile.end - events[0][0].profile.start)
+
+    def flush_l2(self) -> None:
+        cl = _pyopencl()
+        if self.info.l2_bytes is None:
+            return
+        if self._flush is None:
+            size_bytes = 3 * self.info.l2_bytes
+            program = cl.Program(self.context, _FLUSH).build()
+            self._flush = (
+                cl.Kernel(program, "flush"),
+                self.allocate(size_bytes),
+                self.allocate(4),
+                size_bytes // 16,
+            )
+        kernel, data, sink, count = self._flush
+        kernel.set_args(data, sink, np.uint64(count))
+        cl.enqueue_nd_range_kernel(self.queue, kernel, (self.info.compute_units * 1024,), None)
+
+    def occupy(self, duration_ns: int) -> None:
+        """Nothing: profiling counts from a launch's own start, so gaps before it are not in its time."""
+
+    def hold(self) -> Callable[[], None]:
+        return lambda: None
+
+    def stamp(self) -> Stamping:
+        return lambda: None
+
+    def canary(self) -> None:
+        return None
+
+    def globaltimer_tick_ns(self) -> None:
+        return None
+
+    def tick_ns(self) -> float:
+        return float(self.handle.profiling_timer_resolution)
+
+    def synchronize(self) -> None:
+        with _translated("Waiting for the device"):
+            self.queue.finish()
+
+    def close(self) -> None:
+        self.queue.finish()

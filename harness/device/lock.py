@@ -1,0 +1,218 @@
+"""One measurement at a time on a device, whoever measures: processes of this machine wait for each other.
+
+A lock is a file of the device's name in one folder for the whole machine. The system frees it when its holder
+ends, however it ends. The file stays, since a name that was removed could be locked twice; in it stands who
+holds it.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Busy", "busy_with", "held", "lock_folder"]
+
+import contextlib
+import datetime as dt
+import errno
+import os
+import re
+import stat
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from harness.errors import BusyError
+from harness.records import DeviceInfo
+from harness.system.files import try_lock
+from harness.system.texts import harmless
+
+Busy = Literal["wait", "fail", "ignore"]
+"""What to do where another process measures on a device; `ignore` is for who times nothing."""
+
+POLL_S = 0.5
+_MOST_BYTES = 1000
+
+
+class _Holder(msgspec.Struct, frozen=True):
+    """Who holds a lock, as told in its file."""
+
+    pid: int
+    command: str
+    since: str
+
+
+@dataclass(slots=True)
+class _Lock:
+    """One that this process has."""
+
+    file: int
+    uses: int = 1
+
+
+_ours: dict[Path, _Lock] = {}
+_changing = threading.Lock()
+
+
+@contextlib.contextmanager
+def held(device: DeviceInfo, command: str, busy: Busy, told: Callable[[str], None]) -> Iterator[bool]:
+    """Keep other processes from measuring on a device; whether it was waited for.
+
+    `told` gets a sentence before anything is waited for, and where the device cannot be locked, which is no
+    error. A process that holds the device already gets it again. Raises BusyError.
+    """
+    if busy == "ignore" or not _can_be_busy(device):
+        yield False
+        return
+    path = _path(device)
+    try:
+        waited = _acquire(path, device, busy, told)
+    except OSError as error:
+        told(
+            f"{_named(device)} is measured without a lock, so another run may disturb it: {path}: "
+            f"{error.strerror or error}. HARNESS_LOCK_DIR names another folder for locks."
+        )
+        yield False
+        return
+    try:
+        _tell_others(path, command)
+        yield waited
+    finally:
+        _release(path)
+
+
+def busy_with(device: DeviceInfo) -> str:
+    """Who else measures on a device at this moment, as a sentence without its end; empty where nobody is
+    known to.
+    """
+    with contextlib.suppress(OSError):
+        if _can_be_busy(device) and (path := _path(device)) not in _ours:
+            file = _opened(path)
+            try:
+                return "" if try_lock(file) else _sentence(device, file)
+            finally:
+                os.close(file)
+    return ""
+
+
+def _can_be_busy(device: DeviceInfo) -> bool:
+    """The null device is nothing that could be, unless its script gives it an identity."""
+    return device.backend != "null" or device.uuid is not None
+
+
+def lock_folder() -> Path:
+    """$HARNESS_LOCK_DIR, else the first folder where every user of this machine may write."""
+    if chosen := os.environ.get("HARNESS_LOCK_DIR"):
+        return Path(chosen).absolute()
+    for folder in (Path("/run/lock"), Path("/tmp")):  # noqa: S108 - files there are opened with care
+        with contextlib.suppress(OSError):
+            if folder.stat().st_mode & stat.S_IWOTH:
+                return folder
+    return Path(tempfile.gettempdir())
+
+
+def _path(device: DeviceInfo) -> Path:
+    """By the hardware: backends share a card, and all that run on the host's processors share these."""
+    if device.kind == "cpu":
+        identity = "cpu"
+    else:
+        identity = device.uuid or device.pci_bus_id or f"{device.backend}-{device.name}"
+    return lock_folder() / f"harness-{re.sub(r'[^A-Za-z0-9.]+', '-', identity)[:100]}.lock"
+
+
+def _named(device: DeviceInfo) -> str:
+    return f"{device.spec} ({device.name})"
+
+
+def _acquire(path: Path, device: DeviceInfo, busy: Busy, told: Callable[[str], None]) -> bool:
+    """Whether it had to be waited for. Asked again and again: what blocks in the system cannot be interrupted
+    in a thread, and the file of that name may be another by then. Raises OSError where it cannot be locked.
+    """
+    known = ""
+    while True:
+        file = _opened(path)
+        try:
+            if _took(path, file):
+                return bool(known)
+            sentence = _sentence(device, file)
+        finally:
+            os.close(file)
+        if busy == "fail":
+            raise BusyError(f"{sentence}. Try again later, or wait for it: leave out --no-wait.")
+        if sentence != known:
+            told(f"{sentence}: waiting.")
+        known = sentence
+        time.sleep(POLL_S)
+
+
+def _took(path: Path, file: int) -> bool:
+    with _changing:
+        if path in _ours:
+            _ours[path].uses += 1
+        elif try_lock(file):
+            _ours[path] = _Lock(os.dup(file))  # the lock lasts until the last of them is closed
+        else:
+            return False
+        return True
+
+
+def _release(path: Path) -> None:
+    with _changing:
+        lock = _ours[path]
+        lock.uses -= 1
+        if not lock.uses:
+            with contextlib.suppress(OSError):
+                os.ftruncate(lock.file, 0)
+            os.close(lock.file)
+            del _ours[path]
+
+
+def _opened(path: Path) -> int:
+    """Open a lock's file, made where there is none. Raises OSError, also for what somebody put in its place:
+    a link would have us write elsewhere.
+    """
+    flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+    try:
+        file = os.open(path, os.O_RDWR | flags)
+    except FileNotFoundError:
+        file = _made(path, flags)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EROFS):
+            raise
+        file = os.open(path, os.O_RDONLY | flags)  # enough to lock it, though not to say who did
+    seen = os.fstat(file)
+    if not stat.S_ISREG(seen.st_mode) or seen.st_nlink != 1:
+        os.close(file)
+        raise OSError(errno.EINVAL, "it is no regular file with one name", str(path))
+    return file
+
+
+def _made(path: Path, flags: int) -> int:
+    """Only where there is none: in a folder such as /tmp, the system refuses O_CREAT of another's file."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | flags, 0o600)
+    except FileExistsError:  # by another process, this very moment
+        return os.open(path, os.O_RDWR | flags)
+    os.fchmod(file, 0o666)  # whatever the umask is: locks of one user are for every other
+    return file
+
+
+def _tell_others(path: Path, command: str) -> None:
+    """Write down who holds it, for whoever waits. It works without, too."""
+    now = dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    content = msgspec.json.encode(_Holder(os.getpid(), command, now))
+    with contextlib.suppress(OSError):
+        os.ftruncate(_ours[path].file, 0)
+        os.pwrite(_ours[path].file, content, 0)
+
+
+def _sentence(device: DeviceInfo, file: int) -> str:
+    """Who has a lock, in the holder's own words, who may be anybody."""
+    holder = "another process"
+    with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
+        told = msgspec.json.decode(os.pread(file, _MOST_BYTES, 0), type=_Holder)
+        holder = f"process {told.pid} ({harmless(told.command)[:80]}, since {harmless(told.since)[:40]})"
+    return f"{_named(device)} is being measured by {holder}"

@@ -1,0 +1,183 @@
+"""The host's own account of itself, for a device that is a CPU.
+
+Files of /sys are read directly: on a large machine psutil's walk over every core and sensor takes longer than
+the interval between two samples. Which files there are is settled once, on opening.
+"""
+
+from __future__ import annotations
+
+__all__ = ["HostProbe"]
+
+import os
+import time
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from harness.device.telemetry.base import Limits
+from harness.records import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_CPU_SENSORS = {"coretemp", "k10temp", "zenpower", "cpu_thermal"}
+"""hwmon drivers whose first sensor is the processor's package."""
+_MOST_CLOCKS_READ = 16
+_SHORTEST_ENERGY_SPAN_S = 2e-3
+"""RAPL counters move about once in a millisecond."""
+_SHORTEST_BUSY_SPAN_S = 0.1
+"""The kernel counts busy time in ticks of 1 to 10 ms."""
+
+_NOT_A_GPU = "a CPU does not have it"
+_FACTS = {
+    "governor": "devices/system/cpu/cpu0/cpufreq/scaling_governor",
+    "clock_driver": "devices/system/cpu/cpu0/cpufreq/scaling_driver",
+    "boost": "devices/system/cpu/cpufreq/boost",
+    "no_turbo": "devices/system/cpu/intel_pstate/no_turbo",
+    "smt": "devices/system/cpu/smt/control",
+}
+
+
+class HostProbe:
+    """Reads the clocks, temperature and energy of the host's processors, and its load.
+
+    `sysfs` is where to find what Linux says of its hardware. Virtual machines seldom say anything: the clock
+    in their /proc/cpuinfo is the nominal one, whatever the core does, so it is not taken for a reading.
+    """
+
+    name = "host"
+
+    def __init__(self, sysfs: Path = Path("/sys")) -> None:
+        self._sysfs = sysfs
+        self._unavailable = dict.fromkeys(
+            ("memory_clock_mhz", "p_state", "clock_event_reasons", "throttle_ns", "processes"), _NOT_A_GPU
+        )
+        clocks = sorted(sysfs.glob("devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq"))
+        self._clocks = clocks[:: max(1, ceil(len(clocks) / _MOST_CLOCKS_READ))]
+        self._sensors = [
+            name.with_name("temp1_input")
+            for name in sorted(sysfs.glob("class/hwmon/hwmon*/name"))
+            if _text(name) in _CPU_SENSORS
+        ]
+        # Packages alone: their parts (intel-rapl:0:0) would count twice, and psys holds more than processors.
+        self._packages = [
+            name.parent
+            for name in sorted(sysfs.glob("class/powercap/intel-rapl:*/name"))
+            if (_text(name) or "").startswith("package")
+        ]
+        self._energy_uj: dict[Path, int] = {}
+        self._energy_j = 0.0
+        # Nanoseconds, joules and watts of the last reading that was far enough from the one before.
+        self._power: tuple[int, float, float | None] | None = None
+        self._busy: tuple[float, float] = _busy_and_total_s()
+        self._utilization: float | None = None
+        self._read_energy(time.monotonic_ns())
+
+    @property
+    def unavailable(self) -> Mapping[str, str]:
+        """Field name to the reason why this host cannot tell it."""
+        return dict(self._unavailable)
+
+    def snapshot(self, *, full: bool = True) -> Snapshot:
+        """Read the host now."""
+        at_ns = time.monotonic_ns()
+        energy_j, power_w = self._read_energy(at_ns)
+        return Snapshot(
+            at_ns=at_ns,
+            sm_clock_mhz=self._mean(
+                "sm_clock_mhz", self._clocks, 1e3, "no cpufreq under /sys/devices/system/cpu"
+            ),
+            temperature_c=self._mean(
+                "temperature_c", self._sensors, 1e3, "no processor sensor under /sys/class/hwmon"
+            ),
+            power_w=power_w,
+            energy_j=energy_j,
+            utilization_percent=self._read_utilization(),
+            memory_used_bytes=int(psutil.virtual_memory().used) if full else None,
+            load_average=os.getloadavg()[0],
+        )
+
+    def identity(self) -> Mapping[str, str]:
+        """Settings that change a processor's speed, as far as the host tells."""
+        facts = {fact: _text(self._sysfs / path) for fact, path in _FACTS.items()}
+        return {fact: text for fact, text in facts.items() if text is not None}
+
+    def limits(self) -> Limits:
+        maxima = [_number(path.with_name("cpuinfo_max_freq")) for path in self._clocks]
+        return Limits(max_sm_clock_mhz=max((khz / 1e3 for khz in maxima if khz is not None), default=None))
+
+    def close(self) -> None:
+        pass
+
+    def _mean(self, field: str, paths: Sequence[Path], per_unit: float, absent: str) -> float | None:
+        values = [value for value in map(_number, paths) if value is not None]
+        if not values:
+            self._unavailable[field] = f"{paths[0]} cannot be read" if paths else absent
+            return None
+        return sum(values) / len(values) / per_unit
+
+    def _read_energy(self, at_ns: int) -> tuple[float | None, float | None]:
+        """Return joules since opening, and watts since the last reading far enough away to tell."""
+        for package in self._packages:
+            now_uj = _number(package / "energy_uj")
+            if now_uj is None:
+                return self._no_energy(
+                    f"{package / 'energy_uj'} cannot be read: most kernels let only root read it"
+                )
+            before_uj = self._energy_uj.get(package, now_uj)
+            wrapped_uj = (_number(package / "max_energy_range_uj") or 0) if now_uj < before_uj else 0
+            self._energy_j += (now_uj - before_uj + wrapped_uj) / 1e6
+            self._energy_uj[package] = now_uj
+        if not self._packages:
+            return self._no_energy("no RAPL package under /sys/class/powercap")
+        if self._power is None:
+            self._power = (at_ns, self._energy_j, None)
+        since_ns, since_j, power_w = self._power
+        span_s = (at_ns - since_ns) / 1e9
+        if span_s >= _SHORTEST_ENERGY_SPAN_S:
+            power_w = (self._energy_j - since_j) / span_s
+            self._power = (at_ns, self._energy_j, power_w)
+        elif power_w is None:
+            self._unavailable.setdefault(
+                "power_w", "at times: two readings of the energy were too close together"
+            )
+        return self._energy_j, power_w
+
+    def _no_energy(self, reason: str) -> tuple[None, None]:
+        self._unavailable.update(energy_j=reason, power_w=reason)
+        return None, None
+
+    def _read_utilization(self) -> float | None:
+        busy_s, total_s = _busy_and_total_s()
+        span_s = total_s - self._busy[1]
+        if span_s >= _SHORTEST_BUSY_SPAN_S * (psutil.cpu_count() or 1):
+            self._utilization = 100 * (busy_s - self._busy[0]) / span_s
+            self._busy = (busy_s, total_s)
+        elif self._utilization is None:
+            self._unavailable.setdefault(
+                "utilization_percent", "at times: the probe was opened too short a time ago"
+            )
+        return self._utilization
+
+
+def _busy_and_total_s() -> tuple[float, float]:
+    times = psutil.cpu_times()
+    # Linux counts guests' time as user time too.
+    total_s = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+    return total_s - times.idle - getattr(times, "iowait", 0.0), total_s
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return None
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_bytes())
+    except (OSError, ValueError):
+        return None

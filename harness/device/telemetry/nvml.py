@@ -1,0 +1,339 @@
+"""An NVIDIA card's own account of itself: the one place that talks to NVML.
+
+Which calls a card answers differs by model, driver, virtualization and permission, so every value has its own
+ways of being asked, and what refuses for good is not asked again.
+"""
+
+from __future__ import annotations
+
+__all__ = ["CLOCK_EVENT_REASONS", "NvmlProbe", "clock_event_reasons"]
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from harness.device.telemetry.base import Limits
+from harness.errors import DeviceError
+from harness.records import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Read = Callable[[Any, Any], Any]
+    """What reads one value, given the NVML module and the card's handle."""
+
+CLOCK_EVENT_REASONS = {
+    0x001: "idle",
+    0x002: "application_clocks",
+    0x004: "sw_power_cap",
+    0x008: "hw_slowdown",
+    0x010: "sync_boost",
+    0x020: "sw_thermal",
+    0x040: "hw_thermal",
+    0x080: "hw_power_brake",
+    0x100: "display_clocks",
+    0x200: "board_limit",
+    0x400: "reliability",
+}
+"""Bit to name. Numbers, since NVML renames the constants and drops the old names in CUDA 14."""
+
+_THROTTLE_FIELDS = {
+    74: "sw_power_cap",
+    76: "sync_boost",
+    269: "sw_thermal",
+    270: "hw_thermal",
+    271: "hw_power_brake",
+}
+"""Field id of each counter of nanoseconds throttled (nvml.h: NVML_FI_DEV_CLOCKS_EVENT_REASON_*)."""
+_POWER_INSTANT_FIELD = 186
+
+_LOST = {15, 16, 28}  # GpuIsLost, ResetRequired, GpuNotFound
+_PASSING = {7, 10, 14, 19, 20, 21, 23, 27, 999}
+"""InsufficientSize (a list that grew between two calls), Timeout, IrqIssue, InUse, Memory, NoData,
+InsufficientResources, NotReady, Unknown: worth asking again."""
+
+_VALUE_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+"""Member of the value union by NVML_VALUE_TYPE_*."""
+_NOT_A_VALUE = {"uiVal": 2**32 - 1, "ulVal": 2**64 - 1, "ullVal": 2**64 - 1}
+"""NVML_VALUE_NOT_AVAILABLE: all ones, which some drivers answer beside a success."""
+
+_VIRTUALIZATION = ("none", "passthrough", "vgpu", "host_vgpu", "host_vsga")
+_COMPUTE_MODES = ("default", "exclusive_thread", "prohibited", "exclusive_process")
+
+
+def clock_event_reasons(mask: int) -> tuple[str, ...]:
+    """Return the names of a mask's bits, lowest first; a bit without a name is given as a number."""
+    bits = (1 << n for n in range(mask.bit_length()))
+    return tuple(CLOCK_EVENT_REASONS.get(bit, f"bit_{bit:#x}") for bit in bits if mask & bit)
+
+
+class NvmlProbe:
+    """Reads one card through NVML, and changes nothing.
+
+    The card is found by `pci_bus_id` (0000:65:00.0) or else `uuid` (GPU-... or MIG-...), never by index, for
+    NVML counts cards in another order than CUDA does. With neither it must be the machine's only card. `nvml`
+    stands in for the pynvml module.
+
+    Raises DeviceError where the library, the driver or the card is missing, and later when the card is lost.
+    """
+
+    name = "nvml"
+
+    def __init__(self, pci_bus_id: str | None = None, uuid: str | None = None, *, nvml: Any = None) -> None:
+        self._nvml = nvml or _pynvml()
+        self._errors = (self._nvml.NVMLError, self._nvml.NVMLLibraryMismatchError, AttributeError)
+        self._unavailable = {"load_average": "a card has none"}
+        self._ways = {field: dict(ways) for field, ways in {**_LIGHT, **_FULL}.items()}
+        self._throttle_fields = dict(_THROTTLE_FIELDS)
+        self._closed = False
+        try:
+            self._nvml.nvmlInit()
+        except self._nvml.NVMLError as error:
+            raise DeviceError(
+                f"NVML cannot start: {error}. It comes with the NVIDIA driver as libnvidia-ml.so.1; see what "
+                "nvidia-smi says, and inside a container that the driver's utilities are let in"
+            ) from error
+        try:
+            self._card = _card(self._nvml, pci_bus_id, uuid)
+        except self._nvml.NVMLError as error:
+            self._nvml.nvmlShutdown()
+            wanted = pci_bus_id or uuid or "the only card"
+            raise DeviceError(f"NVML does not give access to {wanted}: {error}") from error
+        except DeviceError:
+            self._nvml.nvmlShutdown()
+            raise
+
+    @property
+    def unavailable(self) -> Mapping[str, str]:
+        """Field name to the reason why this card cannot tell it, or at times could not."""
+        return dict(self._unavailable)
+
+    def snapshot(self, *, full: bool = True) -> Snapshot:
+        """Read the card now. Raises DeviceError when it is lost."""
+        at_ns = time.monotonic_ns()
+        values = {field: self._ask(field) for field in _LIGHT}
+        if full:
+            values.update({field: self._ask(field) for field in _FULL})
+            values["throttle_ns"] = self._throttle_ns()
+        return Snapshot(at_ns=at_ns, **values)
+
+    def identity(self) -> Mapping[str, str]:
+        """Facts of the card and its settings; 'unavailable: why' for what the card refuses to tell."""
+        facts = {}
+        for fact, read in _FACTS.items():
+            value, error = self._try(read)
+            facts[fact] = f"unavailable: {error}" if error else str(value)
+        self._ask("power_w")
+        facts["power_w_is_from"] = next(iter(self._ways["power_w"]), "unavailable")
+        return facts
+
+    def limits(self) -> Limits:
+        """What the card can reach at most; None for what it does not tell."""
+        return Limits(**{limit: self._try(read)[0] for limit, read in _LIMITS.items()})
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._nvml.nvmlShutdown()
+
+    def _ask(self, field: str) -> Any:
+        """Return a field's value in the first way not refused; None, with the reason noted, without any."""
+        ways = self._ways[field]
+        refusals = []
+        while ways:
+            way = next(iter(ways))
+            value, error = self._try(ways[way])
+            if error is None:
+                return value
+            if _passes(error):
+                # Not the next way: one field must not mix two meanings, such as instant and mean power.
+                self._note(field, way, error)
+                return None
+            refusals.append(f"{way}: {error}")
+            del ways[way]
+        if refusals:
+            self._unavailable[field] = "; ".join(refusals)
+        return None
+
+    def _throttle_ns(self) -> Mapping[str, int] | None:
+        """Return the counters that this card keeps; each of them can be refused alone."""
+        wanted = self._throttle_fields
+        if not wanted:
+            return None
+        answers, error = self._try(lambda n, c: n.nvmlDeviceGetFieldValues(c, list(wanted)))
+        if error is not None:
+            self._note("throttle_ns", "nvmlDeviceGetFieldValues", error)
+            if not _passes(error):
+                wanted.clear()
+            return None
+        counters: dict[str, int] = {}
+        for answer in answers:
+            value, error = self._try(partial(_field_value, answer))
+            if error is None:
+                counters[wanted[answer.fieldId]] = int(value)
+                continue
+            self._note(f"throttle_ns.{wanted[answer.fieldId]}", f"field {answer.fieldId}", error)
+            if not _passes(error):
+                del wanted[answer.fieldId]
+        if not counters and error is not None:
+            self._note("throttle_ns", "every counter", error)
+        return counters or None
+
+    def _note(self, field: str, way: str, error: Exception) -> None:
+        if _passes(error):
+            self._unavailable.setdefault(field, f"at times: {way}: {error}")
+        else:
+            self._unavailable[field] = f"{way}: {error}"
+
+    def _try(self, read: Read) -> tuple[Any, Exception | None]:
+        """Return what is read and no error, or None and the error; a lost card is raised."""
+        try:
+            return read(self._nvml, self._card), None
+        except self._errors as error:
+            if getattr(error, "value", None) in _LOST:
+                raise DeviceError(
+                    f"the card was lost while it was watched: NVML says {error}. Look for Xid errors in the "
+                    "kernel log (dmesg); as a rule the card needs a reset or the machine a restart"
+                ) from error
+            return None, error
+
+
+def _passes(error: Exception) -> bool:
+    return getattr(error, "value", None) in _PASSING
+
+
+def _pynvml() -> Any:
+    try:
+        import pynvml
+    except ImportError as error:
+        raise DeviceError(f"the package nvidia-ml-py is not installed: {error}") from error
+    return pynvml
+
+
+def _card(nvml: Any, pci_bus_id: str | None, uuid: str | None) -> Any:
+    if pci_bus_id:
+        return nvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
+    if uuid:
+        return nvml.nvmlDeviceGetHandleByUUID(uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}")
+    count = nvml.nvmlDeviceGetCount()
+    if count != 1:
+        raise DeviceError(f"NVML sees {count} cards, and the backend does not tell which of them it uses")
+    return nvml.nvmlDeviceGetHandleByIndex(0)
+
+
+def _field(field_id: int, nvml: Any, card: Any) -> float:
+    return _field_value(nvml.nvmlDeviceGetFieldValues(card, [field_id])[0], nvml, card)
+
+
+def _field_value(answer: Any, nvml: Any, _: Any) -> float:
+    """Return one answer's number. The call as a whole succeeds even where a field in it is refused."""
+    if answer.nvmlReturn:
+        raise nvml.NVMLError(answer.nvmlReturn)
+    member = _VALUE_MEMBERS[answer.valueType]
+    value: float = getattr(answer.value, member)
+    if value == _NOT_A_VALUE.get(member):
+        raise nvml.NVMLError(nvml.NVML_ERROR_NOT_SUPPORTED)
+    return value
+
+
+def _p_state(nvml: Any, state: int) -> int:
+    if state == nvml.NVML_PSTATE_UNKNOWN:
+        raise nvml.NVMLError(nvml.NVML_ERROR_NO_DATA)
+    return state
+
+
+def _pids(processes: Any) -> tuple[int, ...]:
+    # Under MIG a process is listed once for each instance.
+    return tuple(sorted({process.pid for process in processes}))
+
+
+def _named(names: tuple[str, ...], value: int) -> str:
+    return names[value] if value < len(names) else str(value)
+
+
+_LIGHT: dict[str, dict[str, Read]] = {
+    "sm_clock_mhz": {
+        "nvmlDeviceGetClockInfo(SM)": lambda n, c: float(n.nvmlDeviceGetClockInfo(c, n.NVML_CLOCK_SM)),
+    },
+    "memory_clock_mhz": {
+        "nvmlDeviceGetClockInfo(MEM)": lambda n, c: float(n.nvmlDeviceGetClockInfo(c, n.NVML_CLOCK_MEM)),
+    },
+    "temperature_c": {
+        "nvmlDeviceGetTemperatureV": lambda n, c: float(
+            n.nvmlDeviceGetTemperatureV(c, n.NVML_TEMPERATURE_GPU)
+        ),
+        "nvmlDeviceGetTemperature": lambda n, c: float(n.nvmlDeviceGetTemperature(c, n.NVML_TEMPERATURE_GPU)),
+    },
+    # nvmlDeviceGetPowerUsage is a mean of one second on GA10x and newer: too slow for most measurements.
+    "power_w": {
+        "field 186 (instant)": lambda n, c: _field(_POWER_INSTANT_FIELD, n, c) / 1e3,
+        "nvmlDeviceGetPowerUsage (mean of a second on GA10x and newer)": lambda n, c: (
+            n.nvmlDeviceGetPowerUsage(c) / 1e3
+        ),
+    },
+    "energy_j": {
+        "nvmlDeviceGetTotalEnergyConsumption": lambda n, c: n.nvmlDeviceGetTotalEnergyConsumption(c) / 1e3,
+    },
+    "p_state": {
+        "nvmlDeviceGetPerformanceState": lambda n, c: _p_state(n, n.nvmlDeviceGetPerformanceState(c)),
+        "nvmlDeviceGetPowerState": lambda n, c: _p_state(n, n.nvmlDeviceGetPowerState(c)),
+    },
+    "utilization_percent": {
+        "nvmlDeviceGetUtilizationRates": lambda n, c: float(n.nvmlDeviceGetUtilizationRates(c).gpu),
+    },
+    "clock_event_reasons": {
+        "nvmlDeviceGetCurrentClocksEventReasons": lambda n, c: clock_event_reasons(
+            n.nvmlDeviceGetCurrentClocksEventReasons(c)
+        ),
+        "nvmlDeviceGetCurrentClocksThrottleReasons": lambda n, c: clock_event_reasons(
+            n.nvmlDeviceGetCurrentClocksThrottleReasons(c)
+        ),
+    },
+}
+"""Cheap values, by field and by ways to ask for it, the better way first."""
+
+_FULL: dict[str, dict[str, Read]] = {
+    "memory_used_bytes": {
+        "nvmlDeviceGetMemoryInfo": lambda n, c: int(n.nvmlDeviceGetMemoryInfo(c).used),
+    },
+    "processes": {
+        "nvmlDeviceGetComputeRunningProcesses": lambda n, c: _pids(n.nvmlDeviceGetComputeRunningProcesses(c)),
+        "nvmlDeviceGetComputeRunningProcesses_v2": lambda n, c: _pids(
+            n.nvmlDeviceGetComputeRunningProcesses_v2(c)
+        ),
+    },
+}
+"""Values of a full snapshot beside the light ones and the throttle counters."""
+
+_FACTS: dict[str, Read] = {
+    "driver": lambda n, _: n.nvmlSystemGetDriverVersion(),
+    "name": lambda n, c: n.nvmlDeviceGetName(c),
+    "uuid": lambda n, c: n.nvmlDeviceGetUUID(c),
+    "vbios": lambda n, c: n.nvmlDeviceGetVbiosVersion(c),
+    "power_limit_w": lambda n, c: f"{n.nvmlDeviceGetEnforcedPowerLimit(c) / 1e3:g}",
+    "power_limit_default_w": lambda n, c: f"{n.nvmlDeviceGetPowerManagementDefaultLimit(c) / 1e3:g}",
+    "max_sm_clock_mhz": lambda n, c: n.nvmlDeviceGetMaxClockInfo(c, n.NVML_CLOCK_SM),
+    "max_memory_clock_mhz": lambda n, c: n.nvmlDeviceGetMaxClockInfo(c, n.NVML_CLOCK_MEM),
+    # NVML cannot read locked clocks back: whether a lock is in force shows in the sampled clocks alone.
+    "application_sm_clock_mhz": lambda n, c: n.nvmlDeviceGetApplicationsClock(c, n.NVML_CLOCK_SM),
+    "application_memory_clock_mhz": lambda n, c: n.nvmlDeviceGetApplicationsClock(c, n.NVML_CLOCK_MEM),
+    "memory_bus_bits": lambda n, c: n.nvmlDeviceGetMemoryBusWidth(c),
+    "persistence": lambda n, c: "on" if n.nvmlDeviceGetPersistenceMode(c) else "off",
+    "ecc": lambda n, c: "on" if n.nvmlDeviceGetEccMode(c)[0] else "off",
+    "mig": lambda n, c: "on" if n.nvmlDeviceGetMigMode(c)[0] else "off",
+    "compute_mode": lambda n, c: _named(_COMPUTE_MODES, n.nvmlDeviceGetComputeMode(c)),
+    # Whether one is attached says nothing: an H200, which has no outlet, says yes.
+    "display_active": lambda n, c: "yes" if n.nvmlDeviceGetDisplayActive(c) else "no",
+    "virtualization": lambda n, c: _named(_VIRTUALIZATION, n.nvmlDeviceGetVirtualizationMode(c)),
+    # The most that card and slot allow together: the generation of the moment drops whenever the card idles.
+    "pcie_generation": lambda n, c: n.nvmlDeviceGetMaxPcieLinkGeneration(c),
+    "pcie_width": lambda n, c: n.nvmlDeviceGetMaxPcieLinkWidth(c),
+    "pcie_width_now": lambda n, c: n.nvmlDeviceGetCurrPcieLinkWidth(c),
+}
+
+_LIMITS: dict[str, Read] = {
+    "max_sm_clock_mhz": lambda n, c: float(n.nvmlDeviceGetMaxClockInfo(c, n.NVML_CLOCK_SM)),
+    "max_memory_clock_mhz": lambda n, c: float(n.nvmlDeviceGetMaxClockInfo(c, n.NVML_CLOCK_MEM)),
+    "memory_bus_bits": lambda n, c: int(n.nvmlDeviceGetMemoryBusWidth(c)),
+    "power_limit_w": lambda n, c: n.nvmlDeviceGetEnforcedPowerLimit(c) / 1e3,
+}

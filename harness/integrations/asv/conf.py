@@ -1,0 +1,117 @@
+"""What asv.conf.json says of the site: where results and pages lie, and how commits are linked."""
+
+from __future__ import annotations
+
+__all__ = ["SiteConf", "link_from_asv", "loaded_conf", "read_conf", "run_publish", "site_conf", "write_pages"]
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import ConfigError, MeasureError
+from harness.site.publishing import Published, publish_pages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteConf:
+    file: Path | None
+    """None where the project has no asv.conf.json."""
+    project: str
+    results: Path
+    html: Path
+    branch: str
+    commit_url: str
+    """With {} for the hash; empty where there is no place to link to."""
+
+
+def read_conf(root: Path) -> SiteConf:
+    """Raises ConfigError for a file that asv cannot read."""
+    file = root / "asv.conf.json"
+    folder = root / ".asv"
+    if not file.exists():
+        return SiteConf(
+            file=None,
+            project=root.name,
+            results=folder / "results",
+            html=folder / "html",
+            branch="HEAD",
+            commit_url="",
+        )
+    return site_conf(loaded_conf(file), root, file)
+
+
+def loaded_conf(file: Path) -> Any:
+    """The Config of asv itself. Raises ConfigError where there is no asv, or it cannot read the file."""
+    try:
+        from asv.config import Config
+        from asv.util import UserError
+    except ImportError:
+        raise ConfigError(
+            f"{file} cannot be read without asv: install it with pip install asv==0.6.6."
+        ) from None
+    try:
+        conf = Config.load(str(file))
+        conf.branches = [str(each) for each in conf.branches or [] if each]
+    except (UserError, ValueError, TypeError, OSError) as error:  # asv trips over what is no object or list
+        raise ConfigError(f"asv cannot read {file}: {str(error).rstrip('.')}.") from None
+    return conf
+
+
+def site_conf(conf: Any, root: Path, file: Path) -> SiteConf:
+    """What asv's Config says of the site, its paths relative to a folder."""
+    url = str(conf.show_commit_url or "")
+    return SiteConf(
+        file=file,
+        project=str(conf.project or root.name),
+        results=root / str(conf.results_dir),
+        html=root / str(conf.html_dir),
+        branch=conf.branches[0] if conf.branches else "HEAD",
+        # asv's default, "#", is no place.
+        commit_url=f"{url}{{}}" if url.startswith(("https://", "http://")) else "",
+    )
+
+
+def write_pages(
+    conf: SiteConf,
+    root: Path,
+    *,
+    results: Path | None = None,
+    html: Path | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Published:
+    """Write our pages beside asv's, and let asv's lead to them. Raises what publish_pages raises."""
+    site = html or conf.html
+    published = publish_pages(
+        results or conf.results,
+        root,
+        site,
+        project=conf.project,
+        revision=conf.branch,
+        commit_url=conf.commit_url,
+        tell=tell,
+    )
+    link_from_asv(conf, site)
+    return published
+
+
+def run_publish(conf: SiteConf) -> None:
+    """Let asv publish its own pages, its words on standard error. Raises MeasureError where it fails."""
+    assert conf.file
+    command = [sys.executable, "-m", "asv", "publish", "--config", str(conf.file)]
+    done = subprocess.run(command, cwd=conf.file.parent, stdout=sys.stderr, check=False)
+    if done.returncode:
+        raise MeasureError(
+            f"asv publish failed with status {done.returncode}; its own words are above. "
+            "'harness publish --without-asv' writes the other pages."
+        )
+
+
+def link_from_asv(conf: SiteConf, html: Path) -> None:
+    """Let asv's pages lead to ours, where there are any of asv's. A page of somebody else's is left alone."""
+    if conf.file and (html / "asv.js").exists():
+        from harness.integrations.asv.pages import link_pages
+
+        link_pages(html)

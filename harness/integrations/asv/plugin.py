@@ -1,0 +1,244 @@
+"""What makes asv run kernels over commits: name this module, with a dot in front, among asv.conf.json's
+"plugins".
+
+- an environment type, ``checkout``: the interpreter at hand, nothing built or installed per commit. Kernels
+  come out of git's object store by commit, so a working tree cannot leak into an older commit's figures.
+- one measurement, many tracks: a class measures once, in setup_cache; asv would start a process for each
+  track, kernel and size to read one number of it, and here they are read in this process.
+- machines: the card is registered by itself, and what an update changes (driver, kernel) does not split a
+  history.
+- pages that need no network (`harness.integrations.asv.site`).
+- which way is better, in every command and page (`harness.integrations.asv.commands`, `asv_pages`).
+- options of asv's that reach into a measurement (`asv_runs`), and records and pages that go where asv's go
+  (`asv_alongside`).
+
+Without a word, asv ignores a plugin that it does not find: the ``checkout`` environment type is then unknown,
+which is an error, so an asv.conf.json that names it cannot run without this module.
+"""
+
+from __future__ import annotations
+
+__all__ = ["CheckoutEnvironment", "setup"]
+
+import functools
+import json
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from asv import util
+from asv.commands.compare import Compare
+from asv.commands.continuous import Continuous
+from asv.commands.find import Find
+from asv.commands.publish import Publish
+from asv.console import log
+from asv.environment import Environment
+from asv.machine import Machine, MachineCollection
+from asv.runner import BENCHMARK_RUN_SCRIPT
+
+from harness.config import load_config
+from harness.device.machine import ANNOTATIONS
+from harness.errors import HarnessError
+from harness.integrations.asv import alongside, pages, runs, site
+from harness.integrations.asv.direction import check_commands
+from harness.integrations.asv.machine import register
+from harness.integrations.asv.tracks import ANSWERS, ASV_PID, DEVICE_KIND, DRY_RUN, PROGRESS
+
+_ = pages, site  # asv finds publishers by subclass: importing is using
+
+
+class CheckoutEnvironment(Environment):  # type: ignore[misc]
+    """asv's view of the running interpreter, at whatever commit is asked for."""
+
+    tool_name = "checkout"
+
+    def __init__(
+        self, conf: Any, python: str, requirements: dict[str, str], tagged_env_vars: dict[Any, str]
+    ) -> None:
+        # asv's own constructor reads both before it sets them. The name of the interpreter is no part of a
+        # series.
+        self._python = python
+        self._requirements = requirements
+        super().__init__(conf, python, requirements, tagged_env_vars)
+        self._global_env_vars["HARNESS_ASV_RESULTS"] = str(Path(conf.results_dir).absolute())
+
+    @classmethod
+    def matches(cls, python: str) -> bool:  # noqa: ARG003
+        return True
+
+    def check_presence(self) -> bool:
+        return True
+
+    def create(self) -> None:
+        pass
+
+    def install_project(self, conf: Any, repo: Any, commit_hash: str) -> None:  # noqa: ARG002
+        """Nothing to build: the suite of this commit is exported when it is measured."""
+        # Where asv has the commits: a mirror, where "repo" is an address.
+        self._global_env_vars["HARNESS_ASV_REPOSITORY"] = str(repo._path)  # noqa: SLF001
+        self._set_commit_hash(commit_hash)
+
+    def run(self, args: list[str], **kwargs: Any) -> Any:
+        """Run the interpreter at hand, or answer in its place what setup_cache has found out already."""
+        env = {**(kwargs.pop("env", None) or os.environ), **self._global_env_vars}
+        if path := os.environ.get("PYTHONPATH"):
+            env["ASV_PYTHONPATH"] = path  # under its own name asv takes it off the import path
+        kwargs.setdefault("timeout", self._install_timeout)
+        command = args[1] if args[:1] == [BENCHMARK_RUN_SCRIPT] else ""
+        if command == "run" and (answered := _answer(args, Path(kwargs["cwd"]))):
+            return answered
+        if command != "setup_cache":
+            return util.check_output([sys.executable, *args], env=env, **kwargs)
+        with _shown_progress(Path(kwargs["cwd"])) as progress:
+            # asv kills what does not end within a second of TERM: what it leaves goes with asv's folder.
+            told = {PROGRESS: str(progress), ASV_PID: str(os.getpid()), "TMPDIR": str(progress.parent)}
+            return util.check_output([sys.executable, *args], env={**env, **told}, **kwargs)
+
+
+def _answer(args: list[str], cache: Path) -> tuple[str, str, int] | None:
+    """The result of one track, kernel and size from what setup_cache left; None lets asv start its process
+    after all.
+    """
+    try:
+        _, _, _, name, _, profile, result_file = args
+        track, _, index = name.rpartition(".")[2].partition("-")
+        answer = _answers(cache / ANSWERS)[track][int(index)]
+    except (OSError, ValueError, LookupError):
+        return None
+    if profile != "None":
+        return None
+    if "error" in answer:
+        return answer["error"], "", 1
+    Path(result_file).write_text(json.dumps(answer["value"]), encoding="utf-8")
+    return "", "", 0
+
+
+@functools.lru_cache(maxsize=1)
+def _answers(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """What a class's setup_cache left, read once: asv asks for each track, kernel and size by itself.
+
+    asv gives every setup_cache a new folder, so a path never comes to mean another file.
+    """
+    answers: dict[str, list[dict[str, Any]]] = json.loads(path.read_text(encoding="utf-8"))
+    return answers
+
+
+@contextmanager
+def _shown_progress(folder: Path) -> Iterator[Path]:
+    """A file in asv's temporary folder for a child to write progress to, and a thread that shows its lines
+    while asv waits for the child. Where that is cut short the folder goes too, which asv would leave.
+    """
+    over = threading.Event()
+    path = folder / "harness-progress"
+    path.touch()
+    with path.open(encoding="utf-8") as file:
+
+        def follow() -> None:
+            while True:
+                ended = over.wait(0.2)
+                for line in file.read().splitlines():
+                    log.info(line)
+                if ended:
+                    return
+
+        thread = threading.Thread(target=follow, daemon=True)
+        thread.start()
+        try:
+            yield path
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        finally:
+            over.set()
+            thread.join()
+
+
+def setup() -> None:
+    """Called by asv once it has imported the plugin; a second call does nothing."""
+    if getattr(Machine.load, "registers", False):
+        return
+    runs.setup()
+    alongside.setup()
+    _teach_direction_when_needed()
+    original_load, original_save = Machine.load, Machine.save
+
+    def load(
+        interactive: bool = False,
+        force_interactive: bool = False,
+        machine_name: str | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        machine = None
+        if interactive and not force_interactive and kwargs.get("_path") is None:
+            entry = _register(machine_name)
+            machine_name = entry["machine"]
+            if os.environ.get(DRY_RUN):
+                machine = Machine()
+                vars(machine).update(entry)
+        machine = machine or original_load(
+            interactive=interactive, force_interactive=force_interactive, machine_name=machine_name, **kwargs
+        )
+        os.environ["HARNESS_ASV_MACHINE"] = machine.machine
+        for key in ANNOTATIONS:
+            machine.__dict__.pop(key, None)
+        return machine
+
+    def save(self: Any, results_dir: str) -> None:
+        if os.environ.get(DRY_RUN):
+            return
+        original_save(self, results_dir)
+        try:
+            known = MachineCollection.load(self.machine)
+        except util.UserError:
+            return
+        notes = {key: known[key] for key in ANNOTATIONS if key in known}
+        util.write_json(
+            str(Path(results_dir) / self.machine / "machine.json"),
+            {**self.__dict__, **notes},
+            self.api_version,
+        )
+
+    load.registers = True  # type: ignore[attr-defined]
+    Machine.load = staticmethod(load)
+    Machine.save = save
+
+
+def _teach_direction_when_needed() -> None:
+    """Let the commands that judge figures learn which way is better once one of them is called. Only they can
+    be refused for it: `asv run` rests on none of asv's sources.
+    """
+    before = {command: vars(command)["run"] for command in (Compare, Continuous, Find, Publish)}
+
+    def taught(cls: Any, *args: Any, **options: Any) -> Any:
+        check_commands()
+        for command, run in before.items():
+            command.run = run
+        from harness.integrations.asv import commands  # what it names of asv may not be there in another asv
+
+        commands.setup()
+        return cls.run(*args, **options)
+
+    for command in before:
+        command.run = classmethod(taught)
+
+
+def _register(asked: str | None) -> dict[str, str]:
+    """Register the card that will be measured on: its figures must not land in the history of another."""
+    try:
+        registered = register(load_config().device, write=not os.environ.get(DRY_RUN))
+    except HarnessError as error:
+        raise util.UserError(error.message) from error
+    entry = registered.entry
+    if asked not in (None, entry["machine"]):
+        raise util.UserError(
+            f"--machine is {asked!r}, but what would be measured on is {entry['machine']!r}. "
+            "Leave --machine out, or choose another device with HARNESS_DEVICE."
+        )
+    os.environ[DEVICE_KIND] = registered.device.kind
+    log.info(f"Machine: {entry['machine']} ({entry['gpu']})")
+    return entry

@@ -1,0 +1,358 @@
+"""asv benchmarks of a suite: measured once a commit, read by many ``track_*``.
+
+benchmarks/ holds one small class a suite::
+
+    from harness.integrations import asv_tracks
+
+    class Matmul(asv_tracks.SuiteTracks):
+        folder = "kernels/matmul"
+
+        def setup_cache(self):
+            return self.measure()
+
+(setup_cache is written out because asv tells caches apart by the line that defines them.)
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ANSWERS",
+    "ASV_PID",
+    "DEVICE_KIND",
+    "DRY_RUN",
+    "ENVIRONMENT",
+    "PROGRESS",
+    "SELECTED",
+    "TRACKS",
+    "Answer",
+    "SuiteTracks",
+    "Track",
+    "answers_of",
+    "label_of",
+]
+
+import contextlib
+import ctypes
+import inspect
+import itertools
+import json
+import math
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from harness.bench.measure import MeasureSettings
+from harness.config import Config, load_config
+from harness.errors import HarnessError
+from harness.output.summary import RowSummary, outcome, summary_of
+from harness.records import DeviceInfo, Row, Run
+from harness.run.run import RunResult, Session, SessionSettings
+from harness.spec.loader import load
+from harness.spec.planning import PlannedCase, divided, plan
+from harness.spec.suite import Suite, size_label
+
+ANSWERS = "harness-answers.json"
+"""In the folder that a class's benchmarks share: track name to one answer a parameter combination, in
+asv's order."""
+
+# Variables by which the plugin tells asv's processes what they cannot know.
+DEVICE_KIND = "HARNESS_ASV_DEVICE_KIND"
+"""What is measured on."""
+SELECTED = "HARNESS_ASV_SELECTED"
+"""JSON: of each class of which asv was asked for a part, the places of those parameters in asv's order."""
+DRY_RUN = "HARNESS_ASV_DRY_RUN"
+"""Set where nothing may be written."""
+ENVIRONMENT = "HARNESS_ASV_ENVIRONMENT"
+"""The name of asv's environment, which is in the names of its result files."""
+ASV_PID = "HARNESS_ASV_PID"
+"""The process that waits for setup_cache."""
+PROGRESS = "HARNESS_PROGRESS"
+"""The file to which lines of progress go."""
+
+METHOD_VERSION = "1"
+"""Of how things are measured. Raise it when figures of before and after must not share a graph."""
+
+SETUP_TIMEOUT_S = 6 * 3600.0
+
+Answer = dict[str, Any]
+"""{"value": ...} as asv stores it, or {"error": text}."""
+
+Parameters = tuple[str, "int | str"]
+"""A kernel's name and a size's label."""
+
+_NOTHING: Answer = {"value": math.nan}
+"""What asv shows as n/a: no such kernel at this commit, or not on this device."""
+
+
+@dataclass(frozen=True)
+class Track:
+    """One number of a measured row, and what asv should know of it."""
+
+    unit: str
+    direction: Literal["higher", "lower", "none"]
+    """Which way is better. asv copies it into benchmarks.json; by itself it takes every rise for a
+    regression."""
+    read: Callable[[Row, RowSummary], Any]
+    headline: str | None = None
+    """The only headline with which the track makes sense; None for all."""
+    wrong: int | None = None
+    """The figure of a kernel whose result is wrong; None where it has none, and counts as failed."""
+
+
+def _rate(work: Callable[[Row], int | None]) -> Callable[[Row, RowSummary], Any]:
+    """A rate a slot, in the form of which asv makes a median with an interval."""
+
+    def read(row: Row, _: RowSummary) -> Any:
+        amount = work(row)
+        if row.measurement is None or not amount:
+            return None
+        return {"samples": [amount / time_ns for time_ns in row.measurement.times_ns], "number": 1}
+
+    return read
+
+
+def _time_ms(row: Row, _: RowSummary) -> Any:
+    return row.measurement and {
+        "samples": [time_ns / 1e6 for time_ns in row.measurement.times_ns],
+        "number": 1,
+    }
+
+
+def _error_ratio(row: Row, _: RowSummary) -> float | None:
+    ratios = [check.largest_ratio for check in row.verification.checks] if row.verification else []
+    return max((ratio for ratio in ratios if ratio is not None), default=None)
+
+
+TRACKS = {
+    "track_gflops": Track("GFLOP/s", "higher", _rate(lambda row: row.flop), "GFLOP/s"),
+    "track_gbytes_per_s": Track("GB/s", "higher", _rate(lambda row: row.moved_bytes), "GB/s"),
+    "track_time_ms": Track("ms", "lower", _time_ms),
+    "track_sm_clock_mhz": Track("MHz", "none", lambda _, s: s.sm_clock_mhz),
+    "track_memory_clock_mhz": Track("MHz", "none", lambda _, s: s.memory_clock_mhz),
+    "track_temperature_c": Track("°C", "none", lambda _, s: s.temperature_c),
+    "track_power_w": Track("W", "none", lambda _, s: s.power_w),
+    "track_verified": Track("1 if right, 0 if wrong", "higher", lambda _row, _summary: 1, wrong=0),
+    "track_error_ratio": Track("largest error / bound", "lower", _error_ratio),
+    "track_registers": Track(
+        "registers per thread", "lower", lambda row, _: row.resources and row.resources.registers
+    ),
+    "track_local_bytes": Track(
+        "bytes per thread", "lower", lambda row, _: row.resources and row.resources.local_bytes
+    ),
+}
+
+
+class _FileObserver:
+    """Tells the asv process, by way of a file, how far the measurement is."""
+
+    def __init__(self) -> None:
+        self.path = os.environ.get(PROGRESS)
+
+    def opened(self, device: DeviceInfo) -> None:
+        self._say(f"Device: {device.spec}, {device.name}")
+
+    def waiting(self, sentence: str) -> None:
+        self._say(sentence)
+
+    def started(self, planned: PlannedCase, number: int, total: int) -> None:
+        self.name = f"[{number}/{total}] {planned.case.suite}.{planned.kernel.name} {planned.case.size_label}"
+
+    def stage(self, stage: str) -> None:
+        pass
+
+    def finished(self, row: Row) -> None:
+        self._say(f"{self.name}: {outcome(row)}")
+
+    def failed(self, error: HarnessError) -> None:
+        self._say(error.message)
+
+    def _say(self, line: str) -> None:
+        if self.path:
+            with contextlib.suppress(OSError), open(self.path, "a", encoding="utf-8") as file:  # noqa: PTH123
+                file.write(line + "\n")
+
+
+class SuiteTracks:
+    """Subclass it with `folder`, the suite's folder relative to the project, and a setup_cache of its own."""
+
+    folder: ClassVar[str]
+    params: ClassVar[list[list[Any]]] = []
+    param_names: ClassVar[list[str]] = ["kernel", "size"]
+    timeout = 60.0
+
+    def __init_subclass__(cls) -> None:
+        # The working tree's suite says which kernels and sizes there are graphs of; each commit's own is
+        # measured.
+        suite = load(cls._path()).suite
+        cls.params = [
+            [kernel.name for kernel in suite.kernels],
+            [label_of(point) for point in _points(suite)],
+        ]
+        for name, track in TRACKS.items():
+            if track.headline in (None, suite.headline):
+                setattr(cls, name, _method(name, track, suite.name))
+        setup_cache: Any = cls.__dict__["setup_cache"]
+        setup_cache.timeout = SETUP_TIMEOUT_S
+
+    @classmethod
+    def _path(cls) -> Path:
+        return Path(inspect.getfile(cls)).parent.parent / cls.folder
+
+    def measure(self) -> dict[str, list[Answer]]:
+        """Measure the suite at asv's commit and leave an answer for every track, kernel and size.
+
+        Raises HarnessError where the suite does not load at that commit, or there is no device.
+        """
+        observer = _FileObserver()
+        try:
+            with _ended_with_asv():
+                return self._measure(observer)
+        except HarnessError as error:
+            observer.failed(error)  # asv itself says no more than "failed"
+            raise
+
+    def _measure(self, observer: _FileObserver) -> dict[str, list[Answer]]:
+        config = load_config(self._path())
+        repository = os.environ.get("HARNESS_ASV_REPOSITORY")
+        loaded = load(self._path(), os.environ.get("ASV_COMMIT"), Path(repository) if repository else None)
+        selected = self._selected()
+        settings = SessionSettings(
+            command="asv",
+            device=config.device,
+            measure=MeasureSettings(l2=config.l2),  # type: ignore[arg-type]
+            timeout_s=config.timeout_s,
+            results=_results(config),
+            machine=os.environ.get("HARNESS_ASV_MACHINE"),
+            notes=_notes(partial=selected is not None),
+        )
+        with Session(loaded, settings, observer) as session:
+            cases, _ = divided(plan(loaded.suite, quick=session.device.kind != "gpu"), (), session.device)
+            if selected is not None:
+                cases = [each for each in cases if (each.kernel.name, label_of(each.case.sizes)) in selected]
+            result = session.run(cases) if cases or selected is None else None
+        if result and result.interrupted:
+            raise KeyboardInterrupt
+        answers = self._answers(result)
+        Path(ANSWERS).write_text(json.dumps(answers), encoding="utf-8")
+        return answers
+
+    def _selected(self) -> set[Parameters] | None:
+        """The kernels and sizes that asv was asked for; None for all of them."""
+        name = f"{type(self).__module__}.{type(self).__qualname__}"
+        keys = list(itertools.product(*self.params))
+        for group, places in json.loads(os.environ.get(SELECTED) or "{}").items():
+            if f".{name}".endswith(f".{group}"):
+                return {keys[place] for place in places}
+        return None
+
+    def _answers(self, result: RunResult | None) -> dict[str, list[Answer]]:
+        rows = {(row.kernel, label_of(row.sizes)): (row, result.run) for row in result.rows} if result else {}
+        names = [name for name in TRACKS if hasattr(self, name)]
+        return answers_of(rows, itertools.product(*self.params), names)
+
+
+def answers_of(
+    rows: Mapping[Parameters, tuple[Row, Run]], parameters: Iterable[Parameters], names: Sequence[str]
+) -> dict[str, list[Answer]]:
+    """Of each named track an answer for each kernel and size; n/a where there is no row."""
+    found = [rows.get(key) for key in parameters]
+    return {name: [_answer(TRACKS[name], *row) if row else _NOTHING for row in found] for name in names}
+
+
+def _results(config: Config) -> Path | None:
+    """Where records go; None in a dry run."""
+    if os.environ.get(DRY_RUN):
+        return None
+    return Path(os.environ.get("HARNESS_ASV_RESULTS") or config.root / config.results)
+
+
+def _notes(*, partial: bool) -> dict[str, str | bool]:
+    environment = os.environ.get(ENVIRONMENT)
+    return {
+        "method": METHOD_VERSION,
+        **({"environment": environment} if environment else {}),
+        **({"partial": True} if partial else {}),
+    }
+
+
+@contextlib.contextmanager
+def _ended_with_asv() -> Iterator[None]:
+    """While it lasts, an asv that ends by whatever signal ends the measurement too, as Ctrl-C would: finished
+    rows are stored, workers and temporary folders are gone.
+
+    asv sends TERM when it is interrupted and can still act; where it cannot, the system sends it in its name.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # asv's and the system's may both come
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    _signal_at_parents_end(signal.SIGTERM)
+    try:
+        if (asv := os.environ.get(ASV_PID)) and os.getppid() != int(asv):
+            raise KeyboardInterrupt  # it has ended already
+        yield
+    finally:
+        _signal_at_parents_end(0)
+        signal.signal(signal.SIGTERM, before)
+
+
+def _signal_at_parents_end(number: int) -> None:
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(None).prctl(1, number)  # 1 is PR_SET_PDEATHSIG
+
+
+def _method(name: str, track: Track, suite: str) -> Callable[..., Any]:
+    def read(self: SuiteTracks, answers: dict[str, list[Answer]], kernel: str, size: int | str) -> Any:
+        """Used where something other than the plugin's environment runs the benchmarks; see
+        `asv_plugin._answer`.
+        """
+        answer = answers[name][list(itertools.product(*self.params)).index((kernel, size))]
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer["value"]
+
+    read.__name__ = name
+    attributes: Any = read
+    attributes.unit = track.unit
+    attributes.direction = track.direction
+    attributes.suite = suite
+    attributes.version = METHOD_VERSION
+    return read
+
+
+def _answer(track: Track, row: Row, run: Run) -> Answer:
+    if row.status == "skipped":
+        return _NOTHING
+    if row.reason == "wrong-result" and track.wrong is not None:
+        return {"value": track.wrong}
+    if row.status == "failed":
+        return {"error": f"{row.case} ({row.reason}): {row.message}\n{row.log}".strip()}
+    value = track.read(row, summary_of(row, run))
+    return _NOTHING if value is None else {"value": value}
+
+
+def _points(suite: Suite) -> list[Mapping[str, int]]:
+    """Every point that any device measures, because asv has one list of parameters for all machines.
+
+    Those of the device in use come first: asv's pages open with the first of them.
+    """
+    quick = os.environ.get(DEVICE_KIND, "gpu") != "gpu"
+    own, other = ([*suite.problem.points(quick=side)] for side in (quick, not quick))
+    return [*own, *(point for point in other if point not in own)]
+
+
+def label_of(sizes: Mapping[str, int]) -> int | str:
+    """A number where one will do, which asv can put on an axis."""
+    label = size_label(sizes)
+    return int(label) if label.isdecimal() else label

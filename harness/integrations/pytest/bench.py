@@ -1,0 +1,262 @@
+"""What one pytest session measures: its cases one by one, or all of a suite against another commit."""
+
+from __future__ import annotations
+
+__all__ = ["Bench", "Measured"]
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from harness.bench.measure import MeasureSettings
+from harness.config import Config, load_config
+from harness.errors import HarnessError, UsageError
+from harness.integrations.pytest.cases import GpuCase, Options, Policy
+from harness.records import DeviceInfo, Row, Run
+from harness.run.compare import CompareObserver, CompareSettings, Comparing, ComparisonResult
+from harness.run.device_session import find_device
+from harness.run.run import Session, SessionSettings
+from harness.spec.planning import PlannedCase, check_patterns
+from harness.spec.selection import SuitePair, fitting_pairs, load_pairs, load_suites
+
+
+class Measured(NamedTuple):
+    """One case of the working tree, measured by itself."""
+
+    case: GpuCase
+    row: Row
+    run: Run
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The cases that one comparison takes together."""
+
+    wanted: dict[str, GpuCase] = field(default_factory=dict)
+    """By case."""
+    result: ComparisonResult | None = None
+    error: HarnessError | None = None
+
+
+class _SilentObserver:
+    """pytest itself shows what is finished."""
+
+    def __init__(self, waiting: Callable[[str], None]) -> None:
+        self.waiting = waiting
+
+    def opened(self, device: DeviceInfo) -> None:
+        pass
+
+    def stage(self, stage: str) -> None:
+        pass
+
+    def started(self, planned: PlannedCase, number: int, total: int) -> None:
+        pass
+
+    def finished(self, row: Row) -> None:
+        pass
+
+
+class Bench:
+    """`root` is where a project without a configuration file lies. `blind` looks for no device: where nothing
+    will be measured, the small sizes will do.
+    """
+
+    def __init__(
+        self, options: Options, observer: CompareObserver, root: Path, *, blind: bool = False
+    ) -> None:
+        self.options = options
+        self._root = root
+        self.measured: list[Measured] = []
+        self.notes: dict[str, None] = {}
+        """Why suites were left out, a sentence each."""
+        self._observer = observer
+        self._blind = blind
+        self._pairs: dict[Config, list[SuitePair]] = {}
+        self._devices: dict[str | None, DeviceInfo | HarnessError] = {}
+        self._batches: dict[Hashable, _Batch] = {}
+        self._stack = ExitStack()
+        self._session: tuple[Hashable, Session] | None = None
+
+    def cases(self, folder: Path, policy: Policy) -> list[GpuCase]:
+        """The cases of a test in a folder, suite by suite in ladder order. Raises UsageError."""
+        config = self._config(folder)
+        pairs = self._suites(config)
+        check_patterns(policy.patterns, [side.suite for pair in pairs for side in pair])
+        asked = self.options.sizes or policy.sizes
+        fitting = fitting_pairs(pairs, policy.patterns, asked)
+        self.notes |= dict.fromkeys(fitting.left_out)
+        quick = not asked and self._quick(config, policy)
+        found: dict[str, GpuCase] = {}
+        for pair, sizes in fitting.chosen:
+            for base, head in self._planned(pair, sizes, policy, quick=quick):
+                label = _label(base, head, found)
+                found[label] = GpuCase(
+                    label=label, config=config, pair=pair, base=base, head=head, policy=policy
+                )
+        return list(found.values())
+
+    def _config(self, folder: Path) -> Config:
+        """What holds in a folder of tests: by the nearest file upwards, else in pytest's root folder."""
+        config = load_config(folder)
+        found = any((config.root / name).is_file() for name in ("harness.toml", "pyproject.toml"))
+        return config if found else load_config(self._root)
+
+    def _suites(self, config: Config) -> list[SuitePair]:
+        if config not in self._pairs:
+            base = self.options.base
+            self._pairs[config] = (
+                [SuitePair(loaded, loaded) for loaded in load_suites(config)]
+                if base is None
+                else load_pairs(config, base)
+            )
+        return self._pairs[config]
+
+    def _quick(self, config: Config, policy: Policy) -> bool:
+        if self._blind or self.options.quick or policy.quick:
+            return True
+        try:
+            return self.device(config).kind != "gpu"
+        except HarnessError:
+            return True  # every test will say why it cannot measure
+
+    def _planned(
+        self, pair: SuitePair, sizes: Sequence[str], policy: Policy, *, quick: bool
+    ) -> Iterator[tuple[PlannedCase | None, PlannedCase | None]]:
+        """Every case at base and at head; without a base, of the working tree alone."""
+        plans = pair.plans(policy.patterns, sizes, quick=quick)
+        base, head = ({each.case.id: _requiring(each, policy.requires) for each in plan} for plan in plans)
+        compared = self.options.base is not None
+        for name in dict.fromkeys([*head, *base]):
+            yield base.get(name) if compared else None, head.get(name)
+
+    def device(self, config: Config) -> DeviceInfo:
+        """What a project is measured on. Raises UsageError, DeviceError."""
+        spec = self.options.device or config.device
+        if spec not in self._devices:
+            try:
+                self._devices[spec] = find_device(spec)
+            except HarnessError as error:
+                self._devices[spec] = error
+        found = self._devices[spec]
+        if isinstance(found, HarnessError):
+            raise found
+        return found
+
+    @property
+    def seen_device(self) -> DeviceInfo | None:
+        """What was measured on, if anything was."""
+        found = [each.run.device for each in self.measured]
+        found += [result.comparison.device for result, _ in self.compared]
+        return found[0] if found else None
+
+    def measure(self, case: GpuCase, *, timed: bool) -> Measured:
+        """Verify a case, and time it unless `timed` is false. Raises HarnessError where it cannot begin."""
+        result = self._open(case, timed=timed).run([case.planned])
+        if result.interrupted:
+            raise KeyboardInterrupt
+        [row] = result.rows
+        self.measured.append(Measured(case, row, result.run))
+        return self.measured[-1]
+
+    def _open(self, case: GpuCase, *, timed: bool) -> Session:
+        """The session of a case's suite; one at a time is open."""
+        l2 = case.policy.l2 or case.config.l2
+        key = (case.config, case.pair.head.path, l2, timed)
+        if self._session is None or self._session[0] != key:
+            self.close()
+            settings = SessionSettings(
+                command="pytest",
+                device=self.options.device or case.config.device,
+                measure=MeasureSettings(l2=l2) if timed else None,  # type: ignore[arg-type]
+                timeout_s=case.config.timeout_s,
+                busy=self.options.busy,
+            )
+            opened = Session(case.pair.head, settings, _SilentObserver(self._observer.waiting))
+            self._session = (key, self._stack.enter_context(opened))
+        return self._session[1]
+
+    def close(self) -> None:
+        self._session = None
+        self._stack.close()
+
+    def select(self, case: GpuCase) -> None:
+        """Compare this case too, when its suite's turn comes."""
+        self._batch(case).wanted[case.case.id] = case
+
+    def _batch(self, case: GpuCase) -> _Batch:
+        # Tests that ask for the same are compared together, whatever kernels and sizes each is about.
+        policy = replace(case.policy, patterns=(), sizes=(), quick=False)
+        key = (case.config, case.pair.head.path, policy)
+        return self._batches.setdefault(key, _Batch())
+
+    def compare(self, case: GpuCase) -> ComparisonResult:
+        """The comparison that a case is part of, carried out when it is first asked for.
+
+        Raises HarnessError, every time, where it could not be. After an interrupt it is kept as it was then,
+        and KeyboardInterrupt goes on.
+        """
+        self.select(case)
+        batch = self._batch(case)
+        if batch.result is None and batch.error is None:
+            try:
+                batch.result = self._compare(list(batch.wanted.values()))
+            except HarnessError as error:
+                batch.error = error
+        if batch.error is not None:
+            raise batch.error
+        assert batch.result is not None
+        if batch.result.interrupted:
+            raise KeyboardInterrupt
+        return batch.result
+
+    def _compare(self, cases: Sequence[GpuCase]) -> ComparisonResult:
+        config, pair, policy = cases[0].config, cases[0].pair, cases[0].policy
+        settings = CompareSettings(
+            device=self.options.device or config.device,
+            margin=policy.margin,
+            tolerance=policy.tolerance,
+            l2=policy.l2 or config.l2,  # type: ignore[arg-type]
+            timeout_s=config.timeout_s,
+            busy=self.options.busy,
+            results=config.root / config.results,
+        )
+        with Comparing(pair.base, pair.head, settings, self._observer) as comparing:
+            return comparing.run(
+                [case.base for case in cases if case.base], [case.head for case in cases if case.head]
+            )
+
+    @property
+    def broken(self) -> bool:
+        """Whether a comparison could not be carried out."""
+        return any(batch.error for batch in self._batches.values())
+
+    @property
+    def compared(self) -> Iterator[tuple[ComparisonResult, dict[str, GpuCase]]]:
+        """Every comparison so far, with its cases by their ids."""
+        for batch in self._batches.values():
+            if batch.result is not None:
+                yield batch.result, batch.wanted
+
+
+def _requiring(planned: PlannedCase, requires: str | None) -> PlannedCase:
+    """The case with what the test requires, where that is more than what its kernel does."""
+    if requires is None:
+        return planned
+    kernel = replace(planned.kernel, requires=requires)
+    own, asked = planned.kernel.capability, kernel.capability
+    return planned if own and asked and own >= asked else replace(planned, kernel=kernel)
+
+
+def _label(base: PlannedCase | None, head: PlannedCase | None, taken: Mapping[str, GpuCase]) -> str:
+    """``matmul.naive@512``; with its axes, where these tell it from another."""
+    planned = head or base
+    assert planned is not None
+    case = planned.case
+    short = f"{case.suite}.{case.kernel}@{case.size_label}"
+    label = next((name for name in (short, case.id) if name not in taken), None)
+    if label is None:
+        raise UsageError(f"Two suites have a case {case.id}: give one of them another name.")
+    return label

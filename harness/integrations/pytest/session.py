@@ -1,0 +1,253 @@
+"""What the plugin knows and does in one pytest session: its hooks and fixtures. Whatever measures is imported
+when a test first asks for it.
+"""
+
+from __future__ import annotations
+
+__all__ = ["GpuSession", "OnBenchmark", "WithoutBenchmark"]
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.integrations.pytest.baselines import Baseline, Vanished, asked_for, baseline_of
+
+if TYPE_CHECKING:
+    from harness.integrations.pytest.bench import Bench
+    from harness.integrations.pytest.cases import GpuCase, Side
+    from harness.integrations.pytest.fixture import GpuBenchmark
+    from harness.records import DeviceInfo
+    from harness.run.compare import Purpose
+
+    CaseKey = tuple[str, str, str]
+    """File and class, function, label."""
+
+
+class GpuSession:
+    """Hooks and fixtures of one session."""
+
+    NO_XDIST = "GPU benchmarks cannot share a card. Run them in one process: -n 0, or -p no:xdist."
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.told: set[tuple[str, str]] = set()
+        """Comparison and case of the failing verdicts that a test has told."""
+        self._problems: dict[str, None] = {}
+        """Found while tests were collected, and told when all are."""
+        self._baselines: list[Baseline] = []
+        self._cases: dict[CaseKey, GpuCase] = {}
+        self.started: Bench | None = None
+        """What measures, once a test has asked for it."""
+
+    def option(self, name: str) -> Any:
+        return self.config.getoption(name, None)
+
+    @property
+    def in_worker(self) -> bool:
+        """Whether this is a process of pytest-xdist's."""
+        return hasattr(self.config, "workerinput")
+
+    @property
+    def skipped(self) -> bool:
+        """Whether pytest-benchmark skips all benchmarks."""
+        return bool(self.option("benchmark_skip") and not self.option("benchmark_only"))
+
+    @property
+    def bench(self) -> Bench:
+        """What measures; made when it is first asked for."""
+        if self.started is None:
+            from harness.integrations.pytest.bench import Bench
+            from harness.integrations.pytest.cases import Options
+
+            options = Options(
+                device=self.option("perf_device"),
+                sizes=tuple(self.option("perf_size")),
+                quick=self.option("perf_quick"),
+                base=self.option("perf_base"),
+                gate=self.option("perf_gate"),
+                fail_on=tuple(self.option("perf_fail_on")),
+                busy="fail" if self.option("perf_no_wait") else "wait",
+            )
+            progress, root = _Progress(self.config), self.config.rootpath
+            self.started = Bench(options, progress, root, blind=self.in_worker or self.skipped)
+            self.config.add_cleanup(self.started.close)
+        return self.started
+
+    # Which tests there are
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        if "gpu_case" not in metafunc.fixturenames:
+            return
+        from harness.errors import HarnessError
+        from harness.integrations.pytest.cases import policy_of
+
+        definition = metafunc.definition
+        try:
+            policy = policy_of(definition.iter_markers("gpu_cases"))
+            cases = self.bench.cases(definition.path.parent, policy)
+        except HarnessError as error:
+            self._problems["\n".join(filter(None, [error.message, error.log]))] = None
+            return
+        for case in cases:
+            self._cases[_place(definition, case.label)] = case
+        if self.option("perf_base") is None or "gpu_side" not in metafunc.fixturenames:
+            labels = [case.label for case in cases if case.head]
+            metafunc.parametrize("gpu_case", labels, indirect=True, ids=labels)
+        else:
+            sides = [(case.label, side) for case in cases for side in case.sides]
+            names = ["-".join(each) for each in sides]
+            metafunc.parametrize(("gpu_case", "gpu_side"), sides, indirect=True, ids=names)
+
+    @pytest.fixture
+    def gpu_case(self, request: pytest.FixtureRequest) -> GpuCase:
+        """A case of one of the project's suites: a kernel at a size. The test runs once for each."""
+        return self._cases[_place(request.node, request.param)]
+
+    @pytest.fixture
+    def gpu_side(self, request: pytest.FixtureRequest) -> Side | None:
+        """With --perf-base the commit that a test shows: base or head; else None."""
+        side: Side | None = getattr(request, "param", None)
+        return side
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
+        if self._problems:
+            raise pytest.UsageError(*self._problems)
+        for item in items:
+            # Without pytest-benchmark there is no such marker, and the fixture will say so.
+            if {"gpu_benchmark", "benchmark"} <= {*getattr(item, "fixturenames", ())}:
+                self._prepare(item)
+        if self.option("perf_gate"):
+            there = {item.nodeid for item in items}
+            known = dict.fromkeys(name for baseline in self._baselines for name in baseline.names)
+            gone = [name for name in known if name not in there and asked_for(self.config, name)]
+            items.extend([Vanished.like(name, session, items) for name in gone])
+
+    def _prepare(self, item: pytest.Item) -> None:
+        """Give the test the device's clock; what its own marker says of the rest stays."""
+        from harness.integrations.pytest.replay import device_clock
+
+        case = self._case_of(item)
+        paired = self.option("perf_base") is not None
+        group = case and (case.label if paired else f"{case.case.suite}@{case.case.size_label}")
+        own = item.get_closest_marker("benchmark")
+        kwargs = {"group": group, **(own.kwargs if own else {}), "timer": device_clock}
+        item.add_marker(pytest.mark.benchmark(**kwargs), append=False)
+        # The harness has a time limit a case; a comparison of all cases happens in the first one's test.
+        if self.config.pluginmanager.hasplugin("timeout") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(0))
+
+    def _case_of(self, item: pytest.Item) -> GpuCase | None:
+        label = getattr(getattr(item, "callspec", None), "params", {}).get("gpu_case")
+        return self._cases.get(_place(item, label)) if isinstance(label, str) else None
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """What is left after -k and its like is what will be compared."""
+        cases = [case for item in session.items if (case := self._case_of(item))]
+        if self.option("perf_base") is not None:
+            for case in cases:
+                self.bench.select(case)
+        if cases and not (self.skipped or self.in_worker or self.option("collectonly")):
+            self._check_baselines(cases[0])
+
+    # Baselines of pytest-benchmark's
+
+    @pytest.hookimpl(optionalhook=True, tryfirst=True)
+    def pytest_benchmark_compare_machine_info(self, compared_benchmark: dict[str, Any]) -> None:
+        if baseline := baseline_of(compared_benchmark):
+            self._baselines.append(baseline)
+
+    def _check_baselines(self, case: GpuCase) -> None:
+        """Raise UsageError where a baseline is another card's."""
+        if not self._baselines or self.option("perf_any_machine"):
+            return
+        from harness.errors import HarnessError
+        from harness.integrations.pytest.report import card_of, other_card
+
+        try:
+            own = card_of(self.bench.device(case.config))
+        except HarnessError:
+            return  # every test will say so
+        for baseline in self._baselines:
+            if told := other_card(baseline.card, own):
+                raise pytest.UsageError(
+                    f"The baseline of --benchmark-compare says nothing about the code. {told} Save one here, "
+                    "measure both commits here with --perf-base REV, or give --perf-any-machine."
+                )
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
+        device = self.started.seen_device if self.started else None
+        if device is not None:
+            from harness.integrations.pytest.report import card_of
+
+            machine_info["gpu"] = card_of(device)
+
+
+class OnBenchmark:
+    """The fixture gpu_benchmark where pytest-benchmark is there."""
+
+    def __init__(self, session: GpuSession) -> None:
+        self._session = session
+
+    @pytest.fixture
+    def gpu_benchmark(self, benchmark: Any, gpu_side: Side | None) -> GpuBenchmark:
+        """Called with gpu_case: verify it on the device, time it, and show its times to pytest-benchmark."""
+        from harness.integrations.pytest.fixture import GpuBenchmark
+        from harness.integrations.pytest.replay import refuse
+
+        if self._session.in_worker:
+            refuse(benchmark, GpuSession.NO_XDIST)
+        return GpuBenchmark(self._session.bench, benchmark, gpu_side, self._session.told)
+
+
+class WithoutBenchmark:
+    """The same where it is not."""
+
+    @pytest.fixture
+    def gpu_benchmark(self) -> None:
+        """Verify a case on the device and time it: needs pytest-benchmark, which is not installed."""
+        pytest.fail("gpu_benchmark needs pytest-benchmark: pip install 'gpu-harness[pytest]'.", pytrace=False)
+
+
+class _Progress:
+    """Shows how a comparison goes, among pytest's own lines."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def opened(self, device: DeviceInfo) -> None:
+        self._say(f"Device: {device.spec}, {device.name}")
+
+    def waiting(self, sentence: str) -> None:
+        self._say(sentence, quiet=False)
+
+    def stage(self, stage: str) -> None:
+        pass
+
+    def process(self, number: int, cases: int, purpose: Purpose) -> None:
+        what = {"look": "", "confirm": ", confirming", "attribute": ", each side alone"}[purpose]
+        self._say(f"process {number}{what}: {cases} case{'s' if cases > 1 else ''}")
+
+    def started(self, case: str) -> None:
+        pass
+
+    def measured(self, case: str) -> None:
+        pass
+
+    def _say(self, line: str, *, quiet: bool = True) -> None:
+        """With `quiet`, not under -q."""
+        reporter: Any = self._config.pluginmanager.getplugin("terminalreporter")
+        capture: Any = self._config.pluginmanager.getplugin("capturemanager")
+        if reporter is None or (quiet and self._config.get_verbosity() < 0):
+            return
+        with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+            reporter.ensure_newline()
+            reporter.write_line(line)
+            reporter.flush()  # in a log too, what is waited for is told before
+
+
+def _place(node: Any, label: str) -> CaseKey:
+    """A case of one test function: node is one of its items, or its definition."""
+    return node.parent.nodeid, getattr(node, "originalname", None) or node.name, label

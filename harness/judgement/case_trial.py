@@ -1,0 +1,713 @@
+"""One case of a comparison as it goes: what its processes measured, and the verdict of it. Pure."""
+
+from __future__ import annotations
+
+__all__ = ["Contest", "Noise", "Precision", "Round", "SideNote", "settle"]
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import fmean, median
+from typing import Literal
+
+from harness.judgement.attribution import Evidence, SoloBlocks, attribute
+from harness.judgement.gates import Gated, combine
+from harness.judgement.judge import (
+    Direction,
+    Flag,
+    Interval,
+    Judgement,
+    Leg,
+    LegName,
+    Policy,
+    confirm,
+    judge,
+    p_again,
+)
+from harness.records import Arm, Effect, Launch, PairedBlock, Quad, Resources, Strays, Verdict, VerdictStatus
+from harness.spec.suite import Case
+from harness.statistics.moderated import DEFAULT_PRIOR, Prior
+from harness.statistics.paired import (
+    MIN_QUADS,
+    Losses,
+    OrderBias,
+    ProcessEffect,
+    Tail,
+    clock_exponent,
+    log_ratios,
+    losses,
+    order_bias,
+    process_effect,
+    readable,
+    tail_of,
+    tick_error,
+)
+
+FailedSide = Literal["base", "head", ""]
+
+CYCLES_MEAN_WORK = 0.8
+"""Clock exponent from which on time is cycles over clock."""
+SPARE_PROCESSES = 2
+"""Beyond those of a look, for a case whose blocks hold too few quads that can be read."""
+ORDER_ERROR = 1e-3
+"""How seldom the order of slots is taken to matter where it does not."""
+_WRAPPED = 4.0
+"""Of two clocks of one quad, the most that one is above the other."""
+FIRST_ERROR, LATER_ERROR = 0.6, 0.2
+"""Standard error of a block's effect, over the margin, at which it ends: most cases are settled at the first
+look, by the tolerance, and only those that are not need more."""
+TAIL_QUADS = 50
+"""At least, in a block of a case of which slots strayed on one side: they are few, and have to be counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """How far processes differ on this device, and how that is known."""
+
+    time: Prior = DEFAULT_PRIOR
+    cycles: Prior = DEFAULT_PRIOR
+    calibrated: bool = False
+    floor: float | None = None
+    """Smallest visible slowdown of this case when the device was calibrated."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideNote:
+    """What is known of one side of a case, apart from its times."""
+
+    source_sha256: str | None = None
+    launch: Launch | None = None
+    resources: Resources | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """How long the next block of a case is to be."""
+
+    standard_error: float
+    """Of its effect, at which it ends."""
+    min_quads: int = 0
+    """Where more are needed than for that."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Effects:
+    """Of some quads of a process; None where too few of them can be read."""
+
+    time: ProcessEffect | None = None
+    cycles: ProcessEffect | None = None
+
+    @classmethod
+    def of(cls, block: PairedBlock, quads: Sequence[Quad]) -> _Effects:
+        if len(quads) < MIN_QUADS:
+            return cls()
+        times = [quad.times_ns for quad in quads]
+        slot_ns = block.launches_per_slot * median(time_ns for quad in times for time_ns in quad)
+        resolution = tick_error(block.tick_ns, slot_ns, len(times))
+        time = process_effect(log_ratios(_orders(quads), times), resolution)
+        counted = [quad for quad in quads if _counted(quad)]
+        if len(counted) < max(MIN_QUADS, len(quads) / 2):
+            return cls(time)
+        cycles = [quad.cycles for quad in counted if quad.cycles]
+        return cls(time, process_effect(log_ratios(_orders(counted), cycles)))
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one process measured, and what the gates said of it."""
+
+    block: PairedBlock
+    gated: Gated
+    quads: tuple[Quad, ...]
+    """Those whose times can be read."""
+    all: _Effects
+    clean: _Effects
+    """Of the quads that nothing else touched."""
+
+    @classmethod
+    def of(cls, block: PairedBlock, gated: Gated) -> Round:
+        quads = tuple(quad for quad in gated.quads if readable(quad.times_ns))
+        every = _Effects.of(block, quads)
+        if len(gated.clean) == len(gated.quads):
+            return cls(block, gated, quads, every, every)
+        clean = _Effects.of(block, [quad for quad in gated.clean if readable(quad.times_ns)])
+        return cls(block, gated, quads, every, clean)
+
+    @cached_property
+    def losses(self) -> Losses:
+        """Its stray slots, which every further look asks for again."""
+        return losses(_orders(self.quads), [quad.times_ns for quad in self.quads])
+
+    @cached_property
+    def exponent(self) -> tuple[float, float] | None:
+        """How time follows the SM clock, with its standard error."""
+        return _exponent(self.quads, self.block.clock_noise)
+
+
+@dataclass
+class Contest:
+    """A case that both commits have, from the first process to its verdict.
+
+    Until a look decides, its processes are `rounds`. What is called slower or faster is then measured
+    `again`, and by that alone confirmed or not.
+    """
+
+    id: str
+    """The case's own, or a twin's name."""
+    case: Case
+    policy: Policy
+    noise: Noise = field(default_factory=Noise)
+    rounds: list[Round] = field(default_factory=list)
+    again: list[Round] = field(default_factory=list)
+    """Measured to confirm or refute what the others said."""
+    sides: Mapping[str, SideNote] = field(default_factory=dict)
+    judgement: Judgement | None = None
+    """Of `rounds`; and of `again` where these show that nothing changed."""
+    looks: int = 0
+    """That were had in this stage."""
+    settled: bool = False
+    """Nothing more is to be measured."""
+    confirmed: bool | None = None
+    p_value: float = 1.0
+    """Of what is being confirmed."""
+    stopped_by: str = ""
+    """Why it ended where a look was still to come: budget-spent, interrupted or record-ends."""
+    solo: SoloBlocks | None = None
+    _flag: Judgement | None = None
+    """What is being confirmed."""
+    _ending: Verdict | None = None
+
+    def end(
+        self, status: VerdictStatus, reason: str, message: str, log: str = "", side: FailedSide = ""
+    ) -> None:
+        """Settle the case by something other than its times; `side` is the one that failed, if one did."""
+        self.settled = True
+        told = f"At {side}: {message}" if side else message
+        bare = self._verdict(status, reason, told, log=log)
+        self._ending = dataclasses.replace(bare, side=side if status == "failed" else "")
+
+    @property
+    def ended(self) -> bool:
+        return self._ending is not None
+
+    @property
+    def _flagged(self) -> str:
+        return self._flag.status if self._flag else ""
+
+    @property
+    def confirming(self) -> bool:
+        """Whether it was called slower or faster, and what is measured now is to confirm it."""
+        return self._flag is not None
+
+    @property
+    def precision(self) -> Precision:
+        """How well the next block must know its effect for the verdict to profit."""
+        margin = self.policy.margin
+        later = LATER_ERROR * margin
+        min_quads = TAIL_QUADS if self.suspicious else 0
+        if self.judgement is None:
+            return Precision(FIRST_ERROR * margin)
+        beyond = min(abs(each.effect) for each in self.judgement.estimates.values()) - margin
+        if not self.confirming and beyond < 0:
+            # It is the tolerance that it may still have to be told from.
+            return Precision(2 * later, min_quads)
+        if not self.confirming or "tail" in self.judgement.legs:
+            return Precision(later, min_quads)
+        # An eighth: so that two processes are mostly enough to confirm what is as large as it looked.
+        return Precision(max(later, beyond / 8) if self.looks == 0 else later, min_quads)
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether strays cost one side more than is nobody's business, by chance or not."""
+        return abs(self.tail(self.rounds).cost) > self.policy.tail_margin
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it was stopped before it was decided: of how often that goes wrong it tells nothing."""
+        return bool(self.stopped_by) or (self.confirming and self.confirmed is None)
+
+    def add(self, block: PairedBlock, gated: Gated) -> None:
+        """Take what one more process measured, and judge where a look is due."""
+        self._stage.append(Round.of(block, gated))
+        if self.settled:
+            return
+        count = self.policy.looks[self.looks]
+        good = len(_with_effect(self._stage))
+        if good >= count:
+            self.look()
+        elif len(self._stage) >= count + SPARE_PROCESSES:
+            self.settled = True  # too little can be read
+
+    @property
+    def _stage(self) -> list[Round]:
+        return self.again if self.confirming else self.rounds
+
+    def look(self, *, last: bool = False) -> None:
+        """Judge by all processes of the stage so far, at its next look, or at the last that there can be."""
+        look, self.looks = self.looks, self.looks + 1
+        last = last or self.looks == len(self.policy.looks)
+        found = self._judge(self._stage, look, last=last)
+        if not self.confirming:
+            self.judgement = found
+            if found.status in ("slower", "faster"):
+                self._flag, self.looks = found, 0
+            else:
+                self.settled = last or found.status == "same"
+            return
+        self._confirm(look, last=last)
+        refuted = self.p_value > self.policy.confirm and found.status == "same"
+        if refuted:
+            self.judgement = found
+        if refuted or last:
+            # For want of another look. `settle` may still confirm it, as other cases' p-values fall.
+            self.confirmed, self.settled = False, True
+
+    def _confirm(self, look: int, *, last: bool) -> None:
+        """Take in what this look says of the flag. At the power limit, which hides work from time, cycles may
+        confirm alone, with half of the error: what both say they say as well, so that errs no more often.
+        """
+        assert self._flag is not None
+        ways = [(self._p_again(look, self._flag.legs, last=last), self._flag.legs)]
+        if len(self._flag.legs) > 1 and self._cycles_tell:
+            ways.append((2 * self._p_again(look, ("cycles",), last=last), ("cycles",)))
+        p_value, legs = min(ways)
+        if p_value < self.p_value:
+            self.p_value, self.judgement = p_value, dataclasses.replace(self._flag, legs=legs)
+
+    def _p_again(self, look: int, names: Sequence[LegName], *, last: bool) -> float:
+        assert self._flag is not None
+        direction: Direction = "slower" if self._flag.status == "slower" else "faster"
+        if "tail" in names:
+            strays = self.tail(self.again)
+            cost, p_value = strays.cost, strays.p_slower
+            if direction == "faster":
+                cost, p_value = -cost, strays.p_faster
+            if cost <= self.policy.tail_margin:
+                return 1.0
+            return min(1.0, p_value / self.policy.confirm_share(look, last=last))
+        legs = tuple(leg for leg in self.legs(self.again) if leg.name in names)
+        return p_again(Flag(direction, legs), self.policy, look, last=last) if legs else 1.0
+
+    def _judge(
+        self, rounds: Sequence[Round], look: int, *, last: bool = False, clean: bool = False
+    ) -> Judgement:
+        """By legs, and by the tail where these say nothing."""
+        legs = self.legs(rounds, clean=clean)
+        again = rounds is self.again
+        found = judge(legs, self.policy, look, last=last, again=again, cycles_tell=self._cycles_tell)
+        if found.status in ("slower", "faster"):
+            return found
+        if found.status == "undecided" and not last:
+            return found  # what strays say would take the looks that are still to come
+        strays = self.tail(rounds)
+        beyond, alpha = abs(strays.cost) > self.policy.tail_margin, self.policy.flag_alpha(look, last=last)
+        if beyond and strays.cost > 0 and strays.p_slower < alpha:
+            return dataclasses.replace(found, status="slower", legs=("tail",))
+        if beyond and strays.cost < 0 and strays.p_faster < alpha:
+            return dataclasses.replace(found, status="faster", legs=("tail",))
+        if found.status == "same" and beyond and not last:
+            return dataclasses.replace(found, status="undecided")
+        return found
+
+    def interrupt(self, why: str = "interrupted") -> None:
+        """Measure nothing more, and judge by what there is: what counts at a look is what is known by then,
+        not the number of processes.
+        """
+        if self.settled:
+            return
+        if len(_with_effect(self._stage)) >= 2:
+            self.look(last=True)
+        self.stopped_by, self.settled = self.stopped_by or why, True
+        if self.confirming and self.judgement is not None and self.judgement.status == self._flagged:
+            self.confirmed = None  # neither confirmed nor refuted, unless `settle` does
+
+    def legs(self, rounds: Sequence[Round], *, clean: bool = False) -> list[Leg]:
+        """Time, and cycles where every process has them."""
+        found = [each for each in ((r.clean if clean else r.all) for r in rounds) if each.time]
+        legs = [Leg("time", tuple(each.time for each in found if each.time), self.noise.time)]
+        cycles = tuple(each.cycles for each in found if each.cycles)
+        if len(cycles) == len(found):
+            legs.append(Leg("cycles", cycles, self.noise.cycles))
+        return legs
+
+    @property
+    def _cycles_tell(self) -> bool | None:
+        """Whether cycles are to be believed where time says otherwise: at the power limit, which answers more
+        work with a higher clock and so hides it from time, and not where cycles are known to follow the clock
+        rather than the work. None where neither is known.
+        """
+        exponent = self.exponent()
+        if exponent is not None and exponent < CYCLES_MEAN_WORK:
+            return False
+        return True if self.power_capped else None
+
+    @property
+    def power_capped(self) -> bool | None:
+        """Whether the driver lowered clocks for the power limit; None where it cannot tell."""
+        return self._gated().power_capped
+
+    def tail(self, rounds: Sequence[Round]) -> Tail:
+        return tail_of([each.losses for each in rounds if each.quads])
+
+    def order(self, rounds: Sequence[Round]) -> OrderBias:
+        found = [(_orders(each.quads), [q.times_ns for q in each.quads]) for each in rounds if each.quads]
+        return order_bias(found)
+
+    def exponent(self) -> float | None:
+        """How time follows the SM clock, by the process that tells best."""
+        found = [each.exponent for each in self.rounds if each.exponent is not None]
+        return min(found, key=lambda fitted: fitted[1])[0] if found else None
+
+    def _gated(self) -> Gated:
+        return combine([each.gated for each in (*self.rounds, *self.again)])
+
+    def verdict(self) -> Verdict:
+        """The verdict as things stand."""
+        if self._ending is not None:
+            return self._ending
+        gated = self._gated()
+        if self.judgement is None and self.rounds and (self.settled and not self.stopped_by):
+            return self._judged("invalid", "too-few-quads", _UNREADABLE, gated)
+        if self.judgement is None:
+            reason = self.stopped_by or "interrupted"
+            return self._judged("inconclusive", reason, _UNDECIDED[reason], gated)
+        status, reason, message = _told(self)
+        if status in ("regression", "improvement", "unchanged"):
+            if doubt := self._disturbed(gated, status):
+                reason, sentence = doubt
+                return self._judged("invalid", reason, f"{sentence} {message}", gated)
+            if sentence := self._order_matters(status):
+                return self._judged("inconclusive", "order", f"{message} {sentence}", gated)
+        return self._judged(status, reason, message, gated)
+
+    @property
+    def telling(self) -> list[Round]:
+        """The processes that the verdict rests on."""
+        # What was measured again was not chosen for being large, so its effect is the unbiased one.
+        return _with_effect(self.again if self.confirmed is not None and self.again else self.rounds)
+
+    def _disturbed(self, gated: Gated, status: VerdictStatus) -> tuple[str, str] | None:
+        """Why what touched some quads may have made the verdict: reason and sentence; None where it cannot.
+
+        Held against the quads that nothing touched; where there are none, against how far a fixed kernel's
+        time was disturbed.
+        """
+        if len(gated.clean) == len(gated.quads):
+            return None
+        reason = max(gated.touched, key=lambda code: gated.touched[code])
+        told = next((text for text in gated.findings if text.startswith(f"{reason}:")), "").partition(": ")[2]
+        wanted: Mapping[str, str] = {"regression": "slower", "improvement": "faster", "unchanged": "same"}
+        clean = [each for each in self.telling if each.clean.time]
+        if clean:
+            alone = self._judge(clean, len(self.policy.looks) - 1, clean=True)
+            if alone.status in ("undecided", wanted[status]) or "tail" in alone.legs:
+                return None
+            if self._holds_too(alone, status):
+                return None
+            return reason, (
+                f"The {sum(len(each.gated.clean) for each in clean)} quads that nothing touched say "
+                f"{alone.status}, and all together do not: {told}"
+            )
+        claim = self.policy.tolerance
+        if status != "unchanged":
+            found = self._judge(self.telling, len(self.policy.looks) - 1).estimates.values()
+            claim = min(min(abs(each.low), abs(each.high)) for each in found)
+        if gated.disturbance <= claim:
+            return None
+        return reason, (
+            f"Every quad was touched, and a fixed kernel's time varied by {100 * gated.disturbance:.3g} %, "
+            f"which can make such an effect or hide one: {told}"
+        )
+
+    def _holds_too(self, alone: Judgement, status: VerdictStatus) -> bool:
+        """Whether a verdict is true by another judgement as well: between margin and tolerance an effect is
+        slower and the same.
+        """
+        sizes = [
+            abs(found.effect) for name, found in alone.estimates.items() if name in (alone.legs or _RULERS)
+        ]
+        if status == "unchanged":
+            return max(sizes) < self.policy.tolerance
+        return alone.status == "same" and min(sizes) > self.policy.margin
+
+    def _order_matters(self, status: VerdictStatus) -> str:
+        """Say so where the verdict would be another without what the order of slots may have made of it."""
+        # Of all processes: two blocks of few quads could not show it, and nobody chose any for its order.
+        doubt = self.order((*self.rounds, *self.again)).doubt(ORDER_ERROR)
+        if doubt == 0 or self.judgement is None or "tail" in self.judgement.legs:
+            return ""
+        found = _effect(self.telling, "time", self)
+        if found is None:
+            return ""
+        effect = abs(math.log1p(found.effect))
+        holds = effect + doubt < math.log1p(self.policy.tolerance)
+        if status != "unchanged":
+            holds = effect - doubt > math.log1p(self.policy.margin)
+        if holds:
+            return ""
+        return (
+            f"How a slot comes out depends on which kernel ran before it, by {100 * doubt:.2g} %: that may "
+            "be all there is."
+        )
+
+    def _judged(self, status: VerdictStatus, reason: str, message: str, gated: Gated) -> Verdict:
+        """A verdict with all that was measured."""
+        judgement, rounds = self.judgement, self.telling
+        time, cycles = (_effect(rounds, name, self) for name in ("time", "cycles"))
+        energy = _energy(self.solo) if self.solo else None
+        base_mhz, head_mhz = (_mean_clock(gated.quads, arm) for arm in ("A", "B"))
+        evidence = Evidence(
+            status=status,
+            time=time,
+            cycles=cycles,
+            energy=energy,
+            clock_exponent=self.exponent(),
+            base_sm_clock_mhz=base_mhz,
+            head_sm_clock_mhz=head_mhz,
+            solo=self.solo,
+            power_capped=gated.power_capped,
+            touched=gated.touched,
+            invalid=reason if status == "invalid" else "",
+        )
+        # Why a few slots stray, neither the usual time nor the usual cycles tell.
+        of_tail = judgement is not None and "tail" in judgement.legs
+        cause, sentence = (None, "") if of_tail and status != "invalid" else attribute(evidence)
+        both = (*self.rounds, *self.again)
+        telemetry = [each.block.telemetry for each in both if each.block.telemetry]
+        during = [snapshot for each in telemetry for snapshot in each.during]
+        bare = self._verdict(status, reason, " ".join(part for part in (message, sentence) if part))
+        told = tuple(quad for each in both for quad in each.quads)
+        order = self.order(both)
+        return dataclasses.replace(
+            bare,
+            time=time,
+            cycles=cycles,
+            energy=energy,
+            strays=_strays(self.tail(rounds)) if rounds else None,
+            smallest_visible=judgement.smallest_visible if judgement else None,
+            noise_floor=self.noise.floor,
+            clock_exponent=self.exponent(),
+            power_capped=gated.power_capped,
+            attribution=cause,
+            base=self._arm("base", "A", told, base_mhz),
+            head=self._arm("head", "B", told, head_mhz),
+            temperature_c=_mean([snapshot.temperature_c for snapshot in during]),
+            power_w=_mean([snapshot.power_w for snapshot in during]),
+            order_p=min(order.between_p, order.carried_p) if told else None,
+            touched=gated.touched,
+            unavailable=gated.unavailable,
+            gpu_s=math.fsum(each.block.gpu_s for each in both),
+            complete=not self.stopped_by,
+        )
+
+    def _verdict(self, status: VerdictStatus, reason: str, message: str, *, log: str = "") -> Verdict:
+        return Verdict(
+            case=self.id,
+            kernel=self.case.kernel,
+            sizes=self.case.sizes,
+            dtype=self.case.dtype,
+            status=status,
+            reason=reason,
+            message=message,
+            log=log,
+            base=self._arm("base", "A", (), None),
+            head=self._arm("head", "B", (), None),
+        )
+
+    def _arm(self, side: str, letter: str, quads: Sequence[Quad], clock_mhz: float | None) -> Arm | None:
+        note = self.sides.get(side)
+        times = [time_ns for quad in quads for time_ns in _of_arm(quad.order, quad.times_ns, letter)]
+        if note is None and not times:
+            return None
+        note = note or SideNote()
+        return Arm(
+            time_ns=median(times) if times else None,
+            sm_clock_mhz=clock_mhz,
+            source_sha256=note.source_sha256,
+            launch=note.launch,
+            resources=note.resources,
+        )
+
+
+def settle(contests: Iterable[Contest], policy: Policy) -> None:
+    """Confirm what fresh processes have said again surely enough, next to all other cases of the comparison.
+
+    A case that no look has decided yet may still be flagged, so it counts among those that are.
+    """
+    family = {each.id: each for each in contests if each.confirming or not each.settled}
+    for name in confirm({name: each.p_value for name, each in family.items()}, policy):
+        family[name].confirmed = family[name].settled = True
+
+
+_UNREADABLE = "Too few processes gave enough quads whose times can be read: nothing can be said of this case."
+_UNDECIDED = {
+    "interrupted": "Interrupted before there was enough to judge by.",
+    "budget-spent": "The budget of device time was spent before there was enough to judge by.",
+    "record-ends": "The record ends before there was enough to judge by.",
+}
+_RULERS: tuple[LegName, ...] = ("time", "cycles")
+_WORDS: Mapping[str, tuple[str, str]] = {
+    "time": ("slower", "faster"),
+    "cycles": ("more cycles", "fewer cycles"),
+}
+
+
+def _told(contest: Contest) -> tuple[VerdictStatus, str, str]:
+    """Status, reason and first sentence of a case that has been judged."""
+    judgement = contest.judgement
+    assert judgement is not None
+    shown = _shown(contest, judgement)
+    if judgement.status in ("slower", "faster"):
+        return _told_of_flagged(contest, judgement, shown)
+    if judgement.status == "same":
+        sure = f"That is within {100 * contest.policy.tolerance:g} % for sure."
+        return "unchanged", "within-tolerance", f"{shown} {sure}"
+    if contest.stopped_by:
+        return "inconclusive", contest.stopped_by, f"{shown} {_UNDECIDED[contest.stopped_by]}"
+    if judgement.apart:
+        why = "Time and cycles contradict each other, so clocks had a part in it, and neither can be chosen."
+        return "inconclusive", "clocks", f"{shown} {why}"
+    why = (
+        "processes differ by more than this device's history explains"
+        if judgement.excess
+        else f"only a change beyond {100 * judgement.smallest_visible:.2f} % would show"
+    )
+    return "inconclusive", "too-noisy", f"{shown} Too noisy to say more: {why}."
+
+
+def _told_of_flagged(contest: Contest, judgement: Judgement, shown: str) -> tuple[VerdictStatus, str, str]:
+    leg = next((name for name in ("time", "cycles") if name in judgement.legs), "tail")
+    if contest.confirmed:
+        status: VerdictStatus = "regression" if judgement.status == "slower" else "improvement"
+        return status, f"{judgement.status}-in-{leg}", shown
+    if contest.confirmed is None:
+        reason = contest.stopped_by or "not-confirmed"
+        why = _UNCONFIRMED.get(reason, _NO_TIME) if contest.stopped_by or not contest.settled else _UNREAD
+        return "inconclusive", reason, f"{shown} {why}"
+    return (
+        "inconclusive",
+        "not-confirmed",
+        f"It looked {judgement.status}, but fresh processes did not confirm it: now {shown}",
+    )
+
+
+_NO_TIME = "There was no time to measure it again and confirm it."
+_UNREAD = "Too few fresh processes gave enough quads whose times can be read: it is not confirmed."
+_UNCONFIRMED = {"record-ends": "The record ends before fresh processes could confirm it."}
+
+
+def _shown(contest: Contest, judgement: Judgement) -> str:
+    """``1.02 % slower (+0.95 to +1.09 %) in 2 processes.``"""
+    if "tail" in judgement.legs:
+        return _shown_tail(contest)
+    leg: LegName = "cycles" if judgement.legs == ("cycles",) else "time"
+    found = _effect(contest.telling, leg, contest)
+    if found is None:
+        return ""
+    word = _WORDS[leg][found.effect < 0]
+    processes = f"{found.processes} process{'es' if found.processes > 1 else ''}"
+    if (1 + found.high) > _TOO_WIDE * (1 + found.low):
+        each = " and ".join(f"{100 * value:+.2f} %" for value in found.process_effects)
+        size = f"{100 * abs(found.effect):.2f} % {word}"
+        return f"{size}, and no interval can be told: {processes} read {each}."
+    interval = (found.low, found.high) if found.effect >= 0 else (-found.high, -found.low)
+    return (
+        f"{100 * abs(found.effect):.2f} % {word} "
+        f"({100 * interval[0]:+.2f} to {100 * interval[1]:+.2f} %) in {processes}."
+    )
+
+
+_TOO_WIDE = 4.0
+"""An interval whose ends are so far apart, the larger ratio over the smaller, tells only that processes are
+too few."""
+
+
+def _shown_tail(contest: Contest) -> str:
+    found = contest.tail(contest.telling)
+    return (
+        f"{_share(found.head, found.slots)} of head's slots took over 1.1 times their usual time and "
+        f"{_share(found.base, found.slots)} of base's: on average {100 * abs(found.cost):.3g} % "
+        f"{'slower' if found.cost > 0 else 'faster'}."
+    )
+
+
+def _share(count: int, total: int) -> str:
+    return f"{100 * count / total:.3g} %" if total else "none"
+
+
+def _with_effect(rounds: Sequence[Round]) -> list[Round]:
+    return [each for each in rounds if each.all.time is not None]
+
+
+def _effect(rounds: Sequence[Round], name: str, contest: Contest) -> Effect | None:
+    """The effect over these processes with its interval."""
+    effects = [each.all.time if name == "time" else each.all.cycles for each in rounds]
+    known = tuple(effect for effect in effects if effect is not None)
+    if not known or len(known) < len(effects):
+        return None
+    prior = contest.noise.time if name == "time" else contest.noise.cycles
+    leg = Leg("time" if name == "time" else "cycles", known, prior)
+    found: Interval = judge([leg], contest.policy, len(contest.policy.looks) - 1).estimates[leg.name]
+    return Effect(
+        effect=found.effect,
+        low=found.low,
+        high=found.high,
+        processes=found.processes,
+        quads=found.quads,
+        process_effects=tuple(math.expm1(effect.value) for effect in known),
+    )
+
+
+def _energy(solo: SoloBlocks) -> Effect | None:
+    base, head = solo.base, solo.head
+    if base.energy_j is None or head.energy_j is None:
+        return None
+    effect = head.energy_j / base.energy_j - 1
+    error = math.hypot(base.energy_error or 0.0, head.energy_error or 0.0)
+    return Effect(effect=effect, low=effect - error, high=effect + error, processes=1, quads=0)
+
+
+def _strays(found: Tail) -> Strays:
+    return Strays(base=found.base, head=found.head, slots=found.slots, cost=found.cost)
+
+
+def _exponent(quads: Sequence[Quad], noise: float | None) -> tuple[float, float] | None:
+    clocks = [quad.sm_clock_mhz for quad in quads if quad.sm_clock_mhz and readable(quad.sm_clock_mhz)]
+    if noise is None or len(clocks) < len(quads) or len(quads) < MIN_QUADS:
+        return None
+    return clock_exponent([q.times_ns for q in quads], clocks, _orders(quads), noise)
+
+
+def _counted(quad: Quad) -> bool:
+    """Whether its cycles can be read. Cycles over time are a clock: where these are far apart within one
+    quad, a counter wrapped.
+    """
+    if quad.cycles is None or not readable(quad.cycles):
+        return False
+    clocks = [cycles / time_ns for cycles, time_ns in zip(quad.cycles, quad.times_ns, strict=True)]
+    return max(clocks) <= _WRAPPED * min(clocks)
+
+
+def _orders(quads: Sequence[Quad]) -> list[str]:
+    return [quad.order for quad in quads]
+
+
+def _of_arm(order: str, values: Sequence[float], letter: str) -> list[float]:
+    return [value for place, value in zip(order, values, strict=True) if place == letter]
+
+
+def _mean_clock(quads: Sequence[Quad], letter: str) -> float | None:
+    clocks = [
+        clock
+        for quad in quads
+        if quad.sm_clock_mhz
+        for clock in _of_arm(quad.order, quad.sm_clock_mhz, letter)
+    ]
+    return fmean(clocks) if clocks else None
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None

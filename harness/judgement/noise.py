@@ -1,0 +1,145 @@
+"""What is known of a card's own noise: how far apart two measurements of the same code come out.
+
+Comparisons of a kernel with itself, kept in one file beside the card's records, say how processes differ
+there, what the smallest visible change of each case is, and how often the harness has cried wolf.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "FILE",
+    "Calibration",
+    "CaseNoise",
+    "PlantedRate",
+    "noise_of",
+    "noise_of_card",
+    "noise_of_case",
+    "read_calibration",
+    "write_calibration",
+]
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from harness.errors import StoreError
+from harness.judgement.case_trial import Noise
+from harness.records import DeviceInfo
+from harness.statistics.moderated import DEFAULT_PRIOR, PROPORTION, Prior, fit_prior, prior_of_case
+from harness.statistics.paired import ProcessEffect
+from harness.system.cache import write_atomically
+from harness.system.files import read_regular
+
+FILE = "calibration.harness"
+"""JSON, but not by name: asv reads every .json file beside its results and wants a version in it."""
+SCHEMA_VERSION = 1
+ELSEWHERE = Prior(variance=0.01**2, df=4.0, proportion=PROPORTION)
+"""For a device that is no GPU, without history: assumed, and the host's other work makes it no better."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseNoise:
+    """One case against itself."""
+
+    time: tuple[ProcessEffect, ...]
+    cycles: tuple[ProcessEffect, ...] = ()
+    smallest_visible: float | None = None
+    clock_exponent: float | None = None
+    sm_clock_mhz: float | None = None
+    power_capped: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlantedRate:
+    """Slowdowns of one size that were planted, and how many of them were found."""
+
+    planted: int = 0
+    found: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """Everything measured of one device's noise so far."""
+
+    schema_version: int = SCHEMA_VERSION
+    measured_at: str
+    """UTC, ISO 8601: of the newest part."""
+    harness_version: str
+    uuid: str | None
+    driver: str
+    cases: Mapping[str, CaseNoise] = field(default_factory=dict)
+    verdicts: int = 0
+    """Of code against itself, that were reached."""
+    false_alarms: int = 0
+    planted: Mapping[str, PlantedRate] = field(default_factory=dict)
+    """By size of the slowdown in percent, such as "0.5"."""
+
+
+def noise_of(calibration: Calibration | None, case: str, device: DeviceInfo) -> Noise:
+    """How to judge a case on a device, with its calibration or without."""
+    return noise_of_case(noise_of_card(calibration, device), calibration, case)
+
+
+def noise_of_card(calibration: Calibration | None, device: DeviceInfo) -> Noise:
+    """How processes differ on a device, whatever the case: the history of all its cases in one."""
+    assumed = ELSEWHERE if device.kind == "cpu" else DEFAULT_PRIOR
+    cases = calibration.cases.values() if calibration else ()
+    time = [noise.time for noise in cases if len(noise.time) > 1]
+    cycles = [noise.cycles for noise in cases if len(noise.cycles) > 1]
+    return Noise(
+        time=fit_prior(time) if time else assumed,
+        cycles=fit_prior(cycles) if cycles else assumed,
+        calibrated=bool(time),
+    )
+
+
+def noise_of_case(noise: Noise, calibration: Calibration | None, case: str) -> Noise:
+    """The device's noise with what was measured of this case when the device was calibrated."""
+    known = calibration.cases.get(case) if calibration else None
+    return dataclasses.replace(
+        noise,
+        time=prior_of_case(noise.time, known.time if known else ()),
+        cycles=prior_of_case(noise.cycles, known.cycles if known else ()),
+        floor=known.smallest_visible if known else None,
+    )
+
+
+def read_calibration(folder: Path) -> Calibration | None:
+    """The calibration of the device whose records lie in `folder`; None where there is none.
+
+    Raises StoreError for a file that is none, or of a newer schema.
+    """
+    path = folder / FILE
+    try:
+        content = read_regular(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
+    try:
+        found = msgspec.json.decode(content, type=Calibration)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise StoreError(
+            f"{path} is no calibration ({error}). Delete it and run 'harness calibrate'."
+        ) from None
+    if found.schema_version > SCHEMA_VERSION:
+        raise StoreError(
+            f"{path} has schema version {found.schema_version}; this harness reads up to {SCHEMA_VERSION}. "
+            "Upgrade gpu-harness to read it."
+        )
+    return found
+
+
+def write_calibration(folder: Path, calibration: Calibration) -> Path:
+    """Raises StoreError where the file cannot be written; an older one is then still whole."""
+    path = folder / FILE
+    try:
+        write_atomically(path, msgspec.json.format(msgspec.json.encode(calibration), indent=1) + b"\n")
+    except OSError as error:
+        raise StoreError(
+            f"Cannot write {path}: {error.strerror or error}. Choose another folder with --results."
+        ) from None
+    return path

@@ -1,0 +1,253 @@
+"""Verdicts by today's rules from the quads of a stored comparison, as if its processes were run now. Pure.
+
+Where the rules would have ended a block, or asked for no further process, the rest is not looked at; where
+they would have asked for more than was stored, the record ends.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Label", "Rejudged", "Score", "Truth", "rejudge", "score"]
+
+import dataclasses
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal, Protocol
+
+from harness.bench.abba import PairSettings, least_quads
+from harness.device.peaks import BeyondPeakError
+from harness.judgement.case_trial import Contest, Noise, Precision, Round, settle
+from harness.judgement.gates import CanaryLevel, Gated, GatePolicy, canary_level, gate, usual_level
+from harness.judgement.judge import Policy
+from harness.records import CaseBlock, PairedBlock, Quad, Verdict
+from harness.spec.suite import Case
+from harness.statistics.paired import MIN_QUADS, log_ratios, more_quads, readable
+
+_ON_QUADS = ("regression", "improvement", "unchanged")
+"""Verdicts that nobody can stand by without quads."""
+
+
+class Stored(Protocol):
+    """What is read of a stored comparison."""
+
+    @property
+    def verdicts(self) -> Sequence[Verdict]: ...
+    @property
+    def blocks(self) -> Sequence[CaseBlock]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rejudged:
+    """One case: what was said of it then, and what is said now."""
+
+    then: Verdict | None
+    """None where the comparison ended before it said anything."""
+    now: Verdict
+    """With the device time of what was looked at."""
+    blocks: int = 0
+    """That were looked at."""
+    then_gpu_s: float = 0.0
+    """Device time of all that was measured."""
+
+    @property
+    def same(self) -> bool:
+        """Whether the same is said now as was then."""
+        return self.then is not None and self.then.status == self.now.status
+
+
+Truth = Literal["slower", "same", "faster"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """What is known of a case, however it is measured."""
+
+    file: str
+    """Name of the record."""
+    case: str
+    truth: Truth
+    said: str = ""
+    """The status that it was given when it was measured; empty for what the record has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """How statuses stand to what is known."""
+
+    changed: int = 0
+    """Cases that are slower or faster."""
+    found: int = 0
+    """Of these, called what they are."""
+    missed: int = 0
+    """Of these, called unchanged, or the contrary."""
+    same: int = 0
+    """Cases that are neither."""
+    unchanged: int = 0
+    """Of these, called unchanged."""
+    false_alarms: int = 0
+    """Of these, called slower or faster."""
+    undecided: int = 0
+    """All of which neither is said."""
+
+
+def score(known: Sequence[tuple[Truth, str]]) -> Score:
+    """Count statuses, each beside its truth."""
+    counts: Counter[str] = Counter()
+    for truth, status in known:
+        said: Truth | None = _MEANS.get(status)
+        total, right, wrong = (
+            ("same", "unchanged", "false_alarms") if truth == "same" else ("changed", "found", "missed")
+        )
+        counts[total] += 1
+        counts["undecided" if said is None else right if said == truth else wrong] += 1
+    return Score(**counts)
+
+
+_MEANS: Mapping[str, Truth] = {
+    "regression": "slower",
+    "improvement": "faster",
+    "unchanged": "same",
+    "identical": "same",
+}
+
+
+def rejudge(
+    stored: Stored, policy: Policy, noise: Mapping[str, Noise], pair: PairSettings | None = None
+) -> list[Rejudged]:
+    """Judge every case again whose verdict rests on quads; `noise` is by case, and `pair` says how many quads
+    today's comparisons take, if not as many as on a GPU. What was not measured, or failed, stays as it was
+    said. In the order of the record's verdicts.
+    """
+    said = {verdict.case: verdict for verdict in stored.verdicts}
+    blocks: dict[str, list[CaseBlock]] = {}
+    spent: dict[str, float] = defaultdict(float)
+    first: set[tuple[str, int]] = set()
+    for told in stored.blocks:
+        blocks.setdefault(told.case, [])
+        spent[told.case] += told.block.gpu_s
+        # What was measured a second time in one process was only so by the rules of then.
+        if (told.case, told.process) not in first:
+            first.add((told.case, told.process))
+            blocks[told.case].append(told)
+    cases = {
+        name: _Replay(
+            Contest(name, _case(name, said.get(name)), policy, noise[name]),
+            blocks.get(name, []),
+            pair or PairSettings(),
+        )
+        for name in dict.fromkeys((*said, *blocks))
+        if _rests_on_quads(said.get(name), blocks.get(name, []))
+    }
+    contests = [case.contest for case in cases.values()]
+    levels: list[CanaryLevel] = []
+    while sum(case.turn(levels) for case in cases.values()):
+        settle(contests, policy)
+    judged = {
+        name: Rejudged(said.get(name), case.contest.verdict(), case.looked_at, spent[name])
+        for name, case in cases.items()
+    }
+    as_it_was = {name: Rejudged(then, then, 0, spent[name]) for name, then in said.items()}
+    return list({**as_it_was, **judged}.values())
+
+
+def _rests_on_quads(said: Verdict | None, blocks: Sequence[CaseBlock]) -> bool:
+    """False for what is known without any, such as that a case is gone, or failed in one of its processes."""
+    if said is None or said.status in _ON_QUADS:
+        return True
+    return bool(blocks) and said.status != "failed" and said.reason != BeyondPeakError.reason
+
+
+class _Replay:
+    """One case, and the processes that are left of it."""
+
+    def __init__(self, contest: Contest, blocks: Sequence[CaseBlock], pair: PairSettings) -> None:
+        self.contest, self.left, self.pair = contest, list(blocks), pair
+        self.whole: dict[bool, list[PairedBlock]] = {False: [], True: []}
+        """Of each stage, confirming or not, the blocks that were looked at, with all their quads."""
+        self.stretched: set[bool] = set()
+
+    @property
+    def looked_at(self) -> int:
+        return len(self.contest.rounds) + len(self.contest.again)
+
+    def turn(self, levels: list[CanaryLevel]) -> bool:
+        """One more process, where one is wanted; false where none is, or none is left."""
+        contest = self.contest
+        if contest.settled:
+            return False
+        stage = contest.confirming
+        # To confirm, a process that was measured for that, while there is one.
+        fitting = [place for place, told in enumerate(self.left) if told.confirming == stage]
+        if not fitting and self._stretched(levels):
+            return True
+        if not self.left:
+            contest.interrupt("record-ends")
+            return False
+        block = self.left.pop(fitting[0] if fitting else 0).block
+        self.whole[stage].append(block)
+        block = shortened(block, contest.precision, self.pair)
+        gated = self._gate(block, levels)
+        if level := canary_level([block]):
+            levels.append(level)
+        contest.add(block, gated)
+        return True
+
+    def _stretched(self, levels: list[CanaryLevel]) -> bool:
+        """Look at all quads of the processes that were looked at, once, where no process of the kind is left:
+        what counts at a look is how much is known by then, not how many processes there are. One alone flags
+        nothing, but may confirm. Whether there was enough to look at.
+        """
+        contest, stage = self.contest, self.contest.confirming
+        if stage in self.stretched:
+            return False
+        self.stretched.add(stage)
+        whole = [Round.of(block, self._gate(block, levels)) for block in self.whole[stage]]
+        if sum(each.all.time is not None for each in whole) < (1 if stage else 2):
+            return False
+        (contest.again if stage else contest.rounds)[:] = whole
+        contest.look(last=True)
+        status = contest.judgement and contest.judgement.status
+        unconfirmed = stage and status != "same" and contest.p_value > contest.policy.confirm
+        if status == "undecided" or unconfirmed:
+            contest.stopped_by, contest.confirmed = "record-ends", None  # more would have been measured
+        return True
+
+    def _gate(self, block: PairedBlock, levels: Sequence[CanaryLevel]) -> Gated:
+        return gate(block, GatePolicy(), usual=usual_level(levels))
+
+
+def shortened(block: PairedBlock, precision: Precision, pair: PairSettings) -> PairedBlock:
+    """The block as it would have been, had it ended where today's rules end it."""
+    if not block.quads:
+        return block
+    quads: Sequence[Quad] = ()
+    for quads in _growing(block, precision, pair):
+        if (quads[-1].ended_ns - quads[0].started_ns) / 1e9 > pair.max_time_s:
+            break
+    if len(quads) == len(block.quads):
+        return block
+    return dataclasses.replace(block, quads=tuple(quads), gpu_s=block.gpu_s * len(quads) / len(block.quads))
+
+
+def _growing(block: PairedBlock, precision: Precision, pair: PairSettings) -> Iterator[Sequence[Quad]]:
+    """The block's quads after each batch."""
+    count, most = 0, min(len(block.quads), pair.max_quads)
+    pair = dataclasses.replace(pair, min_quads=max(pair.min_quads, precision.min_quads))
+    slot_ns = block.launches_per_slot * median(time_ns for quad in block.quads for time_ns in quad.times_ns)
+    least = max(least_quads(pair, slot_ns), MIN_QUADS)
+    while count < most:
+        quads = [quad for quad in block.quads[:count] if readable(quad.times_ns)]
+        ratios = log_ratios([q.order for q in quads], [q.times_ns for q in quads]) if quads else ()
+        wanted = more_quads(ratios, precision.standard_error, at_least=least, at_most=most)
+        if wanted <= count:
+            return
+        count = wanted
+        yield block.quads[:count]
+
+
+def _case(name: str, said: Verdict | None) -> Case:
+    suite, _, rest = name.partition(".")
+    if said is None:
+        return Case(suite, rest.partition("[")[0], {})
+    return Case(suite, said.kernel, said.sizes, said.dtype)

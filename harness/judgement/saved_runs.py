@@ -1,0 +1,594 @@
+"""Files of pytest-benchmark of two commits, saved in turns, judged. Pure.
+
+Rounds of one process say how well that process is known, and nothing of how processes differ: so a process
+counts once. A base process and the head process beside it in time make a pair, and the log ratio of their
+times is what is judged.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "MIN_PAIRS",
+    "ROBUST_PAIRS",
+    "StockResult",
+    "StockSide",
+    "judge_files",
+    "judge_pairs",
+    "policy_for",
+]
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby, pairwise
+from statistics import fmean, median
+
+import numpy as np
+import scipy  # its parts load when they are used
+
+from harness.errors import UsageError
+from harness.judgement.attribution import Evidence, attribute
+from harness.judgement.judge import Judgement, Leg, Policy, judge
+from harness.records import Arm, Effect, Verdict, VerdictStatus
+from harness.statistics.moderated import Prior
+from harness.statistics.paired import ProcessEffect, process_effect
+from harness.store.pytest_benchmark_files import Benchmark, BenchmarkFile
+
+MIN_PAIRS = 4
+"""With three, a machine in a slow state a third of the time makes an alarm of nothing in one comparison of
+ninety: all pairs agree by chance. With four it is one of four hundred, with eight one of some thousands.
+"""
+ROBUST_PAIRS = 8
+"""From so many on a fifth of the pairs is left out at each end: on a shared machine one process in twenty
+meets a burst of somebody else's work, and eight pairs seldom go without.
+"""
+NO_PRIOR = Prior(variance=0.01**2, df=0.1)
+"""How far processes differ on a stranger's machine nobody knows, so next to nothing is assumed: a prior worth
+more degrees of freedom makes false alarms where processes differ by more than it says. These few matter only
+where pairs agree to the last tick of a timer, which is no proof that they always would.
+"""
+FLOOR = 0.0005
+"""The smallest standard error of a trimmed mean, for the same reason."""
+TRIM = 0.2
+MOST_PAIRS = 64
+"""That are suggested."""
+_CLOCKS_APART = 0.015
+"""SM clocks of the sides that differ by more are two steps or more of a free clock apart."""
+_DRIFT_P = 0.05
+_OVERLAP_S = 1.0
+"""Clocks on the wall are set now and then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StockSide:
+    """The files of base or of head, in order of time."""
+
+    commit: str | None
+    """None where there is no repository, or more than one commit."""
+    dirty: bool
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StockResult:
+    base: StockSide
+    head: StockSide
+    pairs: int
+    device: str
+    policy: Policy
+    verdicts: tuple[Verdict, ...]
+    interrupted: bool = False
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """Why nothing can be said. `reason` is a stable code."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One process, where it ran among all."""
+
+    side: str
+    place: int
+    file: BenchmarkFile
+
+
+@dataclass(frozen=True, slots=True)
+class _Turns:
+    """All processes of a comparison."""
+
+    base: tuple[_Run, ...]
+    head: tuple[_Run, ...]
+    policy: Policy
+    refusals: tuple[_Refusal, ...] = field(default=())
+    """Why none of its benchmarks can be judged."""
+
+    @property
+    def in_time(self) -> list[_Run]:
+        return sorted((*self.base, *self.head), key=lambda run: run.place)
+
+
+def policy_for(
+    margin: float | None, tolerance: float | None, confidence: float, *, on_gpu: bool, pairs: int
+) -> Policy:
+    """What was asked for, and for the rest what suits processes that run one after another. All are shares.
+    Raises UsageError where that makes no sense.
+    """
+    usual, widest = (0.01, 0.05) if on_gpu else (0.02, 0.1)
+    if margin is not None:
+        widest = max(widest, 2 * margin)
+    tolerance = widest if tolerance is None else tolerance
+    margin = min(usual, tolerance / 2) if margin is None else margin
+    try:
+        return Policy(
+            margin=margin,
+            tolerance=tolerance,
+            confidence=confidence,
+            flag=1 - confidence,  # nothing is measured again
+            looks=(max(pairs, 1),),
+            spending=(1.0,),
+            same_spending=(1.0,),
+        )
+    except ValueError as error:
+        raise UsageError(f"These cannot be judged by: {error}") from None
+
+
+def judge_files(
+    base: Sequence[BenchmarkFile],
+    head: Sequence[BenchmarkFile],
+    *,
+    margin: float | None = None,
+    tolerance: float | None = None,
+    confidence: float = 0.999,
+) -> StockResult:
+    """A verdict for every benchmark of any file, base's i-th process paired with head's i-th.
+
+    Fails closed: what the files do not bear out is invalid or inconclusive, whichever of them is left out.
+    Raises UsageError for no files of a side, a process that is there twice, or limits that make no sense.
+    """
+    files = sorted(
+        [*(("base", each) for each in base), *(("head", each) for each in head)],
+        key=lambda told: told[1].saved_at,
+    )
+    _check_given(files)
+    runs = [_Run(side, place, file) for place, (side, file) in enumerate(files)]
+    sides = {side: tuple(run for run in runs if run.side == side) for side in ("base", "head")}
+    policy = policy_for(
+        margin,
+        tolerance,
+        confidence,
+        on_gpu=all(run.file.on_gpu for run in runs),
+        pairs=min(map(len, sides.values())),
+    )
+    turns = _Turns(sides["base"], sides["head"], policy)
+    turns = replace(turns, refusals=tuple(_refusals(turns)))
+    names = dict.fromkeys(name for run in (*turns.head, *turns.base) for name in run.file.benchmarks)
+    return StockResult(
+        base=_side(turns.base),
+        head=_side(turns.head),
+        pairs=policy.looks[0],
+        device=runs[0].file.device,
+        policy=policy,
+        verdicts=tuple(_verdict(name, turns) for name in names),
+    )
+
+
+def judge_pairs(log_ratios: Sequence[float], policy: Policy) -> Judgement:
+    """The judgement of the log ratios of pairs of processes, head over base, at the one look there is.
+
+    Of few pairs it is by the plain t of all, from ROBUST_PAIRS on by the t of the trimmed mean, Tukey's and
+    McLaughlin's. That is a little liberal so far out: of code at the margin itself it calls up to 1.5 in a
+    thousand slower where one is promised (scripts/bench_stock.py).
+    """
+    if len(log_ratios) < ROBUST_PAIRS:
+        # What scatters within a process tells nothing of how processes differ.
+        effects = tuple(ProcessEffect(each, 0.0, 1, 0) for each in log_ratios)
+        return judge([Leg("time", effects, NO_PRIOR)], policy, 0)
+    effect = process_effect(log_ratios)
+    return judge([Leg("time", (effect,), Prior(variance=FLOOR**2, df=effect.df))], policy, 0)
+
+
+def _check_given(files: Sequence[tuple[str, BenchmarkFile]]) -> None:
+    """Files in order of time."""
+    for side in ("base", "head"):
+        if not any(each == side for each, _ in files):
+            raise UsageError(f"No file of {side}: there is nothing to compare.")
+    for (_, one), (_, other) in pairwise(files):
+        if one.saved_at == other.saved_at:
+            raise UsageError(
+                f"{one.path} and {other.path} were saved at the same instant, {one.saved_at.isoformat()}: "
+                "they are one process, which counts once."
+            )
+
+
+# All files together
+
+
+def _refusals(turns: _Turns) -> Iterator[_Refusal]:
+    for found in (_other_machine(turns), _mixed_commits(turns), _not_alternated(turns), _overlapping(turns)):
+        if found:
+            yield found
+
+
+def _other_machine(turns: _Turns) -> _Refusal | None:
+    first, *rest = turns.in_time
+    for run in rest:
+        keys = [*first.file.machine, *run.file.machine]
+        for key in dict.fromkeys(keys):
+            values = [each.file.machine.get(key, "nothing") for each in (first, run)]
+            if values[0] != values[1]:
+                return _Refusal(
+                    reason="other-machine",
+                    message=f"These were not measured alike: {key} is {_short(values[0])} in "
+                    f"{first.file.path} and {_short(values[1])} in {run.file.path}. Measure both commits on "
+                    "one machine, in one environment, in turns.",
+                )
+    return None
+
+
+def _mixed_commits(turns: _Turns) -> _Refusal | None:
+    for runs in (turns.base, turns.head):
+        first = runs[0].file
+        for run in runs[1:]:
+            if (run.file.commit, run.file.dirty) != (first.commit, first.dirty):
+                return _Refusal(
+                    reason="mixed-commits",
+                    message=f"The files of {run.side} are not of one commit: {first.path} is of "
+                    f"{_commit(first)} and {run.file.path} of {_commit(run.file)}.",
+                )
+    return None
+
+
+def _not_alternated(turns: _Turns) -> _Refusal | None:
+    """Where a process of one side has none of the other beside it, what drifts looks like a change."""
+    sides = [run.side for run in turns.in_time]
+    if len(sides) % 2 == 0 and all(sides[place] != sides[place + 1] for place in range(0, len(sides) - 1, 2)):
+        return None
+    order = ", ".join(f"{len(list(same))} of {side}" for side, same in groupby(sides))
+    return _Refusal(
+        reason="not-alternated",
+        message=f"Base and head were not measured in turns: in order of time there are {order}. What drifts "
+        "would look like a change. Save one file of each, then again, as many of base as of head.",
+    )
+
+
+def _overlapping(turns: _Turns) -> _Refusal | None:
+    for one, other in pairwise(turns.in_time):
+        early_s = (one.file.saved_at - other.file.began_at).total_seconds()
+        if early_s > _OVERLAP_S:
+            return _Refusal(
+                reason="overlapping",
+                message=f"Two processes ran at once: {other.file.path} began {early_s:.0f} s or more before "
+                f"{one.file.path} was saved. They disturbed each other; run one after the other.",
+            )
+    return None
+
+
+# One benchmark
+
+
+def _verdict(name: str, turns: _Turns) -> Verdict:
+    base, head = (
+        [run.file.benchmarks[name] for run in runs if name in run.file.benchmarks]
+        for runs in (turns.base, turns.head)
+    )
+    bare = Verdict(
+        case=name,
+        kernel=(head or base)[0].name,
+        sizes={},
+        dtype="",
+        status="invalid",
+        reason="",
+        message="",
+        unavailable=_unavailable([*base, *head]),
+    )
+    if not head:
+        return _told(bare, "missing", "only-in-base", "Only base has it.")
+    if turns.refusals:
+        told = " ".join(refusal.message for refusal in turns.refusals)
+        return _told(bare, "invalid", turns.refusals[0].reason, told)
+    if few := _too_few(turns.policy.looks[0]):
+        return _told(bare, "inconclusive", few.reason, few.message)
+    if absent := _absent_somewhere(name, turns):
+        return _told(bare, "invalid", absent.reason, absent.message)
+    if not base:
+        return _told(bare, "new", "only-in-head", "Only head has it.")
+    return _compared(bare, base, head, turns)
+
+
+def _told(bare: Verdict, status: VerdictStatus, reason: str, message: str) -> Verdict:
+    return replace(bare, status=status, reason=reason, message=message)
+
+
+def _too_few(pairs: int) -> _Refusal | None:
+    if pairs >= MIN_PAIRS:
+        return None
+    return _Refusal(
+        reason="too-few-pairs",
+        message=f"{pairs} pair{'s' if pairs > 1 else ''} of processes: so few can agree by chance. Save at "
+        f"least {MIN_PAIRS} files of each commit, in turns; {ROBUST_PAIRS} see far more.",
+    )
+
+
+def _absent_somewhere(name: str, turns: _Turns) -> _Refusal | None:
+    for runs in (turns.base, turns.head):
+        without = [run.file.path for run in runs if name not in run.file.benchmarks]
+        if without and len(without) < len(runs):
+            return _Refusal(
+                reason="incomplete",
+                message=f"{len(without)} of {len(runs)} files of {runs[0].side} do not have it, such as "
+                f"{without[0]}: it failed there, or was not chosen. A benchmark that sometimes fails "
+                "cannot be judged by the times when it does not.",
+            )
+    return None
+
+
+def _compared(bare: Verdict, base: Sequence[Benchmark], head: Sequence[Benchmark], turns: _Turns) -> Verdict:
+    times = _Times.of(base, head)
+    judgement = judge_pairs(times.ratios, turns.policy)
+    everything = [each.extra for each in (*base, *head)]
+    found = replace(
+        bare,
+        time=_effect(judgement, times.ratios),
+        smallest_visible=judgement.smallest_visible,
+        base=_arm(base, times.base_ns),
+        head=_arm(head, times.head_ns),
+        temperature_c=_middle([extra.temperature_c for extra in everything]),
+        power_w=_middle([extra.power_w for extra in everything]),
+    )
+    refusal = (
+        _other_timer(base, head) or _other_device(base, head) or _clocks_apart(found) or _drift(times, turns)
+    )
+    if refusal:
+        message = f"{refusal.message} What was measured: {_shown(found)}"
+        return _attributed(_told(found, "invalid", refusal.reason, message))
+    return _attributed(_told(found, *_outcome(found, judgement, times, turns.policy)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """A benchmark's time in every process, base's i-th in a pair with head's i-th."""
+
+    base_ns: tuple[float, ...]
+    head_ns: tuple[float, ...]
+
+    @classmethod
+    def of(cls, base: Sequence[Benchmark], head: Sequence[Benchmark]) -> _Times:
+        raw = all(benchmark.times_ns for benchmark in (*base, *head))
+        return cls(*(tuple(_time_ns(each, raw=raw) for each in side) for side in (base, head)))
+
+    @property
+    def ratios(self) -> list[float]:
+        """Natural logarithms of head over base, by pair."""
+        return [math.log(head / base) for base, head in self._pairs()]
+
+    @property
+    def levels(self) -> list[float]:
+        """Mean logarithms of both, by pair: where noise is alike in both, they know nothing of the ratios."""
+        return [(math.log(base) + math.log(head)) / 2 for base, head in self._pairs()]
+
+    def _pairs(self) -> Iterator[tuple[float, float]]:
+        return zip(self.base_ns, self.head_ns, strict=True)
+
+
+def _time_ns(benchmark: Benchmark, *, raw: bool) -> float:
+    """A process's time: the 20 % trimmed mean of its rounds where all files have them, else their median.
+
+    Where a timer's ticks are coarse a median sticks to one of them; a mean does not.
+    """
+    if not raw:
+        return benchmark.median_ns
+    ordered = np.sort(np.asarray(benchmark.times_ns))
+    cut = int(TRIM * ordered.size)
+    return float(ordered[cut : ordered.size - cut].mean())
+
+
+def _effect(judgement: Judgement, ratios: Sequence[float]) -> Effect:
+    found = judgement.estimates["time"]
+    return Effect(
+        effect=found.effect,
+        low=found.low,
+        high=found.high,
+        processes=len(ratios),
+        quads=0,
+        process_effects=tuple(math.expm1(each) for each in ratios),
+    )
+
+
+def _other_timer(base: Sequence[Benchmark], head: Sequence[Benchmark]) -> _Refusal | None:
+    timers = dict.fromkeys(each.timer for each in (*base, *head))
+    if len(timers) == 1:
+        return None
+    return _Refusal(
+        reason="other-timer",
+        message=f"Not all files were timed by the same clock: {' and '.join(map(_short, timers))}.",
+    )
+
+
+def _other_device(base: Sequence[Benchmark], head: Sequence[Benchmark]) -> _Refusal | None:
+    for what in ("device", "uuid", "driver"):
+        values = dict.fromkeys(getattr(each.extra, what) or "nothing" for each in (*base, *head))
+        if len(values) > 1:
+            return _Refusal(
+                reason="other-machine",
+                message=f"Not all files are of one device: its {what} is "
+                f"{' and '.join(map(_short, values))}.",
+            )
+    return None
+
+
+def _clocks_apart(found: Verdict) -> _Refusal | None:
+    base, head = ((arm.sm_clock_mhz if arm else None) for arm in (found.base, found.head))
+    if not base or not head or abs(math.log(head / base)) <= _CLOCKS_APART:
+        return None
+    # By its place and not by the keyword: the reason is that of a gate.
+    return _Refusal(
+        "sm-clock",
+        f"The card ran base at {base:.0f} MHz and head at {head:.0f} MHz, so times do not tell what the code "
+        "did. 'harness compare' measures both at one clock.",
+    )
+
+
+def _drift(times: _Times, turns: _Turns) -> _Refusal | None:
+    """Whether times moved steadily all along, and one side came first too often for that to cancel.
+
+    The slope is that of the pairs' levels, which know nothing of their ratios. It counts where it alone would
+    make up half of the margin, and is no chance (two-sided t test at 0.05).
+    """
+    pairs = list(zip(turns.base, turns.head, strict=True))
+    ahead = fmean(head.place - base.place for base, head in pairs)
+    places = np.array([(base.place + head.place) / 2 for base, head in pairs])
+    places -= places.mean()
+    levels = np.array(times.levels)
+    levels -= levels.mean()
+    squares = float(places @ places)
+    slope = float(places @ levels) / squares
+    bias = slope * ahead
+    if abs(bias) <= math.log1p(turns.policy.margin) / 2:
+        return None
+    left = levels - slope * places
+    df = len(pairs) - 2
+    error = math.sqrt(float(left @ left) / df / squares)
+    if error > 0 and 2 * float(scipy.special.stdtr(df, -abs(slope) / error)) >= _DRIFT_P:
+        return None
+    return _Refusal(
+        reason="drift",
+        message=f"Times moved by {_percent(slope)} from each process to the next, and "
+        f"{'base' if ahead > 0 else 'head'} mostly ran first: that alone looks like a change of "
+        f"{_percent(bias)}. Swap the order every other time: base head, head base.",
+    )
+
+
+def _outcome(
+    found: Verdict, judgement: Judgement, times: _Times, policy: Policy
+) -> tuple[VerdictStatus, str, str]:
+    shown = _shown(found)
+    match judgement.status:
+        case "slower":
+            return "regression", "slower-in-time", shown
+        case "faster":
+            return "improvement", "faster-in-time", shown
+        case "same":
+            told = f"{shown} That is within {100 * policy.tolerance:g} % for sure."
+            return "unchanged", "within-tolerance", told
+    parts = [
+        shown,
+        f"Too noisy to say more: only a change beyond {100 * judgement.smallest_visible:.3g} % would show.",
+        _two_states((*times.base_ns, *times.head_ns), policy),
+        _what_would_help(times.ratios, policy),
+    ]
+    return "inconclusive", "too-noisy", " ".join(part for part in parts if part)
+
+
+def _two_states(times_ns: Sequence[float], policy: Policy) -> str:
+    """Of times in two groups that lie much farther apart than each is wide: more processes hardly help."""
+    logs = sorted(map(math.log, times_ns))
+    gaps = [after - before for before, after in pairwise(logs)]
+    widest = max(range(len(gaps)), key=gaps.__getitem__)
+    within = (logs[widest] - logs[0]) + (logs[-1] - logs[widest + 1])
+    alone = min(widest + 1, len(logs) - widest - 1) < 2
+    if alone or gaps[widest] <= max(3 * within, math.log1p(policy.margin)):
+        return ""
+    apart = 100 * math.expm1(gaps[widest])
+    return (
+        f"Processes fall into two groups {apart:.3g} % apart: something has two states, such as the clock, "
+        "or where code and data lie."
+    )
+
+
+def _what_would_help(ratios: Sequence[float], policy: Policy) -> str:
+    """How many pairs would settle it nine times in ten, with this effect and this much noise."""
+    middle = median(ratios)
+    beyond = abs(middle) - math.log1p(policy.margin)
+    reach = max(beyond, math.log1p(policy.tolerance) - abs(middle))
+    for pairs in range(max(len(ratios) + 1, ROBUST_PAIRS), MOST_PAIRS + 1):
+        kept = pairs - 2 * int(TRIM * pairs)
+        quantiles = scipy.special.stdtrit(kept - 1, [1 - policy.confidence, 0.1])
+        if -float(quantiles.sum()) * _spread(ratios) / math.sqrt(kept) <= reach:
+            return f"About {pairs} pairs would settle it, were they like these."
+    return f"Not even {MOST_PAIRS} pairs like these would settle it: quieten the machine, or allow more."
+
+
+def _spread(ratios: Sequence[float]) -> float:
+    """Standard deviation of a pair that is no stray."""
+    if len(ratios) < ROBUST_PAIRS:
+        middle = median(ratios)
+        return 1.4826 * median(abs(ratio - middle) for ratio in ratios)
+    return process_effect(ratios).standard_error * math.sqrt(len(ratios) - 2 * int(TRIM * len(ratios)))
+
+
+def _attributed(verdict: Verdict) -> Verdict:
+    """With what it goes back to, where the card's clocks are known."""
+    base, head = ((arm.sm_clock_mhz if arm else None) for arm in (verdict.base, verdict.head))
+    if base is None or head is None:
+        return verdict
+    cause, sentence = attribute(
+        Evidence(
+            status=verdict.status,
+            time=verdict.time,
+            base_sm_clock_mhz=base,
+            head_sm_clock_mhz=head,
+            invalid=verdict.reason,
+        )
+    )
+    return replace(verdict, attribution=cause, message=f"{verdict.message} {sentence}".rstrip())
+
+
+# Words and figures
+
+
+def _side(runs: Sequence[_Run]) -> StockSide:
+    commits = {run.file.commit for run in runs}
+    return StockSide(
+        commit=commits.pop() if len(commits) == 1 else None,
+        dirty=any(run.file.dirty for run in runs),
+        files=tuple(run.file.path for run in runs),
+    )
+
+
+def _arm(side: Sequence[Benchmark], times_ns: Sequence[float]) -> Arm:
+    return Arm(time_ns=median(times_ns), sm_clock_mhz=_middle([each.extra.sm_clock_mhz for each in side]))
+
+
+def _unavailable(everywhere: Sequence[Benchmark]) -> Mapping[str, str]:
+    silent = sum(benchmark.extra.sm_clock_mhz is None for benchmark in everywhere)
+    return {"sm-clock": f"{silent} of {len(everywhere)} files do not tell it"} if silent else {}
+
+
+def _shown(found: Verdict) -> str:
+    """``5.02 % slower (+4.11 to +5.93 %) in 8 pairs of processes.``"""
+    effect = found.time
+    assert effect is not None  # it has been measured
+    low, high = (effect.low, effect.high) if effect.effect >= 0 else (-effect.high, -effect.low)
+    return (
+        f"{100 * abs(effect.effect):.2f} % {'slower' if effect.effect >= 0 else 'faster'} "
+        f"({_bound(low)} to {_bound(high)} %) in {effect.processes} pairs of processes."
+    )
+
+
+def _bound(effect: float) -> str:
+    """In percent; of few wild pairs it can lie anywhere."""
+    return f"{100 * effect:+.2f}" if abs(effect) < 100 else f"{100 * effect:+.1e}"
+
+
+def _percent(log_ratio: float) -> str:
+    return f"{100 * math.expm1(log_ratio):+.3g} %"
+
+
+def _commit(file: BenchmarkFile) -> str:
+    return (file.commit or "no commit")[:10] + (" with changes" if file.dirty else "")
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= 80 else f"{value[:77]}..."
+
+
+def _middle(values: Sequence[float | None]) -> float | None:
+    """Their median; None where one is not known."""
+    known = [value for value in values if value is not None]
+    return median(known) if known and len(known) == len(values) else None

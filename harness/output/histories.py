@@ -1,0 +1,243 @@
+"""A history for the terminal: what is open, what got better, what the card did."""
+
+from __future__ import annotations
+
+__all__ = ["as_json", "exit_code", "print_history"]
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from harness.errors import ExitCode
+from harness.history.changes import Change
+from harness.history.commits import Commits
+from harness.history.reading import History, StatedCard, sentence
+from harness.history.series import Case
+from harness.history.triage import Stated
+from harness.output.tables import console, plain_table, print_out
+from harness.system.texts import harmless
+
+SCHEMA_VERSION = 1
+_STYLES = {
+    "new": "bold red",
+    "expired": "bold red",
+    "acknowledged": "yellow",
+    "fixed": "green",
+    "improvement": "green",
+    "environment": "cyan",
+}
+_CLIP = 60
+
+
+def exit_code(history: History) -> ExitCode:
+    """A regression is open, or what could be measured once fails now: neither passes in silence."""
+    failing = any(card.failing for card in history.cards)
+    return ExitCode.REGRESSION if failing or any(history.open) else ExitCode.FINE
+
+
+def print_history(history: History, *, every: bool) -> None:
+    """The open regressions of each card, and with `every` all other changes in lines of their own too."""
+    for card in history.cards:
+        _print_card(card, history.commits, every=every)
+    console().print(_closing(history), highlight=False)
+
+
+def _print_card(card: StatedCard, commits: Commits, *, every: bool) -> None:
+    out, errors = console(), Console(stderr=True)
+    out.print(_title(card, commits), style="bold", emoji=False, highlight=False, markup=False, soft_wrap=True)
+    shown = [each for each in card.changes if every or each.is_open]
+    cases = {one.series.case.name: one.series.case for one in card.card.analysed}
+    for one in card.failing:
+        told = f"[bold red]failing[/] {escape(clean(one.case))} since {_span(one.good, one.bad, commits)}"
+        out.print(told, emoji=False, highlight=False)
+    if shown:
+        table = plain_table("state", "case", ">change %", ">±", "commits", "id")
+        for each in shown:
+            table.add_row(*_cells(each, commits))
+        print_out(table)
+    for each in shown:
+        _print_sentence(each, cases[each.change.case], commits)
+    if not every:
+        for line in _summary(card, commits):
+            out.print(line, emoji=False, highlight=False, markup=False)
+    for line in _epochs(card, commits):
+        out.print(line, emoji=False, highlight=False, markup=False, style="dim")
+    for problem in card.card.problems:
+        told = harmless(f"{card.card.folder}: {problem}")
+        errors.print(told, emoji=False, highlight=False, markup=False, soft_wrap=True)
+    out.print()
+
+
+def _title(card: StatedCard, commits: Commits) -> str:
+    newest = max((int(one.series.positions[-1]) for one in card.card.analysed), default=None)
+    measured = {int(at) for one in card.card.analysed for at in one.series.positions}
+    told = f", newest {commits[newest].hash[:10]}" if newest is not None else ""
+    name = harmless(f"{card.card.folder} ({card.card.machine.get('gpu', 'unknown card')})")
+    return f"{name}: {_count(card.card.analysed, 'case')}, {_count(measured, 'commit')}{told}"
+
+
+def _count(things: Collection[object], name: str) -> str:
+    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
+
+
+def _cells(each: Stated, commits: Commits) -> list[str]:
+    change = each.change
+    state = each.state or change.kind
+    return [
+        f"[{_STYLES[state]}]{state}[/]",
+        escape(clean(change.case)),
+        f"{100 * change.effect:+.1f}",
+        f"{50 * (change.high - change.low):.1f}",
+        _span(change.good, change.bad, commits),
+        change.id,
+    ]
+
+
+def _span(good: int, bad: int, commits: Commits) -> str:
+    last = commits[bad].hash[:10]
+    return last if bad - good == 1 else f"{commits[good].hash[:10]}..{last} ({bad - good})"
+
+
+def _print_sentence(each: Stated, case: Case, commits: Commits) -> None:
+    commit = commits[each.change.bad]
+    out = console()
+    out.print(
+        f"[bold]{escape(clean(each.change.case))}[/] {escape(sentence(each.change, case))}",
+        emoji=False,
+        highlight=False,
+    )
+    if each.change.commits == 1:
+        told = f"  {commit.hash[:10]} {clean(commit.subject)} ({clean(commit.author)})"
+        out.print(
+            told, emoji=False, highlight=False, markup=False, style="dim", overflow="ellipsis", no_wrap=True
+        )
+    if each.decision:
+        why = f"  {each.state}: {clean(each.decision.reason)} ({clean(each.decision.author)})"
+        out.print(why, emoji=False, highlight=False, markup=False, style="dim")
+
+
+def _summary(card: StatedCard, commits: Commits) -> Iterable[str]:
+    """What is not open, a line for each thing that happened: one of them often moves many cases."""
+    happened: dict[tuple[int, str], list[Change]] = defaultdict(list)
+    for each in card.changes:
+        if not each.is_open:
+            what: str = each.state or (
+                each.change.attribution if each.change.kind == "environment" else "improvement"
+            )
+            happened[each.change.bad, what].append(each.change)
+    for (bad, what), changes in happened.items():
+        effects = sorted(100 * change.effect for change in changes)
+        low, high = f"{effects[0]:+.1f}", f"{effects[-1]:+.1f}"
+        cases = clean(changes[0].case) if len(changes) == 1 else f"{len(changes)} cases"
+        size = f"{low} %" if low == high else f"{low} to {high} %"
+        yield f"{what:13} {commits[bad].hash[:10]} {cases}: {size}"
+
+
+def _epochs(card: StatedCard, commits: Commits) -> Iterable[str]:
+    """Each beginning of an epoch once, however many series it splits."""
+    seen: dict[tuple[str, ...], int] = {}
+    for one in card.card.analysed:
+        for epoch in one.series.epochs[1:]:
+            at = int(one.series.positions[epoch.start])
+            seen[epoch.changed] = min(at, seen.get(epoch.changed, at))
+    for changed, at in sorted(seen.items(), key=lambda item: item[1]):
+        yield f"epoch from {commits[at].hash[:10]}: {clean(', '.join(changed))}"
+
+
+def _closing(history: History) -> str:
+    states = [each.state or each.change.kind for card in history.cards for each in card.changes]
+    order = ("new", "expired", "acknowledged", "fixed", "improvement", "environment")
+    rises = "improvement" if states.count("improvement") == 1 else "improvements"
+    words = {"improvement": rises, "environment": "by the card"}
+    counted = [f"{states.count(state)} {words.get(state, state)}" for state in order if state in states]
+    opened = sum(1 for _ in history.open)
+    left = "No regression is open." if not opened else f"{opened} regressions are open."
+    if opened == 1:
+        left = "1 regression is open."
+    if failing := sum(len(card.failing) for card in history.cards):
+        left += f" {failing} case{'s fail' if failing > 1 else ' fails'} that had figures."
+    return f"{left} Changes: {', '.join(counted) or 'none'}. Exit status {int(exit_code(history))}."
+
+
+def clean(text: str) -> str:
+    """Text of others on one line of a terminal, cut to a width that leaves room for more."""
+    plain = harmless(text)
+    return plain if len(plain) <= _CLIP else plain[: _CLIP - 1] + "…"
+
+
+def as_json(history: History) -> dict[str, Any]:
+    """The whole history but its points."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "commits": {
+            "count": len(history.commits),
+            "newest": history.commits[-1] if len(history.commits) else None,
+        },
+        "open": sum(1 for _ in history.open),
+        "cards": [_card_json(card, history.commits) for card in history.cards],
+    }
+
+
+def _card_json(card: StatedCard, commits: Commits) -> dict[str, Any]:
+    analysed = card.card.analysed
+    cases = {one.series.case.name: one.series.case for one in analysed}
+    return {
+        "name": card.card.folder,
+        "machine": card.card.machine,
+        "cases": [
+            {
+                "case": one.series.case,
+                "points": len(one.series.positions),
+                "failed": int(one.series.failed.sum()),
+                "noise": None if one.noise != one.noise else one.noise,
+                "floor": one.floor,
+                "newest": commits[int(one.series.positions[-1])].hash,
+                "level": one.levels[-1].level if one.levels else None,
+                "epochs": [
+                    {"from": commits[int(one.series.positions[epoch.start])].hash, "changed": epoch.changed}
+                    for epoch in one.series.epochs
+                ],
+            }
+            for one in analysed
+        ],
+        "failing": [
+            {"case": one.case, "good": commits[one.good].hash, "bad": commits[one.bad].hash}
+            for one in card.failing
+        ],
+        "changes": [_change_json(each, cases[each.change.case], commits) for each in card.changes],
+        "problems": card.card.problems,
+    }
+
+
+def _change_json(each: Stated, case: Case, commits: Commits) -> dict[str, Any]:
+    change = each.change
+    return {
+        "id": change.id,
+        "case": change.case,
+        "kind": change.kind,
+        "state": each.state,
+        "attribution": change.attribution,
+        "direction": case.direction,
+        "unit": case.unit,
+        "before": change.before,
+        "after": change.after,
+        "effect": change.effect,
+        "low": change.low,
+        "high": change.high,
+        "p_value": change.p_value,
+        "cycles_effect": change.cycles_effect,
+        "clock_before_mhz": change.clock_before,
+        "clock_after_mhz": change.clock_after,
+        "static": change.static,
+        "good": commits[change.good].hash,
+        "bad": commits[change.bad].hash,
+        "commits": [commits[at].hash for at in range(change.good + 1, change.bad + 1)],
+        "subject": commits[change.bad].subject,
+        "author": commits[change.bad].author,
+        "decision": each.decision,
+        "fixed_by": each.fixed_by,
+        "sentence": sentence(change, case),
+    }

@@ -1,0 +1,181 @@
+"""From results of comparisons to the model of a review."""
+
+from __future__ import annotations
+
+__all__ = ["review_of"]
+
+import re
+from collections.abc import Mapping, Sequence
+
+import harness
+from harness.errors import UsageError
+from harness.judgement.noise import Calibration
+from harness.output.review.model import (
+    LIMITS,
+    REVIEW_SCHEMA_VERSION,
+    Calibrated,
+    Card,
+    CaseReview,
+    Change,
+    Place,
+    Review,
+    Side,
+)
+from harness.records import Arm, Comparison, Effect, Verdict
+from harness.run.compare import ComparisonResult
+
+_TEXT, _LOG, _WORDS = 2000, 8000, 200
+_FARTHEST = 1e6
+"""Of an effect: one wild process can put the bound of an interval anywhere."""
+
+Places = Mapping[str, Mapping[str, Place]]
+"""By suite, then by kernel."""
+
+
+def review_of(results: Sequence[ComparisonResult], places: Places | None = None) -> Review:
+    """What these comparisons, all of the same two commits, say in one.
+
+    Raises UsageError for none, for other commits, or for more than a document may hold.
+    """
+    ends = {(result.comparison.base.commit, result.comparison.head.commit) for result in results}
+    if len(ends) != 1:
+        told = ", ".join(sorted(f"{_short(base)}..{_short(head)}" for base, head in ends)) or "none at all"
+        raise UsageError(f"A report is of two commits; these comparisons are of {told}: give one pair.")
+    ((base, head),) = ends
+    largest = max(len(result.verdicts) for result in results)
+    if len(results) > LIMITS["cards"] or largest > LIMITS["cases"]:
+        raise UsageError(
+            f"{len(results)} comparisons of up to {largest} cases: a report holds {LIMITS['cards']} of up to "
+            f"{LIMITS['cases']}. Name fewer cases."
+        )
+    return Review(
+        schema_version=REVIEW_SCHEMA_VERSION,
+        harness_version=harness.__version__,
+        created_at=_words(max(result.comparison.started_at for result in results)),
+        base=base,
+        head=head,
+        cards=tuple(
+            _card(result, (places or {}).get(result.comparison.head.suite, {})) for result in results
+        ),
+    )
+
+
+def _short(commit: str | None) -> str:
+    return (commit or "no commit")[:10]
+
+
+def _card(result: ComparisonResult, places: Mapping[str, Place]) -> Card:
+    comparison = result.comparison
+    device, toolchain = comparison.device, comparison.toolchain
+    kernels = {verdict.kernel for verdict in result.verdicts}
+    return Card(
+        suite=comparison.head.suite,
+        device=_words(device.name),
+        spec=_words(device.spec),
+        kind=device.kind,
+        driver=_words(device.driver),
+        compiler=_words(toolchain.compiler if toolchain else ""),
+        head_dirty=comparison.head.dirty,
+        margin=_setting(comparison, "margin"),
+        tolerance=_setting(comparison, "tolerance"),
+        confidence=_setting(comparison, "confidence"),
+        calibrated=_calibrated(result.calibration),
+        complete=not result.interrupted,
+        problem=result.problem[:_TEXT],
+        left_out=tuple(reason[:_TEXT] for reason in result.left_out[:64]),
+        problem_changes=tuple(change[:_TEXT] for change in result.problem_changes[:64]),
+        gpu_s=sum(verdict.gpu_s for verdict in (*result.verdicts, *result.twins)),
+        cases=tuple(_case(verdict) for verdict in result.verdicts),
+        twins=tuple(_case(verdict) for verdict in result.twins),
+        places={kernel: place for kernel, place in places.items() if kernel in kernels},
+    )
+
+
+def _setting(comparison: Comparison, name: str) -> float:
+    value = comparison.settings[name]
+    assert isinstance(value, (int, float))
+    return float(value)
+
+
+def _calibrated(known: Calibration | None) -> Calibrated | None:
+    if known is None or not known.verdicts:
+        return None
+    return Calibrated(
+        measured_at=_words(known.measured_at), verdicts=known.verdicts, false_alarms=known.false_alarms
+    )
+
+
+def _case(verdict: Verdict) -> CaseReview:
+    return CaseReview(
+        case=verdict.case,
+        kernel=verdict.kernel,
+        sizes=verdict.sizes,
+        status=verdict.status,
+        reason=_code(verdict.reason),
+        message=verdict.message[:_TEXT],
+        log=verdict.log[-_LOG:],
+        side=verdict.side,
+        time=_change(verdict.time),
+        cycles=_change(verdict.cycles),
+        energy=_change(verdict.energy),
+        smallest_visible=_fraction(verdict.smallest_visible),
+        noise_floor=_fraction(verdict.noise_floor),
+        attribution=verdict.attribution,
+        base=_side(verdict.base),
+        head=_side(verdict.head),
+        source_changed=_source_changed(verdict),
+        temperature_c=verdict.temperature_c,
+        power_w=verdict.power_w,
+        touched={_code(gate): count for gate, count in verdict.touched.items()},
+    )
+
+
+def _change(effect: Effect | None) -> Change | None:
+    if effect is None:
+        return None
+    return Change(
+        effect=_within(effect.effect),
+        low=_within(effect.low),
+        high=_within(effect.high),
+        processes=effect.processes,
+        quads=effect.quads,
+        each=tuple(_within(each) for each in effect.process_effects[:64]),
+    )
+
+
+def _side(arm: Arm | None) -> Side | None:
+    if arm is None:
+        return None
+    resources, launch = arm.resources, arm.launch
+    static = resources.static_shared_bytes if resources else None
+    dynamic = launch.dynamic_shared_bytes if launch else 0
+    return Side(
+        time_ns=arm.time_ns,
+        sm_clock_mhz=arm.sm_clock_mhz,
+        registers=resources.registers if resources else None,
+        shared_bytes=None if static is None else static + dynamic,
+        local_bytes=resources.local_bytes if resources else None,
+        grid=launch.grid if launch else None,
+        block=launch.block if launch else None,
+    )
+
+
+def _source_changed(verdict: Verdict) -> bool | None:
+    sources = [arm.source_sha256 if arm else None for arm in (verdict.base, verdict.head)]
+    return None if None in sources else sources[0] != sources[1]
+
+
+def _words(text: str) -> str:
+    return re.sub(r"[^ -~]+", "?", text)[:_WORDS]
+
+
+def _code(text: str) -> str:
+    return re.sub(r"[^a-z0-9-]+", "-", text.lower())[:60]
+
+
+def _fraction(value: float | None) -> float | None:
+    return None if value is None else _within(value)
+
+
+def _within(value: float) -> float:
+    return max(-1.0, min(value, _FARTHEST))

@@ -1,0 +1,225 @@
+"""Whether a review can be true: what its types cannot say. Pure.
+
+A review comes from a job that ran a stranger's code. What is wrong with one by itself is found here; that it
+could be true does not make it so.
+"""
+
+from __future__ import annotations
+
+__all__ = ["problems"]
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator
+from itertools import islice
+from typing import TypeVar
+
+from harness.output.review.model import Card, CaseReview, Change, Review, Side
+from harness.records import VerdictStatus
+
+T = TypeVar("T", bound=Hashable)
+
+_USUAL = {"gpu": (0.0025, 0.01), "other": (0.0025, 0.01), "cpu": (0.02, 0.1)}
+"""Margin and tolerance by kind of device, as a comparison takes them unless it is told."""
+_LOOSEST = 10
+"""A pull request must not loosen its own gate: so many times the usual, and no more."""
+_MOST = 0.5
+"""Of either, on any device."""
+_CONFIDENCE = (0.9, 0.999999)
+"""Above it nothing would ever be sure enough to be a regression."""
+_TWINS = ("twin.same", "twin.planted")
+_JUDGED: tuple[VerdictStatus, ...] = ("regression", "improvement", "unchanged")
+_UNMEASURED: tuple[VerdictStatus, ...] = ("identical", "new", "missing", "failed")
+_MOST_TOLD = 20
+_ROUNDING = 1e-9
+
+
+def problems(review: Review, *, bases: Collection[str], head: str) -> list[str]:
+    """Why the review cannot be what the job with the card measured, a sentence each; empty where it can.
+
+    `bases` are the commits that may have been compared with, `head` the one that must have been measured.
+    At most twenty are told.
+    """
+    return list(islice(_all(review, frozenset(bases), head), _MOST_TOLD))
+
+
+def _all(review: Review, bases: frozenset[str], head: str) -> Iterator[str]:
+    yield from _commits(review, bases, head)
+    if not review.cards:
+        yield "There is no card in it."
+    for (suite, device, spec), times in _counted((c.suite, c.device, c.spec) for c in review.cards):
+        yield (
+            f"Suite {suite} on {device} ({spec}) is in it {times} times: one job for each kind of card, and "
+            "no card of the same name twice."
+        )
+    for card in review.cards:
+        for problem in _of_card(card):
+            yield f"{card.suite} on {card.device}: {problem}"
+
+
+def _commits(review: Review, bases: frozenset[str], head: str) -> Iterator[str]:
+    if review.head != head:
+        yield f"It is of head {review.head or 'unknown'}; expected {head}."
+    if review.base not in bases:
+        yield (
+            f"It compares with base {review.base or 'unknown'}; expected {' or '.join(sorted(bases))}. "
+            "Measure again if the base branch has moved."
+        )
+    if review.base is not None and review.base == review.head:
+        yield "Base and head are the same commit."
+
+
+def _of_card(card: Card) -> Iterator[str]:
+    yield from _settings(card)
+    if card.head_dirty:
+        yield "It measured a working tree with changes, not a commit."
+    if card.calibrated and card.calibrated.false_alarms > card.calibrated.verdicts:
+        yield "Its calibration has more false alarms than verdicts."
+    yield from _names(card)
+    if wrong := _wrong_twin(card):
+        yield wrong
+    for case in (*card.cases, *card.twins):
+        for problem in _of_case(case, card):
+            yield f"{case.case}: {problem}"
+
+
+def _names(card: Card) -> Iterator[str]:
+    for name, times in _counted(case.case for case in (*card.cases, *card.twins)):
+        yield f"{name} is in it {times} times."
+    kernels = {case.kernel for case in card.cases}
+    for unknown in sorted({*card.places, *(twin.kernel for twin in card.twins)} - kernels):
+        yield f"It tells of {unknown}, which is the kernel of no case."
+    for case in card.cases:
+        if case.case != (expected := _id(card.suite, case)):
+            yield f"{case.case} should be called {expected}."
+    for twin in card.twins:
+        if twin.case not in _TWINS:
+            yield f"{twin.case} is no test that a comparison does of itself."
+
+
+def _settings(card: Card) -> Iterator[str]:
+    for name, value, usual in zip(
+        ("margin", "tolerance"), (card.margin, card.tolerance), _USUAL[card.kind], strict=True
+    ):
+        most = min(_LOOSEST * usual, _MOST)
+        if not 0 < value <= most:
+            yield f"A {name} of {100 * value:g} % is not above 0 and up to {100 * most:g} %."
+    if card.margin >= card.tolerance:
+        yield (
+            f"A margin of {100 * card.margin:g} % is not below the tolerance of {100 * card.tolerance:g} %."
+        )
+    low, high = _CONFIDENCE
+    if not low <= card.confidence <= high:
+        yield f"A confidence of {card.confidence:g} is not from {low:g} to {high:g}."
+
+
+def _wrong_twin(card: Card) -> str | None:
+    """The comparison's own test failed, and yet it judges."""
+    failed = {("twin.same", "regression"), ("twin.same", "improvement")}
+    failed |= {("twin.planted", "unchanged"), ("twin.planted", "improvement")}
+    wrong = [twin for twin in card.twins if (twin.case, twin.status) in failed]
+    judged = [case for case in card.cases if case.status in (*_JUDGED, "inconclusive")]
+    if wrong and judged:
+        return (
+            f"{judged[0].case} is {judged[0].status}, although {wrong[0].case} came out as "
+            f"{wrong[0].status}: with that every case is invalid."
+        )
+    return None
+
+
+def _id(suite: str, case: CaseReview) -> str:
+    return f"{suite}.{case.kernel}[{','.join(f'{axis}={size}' for axis, size in case.sizes.items())}]"
+
+
+def _of_case(case: CaseReview, card: Card) -> Iterator[str]:
+    for name, change in (("time", case.time), ("cycles", case.cycles), ("energy", case.energy)):
+        if change is not None:
+            for problem in _of_change(change, processes_have_quads=name != "energy"):
+                yield f"its {name} {problem}"
+    for name, value in (("smallest visible", case.smallest_visible), ("noise floor", case.noise_floor)):
+        if value is not None and value < 0:
+            yield f"its {name} slowdown is negative."
+    if case.side and case.status != "failed":
+        yield f"it is {case.status}, and yet failed at {case.side}."
+    if case.status in _UNMEASURED:
+        yield from _unmeasured(case)
+    elif case.status in _JUDGED:
+        yield from _judged(case, card)
+
+
+def _of_change(change: Change, *, processes_have_quads: bool) -> Iterator[str]:
+    if not change.low <= change.effect <= change.high:
+        yield (
+            f"changed by {_percent(change.effect)}, which is outside its interval, {_percent(change.low)} to "
+            f"{_percent(change.high)}."
+        )
+    if processes_have_quads and change.quads < change.processes:
+        yield f"rests on {change.quads} quads in {change.processes} processes: each has one at least."
+    if not change.each:
+        return
+    if len(change.each) != min(change.processes, 64):
+        yield f"has effects of {len(change.each)} processes, and says {change.processes}."
+    elif change.processes <= 64 and not _within(change.effect, min(change.each), max(change.each)):
+        yield f"changed by {_percent(change.effect)}, and in no process by as much or more."
+
+
+def _unmeasured(case: CaseReview) -> Iterator[str]:
+    figures = (case.time, case.cycles, case.energy, case.smallest_visible)
+    times = [side.time_ns for side in (case.base, case.head) if side is not None]
+    if any(figure is not None for figure in (*figures, *times)):
+        yield f"it is {case.status}, and yet has measured figures."
+    absent: dict[str, Side | None] = {"new": case.base, "missing": case.head}
+    if absent.get(case.status) is not None:
+        yield f"it is {case.status}, and yet was seen at both commits."
+
+
+def _judged(case: CaseReview, card: Card) -> Iterator[str]:
+    if case.time is None:
+        yield f"it is {case.status}, and nothing was measured."
+        return
+    margin, tolerance = card.margin, card.tolerance
+    changes = [change for change in (case.time, case.cycles) if change is not None]
+    if case.status == "unchanged":
+        yield from _unchanged(case.time, tolerance)
+        return
+    sign = 1 if case.status == "regression" else -1
+    told = " and ".join(_percent(change.effect) for change in changes)
+    if case.reason.endswith("-in-tail"):
+        # Of strays a review has no figure. They are asked only where usual times are not sure to say more.
+        if all(sign * change.effect < 0 and not _reaches(change, margin) for change in changes):
+            yield f"it is called {case.status} for its strays, and yet usual times are {told} for sure."
+    elif max(sign * change.effect for change in changes) < margin - _ROUNDING:
+        yield f"it is called {case.status} for {told}, within the margin of {100 * margin:g} %."
+
+
+def _reaches(change: Change, margin: float) -> bool:
+    """Whether its interval reaches into the margin."""
+    return change.low <= margin + _ROUNDING and -margin - _ROUNDING <= change.high
+
+
+def _unchanged(time: Change, tolerance: float) -> Iterator[str]:
+    if not 0 < tolerance <= _MOST:
+        return  # told as the setting that it is
+    # It was within the tolerance in two one-sided tests; the interval is two-sided, so a little wider, and
+    # with a t of one degree of freedom or more at most twice as wide.
+    low = (1 - tolerance) ** 2 / (1 + tolerance) - 1
+    high = (1 + tolerance) ** 2 / (1 - tolerance) - 1
+    if not _within(time.effect, -tolerance, tolerance) or not (
+        _within(time.low, low, time.effect) and _within(time.high, time.effect, high)
+    ):
+        yield (
+            f"it is called unchanged for {_percent(time.effect)} ({_percent(time.low)} to "
+            f"{_percent(time.high)}) with a tolerance of {100 * tolerance:g} %."
+        )
+
+
+def _within(value: float, low: float, high: float) -> bool:
+    return low - _ROUNDING <= value <= high + _ROUNDING
+
+
+def _percent(effect: float) -> str:
+    return f"{100 * effect:+.3g} %"
+
+
+def _counted(names: Iterable[T]) -> list[tuple[T, int]]:
+    """What is there more than once, with how often."""
+    return [(name, times) for name, times in Counter(names).items() if times > 1]

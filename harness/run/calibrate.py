@@ -1,0 +1,196 @@
+"""Measuring a device's noise: every case against itself, and against itself with slowdowns planted."""
+
+from __future__ import annotations
+
+__all__ = ["CalibrateSettings", "CalibrationResult", "Planting", "calibrate"]
+
+import dataclasses
+import datetime as dt
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import harness
+from harness.judgement.noise import Calibration, CaseNoise, PlantedRate, read_calibration, write_calibration
+from harness.records import Verdict
+from harness.run.compare import Comparing, Entry, against_itself
+from harness.spec.planning import PlannedCase
+from harness.statistics.paired import ProcessEffect
+
+MOST_EFFECTS = 256
+"""Kept of each case: the newest, so that a file does not grow for ever."""
+_JUDGED = ("regression", "improvement", "unchanged", "inconclusive")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrateSettings:
+    trials: int = 4
+    """Verdicts of each case against itself."""
+    planted_trials: int = 1
+    """Verdicts of each case with each slowdown planted."""
+    levels: tuple[float, ...] = (0.005, 0.01, 0.02, 0.03)
+
+
+@dataclass(frozen=True, slots=True)
+class Planting:
+    """One slowdown planted, and what became of it."""
+
+    case: str
+    level: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationResult:
+    calibration: Calibration
+    """Everything known of the device now, earlier calibrations included."""
+    same: tuple[Verdict, ...]
+    """Of this time: code against itself."""
+    planted: tuple[Planting, ...]
+    left_out: tuple[str, ...]
+    path: Path | None
+    interrupted: bool = False
+
+
+def calibrate(
+    comparing: Comparing, plan: Sequence[PlannedCase], settings: CalibrateSettings
+) -> CalibrationResult:
+    """Measure the noise of these cases on an open device, and add it to what is known of the device.
+
+    The file is written after each trial, so an interrupt keeps those that are finished. Raises StoreError
+    where it cannot be written.
+    """
+    fit, left_out = comparing.divide(plan)
+    work = _Work(comparing, fit, settings)
+    interrupted = False
+    try:
+        work.measure()
+    except KeyboardInterrupt:
+        interrupted = True
+    return CalibrationResult(
+        comparing.calibration or work.blank(),
+        tuple(work.same),
+        tuple(work.planted),
+        (*left_out, *comparing.unplanted),
+        work.path,
+        interrupted,
+    )
+
+
+class _Work:
+    def __init__(
+        self, comparing: Comparing, plan: Sequence[PlannedCase], settings: CalibrateSettings
+    ) -> None:
+        self.comparing, self.plan, self.settings = comparing, plan, settings
+        self.same: list[Verdict] = []
+        self.planted: list[Planting] = []
+        self.path: Path | None = None
+
+    def measure(self) -> None:
+        for _ in range(self.settings.trials):
+            self._same()
+        if self.settings.planted_trials and self.settings.levels:
+            plantings = self._plantings()
+            for _ in range(self.settings.planted_trials):
+                self._plant(plantings)
+
+    def _same(self) -> None:
+        entries = [
+            self.comparing.entry(against_itself(planned.case, planned.case.id), planned.case)
+            for planned in self.plan
+        ]
+        result = self.comparing.hold(entries)
+        self.same += result.verdicts
+        self._keep(lambda known: _with_same(known, entries, result.verdicts))
+        if result.interrupted:
+            raise KeyboardInterrupt
+
+    def _plantings(self) -> list[tuple[PlannedCase, float, int]]:
+        """Every case with every slowdown, and the steps that it takes."""
+        wanted = [(planned, level) for planned in self.plan for level in self.settings.levels]
+        pairs = [against_itself(planned.case, planned.case.id, steps=0) for planned, _ in wanted]
+        steps = self.comparing.find_steps(pairs, [level for _, level in wanted])
+        return [(*each, found) for each, found in zip(wanted, steps, strict=True) if found is not None]
+
+    def _plant(self, plantings: Sequence[tuple[PlannedCase, float, int]]) -> None:
+        entries = [
+            self.comparing.entry(
+                against_itself(planned.case, f"{planned.case.id} +{100 * level:g} %", steps), planned.case
+            )
+            for planned, level, steps in plantings
+        ]
+        result = self.comparing.hold(entries)
+        self.planted += [
+            Planting(planned.case.id, level, verdict)
+            for (planned, level, _), verdict in zip(plantings, result.verdicts, strict=True)
+        ]
+        levels = [level for _, level, _ in plantings]
+        self._keep(lambda known: _with_planted(known, levels, result.verdicts))
+        if result.interrupted:
+            raise KeyboardInterrupt
+
+    def _keep(self, change: Callable[[Calibration], Calibration]) -> None:
+        """Add to what is on disk now, and judge by it from here on."""
+        folder = self.comparing.folder
+        keeps = folder is not None and self.comparing.settings.save
+        known = read_calibration(folder) if keeps and folder else self.comparing.calibration
+        now = change(known or self.blank())
+        now = dataclasses.replace(
+            now,
+            measured_at=dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
+            harness_version=harness.__version__,
+        )
+        self.comparing.judge_by(now)
+        if keeps and folder:
+            self.path = write_calibration(folder, now)
+
+    def blank(self) -> Calibration:
+        device = self.comparing.device
+        return Calibration(
+            measured_at="", harness_version=harness.__version__, uuid=device.uuid, driver=device.driver
+        )
+
+
+def _with_same(known: Calibration, entries: Sequence[Entry], verdicts: Sequence[Verdict]) -> Calibration:
+    cases = dict(known.cases)
+    for entry, verdict in zip(entries, verdicts, strict=True):
+        if verdict.status in _JUDGED and not entry.contest.unfinished:
+            cases[entry.pair.id] = _noise(cases.get(entry.pair.id), entry, verdict)
+    judged = [verdict for verdict in verdicts if verdict.status in _JUDGED and verdict.complete]
+    return dataclasses.replace(
+        known,
+        cases=cases,
+        verdicts=known.verdicts + len(judged),
+        false_alarms=known.false_alarms + sum(v.status in ("regression", "improvement") for v in judged),
+    )
+
+
+def _noise(earlier: CaseNoise | None, entry: Entry, verdict: Verdict) -> CaseNoise:
+    rounds = [*entry.contest.rounds, *entry.contest.again]
+    time = [each.all.time for each in rounds if each.all.time]
+    cycles = [each.all.cycles for each in rounds if each.all.cycles]
+    clock = verdict.base.sm_clock_mhz if verdict.base else None
+    return CaseNoise(
+        time=_newest(earlier.time if earlier else (), time),
+        cycles=_newest(earlier.cycles if earlier else (), cycles),
+        smallest_visible=verdict.smallest_visible,
+        clock_exponent=verdict.clock_exponent,
+        sm_clock_mhz=clock,
+        power_capped=verdict.power_capped,
+    )
+
+
+def _newest(earlier: Sequence[ProcessEffect], now: Sequence[ProcessEffect]) -> tuple[ProcessEffect, ...]:
+    return (*earlier, *(effect for effect in now if math.isfinite(effect.value)))[-MOST_EFFECTS:]
+
+
+def _with_planted(known: Calibration, levels: Sequence[float], verdicts: Sequence[Verdict]) -> Calibration:
+    rates = dict(known.planted)
+    for level, verdict in zip(levels, verdicts, strict=True):
+        if verdict.status in _JUDGED and verdict.complete:
+            rate = rates.get(f"{100 * level:g}", PlantedRate())
+            rates[f"{100 * level:g}"] = PlantedRate(
+                planted=rate.planted + 1, found=rate.found + (verdict.status == "regression")
+            )
+    return dataclasses.replace(known, planted=rates)

@@ -1,0 +1,473 @@
+"""The files of a commit as a checkout would have them, kept in the cache and checked by git's own hashes on
+each use.
+
+git itself writes them, with an index of its own, so attributes, line ends, filters and links are what they
+are in a checkout, and the user's index, working tree and hooks are left alone. Submodules are taken from
+where the clone has them; one that it does not have stays an empty folder, as git leaves it. A link that leads
+out of the repository leads nowhere: what it holds is in no commit.
+"""
+
+from __future__ import annotations
+
+__all__ = ["export", "why_missing"]
+
+import atexit
+import contextlib
+import ctypes
+import functools
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import stat
+import tempfile
+import urllib.parse
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from harness.errors import GitError, StoreError
+from harness.system import git
+from harness.system.cache import EXPORTS, cache_dir
+
+_SETTINGS = {
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",
+    "core.sparseCheckout": "false",
+    "core.splitIndex": "false",
+}
+"""Users' settings by which git would run or leave something in the repository, or leave out files."""
+_LINK, _SUBMODULE, _EXECUTABLE = b"120000", b"160000", b"100755"
+_NOWHERE = b"/dev/null/outside:"
+"""What a link that leads out of the repository leads to in its place: below a file there is nothing."""
+_CHUNK = 1 << 20
+_AT_ONCE = 500
+"""Names on one command line."""
+_TOLD = 3
+"""Of a kind, in one message."""
+_IS_MISSING = re.compile(
+    r"no such file|not a directory|not found|no module named|cannot (?:import|open|read|find)|could not open"
+    r"|has no suite",
+    re.IGNORECASE,
+)
+"""Words of Python, the harness and compilers for a file that is not there."""
+
+
+class _Entry(NamedTuple):
+    mode: bytes
+    hash: bytes
+    """Hexadecimal, of the blob; of a submodule, its commit."""
+
+
+class _Clone(NamedTuple):
+    git_dir: Path
+    work_tree: Path | None
+    """None for a bare one."""
+
+    def ask(self, *args: str, work_tree: Path | None = None, index: Path | None = None) -> bytes:
+        # A submodule's own setting names a working tree that may be gone, which git would not bear.
+        place = work_tree or self.git_dir
+        paths = (f"--git-dir={self.git_dir}", f"--work-tree={place}")
+        settings = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
+        variables = {"GIT_INDEX_FILE": str(index or self.git_dir / "harness-has-no-index")}
+        return git.ask(place, *paths, "--no-replace-objects", *settings, *args, variables=variables)
+
+    def has(self, commit: str) -> bool:
+        with contextlib.suppress(GitError):
+            _entries(self, commit)
+            return True
+        return False
+
+
+class _Absent(NamedTuple):
+    """A submodule that the clone does not have at the commit that is asked for."""
+
+    inside: bytes
+    """Where the repository lies that names it; empty for the outermost."""
+    path: bytes
+    commit: str
+    known: bool
+    """Whether the clone has it at other commits."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one repository gives of a commit's files: the one asked for, or one of its submodules."""
+
+    clone: _Clone
+    commit: str
+    prefix: bytes
+    """Its folder, with a slash; empty for the outermost."""
+    entries: Mapping[bytes, _Entry]
+    """By path within."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tree:
+    parts: tuple[_Part, ...]
+    absent: tuple[_Absent, ...]
+
+    @property
+    def name(self) -> str:
+        commit = self.parts[0].commit
+        if not self.absent:
+            return commit
+        lacking = b"\0".join(each.inside + each.path for each in self.absent)
+        return f"{commit}-{hashlib.sha256(lacking).hexdigest()[:12]}"
+
+
+def export(repository: Path, commit: str) -> Path:
+    """The folder that has all files of a commit, by its full hash.
+
+    It is the cache's where that has it unharmed or can be given it; else one that ends with this process.
+    Raises GitError where git cannot tell, StoreError where no folder can be written.
+    """
+    tree = _tree(_clone(repository), commit)
+    with contextlib.suppress(OSError, GitError):  # a cache that is full, read-only or another user's
+        return _kept(tree, cache_dir() / EXPORTS)
+    try:
+        return _kept(tree, _own_folder() / EXPORTS)
+    except OSError as error:
+        raise StoreError(
+            f"Cannot write the files of commit {commit[:12]} to {error.filename or cache_dir()}: "
+            f"{error.strerror or error}. Choose another folder with HARNESS_CACHE_DIR."
+        ) from None
+
+
+@functools.cache
+def _own_folder() -> Path:
+    folder = tempfile.mkdtemp(prefix="harness-commits-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def _clone(repository: Path) -> _Clone:
+    told = git.ask(repository, "rev-parse", "--is-bare-repository", "--absolute-git-dir")
+    bare, git_dir = told.removesuffix(b"\n").split(b"\n", 1)
+    return _Clone(Path(os.fsdecode(git_dir)), None if bare == b"true" else repository)
+
+
+def _tree(clone: _Clone, commit: str, prefix: bytes = b"") -> _Tree:
+    """The files of a commit, those of its submodules among them."""
+    own = _Part(clone, commit, prefix, _entries(clone, commit))
+    parts = [own]
+    absent: list[_Absent] = []
+    for path, name in _submodules(own):
+        wanted = own.entries[path].hash.decode()
+        found = [each for each in _places(clone, path, name) if each.git_dir.is_dir()]
+        if there := next((each for each in found if each.has(wanted)), None):
+            below = _tree(there, wanted, prefix + path + b"/")
+            parts += below.parts
+            absent += below.absent
+        else:
+            absent.append(_Absent(prefix, path, wanted, bool(found)))
+    return _Tree(tuple(parts), tuple(absent))
+
+
+@functools.lru_cache(maxsize=64)
+def _entries(clone: _Clone, commit: str) -> Mapping[bytes, _Entry]:
+    """By path. A commit never changes, so that git is asked once."""
+    listed = clone.ask("ls-tree", "-r", "-z", "--full-tree", commit)
+    entries = {}
+    for line in listed.split(b"\0")[:-1]:
+        facts, _, path = line.partition(b"\t")
+        mode, _, blob = facts.split(b" ")
+        entries[path] = _Entry(mode, blob)
+    return entries
+
+
+def _submodules(part: _Part) -> Iterator[tuple[bytes, bytes]]:
+    """Path and name of each submodule; the name is empty where .gitmodules has none that is safe."""
+    paths = [path for path, entry in part.entries.items() if entry.mode == _SUBMODULE]
+    if not paths:
+        return
+    names: dict[bytes, bytes] = {}
+    with contextlib.suppress(GitError):  # no .gitmodules, or nothing in it
+        blob = f"--blob={part.commit}:.gitmodules"
+        for line in part.clone.ask("config", "-z", blob, "--get-regexp", r"^submodule\..*\.path$").split(
+            b"\0"
+        ):
+            key, _, path = line.partition(b"\n")
+            names[path] = key.removeprefix(b"submodule.").removesuffix(b".path")
+    for path in paths:
+        name = names.get(path, b"")
+        # It is about to become a path in the repository, and anybody may have written it.
+        yield path, b"" if b".." in name.split(b"/") or name.startswith(b"/") else name
+
+
+def _places(clone: _Clone, path: bytes, name: bytes) -> Iterator[_Clone]:
+    """Where a clone may have a submodule: beside its own objects, those of the worktree or of all; or in the
+    working tree.
+    """
+    work_tree = clone.work_tree and clone.work_tree / os.fsdecode(path)
+    if name:
+        yield _Clone(clone.git_dir / "modules" / os.fsdecode(name), work_tree)
+        with contextlib.suppress(OSError):
+            common = clone.git_dir / (clone.git_dir / "commondir").read_text(encoding="utf-8").strip()
+            yield _Clone(common / "modules" / os.fsdecode(name), work_tree)
+    if work_tree and (work_tree / ".git").exists():
+        with contextlib.suppress(GitError):
+            yield _clone(work_tree)
+
+
+def _kept(tree: _Tree, home: Path) -> Path:
+    """The files in a folder of `home`, written where they are not there already. Raises OSError, GitError."""
+    place = home / tree.name
+    if _is_whole(place, tree):
+        return place
+    home.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".export-", dir=home, ignore_cleanup_errors=True) as scratch:
+        # Within, for the scratch folder itself is this user's alone.
+        made = Path(scratch, "files")
+        _write(tree, made, Path(scratch, "index"))
+        _make_durable(made)
+        # Another process may have been first, and somebody may be using what it made.
+        if not _is_whole(place, tree):
+            try:
+                _put(made, place)
+            except OSError:
+                if not _is_whole(place, tree):
+                    raise
+    return place
+
+
+def _write(tree: _Tree, made: Path, index: Path) -> None:
+    for number, part in enumerate(tree.parts):
+        folder = made / os.fsdecode(part.prefix)
+        folder.mkdir(exist_ok=True)
+        part.clone.ask(
+            *("read-tree", "--reset", "-u", "--no-recurse-submodules", part.commit),
+            work_tree=folder,
+            index=index.with_name(f"index-{number}"),
+        )
+    root = os.fsencode(made)
+    for path, entry in _all(tree).items():
+        link = os.path.join(root, path)  # noqa: PTH118 - bytes
+        if entry.mode == _LINK and os.path.islink(link) and _leads_out(root, link):  # noqa: PTH114
+            target = os.readlink(link)  # noqa: PTH115
+            os.unlink(link)  # noqa: PTH108
+            os.symlink(_NOWHERE + urllib.parse.quote(target, safe="").encode(), link)  # noqa: PTH211
+
+
+def _make_durable(folder: Path) -> None:
+    """Have everything on the disk before it gets its name: after a power cut the name could be there and the
+    files empty. Their hashes would tell, but what nobody looks at would lie there for ever.
+    """
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        # One call for this file system: one a file takes long for ten thousand, and os.sync waits for all
+        # disks, a network's too.
+        ctypes.CDLL(None).syncfs(file)
+    except AttributeError:  # Linux alone has it
+        os.sync()
+    finally:
+        os.close(file)
+
+
+def _put(made: Path, place: Path) -> None:
+    """Give what was made its name. What had it before, damaged, is left where `made` was."""
+    if not os.path.lexists(place):
+        made.rename(place)
+    elif not _exchange(made, place):
+        place.rename(made.with_name("damaged"))
+        made.rename(place)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Have two paths change names in one step, so that there is no moment without either; false where the
+    system cannot.
+    """
+    at_folder, exchange = -100, 2
+    with contextlib.suppress(AttributeError):  # Linux alone has it
+        rename = ctypes.CDLL(None).renameat2
+        return bool(rename(at_folder, os.fsencode(one), at_folder, os.fsencode(other), exchange) == 0)
+    return False
+
+
+def _all(tree: _Tree) -> dict[bytes, _Entry]:
+    """Every file, by its path from the top."""
+    return {
+        part.prefix + path: entry
+        for part in tree.parts
+        for path, entry in part.entries.items()
+        if entry.mode != _SUBMODULE
+    }
+
+
+def _folders(tree: _Tree) -> set[bytes]:
+    """Every folder; of a submodule even if it is empty."""
+    found: set[bytes] = set()
+    for part in tree.parts:
+        for path, entry in part.entries.items():
+            inside = part.prefix + path
+            folder = inside if entry.mode == _SUBMODULE else inside.rpartition(b"/")[0]
+            while folder and folder not in found:
+                found.add(folder)
+                folder = folder.rpartition(b"/")[0]
+    return found
+
+
+def _is_whole(place: Path, tree: _Tree) -> bool:
+    """Whether a folder has the files of a commit, each by its hash, and nothing else.
+
+    What Python has compiled is removed: nobody knows what from.
+    """
+    root, expected, folders = os.fsencode(place), _all(tree), _folders(tree)
+    converted = []
+    try:
+        if not stat.S_ISDIR(os.lstat(root).st_mode):
+            return False
+        for path, entry in _walk(root, root, folders):
+            if (wanted := expected.pop(path, None)) is None or not _is_like(entry, wanted):
+                return False
+            if _hash(entry, root, wanted) != wanted.hash:
+                converted.append(path)
+    except OSError:
+        return False
+    return not expected and _are_converted(place, tree, converted)
+
+
+def _walk(root: bytes, folder: bytes, known: set[bytes]) -> Iterator[tuple[bytes, os.DirEntry[bytes]]]:
+    """Everything but folders that are `known`, with its path from the root."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            path = entry.path[len(root) + 1 :]
+            if not entry.is_dir(follow_symlinks=False):
+                yield path, entry
+            elif path in known:
+                yield from _walk(root, entry.path, known)
+            elif entry.name == b"__pycache__":
+                shutil.rmtree(entry.path)
+            else:
+                yield path, entry
+
+
+def _is_like(entry: os.DirEntry[bytes], wanted: _Entry) -> bool:
+    """Whether it is of the kind that it should be: nothing else is opened, which may never end."""
+    mode = entry.stat(follow_symlinks=False).st_mode
+    if wanted.mode == _LINK:
+        return stat.S_ISLNK(mode)
+    return stat.S_ISREG(mode) and bool(mode & stat.S_IXUSR) == (wanted.mode == _EXECUTABLE)
+
+
+def _hash(entry: os.DirEntry[bytes], root: bytes, wanted: _Entry) -> bytes:
+    """As git makes it of a blob; of a link, of what it leads to in the repository."""
+    # Not for security: what git's objects are named by.
+    digest = hashlib.sha1(usedforsecurity=False) if len(wanted.hash) == 40 else hashlib.sha256()
+    if wanted.mode == _LINK:
+        target = os.readlink(entry.path)  # noqa: PTH115
+        if target.startswith(_NOWHERE):
+            target = urllib.parse.unquote_to_bytes(target.removeprefix(_NOWHERE))
+        elif _leads_out(root, entry.path):
+            return b""
+        digest.update(b"blob %d\0%b" % (len(target), target))
+        return digest.hexdigest().encode()
+    with open(entry.path, "rb", buffering=0) as file:  # noqa: PTH123
+        digest.update(b"blob %d\0" % os.fstat(file.fileno()).st_size)
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest().encode()
+
+
+def _leads_out(root: bytes, link: bytes) -> bool:
+    top, end = os.path.realpath(root), os.path.realpath(link)
+    return end != top and not end.startswith(top + b"/")
+
+
+def _are_converted(place: Path, tree: _Tree, paths: Sequence[bytes]) -> bool:
+    """Whether these files are what git makes of their blobs in a checkout: other line ends, or a filter's."""
+    left = set(paths)
+    for part in tree.parts:
+        own = [path for path in part.entries if part.prefix + path in left]
+        for some in (own[start : start + _AT_ONCE] for start in range(0, len(own), _AT_ONCE)):
+            if any(part.entries[path].mode == _LINK for path in some):
+                return False
+            names = map(os.fsdecode, some)
+            try:
+                told = part.clone.ask(
+                    "hash-object", "--", *names, work_tree=place / os.fsdecode(part.prefix)
+                ).split()
+            except GitError:
+                return False
+            if told != [part.entries[path].hash for path in some]:
+                return False
+    return True
+
+
+def why_missing(repository: Path, commit: str, work_tree: Path | None, told: str) -> str:
+    """What an error at a commit may go back to, where it tells of a file that is not there: a sentence for
+    each submodule that the clone lacks, link that leads out, and file that only the working tree has.
+
+    `work_tree` is a folder of the working tree in which to look for such files. Empty where nothing is
+    lacking.
+    """
+    lines = "\n".join(line for line in told.splitlines() if _IS_MISSING.search(line))
+    if not lines:
+        return ""
+    try:
+        clone = _clone(repository)
+        tree = _tree(clone, commit)
+        found = [*_lacking(clone, tree), *_leading_out(tree, lines), *_uncommitted(tree, work_tree, lines)]
+    except GitError:  # the error itself says what is the matter
+        return ""
+    return " ".join(found)
+
+
+def _lacking(clone: _Clone, tree: _Tree) -> list[str]:
+    commit = tree.parts[0].commit[:12]
+    told = []
+    for each in tree.absent[:_TOLD]:
+        whole = os.fsdecode(each.inside + each.path)
+        path, inside = (shlex.quote(os.fsdecode(name)) for name in (each.path, each.inside or b"."))
+        if clone.work_tree is None:
+            told.append(
+                f"Submodule {whole} of commit {commit} is not in {clone.git_dir}, a mirror, which has no "
+                'submodules: measure from a clone that has them (asv\'s "repo").'
+            )
+            continue
+        where = f" -C {inside}" if each.inside else ""
+        remedy = f"git{where} submodule update --init {path}"
+        if each.known:
+            remedy = f"git -C {shlex.quote(whole)} fetch origin {each.commit}"
+        told.append(f"Submodule {whole} of commit {commit} is not in this clone: {remedy}.")
+    return told
+
+
+def _leading_out(tree: _Tree, lines: str) -> list[str]:
+    told = []
+    for part in tree.parts:
+        for path, entry in part.entries.items():
+            name = os.fsdecode(part.prefix + path)
+            if entry.mode != _LINK or Path(name).name not in lines:
+                continue
+            target = os.fsdecode(part.clone.ask("cat-file", "blob", entry.hash.decode()))
+            if target.startswith("/") or os.path.normpath(Path(name).parent / target).startswith(".."):
+                told.append(
+                    f"{name} is a link to {target}, out of the repository: what it leads to is in no commit."
+                )
+    return told[:_TOLD]
+
+
+def _uncommitted(tree: _Tree, work_tree: Path | None, lines: str) -> list[str]:
+    """Of files that git does not track, those that the lines name: by their path in the export, or near the
+    suite by a part of it.
+    """
+    top = work_tree and git.repository_of(work_tree)
+    if work_tree is None or top is None:
+        return []
+    words = {word.rstrip(".") for word in re.findall(r"[^\s'\"<>:,;()]+", lines)}
+    modules = {name.replace(".", "/") for name in re.findall(r"No module named '([\w.]+)'", lines)}
+    paths = {
+        os.path.normpath(word.partition(f"/{tree.name}/")[2]) for word in words if f"/{tree.name}/" in word
+    }
+    where = [str(work_tree), *(path for path in paths if not path.startswith(".."))]
+    others = git.ask(top, "--literal-pathspecs", "ls-files", "--others", "-z", "--", *where).split(b"\0")[:-1]
+    ends = {f"/{word}$" for word in words | paths}
+    parts = (*ends, *(f"/{name}{end}" for name in modules for end in (".py$", "/")))
+    return [
+        f"{name} is in your working tree but not in commit {tree.parts[0].commit[:12]}: git add it."
+        for name in map(os.fsdecode, others)
+        if "__pycache__" not in name and any(part in f"/{name}$" for part in parts)
+    ][:_TOLD]

@@ -1,0 +1,463 @@
+"""The text that a compiler gets: macros, then the backend's prelude, then the kernel's source, in one piece.
+
+One self-contained text means one hash that covers everything the author wrote, and the same text for every
+backend. Where the host does the work itself, the text is what tells one such program from another.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "Program",
+    "files_outside",
+    "is_self_contained",
+    "lacking",
+    "program",
+    "tree_files",
+    "tree_sha256",
+    "unusual_options",
+]
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.errors import BuildError, LaunchError, SuiteError
+from harness.records import Launch
+from harness.spec.suite import Case, Generated, HostFunction, HostLibrary, Kernel, Parameter, Suite
+from harness.system.cache import write_atomically
+from harness.system.files import read_regular
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"[^\n]*$', re.MULTILINE)
+_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b[^\n]*$", re.MULTILINE)
+
+_COMMENT = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|//[^\n]*|/\*.*?\*/""", re.DOTALL)
+"""A comment, or in a group of its own a literal, in which nothing is one."""
+_WORDY = re.compile(
+    r"""( (?:u8|[uUL])?R"(?P<fence>[^()\\\s]{0,16})\(.*?\)(?P=fence)"
+        | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'
+        | \.?\d(?:[eEpP][+-]|'?[\w.])* | [^\W\d]\w* ) | //[^\n]* | /\*.*?\*/""",
+    re.DOTALL | re.VERBOSE,
+)
+"""Likewise, for a text with raw strings, or with quotes inside numbers, told by looking at each word."""
+_ODD_QUOTES = re.compile(r"""R"|\w'\w""")
+_SPLICE = re.compile(r"\\[ \t]*\r?\n")
+"""A line that goes on in the next, which compilers join before all else."""
+
+
+@functools.lru_cache(maxsize=256)
+def _code(text: str) -> str:
+    """A text without comments, spaces at the ends of lines, empty lines and what tells a line's number.
+
+    The text itself where that might change what it means.
+    """
+    if _SHAPED.search(text):
+        return text
+    lines = (line.rstrip() for line in _without_comments(text).splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("#line"))
+
+
+def _without_comments(text: str) -> str:
+    text = _SPLICE.sub("", text)
+    comment = _WORDY if _ODD_QUOTES.search(text) else _COMMENT
+    return comment.sub(lambda match: match[1] or " ", text)
+
+
+_SHAPED = re.compile(r'R"|\b(?:__LINE__|__FILE__|__builtin_LINE|source_location)\b')
+"""A raw string, in which a line's end and a backslash are themselves, or code made of its own place."""
+
+_GAP = r"(?:[ \t]|/\*.*?\*/)*"
+_DIRECTIVE = re.compile(rf"(?:#|%:|\?\?=){_GAP}(?:include(?:_next)?|import)\b{_GAP}([^\n]*)", re.DOTALL)
+_SEARCH = re.compile(r"__has_include|\bembed\b|__has_embed|\.inc(?:lude|bin)\b")
+_SYSTEM_HEADER = re.compile(r"<(?!.*(?:\.\.|//|/\*))[\w+-][\w+./-]*>\s*\Z")
+
+_PLAIN_OPTION = re.compile(
+    r"""-{1,2}(?:
+        std=\S+ | O\w? | [DU]\w+(?:=.*)? | w | g | G | cl-[\w-]+(?:=\S+)?
+        | m64 | dlto | v | allow-unsupported-compiler | disable-warnings | (?:resource|res)-usage
+        | (?:generate-)?line-?info | (?:device-)?debug | use_fast_math | restrict
+        | (?:ftz|prec-div|prec-sqrt|fmad|maxrregcount|default-stream|rdc|dopt)=\w+
+        | (?:arch|gpu-architecture|code|gencode|generate-code)=(?!.*native)[\w,=]+
+        | expt-(?:relaxed-constexpr|extended-lambda) | extended-lambda | extra-device-vectorization
+        | (?:Xptxas|ptxas-options)=-[\w=,-]+ | diag-suppress=?[\d,]* | W[\w-]+ | l\w+
+        | Xcompiler=-(?:f[\w-]+|O\w?|W[\w-]*|w|g)
+    )\Z""",
+    re.VERBOSE | re.DOTALL,
+)
+_TWO_WORDS = {
+    *("-D", "-U", "-std", "--std", "-arch", "-code", "-gencode", "--generate-code", "-maxrregcount"),
+    *("-Xptxas", "--ptxas-options", "-Xcompiler"),
+}
+
+
+def unusual_options(options: Sequence[str]) -> list[str]:
+    """Of a compiler's options, those that may have it read a file: all but those known not to."""
+    left, waiting = [], iter(options)
+    for option in waiting:
+        value = next(waiting, "") if option in _TWO_WORDS else None
+        whole = option if value is None else f"{option}{'' if option in ('-D', '-U') else '='}{value}"
+        if not _PLAIN_OPTION.match(whole) or "file" in whole.partition("ptxas")[2]:
+            left += [option] if value is None else [option, value]
+    return left
+
+
+def is_self_contained(text: str, options: Sequence[str], *, system_headers: bool) -> bool:
+    """Whether a compiler reads no file of the author's beside the text itself.
+
+    Headers in angle brackets count as the compiler's own where `system_headers`: with no option that names a
+    folder, it looks nowhere else.
+    """
+    code = _SPLICE.sub("", text)
+    if 'R"' not in code and (_DIRECTIVE.search(code) or _SEARCH.search(code)):
+        code = _without_comments(text)
+    named = _DIRECTIVE.findall(code)
+    if unusual_options(options) or _SEARCH.search(code) or (named and not system_headers):
+        return False
+    return all(_SYSTEM_HEADER.match(name) for name in named)
+
+
+@dataclass(frozen=True)
+class Program:
+    """One kernel of one case as source text, ready for a backend."""
+
+    name: str
+    """suite.kernel, for messages and file names."""
+    function: str
+    text: str
+    options: tuple[str, ...] = ()
+    emulate: Callable[..., Any] | None = field(default=None, compare=False)
+    """What the kernel computes, on host arrays: what the null backend runs in place of a device."""
+    kind: Literal["kernel", "library", "host"] = "kernel"
+    """Who compiles the text: the device's compiler, nvcc for the host, or nobody."""
+    parameters: tuple[Parameter, ...] = ()
+    host: Callable[[int], Callable[..., object]] | None = field(default=None, compare=False)
+    """Of kind host: given the stream, what to call for each launch."""
+    errors: Mapping[int, str] = field(default_factory=dict, compare=False)
+    """Of kind library: what the numbers that its function returns mean."""
+    in_parts: bool = False
+    """Whether it is told where each dispatch begins, and can be launched in several."""
+    tree_sha256: str = ""
+    """Where the text and the options do not hold all that its build or its function can read: a hash of the
+    suite's whole tree, which stands in for the rest. Empty where they do."""
+
+    @property
+    def compiled(self) -> tuple[str, ...]:
+        """What the compiler is given: the same for two programs is one compilation."""
+        return self.kind, self.text, *self.options
+
+    @property
+    def sha256(self) -> str:
+        parts = (self.text, *self.options, *([self.tree_sha256] if self.tree_sha256 else ()))
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    @property
+    def code_sha256(self) -> str | None:
+        """Without comments, spaces at the ends of lines, empty lines and what tells a line's number.
+
+        None where the text is not all that is compiled.
+        """
+        if self.tree_sha256:
+            return None
+        return hashlib.sha256("\0".join((_code(self.text), *self.options)).encode()).hexdigest()
+
+
+def program(
+    suite: Suite,
+    kernel: Kernel,
+    case: Case,
+    backend: str,
+    arch: str = "",
+    launch: Launch | None = None,
+    scratch: Path | None = None,
+) -> Program:
+    """The program of a case for a backend; `arch` is what it is built for, such as sm_90.
+
+    Generated text is kept in `scratch`, the folder of a run: while it runs, a suite does not change. It is
+    another program where `launch` is in parts: its blocks are told where a part begins. Raises SuiteError
+    where a source file, or one that it includes, cannot be read, BuildError where a function of the suite's
+    own fails to generate one, LaunchError where it cannot be launched in parts.
+    """
+    made = _whole(suite, kernel, case, backend, arch, scratch)
+    system_headers = backend in ("cuda", "null")
+    if made.kind != "kernel" or not is_self_contained(made.text, made.options, system_headers=system_headers):
+        made = dataclasses.replace(made, tree_sha256=_standing_tree(suite))
+    if launch is None or not launch.in_parts or backend in ("cpu", "null"):
+        return made
+    return _in_parts(made, launch, backend)
+
+
+def _whole(
+    suite: Suite, kernel: Kernel, case: Case, backend: str, arch: str, scratch: Path | None
+) -> Program:
+    source = kernel.source_for(backend)
+    if source is None:
+        raise SuiteError(f"Kernel {kernel.name!r} has no source for {backend}.")
+    made = functools.partial(
+        Program,
+        name=f"{suite.name}.{kernel.name}",
+        function=kernel.function,
+        parameters=suite.parameters(kernel, case),
+    )
+    options = tuple(kernel.options.get(backend, ()))
+    match source:
+        case HostFunction():
+            text = _identity(source.function, source.needs, case)
+            return made(text=text, kind="host", host=lambda stream: source.function(case, stream))
+        case HostLibrary():
+            searched = tuple(f"-I{folder}" for folder in (source.include() if source.include else ()))
+            text = "\n".join(
+                (*_versions(source.needs), *_defines(case), _flatten(suite.root / source.file, set()))
+            )
+            return made(text=text + "\n", options=(*searched, *options), kind="library", errors=source.errors)
+        case Generated():
+            return made(text=_generated(source, suite.root, case, arch, scratch), options=options)
+    if backend == "opengl":
+        return made(text=_glsl(suite.root / source, case), options=options)
+    parts = _defines(case)
+    once: set[Path] = set()
+    if prelude := suite.prelude.get(backend):
+        parts.append(_flatten(suite.root / prelude, once))
+    parts.append(_flatten(suite.root / source, once))
+    return made(text="\n".join(parts) + "\n", options=options)
+
+
+def _defines(case: Case) -> list[str]:
+    return [f"#define {name} {value}" for name, value in case.macros.items()]
+
+
+_PORTABLE_WORD = re.compile(r"\bBLOCK_[XYZ]\b")
+_OWN_WORD = {
+    "cuda": re.compile(r"\b(?:blockIdx|gridDim)\b"),
+    "opencl": re.compile(r"\b(?:get_group_id|get_num_groups|get_global_size)\b"),
+    "opengl": re.compile(r"\bgl_NumWorkGroups\b"),
+}
+"""What tells of one dispatch where a kernel means the whole grid."""
+_PORTABLE_DEFINE = re.compile(
+    r"^[ \t]*#[ \t]*define[ \t]+(?:HARNESS_)?(?:BLOCK|GRID)_[XYZ]\b.*$", re.MULTILINE
+)
+_UNIFORM = re.compile(r"\buniform\s+u?int\b([^;]*);")
+
+
+def _in_parts(whole: Program, launch: Launch, backend: str) -> Program:
+    """The program for a launch in parts: with the extents of the whole grid, which no dispatch has."""
+    if problem := _uncuttable(whole, launch, backend):
+        raise LaunchError(
+            f"{whole.name} cannot be launched in parts of at most {launch.dispatch} blocks: {problem}"
+        )
+    extents = zip("XYZ", launch.grid, strict=True)
+    told = [f"#define HARNESS_GRID_{axis} {extent}" for axis, extent in extents]
+    version, text = whole.text.split("\n", 1) if backend == "opengl" else ("", whole.text)
+    return dataclasses.replace(
+        whole,
+        text="\n".join(filter(None, (version, "#define HARNESS_DISPATCH 1", *told, text))),
+        in_parts=True,
+    )
+
+
+def _uncuttable(whole: Program, launch: Launch, backend: str) -> str:
+    """Why a program finds its blocks right in a whole launch only; empty where it does in parts too."""
+    if whole.kind != "kernel":
+        return "the host enqueues its work, in its own way."
+    code = _without_comments(whole.text)
+    used = _PORTABLE_DEFINE.sub("", code)
+    if found := _OWN_WORD[backend].search(used):
+        return f"it finds its block by {found[0]}; write the words BLOCK_X and GRID_X of the portable header."
+    if backend == "opengl":
+        return _without_origin(code, launch)
+    if not _PORTABLE_WORD.search(used):
+        # OpenCL itself counts threads from the origin.
+        if backend == "opencl" and "get_global_id" in used:
+            return ""
+        return "it does not find its block by BLOCK_X, BLOCK_Y or BLOCK_Z of the portable header."
+    knows = "HARNESS_DISPATCH" in code
+    return (
+        ""
+        if knows
+        else "its prelude knows nothing of HARNESS_DISPATCH: take the headers of kernels/portable."
+    )
+
+
+def _without_origin(code: str, launch: Launch) -> str:
+    assert launch.dispatch is not None
+    declared = set(re.findall(r"\w+", " ".join(_UNIFORM.findall(code))))
+    directions = zip(("x0", "y0", "z0"), launch.grid, launch.dispatch, strict=True)
+    missing = [name for name, whole, part in directions if whole > part and name not in declared]
+    if not missing:
+        return ""
+    return f"it has no uniform int {missing[0]}, the first invocation of a part."
+
+
+def _glsl(path: Path, case: Case) -> str:
+    """GLSL wants its version before all else, and numbers for files; each stands in a comment beside its
+    name, for whoever reads a compiler's log.
+    """
+    text = "\n".join(("#version 430", *_defines(case), _flatten(path, set()))) + "\n"
+    numbers: dict[str, int] = {}
+
+    def numbered(line: re.Match[str]) -> str:
+        return f"{line[1]} {numbers.setdefault(line[2], len(numbers))} // {line[2]}"
+
+    return re.sub(r'^(#line \d+) "([^"\n]*)"$', numbered, text, flags=re.MULTILINE)
+
+
+def lacking(kernel: Kernel, backend: str) -> str:
+    """What packages a kernel needs on a backend that are not installed, and what to do; empty where none."""
+    source = kernel.source_for(backend)
+    if source is None or isinstance(source, str) or not source.needs or backend == "null":
+        return ""
+    from harness.system import packages
+
+    missing = packages.lacking(source.needs)
+    return missing and f"{kernel.name} {missing}"
+
+
+def _versions(needs: tuple[str, ...]) -> list[str]:
+    """A comment for each package, with its version: another version may be another program."""
+    if not needs:
+        return []
+    from harness.system import packages
+
+    return [f"// {told}" for told in packages.versions(needs)]
+
+
+def _identity(function: Callable[..., Any], needs: tuple[str, ...], case: Case) -> str:
+    """What a function of the host makes of a case depends on: its file, its packages, the case."""
+    import inspect
+
+    try:
+        file = Path(inspect.getsourcefile(function) or "").read_text(encoding="utf-8")
+    except (OSError, TypeError) as error:
+        raise SuiteError(f"The source of {function!r} cannot be read: {error}.") from None
+    macros = [f"{name}={value}" for name, value in sorted(case.macros.items())]
+    point = [f"{name}={size}" for name, size in case.sizes.items()]
+    return "\n".join((*_versions(needs), function.__qualname__, case.dtype, *point, *macros, file))
+
+
+def _generated(source: Generated, root: Path, case: Case, arch: str, scratch: Path | None) -> str:
+    """What the function writes for a case, kept: importing a compiler takes longer than asking it."""
+    asked = repr((str(root), case.id, case.dtype, sorted(case.macros.items()), arch))
+    kept = scratch and scratch / f"generated-{hashlib.sha256(asked.encode()).hexdigest()}"
+    if kept is not None:
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            return read_regular(kept).decode()
+    try:
+        text = source.function(case, arch)
+    except Exception as error:
+        raise BuildError(
+            f"{case.suite}.{case.kernel} could not be generated: {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(text, str):
+        raise SuiteError(f"{case.suite}.{case.kernel}: its function gave {text!r}; expected source text.")
+    if kept is not None:
+        with contextlib.suppress(OSError):  # a full disk costs time, not the answer
+            write_atomically(kept, text.encode(), durable=False)
+    return text
+
+
+def _flatten(path: Path, once: set[Path], including: tuple[Path, ...] = ()) -> str:
+    """The text of a file with its quoted includes put in place; #line keeps compiler messages pointing at
+    the file. `once` collects the files that say #pragma once, which one text cannot say to a compiler.
+    """
+    path = Path(os.path.normpath(path))
+    if path in including:
+        raise SuiteError(f"{path} includes itself.")
+    if path in once:
+        return ""
+    try:
+        text = _read(path).decode("utf-8-sig")
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    except (OSError, UnicodeDecodeError) as error:
+        by = f", included by {including[-1].name}" if including else ""
+        raise SuiteError(
+            f"Cannot read kernel source {path}{by}: {error}. Check the name in suite.py."
+        ) from None
+
+    if _ONCE.search(text):
+        once.add(path)
+        text = _ONCE.sub("", text)
+
+    def include(match: re.Match[str]) -> str:
+        line = text.count("\n", 0, match.end()) + 2
+        return f'{_flatten(path.parent / match[1], once, (*including, path))}\n#line {line} "{path.name}"'
+
+    return f'#line 1 "{path.name}"\n' + _INCLUDE.sub(include, text)
+
+
+def tree_sha256(suite: Suite) -> str:
+    """A hash of everything that a build can read: names and bytes of every file of the suite's folder, caches
+    left out, and of the files elsewhere that preludes and sources lead to.
+
+    Raises SuiteError where a file cannot be read.
+    """
+    digest = hashlib.sha256()
+    for name, path in sorted((_relative(path, suite.root), path) for path in tree_files(suite)):
+        try:
+            content = _read(path)
+        except OSError as error:
+            raise SuiteError(f"Cannot read {path}: {error.strerror or error}.") from None
+        digest.update(f"{len(name)}:{name}{len(content)}:".encode(errors="surrogateescape"))
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _read(path: Path) -> bytes:
+    """What a path leads to, by links too. Raises OSError for what is no regular file."""
+    return read_regular(path)
+
+
+def tree_files(suite: Suite) -> set[Path]:
+    """The regular files of a suite's folder, by links too, and those elsewhere that a build can read."""
+    return set(_files_below(suite.root)) | files_outside(suite)
+
+
+def _files_below(folder: Path, above: tuple[str, ...] = ()) -> Iterator[Path]:
+    real = os.path.realpath(folder)
+    if real in above:  # a link to a folder that holds it
+        return
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:  # gone meanwhile, or out of reach for a function too
+        return
+    for entry in entries:
+        # os.path's own say no where a link leads nowhere, or to itself; an entry's raise.
+        if os.path.isdir(entry.path):  # noqa: PTH112
+            if entry.name not in ("__pycache__", ".git"):
+                yield from _files_below(folder / entry.name, (*above, real))
+        elif os.path.isfile(entry.path):  # noqa: PTH113
+            yield folder / entry.name
+
+
+def _standing_tree(suite: Suite) -> str:
+    """The hash of a suite's tree, taken once for a suite that was loaded: each of its programs asks."""
+    known: dict[str, Any] = vars(suite)
+    if "_tree_sha256" not in known:
+        known["_tree_sha256"] = tree_sha256(suite)
+    return str(known["_tree_sha256"])
+
+
+def files_outside(suite: Suite) -> set[Path]:
+    """The files outside the suite's folder that a build can read: preludes, and what is included."""
+    found: set[Path] = set()
+    sources = (file for kernel in suite.kernels for file in kernel.files)
+    wanted = [suite.root / name for name in (*suite.prelude.values(), *sources)]
+    while wanted:
+        path = Path(os.path.normpath(wanted.pop()))
+        if path in found:
+            continue
+        try:
+            text = _read(path).decode(errors="replace")
+        except OSError:  # told by the build that needs it
+            continue
+        found.add(path)
+        wanted += [path.parent / match[1] for match in _INCLUDE.finditer(text)]
+    return {path for path in found if not path.is_relative_to(suite.root)}
+
+
+def _relative(path: Path, root: Path) -> str:
+    return Path(os.path.relpath(path, root)).as_posix()

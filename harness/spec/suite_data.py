@@ -1,0 +1,341 @@
+"""A suite as data, which one process can tell another: all that suite.py says, with a number in place of each
+function.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "Call",
+    "Described",
+    "Failed",
+    "Function",
+    "Functions",
+    "Raised",
+    "Reply",
+    "Request",
+    "Returned",
+    "SuiteData",
+    "Unknown",
+    "describe",
+    "rebuild",
+]
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NoReturn
+
+import msgspec
+
+from harness.spec.suite import (
+    Array,
+    Axis,
+    Case,
+    Generated,
+    HostFunction,
+    HostLibrary,
+    Input,
+    Kernel,
+    Ladder,
+    Output,
+    Problem,
+    Source,
+    Suite,
+    Tuning,
+)
+
+
+class Function(msgspec.Struct, frozen=True, tag="function"):
+    """A function of the suite, by its number in the process that has loaded it."""
+
+    number: int
+    name: str
+
+
+class Unknown(msgspec.Struct, frozen=True, tag="unknown"):
+    """A value that no suite should have here. Whoever uses it says so, by its text."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+Plain = bool | int | float | str | None | Unknown
+Asked = Plain | tuple[Any, ...] | Function
+"""A number, a word, an extent, or what to ask for one; or what is none of these, for whoever wants one to
+refuse."""
+
+
+class ArrayData(msgspec.Struct, frozen=True):
+    what: Literal["input", "output"]
+    shape: tuple[str, ...]
+    dtype: str | None
+
+
+class ProblemData(msgspec.Struct, frozen=True):
+    name: str
+    about: str | None
+    axes: tuple[Axis, ...]
+    axis_of: dict[str, int]
+    """Names of axes that share one are of one number."""
+    arrays: dict[str, ArrayData]
+    independent: str | None
+    flop: Function
+    moved_bytes: Function
+
+
+class SourceData(msgspec.Struct, frozen=True):
+    kind: Literal["file", "generated", "function", "library"]
+    file: str = ""
+    needs: tuple[str, ...] = ()
+    errors: dict[int, str] = {}
+
+
+class TuningData(msgspec.Struct, frozen=True):
+    parameters: dict[str, tuple[Plain, ...]]
+    configurations: tuple[dict[str, Plain], ...]
+    rules: tuple[str | Function, ...]
+    sizes: tuple[int | dict[str, int], ...]
+    groups: dict[str, tuple[str, ...]]
+
+
+class KernelData(msgspec.Struct, frozen=True):
+    name: str
+    sources: dict[str, SourceData]
+    block: Asked
+    grid: Asked
+    macros: dict[str, Asked]
+    entry: str
+    dtype: str
+    requires: str | None
+    dynamic_shared_bytes: Asked
+    args: tuple[str, ...]
+    options: dict[str, tuple[str, ...]]
+    dispatch: Asked
+    tune: TuningData | None
+    library: bool
+    about: str
+
+
+class SuiteData(msgspec.Struct, frozen=True):
+    name: str
+    headline: str
+    prelude: dict[str, str]
+    problem: ProblemData
+    kernels: tuple[KernelData, ...]
+    ladders: tuple[Ladder, ...]
+
+
+class Call(msgspec.Struct, frozen=True):
+    """What is asked: a function of the suite at a case."""
+
+    function: int
+    case: Case
+
+
+class Described(msgspec.Struct, frozen=True, tag="described"):
+    suite: SuiteData
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """suite.py could not be loaded."""
+
+    message: str
+    log: str
+
+
+class Returned(msgspec.Struct, frozen=True, tag="returned"):
+    value: Plain | tuple[Any, ...]
+
+
+class Raised(msgspec.Struct, frozen=True, tag="raised"):
+    kind: str
+    message: str
+
+
+Request = Call
+Reply = Described | Failed | Returned | Raised
+
+
+_PLAIN = (type(None), bool, int, float, str)
+
+
+class Functions:
+    """The functions of a suite by number, where it is loaded."""
+
+    def __init__(self) -> None:
+        self.all: list[Callable[..., Any]] = []
+
+    def plain(self, value: Any) -> Any:
+        """A value as JSON has it: functions by number, what JSON does not have by its text."""
+        if isinstance(value, Mapping):
+            return {key: self.plain(each) for key, each in value.items()}
+        if isinstance(value, (tuple, list)):
+            return [self.plain(each) for each in value]
+        if callable(value):
+            return self.number(value, str(getattr(value, "__name__", "<lambda>")))
+        return value if type(value) in _PLAIN else msgspec.to_builtins(Unknown(repr(value)))
+
+    def number(self, function: Callable[..., Any], name: str) -> Any:
+        self.all.append(function)
+        return msgspec.to_builtins(Function(len(self.all) - 1, name))
+
+    def call(self, call: Call) -> Returned:
+        value = self.plain(self.all[call.function](call.case))
+        return msgspec.convert({"type": "returned", "value": value}, Returned)
+
+
+def describe(suite: Suite, functions: Functions) -> SuiteData:
+    """The suite as data. Raises msgspec.ValidationError for what a suite cannot be."""
+    plain = functions.plain
+    problem = suite.problem
+    axes = list({id(axis): axis for axis in problem.axes.values()}.values())
+    told = {
+        "name": suite.name,
+        "headline": suite.headline,
+        "prelude": plain(suite.prelude),
+        "problem": {
+            "name": type(problem).__name__,
+            "about": type(problem).__doc__,
+            "axes": [{"default": axis.default, "quick": axis.quick} for axis in axes],
+            "axis_of": {
+                name: next(place for place, each in enumerate(axes) if each is axis)
+                for name, axis in problem.axes.items()
+            },
+            "arrays": {name: _array(array) for name, array in problem.arrays.items()},
+            "independent": problem.independent,
+            "flop": functions.number(lambda case: _count(problem.flop(case)), "flop"),
+            "moved_bytes": functions.number(lambda case: _count(problem.moved_bytes(case)), "moved_bytes"),
+        },
+        "kernels": [_kernel(kernel, functions) for kernel in suite.kernels],
+        "ladders": msgspec.to_builtins(tuple(suite.ladders)),
+    }
+    return msgspec.convert(told, SuiteData)
+
+
+def _count(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
+def _array(array: Array) -> dict[str, Any]:
+    what = "input" if isinstance(array, Input) else "output"
+    return {"what": what, "shape": list(array.shape), "dtype": array.dtype}
+
+
+def _kernel(kernel: Kernel, functions: Functions) -> dict[str, Any]:
+    same = (
+        *("name", "block", "grid", "macros", "entry", "dtype", "requires", "dynamic_shared_bytes", "args"),
+        *("options", "dispatch", "library", "about"),
+    )
+    return {
+        **{name: functions.plain(getattr(kernel, name)) for name in same},
+        "sources": {backend: _source(source) for backend, source in kernel.sources.items()},
+        "tune": kernel.tune and _tuning(kernel.tune, functions),
+    }
+
+
+def _tuning(tune: Tuning, functions: Functions) -> dict[str, Any]:
+    def number(rule: Callable[[Case], bool]) -> Any:
+        # Whether it holds is told here: what it returned may not be what JSON has.
+        return functions.number(lambda case: bool(rule(case)), getattr(rule, "__name__", "<lambda>"))
+
+    same = ("parameters", "configurations", "sizes", "groups")
+    return {
+        **{name: functions.plain(getattr(tune, name)) for name in same},
+        "rules": [number(rule) if callable(rule) else rule for rule in tune.rules],
+    }
+
+
+def _source(source: Source) -> dict[str, Any]:
+    match source:
+        case str():
+            return {"kind": "file", "file": source}
+        case Generated():
+            return {"kind": "generated", "needs": source.needs}
+        case HostFunction():
+            return {"kind": "function", "needs": source.needs}
+        case HostLibrary():
+            return {
+                "kind": "library",
+                "file": source.file,
+                "needs": source.needs,
+                "errors": dict(source.errors),
+            }
+
+
+Answering = Callable[[Function], Callable[[Case], Any]]
+"""What makes of a function's number something to call."""
+
+
+def rebuild(data: SuiteData, answering: Answering) -> Suite:
+    """The suite that `data` describes: it plans and tells like the original, and cannot build or verify."""
+    return Suite(
+        data.name,
+        _problem(data.problem, answering),
+        kernels=[_rebuilt_kernel(kernel, answering) for kernel in data.kernels],
+        headline=data.headline,
+        prelude=data.prelude,
+        ladders=data.ladders,
+    )
+
+
+def _problem(data: ProblemData, answering: Answering) -> Problem:
+    arrays = {
+        name: (Input if array.what == "input" else Output)(*array.shape, dtype=array.dtype)
+        for name, array in data.arrays.items()
+    }
+    members = {
+        "__doc__": data.about,
+        "independent": data.independent,
+        **{name: data.axes[number] for name, number in data.axis_of.items()},
+        **arrays,
+    }
+    made: Problem = type(data.name, (Problem,), members)()
+    # Of the problem, not of its class, which lives until garbage is collected: a process goes with its suite.
+    vars(made).update(flop=answering(data.flop), moved_bytes=answering(data.moved_bytes))
+    return made
+
+
+def _rebuilt_kernel(data: KernelData, answering: Answering) -> Kernel:
+    def asked(value: Any) -> Any:
+        return answering(value) if isinstance(value, Function) else value
+
+    return Kernel(
+        data.name,
+        {backend: _rebuilt_source(source) for backend, source in data.sources.items()},
+        block=asked(data.block),
+        grid=asked(data.grid),
+        macros={name: asked(value) for name, value in data.macros.items()},
+        entry=data.entry,
+        dtype=data.dtype,
+        requires=data.requires,
+        dynamic_shared_bytes=asked(data.dynamic_shared_bytes),
+        args=data.args,
+        options=data.options,
+        dispatch=asked(data.dispatch),
+        tune=_rebuilt_tuning(data.tune, asked) if data.tune else None,
+        library=data.library,
+        about=data.about,
+    )
+
+
+def _rebuilt_tuning(data: TuningData, asked: Callable[[Any], Any]) -> Tuning:
+    parameters: Any = data.parameters  # values that no macro can have are refused when one is made of them
+    configurations: Any = data.configurations
+    rules = [asked(rule) for rule in data.rules]
+    return Tuning(parameters, configurations, rules, data.sizes, data.groups)
+
+
+def _rebuilt_source(data: SourceData) -> Source:
+    match data.kind:
+        case "file":
+            return data.file
+        case "generated":
+            return Generated(_elsewhere, data.needs)
+        case "function":
+            return HostFunction(_elsewhere, data.needs)
+        case "library":
+            return HostLibrary(data.file, data.needs, errors=data.errors)
+
+
+def _elsewhere(*_: object) -> NoReturn:
+    raise AssertionError("a function that makes a kernel runs in the process that builds it")

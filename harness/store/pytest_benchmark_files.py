@@ -1,0 +1,335 @@
+"""Files of pytest-benchmark, as `--benchmark-save` and `--benchmark-json` write them, one a process: read
+strictly, whoever measured what with them.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Benchmark", "BenchmarkFile", "Extra", "find_files", "read_benchmark_file"]
+
+import datetime as dt
+import glob
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.errors import StoreError, UsageError
+from harness.system.files import read_regular
+
+FORMATS = range(3, 6)
+"""Major versions of pytest-benchmark whose files are known."""
+LARGEST_BYTES = 256 * 2**20
+"""As Python objects it takes some ten times that in memory."""
+_SHORTEST_S, _LONGEST_S = 1e-15, 1e9
+"""Times that anything takes: beyond them ratios leave the range of a float."""
+_EARLIEST = dt.datetime(2000, 1, 1, tzinfo=dt.timezone.utc)
+_WALL = re.compile(r"^(time\.)?(perf_counter|monotonic|time|default_timer)(_ns)?$")
+"""Timers that go as the clock on the wall does."""
+_COMMIT = re.compile(r"^[0-9a-f]{40}([0-9a-f]{24})?$")
+_MACHINE = (
+    "node",
+    "system",
+    "release",
+    "machine",
+    "processor",
+    "python_implementation",
+    "python_implementation_version",
+    "python_version",
+    "python_compiler",
+    "python_build",
+)
+"""What identifies a machine, of what pytest-benchmark writes down. Keys that a project adds by a hook are not
+among them: they may well be readings of the moment.
+"""
+_MOMENTARY = ("hz_", "cpuinfo_version")
+"""Beginnings of keys of the processor that change from one second to the next, or say who read them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extra:
+    """What the harness's own fixture adds to a benchmark; None where it is somebody else's."""
+
+    device: str | None = None
+    uuid: str | None = None
+    driver: str | None = None
+    commit: str | None = None
+    dirty: bool | None = None
+    sm_clock_mhz: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """One benchmark in one process."""
+
+    name: str
+    fullname: str
+    timer: str
+    median_ns: float
+    times_ns: tuple[float, ...] = ()
+    """Of every round, in the order measured; empty where the file has no raw data."""
+    busy_s: float = 0.0
+    """How long its rounds took on the wall; 0 where its timer does not tell."""
+    extra: Extra = field(default_factory=Extra)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkFile:
+    """What one process saved."""
+
+    path: str
+    saved_at: dt.datetime
+    """UTC."""
+    commit: str | None
+    """None outside a repository."""
+    dirty: bool
+    machine: Mapping[str, str]
+    """What identifies it, by dotted key."""
+    device: str
+    """A name to show: of the GPU if its fixture told one, else of the processor."""
+    on_gpu: bool
+    """Whether a GPU's own clock told the times."""
+    benchmarks: Mapping[str, Benchmark]
+    """By full name, in the order run."""
+
+    @property
+    def began_at(self) -> dt.datetime:
+        """The latest moment at which its first round can have begun."""
+        busy_s = math.fsum(benchmark.busy_s for benchmark in self.benchmarks.values())
+        return self.saved_at - dt.timedelta(seconds=min(busy_s, _LONGEST_S))
+
+
+class _Stats(msgspec.Struct):
+    min: float
+    max: float
+    mean: float
+    median: float
+    rounds: int
+    iterations: int = 1
+    data: tuple[float, ...] = ()
+
+
+class _Options(msgspec.Struct):
+    timer: str
+
+
+class _Benchmark(msgspec.Struct):
+    name: str
+    fullname: str
+    options: _Options
+    stats: _Stats
+    extra_info: dict[str, Any] = {}
+
+
+class _CommitInfo(msgspec.Struct):
+    id: str
+    dirty: bool = False
+
+
+class _File(msgspec.Struct):
+    machine_info: dict[str, Any]
+    commit_info: _CommitInfo
+    benchmarks: list[dict[str, Any]]
+    datetime: str
+    version: str
+
+
+def find_files(given: Sequence[str], option: str) -> list[Path]:
+    """The files that an option names: each word is a file, a folder with all below it, or a glob.
+
+    Raises UsageError for a word that finds nothing, and for a file found twice.
+    """
+    found: list[Path] = []
+    for word in given:
+        path = Path(word)
+        if word and path.is_dir():
+            here = sorted(path.rglob("*.json"))
+        elif path.is_file():
+            here = [path]
+        else:
+            matches = map(Path, glob.glob(word, recursive=True))  # noqa: PTH207 - that takes no absolute one
+            here = sorted(match for match in matches if match.is_file())
+        if not here:
+            raise UsageError(
+                f"{option} {word}: no file of that name, no folder with .json files, and no glob that finds "
+                "one. pytest --benchmark-save NAME writes them to .benchmarks."
+            )
+        found += here
+    seen: dict[Path, Path] = {}
+    for path in found:
+        if path.resolve() in seen:
+            raise UsageError(f"{option} names {path} twice: each process counts once.")
+        seen[path.resolve()] = path
+    return found
+
+
+def read_benchmark_file(path: Path) -> BenchmarkFile:
+    """A file as it was saved, except that times are in nanoseconds.
+
+    Raises StoreError, with file and benchmark, for anything that pytest-benchmark does not write: other JSON,
+    another version's format, a time that is no positive finite number, a benchmark that is there twice.
+    """
+    try:
+        given = msgspec.convert(_loaded(path), type=_File)
+    except msgspec.ValidationError as error:
+        raise StoreError(f"{path} is no file of pytest-benchmark: {error}.") from None
+    _check_version(path, given.version)
+    benchmarks: dict[str, Benchmark] = {}
+    for number, each in enumerate(given.benchmarks, 1):
+        found = _benchmark(path, number, each)
+        if found.fullname in benchmarks:
+            raise StoreError(f"{path} has {found.fullname} twice: which of them is meant?")
+        benchmarks[found.fullname] = found
+    gpu = given.machine_info.get("gpu")
+    gpu = gpu if isinstance(gpu, dict) else None
+    return BenchmarkFile(
+        path=str(path),
+        saved_at=_moment(path, given.datetime),
+        commit=_own_commit(benchmarks.values(), given.commit_info.id),
+        dirty=given.commit_info.dirty or any(each.extra.dirty for each in benchmarks.values()),
+        machine=_machine(path, given.machine_info),
+        device=_device(given.machine_info, gpu),
+        on_gpu=gpu is not None and gpu.get("kind") != "cpu",
+        benchmarks=benchmarks,
+    )
+
+
+def _loaded(path: Path) -> Any:
+    try:
+        if (size := path.stat().st_size) > LARGEST_BYTES:
+            raise StoreError(
+                f"{path} has {size / 2**20:.0f} MiB; at most {LARGEST_BYTES // 2**20} are read. "
+                "Save without --benchmark-save-data."
+            )
+        # Python's own reader takes NaN, which Python's own writer writes: so the benchmark can be named.
+        return json.loads(read_regular(path, LARGEST_BYTES))
+    except OSError as error:
+        raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{path} is damaged, or no JSON at all: {error}.") from None
+
+
+def _check_version(path: Path, version: str) -> None:
+    major = re.match(r"(\d{1,4})\.", version)
+    if major is None or int(major[1]) not in FORMATS:
+        raise StoreError(
+            f"{path} was written by pytest-benchmark {version[:40]!r}; the formats of versions {FORMATS[0]} "
+            f"to {FORMATS[-1]} are known here. Upgrade gpu-harness to read it."
+        )
+
+
+def _benchmark(path: Path, number: int, given: Mapping[str, Any]) -> Benchmark:
+    name = given.get("fullname")
+    where = f"{path}, {name}" if isinstance(name, str) and name else f"{path}, benchmark {number}"
+    try:
+        found = msgspec.convert(given, type=_Benchmark)
+    except msgspec.ValidationError as error:
+        raise StoreError(f"{where}: it is not as pytest-benchmark writes it: {error}.") from None
+    if not found.fullname:
+        raise StoreError(f"{where}: it has no full name.")
+    stats = found.stats
+    for what, values in (
+        ("min", (stats.min,)),
+        ("median", (stats.median,)),
+        ("mean", (stats.mean,)),
+        ("max", (stats.max,)),
+        ("data", stats.data),
+    ):
+        for value in values:
+            if not _SHORTEST_S <= value <= _LONGEST_S:
+                raise StoreError(
+                    f"{where}: a time of {value} in {what}; expected a positive number of seconds, at most "
+                    f"{_LONGEST_S:g}. Is its timer too coarse? More iterations in a round help."
+                )
+    if not stats.min <= stats.median <= stats.max or min(stats.rounds, stats.iterations) < 1:
+        raise StoreError(f"{where}: its statistics contradict each other.")
+    timer = found.options.timer
+    return Benchmark(
+        name=found.name,
+        fullname=found.fullname,
+        timer=timer,
+        median_ns=1e9 * stats.median,
+        times_ns=tuple(1e9 * time_s for time_s in stats.data),
+        busy_s=stats.mean * stats.rounds * stats.iterations if _WALL.match(timer) else 0.0,
+        extra=_extra(found.extra_info),
+    )
+
+
+def _extra(given: Mapping[str, Any]) -> Extra:
+    """What the harness's fixture wrote: a stranger's keys of the same names mean something else."""
+    if not (isinstance(given.get("case"), str) and isinstance(given.get("direction"), str)):
+        return Extra()
+    commit, dirty = given.get("commit"), given.get("dirty")
+    device, uuid, driver = (_text(given.get(key)) for key in ("device", "uuid", "driver"))
+    clock, heat, power = (_number(given.get(key)) for key in ("sm_clock_mhz", "temperature_c", "power_w"))
+    return Extra(
+        device=device,
+        uuid=uuid,
+        driver=driver,
+        commit=commit if isinstance(commit, str) and _COMMIT.match(commit) else None,
+        dirty=dirty if isinstance(dirty, bool) else None,
+        sm_clock_mhz=clock,
+        temperature_c=heat,
+        power_w=power,
+    )
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 < value < 1e9 else None
+
+
+def _own_commit(benchmarks: Iterable[Benchmark], of_file: str) -> str | None:
+    """The commit whose kernels were measured, if the fixture told one for all; else that of the checkout."""
+    told = {benchmark.extra.commit for benchmark in benchmarks}
+    if len(told) == 1 and (commit := told.pop()):
+        return commit
+    return of_file if _COMMIT.match(of_file) else None
+
+
+def _moment(path: Path, text: str) -> dt.datetime:
+    """Versions before 5 write UTC without saying so."""
+    try:
+        moment = dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
+        moment = moment.replace(tzinfo=moment.tzinfo or dt.timezone.utc).astimezone(dt.timezone.utc)
+    except (ValueError, OverflowError):
+        moment = None
+    if moment is None or moment < _EARLIEST:
+        raise StoreError(
+            f"{path}: {text[:60]!r} is not when it was saved; expected a date and time such as "
+            "2026-01-31T12:00:00+00:00."
+        )
+    return moment
+
+
+def _machine(path: Path, info: Mapping[str, Any]) -> dict[str, str]:
+    if not _text(info.get("node")):
+        raise StoreError(f"{path}: machine_info has no node, so nobody can tell on which machine it was.")
+    cpu, gpu = (part if isinstance(part := info.get(key), dict) else {} for key in ("cpu", "gpu"))
+    parts = {
+        **{key: info[key] for key in _MACHINE if key in info},
+        **{f"cpu.{key}": value for key, value in cpu.items() if not key.startswith(_MOMENTARY)},
+        **{f"gpu.{key}": value for key, value in gpu.items()},
+    }
+    return {
+        key: value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+        for key, value in parts.items()
+    }
+
+
+def _device(info: Mapping[str, Any], gpu: Mapping[str, Any] | None) -> str:
+    cpu = info.get("cpu")
+    brand = cpu.get("brand_raw") or cpu.get("brand") if isinstance(cpu, dict) else None
+    named = _text((gpu or {}).get("name")) or _text(brand) or _text(info.get("machine"))
+    return named or "a machine without a name"

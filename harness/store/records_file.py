@@ -1,0 +1,494 @@
+"""Records on disk: one JSON Lines file per run or comparison, what asv's files are made of.
+
+The first line is the run, each further line a row, the last says whether the run came to its end. Lines of a
+comparison are its raw blocks, as they were measured, and then its verdicts. Lines are appended to a ``.part``
+file as they come, so that what was measured survives the harness; the file gets its name at the end, or from
+the next run that writes a record beside it. A record may be packed by gzip afterwards.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "PACKED",
+    "PART",
+    "FoundRecords",
+    "Journal",
+    "RecordWriter",
+    "StoredComparison",
+    "StoredRow",
+    "StoredRun",
+    "find_comparisons",
+    "newest_rows",
+    "read_comparison",
+    "read_run",
+    "record_name",
+    "schema",
+]
+
+import contextlib
+import errno
+import gzip
+import os
+import re
+import zlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any
+
+import msgspec
+
+from harness.errors import StoreError
+from harness.records import SCHEMA_VERSION, CaseBlock, Comparison, Row, Run, Source, Verdict
+from harness.system.files import MOST_BYTES, open_regular, read_regular, try_lock
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+PART = ".part"
+"""What a record's name ends in while it is written, and after its run was killed."""
+PACKED = ".gz"
+"""What the name of a record ends in that gzip has packed."""
+_ENDINGS = (".jsonl", f".jsonl{PACKED}")
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes that are no record."""
+
+
+class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of a record: exactly one field is given."""
+
+    run: Run | None = None
+    row: Row | None = None
+    comparison: Comparison | None = None
+    block: CaseBlock | None = None
+    verdict: Verdict | None = None
+    complete: bool | None = None
+    left_out: tuple[str, ...] = ()
+    """Beside `complete` in the last line of a comparison."""
+    problem_changes: tuple[str, ...] = ()
+    """Likewise."""
+
+
+class _Version(msgspec.Struct):
+    schema_version: int
+
+
+class _FirstLine(msgspec.Struct):
+    run: _Version | None = None
+    comparison: _Version | None = None
+
+
+class _RowGlance(msgspec.Struct):
+    case: str = ""
+    status: str = ""
+
+
+class _LineGlance(msgspec.Struct):
+    """As much of a line as tells whether the rest is wanted: most of a row is telemetry."""
+
+    row: _RowGlance | None = None
+
+
+_RUN_NAME = re.compile(r"[0-9TZ]+-(?!.*\.\.)[^-]+-(?P<suite>\w+)-[0-9a-f]+\.jsonl")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    run: Run
+    rows: tuple[Row, ...]
+    complete: bool
+    """False for a run that was interrupted: its rows are good, but not all that were asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """A row, and the run that it is of."""
+
+    machine: str
+    """The device's folder."""
+    run: Run
+    row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class StoredComparison:
+    comparison: Comparison
+    blocks: tuple[CaseBlock, ...]
+    verdicts: tuple[Verdict, ...]
+    """Empty for a comparison that was killed: its blocks can still be judged."""
+    complete: bool
+    left_out: tuple[str, ...] = ()
+    """Why cases were not compared at all, a sentence each."""
+    problem_changes: tuple[str, ...] = ()
+    """What head's problem asks for otherwise than base's, a sentence each."""
+
+
+def record_name(described: Run | Comparison) -> str:
+    """``20260102T030405Z-1a2b3c4d-matmul-5e6f7a8b.jsonl``: sorts by time, unique by its id; of a comparison
+    ``20260102T030405Z-1a2b3c4d..9c0d1e2f-matmul-5e6f7a8b.jsonl``.
+    """
+    stamp = described.started_at.replace("-", "").replace(":", "").partition(".")[0].partition("+")[0] + "Z"
+    if isinstance(described, Run):
+        suite, commits = described.source.suite, _short(described.source)
+    else:
+        suite, commits = described.head.suite, f"{_short(described.base)}..{_short(described.head)}"
+    return f"{stamp}-{commits}-{suite}-{described.run_id[:8]}.jsonl"
+
+
+def _short(source: Source) -> str:
+    return (source.commit or "nocommit")[:8] + ("+" if source.dirty else "")
+
+
+class RecordWriter:
+    """Writes the record of a run or comparison; a context manager. Everything that can fail on opening fails
+    before a measurement starts.
+
+    Raises StoreError where the folder cannot be written, or the disk is full.
+    """
+
+    def __init__(self, folder: Path, described: Run | Comparison) -> None:
+        self.path = folder / record_name(described)
+        self._part = self.path.with_name(self.path.name + PART)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            _adopt_parts(folder)
+            self._file: IO[bytes] = self._part.open("xb")
+            with contextlib.suppress(OSError):  # a file system without locks
+                try_lock(self._file.fileno())
+        except OSError as error:
+            raise StoreError(
+                f"Cannot write results to {folder}: {error.strerror or error}. "
+                "Choose another folder with --results, or none with --no-save."
+            ) from None
+        try:
+            self._append(_Line(run=described) if isinstance(described, Run) else _Line(comparison=described))
+        except StoreError:
+            with contextlib.suppress(OSError):
+                self._file.close()
+            with contextlib.suppress(OSError):
+                self._part.unlink()
+            raise
+
+    def add(self, item: Row | CaseBlock | Verdict) -> None:
+        match item:
+            case Row():
+                self._append(_Line(row=item))
+            case CaseBlock():
+                self._append(_Line(block=item))
+            case Verdict():
+                self._append(_Line(verdict=item))
+
+    def _append(self, line: _Line) -> None:
+        try:
+            self._file.write(msgspec.json.encode(line) + b"\n")
+            self._file.flush()
+        except OSError as error:
+            raise StoreError(
+                f"Cannot write to {self._part}: {error.strerror or error}. "
+                "Rows written before are kept there."
+            ) from None
+
+    def finish(
+        self, *, complete: bool, left_out: Sequence[str] = (), problem_changes: Sequence[str] = ()
+    ) -> Path:
+        """Give the record its name. A part file left by a crash can be read like a finished record."""
+        self._append(
+            _Line(complete=complete, left_out=tuple(left_out), problem_changes=tuple(problem_changes))
+        )
+        try:
+            os.fsync(self._file.fileno())
+            self._part.replace(self.path)
+        except OSError as error:
+            raise StoreError(
+                f"Cannot finish {self.path}: {error.strerror or error}. The rows are in {self._part}."
+            ) from None
+        finally:
+            with contextlib.suppress(OSError):
+                self._file.close()  # last: until then it is locked as one that is being written
+        return self.path
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._file.closed:
+            with contextlib.suppress(StoreError):
+                self.finish(complete=False)
+            with contextlib.suppress(OSError):  # closing flushes once more, which a full disk refuses again
+                self._file.close()
+
+
+def _adopt_parts(folder: Path) -> None:
+    """Give the records of killed runs their names, as those of runs that did not come to their end.
+
+    While a run is alive its part file is locked. What is no record, or cannot be renamed, stays what it is.
+    """
+    for part in folder.glob(f"*.jsonl{PART}"):
+        with contextlib.suppress(OSError, *_UNREADABLE), open_regular(part) as file:
+            first = msgspec.json.decode(file.readline(MOST_BYTES), type=_FirstLine)
+            described = first.run or first.comparison
+            if described and not part.is_symlink() and try_lock(file.fileno()):
+                part.rename(part.with_name(part.name.removesuffix(PART)))
+
+
+class Journal:
+    """A record, written as long as it can be: a disk that fills up must not cost what is being measured."""
+
+    def __init__(self, writer: RecordWriter | None) -> None:
+        self._writer = writer
+        self.path = writer.path if writer else None
+        self.problem = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._writer:
+            self._writer.__exit__(kind, error, trace)
+
+    def add(self, item: Row | CaseBlock | Verdict) -> None:
+        self._attempt(lambda writer: writer.add(item))
+
+    def finish(
+        self, *, complete: bool, left_out: Sequence[str] = (), problem_changes: Sequence[str] = ()
+    ) -> None:
+        self._attempt(
+            lambda writer: writer.finish(
+                complete=complete, left_out=left_out, problem_changes=problem_changes
+            )
+        )
+
+    def _attempt(self, write: Callable[[RecordWriter], object]) -> None:
+        if self._writer is None or self.problem:
+            return
+        try:
+            write(self._writer)
+        except StoreError as error:
+            self.problem, self.path = error.message, None
+
+
+def read_run(path: Path) -> StoredRun:
+    """A run's record from disk. Raises StoreError, with the line, where it is not one, or of a newer
+    schema.
+    """
+    lines = _lines(path)
+    run = _decode(path, 1, lines[0]).run
+    if run is None:
+        raise StoreError(f"{path} is the record of a comparison; expected that of a run.")
+    decoded = _decode_all(path, lines)
+    rows = tuple(line.row for line in decoded if line.row is not None)
+    return StoredRun(run, rows, complete=any(line.complete for line in decoded))
+
+
+def newest_rows(results: Path, suite: str, cases: Collection[str]) -> tuple[list[StoredRow], list[str]]:
+    """The newest row of each of a suite's cases on each device below a folder of results, and what could not
+    be read, a sentence each.
+
+    Rows that were only verified say nothing. A case that was left out does so only where it has no other row.
+    """
+    found: list[StoredRow] = []
+    problems: list[str] = []
+    for folder in sorted({path.parent for path in results.glob("*/*.jsonl*")}):
+        newest: dict[str, StoredRow] = {}
+        for path in sorted(folder.glob("*.jsonl*"), reverse=True):
+            match = _RUN_NAME.fullmatch(path.name.removesuffix(PART))
+            if not match or match["suite"] != suite:
+                continue
+            try:
+                for stored in _rows_of(path, {case for case in cases if _open(newest.get(case))}):
+                    if stored.row.status != "skipped" or stored.row.case not in newest:
+                        newest[stored.row.case] = stored
+            except StoreError as error:
+                problems.append(error.message)
+        found += newest.values()
+    return found, problems
+
+
+def _open(stored: StoredRow | None) -> bool:
+    return stored is None or stored.row.status == "skipped"
+
+
+def _rows_of(path: Path, wanted: Collection[str]) -> list[StoredRow]:
+    """Rows of the wanted cases that a run has timed, or tried to."""
+    lines = _lines(path) if wanted else []
+    chosen = [
+        number
+        for number, line in enumerate(lines, 1)
+        if (row := _glance(line)) and row.case in wanted and row.status != "verified"
+    ]
+    decoded = [_decode(path, number, lines[number - 1]) for number in (1, *chosen)] if chosen else []
+    run = decoded[0].run if decoded else None
+    if run is None or run.command == "check":
+        return []
+    return [StoredRow(path.parent.name, run, line.row) for line in decoded if line.row is not None]
+
+
+def _glance(line: bytes) -> _RowGlance | None:
+    try:
+        return msgspec.json.decode(line, type=_LineGlance).row
+    except _UNREADABLE:
+        return None
+
+
+def read_comparison(path: Path) -> StoredComparison:
+    """A comparison's record from disk. Raises StoreError like read_run."""
+    lines = _lines(path)
+    comparison = _decode(path, 1, lines[0]).comparison
+    if comparison is None:
+        raise StoreError(f"{path} is the record of a run; expected that of a comparison.")
+    decoded = _decode_all(path, lines)
+    return StoredComparison(
+        comparison,
+        tuple(line.block for line in decoded if line.block is not None),
+        tuple(line.verdict for line in decoded if line.verdict is not None),
+        complete=any(line.complete for line in decoded),
+        left_out=tuple(reason for line in decoded for reason in line.left_out),
+        problem_changes=tuple(change for line in decoded for change in line.problem_changes),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRecords:
+    """What lies at some places."""
+
+    comparisons: tuple[Path, ...]
+    others: int
+    """Records in folders that are of something else, such as runs."""
+    problems: tuple[str, ...]
+    """What could not be read, a sentence each."""
+
+
+def find_comparisons(places: Sequence[Path]) -> FoundRecords:
+    """The records of comparisons at these places: files as they are named, and what lies in folders or below.
+    A file that is reached twice counts once.
+    """
+    found: dict[Path, Path] = {}
+    others, problems = 0, []
+    for place in places:
+        if not place.is_dir():
+            found.setdefault(place.resolve(), place)
+            continue
+        names = sorted(path for path in place.rglob("*") if path.name.endswith(_ENDINGS))
+        below = [path for path in names if not path.is_dir()]
+        if not below:
+            endings = " or ".join(_ENDINGS)
+            problems.append(f"There is no record in {place} or below: expected files that end in {endings}.")
+        for path in below:
+            try:
+                if _is_comparison(path):
+                    found.setdefault(path.resolve(), path)
+                else:
+                    others += 1
+            except StoreError as error:
+                problems.append(error.message)
+    return FoundRecords(tuple(found.values()), others, tuple(problems))
+
+
+def _is_comparison(path: Path) -> bool:
+    """By its first line; false for lines of JSON of any other kind. Raises StoreError for what cannot be read
+    or is no JSON.
+    """
+    with _reading(path), open_regular(path) as file, _unpacked(path, file) as content:
+        line = content.readline(MOST_BYTES)
+    return _first(path, line).comparison is not None
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Tell in a sentence what keeps a file from being read."""
+    try:
+        yield
+    except gzip.BadGzipFile as error:
+        raise StoreError(
+            f"{path} is not packed by gzip, as its name says ({error}): take {PACKED} from the name, "
+            "or fetch the file again."
+        ) from None
+    except (EOFError, zlib.error) as error:
+        raise StoreError(f"{path} is damaged ({error}): fetch it, or pack it, again.") from None
+    except OSError as error:
+        raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
+
+
+def _unpacked(path: Path, file: IO[bytes]) -> IO[bytes]:
+    return gzip.GzipFile(fileobj=file) if path.name.endswith(PACKED) else file  # type: ignore[return-value]
+
+
+def _content(path: Path) -> bytes:
+    """All of a file, unpacked."""
+    with _reading(path):
+        if not path.name.endswith(PACKED):
+            return read_regular(path)
+        with open_regular(path) as file, _unpacked(path, file) as packed:
+            content = packed.read(MOST_BYTES + 1)  # a few bytes may unpack to more than there is memory
+        if len(content) > MOST_BYTES:
+            raise OSError(errno.EFBIG, f"unpacked it has more than {MOST_BYTES} bytes", str(path))
+    return content
+
+
+def _decode_all(path: Path, lines: Sequence[bytes]) -> list[_Line]:
+    return [_decode(path, number, line) for number, line in enumerate(lines, 1)]
+
+
+def _lines(path: Path) -> list[bytes]:
+    content = _content(path)
+    lines = content.splitlines()
+    _check_version(path, lines)
+    # A harness that was killed, or a disk that was full, leaves half a line; the rows before it are good.
+    if len(lines) > 1 and not content.endswith(b"\n") and not _is_json(lines[-1]):
+        lines.pop()
+    return lines
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        msgspec.json.decode(line)
+    except _UNREADABLE:
+        return False
+    return True
+
+
+def _first(path: Path, line: bytes) -> _FirstLine:
+    try:
+        return msgspec.json.decode(line, type=_FirstLine)
+    except _UNREADABLE as error:
+        raise StoreError(
+            f"{path} is no run record: its first line does not describe a run ({error})."
+        ) from None
+
+
+def _check_version(path: Path, lines: list[bytes]) -> None:
+    first = _first(path, lines[0] if lines else b"")
+    described = first.run or first.comparison
+    if described is None:
+        raise StoreError(f"{path} is no run record: its first line describes neither a run nor a comparison.")
+    version = described.schema_version
+    if version > SCHEMA_VERSION:
+        raise StoreError(
+            f"{path} has schema version {version}; this harness reads up to {SCHEMA_VERSION}. "
+            "Upgrade gpu-harness to read it."
+        )
+
+
+def _decode(path: Path, number: int, line: bytes) -> _Line:
+    try:
+        return msgspec.json.decode(line, type=_Line)
+    except _UNREADABLE as error:
+        raise StoreError(
+            f"{path}, line {number} is damaged ({error}). Delete the line to read the rest."
+        ) from None
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of one line of a record."""
+    described = msgspec.json.schema(_Line)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"gpu-harness run record, one line, schema version {SCHEMA_VERSION}",
+        **described,
+    }

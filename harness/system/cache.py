@@ -1,0 +1,164 @@
+"""Where the harness keeps what it can make again: exported commits and compiled binaries."""
+
+from __future__ import annotations
+
+__all__ = [
+    "EXPORTS",
+    "BinaryCache",
+    "Manifest",
+    "cache_dir",
+    "export_root",
+    "write_atomically",
+]
+
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import platformdirs
+
+from harness.system.files import read_regular
+
+_FORMAT = b"harness binary 1"
+"""Begins every entry. An entry that begins otherwise is another version's, and a miss."""
+EXPORTS = "commits"
+"""The folder of exported commits."""
+_EXPORT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})(?:-[0-9a-f]{12})?")
+"""A commit, and where its submodules are not all there, which: another clone may have them."""
+
+
+def cache_dir() -> Path:
+    """$HARNESS_CACHE_DIR, else `harness` in the user's cache folder."""
+    if chosen := os.environ.get("HARNESS_CACHE_DIR"):
+        return Path(chosen).absolute()
+    return platformdirs.user_cache_path("harness", appauthor=False)
+
+
+def export_root(folder: Path) -> Path | None:
+    """The top of the exported commit that holds `folder`; None where none does."""
+    tops = (top for top in (folder, *folder.parents) if top.parent.name == EXPORTS)
+    return next((top for top in tops if _EXPORT.fullmatch(top.name)), None)
+
+
+def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Write a file so that a reader sees all of it or none of it, whatever happens on the way.
+
+    What can be made again need not be durable: a crash of the whole machine may then leave a damaged file.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Not mkstemp, whose files are private: results and caches are shared like any other file.
+    scratch = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
+    try:
+        with scratch.open("xb") as file:
+            file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        scratch.replace(path)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The headers that a compiler read beside its source text, and where it looked for them.
+
+    A file that is new in one of the folders may be found in place of one that was read.
+    """
+
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of each header's content, by path."""
+    folders: tuple[str, ...] = ()
+    """What the compiler was told to search, beside the headers' own folders."""
+    asked: tuple[str, ...] = ()
+    """Further names that a header asks for, there or not."""
+    found: str = ""
+    """SHA-256 of the paths in all these folders that may be meant by one of these names."""
+
+    @classmethod
+    def of(cls, headers: Iterable[str], folders: Iterable[str], asked: Iterable[str] = ()) -> Manifest:
+        """What is there now. Raises OSError where a header cannot be read."""
+        read = {path: _file_sha256(path) for path in sorted(set(headers))}
+        folders, asked = tuple(folders), tuple(sorted(set(asked)))
+        return cls(read, folders, asked, _found_sha256(read, folders, asked))
+
+    def is_current(self) -> bool:
+        """Whether all is as it was."""
+        try:
+            return _found_sha256(self.headers, self.folders, self.asked) == self.found and all(
+                _file_sha256(path) == told for path, told in self.headers.items()
+            )
+        except OSError:
+            return False
+
+
+def _file_sha256(path: str) -> str:
+    return hashlib.sha256(read_regular(Path(path))).hexdigest()
+
+
+def _found_sha256(headers: Iterable[str], folders: Iterable[str], asked: Iterable[str]) -> str:
+    """Of a header's path every end may be the name by which it is included."""
+    below: dict[str, set[str]] = {}
+    for path in (*headers, *asked):
+        parts = path.strip("/").split("/")
+        for begin, first in enumerate(parts):
+            below.setdefault(first, set()).add("/".join(parts[begin:]))
+    found = []
+    for folder in sorted({*folders, *map(os.path.dirname, headers)}):
+        try:
+            there = below.keys() & os.listdir(folder)  # noqa: PTH208 - names are all that is wanted
+        except OSError:
+            continue
+        names = (f"{folder}/{name}" for first in there for name in below[first])
+        found += [path for path in names if os.path.isfile(path)]  # noqa: PTH113 - thousands of them
+    return hashlib.sha256(os.fsencode("\0".join(sorted(found)))).hexdigest()
+
+
+class BinaryCache:
+    """Compiled kernels by everything that could change them. A cache that cannot be written is no error,
+    only slower.
+
+    An entry holds its own hash: one that is torn or was edited is a miss. So is one whose manifest is no
+    longer what the disk holds.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder or cache_dir() / "binaries"
+
+    @staticmethod
+    def key(text: str, options: tuple[str, ...], compiler: str, arch: str) -> str:
+        parts = (text, *options, compiler, arch)
+        # Lengths keep ("ab", "c") and ("a", "bc") apart.
+        return hashlib.sha256("".join(f"{len(part)}:{part}" for part in parts).encode()).hexdigest()
+
+    def get(self, key: str) -> bytes | None:
+        try:
+            entry = read_regular(self.folder / key[:2] / key)
+            begin, told, rest = entry.split(b"\n", 2)
+            if (begin, told) != (_FORMAT, _entry_sha256(key, rest)):
+                return None
+            manifest, binary = rest.split(b"\n", 1)
+            current = msgspec.json.decode(manifest, type=Manifest).is_current()
+        except (OSError, ValueError, msgspec.MsgspecError):
+            return None
+        return binary if current and binary else None
+
+    def put(self, key: str, binary: bytes, manifest: Manifest | None = None) -> None:
+        rest = msgspec.json.encode(manifest or Manifest.of((), ())) + b"\n" + binary
+        try:
+            write_atomically(
+                self.folder / key[:2] / key, b"\n".join((_FORMAT, _entry_sha256(key, rest), rest))
+            )
+        except OSError:
+            return
+
+
+def _entry_sha256(key: str, content: bytes) -> bytes:
+    """With the key: an entry that was moved to another's place is not that other's."""
+    return hashlib.sha256(key.encode() + b"\n" + content).hexdigest().encode()

@@ -1,0 +1,195 @@
+"""Which files Python code opens in this process, by its own audit events.
+
+A suite's folder can be hashed before anything runs. What a function of the suite opens elsewhere in its
+repository is known only from what it does, so a worker watches.
+"""
+
+from __future__ import annotations
+
+__all__ = ["check_committed", "committed", "is_beside", "opened_beside", "reaches_beside", "watch"]
+
+import contextlib
+import functools
+import os
+import site
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from harness.errors import SuiteError
+from harness.system.cache import cache_dir, export_root
+from harness.system.files import open_regular
+
+_opened: set[str] = set()
+_since: list[set[str]] = []
+"""Of those who ask what is opened meanwhile."""
+_work_tree: list[Path] = []
+"""None or one: the working tree of the repository whose commits are measured."""
+
+
+def watch(work_tree: Path | None = None) -> None:
+    """Note from now on, as long as the process lives, what is opened, loaded and run: once a process, because
+    an audit hook cannot be taken away.
+
+    What a suite of a commit opens in `work_tree`, where its repository is worked on, is not the commit's.
+    """
+    _work_tree.extend([work_tree] if work_tree else [])
+    sys.addaudithook(_note)
+
+
+def _note(event: str, arguments: tuple[Any, ...]) -> None:
+    # What the harness hashes, no suite has opened.
+    if event not in _EVENTS or sys._getframe(1).f_code is open_regular.__code__:  # noqa: SLF001
+        return
+    # An exception in here would be the audited call's.
+    with contextlib.suppress(Exception):
+        for path in _EVENTS[event](*arguments):
+            name = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - must not look at the disk
+            for noted in (_opened, *_since):
+                noted.add(name)
+
+
+def _of_open(path: Any, _mode: Any, flags: int) -> Iterator[Any]:
+    if not isinstance(path, int) and flags & os.O_ACCMODE != os.O_WRONLY:
+        yield path
+
+
+def _of_import(_module: str, file: str | None, *_: Any) -> Iterator[str]:
+    if file:
+        yield file
+
+
+def _of_library(name: Any) -> Iterator[Any]:
+    if name and os.sep in os.fsdecode(name):
+        yield name
+
+
+def _of_command(executable: Any, arguments: Any, folder: Any, _environment: Any) -> Iterator[Any]:
+    """What a command's line names. What the command reads itself is not known."""
+    words = [arguments] if isinstance(arguments, (str, bytes)) else list(arguments)
+    yield from (word for text in words for word in os.fsdecode(text).split() if os.sep in word)
+    yield executable
+    if folder:
+        yield folder
+
+
+def _of_shell(command: Any) -> Iterator[str]:
+    yield from (word for word in os.fsdecode(command).split() if os.sep in word)
+
+
+_EVENTS: Mapping[str, Callable[..., Iterator[Any]]] = {
+    "open": _of_open,
+    "import": _of_import,
+    "ctypes.dlopen": _of_library,
+    "subprocess.Popen": _of_command,
+    "os.system": _of_shell,
+}
+"""Of https://docs.python.org/3/library/audit_events.html, those that can bring a file's content."""
+
+
+def opened_beside(folder: Path) -> list[Path]:
+    """What was opened in the repository of `folder`, outside `folder` itself."""
+    return sorted(Path(name) for name in tuple(_opened) if _lies_beside(name, folder))
+
+
+def reaches_beside(folder: Path) -> bool:
+    """Whether code of `folder` read, or may yet import, what lies elsewhere in its repository."""
+    # The harness's own parent is there for the harness, wherever the suite lies.
+    searched = {Path(entry).resolve() for entry in sys.path if entry} - {_HARNESS.parent}
+    return bool(opened_beside(folder)) or any(
+        is_beside(entry, folder) or _is_stray(entry) for entry in searched
+    )
+
+
+@contextlib.contextmanager
+def committed(folder: Path) -> Iterator[None]:
+    """Raises SuiteError, afterwards, where a commit's suite opened a file of the working tree in here."""
+    opened: set[str] = set()
+    _since.append(opened)
+    try:
+        yield
+    finally:
+        _since.remove(opened)
+    _check(opened, [folder])
+
+
+def check_committed(folders: Sequence[Path]) -> None:
+    """The same of all that was opened since the process began, where all suites are of commits."""
+    _check(_opened, folders)
+
+
+def _check(opened: Iterable[str], folders: Sequence[Path]) -> None:
+    if not _work_tree or any(export_root(folder) is None for folder in folders):
+        return
+    strays = sorted(name for name in tuple(opened) if _is_stray(Path(name)) and Path(name).is_file())
+    if strays:
+        raise SuiteError(
+            f"{strays[0]} lies in the working tree, and the suite of a commit opened it: it is not the "
+            "commit's. An editable installation or an absolute path leads there. Let suite.py find it by its "
+            "own place: sys.path.insert(0, str(Path(__file__).parents[2] / 'src'))."
+        )
+
+
+def _is_stray(path: Path) -> bool:
+    """Whether a path lies in the working tree while commits are measured."""
+    real = Path(os.path.realpath(path))
+    if not _work_tree or not real.is_relative_to(_work_tree[0]) or ".git" in real.parts:
+        return False
+    apart = (*_installed(), Path(os.path.realpath(cache_dir())))
+    return not any(real.is_relative_to(place) for place in apart if not _work_tree[0].is_relative_to(place))
+
+
+def is_beside(path: Path, folder: Path) -> bool:
+    """Whether a path lies in the repository of `folder` and outside `folder` itself.
+
+    An installed package does not, wherever its environment lies: its version speaks for it.
+    """
+    return _lies_beside(str(path), folder)
+
+
+@functools.lru_cache(maxsize=2**16)
+def _lies_beside(name: str, folder: Path) -> bool:
+    """Kept, because each of the thousands of files of a large package is asked about for every case."""
+    around = _around(folder, cache_dir())
+    if around is None:
+        return False
+    path = Path(os.path.realpath(name))
+    inside = path.is_relative_to(around.repository) and not path.is_relative_to(around.folder)
+    return inside and ".git" not in path.parts and not any(map(path.is_relative_to, around.apart))
+
+
+class _Around(NamedTuple):
+    folder: Path
+    repository: Path
+    apart: tuple[Path, ...]
+    """What lies in a repository, and is none of it."""
+
+
+@functools.lru_cache(maxsize=64)
+def _around(folder: Path, cache: Path) -> _Around | None:
+    """The export that a folder lies in, or the nearest folder upwards with a .git; None where there is
+    neither.
+    """
+    folder, cache = Path(os.path.realpath(folder)), Path(os.path.realpath(cache))
+    upwards = (above for above in (folder, *folder.parents) if (above / ".git").exists())
+    if (repository := export_root(folder) or next(upwards, None)) is None:
+        return None
+    apart = (place for place in (*_installed(), cache) if not repository.is_relative_to(place))
+    return _Around(folder, repository, tuple(apart))
+
+
+_HARNESS = Path(__file__).resolve().parent
+
+
+@functools.cache
+def _installed() -> tuple[Path, ...]:
+    """Where packages and the interpreter lie, and the harness itself."""
+    found = {
+        sys.prefix,
+        sys.base_prefix,
+        sys.exec_prefix,
+        *site.getsitepackages(),
+        site.getusersitepackages(),
+    }
+    return (_HARNESS, *(Path(os.path.realpath(place)) for place in sorted(found)))

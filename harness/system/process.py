@@ -1,0 +1,204 @@
+"""A child process of ours: one line asks, one line answers, each with a deadline; and the end of it, with
+everything that it started.
+"""
+
+from __future__ import annotations
+
+__all__ = ["LOG_BYTES", "Process", "serve"]
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+from harness.system.files import no_temporary_folder
+
+LOG_BYTES = 20_000
+"""How much of a process's last words is kept."""
+MOST_LOG_BYTES = 2**26
+"""What a process may leave on the disk by printing: more is thrown away while it runs."""
+MOST_LINE_BYTES = 2**28
+"""An answer longer than this is none."""
+
+_GLANCE_S = 0.1
+"""Between two looks whether the process lives: its pipe does not tell while a child of its own has it too."""
+_READ_BYTES = 2**20
+_PR_SET_PDEATHSIG = 1
+
+
+class Process:
+    """``python -m module`` in a session of its own: Ctrl-C is for us, and it can be ended as a whole."""
+
+    def __init__(self, module: str, *, cwd: Path, env: Mapping[str, str] | None = None) -> None:
+        source = str(Path(__file__).parent.parent)
+        inherited = os.environ.get("PYTHONPATH")
+        try:
+            self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+        except OSError as error:
+            raise no_temporary_folder(error) from None
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            bufsize=0,
+            # -m puts the current folder first on the import path, whatever lies in it.
+            cwd=cwd,
+            env={
+                **os.environ,
+                **(env or {}),
+                "PYTHONPATH": f"{source}{os.pathsep}{inherited}" if inherited else source,
+            },
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests, self._replies = self._process.stdin.fileno(), self._process.stdout.fileno()
+        os.set_blocking(self._requests, False)
+        self._unread = bytearray()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, line: bytes, deadline: float) -> None:
+        """Send one line. Raises TimeoutError past the deadline, a moment of time.monotonic; BrokenPipeError
+        where nobody reads any more.
+        """
+        left = memoryview(line)
+        while left:
+            if not self._wait(self._requests, select.POLLOUT, deadline):
+                raise BrokenPipeError
+            with contextlib.suppress(BlockingIOError):
+                left = left[os.write(self._requests, left) :]
+
+    def answer(self, deadline: float) -> bytes | None:
+        """The next line; None where the process has ended, or will say no more. Raises TimeoutError."""
+        searched = 0
+        while (end := self._unread.find(b"\n", searched)) < 0:
+            searched = len(self._unread)
+            if searched > MOST_LINE_BYTES or not self._wait(self._replies, select.POLLIN, deadline):
+                return None
+            if not (read := os.read(self._replies, _READ_BYTES)):
+                return None
+            self._unread += read
+        line = bytes(self._unread[:end])
+        del self._unread[: end + 1]
+        return line
+
+    def _wait(self, pipe: int, event: int, deadline: float) -> bool:
+        """Until a pipe can be used; False where it never will, because the process has ended."""
+        poll = select.poll()
+        poll.register(pipe, event)
+        while True:
+            ended = self._ended()  # asked first: what it wrote before its end is then in the pipe
+            self._shorten_log()
+            left_s = deadline - time.monotonic()
+            if poll.poll(0 if ended else 1e3 * max(0.0, min(_GLANCE_S, left_s))):
+                return True
+            if ended:
+                return False
+            if left_s <= 0:
+                raise TimeoutError
+
+    def _ended(self) -> bool:
+        """Without reaping it: until then its number, and that of its group, belong to nobody else."""
+        if self._process.returncode is not None:
+            return True
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def _shorten_log(self) -> None:
+        stat = os.fstat(self._log.fileno())
+        if 512 * stat.st_blocks > MOST_LOG_BYTES:  # its length stays, as the process writes where it was
+            os.ftruncate(self._log.fileno(), 0)
+
+    def log(self) -> str:
+        """The end of what it has printed."""
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, size - LOG_BYTES))
+        return self._log.read().decode(errors="replace").strip("\0 \t\r\n")
+
+    def how_it_ended(self) -> str:
+        """Of a process that answers no more: what became of it, in words. One that still lives is ended."""
+        deadline = time.monotonic() + 1
+        while not (ended := self._ended()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.kill()
+        if not ended:
+            return "closed its output, and was ended"
+        code = self._process.returncode
+        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with status {code}"
+
+    def rest(self) -> None:
+        """Let nothing of it run, threads of its own included, until it is woken."""
+        self._signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
+
+    def kill(self) -> None:
+        """End it with everything that it started. What it had to say on leaving is not heard."""
+        if self._process.returncode is not None:
+            return
+        for pid in [*_descendants(self.pid)]:  # those that have left its group
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+
+    def close(self) -> None:
+        self.kill()
+        for file in (self._process.stdin, self._process.stdout, self._log):
+            assert file is not None
+            file.close()
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    """By the kernel's own lists; of a process that is gone, or on a system without them, none."""
+    with contextlib.suppress(OSError):
+        for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in map(int, listed.read_text().split()):
+                yield from _descendants(child)
+                yield child
+
+
+def serve(answer: Callable[[bytes, Callable[[bytes], object]], None]) -> None:
+    """Of the process itself: let `answer` have each line and what sends one, until there are no more.
+
+    What a suite or a library reads and prints is not heard by whoever asks: it reads nothing, and prints
+    to standard error.
+    """
+    _die_with_parent()
+    requests = os.fdopen(os.dup(0), "rb")
+    replies: BinaryIO = os.fdopen(os.dup(1), "wb", buffering=0)
+    with open(os.devnull, "rb") as nothing:  # noqa: PTH123
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+
+    def send(line: bytes) -> None:
+        left = memoryview(line)
+        while left:  # a raw pipe takes as much as it has room for
+            left = left[replies.write(left) :]
+
+    for line in requests:
+        answer(line, send)
+
+
+def _die_with_parent() -> None:
+    """Do not outlive a session that was killed: the card would stay busy with nobody waiting."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
