@@ -16,7 +16,7 @@ from harness.errors import UsageError
 from harness.judgement.case_trial import SPARE_PROCESSES
 from harness.judgement.judge import Policy
 from harness.records import Verdict
-from harness.run import compare
+from harness.run import compare as compare_module
 from harness.run.compare import (
     TWIN_PLANTED,
     TWIN_SAME,
@@ -548,7 +548,7 @@ def test_stations_are_ended_after_an_error_of_the_harness_itself(tmp_path, monke
     def broken(*_, **__):
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(compare, "gate", broken)
+    monkeypatch.setattr(compare_module, "gate", broken)
     with pytest.raises(RuntimeError, match="broken"):
         compare(tmp_path, {"one": takes(MS)}, {"one": takes(MS + 1)}, results=tmp_path / "results")
     assert {child.pid for child in psutil.Process().children(recursive=True)} <= before

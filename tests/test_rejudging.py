@@ -16,7 +16,6 @@ from harness.errors import ExitCode
 from harness.judgement.case_trial import Noise, Precision
 from harness.judgement.judge import Policy
 from harness.judgement.noise import Calibration, CaseNoise, write_calibration
-from harness.judgement.rejudging import Rejudged, Score, Truth, rejudge, score, shortened
 from harness.records import (
     CaseBlock,
     Comparison,
@@ -27,6 +26,7 @@ from harness.records import (
     Verdict,
     VerdictStatus,
 )
+from harness.run.rejudge import Rejudged, Score, Truth, rejudge, score, shortened
 from harness.statistics.paired import ProcessEffect, readable
 from harness.store.records_file import RecordWriter, StoredComparison, read_comparison
 from tests.support import caller

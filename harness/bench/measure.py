@@ -75,8 +75,8 @@ class Subject:
 
 
 class Data(Protocol):
-    """What kernels are timed on, and what becomes of it meanwhile. harness.bench.rotation has the one for kernels
-    that were verified.
+    """What kernels are timed on, and what becomes of it meanwhile. harness.bench.rotation has the one for
+    kernels that were verified.
     """
 
     def poison(self) -> None:

@@ -15,7 +15,6 @@ from harness.errors import StoreError, UsageError
 from harness.judgement.case_trial import Noise
 from harness.judgement.judge import Policy
 from harness.judgement.noise import FILE, Calibration, noise_of_card, noise_of_case, read_calibration
-from harness.judgement.rejudging import Label, rejudge
 from harness.output.rejudgements import RejudgedRecord, exit_status, print_rejudged
 from harness.output.rejudgements import as_json as record_as_json
 from harness.output.waiting import Waiting
@@ -27,6 +26,7 @@ from harness.run.compare import (
     pair_settings_for,
     policy_for,
 )
+from harness.run.rejudge import Label, rejudge
 from harness.spec.suite import Case
 from harness.store.records_file import PACKED, StoredComparison, find_comparisons, read_comparison
 from harness.system.files import read_regular

@@ -18,7 +18,6 @@ from rich.table import Table
 from harness.errors import ExitCode
 from harness.judgement.judge import Policy
 from harness.judgement.noise import Calibration
-from harness.judgement.rejudging import Label, Rejudged, Truth, score
 from harness.output.tables import console, plain_table, print_out
 from harness.output.verdicts import (
     basis,
@@ -32,6 +31,7 @@ from harness.output.verdicts import (
     title,
 )
 from harness.records import Comparison, Verdict, VerdictStatus
+from harness.run.rejudge import Label, Rejudged, Truth, score
 from harness.spec.suite import size_label
 from harness.statistics.rates import false_alarm_bound
 from harness.system.texts import harmless

@@ -1,0 +1,4 @@
+"""What the operating system and its tools give: files, processes, git, the cache folder, installed packages.
+
+Nothing here knows of kernels or devices; what knows of them is in a room above.
+"""

@@ -179,7 +179,7 @@ def _around(folder: Path, cache: Path) -> _Around | None:
     return _Around(folder, repository, tuple(apart))
 
 
-_HARNESS = Path(__file__).resolve().parent
+_HARNESS = Path(__file__).resolve().parent.parent
 
 
 @functools.cache

@@ -38,7 +38,7 @@ class Process:
     """``python -m module`` in a session of its own: Ctrl-C is for us, and it can be ended as a whole."""
 
     def __init__(self, module: str, *, cwd: Path, env: Mapping[str, str] | None = None) -> None:
-        source = str(Path(__file__).parent.parent)
+        source = str(Path(__file__).parents[2])
         inherited = os.environ.get("PYTHONPATH")
         try:
             self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process

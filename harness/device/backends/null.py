@@ -8,9 +8,10 @@ $HARNESS_NULL_SCRIPT, a JSON file of kernel name (such as ``matmul.naive``) to b
 Faults: build, wrong, nan, unwritten, overrun, crash, hang, error, memory. A kernel's text can say its time
 or fault itself, so that these differ from commit to commit: ``#define NULL_DEVICE_NS 1000000``,
 ``#define NULL_DEVICE_FAULT wrong``. Under the key ``noise`` the script may name one of the kinds in
-harness.device.backends.noise, ``{"kind": "quiet", "seed": 1}``; then times vary, and the device has clocks. Under
-``uuid`` it may give the device an identity, by which it is locked as a card is. It is what the tests run on
-and what a suite's author can try a pipeline with; no figure of it says anything about a kernel.
+harness.device.backends.noise, ``{"kind": "quiet", "seed": 1}``; then times vary, and the device has
+clocks. Under ``uuid`` it may give the device an identity, by which it is locked as a card is. It is what
+the tests run on and what a suite's author can try a pipeline with; no figure of it says anything about a
+kernel.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from asv.util import UserError
 
 from harness.errors import ConfigError
 
-ASSETS = Path(__file__).resolve().parent.parent / "assets"
+ASSETS = Path(__file__).resolve().parents[2] / "assets"
 
 VENDOR = "vendor"
 """The folder beside index.html, and the one in ASSETS that it is copied from."""

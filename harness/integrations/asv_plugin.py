@@ -1,0 +1,5 @@
+"""The name of the plugin in an asv.conf.json: ``"plugins": [".harness.integrations.asv_plugin"]``."""
+
+__all__ = ["CheckoutEnvironment", "setup"]
+
+from harness.integrations.asv.plugin import CheckoutEnvironment, setup
