@@ -1,4 +1,4 @@
-"""The procedures: a run, a comparison, a calibration, from a plan to records, by worker processes on a device.
+"""The procedures: a run, a comparison, a calibration, from a plan to records, by workers on a device.
 
 What happens inside a worker is in `harness.bench`; what users see of it is in `harness.output`.
 """
