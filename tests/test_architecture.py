@@ -41,9 +41,9 @@ ONLY_HERE = {
     "moderngl": "harness.device.backends.gl",
     "glcontext": "harness.device.backends.gl",
     "pynvml": "harness.device.telemetry.nvml",
-    "asv": "harness.integrations",
-    "asv_runner": "harness.integrations",
-    "pytest": "harness.integrations",
+    "asv": "harness.integrations.asv",
+    "asv_runner": "harness.integrations.asv",
+    "pytest": "harness.integrations.pytest",
     "click": "harness.cli",
     "rich": "harness.output",
     "platformdirs": "harness.system.cache",
@@ -146,6 +146,11 @@ def own_imports(module: str) -> set[str]:
 
 def test_every_module_has_its_layer_and_every_layer_its_modules():
     assert {part_of(module) for module in MODULES} == {part for layer in LAYERS for part in layer}
+
+
+def test_every_room_says_what_belongs_there():
+    rooms = [module for module in MODULES if file_of(module).name == "__init__.py"]
+    assert not [module for module in rooms if not ast.get_docstring(tree_of(module))]
 
 
 @pytest.mark.parametrize("module", MODULES)

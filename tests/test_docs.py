@@ -291,7 +291,7 @@ def test_json_keys_are_those_of_the_code():
     ids=lambda name: name,
 )
 def test_json_keys_of_comparisons_are_those_of_the_code(command, module):
-    tree = ast.parse((ROOT / "harness" / "report" / f"{module}.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / "harness" / "output" / f"{module}.py").read_text(encoding="utf-8"))
     as_json = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "as_json")
     (given,) = [n.value for n in as_json.body if isinstance(n, ast.Return) and isinstance(n.value, ast.Dict)]
     keys = [key.value for key in given.keys if isinstance(key, ast.Constant)]
@@ -300,7 +300,7 @@ def test_json_keys_of_comparisons_are_those_of_the_code(command, module):
 
 
 def test_the_faults_of_the_null_device_are_those_of_the_code():
-    source = (ROOT / "harness" / "backends" / "null.py").read_text(encoding="utf-8")
+    source = (ROOT / "harness" / "device" / "backends" / "null.py").read_text(encoding="utf-8")
     listed = re.search(r"^Faults: (.*?)\.", source, re.MULTILINE | re.DOTALL)
     assert listed
     assert first_words(section("commands.md", "The null device")) == re.split(r",\s+", listed[1])
@@ -352,7 +352,7 @@ def test_every_reason_of_the_code_is_documented():
 
 def reasons_of_verdicts() -> set[str]:
     """Codes that a contest or comparison gives to a verdict, those of failed sides apart."""
-    sources = [(ROOT / "harness" / f"{name}.py").read_text("utf-8") for name in ("contest", "comparison")]
+    sources = [(ROOT / "harness" / f"{name}.py").read_text("utf-8") for name in ("judgement/case_trial", "run/compare")]
     codes = {
         text
         for source in sources
