@@ -115,7 +115,7 @@ def lock_folder() -> Path:
 
 
 def _path(device: DeviceInfo) -> Path:
-    """By the hardware: backends share a card, and all that run on the host's processors share these."""
+    """The lock's file, named by the hardware: backends share a card, and all CPU devices share the host."""
     if device.kind == "cpu":
         identity = "cpu"
     else:

@@ -52,7 +52,7 @@ _FLOAT16_FLOP = {
 published figure to check against, such as 8.7 and 12.1, is left out."""
 
 _HALVED = {(7, 5), (8, 6), (8, 9), (12, 0)}
-"""Where GeForce accumulates in float32 at half rate."""
+"""The capabilities at which GeForce cards accumulate in float32 at half rate."""
 
 _HALF_RATE_NAME = re.compile(r"GeForce|\bL40$")
 _NO_TENSOR_CORES = re.compile(r"\bGTX\b|\bMX ?\d|\bT\d{3,4}\b")

@@ -51,7 +51,7 @@ class Facts:
     cpu_count: int = 1
     governor: str | None = None
     disks: Mapping[str, Disk] = field(default_factory=dict)
-    """By what they are for: results, cache, temporary."""
+    """Disks by what they are for: results, cache, temporary."""
     python: str = ""
     packages: Mapping[str, str] = field(default_factory=dict)
 

@@ -9,7 +9,7 @@ from harness.doctor.told import Judge, Told, gib, unknown
 
 BUSY_PER_CORE = 0.5
 BUSY_PER_CORE_OF_A_DEVICE = 0.25
-"""Where the processor is itself what is measured."""
+"""The share of each core above which a CPU device is too busy to be measured."""
 TOO_FULL_BYTES = 2**30
 NEARLY_FULL_BYTES = 10 * 2**30
 

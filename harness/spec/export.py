@@ -46,7 +46,7 @@ _CHUNK = 1 << 20
 _AT_ONCE = 500
 """Names on one command line."""
 _TOLD = 3
-"""Of a kind, in one message."""
+"""The most reasons of one kind that a message gives."""
 _IS_MISSING = re.compile(
     r"no such file|not a directory|not found|no module named|cannot (?:import|open|read|find)|could not open"
     r"|has no suite",
@@ -85,7 +85,7 @@ class _Absent(NamedTuple):
     """A submodule that the clone does not have at the commit that is asked for."""
 
     inside: bytes
-    """Where the repository lies that names it; empty for the outermost."""
+    """The folder of the repository that names it; empty for the outermost."""
     path: bytes
     commit: str
     known: bool
@@ -101,7 +101,7 @@ class _Part:
     prefix: bytes
     """Its folder, with a slash; empty for the outermost."""
     entries: Mapping[bytes, _Entry]
-    """By path within."""
+    """Its files by their paths within."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def _tree(clone: _Clone, commit: str, prefix: bytes = b"") -> _Tree:
 
 @functools.lru_cache(maxsize=64)
 def _entries(clone: _Clone, commit: str) -> Mapping[bytes, _Entry]:
-    """By path. A commit never changes, so that git is asked once."""
+    """A commit's files by path. A commit never changes, so git is asked once."""
     listed = clone.ask("ls-tree", "-r", "-z", "--full-tree", commit)
     entries = {}
     for line in listed.split(b"\0")[:-1]:
@@ -198,8 +198,8 @@ def _submodules(part: _Part) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _places(clone: _Clone, path: bytes, name: bytes) -> Iterator[_Clone]:
-    """Where a clone may have a submodule: beside its own objects, those of the worktree or of all; or in the
-    working tree.
+    """The places where a clone may have a submodule: beside its own objects, those of the worktree or of all;
+    or in the working tree.
     """
     work_tree = clone.work_tree and clone.work_tree / os.fsdecode(path)
     if name:
@@ -451,7 +451,7 @@ def _leading_out(tree: _Tree, lines: str) -> list[str]:
 
 
 def _uncommitted(tree: _Tree, work_tree: Path | None, lines: str) -> list[str]:
-    """Of files that git does not track, those that the lines name: by their path in the export, or near the
+    """The files which git does not track and the lines name: by their path in the export, or near the
     suite by a part of it.
     """
     top = work_tree and git.repository_of(work_tree)

@@ -35,7 +35,7 @@ class LoadedSuite:
     absent: bool = False
     """True where the commit does not have the suite, and `suite` stands in, from another commit."""
     problem: SuiteError | None = None
-    """Of an absent one: why it cannot be loaded, where the commit does have it."""
+    """Why an absent suite cannot be loaded, where the commit does have it."""
 
     @cached_property
     def source(self) -> Source:
@@ -60,7 +60,7 @@ class LoadedSuite:
 
     @cached_property
     def work_tree(self) -> Path | None:
-        """Where the repository is worked on: of a commit's suite, nothing there is its own."""
+        """The folder where the repository is worked on: nothing in it belongs to a commit's suite."""
         if self.commit is None:
             return None
         top = git.repository_of(self.path if self.path.exists() else _existing_parent(self.path))
@@ -158,7 +158,7 @@ def _explained(message: str, log: str, path: Path, repository: Path, commit: str
 
 
 def _inside(path: Path, repository: Path) -> Path:
-    """Where a suite lies in a repository, which may be a mirror, elsewhere, of the one around it."""
+    """The suite's path within a repository, which may be a mirror, elsewhere, of the one around it."""
     if path.is_relative_to(repository):
         return path.relative_to(repository)
     around = git.repository_of(path if path.exists() else _existing_parent(path))

@@ -97,7 +97,7 @@ _TWO_WORDS = {
 
 
 def unusual_options(options: Sequence[str]) -> list[str]:
-    """Of a compiler's options, those that may have it read a file: all but those known not to."""
+    """The compiler options that may have it read a file: all but those known not to."""
     left, waiting = [], iter(options)
     for option in waiting:
         value = next(waiting, "") if option in _TWO_WORDS else None
@@ -137,14 +137,14 @@ class Program:
     """Who compiles the text: the device's compiler, nvcc for the host, or nobody."""
     parameters: tuple[Parameter, ...] = ()
     host: Callable[[int], Callable[..., object]] | None = field(default=None, compare=False)
-    """Of kind host: given the stream, what to call for each launch."""
+    """Only of kind host. Given the stream, it returns what to call for each launch."""
     errors: Mapping[int, str] = field(default_factory=dict, compare=False)
-    """Of kind library: what the numbers that its function returns mean."""
+    """Only of kind library: what the numbers that its function returns mean."""
     in_parts: bool = False
     """Whether it is told where each dispatch begins, and can be launched in several."""
     tree_sha256: str = ""
-    """Where the text and the options do not hold all that its build or its function can read: a hash of the
-    suite's whole tree, which stands in for the rest. Empty where they do."""
+    """A hash of the suite's whole tree, where the text and the options do not hold all that its build or its
+    function can read. Empty where they do."""
 
     @property
     def compiled(self) -> tuple[str, ...]:

@@ -247,7 +247,7 @@ class Problem:
         return self.size_bytes(case, self.arrays)
 
     def size_bytes(self, case: Case, arrays: Mapping[str, Array]) -> int:
-        """Of these arrays together."""
+        """The size of these arrays together."""
         return sum(
             numpy_dtype(array.dtype_at(case)).itemsize * _product(array.shape_at(case))
             for array in arrays.values()
@@ -564,17 +564,17 @@ class Rung:
     kernel: str
     rate: float | None = None
     average: float | None = None
-    """Where it stands for every configuration of a sweep that has these `macros`: their average; `rate` is
-    then the best of them."""
+    """The average of all configurations of a sweep that have these `macros`, where it stands for them; `rate`
+    is then the best of them."""
     time_ms: float | None = None
     speed_up: float | None = None
     """As published; otherwise it is counted from the rates."""
     sizes: int | Mapping[str, int] | None = None
     """A point of the axes, a number for all of them alike; None for the ladder's own."""
     macros: Mapping[str, Value] = field(default_factory=dict)
-    """Of one configuration of a sweep, or of several: those that have all of these."""
+    """The parameters of one configuration of a sweep, or of all configurations that have these values."""
     backend: str = ""
-    """Where ours is measured, such as cpu; whatever device is reported on where empty."""
+    """The backend that ours is measured on, such as cpu; whatever device is reported on where empty."""
     slow: bool = False
     """Whether it takes minutes, and so is measured only when asked for."""
 
@@ -595,13 +595,13 @@ class Ladder:
     title: str
     rungs: Sequence[Rung]
     source: str = ""
-    """Whose figures they are and how they were taken, in a sentence."""
+    """The author of the figures and how they were taken, in a sentence."""
     card: str = ""
     """What the figures are of, such as RTX 3060."""
     peak: float | None = None
-    """Of that card, in the unit of the suite's headline."""
+    """What that card can do, in the unit of the suite's headline."""
     sizes: int | Mapping[str, int] | None = None
-    """Of rungs that do not say their own."""
+    """The sizes of rungs that do not say their own."""
     against: str = ""
     """A kernel that the others are held against at every size: a line a size, not a line a rung."""
     note: str = ""
@@ -634,7 +634,7 @@ class Suite:
     headline: str = "GFLOP/s"
     """GFLOP/s or GB/s."""
     prelude: Mapping[str, str] = field(default_factory=dict)
-    """By backend name, a header that goes before every kernel's source, relative to the suite's folder."""
+    """A header per backend that goes before every kernel's source, relative to the suite's folder."""
     root: Path = Path()
     """The suite's folder; set by the loader."""
     ladders: Sequence[Ladder] = ()

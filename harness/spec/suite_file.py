@@ -106,7 +106,7 @@ def _hook_for(folder: Path) -> Callable[[str], Any]:
 
 
 _own: dict[Path, tuple[list[str], dict[str, ModuleType]]] = {}
-"""Of each suite that was loaded, by its folder: its import path, and the modules that are its alone."""
+"""The import path of each suite that was loaded, and the modules that are its alone, by its folder."""
 
 
 @contextlib.contextmanager

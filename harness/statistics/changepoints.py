@@ -1,4 +1,4 @@
-"""Where in a series of figures, one a commit, the level changed, by how much and how surely.
+"""The places in a series of figures, one a commit, where the level changed, by how much and how surely.
 
 What is looked for is a relative step that stays. Stray figures, a burst of a few that recovers, a slow wander
 and noise that carries over from one figure to the next are none.
@@ -40,7 +40,7 @@ Bools = NDArray[np.bool_]
 _BLOCK = 128
 """Figures for which the noise is taken to be the same."""
 _WIDTHS = (3, 6, 12, 24, 48, 96)
-"""Of the windows that propose places."""
+"""The widths of the windows that propose places."""
 _REACH = 100
 """The most figures on a side that a test looks at."""
 _NARROW, _UNEVEN = 60, 4
@@ -64,18 +64,18 @@ _YOUNG = 12
 _BRIEF = 2 * _BLOCK
 """Figures up to which several steps close together can pass for noise that carries over."""
 _RAMP = 0.25
-"""Of that noise: what such steps may leave of it where they are taken for steps."""
+"""The share of that noise which such steps may leave where they are taken for steps."""
 _NEAR_LAGS, _LAGS = (2, 3), (5, 6, 7, 8)
 """The nearer ones straddle fewer steps, the others tell autocorrelation better."""
 _ROUNDING = 1e-12
 """A difference of logarithms that is none."""
 _MOST_LOG = 709.0
-"""Of what a float can hold."""
+"""The largest logarithm of what a float can hold."""
 _MOST_RHO = 0.95
 _Q80 = 1.2815515655446004
 """The quantile 0.8 of the absolute value of a standard normal variable."""
 _CLIP, _CLIPPED_SQUARE = 3.0, 0.995
-"""Where squares are cut off, in standard deviations, and what a normal variable's mean square then is."""
+"""The standard deviations at which squares are cut off, and a normal variable's mean square then."""
 _HUBER, _HUBER_INSIDE = 1.7, 0.911
 """Beyond how many standard deviations a figure counts as less far, and the share that is within."""
 _95 = 1.959963984540054
@@ -94,7 +94,7 @@ class ChangePoint:
     """A step from one level to another. Indices are into the values given, and levels in their unit."""
 
     at: int
-    """Of the first value of the new level."""
+    """The index of the first value of the new level."""
     first: int
     last: int
     """The new level began at an index in first..last, both included, 95 % sure. There may be no figure at
@@ -106,7 +106,7 @@ class ChangePoint:
     """after / before - 1."""
     low: float
     high: float
-    """Of the effect, 95 % sure."""
+    """The ends of the effect's 95 % interval."""
     p_value: float
     """At most the chance that noise alone has a step as sure as this one somewhere in 200 figures. Of the
     last step it speaks of the series as it ends now: who looks after every figure looks 200 times."""
@@ -121,7 +121,7 @@ class Level:
     level: float
     """The median, in the values' unit."""
     sd: float
-    """Of one figure about it, relative; robust."""
+    """The relative standard deviation of one figure about it, robust."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,7 @@ class Segmentation:
     noise: float
     """Relative standard deviation of one figure about its level, robust."""
     autocorrelation: float
-    """Of the noise, from one figure to the next, within 0 to 0.95."""
+    """The autocorrelation of the noise from one figure to the next, within 0 to 0.95."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +370,7 @@ class _Search:
         return min(fewest, _FEWEST_QUIET) if low == 0 and self.logs.size < _YOUNG else fewest
 
     def _best_place(self, step: _Step) -> int:
-        """Where between its neighbours the step fits best, in least squares."""
+        """The place between its neighbours where the step fits best, in least squares."""
         block = self.block(step.at)
         low, high = max(step.low, step.at - _REACH), min(step.high, step.at + _REACH)
         at = np.arange(low + self._fewest_from(low, block), high - int(self.noise.fewest[block]) + 1)
@@ -407,7 +407,7 @@ def _kept(logs: Floats, floor: float) -> tuple[Bools, Bools]:
 
 
 def _noise(logs: Floats, rough: Bools, floor: float, lags: Sequence[int], fitted: Sequence[int]) -> _Noise:
-    """Of each block and the blocks beside it. `fitted` are the places of steps that were taken off.
+    """The noise of each block and the blocks beside it. `fitted` are the places of steps that were taken off.
 
     Half the mean squared difference of figures h apart is their variance less their covariance. Under an
     autoregression of first order that is the variance times 1 - rho**h. Two sorts of h tell both.
@@ -472,7 +472,7 @@ def _is_quiet(unlike: Floats, sizes: Floats) -> Bools:
 
 
 def _sum(values: Floats, blocks: int) -> Floats:
-    """Of each block; the last has what is left over."""
+    """The sum over each block; the last has what is left over."""
     result: Floats = np.add.reduceat(values, np.arange(blocks) * _BLOCK)
     return result
 
@@ -515,7 +515,7 @@ _EXCHANGES = (
 
 
 def _running_median(logs: Floats) -> Floats:
-    """Of the seven about each; beyond the ends the figures are mirrored."""
+    """The median of the seven figures about each; beyond the ends they are mirrored."""
     padded = np.concatenate((logs[3:0:-1], logs, logs[-2:-5:-1]))
     seven = [padded[k : k + logs.size] for k in range(7)]
     for a, b in _EXCHANGES:
@@ -525,7 +525,7 @@ def _running_median(logs: Floats) -> Floats:
 
 
 def _mean_variance(count: int | Ints, rho: float | Floats) -> Any:
-    """Of the mean of `count` figures of variance 1 in an autoregression of first order."""
+    """The variance of the mean of `count` figures of variance 1 in an autoregression of first order."""
     away = 1 - rho
     return ((1 + rho) / away - 2 * rho * (1 - rho**count) / (count * away**2)) / count
 

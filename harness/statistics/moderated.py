@@ -24,7 +24,7 @@ from harness.statistics.paired import ProcessEffect
 
 MIN_DF, MAX_DF = 4.0, 200.0
 _LEAST_OF_CARD = 0.25
-"""Of a card's variance between processes, what a quiet case has at least."""
+"""The share of a card's variance between processes that a quiet case has at least."""
 _EXCESS = 1e-3
 """How seldom processes that are as the prior says spread so far that it is not believed."""
 _BOUND = 0.8
@@ -46,11 +46,11 @@ class Prior:
     """
 
     variance: float
-    """Of effects about their case's own, beyond what the quads' standard errors account for."""
+    """The variance of effects about their case's own, beyond what the quads' standard errors account for."""
     df: float
     """What the expected variance is worth, in degrees of freedom."""
     inflation: float = 1.0
-    """Of the quads' squared standard errors: above 1 where successive quads are alike."""
+    """A factor on the quads' squared standard errors: above 1 where successive quads are alike."""
     proportion: float = 0.0
     """Standard deviation between processes for each unit of effect: of two binaries that differ, each has its
     own way of minding where code and data lie."""
@@ -104,7 +104,7 @@ class Moderated:
         return self.mean + self.quantile(alpha) * self.standard_error
 
     def quantile(self, alpha: float) -> float:
-        """Of Student's t, what is exceeded with a chance of `alpha`."""
+        """The value that Student's t exceeds with a chance of `alpha`."""
         return _quantile(self.df, alpha)
 
     def p_above(self, margin: float) -> float:
@@ -181,7 +181,7 @@ def _squared_errors(effects: Sequence[ProcessEffect]) -> list[float]:
 
 @lru_cache(maxsize=1024)
 def _shortfall(df: int) -> float:
-    """By how much the logarithm of a variance is too small on average."""
+    """The amount by which the logarithm of a variance is too small on average."""
     return math.log(df / 2) - float(scipy.special.digamma(df / 2))
 
 
@@ -271,7 +271,7 @@ def prior_of_case(prior: Prior, history: Sequence[ProcessEffect]) -> Prior:
 
 @dataclass(frozen=True, slots=True)
 class _History:
-    """Of each case: the variance between processes, its degrees of freedom, and their mean squared error."""
+    """Each case's variance between processes, its degrees of freedom, and their mean squared error."""
 
     own_df: Floats
     observed: Floats
@@ -331,7 +331,7 @@ class _History:
 
 
 def _solve(falling: Callable[[float], float], wanted: float, low: float, high: float) -> float:
-    """Where a falling function is `wanted`, or the nearer end."""
+    """The argument at which a falling function is `wanted`, or the nearer end."""
     if falling(low) <= wanted:
         return low
     for _ in range(100):

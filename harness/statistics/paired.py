@@ -36,7 +36,7 @@ from numpy.typing import ArrayLike, NDArray
 MIN_QUADS = 5
 """The fewest that leave three after trimming."""
 TRIM = 0.2
-"""Of the quads, cut at each end."""
+"""The share of the quads that is cut at each end."""
 
 Floats = NDArray[np.float64]
 
@@ -60,7 +60,7 @@ _FEWEST_MORE = 3
 
 @dataclass(frozen=True, slots=True)
 class ProcessEffect:
-    """Of head over base in one process, as a natural logarithm of their ratio: positive is more."""
+    """The effect in one process: the natural logarithm of head over base, positive where head takes more."""
 
     value: float
     standard_error: float
@@ -253,7 +253,7 @@ class Tail:
     head: int
     """How many strayed."""
     slots: int
-    """Of each arm."""
+    """The slots of each arm."""
     cost: float
     """What head's cost on average more than base's, as a share of the usual time."""
     p_slower: float
@@ -268,9 +268,9 @@ class Losses:
     base: int
     head: int
     slots: int
-    """Of each arm."""
+    """The slots of each arm."""
     lost: Floats
-    """By quad, what head lost more than base, over the usual time of a slot."""
+    """What head lost more than base in each quad, over the usual time of a slot."""
 
 
 def losses(orders: Sequence[str], values: ArrayLike) -> Losses:
@@ -384,7 +384,7 @@ def _about_arm_medians(values: Floats, head: NDArray[np.bool_]) -> Floats:
 
 
 def _median(values: Floats) -> float:
-    """Of one axis and at least one value: as numpy's, which takes five times as long over so few."""
+    """The median of at least one value in one axis; numpy's takes five times as long over so few."""
     ordered = np.sort(values)
     middle = ordered.size // 2
     return float(ordered[middle] if ordered.size % 2 else (ordered[middle - 1] + ordered[middle]) / 2)
@@ -396,13 +396,13 @@ def _about_arm_means(values: Floats, head: NDArray[np.bool_], kept: NDArray[np.b
 
 
 def _signs(orders: Sequence[str]) -> Floats:
-    """Of each slot: 1 where it is head's, -1 where it is base's."""
+    """A sign for each slot: 1 where it is head's, -1 where it is base's."""
     signs: Floats = _base_first(orders)[:, np.newaxis] * _ABBA
     return signs
 
 
 def _base_first(orders: Sequence[str]) -> Floats:
-    """Of each quad: 1 for ABBA, -1 for BAAB."""
+    """A sign for each quad: 1 for ABBA, -1 for BAAB."""
     try:
         return np.array([_FIRST[order] for order in orders], dtype=np.float64)
     except KeyError as error:

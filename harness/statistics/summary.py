@@ -15,7 +15,7 @@ CONFIDENCE = 0.99
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Of times per launch, in ns."""
+    """Centre, spread and interval of times per launch, in ns."""
 
     median_ns: float
     low_ns: float

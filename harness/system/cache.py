@@ -1,4 +1,4 @@
-"""Where the harness keeps what it can make again: exported commits and compiled binaries."""
+"""The folder for what the harness can make again: exported commits and compiled binaries."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _file_sha256(path: str) -> str:
 
 
 def _found_sha256(headers: Iterable[str], folders: Iterable[str], asked: Iterable[str]) -> str:
-    """Of a header's path every end may be the name by which it is included."""
+    """A hash of the headers that are found. Every end of a header's path may be the name that includes it."""
     below: dict[str, set[str]] = {}
     for path in (*headers, *asked):
         parts = path.strip("/").split("/")
@@ -160,5 +160,5 @@ class BinaryCache:
 
 
 def _entry_sha256(key: str, content: bytes) -> bytes:
-    """With the key: an entry that was moved to another's place is not that other's."""
+    """The hash of a key and its content: an entry that was moved to another's place is not that other's."""
     return hashlib.sha256(key.encode() + b"\n" + content).hexdigest().encode()

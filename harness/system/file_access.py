@@ -23,7 +23,7 @@ from harness.system.files import open_regular
 
 _opened: set[str] = set()
 _since: list[set[str]] = []
-"""Of those who ask what is opened meanwhile."""
+"""A set for each `committed` in progress: the files opened since it began."""
 _work_tree: list[Path] = []
 """None or one: the working tree of the repository whose commits are measured."""
 
@@ -85,7 +85,7 @@ _EVENTS: Mapping[str, Callable[..., Iterator[Any]]] = {
     "subprocess.Popen": _of_command,
     "os.system": _of_shell,
 }
-"""Of https://docs.python.org/3/library/audit_events.html, those that can bring a file's content."""
+"""The events of https://docs.python.org/3/library/audit_events.html that can bring a file's content."""
 
 
 def opened_beside(folder: Path) -> list[Path]:
@@ -184,7 +184,7 @@ _HARNESS = Path(__file__).resolve().parent.parent
 
 @functools.cache
 def _installed() -> tuple[Path, ...]:
-    """Where packages and the interpreter lie, and the harness itself."""
+    """The folders of packages, of the interpreter and of the harness itself."""
     found = {
         sys.prefix,
         sys.base_prefix,

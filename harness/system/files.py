@@ -28,7 +28,7 @@ from typing import BinaryIO
 from harness.errors import StoreError
 
 MOST_BYTES = 2**30
-"""Of any file that is read whole: more than the longest record by far, less than what memory has."""
+"""The size of the largest file that is read whole: far above the longest record, below what memory has."""
 _KINDS = {
     stat.S_IFIFO: "it is a pipe",
     stat.S_IFCHR: "it is a device",
@@ -36,7 +36,7 @@ _KINDS = {
     stat.S_IFSOCK: "it is a socket",
 }
 _OWNER = ".owner"
-"""In a scratch folder: locked for as long as the process lives that made the folder."""
+"""A file in each scratch folder, locked for as long as the process lives that made the folder."""
 
 
 def open_regular(path: Path) -> BinaryIO:

@@ -127,7 +127,7 @@ class Process:
         return self._log.read().decode(errors="replace").strip("\0 \t\r\n")
 
     def how_it_ended(self) -> str:
-        """Of a process that answers no more: what became of it, in words. One that still lives is ended."""
+        """What became of a process that answers no more, in words. One that still lives is ended."""
         deadline = time.monotonic() + 1
         while not (ended := self._ended()) and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -167,7 +167,7 @@ class Process:
 
 
 def _descendants(pid: int) -> Iterator[int]:
-    """By the kernel's own lists; of a process that is gone, or on a system without them, none."""
+    """The processes below one, by the kernel's own lists; none where it is gone or there are no lists."""
     with contextlib.suppress(OSError):
         for listed in Path(f"/proc/{pid}/task").glob("*/children"):
             for child in map(int, listed.read_text().split()):
@@ -176,7 +176,7 @@ def _descendants(pid: int) -> Iterator[int]:
 
 
 def serve(answer: Callable[[bytes, Callable[[bytes], object]], None]) -> None:
-    """Of the process itself: let `answer` have each line and what sends one, until there are no more.
+    """Runs in the process itself: lets `answer` have each line and what sends one, until there are no more.
 
     What a suite or a library reads and prints is not heard by whoever asks: it reads nothing, and prints
     to standard error.

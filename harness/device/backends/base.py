@@ -50,7 +50,7 @@ class Stamp:
     """The device's own counters at one moment."""
 
     cycles: float
-    """Of one SM, always the same: counters of different SMs have nothing to do with each other."""
+    """The count of one SM, always the same one: different SMs count from different starts."""
     time_ns: float
 
 

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator
 
 _MAGIC = b"\x7fELF\x02\x01"
-"""Of 64 bits, least significant byte first."""
+"""The first bytes of a 64-bit ELF file, least significant byte first."""
 _NO_BITS = 8
 _CODE = (".text.", ".nv.constant", ".nv.shared.", ".nv.global", ".nv.info", ".rel.text.", ".rela.text.")
 """Instructions; constants, initial values and the kernels' arguments; shared memory by its size; registers

@@ -101,7 +101,7 @@ extern "C" __global__ void harness_canary(float *sink, int steps) {
 """
 
 _ORIGIN = "harness_origin"
-"""In kernels/portable/cuda.h."""
+"""The name of a variable in kernels/portable/cuda.h: the first block of a part of a grid."""
 _STAMPS = 2**16
 """Kept on the card between two reads: more than one measurement enqueues between two waits."""
 _CANARY_STEPS = 10_000
@@ -214,10 +214,10 @@ class CudaBuilt:
     resources: Resources
     cached: bool
     call: Callable[[Sequence[Argument]], None] | None = None
-    """Of what the host enqueues itself; there is no function then."""
+    """What enqueues the work of a host function; there is no `function` then."""
     stateless: bool = False
     origin: int | None = None
-    """Where a kernel that is launched in parts finds its part's first block."""
+    """The address at which a kernel that is launched in parts finds its part's first block."""
 
 
 class CudaDevice:
@@ -353,7 +353,7 @@ class CudaDevice:
 
     @property
     def _library_arch(self) -> str:
-        """With what only this very architecture has: a library's own code asks for it."""
+        """The architecture with what only it has, such as sm_90a: a library's own code asks for it."""
         return self.info.arch + ("a" if (self.info.compute_capability or (0, 0)) >= (9, 0) else "")
 
     @property
@@ -400,7 +400,7 @@ class CudaDevice:
             _driver().memcpy_htod(int(memory) + offset_bytes, data)
 
     def read(self, memory: Memory, offset_bytes: int, out: np.ndarray[Any, Any]) -> None:
-        """By way of the harness's own stream: what is still written elsewhere must not get the time to."""
+        """Reads by the harness's own stream: what is still being written elsewhere gets no time to."""
         with _translated("Copying from the card"):
             _driver().memcpy_dtoh_async(out, int(memory) + offset_bytes, self.stream)
             self.stream.synchronize()
@@ -643,7 +643,7 @@ def _resources(function: Any, binary: bytes) -> Resources:
 
 
 def _digest(identity: bytes) -> Resources:
-    """Of what the host runs: no compiler tells what it needs."""
+    """The resources of what the host runs, of which no compiler tells more than an identity."""
     return Resources(binary_sha256=hashlib.sha256(identity).hexdigest())
 
 

@@ -185,7 +185,7 @@ class Context:
         )
 
     def most_array_bytes(self) -> int:
-        """Of one array that a shader can reach."""
+        """The size of the largest array that a shader can reach."""
         return self._integer(_MAX_STORAGE_BYTES)
 
     def free_bytes(self) -> int:

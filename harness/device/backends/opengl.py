@@ -209,8 +209,8 @@ class OpenGLDevice:
             memory.buffer.write(data.reshape(-1).view(np.uint8), offset=memory.offset_bytes + offset_bytes)
 
     def read(self, memory: Memory, offset_bytes: int, out: NDArray[Any]) -> None:
-        """By way of another buffer: a driver may move one that the host reads into the host's memory, where
-        shaders find it twenty times slower (seen on NVIDIA's, with buffers of 6 MiB).
+        """Reads by way of another buffer: a driver may move one that the host reads into the host's memory,
+        where shaders find it twenty times slower (seen on NVIDIA's, with buffers of 6 MiB).
         """
         with self._gl.translated("Copying from the device"):
             if self._staging is None or self._staging.size < out.nbytes:
