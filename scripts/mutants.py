@@ -1,0 +1,207 @@
+"""How many of some small faults, put into the code one at a time, the tests find.
+
+    python scripts/mutants.py judge gates --sample 25 --seed 15
+
+Each suite names files of the code and the tests that belong to them. A fault changes one place: a
+comparison, a sign, a number, a condition, or a statement that is left out. It is put into a copy of the
+repository, and the tests run there until the first one fails. The faults that no test found are printed, so
+that a reader can judge them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+SUITES: dict[str, tuple[list[str], list[str]]] = {
+    "verify": (["harness/bench/verify.py"], ["tests/test_verify.py"]),
+    "judge": (
+        ["harness/judgement/judge.py", "harness/statistics/moderated.py"],
+        ["tests/test_judge.py", "tests/test_statistics_moderated.py"],
+    ),
+    "gates": (["harness/judgement/gates.py"], ["tests/test_gates.py"]),
+    "reporter": (
+        ["harness/github/reporting.py", "harness/github/posting.py"],
+        ["tests/test_github_posting.py", "tests/test_github_artifacts.py"],
+    ),
+    "results-branch": (
+        ["harness/github/data_branch.py", "harness/github/data_files.py"],
+        ["tests/test_data_branch.py"],
+    ),
+    "runner-files": (
+        [
+            f"harness/assets/runner/{name}.sh"
+            for name in ("gpu-clocks", "job-completed", "job-started", "lib", "start-ephemeral")
+        ],
+        ["tests/test_runner_files.py"],
+    ),
+}
+"""What is changed, and the tests that are to notice."""
+
+COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
+OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
+}  # fmt: skip
+SHELL = (
+    (r" -eq ", " -ne "), (r" -ne ", " -eq "), (r" -lt ", " -ge "), (r" -gt ", " -le "), (r" -z ", " -n "),
+    (r" -n ", " -z "), (r"&&", "||"), (r"\|\|", "&&"), (r" != ", " = "), (r"(\[\[? .*) ==? ", r"\1 != "),
+    (r"\bif ", "if ! "), (r"\b(return|exit) 1\b", r"\1 0"),
+)  # fmt: skip
+STRUCTURE = re.compile(
+    r"^(if|then|else|elif|fi|for|while|do|done|case|esac|\W|\w+\(\)|local\b|[^ ]*\))|[\\{|&(]$|;;"
+)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    file: str
+    line: int
+    change: str
+    text: str
+    """The whole file with the fault in it."""
+
+
+def expressions(node: ast.AST) -> Iterator[ast.AST]:
+    """What one expression becomes, a fault each."""
+    if isinstance(node, ast.Compare) and type(node.ops[0]) in COMPARISONS:
+        yield ast.Compare(node.left, [COMPARISONS[type(node.ops[0])](), *node.ops[1:]], node.comparators)
+    elif isinstance(node, ast.BoolOp):
+        yield ast.BoolOp(ast.Or() if isinstance(node.op, ast.And) else ast.And(), node.values)
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
+        yield node.operand
+    elif isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
+        yield ast.BinOp(node.left, OPERATORS[type(node.op)](), node.right)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        yield ast.Constant(not node.value)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        yield ast.Constant(node.value + 1)
+    elif isinstance(node, ast.IfExp):
+        yield ast.IfExp(node.test, node.orelse, node.body)
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """What one statement becomes: nothing, or the other branch."""
+    if isinstance(node, ast.If):
+        yield ast.If(ast.UnaryOp(ast.Not(), node.test), node.body, node.orelse)
+    elif (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)) or isinstance(
+        node, ast.Raise | ast.AugAssign | ast.Continue
+    ):
+        yield ast.Pass()
+
+
+def places(tree: ast.AST) -> Iterator[tuple[ast.AST, Callable[[ast.AST], None]]]:
+    """Every node that runs (not the annotations), with what puts another one in its place."""
+    for parent in ast.walk(tree):
+        for name, value in ast.iter_fields(parent):
+            if name in {"annotation", "returns", "decorator_list"}:
+                continue
+            if isinstance(value, ast.AST):
+                yield value, lambda new, parent=parent, name=name: setattr(parent, name, new)  # type: ignore[misc]
+            elif isinstance(value, list):
+                for at, one in enumerate(value):
+                    if isinstance(one, ast.AST):
+                        yield one, lambda new, value=value, at=at: value.__setitem__(at, new)  # type: ignore[misc]
+
+
+def in_python(file: str, source: str) -> Iterator[Mutant]:
+    tree = ast.parse(source)
+    for node, put in list(places(tree)):
+        for new in [*expressions(node), *statements(node)]:
+            put(ast.copy_location(new, node))
+            told = f"{ast.unparse(node)} -> {ast.unparse(ast.fix_missing_locations(new))}".replace("\n", " ")
+            yield Mutant(file, getattr(node, "lineno", 0), told[:150], ast.unparse(tree))
+            put(node)
+
+
+def in_shell(file: str, source: str) -> Iterator[Mutant]:
+    lines = source.splitlines()
+    for at, line in enumerate(lines):
+        if not line.strip() or line.strip().startswith("#"):
+            continue
+        changed = {re.sub(old, new, line, count=1) for old, new in SHELL} - {line}
+        if not STRUCTURE.search(line.strip()):
+            changed.add(re.match(r"\s*", line)[0] + ":")  # type: ignore[index]
+        for new in sorted(changed):
+            text = "\n".join([*lines[:at], new, *lines[at + 1 :], ""])
+            yield Mutant(file, at + 1, f"{line.strip()} -> {new.strip()}", text)
+
+
+def mutants_of(file: str) -> list[Mutant]:
+    source = (ROOT / file).read_text(encoding="utf-8")
+    return list(in_shell(file, source) if file.endswith(".sh") else in_python(file, source))
+
+
+def tests_pass(copy: Path, tests: list[str], limit_s: float | None) -> bool:
+    """Whether no test fails. A run beyond its limit counts as one that failed."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not gpu", *tests]
+    command = ["env", f"PYTHONPATH={copy}", "PYTHONSAFEPATH=1", *command]
+    try:
+        done = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=limit_s, check=False)
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
+
+
+def put(copy: Path, file: str, text: str) -> None:
+    """Write a file. What Python compiled of it goes: two versions may be alike in size and second."""
+    (copy / file).write_text(text, encoding="utf-8")
+    for compiled in (copy / file).parent.glob(f"__pycache__/{Path(file).stem}.*"):
+        compiled.unlink()
+
+
+def measure(copy: Path, suite: str, sample: int, seed: int) -> None:
+    files, tests = SUITES[suite]
+    known = [mutant for file in files for mutant in mutants_of(file)]
+    chosen = random.Random(seed).sample(known, min(sample, len(known)))  # noqa: S311 - a sample, no secret
+    begun = time.monotonic()
+    if not tests_pass(copy, tests, None):
+        sys.exit(f"{suite}: its tests fail without any fault")
+    limit_s = 60 + 4 * (time.monotonic() - begun)
+    missed = []
+    for mutant in chosen:
+        put(copy, mutant.file, mutant.text)
+        if tests_pass(copy, tests, limit_s):
+            missed.append(mutant)
+        put(copy, mutant.file, (ROOT / mutant.file).read_text(encoding="utf-8"))
+    caught = len(chosen) - len(missed)
+    print(f"{suite}: {caught} of {len(chosen)} caught ({len(known)} known), {time.monotonic() - begun:.0f} s")
+    for mutant in missed:
+        print(f"  missed {mutant.file}:{mutant.line}  {mutant.change}")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("suites", nargs="*", default=list(SUITES), help=f"of: {', '.join(SUITES)}")
+    parser.add_argument("--sample", type=int, default=25, help="how many faults of each suite")
+    parser.add_argument("--seed", type=int, default=15, help="which ones")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy"
+        tracked = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).splitlines()
+        for name in tracked:
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, copy / name)
+        for suite in given.suites:
+            measure(copy, suite, given.sample, given.seed)
+
+
+if __name__ == "__main__":
+    main()
