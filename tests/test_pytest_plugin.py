@@ -1,5 +1,5 @@
-"""The pytest plugin as its users meet it: projects in which pytest runs, with the newest pytest-benchmark and,
-as a process of its own, with the oldest.
+"""The pytest plugin as its users meet it: projects in which pytest runs, with the newest pytest-benchmark
+and, as a process of its own, with the oldest.
 """
 
 from __future__ import annotations
