@@ -5,11 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint types unit bench clean
+.PHONY: help demo test quick lint types unit nearest bench clean
 
 help:
 	@echo "make demo   measure the newest commits that touch kernels/ on the best device here, and publish the pages"
 	@echo "make test   lint, types and tests, with real kernels on the CPU's OpenCL device"
+	@echo "make quick  lint, types and the tests nearest to what changed since main, in less than a minute"
 	@echo "make bench  how long the command line, the statistics and publishing take, and how well steps are found"
 	@echo "make clean  remove what these made"
 
@@ -30,6 +31,10 @@ demo: $(READY)
 
 test: lint types unit
 
+# Side by side. Types take a minute the first time, and seconds once mypy has its cache.
+quick: $(READY)
+	+$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint types nearest
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -40,6 +45,9 @@ types: $(READY)
 # Two at a time, a file each: most of the time a test waits for a process or a disk. More would disturb what is timed.
 unit: $(READY)
 	$(BIN)/python -m pytest -m "not gpu" -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+nearest: $(READY)
+	$(BIN)/python scripts/nearest_tests.py --seconds 40
 
 bench: $(READY)
 	$(BIN)/python scripts/bench_cli.py

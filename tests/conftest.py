@@ -44,12 +44,19 @@ def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("home")
 
 
+@pytest.fixture(scope="session")
+def shared_locks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of one process of pytest. Tests run side by side, and what they say of times is not about times."""
+    return tmp_path_factory.mktemp("locks")
+
+
 @pytest.fixture(autouse=True)
 def own_environment(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path_factory: pytest.TempPathFactory,
     shared_cache: Path,
     shared_home: Path,
+    shared_locks: Path,
 ) -> None:
     """Neither the user's settings nor the user's git reach a test, and nothing of it reaches them."""
     for name in list(os.environ):
@@ -60,8 +67,7 @@ def own_environment(
     monkeypatch.setenv("XDG_CACHE_HOME", str(shared_cache))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(shared_home / ".config"))
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(shared_cache))
-    # Tests run side by side, and what they say of times is not about times.
-    monkeypatch.setenv("HARNESS_LOCK_DIR", str(tmp_path_factory.mktemp("locks")))
+    monkeypatch.setenv("HARNESS_LOCK_DIR", str(shared_locks))
     # A temporary folder inside somebody's repository is still no repository.
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path_factory.getbasetemp().parent))
     for name, value in GIT_SETTINGS.items():

@@ -845,7 +845,7 @@ def test_a_file_that_changes_meanwhile_is_not_stored(place, wrapped_git, tmp_pat
 # Many writers
 
 
-WRITERS, ROUNDS = 4, 3
+WRITERS, ROUNDS = 3, 2
 
 
 @pytest.mark.slow

@@ -150,6 +150,18 @@ def test_a_slower_kernel_is_reported_and_its_mending_replaces_the_report(play):
     assert status == 1, job.said
     assert "toy.scale" in job.summary
     assert "::error file=kernels/toy/scale.cu,line=2" in job.said[-1]
+
+    # As long as the report is of another base than the pull request's, it is refused.
+    play.github.merge_bases["main"] = "c" * 40
+    posted, job = play.report(slow, status=status)
+    assert posted == 2
+    assert not play.github.writes
+    assert "::error" in job.said[-1]
+    play.github.merge_bases["main"] = play.base
+
+    # Errors of the API are retried.
+    play.github.trouble("GET", "/pulls/", 502)
+    play.github.trouble("POST", "/check-runs", 500)
     assert play.report(slow, status=status)[0] == 0
     [body] = play.github.bodies(NUMBER)
     assert "toy.scale@64" in body
@@ -159,7 +171,14 @@ def test_a_slower_kernel_is_reported_and_its_mending_replaces_the_report(play):
     [check] = play.github.check_runs
     assert (check["head_sha"], check["conclusion"]) == (slow, "failure")
 
+    # The report of a commit that is no longer the head leaves the pull request alone.
     mended = play.propose(play.tree(takes(1_000_001)), day=3)
+    writes = len(play.github.writes)
+    posted, job = play.report(slow, status=status)
+    assert posted == 0
+    assert len(play.github.writes) == writes
+    assert "nothing of this run is shown" in job.said[-1]
+
     assert play.whole(mended)[0] == 0
     [body] = play.github.bodies(NUMBER)
     assert "None of 2 cases is slower" in body
@@ -196,16 +215,6 @@ def test_a_dispatched_run_says_its_verdict_on_the_pull_request_and_not_on_the_de
     assert play.github.check_runs[0]["conclusion"] == "failure"
 
 
-def test_a_force_push_during_the_run_leaves_the_pull_request_alone(play):
-    slow = play.propose(play.tree(takes(1_030_000)))
-    status, _ = play.measure(slow)
-    play.propose(play.tree(takes(1_000_001)), day=3)
-    posted, job = play.report(slow, status=status)
-    assert posted == 0
-    assert not play.github.writes
-    assert "nothing of this run is shown" in job.said[-1]
-
-
 @pytest.mark.parametrize(("strict", "conclusion"), [("", "neutral"), ("yes", "failure")])
 def test_a_run_without_a_report_is_shown_as_not_known(play, strict, conclusion):
     head = play.propose(play.tree(takes(1_000_001)))
@@ -213,26 +222,6 @@ def test_a_run_without_a_report_is_shown_as_not_known(play, strict, conclusion):
     assert play.report(head, status=3, strict=strict)[0] == 0
     assert play.github.bodies(NUMBER) == []
     assert play.github.check_runs[0]["conclusion"] == conclusion
-
-
-def test_errors_of_the_api_are_retried(play):
-    head = play.propose(play.tree(takes(1_000_001)))
-    status, _ = play.measure(head)
-    play.github.trouble("GET", "/pulls/", 502)
-    play.github.trouble("POST", "/check-runs", 500)
-    assert play.report(head, status=status)[0] == 0
-    assert len(play.github.bodies(NUMBER)) == 1
-    assert len(play.github.check_runs) == 1
-
-
-def test_a_report_of_another_base_is_refused(play):
-    head = play.propose(play.tree(takes(1_030_000)))
-    status, _ = play.measure(head)
-    play.github.merge_bases["main"] = "c" * 40
-    posted, job = play.report(head, status=status)
-    assert posted == 2
-    assert not play.github.writes
-    assert "::error" in job.said[-1]
 
 
 @pytest.mark.parametrize(
@@ -264,6 +253,6 @@ def test_the_cards_calibration_is_taken_from_the_branch_of_results(play):
     assert done.returncode == 0, done.stderr
     assert store.run("Append to the branch") == 0, store.said
 
-    head = play.propose(play.tree(takes(1_030_000)))
+    head = play.propose(play.tree(takes(1_000_001)))
     assert play.whole(head)[0] == 0
     assert "false alarm" in play.github.bodies(NUMBER)[0]

@@ -1,4 +1,4 @@
-"""Five thousand verdicts on the null device, whose noise is made up and whose truth is known.
+"""Two and a half thousand verdicts on the null device, whose noise is made up and whose truth is known.
 
 Here in one process: a fresh null device stands for a fresh worker, whose programs it slows or speeds up as
 the places of code and data do on a card. All else is as `Comparing` has it: blocks as long as the verdict
@@ -37,9 +37,9 @@ SETTINGS = PairSettings(warmup_min_s=0, warmup_max_s=0, lead_in_s=0.005, max_tim
 SAME, MARGIN, HALF, ONE = 0.0, POLICY.margin, 0.005, 0.01
 SUITE = (*[SAME] * 12, *[MARGIN] * 2, *[HALF] * 2, *[ONE] * 4)
 """By how much slower each kernel of a suite is at head. One suite is one comparison."""
-QUICK, ALL = range(10), range(10, 50)
-"""Comparisons by their seeds: of the test that always runs, and of the long one. Together 1000 verdicts of
-each kind of noise, 5000 in all.
+QUICK, ALL = range(10), range(10, 25)
+"""Comparisons by their seeds: of the test that always runs, and of the long one. Together 500 verdicts of
+each kind of noise, 2500 in all.
 """
 FEWEST_FOUND = {HALF: 0.95, ONE: 0.99}
 """Share of slowdowns that are called regressions, at least, whatever the noise."""
@@ -180,7 +180,7 @@ def check_what_is_said(battery: Battery) -> None:
 
 @pytest.mark.parametrize(
     "seeds",
-    [pytest.param(QUICK, id="200 verdicts"), pytest.param(ALL, id="800 verdicts", marks=pytest.mark.slow)],
+    [pytest.param(QUICK, id="200 verdicts"), pytest.param(ALL, id="300 verdicts", marks=pytest.mark.slow)],
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_called_slower_that_is_not_and_what_is_slower_is_found(kind, seeds):

@@ -41,9 +41,11 @@ HOLDER = {"pid": 1234, "command": "run", "since": "2026-01-02 03:04 UTC"}
 TOLD = "null:0 (null) is being measured by process 1234 (run, since 2026-01-02 03:04 UTC)"
 
 
-@pytest.fixture
-def locks() -> Path:
-    return Path(os.environ["HARNESS_LOCK_DIR"])
+@pytest.fixture(autouse=True)
+def locks(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("locks")
+    monkeypatch.setenv("HARNESS_LOCK_DIR", str(folder))
+    return folder
 
 
 @pytest.fixture
