@@ -16,8 +16,7 @@ import click
 
 from harness.errors import ConfigError, HarnessError
 from harness.github.api import Api, check_address, check_repository
-from harness.github.quoting import error_line
-from harness.github.surroundings import in_workflow
+from harness.github.surroundings import error_line, in_workflow
 
 F = TypeVar("F", bound=Callable[..., Any])
 

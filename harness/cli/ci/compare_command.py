@@ -58,7 +58,7 @@ def command(selection: Selection, base: str, head: str, out: Path, history: str,
     review = review_of(
         finished.results, {loaded.suite.name: kernel_places(loaded) for loaded in finished.heads}
     )
-    links = links_of_run(history=history)
+    links = links_of_run(history)
     write_faces(out, faces(review, links))
     append_summary(summary(review, links))
     if selection.as_json:
