@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from harness.cli.options import echo_json, json_option
-from harness.cli.verdict_options import Percent, fail_on_option
+from harness.cli.options import echo_json, flag, json_option, path_option
+from harness.cli.verdict_options import fail_on_option, limit_options
 from harness.errors import StoreError, UsageError
 from harness.judgement.case_trial import Noise
 from harness.judgement.judge import Policy
@@ -32,6 +32,7 @@ from harness.store.records_file import PACKED, StoredComparison, find_comparison
 from harness.system.files import read_regular
 from harness.system.texts import harmless
 
+Folder = click.Path(path_type=Path, file_okay=False)
 TWINS = (TWIN_SAME, TWIN_PLANTED)
 Labels = Mapping[str, Mapping[str, Label]]
 """By record and case."""
@@ -50,37 +51,14 @@ class _Asked:
 
 @click.command("rejudge")
 @click.argument("records", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RECORD...")
-@click.option(
-    "--margin",
-    type=Percent,
-    metavar="PERCENT",
-    help="Changes up to this are nobody's business; default: the record's.",
-)
-@click.option(
-    "--tolerance",
-    type=Percent,
-    metavar="PERCENT",
-    help="A case is unchanged once it is within this for sure; default: the record's.",
-)
-@click.option(
-    "--confidence",
-    type=click.FloatRange(min=50, max=100, min_open=True, max_open=True),
-    metavar="PERCENT",
-    help="Of each case's verdict; default: the record's.",
-)
-@click.option(
-    "--calibration",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="FOLDER",
-    help=f"Where the card's {FILE} lies; default: beside each record.",
-)
-@click.option("--uncalibrated", is_flag=True, help="Judge by an assumption, whatever lies beside a record.")
-@click.option(
+@limit_options("default: the record's", "default: the record's", "; default: the record's")
+@path_option("--calibration", f"Where the card's {FILE} lies; default: beside each record.", type=Folder)
+@flag("--uncalibrated", "Judge by an assumption, whatever lies beside a record.")
+@path_option(
     "--labels",
-    multiple=True,
-    type=click.Path(path_type=Path),
+    "What is known of the cases, to count what was found: JSON; repeatable.",
     metavar="FILE",
-    help="What is known of the cases, to count what was found: JSON; repeatable.",
+    multiple=True,
 )
 @fail_on_option
 @json_option
@@ -103,9 +81,9 @@ def command(
     The exit status is that of compare, by what is said now; 3 where a record cannot be read.
     """
     asked = _Asked(
-        margin=margin and margin / 100,
-        tolerance=tolerance and tolerance / 100,
-        confidence=confidence and confidence / 100,
+        margin=margin,
+        tolerance=tolerance,
+        confidence=confidence,
         calibration=_calibration_in(calibration, uncalibrated=uncalibrated),
         uncalibrated=uncalibrated,
     )

@@ -12,7 +12,7 @@ from textwrap import indent
 import click
 
 from harness.bench.measure import MeasureSettings
-from harness.cli.options import echo_json, json_option, no_wait_option
+from harness.cli.options import echo_json, flag, json_option, no_wait_option, path_option, seconds_option
 from harness.config import Config, load_config
 from harness.device import backends
 from harness.device.lock import Busy
@@ -69,8 +69,8 @@ class _Options:
 
 @click.command("ladder")
 @click.argument("names", nargs=-1, metavar="[SUITE|LADDER]...")
-@click.option("--measure", is_flag=True, help="Measure what is missing first, as 'harness run' does.")
-@click.option("--slow", is_flag=True, help="With --measure: what takes minutes too.")
+@flag("--measure", "Measure what is missing first, as 'harness run' does.")
+@flag("--slow", "With --measure: what takes minutes too.")
 @click.option(
     "--device",
     "devices",
@@ -85,13 +85,8 @@ class _Options:
     default="",
     help="The kernel to hold against the host; default: the fastest.",
 )
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="For one case; default 120, with --slow 3600.",
-)
-@click.option("--results", type=click.Path(path_type=Path), metavar="FOLDER", help="Where records lie.")
+@seconds_option("--timeout", "For one case; default 120, with --slow 3600.")
+@path_option("--results", "Where records lie.")
 @no_wait_option
 @click.option(
     "--format", "form", type=click.Choice(("terminal", "markdown")), default="terminal", show_default=True
