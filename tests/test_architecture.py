@@ -45,7 +45,7 @@ LAYERS = (
     ("worker", "child"),
     ("workplace",),
     ("session", "comparison", "doctor", "stock", "sweep"),
-    ("calibrating",),
+    ("calibrating", "rejudged_records"),
     ("report",),
     ("review",),
     ("github", "site"),

@@ -3,8 +3,8 @@
 The process that calls it holds a token that may write to the repository, and each package that it loads could
 read that token. So the client is Python's own library: a package for HTTP would replace the sixty lines that
 send a request, not what stands around them (what may be sent twice, which limit to wait for, where the token
-may go). The commands that call it load click and msgspec beside it and nothing else, and a test holds them to
-that.
+may go). The commands that call it load click, msgspec and platformdirs beside it and nothing else, and a test
+holds them to that.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+import platformdirs
 
 from harness.system.files import read_regular
 
@@ -35,8 +36,6 @@ def cache_dir() -> Path:
     """$HARNESS_CACHE_DIR, else `harness` in the user's cache folder."""
     if chosen := os.environ.get("HARNESS_CACHE_DIR"):
         return Path(chosen).absolute()
-    import platformdirs
-
     return platformdirs.user_cache_path("harness", appauthor=False)
 
 
