@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,7 +13,7 @@ import pytest
 from harness.errors import ConfigError, RefusedError, RemoteError
 from harness.github.api import Api, ApiError, UnclearError, Waits, check_address, path_of
 from harness.github.events import measured_run, measurement_asked, read_event
-from harness.github.quoting import error_line, quoted
+from harness.github.surroundings import error_line, quoted
 from tests.github_server import HEAD, REPOSITORY, TOKEN, Artifact, comment_event, run_event, serving
 
 PULL = path_of(REPOSITORY, "pulls", 12)
@@ -427,16 +425,6 @@ def test_what_is_no_repository_is_refused(name):
 
 def test_a_part_of_a_path_stays_one():
     assert path_of("a/b", "compare", "x/../y?z#…") == "/repos/a/b/compare/x%2F..%2Fy%3Fz%23%E2%80%A6"
-
-
-def test_what_holds_the_token_loads_no_more_than_it_needs():
-    modules = ", ".join(
-        f"harness.github.{name}" for name in ("api", "events", "posting", "artifacts", "pulls", "requesting")
-    )
-    code = f"import {modules}, harness.output.review.plausible, sys; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    loaded = {name.split(".")[0] for name in done.stdout.split()}
-    assert not {"numpy", "scipy", "requests", "urllib3", "httpx", "aiohttp", "rich", "click"} & loaded
 
 
 def test_a_proxy_is_asked_for_a_tunnel_and_never_shown_the_token(clock, monkeypatch):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -82,6 +84,26 @@ def test_a_first_report_becomes_a_comment_and_a_check_run(github, post, tmp_path
     assert re.fullmatch(
         r"Pull request 12: check run created \(\S+\); comment created \(\S+#issuecomment-\d+\)\.\n", done.out
     )
+
+
+@pytest.mark.parametrize("command", ["post", "request"])
+def test_what_holds_the_token_loads_no_package_but_three(github, post, tmp_path, command):
+    """Each could read it: these read the command line, and JSON against a schema, and name the cache."""
+    github.people["maintainer"] = {"permission": "write"}
+    event = run_event() if command == "post" else comment_event(f"/perf {HEAD}")
+    (tmp_path / "event.json").write_text(json.dumps(event))
+    code = (
+        "import sys; before = set(sys.modules); from harness.cli import cli; "
+        "cli.main(sys.argv[1:], standalone_mode=False); "
+        "print(*{name.partition('.')[0] for name in {*sys.modules} - before}, file=sys.stderr)"
+    )
+    arguments = [sys.executable, "-c", code, "ci", command]
+    arguments += ["--out", "report"] if command == "post" else []
+    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=True)
+    packages = {name for name in done.stderr.split() if not name.startswith("_")} - sys.stdlib_module_names
+    assert {"harness", "click", "msgspec"} <= packages
+    assert packages <= {"harness", "click", "msgspec", "platformdirs", "typing_extensions"}
+    assert len(github.writes) == (2 if command == "post" else 1)
 
 
 def test_a_later_report_takes_the_place_of_the_first(github, post):

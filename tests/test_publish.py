@@ -24,10 +24,10 @@ from harness.history.reading import read_history
 from harness.history.triage import FILE, Decision, acknowledge
 from harness.integrations.asv.conf import SiteConf, read_conf
 from harness.records import Snapshot
+from harness.site.documents import run_document
 from harness.site.feed import atom, badge, badge_svg
-from harness.site.files import Floats, Numbers, Site, file_name
+from harness.site.files import Numbers, Site, file_name
 from harness.site.publishing import FOLDER, publish_pages
-from harness.site.runs import run_document
 from harness.store.records_file import StoredRun, read_run
 from scripts import synthetic_history as synthetic
 from scripts.synthetic_history import (
@@ -248,16 +248,16 @@ def test_figures_beyond_their_kind_are_cut_and_never_taken_for_missing():
 @pytest.mark.parametrize("values", [[1.5, np.nan, -0.25], [np.nan], [3.0e-30, 1.0e30], [0.0], []])
 def test_figures_of_single_precision_come_back(values):
     given = np.array(values, np.float32)
-    packed = Floats(given).packed()
+    packed = Numbers(given).packed()
     assert decode(packed).tobytes() == given.tobytes()
     expected = [None if np.isnan(value) else pytest.approx(value, rel=1e-6) for value in values]
     assert figures(packed) == expected
-    assert Floats(given).plain() == expected
+    assert Numbers(given).plain() == expected
 
 
 def test_programs_get_six_digits_and_no_infinity():
     values = np.array([0.1, 1234.56789, -987654321.0, np.inf, -np.inf], np.float32)
-    assert Floats(values).plain() == [0.1, 1234.57, -987654000.0, None, None]
+    assert Numbers(values).plain() == [0.1, 1234.57, -987654000.0, None, None]
 
 
 # Documents

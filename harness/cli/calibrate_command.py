@@ -7,7 +7,15 @@ from pathlib import Path
 import click
 
 from harness.cli.execute import fitting
-from harness.cli.options import Selection, echo_json, no_wait_option, selection_options
+from harness.cli.options import (
+    Selection,
+    echo_json,
+    flag,
+    l2_option,
+    no_wait_option,
+    path_option,
+    selection_options,
+)
 from harness.config import load_config
 from harness.device.lock import Busy
 from harness.errors import ExitCode, UsageError
@@ -42,9 +50,9 @@ from harness.spec.selection import load_suites
     metavar="PERCENT,...",
     help="Slowdowns to plant.",
 )
-@click.option("--l2", type=click.Choice(["cold", "hot"]), help="Flush the L2 before every launch, or not.")
-@click.option("--results", type=click.Path(path_type=Path), metavar="FOLDER", help="Where records go.")
-@click.option("--no-save", is_flag=True, help="Keep nothing.")
+@l2_option
+@path_option("--results", "Where records go.")
+@flag("--no-save", "Keep nothing.")
 @no_wait_option
 def command(
     selection: Selection,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
-from harness.cli.options import Selection, case_options, echo_json
+from harness.cli.options import Selection, case_options, echo_json, no_save_option, path_option
 from harness.cli.verdict_options import comparison_options
 from harness.config import Config, load_config
 from harness.errors import UsageError
@@ -26,13 +25,8 @@ from harness.system import git
 @click.argument("rest", nargs=-1, metavar="[HEAD] [CASES]...")
 @case_options
 @comparison_options
-@click.option(
-    "--results",
-    type=click.Path(path_type=Path),
-    metavar="FOLDER",
-    help="Where records go; default: .asv/results.",
-)
-@click.option("--no-save", is_flag=True, help="Keep no record.")
+@path_option("--results", "Where records go; default: .asv/results.")
+@no_save_option
 def command(selection: Selection, base: str, rest: tuple[str, ...], **options: Any) -> int:
     """Tell which kernels HEAD made slower than BASE: paired, in fresh processes, verified first.
 
@@ -56,12 +50,11 @@ def command(selection: Selection, base: str, rest: tuple[str, ...], **options: A
 
 def settings_from(config: Config, selection: Selection, options: Mapping[str, Any]) -> CompareSettings:
     """What the options say, and for the rest the configuration."""
-    margin, tolerance = (options[name] and options[name] / 100 for name in ("margin", "tolerance"))
     return CompareSettings(
         device=selection.device or config.device,
-        margin=margin,
-        tolerance=tolerance,
-        confidence=options["confidence"] / 100,
+        margin=options["margin"],
+        tolerance=options["tolerance"],
+        confidence=options["confidence"],
         l2=options["l2"] or config.l2,  # type: ignore[arg-type]
         timeout_s=selection.timeout or config.timeout_s,
         busy=options["busy"],

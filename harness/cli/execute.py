@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["execute", "fitting"]
+__all__ = ["execute", "fitting", "status_of", "tell_result"]
 
 import dataclasses
 from collections.abc import Sequence
@@ -70,7 +70,9 @@ def execute(
         echo_json([_as_json(result) for result in finished])
     else:
         _print(finished, timed=measure is not None)
-    return _status(finished)
+    left_out = all(row.status == "skipped" for result in finished for row in result.rows)
+    status = status_of(finished)
+    return ExitCode.NOT_MEASURED if left_out and status is ExitCode.FINE else status
 
 
 def fitting(
@@ -100,30 +102,30 @@ def _print(results: Sequence[RunResult], *, timed: bool) -> None:
             click.echo()
         for message in dict.fromkeys(row.message for row in result.rows if row.status == "skipped"):
             click.echo(f"Left out: {message}", err=True)
-        for row in result.rows:
-            if row.status == "failed":
-                click.echo(f"{row.case} failed ({row.reason}): {row.message}", err=True)
-                if row.log:
-                    click.echo(indent(row.log, "    "), err=True)
-        if result.problem:
-            click.echo(f"harness: {result.problem}", err=True)
-        if result.path:
-            click.echo(f"Record: {result.path}", err=True)
-        if result.interrupted:
-            click.echo("Interrupted: the rows above are all that was finished.", err=True)
+        tell_result(result, "the rows above are all that was finished")
 
 
-def _status(results: Sequence[RunResult]) -> ExitCode:
+def tell_result(result: RunResult, interrupted: str) -> None:
+    """On standard error: what failed, with its evidence, the record, and what an interrupted run left."""
+    for row in result.rows:
+        if row.status == "failed":
+            click.echo(f"{row.case} failed ({row.reason}): {row.message}", err=True)
+            if row.log:
+                click.echo(indent(row.log, "    "), err=True)
+    if result.problem:
+        click.echo(f"harness: {result.problem}", err=True)
+    if result.path:
+        click.echo(f"Record: {result.path}", err=True)
+    if result.interrupted:
+        click.echo(f"Interrupted: {interrupted}.", err=True)
+
+
+def status_of(results: Sequence[RunResult]) -> ExitCode:
     rows = [row for result in results for row in result.rows]
     if any(result.interrupted for result in results):
         return ExitCode.INTERRUPTED
     if any(row.reason == "wrong-result" for row in rows):
         return ExitCode.REGRESSION
-    unstored = any(result.problem for result in results)
-    if (
-        unstored
-        or any(row.status == "failed" for row in rows)
-        or all(row.status == "skipped" for row in rows)
-    ):
+    if any(result.problem for result in results) or any(row.status == "failed" for row in rows):
         return ExitCode.NOT_MEASURED
     return ExitCode.FINE

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from harness.cli.options import echo_json, json_option
-from harness.cli.verdict_options import Percent, fail_on_option
+from harness.cli.verdict_options import fail_on_option, limit_options
 from harness.errors import UsageError
 from harness.judgement.saved_runs import judge_files
 from harness.output.verdicts import exit_code, judgement_as_json, print_judgement
@@ -45,26 +45,7 @@ class _Greedy(click.Command):
     help="Files of base, one a process; folders and globs too.",
 )
 @click.option("--head", required=True, multiple=True, metavar="FILE...", help="Files of head, as many.")
-@click.option(
-    "--margin",
-    type=Percent,
-    metavar="PERCENT",
-    help="Changes up to this are nobody's business; default 2, by a GPU's own clock 1.",
-)
-@click.option(
-    "--tolerance",
-    type=Percent,
-    metavar="PERCENT",
-    help="A benchmark is unchanged once it is within this for sure; default 10, by a GPU's own clock 5.",
-)
-@click.option(
-    "--confidence",
-    type=click.FloatRange(min=50, max=100, min_open=True, max_open=True),
-    default=99.9,
-    show_default=True,
-    metavar="PERCENT",
-    help="Of each benchmark's verdict.",
-)
+@limit_options("default 2, by a GPU's own clock 1", "default 10, by a GPU's own clock 5", of="benchmark")
 @fail_on_option
 @json_option
 def command(
@@ -83,13 +64,7 @@ def command(
     judgement; 4 where it is inconclusive.
     """
     before, after = _read(base, head)
-    result = judge_files(
-        before,
-        after,
-        margin=margin and margin / 100,
-        tolerance=tolerance and tolerance / 100,
-        confidence=confidence / 100,
-    )
+    result = judge_files(before, after, margin=margin, tolerance=tolerance, confidence=confidence)
     status = exit_code([result], fail_on)
     if as_json:
         echo_json(judgement_as_json(result))

@@ -8,21 +8,65 @@ __all__ = [
     "cases_argument",
     "device_option",
     "echo_json",
+    "flag",
     "json_option",
+    "l2_option",
     "max_launch_option",
+    "no_save_option",
     "no_wait_option",
+    "path_option",
+    "percent_option",
+    "seconds_option",
     "selection_options",
+    "together",
 ]
 
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 import msgspec
 
 F = TypeVar("F", bound=Callable[..., Any])
+Option = Callable[[Any], Any]
+
+
+def flag(name: str, text: str) -> Option:
+    return click.option(name, is_flag=True, help=text)
+
+
+def path_option(name: str, text: str, **more: Any) -> Option:
+    """A file or folder, which need not be there."""
+    return click.option(
+        name, **{"type": click.Path(path_type=Path), "metavar": "FOLDER", "help": text, **more}
+    )
+
+
+def percent_option(name: str, text: str, *, least: float = 0, **more: Any) -> Option:
+    """A number of percents below 100; the command gets a share of 1."""
+    return click.option(
+        name,
+        type=click.FloatRange(min=least, max=100, min_open=True, max_open=True),
+        callback=lambda _context, _option, given: given and given / 100,
+        metavar="PERCENT",
+        help=text,
+        **more,
+    )
+
+
+def seconds_option(name: str, text: str, **more: Any) -> Option:
+    return click.option(
+        name, type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help=text, **more
+    )
+
+
+def together(*options: Option) -> Option:
+    """Options as one decorator, in the order of the help text."""
+    return lambda function: functools.reduce(lambda call, option: option(call), reversed(options), function)
+
 
 device_option = click.option(
     "--device",
@@ -45,6 +89,10 @@ no_wait_option = click.option(
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Machine-readable result on standard output."
 )
+l2_option = click.option(
+    "--l2", type=click.Choice(["cold", "hot"]), help="Flush the L2 before every launch, or not."
+)
+no_save_option = flag("--no-save", "Keep no record.")
 cases_argument = click.argument("cases", nargs=-1, metavar="[CASES]...")
 
 

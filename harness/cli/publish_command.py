@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import echo_json, json_option
+from harness.cli.options import echo_json, flag, json_option, path_option
 from harness.config import load_config
 from harness.errors import ExitCode
 from harness.history.triage import read_triage
@@ -19,13 +19,9 @@ Folder = click.Path(path_type=Path, file_okay=False)
 
 
 @click.command("publish")
-@click.option(
-    "--without-asv", is_flag=True, help="Leave asv's own pages as they are: quick for a long history."
-)
-@click.option(
-    "--results", type=Folder, metavar="FOLDER", help="Where asv's results lie; default: asv.conf.json's."
-)
-@click.option("--html", type=Folder, metavar="FOLDER", help="Where the site goes.")
+@flag("--without-asv", "Leave asv's own pages as they are: quick for a long history.")
+@path_option("--results", "Where asv's results lie; default: asv.conf.json's.", type=Folder)
+@path_option("--html", "Where the site goes.", type=Folder)
 @json_option
 def command(without_asv: bool, results: Path | None, html: Path | None, as_json: bool) -> int:
     """Write the site: asv's pages, and beside them what is open, each card's ladder, the history of each case

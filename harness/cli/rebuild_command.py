@@ -6,20 +6,17 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import echo_json, json_option
+from harness.cli.options import echo_json, json_option, path_option
 from harness.config import load_config
 from harness.errors import ConfigError, ExitCode
 from harness.integrations.asv.conf import loaded_conf
 from harness.system.texts import harmless
 
+Folder = click.Path(path_type=Path, file_okay=False)
+
 
 @click.command("rebuild")
-@click.option(
-    "--results",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="FOLDER",
-    help="Where asv's results lie; default: asv.conf.json's.",
-)
+@path_option("--results", "Where asv's results lie; default: asv.conf.json's.", type=Folder)
 @json_option
 def command(results: Path | None, as_json: bool) -> int:
     """Make asv's result files anew from the records beside them: those that are gone, empty, torn or wrong.

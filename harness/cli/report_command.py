@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from harness.cli.options import echo_json, json_option
+from harness.cli.options import echo_json, json_option, path_option
 from harness.cli.verdict_options import fail_on_option
 from harness.config import Config, load_config
 from harness.errors import HarnessError, UsageError
@@ -71,10 +71,8 @@ class _Report(click.Group):
     show_default=True,
     help="github is every face that a pull request gets, as files.",
 )
-@click.option(
-    "--out", type=click.Path(path_type=Path), metavar="FOLDER", help="Where the files of --format github go."
-)
-@click.option("--results", type=click.Path(path_type=Path), metavar="FOLDER", help="Where records lie.")
+@path_option("--out", "Where the files of --format github go.")
+@path_option("--results", "Where records lie.")
 @click.option(
     "--repository", metavar="URL", default="", help="The repository's page, to link to lines of it."
 )

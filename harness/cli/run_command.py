@@ -7,7 +7,16 @@ from pathlib import Path
 import click
 
 from harness.bench.measure import MeasureSettings
-from harness.cli.options import Selection, max_launch_option, no_wait_option, selection_options
+from harness.cli.options import (
+    Selection,
+    flag,
+    max_launch_option,
+    no_save_option,
+    no_wait_option,
+    path_option,
+    seconds_option,
+    selection_options,
+)
 from harness.device.lock import Busy
 
 
@@ -17,20 +26,11 @@ from harness.device.lock import Busy
     type=click.Choice(["cold", "hot"]),
     help="L2 cache before each launch; default: cold on a GPU, hot on a CPU.",
 )
-@click.option(
-    "--max-time",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="Most time to measure one case for; default: 2 on a GPU, 1 elsewhere.",
-)
+@seconds_option("--max-time", "Most time to measure one case for; default: 2 on a GPU, 1 elsewhere.")
 @max_launch_option
-@click.option(
-    "--results", type=click.Path(path_type=Path), help="Folder for records; default: the project's."
-)
-@click.option(
-    "--no-library", is_flag=True, help="Measure no vendor's library beside each kernel that has one."
-)
-@click.option("--no-save", is_flag=True, help="Keep no record.")
+@path_option("--results", "Where records go; default: the project's.")
+@flag("--no-library", "Measure no vendor's library beside each kernel that has one.")
+@no_save_option
 @no_wait_option
 @selection_options
 def command(

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.options import device_option, echo_json, json_option, no_wait_option
+from harness.cli.options import (
+    device_option,
+    echo_json,
+    flag,
+    json_option,
+    no_save_option,
+    no_wait_option,
+    path_option,
+    seconds_option,
+)
 from harness.config import load_config
 from harness.errors import ExitCode, UsageError
 
@@ -33,23 +42,11 @@ if TYPE_CHECKING:
 @device_option
 @click.option("--gpus", metavar="all|0,1", help="Share the work out among several cards of this machine.")
 @click.option("--scheduler", metavar="ADDRESS", help="Share it out among the workers of a Dask cluster.")
-@click.option("--fresh", is_flag=True, help="Measure anew what is stored.")
-@click.option(
-    "--results",
-    type=click.Path(path_type=Path),
-    metavar="FOLDER",
-    help="Where records go; default: the project's.",
-)
-@click.option("--no-save", is_flag=True, help="Keep no record.")
+@flag("--fresh", "Measure anew what is stored.")
+@path_option("--results", "Where records go; default: the project's.")
+@no_save_option
 @no_wait_option
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="For one configuration.",
-)
+@seconds_option("--timeout", "For one configuration.", default=60.0, show_default=True)
 @click.option("--seed", default=1, show_default=True, help="Seed of the data and of the order.")
 @click.option(
     "--export",

@@ -1,7 +1,10 @@
 """GitHub's REST API, as much of it as is needed here.
 
-The process that calls it holds a token that may write to the repository. So it makes do with Python's own
-library: each package that it loaded would hold the token too.
+The process that calls it holds a token that may write to the repository, and each package that it loads could
+read that token. So the client is Python's own library: a package for HTTP would replace the sixty lines that
+send a request, not what stands around them (what may be sent twice, which limit to wait for, where the token
+may go). The commands that call it load click, msgspec and platformdirs beside it and nothing else, and a test
+holds them to that.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ import msgspec
 
 import harness
 from harness.errors import ConfigError, RefusedError, RemoteError
-from harness.github.quoting import quoted
+from harness.github.surroundings import quoted
 
 T = TypeVar("T")
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
@@ -55,9 +58,12 @@ _RATE_LIMIT_PAUSE_S = 60.0
 _LOST = 0
 """In place of a status: there was no whole answer."""
 _PASSING = (_LOST, 500, 502, 503, 504)
+_AGENT = {"User-Agent": f"gpu-harness/{harness.__version__}"}
+_LATER = "Run this again, and see githubstatus.com if that does not help."
 _MOST_PAGES = 100
 _MOST_HOPS = 3
 _REDIRECTS = (301, 302, 303, 307, 308)
+_NUMBER = re.compile(r"[0-9]{1,12}")
 _URL = re.compile(r"[!-~]{1,8192}")
 _TOKEN = re.compile(r"[!-~]{1,4096}")
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}/(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,100}")
@@ -131,7 +137,12 @@ class Api:
             )
         self._token = token
         self._loopback = _is_loopback(urlsplit(self.root).hostname or "")
-        self._open = _opener(proxies=not self._loopback)
+        # HTTP and HTTPS, and nothing that urllib adds to them: redirects, files, FTP, errors for a status.
+        self._opener = urllib.request.OpenerDirector()
+        self._opener.add_handler(urllib.request.HTTPHandler())
+        self._opener.add_handler(urllib.request.HTTPSHandler())
+        if not self._loopback:
+            self._opener.add_handler(urllib.request.ProxyHandler())
 
     def get(self, path: str, kind: type[T], *, needs: str, query: Mapping[str, Any] | None = None) -> T:
         """What is there. `needs` is the permission it takes. Raises ApiError, RemoteError."""
@@ -165,11 +176,11 @@ class Api:
         Raises UnclearError where that cannot be told, ApiError, RemoteError.
         """
         request = self._request("POST", path, body=body)
-        if self._holds(request):
+        if self.dry_run:
             return None
         for tries in range(1, _TRIES + 1):
             try:
-                return _decoded(self._call(request, needs, earlier=tries - 1), kind, request)
+                return _decoded(self._call(request, needs, nth=tries), kind, request)
             except UnclearError:
                 if done is None or tries == _TRIES:
                     raise
@@ -181,15 +192,14 @@ class Api:
     def update(self, path: str, body: Mapping[str, Any], kind: type[T], *, needs: str) -> T | None:
         """Change something. None in a dry run. Raises ApiError, RemoteError."""
         request = self._request("PATCH", path, body=body)
-        return None if self._holds(request) else _decoded(self._call(request, needs), kind, request)
+        return None if self.dry_run else _decoded(self._call(request, needs), kind, request)
 
     def delete(self, path: str, *, needs: str) -> None:
         """Remove something; that it is gone already is no error. Raises ApiError, RemoteError."""
         request = self._request("DELETE", path)
-        if self._holds(request):
-            return
         try:
-            self._call(request, needs)
+            if not self.dry_run:
+                self._call(request, needs)
         except ApiError as error:
             if error.status not in (404, 410):
                 raise
@@ -233,27 +243,26 @@ class Api:
             **_AGENT,
             **({} if body is None else {"Content-Type": "application/json; charset=utf-8"}),
         }
-        return Request(method, f"{self.root}{path}{f'?{urlencode(query)}' if query else ''}", headers, body)
-
-    def _holds(self, request: Request) -> bool:
-        if self.dry_run:
+        url = f"{self.root}{path}{f'?{urlencode(query)}' if query else ''}"
+        request = Request(method, url, headers, body)
+        if self.dry_run and method != "GET":
             self.held.append(request)
-        return self.dry_run
+        return request
 
     def _call(
         self,
         request: Request,
         needs: str,
         *,
-        earlier: int | None = None,
+        nth: int = 0,
         redirects: bool = False,
         limit_bytes: int = MAX_ANSWER_BYTES,
     ) -> Answer:
         """The answer to a request, after as many tries as that takes.
 
         A rate limit says that nothing was done, so any request is repeated after it. Where the server fails
-        or the connection breaks nobody can tell, and only what does the same twice is: anything else comes
-        with the number of its `earlier` tries. Raises UnclearError.
+        or the connection breaks nobody can tell, and a request that must not be done twice, which comes with
+        the number of its try, is not repeated. Raises UnclearError.
         """
         tries = limited = 0
         while True:
@@ -265,8 +274,9 @@ class Api:
             if answer.status not in _PASSING:
                 return _checked(answer, request, needs, redirects=redirects)
             tries += 1
-            if earlier is not None or tries == _TRIES:
-                raise UnclearError(_trouble(answer, request, tries + (earlier or 0)))
+            if nth or tries == _TRIES:
+                often = "1 try" if nth == 1 else f"{nth or tries} tries"
+                raise UnclearError(f"{_shown(request)} gave {_outcome(answer)} in {often}. {_LATER}")
             self._back_off(tries)
 
     def _fetch(self, request: Request, limit_bytes: int, *, token: str | None = None) -> Answer:
@@ -278,7 +288,7 @@ class Api:
         if token is not None:
             sent.add_unredirected_header("Authorization", f"Bearer {token}")
         try:
-            with self._open(sent) as response:
+            with self._opener.open(sent, timeout=_TIMEOUT_S) as response:
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 return Answer(response.status, headers, _read(response, limit_bytes, request))
         except (OSError, http.client.HTTPException) as error:
@@ -288,13 +298,13 @@ class Api:
         """For how long a rate limit holds, in seconds; None where it is none."""
         if answer.status not in (403, 429):
             return None
-        headers = answer.headers
-        if "retry-after" in headers:
-            after_s = _number(headers["retry-after"])
-            return _RATE_LIMIT_PAUSE_S if after_s is None else max(1.0, after_s)
-        if headers.get("x-ratelimit-remaining") == "0":
-            reset = _number(headers.get("x-ratelimit-reset", ""))
-            return _RATE_LIMIT_PAUSE_S if reset is None else max(1.0, reset - self._waits.now() + 1)
+        after = answer.headers.get("retry-after")
+        reset = answer.headers.get("x-ratelimit-reset", "")
+        if after is not None:
+            return max(1.0, float(after)) if _NUMBER.fullmatch(after) else _RATE_LIMIT_PAUSE_S
+        if answer.headers.get("x-ratelimit-remaining") == "0":
+            until = float(reset) - self._waits.now() + 1 if _NUMBER.fullmatch(reset) else _RATE_LIMIT_PAUSE_S
+            return max(1.0, until)
         if answer.status == 429 or b"secondary rate limit" in answer.content.lower():
             return _RATE_LIMIT_PAUSE_S * 2.0**nth
         return None
@@ -313,9 +323,6 @@ class Api:
     def _back_off(self, tries: int) -> None:
         longest = min(_LONGEST_PAUSE_S, 2.0**tries)
         self._waits.sleep(longest * (0.5 + self._waits.jitter() / 2))
-
-
-_AGENT = {"User-Agent": f"gpu-harness/{harness.__version__}"}
 
 
 def check_address(url: str, setting: str) -> str:
@@ -339,20 +346,6 @@ def path_of(repository: str, *parts: str | int) -> str:
     """Of something in a repository; each part stays one part, whatever is in it."""
     owner, _, name = check_repository(repository).partition("/")
     return "".join(f"/{quote(str(part), safe='')}" for part in ("repos", owner, name, *parts))
-
-
-def _opener(*, proxies: bool) -> Callable[[urllib.request.Request], Any]:
-    """HTTP and HTTPS, and nothing that urllib adds to them: redirects, files, FTP, errors for a status."""
-    opener = urllib.request.OpenerDirector()
-    opener.add_handler(urllib.request.HTTPHandler())
-    opener.add_handler(urllib.request.HTTPSHandler())
-    if proxies:
-        opener.add_handler(urllib.request.ProxyHandler())
-
-    def call(request: urllib.request.Request) -> Any:
-        return opener.open(request, timeout=_TIMEOUT_S)
-
-    return call
 
 
 def _is_loopback(host: str) -> bool:
@@ -417,18 +410,11 @@ def _advice(status: int, needs: str) -> str:
         404: f"There is no such thing, or the token cannot see it: that needs {needs}.",
         410: "It is gone: such things expire. Run the measurement again.",
         422: "GitHub does not take what was sent: please report this.",
-    }.get(status, "Run this again, and see githubstatus.com if that does not help.")
+    }.get(status, _LATER)
 
 
 def _outcome(answer: Answer) -> str:
     return f"no answer ({answer.problem})" if answer.status == _LOST else f"status {answer.status}"
-
-
-def _trouble(answer: Answer, request: Request, tries: int) -> str:
-    return (
-        f"{_shown(request)} gave {_outcome(answer)} in {tries} {'tries' if tries > 1 else 'try'}. Run this "
-        "again, and see githubstatus.com if that does not help."
-    )
 
 
 class _Error(msgspec.Struct):
@@ -457,10 +443,6 @@ def _decoded(answer: Answer, kind: type[T], request: Request) -> T:
             f"{_shown(request)} was answered with something else than expected: {quoted(str(error))}. Check "
             "that GITHUB_API_URL is that of GitHub's REST API."
         ) from None
-
-
-def _number(text: str) -> float | None:
-    return float(text) if re.fullmatch(r"[0-9]{1,12}", text) else None
 
 
 def _shown(request: Request) -> str:

@@ -22,7 +22,7 @@ import msgspec
 
 from harness.errors import RefusedError, StoreError
 from harness.github.api import Api, ApiError, path_of
-from harness.github.quoting import quoted
+from harness.github.surroundings import quoted
 from harness.output.review.model import LIMITS, Review, decode_review
 
 MEMBER = "review.json"

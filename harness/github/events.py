@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from harness.errors import ConfigError, RefusedError
-from harness.github.quoting import quoted
+from harness.github.surroundings import quoted
 
 WORKFLOW = "perf-pr.yml"
 """The workflow whose job has the card."""

@@ -12,7 +12,7 @@ __all__ = ["Posted", "Stamp", "post_check", "post_comment"]
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
@@ -116,22 +116,20 @@ def post_comment(
     return _Sticky(api, repository, pull_request, stamp, text, author, still_current).post()
 
 
+@dataclass
 class _Sticky:
-    def __init__(
-        self,
-        api: Api,
-        repository: str,
-        pull_request: int,
-        stamp: Stamp,
-        text: str,
-        author: str,
-        still_current: Callable[[], None],
-    ) -> None:
-        self.api, self.repository, self.pull_request = api, repository, pull_request
-        self.stamp, self.text, self.author, self.still_current = stamp, text, author, still_current
-        self.made: _Comment | None = None
-        """What was created, which a listing need not show at once."""
-        self.written: set[int] = set()
+    """A comment while it is posted."""
+
+    api: Api
+    repository: str
+    pull_request: int
+    stamp: Stamp
+    text: str
+    author: str
+    still_current: Callable[[], None]
+    made: _Comment | None = None
+    """What was created, which a listing need not show at once."""
+    written: set[int] = field(default_factory=set)
 
     def post(self) -> Posted:
         for _ in range(_ROUNDS):
@@ -165,10 +163,9 @@ class _Sticky:
 
     def _ours(self) -> list[_Comment]:
         """Ours, oldest first."""
-        path = path_of(self.repository, "issues", self.pull_request, "comments")
         found = [
             comment
-            for page in self.api.pages(path, list[_Comment], needs="pull-requests: read")
+            for page in self.api.pages(self._comments, list[_Comment], needs="pull-requests: read")
             for comment in page
             if comment.is_by(self.author) and (comment.body or "").startswith(_PREFIX)
         ]
@@ -176,14 +173,15 @@ class _Sticky:
 
     def _create(self) -> Posted | None:
         self.still_current()
-        path = path_of(self.repository, "issues", self.pull_request, "comments")
-        self.made = self.api.create(path, {"body": self.text}, _Comment, needs=_COMMENTS, done=self._done)
+        self.made = self.api.create(
+            self._comments, {"body": self.text}, _Comment, needs=_COMMENTS, done=self._posted
+        )
         if self.made is None:
             return Posted(action="created", id=None)
         self.written.add(self.made.id)
         return None
 
-    def _done(self) -> _Comment | None:
+    def _posted(self) -> _Comment | None:
         return next((comment for comment in self._ours() if comment.stamp == self.stamp), None)
 
     def _update(self, comment: _Comment) -> None:
@@ -198,6 +196,10 @@ class _Sticky:
 
     def _delete(self, comment: _Comment) -> None:
         self.api.delete(self._path(comment), needs=_COMMENTS)
+
+    @property
+    def _comments(self) -> str:
+        return path_of(self.repository, "issues", self.pull_request, "comments")
 
     def _path(self, comment: _Comment) -> str:
         return path_of(self.repository, "issues", "comments", comment.id)

@@ -20,7 +20,7 @@ from harness.github.artifacts import MAX_TOTAL_BYTES, fetch_reviews, merged, rea
 from harness.github.events import MeasuredRun
 from harness.github.posting import Posted, Stamp, post_check, post_comment
 from harness.github.pulls import current_pull, merge_bases
-from harness.github.quoting import quoted
+from harness.github.surroundings import quoted
 from harness.output.review.checks import CHECK_NAME, check_run
 from harness.output.review.comment import comment
 from harness.output.review.links import Links
@@ -29,7 +29,6 @@ from harness.output.review.plausible import problems
 
 AUTHOR = "github-actions[bot]"
 """Of what is posted with a workflow's own token."""
-_NO_REPORT = "no-report"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +43,7 @@ class Prepared:
     comment: str
     """Empty for none."""
     check: Mapping[str, Any]
-
-    @property
-    def stamp(self) -> Stamp:
-        return _stamp(self.run)
+    stamp: Stamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,31 +72,38 @@ def prepare(
     reviews = fetch_reviews(api, repository, run.id) if given is None else given
     page = f"{server}/{repository}"
     links = Links(run=f"{page}/actions/runs/{run.id}", history=history, repository=page)
+    stamp = Stamp(run=run.id, attempt=run.attempt, head=run.head)
     if not reviews:
-        check = _firm(_without_report(run, links), strict=strict)
-        return Prepared(repository=repository, run=run, links=links, review=None, comment="", check=check)
+        return Prepared(
+            repository=repository,
+            run=run,
+            links=links,
+            review=None,
+            comment="",
+            check=_firm(_without_report(run, links), strict=strict),
+            stamp=stamp,
+        )
     review = merged(reviews.values())
     bases = merge_bases(api, repository, (pull.base.ref, run.default_branch), run.head)
     if found := problems(review, bases=bases, head=run.head):
         raise RefusedError(
             f"The report cannot be what was measured, so nothing is posted: {' '.join(map(quoted, found))}"
         )
-    marker = _stamp(run).marker
     check = check_run(review, links)
     unfinished = _unfinished(run, check["conclusion"])
-    opening = f"{marker}\n\n<p>{unfinished}</p>" if unfinished else marker
+    opening = f"{stamp.marker}\n\n<p>{unfinished}</p>" if unfinished else stamp.marker
+    if unfinished and check["conclusion"] == "success":
+        output = {**check["output"], "title": unfinished, "text": unfinished}
+        check = {**check, "conclusion": "neutral", "output": output}
     return Prepared(
         repository=repository,
         run=run,
         links=links,
         review=review,
         comment=comment(review, links, marker=opening),
-        check=_firm(_not_passing(check, unfinished), strict=strict),
+        check=_firm(check, strict=strict),
+        stamp=stamp,
     )
-
-
-def _stamp(run: MeasuredRun) -> Stamp:
-    return Stamp(run=run.id, attempt=run.attempt, head=run.head)
 
 
 def _unfinished(run: MeasuredRun, verdict: str) -> str:
@@ -112,14 +115,6 @@ def _unfinished(run: MeasuredRun, verdict: str) -> str:
     if explained or run.conclusion == "success":
         return ""
     return f"The run ended as {run.ending}: a card may be missing here."
-
-
-def _not_passing(check: dict[str, Any], unfinished: str) -> dict[str, Any]:
-    """The check; neutral where it would pass although a card may be missing."""
-    if not unfinished or check["conclusion"] != "success":
-        return check
-    output = {**check["output"], "title": unfinished, "text": unfinished}
-    return {**check, "conclusion": "neutral", "output": output}
 
 
 def _firm(check: dict[str, Any], *, strict: bool) -> dict[str, Any]:
@@ -135,7 +130,7 @@ def _without_report(run: MeasuredRun, links: Links) -> dict[str, Any]:
         "output": {
             "title": "No report",
             "summary": f"The [run]({links.run}) that was to measure {run.head} ended as {run.ending} and "
-            f"left no report, so nothing is known of this commit. Its log says why. Reason: {_NO_REPORT}.",
+            f"left no report, so nothing is known of this commit. Its log says why. Reason: no-report.",
         },
     }
 

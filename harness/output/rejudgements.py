@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["RejudgedRecord", "as_json", "exit_status", "print_rejudged"]
+__all__ = ["as_json", "exit_status", "print_rejudged"]
 
 import dataclasses
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -16,8 +14,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from harness.errors import ExitCode
-from harness.judgement.judge import Policy
-from harness.judgement.noise import Calibration
 from harness.output.tables import console, plain_table, print_out
 from harness.output.verdicts import (
     basis,
@@ -30,41 +26,14 @@ from harness.output.verdicts import (
     styled,
     title,
 )
-from harness.records import Comparison, Verdict, VerdictStatus
+from harness.records import VerdictStatus
 from harness.run.rejudge import Label, Rejudged, Truth, score
+from harness.run.rejudged_records import RejudgedRecord
 from harness.spec.suite import size_label
 from harness.statistics.rates import false_alarm_bound
 from harness.system.texts import harmless
 
 _NOTHING = "nothing"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RejudgedRecord:
-    """A stored comparison, judged again."""
-
-    path: Path
-    comparison: Comparison
-    complete: bool
-    """False for a comparison that was interrupted then."""
-    policy: Policy
-    calibration: Calibration | None
-    """What the verdicts rest on now; None for an assumption."""
-    cases: tuple[Rejudged, ...]
-    twins: tuple[Rejudged, ...] = ()
-    labels: Mapping[str, Label] = dataclasses.field(default_factory=dict)
-    """By case, what is known of it."""
-    interrupted: bool = False
-    problem: str = ""
-
-    @property
-    def verdicts(self) -> tuple[Verdict, ...]:
-        return tuple(case.now for case in self.cases)
-
-    def said(self, case: Rejudged) -> str | None:
-        """The status of then; the label's where the record has none."""
-        label = self.labels.get(case.now.case)
-        return case.then.status if case.then else (label and label.said) or None
 
 
 def exit_status(

@@ -32,9 +32,9 @@ from harness.site.documents import (
     change_document,
     figure,
     numbers,
+    run_document,
 )
-from harness.site.files import EVERY, Floats, Numbers, Site, file_name
-from harness.site.runs import run_document
+from harness.site.files import EVERY, Numbers, Site, file_name
 from harness.spec.suite import size_label
 from harness.store.records_file import StoredRun, read_run
 from harness.system.texts import harmless
@@ -153,7 +153,7 @@ class _Publishing:
                 "case": case.order,
                 "n": len(series.positions),
                 "commits": Numbers(series.positions, "u32"),
-                "values": Floats(series.values),
+                "values": Numbers(series.values),
                 "clock_mhz": numbers(beside.get("sm_clock_mhz"), "u16"),
                 "memory_clock_mhz": numbers(beside.get("memory_clock_mhz"), "u16"),
                 "temperature_c": numbers(beside.get("temperature_c"), "u8"),
@@ -217,7 +217,7 @@ class _Publishing:
             if measured.size:
                 # Up to the last that was measured: commits that this card has not seen change nothing here.
                 told = values[: measured[-1] + 1].ravel()
-                document = {"first": first, "cases": cases, "values": Floats(told)}
+                document = {"first": first, "cases": cases, "values": Numbers(told)}
                 self.given.site.write(f"at/{self.file}/{first // EVERY}", document, api=False)
             else:  # of before the history was rewritten
                 self.given.site.remove(f"data/at/{self.file}/{first // EVERY}.js")

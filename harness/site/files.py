@@ -4,7 +4,7 @@ programs.
 
 from __future__ import annotations
 
-__all__ = ["COMMITS_A_FILE", "EVERY", "SCHEMA_VERSION", "Floats", "Numbers", "Rows", "Site", "file_name"]
+__all__ = ["COMMITS_A_FILE", "EVERY", "SCHEMA_VERSION", "Numbers", "Rows", "Site", "file_name"]
 
 import base64
 import hashlib
@@ -35,7 +35,7 @@ class Numbers:
     """Many numbers of one kind: base64 for the pages, a list for programs. NaN is no figure."""
 
     # No dataclass: msgspec would take it apart by itself.
-    def __init__(self, values: Array, kind: Literal["f32", "u32", "u16", "u8"]) -> None:
+    def __init__(self, values: Array, kind: Literal["f32", "u32", "u16", "u8"] = "f32") -> None:
         self.values, self.kind = values, kind
 
     def packed(self) -> dict[str, Any]:
@@ -85,10 +85,6 @@ def _base64(values: Array) -> str:
     return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
 
 
-def Floats(values: Array) -> Numbers:  # noqa: N802 - reads as what it makes
-    return Numbers(values, "f32")
-
-
 def _rounded(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Six significant digits: what single precision and a glance can tell apart."""
     sizes = np.abs(values)
@@ -106,7 +102,7 @@ class Site:
 
     def write(self, name: str, document: Any, *, api: bool = True) -> None:
         """Write a document by its name. Raises StoreError where it cannot be written."""
-        packed = msgspec.json.encode(document, enc_hook=_packed)
+        packed = msgspec.json.encode(document, enc_hook=lambda value: value.packed())
         # Scripts once did not allow two line ends that JSON does, and what they hold may end up in a page.
         for unsafe, safe in ((b"</", b"<\\/"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029")):
             packed = packed.replace(unsafe, safe)
@@ -116,7 +112,7 @@ class Site:
             self.write_json(f"api/{name}.json", document)
 
     def write_json(self, name: str, document: Any) -> None:
-        self.put(name, msgspec.json.encode(document, enc_hook=_plain) + b"\n")
+        self.put(name, msgspec.json.encode(document, enc_hook=lambda value: value.plain()) + b"\n")
 
     def put(self, name: str, content: bytes) -> None:
         path = self.folder / name
@@ -142,18 +138,6 @@ class Site:
             (self.folder / name).unlink(missing_ok=True)
         except OSError as error:
             raise StoreError(f"Cannot remove {self.folder / name}: {error.strerror or error}.") from None
-
-
-def _packed(value: Any) -> Any:
-    if isinstance(value, Numbers | Rows):
-        return value.packed()
-    raise NotImplementedError(type(value))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Numbers | Rows):
-        return value.plain()
-    raise NotImplementedError(type(value))
 
 
 def file_name(text: str) -> str:

@@ -5,14 +5,20 @@ from __future__ import annotations
 __all__ = ["FOLDER", "Published", "publish_pages"]
 
 import datetime as dt
+import functools
+import hashlib
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from harness import __version__
 from harness.history.cards import card_folders
 from harness.history.commits import Commits, read_commits
+from harness.history.kept import kept_file, read_kept, write_kept
 from harness.history.reading import side_by_side
 from harness.history.series import Case, cases_of
 from harness.history.tables import read_benchmarks
@@ -20,7 +26,8 @@ from harness.history.triage import read_triage
 from harness.site.cards import CardSummary, PublishCard
 from harness.site.feed import atom, badge, badge_svg
 from harness.site.files import COMMITS_A_FILE, EVERY, SCHEMA_VERSION, Rows, Site
-from harness.site.unchanged import recall, remember
+from harness.store.records_file import PART
+from harness.system.files import stat_of
 
 FOLDER = "harness"
 """Of our pages, beside asv's index.html."""
@@ -28,6 +35,8 @@ _ASSETS = Path(__file__).resolve().parent / "assets"
 _CHANGES = 120
 """How many changes the overview has at most, open ones first; every series has all of its own."""
 _STATES = ("new", "acknowledged", "expired", "fixed")
+_READ = (".json", ".jsonl", PART, ".harness")
+"""What is read of a card's folder, by how its name ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +95,7 @@ def publish_pages(
 
 def _publish(work: PublishCard, folder: Path) -> CardSummary:
     summary = work(folder)
-    remember(work, folder, summary)
+    _remember(work, folder, summary)
     return summary
 
 
@@ -94,7 +103,7 @@ def _publish_changed(
     work: Sequence[PublishCard], folders: Sequence[Path], tell: Callable[[str], None]
 ) -> list[CardSummary]:
     """Of every card what its pages came to, written where they would come out another way."""
-    cards = {folder: recall(one, folder) for one, folder in zip(work, folders, strict=True)}
+    cards = {folder: _recall(one, folder) for one, folder in zip(work, folders, strict=True)}
     changed = [folder for folder in folders if cards[folder] is None]
     todo = [one for one, folder in zip(work, folders, strict=True) if cards[folder] is None]
     with side_by_side(changed) as mapped:
@@ -190,3 +199,66 @@ def _write_faces(
         measured = bool(card.series)
         site.write_json(f"badges/{file}.json", badge(name, card.open, measured=measured))
         site.put(f"badges/{file}.svg", badge_svg(name, card.open, measured=measured))
+
+
+# Cards of which nothing has changed since their pages were written, so that a new commit costs one card
+
+
+class _Kept(msgspec.Struct):
+    key: str
+    commits: int
+    line: str
+    """Digest of the first so many commits: what a card's pages say stays right when commits are added."""
+    summary: CardSummary
+
+
+def _recall(work: PublishCard, folder: Path) -> CardSummary | None:
+    """What the card's pages came to, if they are there and would come out the same."""
+    kept = read_kept(kept_file(folder, "published"), _Kept)
+    if kept is None or kept.key != _key(work, folder) or kept.commits > len(work.commits):
+        return None
+    written = work.site.folder / f"data/cards/{kept.summary.file}.js"
+    same_line = kept.line == _line(work.commits, kept.commits) and not _waited(work, folder, kept.commits)
+    return kept.summary if same_line and written.exists() else None
+
+
+def _waited(work: PublishCard, folder: Path, count: int) -> bool:
+    """Whether a commit after so many has results that were there before it was: of a branch now merged, or in
+    a clone now complete. asv's files and records have the first digits of a commit's hash in their names.
+    """
+    new = [each.hash for each in work.commits.line[count:]]
+    told = {part for name in os.listdir(folder) for part in name.split("-")} if new else set()  # noqa: PTH208
+    return any(name[:digits] in told for name in new for digits in range(4, len(name) + 1))
+
+
+def _remember(work: PublishCard, folder: Path, summary: CardSummary) -> None:
+    count = len(work.commits)
+    kept = _Kept(_key(work, folder), count, _line(work.commits, count), summary)
+    write_kept(kept_file(folder, "published"), kept)
+
+
+def _key(work: PublishCard, folder: Path) -> str:
+    with os.scandir(folder) as entries:
+        files = sorted(
+            (each.name, stat_of(each).st_size, stat_of(each).st_mtime_ns)
+            for each in entries
+            if each.name.endswith(_READ)
+        )
+    # Only a decision that expires makes the day matter.
+    day = work.today if any(each.expires for each in work.decisions) else None
+    told = (_code(), work.site.folder.absolute(), work.number, work.cases, work.benchmarks, work.decisions)
+    return hashlib.sha256(repr((*told, day, files)).encode(errors="replace")).hexdigest()
+
+
+@functools.cache
+def _code() -> str:
+    """Digest of the code that makes a card's pages: a version does not change while it is worked on."""
+    package = Path(__file__).resolve().parent.parent
+    sources = sorted(
+        path for folder in ("history", "site", "statistics") for path in (package / folder).glob("*.py")
+    )
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+
+
+def _line(commits: Commits, count: int) -> str:
+    return hashlib.sha256("".join(each.hash for each in commits.line[:count]).encode()).hexdigest()

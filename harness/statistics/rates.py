@@ -4,9 +4,8 @@ from __future__ import annotations
 
 __all__ = ["clopper_pearson", "false_alarm_bound", "holm"]
 
+import math
 from collections.abc import Mapping
-
-import scipy  # its parts load when they are used
 
 
 def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
@@ -54,12 +53,15 @@ def _check(successes: int, trials: int, confidence: float) -> None:
 
 
 def _lower(successes: int, trials: int, tail: float) -> float:
-    return float(scipy.special.betaincinv(successes, trials - successes + 1, tail)) if successes else 0.0
+    return 1 - _upper(trials - successes, trials, tail)
 
 
 def _upper(successes: int, trials: int, tail: float) -> float:
-    return (
-        float(scipy.special.betaincinv(successes + 1, trials - successes, 1 - tail))
-        if successes < trials
-        else 1.0
-    )
+    if successes == trials:
+        return 1.0
+    if not successes:
+        return -math.expm1(math.log(tail) / trials)
+    # Only here, and not at the top: the process that posts holds a token, and does without where it can.
+    from scipy.special import betaincinv
+
+    return float(betaincinv(successes + 1, trials - successes, 1 - tail))

@@ -6,39 +6,25 @@ __all__ = ["Calling", "annotated", "calling_options", "line_safe"]
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
+from harness.cli.options import flag, path_option, together
 from harness.errors import ConfigError, HarnessError
 from harness.github.api import Api, check_address, check_repository
-from harness.github.quoting import error_line
-from harness.github.surroundings import in_workflow
+from harness.github.surroundings import error_line, in_workflow
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def calling_options(function: F) -> F:
-    """--event, --repository, --api and --dry-run."""
-    for option in (
-        click.option(
-            "--dry-run", is_flag=True, help="Only read, and print the requests that would write, whole."
-        ),
-        click.option("--api", metavar="URL", help="GitHub's API; default: GITHUB_API_URL."),
-        click.option("--repository", metavar="OWNER/NAME", help="Default: GITHUB_REPOSITORY."),
-        click.option(
-            "--event",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="What started the workflow; default: GITHUB_EVENT_PATH.",
-        ),
-    ):
-        function = option(function)
-    return function
+calling_options = together(
+    path_option("--event", "What started the workflow; default: GITHUB_EVENT_PATH.", metavar="FILE"),
+    click.option("--repository", metavar="OWNER/NAME", help="Default: GITHUB_REPOSITORY."),
+    click.option("--api", metavar="URL", help="GitHub's API; default: GITHUB_API_URL."),
+    flag("--dry-run", "Only read, and print the requests that would write, whole."),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +56,13 @@ class Calling:
     def show(self, told: dict[str, Any], *, as_json: bool) -> None:
         """What was done, with its `message`, and what a dry run has not sent."""
         if as_json:
-            requests = [
-                {"method": each.method, "url": each.url, "headers": each.headers, "body": each.body}
-                for each in self.api.held
-            ]
-            click.echo(line_safe({**told, "requests": requests}))
+            click.echo(line_safe({**told, "requests": [asdict(request) for request in self.api.held]}))
             return
-        for text in self._held():
-            click.echo(text)
-        click.echo(told["message"])
-
-    def _held(self) -> Iterator[str]:
-        """A text each."""
         for request in self.api.held:
             headers = [f"{name}: {value}" for name, value in request.headers.items()]
             body = [] if request.body is None else ["", line_safe(request.body)]
-            yield "\n".join([f"{request.method} {request.url}", *headers, *body, ""])
+            click.echo("\n".join([f"{request.method} {request.url}", *headers, *body, ""]))
+        click.echo(told["message"])
 
 
 def _given(value: str | None, variable: str, option: str) -> str:

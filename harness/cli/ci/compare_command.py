@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from harness.cli.compare_command import compare_commits, settings_from
-from harness.cli.options import Selection, case_options, cases_argument, echo_json
+from harness.cli.options import Selection, case_options, cases_argument, echo_json, path_option
 from harness.cli.verdict_options import comparison_options
 from harness.config import load_config
 from harness.errors import UsageError
@@ -29,14 +29,7 @@ from harness.system import git
 @comparison_options
 @click.option("--base", metavar="REV", required=True, help="The branch that the pull request goes to.")
 @click.option("--head", metavar="REV", default="HEAD", show_default=True, help="The pull request's commit.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="FOLDER",
-    default=Path("perf-review"),
-    show_default=True,
-    help="Where the report and the records go.",
-)
+@path_option("--out", "Where the report and the records go.", default=Path("perf-review"), show_default=True)
 @click.option("--history", metavar="URL", default="", help="The published pages, to link to.")
 def command(selection: Selection, base: str, head: str, out: Path, history: str, **options: Any) -> int:
     """Compare a pull request with where it left its base, and write the report that 'harness ci post' posts.
@@ -58,7 +51,7 @@ def command(selection: Selection, base: str, head: str, out: Path, history: str,
     review = review_of(
         finished.results, {loaded.suite.name: kernel_places(loaded) for loaded in finished.heads}
     )
-    links = links_of_run(history=history)
+    links = links_of_run(history)
     write_faces(out, faces(review, links))
     append_summary(summary(review, links))
     if selection.as_json:

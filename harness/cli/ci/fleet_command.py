@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
 
-from harness.errors import ExitCode, StoreError
+from harness.errors import ExitCode
 from harness.github.fleet import FLEET_FILE, matrix_of, read_fleet
+from harness.github.surroundings import append_file
 
 
 @click.command("fleet")
@@ -21,16 +21,9 @@ def command(file: Path, as_json: bool) -> ExitCode:
     """
     fleet = read_fleet(file)
     matrix = matrix_of(fleet)
-    outputs = os.environ.get("GITHUB_OUTPUT")
-    if as_json or not outputs:
+    outputs = f"matrix={matrix}\ncount={len(fleet.cards)}\n"
+    if as_json or not append_file("GITHUB_OUTPUT", "step's outputs", outputs):
         click.echo(matrix)
-        return ExitCode.FINE
-    try:
-        with Path(outputs).open("a", encoding="utf-8") as lines:
-            lines.write(f"matrix={matrix}\ncount={len(fleet.cards)}\n")
-    except OSError as error:
-        raise StoreError(
-            f"Cannot write the step's outputs to {outputs}: {error.strerror or error}."
-        ) from None
-    click.echo(f"{file}: {', '.join(card.name for card in fleet.cards) or 'no card'}")
+    else:
+        click.echo(f"{file}: {', '.join(card.name for card in fleet.cards) or 'no card'}")
     return ExitCode.FINE

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import echo_json, json_option
+from harness.cli.options import echo_json, flag, json_option
 from harness.errors import ExitCode, UsageError
 from harness.github.scaffold import own_requirement, scaffold
 from harness.system.texts import harmless
@@ -32,7 +32,7 @@ Then comment '/perf SHA' on a pull request, with the commit that you have read."
     metavar="REQUIREMENT",
     help="What the workflows install, one commit or file of it; default: what this harness came from.",
 )
-@click.option("--force", is_flag=True, help="Overwrite workflows that are there; never the file of cards.")
+@flag("--force", "Overwrite workflows that are there; never the file of cards.")
 @json_option
 def command(folder: Path, requirement: str | None, force: bool, as_json: bool) -> ExitCode:
     """Write the workflows into a repository: pull requests measured and reported, the history published.

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from harness.cli.ci.calling import Calling, annotated, calling_options, line_safe
-from harness.cli.options import json_option
+from harness.cli.options import flag, json_option, path_option
 from harness.errors import ExitCode
 from harness.github.api import check_address
 from harness.github.events import measured_run, read_event
@@ -20,8 +20,6 @@ from harness.github.surroundings import append_summary
 from harness.output.review.faces import faces, write_faces
 from harness.output.review.summary import summary
 
-File = click.Path(path_type=Path)
-
 
 @click.command("post")
 @calling_options
@@ -29,17 +27,13 @@ File = click.Path(path_type=Path)
 @click.option(
     "--review",
     "reviews",
-    type=File,
+    type=click.Path(path_type=Path),
     metavar="FILE",
     multiple=True,
     help="A report or its archive, in place of the run's artifacts; repeatable.",
 )
-@click.option(
-    "--strict",
-    is_flag=True,
-    help="Fail the check run where nothing is known, which GitHub would let pass as neutral.",
-)
-@click.option("--out", type=File, metavar="FOLDER", help="Write what is posted, and the page, there.")
+@flag("--strict", "Fail the check run where nothing is known, which GitHub would let pass as neutral.")
+@path_option("--out", "Write what is posted, and the page, there.")
 @click.option("--history", metavar="URL", default="", help="The published pages, to link to.")
 @json_option
 def command(reviews: tuple[Path, ...], out: Path | None, history: str, **options: Any) -> ExitCode:

@@ -11,7 +11,7 @@ from harness.cli.ci.calling import Calling, annotated, calling_options
 from harness.cli.options import json_option
 from harness.errors import ExitCode
 from harness.github.events import Asked, measurement_asked, read_event
-from harness.github.requesting import start
+from harness.github.pulls import start_measurement
 
 
 @click.command("request")
@@ -31,7 +31,7 @@ def command(
         calling = Calling.of(event, repository, api, dry_run=dry_run)
         asked = measurement_asked(read_event(calling.event), calling.repository)
         if asked is not None:
-            start(calling.api, calling.repository, asked)
+            start_measurement(calling.api, calling.repository, asked)
     calling.show(_told(asked, dry_run=dry_run), as_json=as_json)
     return ExitCode.FINE
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import echo_json, json_option
+from harness.cli.options import echo_json, flag, json_option
 from harness.config import load_config
 from harness.errors import ExitCode
 from harness.github.data_branch import BRANCH, Stored, store_results
@@ -34,7 +34,7 @@ _LISTED = 20
     help="A remote of the project's repository, an address or a path.",
 )
 @click.option("--message", default="", metavar="TEXT", help="Of the commit.")
-@click.option("--dry-run", is_flag=True, help="Say what would be stored, and store nothing.")
+@flag("--dry-run", "Say what would be stored, and store nothing.")
 @json_option
 def command(
     folder: Path | None, branch: str, remote: str, message: str, dry_run: bool, as_json: bool

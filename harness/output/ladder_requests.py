@@ -1,0 +1,188 @@
+"""The ladders of a suite as somebody asks for them: their reports from records, and what a device lacks."""
+
+from __future__ import annotations
+
+__all__ = ["SuiteLadders", "find_ladders"]
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.device import backends
+from harness.device.machine import machine_name
+from harness.errors import UsageError
+from harness.output.ladder_sweeps import newest_swept
+from harness.output.ladders import LadderReport, Line, fastest, is_plain, is_slow, ladder_report, placed
+from harness.records import DeviceInfo
+from harness.spec.loader import LoadedSuite
+from harness.spec.planning import PlannedCase, parse_size
+from harness.spec.suite import Case, Kernel, Ladder, size_label
+from harness.store.records_file import StoredRow, newest_rows
+
+MORE_DEVICES = ("opengl:0", "cpu:0")
+"""Where ladders are measured too, beside the default device: the compute shader's, and what both are held
+against."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteLadders:
+    """Ladders of one suite, at the sizes to show."""
+
+    loaded: LoadedSuite
+    ladders: tuple[tuple[Ladder, tuple[Line, ...]], ...]
+    results: Path
+    devices: tuple[str, ...]
+    """To show or to measure on; empty for every device but the null one, whose times are made up."""
+    against: str
+    """The kernel to hold against the host; empty for the fastest."""
+    slow: bool
+    """Whether to measure what takes minutes too."""
+
+    @property
+    def lines(self) -> list[Line]:
+        return [line for _, lines in self.ladders for line in lines]
+
+    def reports(self) -> tuple[list[LadderReport], list[str]]:
+        """Every ladder with its figures, and what could not be read, a sentence each."""
+        suite = self.loaded.suite
+        rows, problems = self._rows()
+        tuned = {line.kernel.name for line in self.lines if line.kernel.tune}
+        swept, unread = newest_swept(self.results, suite, sorted(tuned))
+        return [
+            ladder_report(
+                suite,
+                self.loaded.source.tree_sha256,
+                ladder,
+                lines,
+                [each for each in rows if self._is_wanted(each.run.device)],
+                [each for each in swept if self._is_wanted(each.device)],
+                shown=self._is_shown,
+                against=self.against,
+            )
+            for ladder, lines in self.ladders
+        ], problems + unread
+
+    def specs(self, default: str | None) -> list[str | None]:
+        """The devices to measure on; None for the first that works."""
+        if self.devices:
+            return [*self.devices]
+        there = {backend for kernel in self.loaded.suite.kernels for backend in kernel.sources}
+        specs = dict.fromkeys((default, *MORE_DEVICES))
+        return [spec for spec in specs if spec is None or spec.partition(":")[0] in there]
+
+    def missing(self, device: DeviceInfo) -> list[PlannedCase]:
+        """What a device can be asked for, kernel by kernel, and has no figure of with the suite as it is."""
+        suite = self.loaded.suite
+        wanted = {
+            (line.kernel.name, size_label(line.sizes)): PlannedCase(
+                line.kernel, suite.case(line.kernel, line.sizes)
+            )
+            for line in self.lines
+            if is_plain(line, suite)
+            and line.rung.backend in ("", device.backend)
+            and line.kernel.source_for(device.backend) is not None
+            and (self.slow or not is_slow(line, suite, device))
+        }
+        order = [kernel.name for kernel in suite.kernels]
+        plan = sorted(wanted.values(), key=lambda planned: order.index(planned.kernel.name))
+        return self._not_stored(device, plan)
+
+    def missing_fastest(self, device: DeviceInfo) -> list[PlannedCase]:
+        """The kernel that stands for a device in a table against the host, where the author's cannot run."""
+        if device.backend == "cpu":
+            return []
+        suite = self.loaded.suite
+        plan: list[PlannedCase] = []
+        for ladder, lines in self.ladders:
+            kernel = self._standing(ladder, lines, device) if ladder.against else None
+            if kernel is None:
+                continue
+            for line in (line for line in lines if line.kernel.name == ladder.against):
+                rung = dataclasses.replace(line.rung, slow=False, backend="")
+                moved = dataclasses.replace(line, kernel=kernel, rung=rung)
+                if self.slow or not is_slow(moved, suite, device):
+                    plan.append(PlannedCase(kernel, suite.case(kernel, line.sizes)))
+        return self._not_stored(device, plan)
+
+    def _standing(self, ladder: Ladder, lines: Sequence[Line], device: DeviceInfo) -> Kernel | None:
+        suite = self.loaded.suite
+        if self.against:
+            kernel = suite.by_name[self.against]
+            return kernel if kernel.source_for(device.backend) is not None else None
+        theirs = [line.kernel for line in lines if not line.rung.backend]
+        if any(kernel.source_for(device.backend) is not None for kernel in theirs):
+            return None
+        return fastest(suite, ladder, self._stored_on(device))
+
+    def _not_stored(self, device: DeviceInfo, plan: Sequence[PlannedCase]) -> list[PlannedCase]:
+        tree = self.loaded.source.tree_sha256
+        fresh = {
+            stored.row.case
+            for stored in self._stored_on(device)
+            if stored.row.status == "measured" and stored.run.source.tree_sha256 == tree
+        }
+        return [planned for planned in plan if planned.case.id not in fresh]
+
+    def _stored_on(self, device: DeviceInfo) -> list[StoredRow]:
+        return [stored for stored in self._rows()[0] if stored.machine == machine_name(device)]
+
+    def _rows(self) -> tuple[list[StoredRow], list[str]]:
+        """What is stored of any kernel of the suite at the sizes of its ladders."""
+        points = {size_label(line.sizes): line.sizes for line in self.lines if line.sizes}
+        suite = self.loaded.suite
+        cases = {Case(suite.name, k.name, point).id for k in suite.kernels for point in points.values()}
+        return newest_rows(self.results, suite.name, cases)
+
+    def _is_wanted(self, device: DeviceInfo) -> bool:
+        return device.backend != "null" or self._is_shown(device)
+
+    def _is_shown(self, device: DeviceInfo) -> bool:
+        specs = [backends.parse_spec(spec) for spec in self.devices]
+        return backends.parse_spec(device.spec) in specs if specs else device.backend != "null"
+
+
+def find_ladders(
+    suites: Sequence[LoadedSuite],
+    names: Sequence[str],
+    sizes: Sequence[str],
+    *,
+    results: Path,
+    devices: tuple[str, ...],
+    against: str,
+    slow: bool,
+) -> Iterator[SuiteLadders]:
+    """The ladders of these names, or all. Raises UsageError for a name that is none, a size that fits
+    nothing, and where nobody published.
+    """
+    known = [(loaded, ladder) for loaded in suites for ladder in loaded.suite.ladders]
+    if not known:
+        raise UsageError(
+            "No suite here has ladders: Suite(ladders=[Ladder(...)]) says what others published."
+        )
+    called = {
+        f"{loaded.suite.name}.{ladder.name}": {loaded.suite.name, ladder.name} for loaded, ladder in known
+    }
+    for name in names:
+        if name not in called and not any(name in each for each in called.values()):
+            raise UsageError(f"No suite or ladder is called {name!r}. Ladders: {', '.join(called)}.")
+    for loaded in suites:
+        suite = loaded.suite
+        chosen = [
+            ladder
+            for ladder in suite.ladders
+            if not names or {suite.name, ladder.name, f"{suite.name}.{ladder.name}"} & {*names}
+        ]
+        if not chosen:
+            continue
+        if against and against not in suite.by_name:
+            raise UsageError(f"--against {against}: suite {suite.name!r} has no such kernel.")
+        points = [parse_size(size, suite.problem) for size in sizes]
+        yield SuiteLadders(
+            loaded=loaded,
+            ladders=tuple((ladder, tuple(placed(suite, ladder, points))) for ladder in chosen),
+            results=results,
+            devices=devices,
+            against=against,
+            slow=slow,
+        )
