@@ -15,8 +15,7 @@ from harness.bench.worker import Worker
 from harness.errors import HarnessError
 from harness.records import DeviceInfo, Toolchain
 from harness.spec.loader import LoadedSuite, load
-from harness.sweep.bench import LocalCrew
-from harness.sweep.crew import Answer, Job
+from harness.sweep.bench import Job, JobResult, LocalExecutor
 from harness.sweep.engine import Sweeping, SweepOptions
 from harness.sweep.model import SweepResult, SweepSettings
 from tests.support import write_files
@@ -90,20 +89,20 @@ def project(
 
 Stop = Callable[[Job, int], None]
 """Called before each job, with its number from 0."""
-Change = Callable[[Answer, Job], Answer]
+Change = Callable[[JobResult, Job], JobResult]
 
 
 def _never(job: Job, number: int) -> None:
     pass
 
 
-def _unchanged(answer: Answer, job: Job) -> Answer:
-    return answer
+def _unchanged(result: JobResult, job: Job) -> JobResult:
+    return result
 
 
 class Here:
-    """A crew of one null device whose worker is in this process: quick, as long as nothing crashes. See
-    harness.sweep.crew.
+    """An executor of one null device whose worker is in this process: quick, as long as nothing crashes. See
+    harness.sweep.bench.Executor.
     """
 
     def __init__(
@@ -128,11 +127,11 @@ class Here:
     ) -> None:
         self.scratch.cleanup()
 
-    def do(self, jobs: Sequence[Job]) -> Iterator[Answer]:
+    def run(self, jobs: Sequence[Job]) -> Iterator[JobResult]:
         for job in jobs:
             if job.fresh:
                 self.worker = self._opened()
-            yield Answer(key=job.key, reply=self._reply(job), device="null:0", host_s=0.001)
+            yield JobResult(key=job.key, reply=self._reply(job), device="null:0", host_s=0.001)
 
     def _reply(self, job: Job) -> protocol.Done | protocol.Failed:
         try:
@@ -142,7 +141,7 @@ class Here:
 
 
 class Watched:
-    """A crew of one that keeps what it was asked and can be stopped; see harness.sweep.crew."""
+    """An executor that keeps what it was asked and can be stopped; see harness.sweep.bench.Executor."""
 
     def __init__(
         self,
@@ -152,28 +151,28 @@ class Watched:
         *,
         real: bool = False,
     ) -> None:
-        self.crew: LocalCrew | Here = LocalCrew(suite, "null") if real else Here(suite)
+        self.executor: LocalExecutor | Here = LocalExecutor(suite, "null") if real else Here(suite)
         self.stop, self.changed = stop, changed
         self.jobs: list[Job] = []
         self.devices: tuple[DeviceInfo, ...] = ()
         self.toolchain = Toolchain(compiler="")
 
     def __enter__(self) -> Self:
-        self.crew.__enter__()
-        self.devices, self.toolchain = self.crew.devices, self.crew.toolchain
+        self.executor.__enter__()
+        self.devices, self.toolchain = self.executor.devices, self.executor.toolchain
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.crew.__exit__(kind, error, trace)
+        self.executor.__exit__(kind, error, trace)
 
-    def do(self, jobs: Sequence[Job]) -> Iterator[Answer]:
+    def run(self, jobs: Sequence[Job]) -> Iterator[JobResult]:
         for job in jobs:
             self.stop(job, len(self.jobs))
             self.jobs.append(job)
-            for answer in self.crew.do([job]):
-                yield self.changed(answer, job)
+            for result in self.executor.run([job]):
+                yield self.changed(result, job)
 
     @property
     def prepared(self) -> list[dict[str, Any]]:
@@ -210,7 +209,7 @@ class Silent:
         self.phases: list[tuple[str, int]] = []
         self.steps = 0
 
-    def began(self, sweep: object, found: object) -> None:
+    def started(self, sweep: object, state: object) -> None:
         pass
 
     def phase(self, name: str, total: int) -> None:
@@ -239,5 +238,5 @@ def sweep(
         results=root / "results" if save else None,
         fresh=fresh,
     )
-    with Watched(loaded.suite.root, stop, changed, real=real) as crew:
-        return Sweeping(loaded, loaded.suite.by_name["tuned"], crew, options, Silent()).run(), crew
+    with Watched(loaded.suite.root, stop, changed, real=real) as executor:
+        return Sweeping(loaded, loaded.suite.by_name["tuned"], executor, options, Silent()).run(), executor

@@ -24,7 +24,7 @@ from harness.errors import ExitCode, StoreError, UsageError
 from harness.judgement.saved_runs import (
     MIN_PAIRS,
     ROBUST_PAIRS,
-    StockResult,
+    FilesResult,
     judge_files,
     judge_pairs,
     policy_for,
@@ -170,7 +170,7 @@ def written(folder: Path, real: Mapping[str, Any], processes: Sequence[Process])
 def judged(tmp_path, real):
     """Judges made-up processes, by way of their files."""
 
-    def judge(processes: Sequence[Process], **given: Any) -> StockResult:
+    def judge(processes: Sequence[Process], **given: Any) -> FilesResult:
         files = [read_benchmark_file(path) for path in written(tmp_path / "files", real, processes)]
         sides = list(zip(files, processes, strict=True))
         base, head = ([file for file, each in sides if each.side == side] for side in ("base", "head"))
@@ -179,12 +179,12 @@ def judged(tmp_path, real):
     return judge
 
 
-def only(result: StockResult) -> Verdict:
+def only(result: FilesResult) -> Verdict:
     (verdict,) = result.verdicts
     return verdict
 
 
-def told(result: StockResult) -> dict[str, tuple[str, str]]:
+def told(result: FilesResult) -> dict[str, tuple[str, str]]:
     return {verdict.case: (verdict.status, verdict.reason) for verdict in result.verdicts}
 
 
@@ -483,7 +483,7 @@ def test_limits_that_make_no_sense_are_refused(judged):
 # What the files do not bear out
 
 
-def verdicts_are(result: StockResult, status: str, reason: str) -> list[Verdict]:
+def verdicts_are(result: FilesResult, status: str, reason: str) -> list[Verdict]:
     assert {(verdict.status, verdict.reason) for verdict in result.verdicts} == {(status, reason)}
     assert exit_code([result]) != ExitCode.FINE
     return list(result.verdicts)

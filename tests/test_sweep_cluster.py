@@ -21,9 +21,9 @@ import harness
 from harness.bench import protocol
 from harness.errors import DeviceError, MeasureError, StoreError, UsageError, WorkerError
 from harness.records import DeviceInfo
-from harness.sweep import clients, parcel
-from harness.sweep.cluster import DaskCrew
-from harness.sweep.crew import Answer, Job
+from harness.sweep import clients, posts
+from harness.sweep.bench import Job, JobResult
+from harness.sweep.cluster import DaskExecutor
 from tests import toy
 from tests.support import IMPORT_PATH, write_files
 
@@ -107,11 +107,11 @@ def jobs(*sizes: int, kernel: str = "plain", timeout_s: float = 60.0) -> list[Jo
     ]
 
 
-def local(told: Told, *devices: str) -> DaskCrew:
-    return DaskCrew(told.suite, scheduler=None, devices=devices)
+def local(told: Told, *devices: str) -> DaskExecutor:
+    return DaskExecutor(told.suite, scheduler=None, devices=devices)
 
 
-def verified(answers: list[Answer]) -> list[str]:
+def verified(answers: list[JobResult]) -> list[str]:
     """Keys of the jobs that came out as they should."""
     return sorted(
         answer.key
@@ -127,7 +127,7 @@ def keys(*sizes: int) -> list[str]:
 
 
 @contextlib.contextmanager
-def killing_who_holds(told: Told, answered: list[Answer] | None = None) -> Iterator[list[int]]:
+def killing_who_holds(told: Told, answered: list[JobResult] | None = None) -> Iterator[list[int]]:
     """Kill the worker whose child waits at the size HOLD, once it does; and not before its other jobs are
     among those answered.
     """
@@ -152,12 +152,12 @@ def killing_who_holds(told: Told, answered: list[Answer] | None = None) -> Itera
 
 def test_a_killed_worker_costs_nothing_but_doing_its_job_again(told):
     sizes = (*range(1, 6), HOLD, *range(6, 16))
-    with local(told, "null:0", "null:0") as crew:
-        assert [device.name for device in crew.devices] == ["null", "null"]
-        assert crew.toolchain.compiler == "null 1"
-        answers: list[Answer] = []
+    with local(told, "null:0", "null:0") as executor:
+        assert [device.name for device in executor.devices] == ["null", "null"]
+        assert executor.toolchain.compiler == "null 1"
+        answers: list[JobResult] = []
         with killing_who_holds(told, answers) as killed:
-            for answer in crew.do(jobs(*sizes)):
+            for answer in executor.run(jobs(*sizes)):
                 answers.append(answer)  # noqa: PERF402 - one by one, for who waits for them
         assert verified(answers) == keys(*sizes)
         assert len(told.workers(HOLD)) == 2
@@ -165,52 +165,52 @@ def test_a_killed_worker_costs_nothing_but_doing_its_job_again(told):
         done_by = Counter(pid for size in sizes if size != HOLD for pid in told.workers(size))
         assert sum(done_by.values()) == len(sizes) - 1
         assert set(done_by) - set(killed)
-        # The crew is whole again, or works on with who is left.
-        assert verified(list(crew.do(jobs(101, 102, 103)))) == keys(101, 102, 103)
+        # The executor is whole again, or works on with who is left.
+        assert verified(list(executor.run(jobs(101, 102, 103)))) == keys(101, 102, 103)
 
 
 def test_the_only_worker_is_started_again_when_it_is_killed(told):
-    with local(told, "null:0") as crew, killing_who_holds(told) as killed:
-        assert verified(list(crew.do(jobs(1, HOLD, 2)))) == keys(1, HOLD, 2)
+    with local(told, "null:0") as executor, killing_who_holds(told) as killed:
+        assert verified(list(executor.run(jobs(1, HOLD, 2)))) == keys(1, HOLD, 2)
     assert len(killed) == 1
 
 
 def test_a_lost_device_costs_nothing_while_another_is_left_and_ends_it_when_none_is(told):
     sizes = range(1, 12)
-    with local(told, "null:0", "null:0") as crew:
-        answers = {answer.key: answer for answer in crew.do(jobs(FALL, *sizes))}
+    with local(told, "null:0", "null:0") as executor:
+        answers = {answer.key: answer for answer in executor.run(jobs(FALL, *sizes))}
         fallen = answers.pop(f"job {FALL}")
         assert isinstance(fallen.reply, protocol.Failed)
         assert "SIGSEGV" in fallen.reply.message
         assert verified(list(answers.values())) == keys(*sizes)
         # The last device is lost with its process: what runs needs none, but the next job does.
         (told.place / "broken").write_text("all")
-        answering = crew.do(
+        answering = executor.run(
             [*jobs(201), *(Job(key="n", request=jobs(202)[0].request, timeout_s=9, fresh=True),)]
         )
         with pytest.raises(DeviceError, match="this device is gone"):
             list(answering)
 
 
-def test_a_crew_that_is_left_early_stops_what_runs_and_can_work_on(told):
-    with local(told, "null:0") as crew:
-        answering = crew.do(jobs(1, HOLD, 2))
+def test_an_executor_that_is_left_early_stops_what_runs_and_can_work_on(told):
+    with local(told, "null:0") as executor:
+        answering = executor.run(jobs(1, HOLD, 2))
         assert isinstance(answering, Generator)
         assert next(answering).key == "job 1"
         while not told.workers(HOLD):
             time.sleep(0.02)
         answering.close()
-        assert verified(list(crew.do(jobs(3, 4)))) == keys(3, 4)
+        assert verified(list(executor.run(jobs(3, 4)))) == keys(3, 4)
 
 
 @contextlib.contextmanager
 def session(told: Told, *devices: str) -> Iterator[subprocess.Popen[str]]:
     """A process of its own, as from a terminal, that sweeps until its worker holds."""
     code = (
-        "from pathlib import Path\nfrom tests.test_sweep_cluster import HOLD, DaskCrew, jobs\n"
+        "from pathlib import Path\nfrom tests.test_sweep_cluster import HOLD, DaskExecutor, jobs\n"
         "if __name__ == '__main__':\n"
-        f"    with DaskCrew(Path({str(told.suite)!r}), scheduler=None, devices={devices!r}) as crew:\n"
-        "        list(crew.do(jobs(1, HOLD)))\n"
+        f"    with DaskExecutor(Path({str(told.suite)!r}), scheduler=None, devices={devices!r}) as x:\n"
+        "        list(x.run(jobs(1, HOLD)))\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code],
@@ -237,7 +237,7 @@ def test_workers_and_their_children_end_with_a_session_that_is_killed(told):
         until(lambda: not any(map(alive, family)))
 
 
-def test_an_interrupt_from_the_terminal_is_for_the_crew_alone(told):
+def test_an_interrupt_from_the_terminal_is_for_the_client_alone(told):
     with session(told, "null:0") as process:
         (worker,) = told.workers(HOLD)
         os.killpg(process.pid, signal.SIGINT)
@@ -341,8 +341,8 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-def on(scheduler: str, told: Told, *devices: str) -> DaskCrew:
-    return DaskCrew(told.suite, scheduler=scheduler, devices=devices)
+def on(scheduler: str, told: Told, *devices: str) -> DaskExecutor:
+    return DaskExecutor(told.suite, scheduler=scheduler, devices=devices)
 
 
 class Seen:
@@ -363,16 +363,16 @@ class Seen:
 
 def test_a_cluster_gets_the_suite_sent_and_only_who_announces_a_gpu_works(told, scheduler):
     seen = Seen()
-    crew = DaskCrew(told.suite, scheduler=scheduler, devices=["null:0"], observer=seen)
-    with crew:
+    executor = DaskExecutor(told.suite, scheduler=scheduler, devices=["null:0"], observer=seen)
+    with executor:
         root = told.suite.parent.parent
         (root / "kernels").rename(root / "elsewhere")
         sizes = (*range(1, 8), HOLD, *range(8, 12))
         with killing_who_holds(told) as killed:
-            assert verified(list(crew.do(jobs(*sizes)))) == keys(*sizes)
-        until(lambda: len(crew._announced()) == 2)
-    assert seen.devices == list(crew.devices)
-    assert len(crew.devices) == 2
+            assert verified(list(executor.run(jobs(*sizes)))) == keys(*sizes)
+        until(lambda: len(executor._announced()) == 2)
+    assert seen.devices == list(executor.devices)
+    assert len(executor.devices) == 2
     assert len(killed) == 1
     assert not [file for file in told.files() if Path(file).is_relative_to(root)]
     # The folder is named for what was sent, and lies in each worker's own.
@@ -380,25 +380,25 @@ def test_a_cluster_gets_the_suite_sent_and_only_who_announces_a_gpu_works(told, 
     assert name.startswith("harness-suite-")
 
 
-def test_the_same_suite_is_the_same_parcel_and_comes_out_whole(told, tmp_path):
+def test_the_same_suite_is_packed_the_same_and_comes_out_whole(told, tmp_path):
     text = told.suite / "suite.py"
-    sent, place = parcel.pack(told.suite)
+    sent, place = posts.pack(told.suite)
     os.utime(text, (1, 1))
     write_files(told.suite, {"__pycache__/suite.pyc": "as this host compiled it"})
-    assert parcel.pack(told.suite) == (sent, place)
-    folder = parcel.unpack(sent, tmp_path)
+    assert posts.pack(told.suite) == (sent, place)
+    folder = posts.unpack(sent, tmp_path)
     assert (folder / place / "suite.py").read_bytes() == text.read_bytes()
     assert not list(folder.rglob("*.pyc"))
     text.write_text(f"{text.read_text()}# another\n")
-    assert parcel.unpack(parcel.pack(told.suite)[0], tmp_path) != folder
+    assert posts.unpack(posts.pack(told.suite)[0], tmp_path) != folder
     # What is there already is not written again.
     (folder / "mark").touch()
-    assert (parcel.unpack(sent, tmp_path) / "mark").exists()
+    assert (posts.unpack(sent, tmp_path) / "mark").exists()
 
 
-def test_where_a_parcel_cannot_be_unpacked_is_said(told, tmp_path):
+def test_where_a_suite_cannot_be_unpacked_is_said(told, tmp_path):
     with pytest.raises(StoreError, match=r"cannot be unpacked in .*nowhere"):
-        parcel.unpack(parcel.pack(told.suite)[0], tmp_path / "nowhere")
+        posts.unpack(posts.pack(told.suite)[0], tmp_path / "nowhere")
 
 
 def test_another_version_of_the_harness_is_refused(told, scheduler, monkeypatch):
@@ -492,8 +492,8 @@ def test_a_scheduler_that_is_lost_ends_the_sweep_with_a_sentence(told, tmp_path)
         scheduler_kwargs={"dashboard": False},
         resources={"GPU": 1},
     )
-    with gone, on(gone.scheduler_address, told, "null:0") as crew:
-        answering = crew.do(jobs(1, HOLD))
+    with gone, on(gone.scheduler_address, told, "null:0") as executor:
+        answering = executor.run(jobs(1, HOLD))
         assert next(answering).key == "job 1"
         gone.close()
         with pytest.raises(WorkerError, match="was lost"):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from harness.run.device_session import DeviceObserver
     from harness.spec.loader import LoadedSuite
     from harness.spec.suite import Kernel
-    from harness.sweep.crew import Crew
+    from harness.sweep.bench import Executor
     from harness.sweep.model import SweepResult
 
 
@@ -76,8 +76,8 @@ def command(kernel: str, **options: Any) -> int:
         results=None if options["no_save"] else options["results"] or config.root / config.results,
         fresh=options["fresh"],
     )
-    with SweepProgress() as observer, _crew(loaded, options, config.device, observer) as crew:
-        result = Sweeping(loaded, chosen, crew, asked, observer).run()
+    with SweepProgress() as observer, _executor(loaded, options, config.device, observer) as executor:
+        result = Sweeping(loaded, chosen, executor, asked, observer).run()
     _print(result, as_json=options["as_json"])
     for form, file in exports:
         _write(result, form, file)
@@ -105,27 +105,27 @@ def _chosen(pattern: str) -> tuple[LoadedSuite, Kernel]:
 
 
 @contextlib.contextmanager
-def _crew(
+def _executor(
     loaded: LoadedSuite, options: dict[str, Any], configured: str | None, observer: DeviceObserver
-) -> Iterator[Crew]:
+) -> Iterator[Executor]:
     scheduler, gpus, device = options["scheduler"], options["gpus"], options["device"]
     if gpus is not None and (scheduler or device):
         other = "--scheduler" if scheduler else "--device"
         raise UsageError(f"--gpus and {other} each say where to work: give one of them.")
     if scheduler is None and gpus is None:
-        from harness.sweep.bench import LocalCrew
+        from harness.sweep.bench import LocalExecutor
 
-        with LocalCrew(loaded.suite.root, device or configured, observer, options["busy"]) as local:
+        with LocalExecutor(loaded.suite.root, device or configured, observer, options["busy"]) as local:
             yield local
         return
-    from harness.sweep.cluster import DaskCrew
+    from harness.sweep.cluster import DaskExecutor
 
     # On a cluster, what this machine's configuration says of devices means nothing.
     devices = _cards(gpus) if gpus is not None else (device,) if device else ()
-    with DaskCrew(
+    with DaskExecutor(
         loaded.suite.root, scheduler=scheduler, devices=devices, observer=observer, busy=options["busy"]
-    ) as crew:
-        yield crew
+    ) as executor:
+        yield executor
 
 
 def _cards(gpus: str) -> tuple[str, ...]:

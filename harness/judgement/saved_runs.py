@@ -10,16 +10,16 @@ from __future__ import annotations
 __all__ = [
     "MIN_PAIRS",
     "ROBUST_PAIRS",
-    "StockResult",
-    "StockSide",
+    "FilesResult",
+    "FilesSide",
     "judge_files",
     "judge_pairs",
     "policy_for",
 ]
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from statistics import fmean, median
 
@@ -30,6 +30,7 @@ from harness.errors import UsageError
 from harness.judgement.attribution import Evidence, attribute
 from harness.judgement.judge import Judgement, Leg, Policy, judge
 from harness.records import Arm, Effect, Verdict, VerdictStatus
+from harness.spec.planning import Refusal
 from harness.statistics.moderated import Prior
 from harness.statistics.paired import ProcessEffect, process_effect
 from harness.store.pytest_benchmark_files import Benchmark, BenchmarkFile
@@ -52,6 +53,8 @@ FLOOR = 0.0005
 TRIM = 0.2
 MOST_PAIRS = 64
 """That are suggested."""
+_GATE = "sm-clock"
+"""The reason of the gate that measuring has for the same."""
 _CLOCKS_APART = 0.015
 """SM clocks of the sides that differ by more are two steps or more of a free clock apart."""
 _DRIFT_P = 0.05
@@ -60,7 +63,7 @@ _OVERLAP_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StockSide:
+class FilesSide:
     """The files of base or of head, in order of time."""
 
     commit: str | None
@@ -70,23 +73,15 @@ class StockSide:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StockResult:
-    base: StockSide
-    head: StockSide
+class FilesResult:
+    base: FilesSide
+    head: FilesSide
     pairs: int
     device: str
     policy: Policy
     verdicts: tuple[Verdict, ...]
     interrupted: bool = False
     problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    """Why nothing can be said. `reason` is a stable code."""
-
-    reason: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +100,10 @@ class _Turns:
     base: tuple[_Run, ...]
     head: tuple[_Run, ...]
     policy: Policy
-    refusals: tuple[_Refusal, ...] = field(default=())
-    """Why none of its benchmarks can be judged."""
+
+    @property
+    def sides(self) -> tuple[tuple[_Run, ...], tuple[_Run, ...]]:
+        return self.base, self.head
 
     @property
     def in_time(self) -> list[_Run]:
@@ -145,7 +142,7 @@ def judge_files(
     margin: float | None = None,
     tolerance: float | None = None,
     confidence: float = 0.999,
-) -> StockResult:
+) -> FilesResult:
     """A verdict for every benchmark of any file, base's i-th process paired with head's i-th.
 
     Fails closed: what the files do not bear out is invalid or inconclusive, whichever of them is left out.
@@ -166,15 +163,15 @@ def judge_files(
         pairs=min(map(len, sides.values())),
     )
     turns = _Turns(sides["base"], sides["head"], policy)
-    turns = replace(turns, refusals=tuple(_refusals(turns)))
+    refusals = [found for check in _CHECKS if (found := check(turns))]
     names = dict.fromkeys(name for run in (*turns.head, *turns.base) for name in run.file.benchmarks)
-    return StockResult(
+    return FilesResult(
         base=_side(turns.base),
         head=_side(turns.head),
         pairs=policy.looks[0],
         device=runs[0].file.device,
         policy=policy,
-        verdicts=tuple(_verdict(name, turns) for name in names),
+        verdicts=tuple(_verdict(name, turns, refusals) for name in names),
     )
 
 
@@ -209,73 +206,66 @@ def _check_given(files: Sequence[tuple[str, BenchmarkFile]]) -> None:
 # All files together
 
 
-def _refusals(turns: _Turns) -> Iterator[_Refusal]:
-    for found in (_other_machine(turns), _mixed_commits(turns), _not_alternated(turns), _overlapping(turns)):
-        if found:
-            yield found
-
-
-def _other_machine(turns: _Turns) -> _Refusal | None:
+def _other_machine(turns: _Turns) -> Refusal | None:
     first, *rest = turns.in_time
     for run in rest:
-        keys = [*first.file.machine, *run.file.machine]
-        for key in dict.fromkeys(keys):
-            values = [each.file.machine.get(key, "nothing") for each in (first, run)]
-            if values[0] != values[1]:
-                return _Refusal(
-                    reason="other-machine",
-                    message=f"These were not measured alike: {key} is {_short(values[0])} in "
-                    f"{first.file.path} and {_short(values[1])} in {run.file.path}. Measure both commits on "
-                    "one machine, in one environment, in turns.",
+        for key in dict.fromkeys([*first.file.machine, *run.file.machine]):
+            one, other = (_short(each.file.machine.get(key, "nothing")) for each in (first, run))
+            if first.file.machine.get(key) != run.file.machine.get(key):
+                return Refusal(
+                    "other-machine",
+                    f"These were not measured alike: {key} is {one} in {first.file.path} and {other} in "
+                    f"{run.file.path}. Measure both commits on one machine, in one environment, in turns.",
                 )
     return None
 
 
-def _mixed_commits(turns: _Turns) -> _Refusal | None:
-    for runs in (turns.base, turns.head):
-        first = runs[0].file
-        for run in runs[1:]:
-            if (run.file.commit, run.file.dirty) != (first.commit, first.dirty):
-                return _Refusal(
-                    reason="mixed-commits",
-                    message=f"The files of {run.side} are not of one commit: {first.path} is of "
-                    f"{_commit(first)} and {run.file.path} of {_commit(run.file)}.",
+def _mixed_commits(turns: _Turns) -> Refusal | None:
+    for first, *rest in turns.sides:
+        for run in rest:
+            if (run.file.commit, run.file.dirty) != (first.file.commit, first.file.dirty):
+                return Refusal(
+                    "mixed-commits",
+                    f"The files of {run.side} are not of one commit: {first.file.path} is of "
+                    f"{_commit(first.file)} and {run.file.path} of {_commit(run.file)}.",
                 )
     return None
 
 
-def _not_alternated(turns: _Turns) -> _Refusal | None:
+def _not_alternated(turns: _Turns) -> Refusal | None:
     """Where a process of one side has none of the other beside it, what drifts looks like a change."""
     sides = [run.side for run in turns.in_time]
     if len(sides) % 2 == 0 and all(sides[place] != sides[place + 1] for place in range(0, len(sides) - 1, 2)):
         return None
     order = ", ".join(f"{len(list(same))} of {side}" for side, same in groupby(sides))
-    return _Refusal(
-        reason="not-alternated",
-        message=f"Base and head were not measured in turns: in order of time there are {order}. What drifts "
+    return Refusal(
+        "not-alternated",
+        f"Base and head were not measured in turns: in order of time there are {order}. What drifts "
         "would look like a change. Save one file of each, then again, as many of base as of head.",
     )
 
 
-def _overlapping(turns: _Turns) -> _Refusal | None:
+def _overlapping(turns: _Turns) -> Refusal | None:
     for one, other in pairwise(turns.in_time):
         early_s = (one.file.saved_at - other.file.began_at).total_seconds()
         if early_s > _OVERLAP_S:
-            return _Refusal(
-                reason="overlapping",
-                message=f"Two processes ran at once: {other.file.path} began {early_s:.0f} s or more before "
+            return Refusal(
+                "overlapping",
+                f"Two processes ran at once: {other.file.path} began {early_s:.0f} s or more before "
                 f"{one.file.path} was saved. They disturbed each other; run one after the other.",
             )
     return None
 
 
+_CHECKS = (_other_machine, _mixed_commits, _not_alternated, _overlapping)
+
+
 # One benchmark
 
 
-def _verdict(name: str, turns: _Turns) -> Verdict:
+def _verdict(name: str, turns: _Turns, refusals: Sequence[Refusal]) -> Verdict:
     base, head = (
-        [run.file.benchmarks[name] for run in runs if name in run.file.benchmarks]
-        for runs in (turns.base, turns.head)
+        [run.file.benchmarks[name] for run in runs if name in run.file.benchmarks] for runs in turns.sides
     )
     bare = Verdict(
         case=name,
@@ -288,40 +278,41 @@ def _verdict(name: str, turns: _Turns) -> Verdict:
         unavailable=_unavailable([*base, *head]),
     )
     if not head:
-        return _told(bare, "missing", "only-in-base", "Only base has it.")
-    if turns.refusals:
-        told = " ".join(refusal.message for refusal in turns.refusals)
-        return _told(bare, "invalid", turns.refusals[0].reason, told)
+        return _concluded(bare, "missing", "only-in-base", "Only base has it.")
+    if refusals:
+        return _concluded(
+            bare, "invalid", refusals[0].reason, " ".join(refusal.message for refusal in refusals)
+        )
     if few := _too_few(turns.policy.looks[0]):
-        return _told(bare, "inconclusive", few.reason, few.message)
+        return _concluded(bare, "inconclusive", few.reason, few.message)
     if absent := _absent_somewhere(name, turns):
-        return _told(bare, "invalid", absent.reason, absent.message)
+        return _concluded(bare, "invalid", absent.reason, absent.message)
     if not base:
-        return _told(bare, "new", "only-in-head", "Only head has it.")
+        return _concluded(bare, "new", "only-in-head", "Only head has it.")
     return _compared(bare, base, head, turns)
 
 
-def _told(bare: Verdict, status: VerdictStatus, reason: str, message: str) -> Verdict:
+def _concluded(bare: Verdict, status: VerdictStatus, reason: str, message: str) -> Verdict:
     return replace(bare, status=status, reason=reason, message=message)
 
 
-def _too_few(pairs: int) -> _Refusal | None:
+def _too_few(pairs: int) -> Refusal | None:
     if pairs >= MIN_PAIRS:
         return None
-    return _Refusal(
-        reason="too-few-pairs",
-        message=f"{pairs} pair{'s' if pairs > 1 else ''} of processes: so few can agree by chance. Save at "
+    return Refusal(
+        "too-few-pairs",
+        f"{pairs} pair{'s' if pairs > 1 else ''} of processes: so few can agree by chance. Save at "
         f"least {MIN_PAIRS} files of each commit, in turns; {ROBUST_PAIRS} see far more.",
     )
 
 
-def _absent_somewhere(name: str, turns: _Turns) -> _Refusal | None:
-    for runs in (turns.base, turns.head):
+def _absent_somewhere(name: str, turns: _Turns) -> Refusal | None:
+    for runs in turns.sides:
         without = [run.file.path for run in runs if name not in run.file.benchmarks]
         if without and len(without) < len(runs):
-            return _Refusal(
-                reason="incomplete",
-                message=f"{len(without)} of {len(runs)} files of {runs[0].side} do not have it, such as "
+            return Refusal(
+                "incomplete",
+                f"{len(without)} of {len(runs)} files of {runs[0].side} do not have it, such as "
                 f"{without[0]}: it failed there, or was not chosen. A benchmark that sometimes fails "
                 "cannot be judged by the times when it does not.",
             )
@@ -331,23 +322,31 @@ def _absent_somewhere(name: str, turns: _Turns) -> _Refusal | None:
 def _compared(bare: Verdict, base: Sequence[Benchmark], head: Sequence[Benchmark], turns: _Turns) -> Verdict:
     times = _Times.of(base, head)
     judgement = judge_pairs(times.ratios, turns.policy)
-    everything = [each.extra for each in (*base, *head)]
+    estimate = judgement.estimates["time"]
+    everything = [*base, *head]
     found = replace(
         bare,
-        time=_effect(judgement, times.ratios),
+        time=Effect(
+            effect=estimate.effect,
+            low=estimate.low,
+            high=estimate.high,
+            processes=len(times.ratios),
+            quads=0,
+            process_effects=tuple(math.expm1(each) for each in times.ratios),
+        ),
         smallest_visible=judgement.smallest_visible,
         base=_arm(base, times.base_ns),
         head=_arm(head, times.head_ns),
-        temperature_c=_middle([extra.temperature_c for extra in everything]),
-        power_w=_middle([extra.power_w for extra in everything]),
+        temperature_c=_middle([each.extra.temperature_c for each in everything]),
+        power_w=_middle([each.extra.power_w for each in everything]),
     )
     refusal = (
-        _other_timer(base, head) or _other_device(base, head) or _clocks_apart(found) or _drift(times, turns)
+        _other_timer(everything) or _other_device(everything) or _clocks_apart(found) or _drift(times, turns)
     )
     if refusal:
         message = f"{refusal.message} What was measured: {_shown(found)}"
-        return _attributed(_told(found, "invalid", refusal.reason, message))
-    return _attributed(_told(found, *_outcome(found, judgement, times, turns.policy)))
+        return _attributed(_concluded(found, "invalid", refusal.reason, message))
+    return _attributed(_concluded(found, *_outcome(found, judgement, times, turns.policy)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,15 +364,13 @@ class _Times:
     @property
     def ratios(self) -> list[float]:
         """Natural logarithms of head over base, by pair."""
-        return [math.log(head / base) for base, head in self._pairs()]
+        return [math.log(head / base) for base, head in zip(self.base_ns, self.head_ns, strict=True)]
 
     @property
     def levels(self) -> list[float]:
         """Mean logarithms of both, by pair: where noise is alike in both, they know nothing of the ratios."""
-        return [(math.log(base) + math.log(head)) / 2 for base, head in self._pairs()]
-
-    def _pairs(self) -> Iterator[tuple[float, float]]:
-        return zip(self.base_ns, self.head_ns, strict=True)
+        pairs = zip(self.base_ns, self.head_ns, strict=True)
+        return [(math.log(base) + math.log(head)) / 2 for base, head in pairs]
 
 
 def _time_ns(benchmark: Benchmark, *, raw: bool) -> float:
@@ -388,53 +385,44 @@ def _time_ns(benchmark: Benchmark, *, raw: bool) -> float:
     return float(ordered[cut : ordered.size - cut].mean())
 
 
-def _effect(judgement: Judgement, ratios: Sequence[float]) -> Effect:
-    found = judgement.estimates["time"]
-    return Effect(
-        effect=found.effect,
-        low=found.low,
-        high=found.high,
-        processes=len(ratios),
-        quads=0,
-        process_effects=tuple(math.expm1(each) for each in ratios),
-    )
-
-
-def _other_timer(base: Sequence[Benchmark], head: Sequence[Benchmark]) -> _Refusal | None:
-    timers = dict.fromkeys(each.timer for each in (*base, *head))
+def _other_timer(everything: Sequence[Benchmark]) -> Refusal | None:
+    timers = dict.fromkeys(each.timer for each in everything)
     if len(timers) == 1:
         return None
-    return _Refusal(
-        reason="other-timer",
-        message=f"Not all files were timed by the same clock: {' and '.join(map(_short, timers))}.",
+    return Refusal(
+        "other-timer",
+        f"Not all files were timed by the same clock: {' and '.join(map(_short, timers))}.",
     )
 
 
-def _other_device(base: Sequence[Benchmark], head: Sequence[Benchmark]) -> _Refusal | None:
+def _other_device(everything: Sequence[Benchmark]) -> Refusal | None:
     for what in ("device", "uuid", "driver"):
-        values = dict.fromkeys(getattr(each.extra, what) or "nothing" for each in (*base, *head))
+        values = dict.fromkeys(getattr(each.extra, what) or "nothing" for each in everything)
         if len(values) > 1:
-            return _Refusal(
-                reason="other-machine",
-                message=f"Not all files are of one device: its {what} is "
-                f"{' and '.join(map(_short, values))}.",
+            return Refusal(
+                "other-machine",
+                f"Not all files are of one device: its {what} is {' and '.join(map(_short, values))}.",
             )
     return None
 
 
-def _clocks_apart(found: Verdict) -> _Refusal | None:
-    base, head = ((arm.sm_clock_mhz if arm else None) for arm in (found.base, found.head))
+def _clocks_apart(found: Verdict) -> Refusal | None:
+    base, head = _clocks(found)
     if not base or not head or abs(math.log(head / base)) <= _CLOCKS_APART:
         return None
-    # By its place and not by the keyword: the reason is that of a gate.
-    return _Refusal(
-        "sm-clock",
+    return Refusal(
+        _GATE,
         f"The card ran base at {base:.0f} MHz and head at {head:.0f} MHz, so times do not tell what the code "
         "did. 'harness compare' measures both at one clock.",
     )
 
 
-def _drift(times: _Times, turns: _Turns) -> _Refusal | None:
+def _clocks(verdict: Verdict) -> tuple[float | None, float | None]:
+    base, head = ((arm.sm_clock_mhz if arm else None) for arm in (verdict.base, verdict.head))
+    return base, head
+
+
+def _drift(times: _Times, turns: _Turns) -> Refusal | None:
     """Whether times moved steadily all along, and one side came first too often for that to cancel.
 
     The slope is that of the pairs' levels, which know nothing of their ratios. It counts where it alone would
@@ -456,9 +444,9 @@ def _drift(times: _Times, turns: _Turns) -> _Refusal | None:
     error = math.sqrt(float(left @ left) / df / squares)
     if error > 0 and 2 * float(scipy.special.stdtr(df, -abs(slope) / error)) >= _DRIFT_P:
         return None
-    return _Refusal(
-        reason="drift",
-        message=f"Times moved by {_percent(slope)} from each process to the next, and "
+    return Refusal(
+        "drift",
+        f"Times moved by {_percent(slope)} from each process to the next, and "
         f"{'base' if ahead > 0 else 'head'} mostly ran first: that alone looks like a change of "
         f"{_percent(bias)}. Swap the order every other time: base head, head base.",
     )
@@ -524,7 +512,7 @@ def _spread(ratios: Sequence[float]) -> float:
 
 def _attributed(verdict: Verdict) -> Verdict:
     """With what it goes back to, where the card's clocks are known."""
-    base, head = ((arm.sm_clock_mhz if arm else None) for arm in (verdict.base, verdict.head))
+    base, head = _clocks(verdict)
     if base is None or head is None:
         return verdict
     cause, sentence = attribute(
@@ -542,9 +530,9 @@ def _attributed(verdict: Verdict) -> Verdict:
 # Words and figures
 
 
-def _side(runs: Sequence[_Run]) -> StockSide:
+def _side(runs: Sequence[_Run]) -> FilesSide:
     commits = {run.file.commit for run in runs}
-    return StockSide(
+    return FilesSide(
         commit=commits.pop() if len(commits) == 1 else None,
         dirty=any(run.file.dirty for run in runs),
         files=tuple(run.file.path for run in runs),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CompareProgress", "ProgressObserver"]
+__all__ = ["CompareProgress", "DeviceProgress", "ProgressObserver"]
 
 import time
 from types import TracebackType
@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from harness.output.summary import outcome
 from harness.records import DeviceInfo, Row
@@ -28,21 +35,23 @@ _PURPOSES: dict[Purpose, str] = {
 }
 
 
-class _Progress:
-    """A bar on standard error; a context manager."""
+class DeviceProgress:
+    """A bar on standard error, with the time that has passed unless other columns are given; a context
+    manager.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, *columns: ProgressColumn) -> None:
         self.console = Console(stderr=True)
         self.progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
             MofNCompleteColumn(),
-            TimeElapsedColumn(),
+            *(columns or [TimeElapsedColumn()]),
             console=self.console,
             transient=True,
             disable=not self.console.is_terminal,
         )
-        self.task = self.progress.add_task("opening the device", total=None)
+        self.task = self.progress.add_task("opening the device", total=None, note="")
         self.name = ""
         self.began = 0.0
         self.device = ""
@@ -68,7 +77,7 @@ class _Progress:
         self.progress.update(self.task, description=f"{self.name} [dim]{stage}[/]" if self.name else stage)
 
 
-class ProgressObserver(_Progress):
+class ProgressObserver(DeviceProgress):
     """Shows a run as it goes."""
 
     def started(self, planned: PlannedCase, number: int, total: int) -> None:
@@ -85,7 +94,7 @@ class ProgressObserver(_Progress):
             )
 
 
-class CompareProgress(_Progress):
+class CompareProgress(DeviceProgress):
     """Shows a comparison as it goes: the process, and the case it is at."""
 
     label = ""

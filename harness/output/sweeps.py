@@ -5,13 +5,13 @@ from __future__ import annotations
 __all__ = ["as_json", "heat_map", "sweep_tables"]
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from harness.output.sweep_figures import GroupLine, Placed, SweepFigures, label_of, standings
+from harness.output.sweep_figures import Placed, SweepFigures, label_of, standings
 from harness.output.sweep_sheets import (
     LEGEND,
     Cell,
@@ -165,13 +165,13 @@ def as_json(result: SweepResult) -> dict[str, Any]:
         "compile_s": result.compile_s,
         "measure_s": result.measure_s,
         "unit": figures.unit,
-        "standings": [
-            {"standing": each.standing, "why": each.why, "configurations": each.configurations}
-            for each in standings(result)
-        ],
+        "standings": standings(result),
         "rows": [{"row": row, "summary": _summary(figures, row)} for row in result.rows],
         "finals": result.finals,
-        "groups": {name: [_line_json(line) for line in lines] for name, lines in figures.by_group().items()},
+        "groups": {
+            name: [{"label": label_of(line.values), **asdict(line)} for line in lines]
+            for name, lines in figures.by_group().items()
+        },
         "best": {size: [_placed_json(each) for each in figures.ranking(size)] for size in figures.sizes},
     }
 
@@ -183,21 +183,6 @@ def _summary(figures: SweepFigures, row: SweepRow) -> dict[str, Any] | None:
         "time_ms": figures.time_ns(row) / 1e6,
         "rate": figures.rate(row),
         "peak_percent": figures.peak_percent(row),
-    }
-
-
-def _line_json(line: GroupLine) -> dict[str, Any]:
-    return {
-        "label": label_of(line.values),
-        "values": line.values,
-        "configurations": line.configurations,
-        "measured": line.measured,
-        "average": line.average,
-        "best": line.best,
-        "best_number": line.best_number,
-        "best_size": line.best_size,
-        "peak_percent": line.peak_percent,
-        "averages": line.averages,
     }
 
 

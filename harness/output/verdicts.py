@@ -34,7 +34,7 @@ from rich.text import Text
 
 from harness.errors import ExitCode
 from harness.judgement.noise import Calibration
-from harness.judgement.saved_runs import StockResult, StockSide
+from harness.judgement.saved_runs import FilesResult, FilesSide
 from harness.output.tables import console, natural_width, plain_table, print_out
 from harness.records import Comparison, DeviceInfo, Effect, Source, Verdict, nothing_compared
 from harness.run.compare import ComparisonResult
@@ -143,7 +143,7 @@ def as_json(result: ComparisonResult) -> dict[str, Any]:
     }
 
 
-def judgement_as_json(result: StockResult) -> dict[str, Any]:
+def judgement_as_json(result: FilesResult) -> dict[str, Any]:
     """Margin, tolerance and confidence are shares."""
     policy = result.policy
     return {
@@ -163,7 +163,7 @@ def print_comparison(results: Sequence[ComparisonResult], status: ExitCode) -> N
     _print([_of_comparison(result) for result in results], status)
 
 
-def print_judgement(result: StockResult, status: ExitCode) -> None:
+def print_judgement(result: FilesResult, status: ExitCode) -> None:
     """The same for files of pytest-benchmark."""
     _print([_of_files(result)], status)
 
@@ -189,7 +189,7 @@ def _of_comparison(result: ComparisonResult) -> _Shown:
     )
 
 
-def _of_files(result: StockResult) -> _Shown:
+def _of_files(result: FilesResult) -> _Shown:
     often = Counter(verdict.kernel for verdict in result.verdicts)
     policy = result.policy
     return _Shown(
@@ -203,7 +203,7 @@ def _of_files(result: StockResult) -> _Shown:
     )
 
 
-def _count(side: StockSide) -> int:
+def _count(side: FilesSide) -> int:
     return len(side.files)
 
 
@@ -306,7 +306,7 @@ def title(comparison: Comparison) -> str:
     )
 
 
-def _commit(source: Source | StockSide) -> str:
+def _commit(source: Source | FilesSide) -> str:
     return (source.commit or "no commit")[:10] + (" + changes" if source.dirty else "")
 
 

@@ -36,7 +36,7 @@ class PlannedCase:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a case is not run on a device, known before anything is built."""
+    """Why a case is not run on a device, known before anything is built, or why files are not judged."""
 
     reason: str
     message: str

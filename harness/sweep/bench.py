@@ -1,29 +1,67 @@
-"""One device and the worker processes on it, carrying out a sweep's jobs one after another."""
+"""Who does a sweep's work: jobs in, results out, on one device or on many; and the executor of one device.
+
+A job is one request to a worker process, so that whoever carries it out needs to know nothing of sweeps.
+"""
 
 from __future__ import annotations
 
-__all__ = ["Bench", "LocalCrew"]
+__all__ = ["Executor", "Job", "JobResult", "LocalExecutor"]
 
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from harness.bench import protocol
 from harness.device.lock import Busy, held
 from harness.errors import DeviceError, HarnessError, WorkerError
 from harness.records import DeviceInfo, Toolchain
 from harness.run.device_session import DeviceObserver, Station, Workplace
-from harness.sweep.crew import Answer, Job
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 RECOVERY_S = 2.0
 """Before a device that did not open is tried once more: a driver that has reset it needs a moment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One request, on whichever device is free. Everything it compares is in it, so any device will do."""
+
+    key: str
+    """Unique within a sweep; what its result is known by."""
+    request: protocol.Prepare | protocol.Measure | protocol.Compare
+    timeout_s: float
+    fresh: bool = False
+    """Whether it must have a process in which nothing ran before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobResult:
+    key: str
+    reply: protocol.Done | protocol.Failed
+    device: str
+    """UUID or spec of the device that did it."""
+    host_s: float
+    """Wall-clock time, process start included."""
+
+
+class Executor(Protocol):
+    """One device or several of one model, ready to work; a context manager that ends what it started.
+
+    A job whose process crashes or does not answer in time comes back as Failed, and costs nothing but
+    itself. A device that is lost costs nothing either while another is left.
+    """
+
+    devices: tuple[DeviceInfo, ...]
+    toolchain: Toolchain
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[JobResult]:
+        """Carry out jobs; results come as they are ready, in any order."""
 
 
 class _Silent:
@@ -37,42 +75,43 @@ class _Silent:
         pass
 
 
-class Bench:
-    """One device; a context manager. It is made of plain values, so that it can be made anywhere.
+class LocalExecutor:
+    """One device, and worker processes on it, one after another; see Executor.
 
-    A worker process is used for one job after another, until one fails in it or needs a fresh one.
+    A worker process is used for one job after another, until one fails in it or needs a fresh one. With
+    `hold_later` other processes are kept from measuring on the device from the first job on, not from the
+    start: workers of a cluster that opened the same device must be found out before.
 
-    Raises UsageError for a device that makes no sense, DeviceError where there is no such device.
+    Raises UsageError for a device that makes no sense, DeviceError where there is no such device, BusyError
+    where it is not to be had.
     """
 
     def __init__(
         self,
-        suite: str | Path,
+        suite: Path,
         device: str | None = None,
         observer: DeviceObserver | None = None,
         busy: Busy = "wait",
+        *,
+        hold_later: bool = False,
     ) -> None:
-        self._place = Workplace(observer or _Silent(), Path(suite), device=device, busy="ignore")
+        self._place = Workplace(observer or _Silent(), suite, device=device, busy="ignore")
         self._busy = busy
-        self._turn = ExitStack()
+        self._hold_later = hold_later
+        self._lock = ExitStack()
         self._is_held = self._is_over = False
         self._station: Station | None = None
-
-    @property
-    def device(self) -> DeviceInfo:
-        return self._place.device
-
-    @property
-    def toolchain(self) -> Toolchain:
-        return self._place.toolchain
-
-    @property
-    def name(self) -> str:
-        """UUID, or spec where it has none."""
-        return self.device.uuid or self.device.spec
+        self.devices: tuple[DeviceInfo, ...] = ()
+        self.toolchain = Toolchain(compiler="")
 
     def __enter__(self) -> Self:
-        self._place.__enter__()
+        with ExitStack() as stack:
+            self._place.__enter__()
+            stack.push(self)
+            self.devices, self.toolchain = (self._place.device,), self._place.toolchain
+            if not self._hold_later:
+                self._hold()
+            stack.pop_all()
         return self
 
     def __exit__(
@@ -80,37 +119,27 @@ class Bench:
     ) -> None:
         self._is_over = True
         try:
-            self._leave_station()
+            self._end_process()
         finally:
-            self._turn.close()
+            self._lock.close()
             self._place.__exit__(kind, error, trace)
 
-    def hold(self) -> None:
-        """Keep other processes from measuring on the device, from the first job on at the latest: workers of
-        a cluster that opened the same one must be found out before. Raises BusyError.
-        """
-        if not self._is_held:
-            # What found the device holds a context on it, which nothing that is timed should share it with.
-            self._place.builder.kill()
-            told = self._place.observer.waiting
-            self._turn.enter_context(held(self.device, "sweep", self._busy, told))
-            self._is_held = True
-            if self._is_over:  # given up by another thread, while this one waited
-                self._turn.close()
-                raise DeviceError(f"{self.device.spec} was given free before it could be used.")
+    def run(self, jobs: Sequence[Job]) -> Iterator[JobResult]:
+        """Carry out jobs, in their order. Raises DeviceError where the device is lost."""
+        return map(self.run_one, jobs)
 
-    def do(self, job: Job) -> Answer:
+    def run_one(self, job: Job) -> JobResult:
         """Carry out one job.
 
-        A process that crashes or hangs is an answer, and the next job gets another. Raises DeviceError where
+        A process that crashes or hangs is a result, and the next job gets another. Raises DeviceError where
         the device cannot be opened any more, BusyError where it is not to be had: then the job can still be
         done, elsewhere or later.
         """
-        self.hold()
+        self._hold()
         began = time.monotonic()
         if job.fresh:
-            self._leave_station()
-        station = self._station or self._open()
+            self._end_process()
+        self._station = station = self._station or self._opened()
         reply: protocol.Done | protocol.Failed
         try:
             reply = station.ask(job.request, job.timeout_s)
@@ -119,60 +148,40 @@ class Bench:
                 reason=error.reason, message=error.message, log=error.log, side=error.side
             )
         if isinstance(reply, protocol.Failed):
-            self._leave_station()
-        return Answer(key=job.key, reply=reply, device=self.name, host_s=time.monotonic() - began)
+            self._end_process()
+        device = self._place.device
+        return JobResult(
+            key=job.key, reply=reply, device=device.uuid or device.spec, host_s=time.monotonic() - began
+        )
 
-    def _open(self) -> Station:
+    def _hold(self) -> None:
+        """Keep other processes from measuring on the device. Raises BusyError."""
+        if self._is_held:
+            return
+        # What found the device holds a context on it, which nothing that is timed should share it with.
+        self._place.builder.kill()
+        waiting = self._place.observer.waiting
+        self._lock.enter_context(held(self._place.device, "sweep", self._busy, waiting))
+        self._is_held = True
+        if self._is_over:  # given up by another thread, while this one waited
+            self._lock.close()
+            raise DeviceError(f"{self._place.device.spec} was given free before it could be used.")
+
+    def _opened(self) -> Station:
         try:
-            self._station = Station(self._place)
+            return Station(self._place)
         except HarnessError:
             time.sleep(RECOVERY_S)
-            try:
-                self._station = Station(self._place)
-            except HarnessError as error:
-                raise DeviceError(
-                    f"{self._place.device.name} ({self._place.device.spec}) cannot be opened any more: "
-                    f"{error.message}",
-                    log=error.log,
-                ) from error
-        return self._station
+        try:
+            return Station(self._place)
+        except HarnessError as error:
+            raise DeviceError(
+                f"{self._place.device.name} ({self._place.device.spec}) cannot be opened any more: "
+                f"{error.message}",
+                log=error.log,
+            ) from error
 
-    def _leave_station(self) -> None:
+    def _end_process(self) -> None:
         if self._station is not None:
             self._station.close()
             self._station = None
-
-
-class LocalCrew:
-    """One device, in this process; a context manager. See harness.sweep.crew."""
-
-    def __init__(
-        self,
-        suite: Path,
-        device: str | None = None,
-        observer: DeviceObserver | None = None,
-        busy: Busy = "wait",
-    ) -> None:
-        self._bench = Bench(suite, device, observer, busy)
-        self.devices: tuple[DeviceInfo, ...] = ()
-        self.toolchain = Toolchain(compiler="")
-
-    def __enter__(self) -> Self:
-        self._bench.__enter__()
-        try:
-            self._bench.hold()
-        except BaseException:
-            self._bench.__exit__(*sys.exc_info())
-            raise
-        self.devices, self.toolchain = (self._bench.device,), self._bench.toolchain
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bench.__exit__(kind, error, trace)
-
-    def do(self, jobs: Sequence[Job]) -> Iterator[Answer]:
-        """Carry out jobs, in their order. Raises DeviceError where the device is lost."""
-        for job in jobs:
-            yield self._bench.do(job)

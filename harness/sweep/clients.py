@@ -32,7 +32,7 @@ CONNECT_S = 10.0
 OPEN_S = 180.0
 """For every worker to open its device: the slowest takes its own time, and may be busy for somebody else."""
 _DEAF = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-"""What our own workers run first: Ctrl-C reaches every process of a terminal, and is for the crew."""
+"""What our own workers run first: Ctrl-C reaches every process of a terminal, and is for the client."""
 
 
 def _library() -> Any:
@@ -49,7 +49,7 @@ def _library() -> Any:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Dask's loggers say what a crew says itself, in sentences."""
+    """Dask's loggers say what is said here in sentences."""
     _library()  # with it come its loggers
     names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] == "distributed"]
     before = {logger: logger.level for logger in map(logging.getLogger, names)}

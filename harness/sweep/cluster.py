@@ -8,7 +8,7 @@ was left to see; what it needs of the suite is sent to it.
 
 from __future__ import annotations
 
-__all__ = ["DaskCrew"]
+__all__ = ["DaskExecutor"]
 
 import contextlib
 import dataclasses
@@ -27,30 +27,30 @@ from harness.device.lock import Busy
 from harness.errors import BusyError, HarnessError, UsageError, WorkerError
 from harness.records import DeviceInfo, Toolchain
 from harness.run.device_session import DeviceObserver
-from harness.sweep import clients, parcel, posts
+from harness.sweep import clients, posts
+from harness.sweep.bench import Job, JobResult
 from harness.sweep.clients import CONNECT_S, OPEN_S, RESOURCE, said
-from harness.sweep.crew import Answer, Job
-from harness.sweep.posts import Manned, Orders
+from harness.sweep.posts import OpenedDevice, WorkerSetup
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 CHECK_S = 2.0
-"""How often a crew that hears nothing looks whether anybody is left."""
+"""Between two looks whether any worker is left, while nothing is heard."""
 RETURN_S = 20.0
-"""How long a crew with nobody left waits for a worker to be started again."""
+"""How long a worker is waited for that is started again, where none is left."""
 AHEAD = 2
 """Jobs sent for each device: the one it does, and the one it begins without having to ask. No more: Dask
 holds the loss of a worker against every job that waits there.
 """
 
 
-class DaskCrew:
-    """Several devices, each with a worker process of Dask's; a context manager. See harness.sweep.crew.
+class DaskExecutor:
+    """Several devices, each with a worker process of Dask's; see harness.sweep.bench.Executor.
 
     Without `scheduler` there is a process for each device of `devices`, on this host, and they end with the
-    crew. With one, the workers of that cluster are used that announce the resource GPU; `devices` may then
-    name one spec, which each of them opens; otherwise each opens its own $HARNESS_DEVICE, or the first
+    executor. With one, the workers of that cluster are used that announce the resource GPU; `devices` may
+    then name one spec, which each of them opens; otherwise each opens its own $HARNESS_DEVICE, or the first
     device that works.
 
     Entering raises UsageError where the devices are not of one model or one of them is there twice, or where
@@ -74,7 +74,7 @@ class DaskCrew:
         self._scheduler = scheduler
         self._specs = tuple(devices)
         self._suite = suite.resolve()
-        self._run = f"harness-{secrets.token_hex(6)}"
+        self._name = f"harness-{secrets.token_hex(6)}"
         self._counter = 0
         self._lost: dict[str, HarnessError] = {}
         """By a worker's address: why it has no device any more."""
@@ -87,14 +87,28 @@ class DaskCrew:
             stack.enter_context(clients.quiet())
             if self._scheduler is None:
                 self._client = clients.local(stack, self._specs)
-                self._orders, sent = self._told_locally()
+                suite, sent = str(self._suite), b""
             else:
                 self._client = clients.connected(stack, self._scheduler)
                 clients.check_cluster(self._client, self._scheduler, self._announced())
-                self._orders, sent = self._told_remotely(self._scheduler)
+                if len(set(self._specs)) > 1:
+                    raise UsageError(
+                        f"Workers of {self._scheduler} were told to open {', '.join(self._specs)}; expected "
+                        "one device, which each of them opens: what it sees is said where it is started, "
+                        "with CUDA_VISIBLE_DEVICES."
+                    )
+                sent, suite = posts.pack(self._suite)
+            self._setup = WorkerSetup(
+                sweep=self._name,
+                version=harness.__version__,
+                suite=suite,
+                specs={} if self._scheduler else {str(at): spec for at, spec in enumerate(self._specs)},
+                spec=self._specs[0] if self._scheduler and self._specs else None,
+                busy=self._busy,
+            )
             # A builtin, so that whichever worker holds the bytes needs nothing of ours.
-            self._sent = self._client.submit(bytes, sent, key=f"{self._run}-suite", pure=False)
-            stack.callback(self._dismiss)
+            self._sent = self._client.submit(bytes, sent, key=f"{self._name}-suite", pure=False)
+            stack.callback(self._tell, posts.end_sweep)
             self._open()
             self._stack = stack.pop_all()
         return self
@@ -104,8 +118,8 @@ class DaskCrew:
     ) -> None:
         self._stack.__exit__(kind, error, trace)
 
-    def do(self, jobs: Sequence[Job]) -> Iterator[Answer]:
-        """Carry out jobs; answers come as they are ready, in any order.
+    def run(self, jobs: Sequence[Job]) -> Iterator[JobResult]:
+        """Carry out jobs; results come as they are ready, in any order.
 
         A worker that is lost costs nothing: its jobs are done by another, or by it when it is back. Raises
         DeviceError or WorkerError where none is left.
@@ -115,53 +129,30 @@ class DaskCrew:
         try:
             self._send(waiting, running)
             while running:
-                over = [(running.pop(future), future) for future in self._over(running)]
-                answers = [self._answer(job, future) for job, future in over]
-                for _, future in over:
+                results = []
+                for future in self._over(running):
+                    job = running.pop(future)
+                    result = self._result(job, future)
                     # What is still held would be done again where the worker that has it is lost.
                     future.release()
-                waiting.extendleft(
-                    job for (job, _), answer in zip(over, answers, strict=True) if answer is None
-                )
+                    if result is None:
+                        waiting.appendleft(job)
+                    else:
+                        results.append(result)
                 # The next are under way before anybody looks at these.
                 self._send(waiting, running)
-                yield from (answer for answer in answers if answer is not None)
+                yield from results
         finally:
             if running:
-                self._cancel(list(running))
+                with contextlib.suppress(Exception):
+                    self._client.cancel(list(running), force=True)
+                # What runs is not stopped by that.
+                self._tell(posts.close_device)
 
     def _send(self, waiting: deque[Job], running: dict[Any, Job]) -> None:
         while waiting and len(running) < AHEAD * len(self.devices):
             job = waiting.popleft()
             running[self._submit(job)] = job
-
-    def _told_locally(self) -> tuple[Orders, bytes]:
-        specs = {str(number): spec for number, spec in enumerate(self._specs)}
-        orders = Orders(
-            run=self._run,
-            version=harness.__version__,
-            suite=str(self._suite),
-            specs=specs,
-            busy=self._busy,
-        )
-        return orders, b""
-
-    def _told_remotely(self, scheduler: str) -> tuple[Orders, bytes]:
-        if len(set(self._specs)) > 1:
-            raise UsageError(
-                f"Workers of {scheduler} were told to open {', '.join(self._specs)}; expected one device, "
-                "which each of them opens: what it sees is said where it is started, with "
-                "CUDA_VISIBLE_DEVICES."
-            )
-        sent, place = parcel.pack(self._suite)
-        orders = Orders(
-            run=self._run,
-            version=harness.__version__,
-            suite=place,
-            spec=next(iter(self._specs), None),
-            busy=self._busy,
-        )
-        return orders, sent
 
     def _announced(self) -> dict[str, Any]:
         """The workers that announce the resource, by address."""
@@ -177,43 +168,42 @@ class DaskCrew:
         """Have every worker open its device, all at once, and see that they are of one model."""
         futures = [
             self._client.submit(
-                posts.man,
-                self._orders,
+                posts.open_device,
+                self._setup,
                 self._sent,
-                key=f"{self._run}-open-{number}",
+                key=f"{self._name}-open-{number}",
                 pure=False,
                 workers=[address],
                 resources={RESOURCE: 1},
             )
             for number, address in enumerate(self._announced())
         ]
-        found = [self._opened(future) for future in futures]
-        manned = []
-        for one in found:
-            if isinstance(one, HarnessError):
-                raise one
-            manned.append(one)
-        _check_apart(manned)
-        _check_alike(manned)
-        self._tell_busy(manned)
-        self.devices = tuple(one.device for one in manned)
-        self.toolchain = manned[0].toolchain
-        self._orders = dataclasses.replace(self._orders, model=manned[0].model)
+        opened = []
+        for found in [self._opened(future) for future in futures]:
+            if isinstance(found, HarnessError):
+                raise found
+            opened.append(found)
+        _check_apart(opened)
+        _check_alike(opened)
+        self._tell_busy(opened)
+        self.devices = tuple(one.device for one in opened)
+        self.toolchain = opened[0].toolchain
+        self._setup = dataclasses.replace(self._setup, model=opened[0].model)
         if self._observer is not None:
             for device in self.devices:
                 self._observer.opened(device)
 
-    def _tell_busy(self, manned: Sequence[Manned]) -> None:
+    def _tell_busy(self, opened: Sequence[OpenedDevice]) -> None:
         """Raises BusyError where nobody wants to wait."""
-        for one in manned:
+        for one in opened:
             if one.busy_with and self._busy == "fail":
                 raise BusyError(f"On {one.host}, {one.busy_with}. Without --no-wait its jobs wait.")
             if one.busy_with and self._observer is not None:
                 self._observer.waiting(f"On {one.host}, {one.busy_with}: jobs there wait.")
 
-    def _opened(self, future: Any) -> Manned | HarnessError:
+    def _opened(self, future: Any) -> OpenedDevice | HarnessError:
         try:
-            found: Manned | HarnessError = future.result(timeout=OPEN_S)
+            found: OpenedDevice | HarnessError = future.result(timeout=OPEN_S)
         except Exception as error:
             raise WorkerError(
                 f"A Dask worker did not open its device within {OPEN_S:g} s, or was lost meanwhile "
@@ -224,12 +214,12 @@ class DaskCrew:
 
     def _submit(self, job: Job) -> Any:
         self._counter += 1
-        key = f"{self._run}-{self._counter}"
+        key = f"{self._name}-{self._counter}"
         if self._lost:
             self._bound[key] = self._fit()
         return self._client.submit(
-            posts.do,
-            self._orders,
+            posts.run_job,
+            self._setup,
             self._sent,
             job,
             key=key,
@@ -281,18 +271,18 @@ class DaskCrew:
             "it ended."
         )
 
-    def _answer(self, job: Job, future: Any) -> Answer | None:
+    def _result(self, job: Job, future: Any) -> JobResult | None:
         """What came of a job; None where it is still to be done, elsewhere."""
         import distributed
 
         try:
-            result: tuple[str, Answer | HarnessError] = future.result()
+            result: tuple[str, JobResult | HarnessError] = future.result()
         except distributed.scheduler.KilledWorker:
             failed = protocol.Failed(
                 reason=WorkerError.reason,
                 message="Every Dask worker that was given this job was lost at it, several in turn.",
             )
-            return Answer(key=job.key, reply=failed, device="", host_s=0.0)
+            return JobResult(key=job.key, reply=failed, device="", host_s=0.0)
         except distributed.CancelledError as error:
             if future.key in self._bound:
                 return None
@@ -309,28 +299,18 @@ class DaskCrew:
             return None
         return found
 
-    def _cancel(self, futures: list[Any]) -> None:
-        with contextlib.suppress(Exception):
-            self._client.cancel(futures, force=True)
-            # What runs is not stopped by that.
-            self._tell(posts.rest)
-
-    def _dismiss(self) -> None:
-        """Have every worker give its device free and forget this crew."""
-        with contextlib.suppress(Exception):
-            self._tell(posts.leave)
-
     def _tell(self, what: Callable[[str], None]) -> None:
         """Have every worker do something at once, beside its job. Nobody waits for a cluster that is gone."""
-        if self._client.status == "running":
-            self._client.run(what, self._run, workers=list(self._announced()), on_error="ignore")
+        with contextlib.suppress(Exception):
+            if self._client.status == "running":
+                self._client.run(what, self._name, workers=list(self._announced()), on_error="ignore")
 
 
-def _check_apart(manned: Sequence[Manned]) -> None:
+def _check_apart(opened: Sequence[OpenedDevice]) -> None:
     """Two workers on one device would measure each other. The null device is none."""
     named = [
         f"{one.device.name} ({one.device.uuid or one.device.spec}) on {one.host}"
-        for one in manned
+        for one in opened
         if one.device.backend != "null"
     ]
     if twice := [name for name, count in Counter(named).items() if count > 1]:
@@ -340,9 +320,9 @@ def _check_apart(manned: Sequence[Manned]) -> None:
         )
 
 
-def _check_alike(manned: Sequence[Manned]) -> None:
-    if len({one.model for one in manned}) > 1:
-        told = "; ".join(f"worker {one.worker} on {one.host} has {', '.join(one.model)}" for one in manned)
+def _check_alike(opened: Sequence[OpenedDevice]) -> None:
+    if len({one.model for one in opened}) > 1:
+        told = "; ".join(f"worker {one.worker} on {one.host} has {', '.join(one.model)}" for one in opened)
         raise UsageError(
             "A sweep needs devices of one model, driver and compiler, or it would rank cards instead of "
             f"configurations: {told}. Choose devices that are alike."

@@ -12,12 +12,12 @@ import hashlib
 import os
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -30,16 +30,16 @@ from harness.device.machine import machine_name
 from harness.device.peaks import peaks
 from harness.device.telemetry import probe_for
 from harness.errors import MeasureError
-from harness.records import DeviceInfo, Measurement, Toolchain
+from harness.records import DeviceInfo, Measurement, Row, Toolchain
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import refusal
 from harness.spec.sources import lacking
 from harness.spec.suite import Kernel, Tuning, ceil_div
 from harness.statistics import summarize
+from harness.sweep.bench import Executor, Job, JobResult
 from harness.sweep.configurations import Rules, configurations, parameters, points
-from harness.sweep.crew import Answer, Crew, Job
 from harness.sweep.halving import Contender, Decision, Duels, duel_effect, next_step
-from harness.sweep.journal import Found, SweepJournal, Unsaved
+from harness.sweep.journal import SweepJournal, SweepState, Unsaved
 from harness.sweep.model import (
     Configuration,
     Duel,
@@ -71,10 +71,13 @@ CHUNK = 8
 """The fewest configurations that one job prepares: compilers work side by side within a job."""
 
 
+T = TypeVar("T")
+
+
 class SweepObserver(Protocol):
     """Who is told how a sweep goes."""
 
-    def began(self, sweep: Sweep, found: Found) -> None: ...
+    def started(self, sweep: Sweep, state: SweepState) -> None: ...
     def phase(self, name: str, total: int) -> None: ...
     def moved(self, row: SweepRow | None = None) -> None:
         """One step of the phase is done: this row, where it is one."""
@@ -93,19 +96,24 @@ class SweepOptions:
 
 
 class Sweeping:
-    """One kernel's sweep by one crew.
+    """One kernel's sweep by one executor.
 
     Raises SuiteError for a tuning that is broken, UsageError for a size that is none, MeasureError for a
     kernel that the device cannot run.
     """
 
     def __init__(
-        self, loaded: LoadedSuite, kernel: Kernel, crew: Crew, options: SweepOptions, observer: SweepObserver
+        self,
+        loaded: LoadedSuite,
+        kernel: Kernel,
+        executor: Executor,
+        options: SweepOptions,
+        observer: SweepObserver,
     ) -> None:
         assert kernel.tune is not None
-        self.loaded, self.suite, self.kernel, self.crew = loaded, loaded.suite, kernel, crew
+        self.loaded, self.suite, self.kernel, self.executor = loaded, loaded.suite, kernel, executor
         self.options, self.settings, self.observer = options, options.settings, observer
-        self.device = crew.devices[0]
+        self.device = executor.devices[0]
         _check_fit(kernel, self.device)
         sizes = points(self.suite, kernel.tune, options.sizes, quick=self.device.kind != "gpu")
         self.all = configurations(self.suite, kernel, kernel.tune, sizes)
@@ -114,7 +122,7 @@ class Sweeping:
         self.rejected = {each.number: row for each in self.all if (row := rules.rejected(each))}
         self.sweep = self._described(kernel.tune)
         self.journal: SweepJournal | Unsaved = Unsaved(self.sweep)
-        self.found = self.journal.found
+        self.state = self.journal.state
         self.compile_s = self.measure_s = 0.0
         self._digests: dict[int, str] = {}
         """By number, of outputs that were verified in full."""
@@ -127,11 +135,11 @@ class Sweeping:
         """
         interrupted, problem = False, ""
         with self._opened() as self.journal:
-            self.found = self.journal.found
+            self.state = self.journal.state
             reused = len(self._rows())
-            self.observer.began(self.journal.sweep, self.found)
+            self.observer.started(self.journal.sweep, self.state)
             try:
-                if not self.found.complete:
+                if not self.state.complete:
                     self._carry_out()
             except KeyboardInterrupt:
                 interrupted = True
@@ -140,9 +148,9 @@ class Sweeping:
             return SweepResult(
                 sweep=self.journal.sweep,
                 rows=self._rows(),
-                finals=tuple(sorted(self.found.finals, key=lambda final: final.number)),
+                finals=tuple(sorted(self.state.finals, key=lambda final: final.number)),
                 path=str(self.journal.path or ""),
-                complete=self.found.complete,
+                complete=self.state.complete,
                 reused=reused,
                 compile_s=self.compile_s,
                 measure_s=self.measure_s,
@@ -153,7 +161,9 @@ class Sweeping:
     def _carry_out(self) -> None:
         began = time.monotonic()
         try:
-            self._reject()
+            for number, row in self.rejected.items():
+                if number not in self.state.rows:
+                    self.journal.add(row)
             self._prepare()
         finally:
             prepared = time.monotonic()
@@ -180,7 +190,7 @@ class Sweeping:
         return Sweep(
             harness_version=harness.__version__,
             sweep_id=identity(
-                source.tree_sha256, self.kernel, self.device, self.crew.toolchain, self.all, self.settings
+                source.tree_sha256, self.kernel, self.device, self.executor.toolchain, self.all, self.settings
             ),
             started_at=now.isoformat(timespec="seconds"),
             source=source,
@@ -189,8 +199,8 @@ class Sweeping:
             groups={name: tuple(names) for name, names in tuning.groups.items()},
             total=len(self.all),
             device=self.device,
-            devices=tuple(device.uuid or device.spec for device in self.crew.devices),
-            toolchain=self.crew.toolchain,
+            devices=tuple(device.uuid or device.spec for device in self.executor.devices),
+            toolchain=self.executor.toolchain,
             host=describe_host(),
             settings=self.settings,
             peaks=peaks(
@@ -200,65 +210,54 @@ class Sweeping:
 
     # Before anything is measured
 
-    def _reject(self) -> None:
-        for number, row in self.rejected.items():
-            if number not in self.found.rows:
-                self.journal.add(row)
-
     def _prepare(self) -> None:
         """Generate, compile and load, several side by side; a job that fails is done again one by one."""
         wanted = [
             each
             for each in self.all
-            if each.number not in self.found.prepared and each.number not in self.found.rows
+            if each.number not in self.state.prepared and each.number not in self.state.rows
         ]
-        for prepared in tuple(self.found.prepared.values()):  # it may have ended between the two lines
-            self._settle(prepared)
         if not wanted:
             return
         self.observer.phase("prepare", len(wanted))
         again: list[Configuration] = []
-        chunk = max(CHUNK, 4 * (os.cpu_count() or 1))
-        for chosen, answer in self._prepared([wanted[i : i + chunk] for i in range(0, len(wanted), chunk)]):
-            if isinstance(answer.reply, protocol.Failed) and len(chosen) > 1:
-                again += chosen
+        size = max(CHUNK, 4 * (os.cpu_count() or 1))
+        for chunk, result in self._run(
+            self._preparing(wanted[at : at + size]) for at in range(0, len(wanted), size)
+        ):
+            if isinstance(result.reply, protocol.Failed) and len(chunk) > 1:
+                again += chunk
             else:
-                self._keep_prepared(chosen, answer)
-        for chosen, answer in self._prepared([[each] for each in again]):
-            self._keep_prepared(chosen, answer)
+                self._keep_prepared(chunk, result)
+        for chunk, result in self._run(self._preparing([each]) for each in again):
+            self._keep_prepared(chunk, result)
 
-    def _prepared(
-        self, chunks: Sequence[Sequence[Configuration]]
-    ) -> Iterator[tuple[Sequence[Configuration], Answer]]:
-        by_key = {f"prepare {chunk[0].number}-{chunk[-1].number}": chunk for chunk in chunks}
-        jobs = [
-            Job(
-                key=key,
-                request=protocol.Prepare(
-                    cases=tuple(
-                        protocol.CaseOf(kernel=self.kernel.name, sizes=each.sizes, macros=each.parameters)
-                        for each in chunk
-                    )
-                ),
-                # Text is generated one after another, then compiled in turns of a core each.
-                timeout_s=self.settings.timeout_s * max(1, ceil_div(len(chunk), os.cpu_count() or 1)),
-            )
-            for key, chunk in by_key.items()
-        ]
-        for answer in self._answers(jobs):
-            yield by_key[answer.key], answer
+    def _run(self, work: Iterable[tuple[T, Job]]) -> Iterator[tuple[T, JobResult]]:
+        """Carry out jobs, each with what it is about."""
+        by_key = {job.key: (about, job) for about, job in work}
+        if by_key:
+            for result in self.executor.run([job for _, job in by_key.values()]):
+                yield by_key[result.key][0], result
 
-    def _answers(self, jobs: Sequence[Job]) -> Iterator[Answer]:
-        if jobs:
-            yield from self.crew.do(jobs)
+    def _preparing(self, chunk: Sequence[Configuration]) -> tuple[Sequence[Configuration], Job]:
+        cases = tuple(
+            protocol.CaseOf(kernel=self.kernel.name, sizes=each.sizes, macros=each.parameters)
+            for each in chunk
+        )
+        return chunk, Job(
+            key=f"prepare {chunk[0].number}-{chunk[-1].number}",
+            request=protocol.Prepare(cases=cases),
+            # Text is generated one after another, then compiled in turns of a core each.
+            timeout_s=self.settings.timeout_s * max(1, ceil_div(len(chunk), os.cpu_count() or 1)),
+        )
 
-    def _keep_prepared(self, chosen: Sequence[Configuration], answer: Answer) -> None:
-        reply = answer.reply
+    def _keep_prepared(self, chunk: Sequence[Configuration], result: JobResult) -> None:
+        reply = result.reply
         if isinstance(reply, protocol.Failed):
             facts = [protocol.SideFacts(reason=reply.reason, message=reply.message, log=reply.log)]
         else:
             facts = list(reply.prepared)
-        for each, fact in zip(chosen, facts, strict=True):
+        for each, fact in zip(chunk, facts, strict=True):
             prepared = Prepared(
                 number=each.number,
                 reason=fact.reason,
@@ -268,27 +267,20 @@ class Sweeping:
                 resources=fact.resources,
                 source_sha256=fact.source_sha256,
                 code="" if fact.reason else _code(fact),
-                device=answer.device,
-                host_s=answer.host_s / len(chosen),
+                device=result.device,
+                host_s=result.host_s / len(chunk),
             )
             self.journal.add(prepared)
-            self._settle(prepared)
-            self.observer.moved(self.found.rows.get(each.number))
+            self.observer.moved()
 
-    def _settle(self, prepared: Prepared) -> None:
-        """What could not be prepared has failed."""
-        if prepared.reason and prepared.number not in self.found.rows:
-            each = self._by_number[prepared.number]
-            self.journal.add(self._failed(each, prepared.reason, prepared.message, prepared.log))
-
-    def _failed(self, each: Configuration, reason: str, message: str, log: str) -> SweepRow:
-        prepared = self.found.prepared[each.number]
+    def _failed(self, number: int, why: Prepared | protocol.Failed | Row) -> SweepRow:
+        prepared = self.state.prepared[number]
         return SweepRow(
-            configuration=each,
+            configuration=self._by_number[number],
             status="failed",
-            reason=reason,
-            message=message,
-            log=log,
+            reason=why.reason,
+            message=why.message,
+            log=why.log,
             dtype=self.kernel.dtype,
             launch=prepared.launch,
             resources=prepared.resources,
@@ -302,7 +294,7 @@ class Sweeping:
         first: dict[tuple[str, str], int] = {}
         doubles: dict[int, int] = {}
         for each in self.all:
-            prepared = self.found.prepared.get(each.number)
+            prepared = self.state.prepared.get(each.number)
             if prepared is None or not prepared.code:
                 continue
             original = first.setdefault((each.case, prepared.code), each.number)
@@ -320,19 +312,19 @@ class Sweeping:
             for each in self.all
             if each.number not in self.rejected
             and each.number not in doubles
-            and not self.found.prepared[each.number].reason
+            and not self.state.prepared[each.number].reason
         ]
         random.Random(self.settings.seed).shuffle(order)  # noqa: S311 - an order, not a secret
-        places = {each.number: place for place, each in enumerate(order, 1)}
-        by_key = {f"screen {each.number}": each for each in order if each.number not in self.found.rows}
-        if not by_key:
-            return
-        self.observer.phase("screen", len(by_key))
-        jobs = [self._measuring(key, each, SCREENING) for key, each in by_key.items()]
-        for answer in self._answers(jobs):
-            each = by_key[answer.key]
-            row = self._screened(each, answer)
-            self.journal.add(dataclasses.replace(row, place=places[each.number]))
+        wanted = [(place, each) for place, each in enumerate(order, 1) if each.number not in self.state.rows]
+        if wanted:
+            self.observer.phase("screen", len(wanted))
+        work = [
+            ((place, each.number), self._measuring(f"screen {each.number}", each, SCREENING))
+            for place, each in wanted
+        ]
+        for (place, number), result in self._run(work):
+            row = self._screened(number, place, result)
+            self.journal.add(row)
             self.observer.moved(row)
 
     def _measuring(
@@ -347,22 +339,19 @@ class Sweeping:
         )
         return Job(key=key, request=request, timeout_s=self.settings.timeout_s, fresh=fresh)
 
-    def _screened(self, each: Configuration, answer: Answer) -> SweepRow:
-        reply = answer.reply
-        if isinstance(reply, protocol.Failed):
-            row = self._failed(each, reply.reason, reply.message, reply.log)
-            return dataclasses.replace(row, device=answer.device, host_s=row.host_s + answer.host_s)
-        measured = reply.row
+    def _screened(self, number: int, place: int, result: JobResult) -> SweepRow:
+        measured = result.reply if isinstance(result.reply, protocol.Failed) else result.reply.row
         assert measured is not None
-        row = self._failed(each, measured.reason, measured.message, measured.log)
+        row = self._failed(number, measured)
+        row = dataclasses.replace(row, place=place, device=result.device, host_s=row.host_s + result.host_s)
+        if isinstance(measured, protocol.Failed):
+            return row
         row = dataclasses.replace(
             row,
             flop=measured.flop,
             moved_bytes=measured.moved_bytes,
             launch=measured.launch,
             resources=measured.resources,
-            device=answer.device,
-            host_s=row.host_s + answer.host_s,
         )
         if measured.measurement is None:
             return row
@@ -378,38 +367,26 @@ class Sweeping:
 
     def _decided(self) -> bool:
         """One step further with every size that has no final yet; True where none is left."""
-        duels: list[Duels] = []
-        winners: list[Decision] = []
-        for rows in self._undecided():
-            step, _ = self._standing(rows)
-            if isinstance(step, Duels):
-                duels.append(step)
-            else:
-                winners.append(step)
+        decided = {self._by_number[final.number].case for final in self.state.finals}
+        steps = [self._standing(rows)[0] for case, rows in self._measured().items() if case not in decided]
+        duels = [step for step in steps if isinstance(step, Duels)]
         if duels:
             self._duel(duels)
-        elif winners:
-            self._repeat(winners)
-        return not (duels or winners)
-
-    def _undecided(self) -> Iterator[list[SweepRow]]:
-        decided = {self._by_number[final.number].case for final in self.found.finals}
-        for case, rows in self._measured().items():
-            if case not in decided:
-                yield rows
+        elif steps:
+            self._repeat([step for step in steps if isinstance(step, Decision)])
+        return not steps
 
     def _measured(self) -> dict[str, list[SweepRow]]:
         """By case, the rows that have a time, in order."""
         found: dict[str, list[SweepRow]] = {}
-        for number in sorted(self.found.rows):
-            row = self.found.rows[number]
+        for _, row in sorted(self.state.rows.items()):
             if row.status == "measured":
                 found.setdefault(row.configuration.case, []).append(row)
         return found
 
     def _standing(self, rows: Sequence[SweepRow]) -> tuple[Duels | Decision, dict[int, Contender]]:
         times = {row.configuration.number: row.time_ns for row in rows if row.time_ns is not None}
-        return next_step(times, self.found.duels, self.settings)
+        return next_step(times, self.state.duels, self.settings)
 
     def _duel(self, rounds: Sequence[Duels]) -> None:
         wanted = [(each, number) for each in rounds for number in each.numbers]
@@ -420,15 +397,13 @@ class Sweeping:
         self._duel_all([pair for pair in wanted if pair not in first])
 
     def _duel_all(self, pairs: Sequence[tuple[Duels, int]]) -> None:
-        by_key = {
-            f"duel {each.round} {number} {each.against}": (each, number)
+        work = [
+            ((each, number), self._duelling(each, number))
             for each, number in pairs
-            if self.found.rows[each.against].status == "measured"
-        }
-        jobs = [self._duelling(key, each, number) for key, (each, number) in by_key.items()]
-        for answer in self._answers(jobs):
-            each, number = by_key[answer.key]
-            reply = answer.reply
+            if self.state.rows[each.against].status == "measured"
+        ]
+        for (each, number), result in self._run(work):
+            reply = result.reply
             if isinstance(reply, protocol.Failed):
                 # Nobody's side is the newcomer's: the other one has been through this before.
                 self._undo(each.against if reply.side == "base" else number, reply)
@@ -442,14 +417,15 @@ class Sweeping:
                         number=number,
                         against=each.against,
                         effect=duel_effect(reply.block),
-                        device=answer.device,
+                        device=result.device,
                         gpu_s=reply.block.gpu_s + reply.block.warmup_s,
-                        host_s=answer.host_s,
+                        host_s=result.host_s,
                     )
                 )
             self.observer.moved()
 
-    def _duelling(self, key: str, each: Duels, number: int) -> Job:
+    def _duelling(self, each: Duels, number: int) -> Job:
+        key = f"duel {each.round} {number} {each.against}"
         head, base = self._by_number[number], self._by_number[each.against]
         pair = protocol.PairOf(
             id=key,
@@ -473,9 +449,9 @@ class Sweeping:
         # Both sides are verified.
         return Job(key=key, request=request, timeout_s=2 * self.settings.timeout_s)
 
-    def _undo(self, number: int, failed: protocol.Failed) -> None:
+    def _undo(self, number: int, failed: protocol.Failed | Row) -> None:
         """What was measured once and fails now is a failure."""
-        row = self.found.rows[number]
+        row = self.state.rows[number]
         if row.status == "measured":
             self.journal.add(
                 dataclasses.replace(
@@ -485,45 +461,43 @@ class Sweeping:
 
     def _repeat(self, winners: Sequence[Decision]) -> None:
         """Measure the winners again in fresh processes: each was chosen for being lucky too."""
-        done = {(repeat.number, repeat.process) for repeat in self.found.repeats}
-        by_key = {
-            f"repeat {each.winner} {process}": (each.winner, process)
+        done = {(repeat.number, repeat.process) for repeat in self.state.repeats}
+        wanted = [
+            (each.winner, process)
             for each in winners
             for process in range(1, self.settings.final_processes + 1)
             if (each.winner, process) not in done
-        }
-        self.observer.phase("repeat", len(by_key))
-        jobs = [
-            self._measuring(key, self._by_number[number], FINAL, fresh=True)
-            for key, (number, _) in by_key.items()
         ]
-        for answer in self._answers(jobs):
-            number, process = by_key[answer.key]
-            self._keep_repeat(number, process, answer)
+        self.observer.phase("repeat", len(wanted))
+        work = [
+            (
+                (number, process),
+                self._measuring(f"repeat {number} {process}", self._by_number[number], FINAL, fresh=True),
+            )
+            for number, process in wanted
+        ]
+        for (number, process), result in self._run(work):
+            self._keep_repeat(number, process, result)
             self.observer.moved()
         for each in winners:
-            repeats = [repeat for repeat in self.found.repeats if repeat.number == each.winner]
-            if self.found.rows[each.winner].status == "measured":
+            repeats = [repeat for repeat in self.state.repeats if repeat.number == each.winner]
+            if self.state.rows[each.winner].status == "measured":
                 self._keep_final(each, sorted(repeats, key=lambda repeat: repeat.process))
 
-    def _keep_repeat(self, number: int, process: int, answer: Answer) -> None:
-        reply = answer.reply
-        if isinstance(reply, protocol.Failed):
-            self._undo(number, reply)
-            return
-        assert reply.row is not None
-        measurement = reply.row.measurement
-        if measurement is None:
-            self._undo(number, protocol.Failed(reason=reply.row.reason, message=reply.row.message))
+    def _keep_repeat(self, number: int, process: int, result: JobResult) -> None:
+        measured = result.reply if isinstance(result.reply, protocol.Failed) else result.reply.row
+        assert measured is not None
+        if isinstance(measured, protocol.Failed) or measured.measurement is None:
+            self._undo(number, measured)
             return
         self.journal.add(
             Repeat(
                 number=number,
                 process=process,
-                time_ns=summarize(measurement.times_ns).median_ns,
-                device=answer.device,
-                gpu_s=_gpu_s(measurement),
-                host_s=answer.host_s,
+                time_ns=summarize(measured.measurement.times_ns).median_ns,
+                device=result.device,
+                gpu_s=_gpu_s(measured.measurement),
+                host_s=result.host_s,
             )
         )
 
@@ -543,10 +517,11 @@ class Sweeping:
 
     def _rows(self) -> tuple[SweepRow, ...]:
         """Of everything that is settled, in order; how far each came follows from the duels."""
-        own = dict(self.found.rows)
+        unprepared = (each for each in self.state.prepared.values() if each.reason)
+        own = {each.number: self._failed(each.number, each) for each in unprepared} | self.state.rows
         for rows in self._measured().values():
             for number, contender in self._standing(rows)[1].items():
-                duels = [duel for duel in self.found.duels if duel.number == number]
+                duels = [duel for duel in self.state.duels if duel.number == number]
                 own[number] = dataclasses.replace(
                     own[number],
                     round=contender.round,
@@ -560,7 +535,7 @@ class Sweeping:
         return tuple(own[number] for number in sorted(own))
 
     def _double(self, number: int, original: SweepRow) -> SweepRow:
-        prepared = self.found.prepared[number]
+        prepared = self.state.prepared[number]
         return dataclasses.replace(
             original,
             configuration=self._by_number[number],

@@ -7,7 +7,7 @@ the sweep came to its end.
 
 from __future__ import annotations
 
-__all__ = ["Found", "SweepJournal", "Unsaved", "read_sweep", "sweep_name"]
+__all__ = ["SweepJournal", "SweepState", "Unsaved", "read_sweep", "sweep_name"]
 
 import contextlib
 import fcntl
@@ -45,7 +45,7 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 @dataclass(slots=True)
-class Found:
+class SweepState:
     """What is known of a sweep's configurations so far, by number."""
 
     prepared: dict[int, Prepared] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class SweepJournal:
     def __init__(self, folder: Path, sweep: Sweep, *, fresh: bool = False) -> None:
         self.path = folder / sweep_name(sweep)
         self.problem = ""
-        self.found = Found()
+        self.state = SweepState()
         self.sweep = sweep
         """As it was begun."""
         try:
@@ -129,14 +129,14 @@ class SweepJournal:
         if len(whole) < len(content):  # a harness that was killed, or a full disk, leaves half a line
             self._file.truncate(len(whole))
         if lines:
-            self.sweep, self.found = _decoded(self.path, lines)
+            self.sweep, self.state = _decoded(self.path, lines)
             return
         self._append(_Line(sweep=self.sweep))
         if self.problem:
             raise StoreError(self.problem)
 
     def add(self, item: Item) -> None:
-        self.found.add(item)
+        self.state.add(item)
         match item:
             case Prepared():
                 self._append(_Line(prepared=item))
@@ -151,7 +151,7 @@ class SweepJournal:
 
     def finish(self) -> None:
         """Say that the sweep came to its end."""
-        self.found.complete = True
+        self.state.complete = True
         self._append(_Line(complete=True))
         if not self.problem:
             with contextlib.suppress(OSError):
@@ -186,14 +186,14 @@ class Unsaved:
     """What a sweep is kept in that is not to be stored."""
 
     def __init__(self, sweep: Sweep) -> None:
-        self.sweep, self.found, self.problem = sweep, Found(), ""
+        self.sweep, self.state, self.problem = sweep, SweepState(), ""
         self.path: Path | None = None
 
     def add(self, item: Item) -> None:
-        self.found.add(item)
+        self.state.add(item)
 
     def finish(self) -> None:
-        self.found.complete = True
+        self.state.complete = True
 
     def __enter__(self) -> Self:
         return self
@@ -204,7 +204,7 @@ class Unsaved:
         pass
 
 
-def read_sweep(path: Path) -> tuple[Sweep, Found]:
+def read_sweep(path: Path) -> tuple[Sweep, SweepState]:
     """A stored sweep as far as it came. Raises StoreError where it is none, or of a newer schema."""
     try:
         content = read_regular(path)
@@ -221,7 +221,7 @@ class _FirstLine(msgspec.Struct):
     sweep: _Version
 
 
-def _decoded(path: Path, lines: list[bytes]) -> tuple[Sweep, Found]:
+def _decoded(path: Path, lines: list[bytes]) -> tuple[Sweep, SweepState]:
     try:
         version = msgspec.json.decode(lines[0] if lines else b"", type=_FirstLine).sweep.schema_version
     except _UNREADABLE as error:
@@ -234,7 +234,7 @@ def _decoded(path: Path, lines: list[bytes]) -> tuple[Sweep, Found]:
     decoded = list(_each(path, lines))
     sweep = decoded[0].sweep
     assert sweep is not None
-    found = Found()
+    found = SweepState()
     for line in decoded[1:]:
         for item in (line.prepared, line.row, line.duel, line.repeat, line.final):
             if item is not None:

@@ -1,16 +1,29 @@
-"""What runs in a Dask worker: its device, manned for a crew. See harness.sweep.cluster.
+"""What a Dask worker is sent, and what it runs: the suite, and its device for as long as a sweep lasts.
 
-Dask finds these functions by this module's name: crew and worker need the same version of the harness.
+Dask finds these functions by this module's name: client and worker need the same version of the harness.
 """
 
 from __future__ import annotations
 
-__all__ = ["Manned", "Orders", "do", "leave", "man", "rest"]
+__all__ = [
+    "OpenedDevice",
+    "WorkerSetup",
+    "close_device",
+    "end_sweep",
+    "open_device",
+    "pack",
+    "run_job",
+    "unpack",
+]
 
 import contextlib
+import hashlib
+import io
 import os
 import platform
+import tempfile
 import threading
+import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,21 +32,67 @@ from typing import Any
 import harness
 from harness.config import check_environment
 from harness.device.lock import Busy, busy_with
-from harness.errors import DeviceError, HarnessError
+from harness.errors import DeviceError, HarnessError, StoreError, UsageError
 from harness.records import DeviceInfo, Toolchain
-from harness.sweep import parcel
-from harness.sweep.bench import Bench
-from harness.sweep.crew import Answer, Job
+from harness.spec.loader import load
+from harness.spec.sources import tree_files
+from harness.sweep.bench import Job, JobResult, LocalExecutor
 
 IDLE_S = 60.0
 """After so long without a job a worker gives its device free, and opens it again for the next one."""
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""A date for files whose date does not matter; ZIP knows none before it."""
+
+
+# The suite, for hosts that cannot read its folder
+
+
+def pack(folder: Path) -> tuple[bytes, str]:
+    """A suite's folder and the files elsewhere that a build can read, as a ZIP file; and its place in it.
+    The same files are the same bytes.
+
+    Raises SuiteError where it cannot be loaded, UsageError where it cannot be read.
+    """
+    suite = load(folder).suite
+    folder, files = suite.root, tree_files(suite)
+    root = Path(os.path.commonpath([folder, *(path.parent for path in files)]))
+    packed = io.BytesIO()
+    try:
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+            for path in sorted(files):
+                name = path.relative_to(root).as_posix()
+                archive.writestr(zipfile.ZipInfo(name, _EPOCH), path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"{error.filename} cannot be sent to workers: {error.strerror or error}.") from None
+    return packed.getvalue(), folder.relative_to(root).as_posix()
+
+
+def unpack(sent: bytes, scratch: Path) -> Path:
+    """The folder of what was packed, in `scratch`, written once. Raises StoreError."""
+    folder = scratch / f"harness-suite-{hashlib.sha256(sent).hexdigest()[:16]}"
+    if folder.is_dir():
+        return folder
+    try:
+        with tempfile.TemporaryDirectory(dir=scratch) as unfinished:
+            with zipfile.ZipFile(io.BytesIO(sent)) as archive:
+                archive.extractall(Path(unfinished, "suite"))
+            Path(unfinished, "suite").rename(folder)
+    except OSError as error:
+        raise StoreError(
+            f"The suite cannot be unpacked in {scratch} on {platform.node()}: {error.strerror or error}."
+        ) from None
+    return folder
+
+
+# The worker's device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Orders:
-    """What every worker of a crew is told, with each job: a worker may be new, or new again."""
+class WorkerSetup:
+    """What every worker is told, with each job: a worker may be new, or new again."""
 
-    run: str
+    sweep: str
+    """Which of the sweeps that a worker serves it is: random."""
     version: str
     suite: str
     """The suite's folder; where the suite is sent along, its place in what was sent."""
@@ -46,127 +105,119 @@ class Orders:
     """What its device must be; empty before that is known."""
 
 
-def _model(device: DeviceInfo, toolchain: Toolchain) -> tuple[str, ...]:
-    """What must be the same for times to be compared."""
-    return device.name, device.arch, f"driver {device.driver}", toolchain.compiler
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manned:
-    """A worker that opened its device."""
+class OpenedDevice:
+    """The device that a worker opened."""
 
     worker: str
     host: str
     device: DeviceInfo
     toolchain: Toolchain
+    model: tuple[str, ...]
+    """What must be the same for times to be compared."""
     busy_with: str
     """Who else measures there at this moment; empty where nobody does."""
 
-    @property
-    def model(self) -> tuple[str, ...]:
-        return _model(self.device, self.toolchain)
 
+class _WorkerDevice:
+    """The device of one worker, for one sweep: opened for the first job, and given free where none comes."""
 
-class _Post:
-    """The device of one worker, for one crew: opened for the first job, and given free where none comes."""
-
-    def __init__(self, suite: Path, spec: str | None, place: str, busy: Busy) -> None:
-        self._suite, self._spec, self._place, self._busy_device = suite, spec, place, busy
-        self._lock = threading.Lock()
+    def __init__(self, suite: Path, spec: str | None, worker: str, busy: Busy) -> None:
+        self._suite, self._spec, self._worker, self._busy = suite, spec, worker, busy
+        self._turn = threading.Lock()
         """One job at a time, however many threads the worker has."""
-        self._bench: Bench | None = None
+        self._executor: LocalExecutor | None = None
         self._idle: threading.Timer | None = None
-        self._left = False
+        self._is_over = False
         self._lost: HarnessError | None = None
 
-    def man(self) -> tuple[DeviceInfo, Toolchain]:
-        """Open the device. Raises HarnessError."""
-        with self._lock, self._busy():
-            bench = self._opened(())
-            return bench.device, bench.toolchain
+    def open(self, model: tuple[str, ...] = ()) -> LocalExecutor:
+        """The device, opened where it is not. Raises HarnessError."""
+        if self._executor is None:
+            executor = LocalExecutor(self._suite, self._spec, busy=self._busy, hold_later=True)
+            self._executor = executor.__enter__()
+            found = _model(executor)
+            if model and found != model:
+                self.close()
+                raise DeviceError(
+                    f"{self._worker} opened {', '.join(found)}; the sweep is on {', '.join(model)}."
+                )
+        return self._executor
 
-    def do(self, job: Job, model: tuple[str, ...]) -> Answer:
+    def run(self, job: Job, model: tuple[str, ...]) -> JobResult:
         """Raises HarnessError where there is no device any more, from then on."""
-        with self._lock, self._busy():
-            if self._lost is not None:
-                raise self._lost
-            try:
-                return self._opened(model).do(job)
-            except HarnessError as error:
-                self._lost = error
-                raise
+        if self._lost is not None:
+            raise self._lost
+        try:
+            return self.open(model).run_one(job)
+        except HarnessError as error:
+            self._lost = error
+            raise
 
-    def rest(self) -> None:
+    def close(self) -> None:
         """Give the device free, whatever it is doing: a job that runs fails."""
-        bench, self._bench = self._bench, None
-        if bench is not None:
-            bench.__exit__(None, None, None)
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.__exit__(None, None, None)
 
-    def leave(self) -> None:
-        self._left = True
+    def end(self) -> None:
+        self._is_over = True
         if self._idle is not None:
             self._idle.cancel()
-        self.rest()
-
-    def _opened(self, model: tuple[str, ...]) -> Bench:
-        if self._bench is None:
-            bench = Bench(self._suite, self._spec, busy=self._busy_device)
-            bench.__enter__()
-            self._bench = bench
-            found = _model(bench.device, bench.toolchain)
-            if model and found != model:
-                self.rest()
-                raise DeviceError(
-                    f"{self._place} opened {', '.join(found)}; the sweep is on {', '.join(model)}."
-                )
-        return self._bench
+        self.close()
 
     @contextlib.contextmanager
-    def _busy(self) -> Iterator[None]:
-        if self._idle is not None:
-            self._idle.cancel()
-        try:
-            yield
-        finally:
-            if self._left:
-                self.rest()
-            else:
-                # A crew that was killed says no more, and its device is wanted by others.
-                self._idle = threading.Timer(IDLE_S, self._rest_if_idle)
-                self._idle.daemon = True
-                self._idle.start()
-
-    def _rest_if_idle(self) -> None:
-        if self._lock.acquire(blocking=False):
+    def in_use(self) -> Iterator[None]:
+        with self._turn:
+            if self._idle is not None:
+                self._idle.cancel()
             try:
-                self.rest()
+                yield
             finally:
-                self._lock.release()
+                if self._is_over:
+                    self.close()
+                else:
+                    # A client that was killed says no more, and its device is wanted by others.
+                    self._idle = threading.Timer(IDLE_S, self._close_if_idle)
+                    self._idle.daemon = True
+                    self._idle.start()
+
+    def _close_if_idle(self) -> None:
+        if self._turn.acquire(blocking=False):
+            try:
+                self.close()
+            finally:
+                self._turn.release()
 
 
-_posts: dict[str, _Post] = {}
-"""By run of a crew."""
-_posting = threading.Lock()
+_devices: dict[str, _WorkerDevice] = {}
+"""By sweep."""
+_opening = threading.Lock()
 
 
-def _post(orders: Orders, sent: bytes) -> _Post:
-    """The worker's device for a crew. Raises HarnessError where it cannot serve it."""
+def _model(executor: LocalExecutor) -> tuple[str, ...]:
+    (device,) = executor.devices
+    return device.name, device.arch, f"driver {device.driver}", executor.toolchain.compiler
+
+
+def _device_for(setup: WorkerSetup, sent: bytes) -> _WorkerDevice:
+    """The worker's device for a sweep. Raises HarnessError where it cannot serve it."""
     worker = _worker()
-    with _posting:
-        if orders.run not in _posts:
-            place = f"The Dask worker {worker.name} on {platform.node()}"
-            if orders.version != harness.__version__:
+    with _opening:
+        if setup.sweep not in _devices:
+            name = f"The Dask worker {worker.name} on {platform.node()}"
+            if setup.version != harness.__version__:
                 raise DeviceError(
-                    f"{place} has version {harness.__version__} of the harness; expected {orders.version}."
+                    f"{name} has version {harness.__version__} of the harness; expected {setup.version}."
                 )
             check_environment()
             _restore_threads()
-            suite = Path(orders.suite)
+            suite = Path(setup.suite)
             if sent:
-                suite = parcel.unpack(sent, Path(worker.local_directory)) / suite
-            spec = orders.specs.get(str(worker.name), orders.spec) or os.environ.get("HARNESS_DEVICE") or None
-            _posts[orders.run] = _Post(suite, spec, place, orders.busy)
-        return _posts[orders.run]
+                suite = unpack(sent, Path(worker.local_directory)) / suite
+            spec = setup.specs.get(str(worker.name), setup.spec) or os.environ.get("HARNESS_DEVICE") or None
+            _devices[setup.sweep] = _WorkerDevice(suite, spec, name, setup.busy)
+        return _devices[setup.sweep]
 
 
 def _worker() -> Any:
@@ -175,40 +226,45 @@ def _worker() -> Any:
     return get_worker()
 
 
-def man(orders: Orders, sent: bytes) -> Manned | HarnessError:
-    """Open the device. `sent` is the suite, as parcel.pack made it; empty where its folder can be read."""
+def open_device(setup: WorkerSetup, sent: bytes) -> OpenedDevice | HarnessError:
+    """`sent` is the suite, as `pack` made it; empty where its folder can be read."""
     try:
-        device, toolchain = _post(orders, sent).man()
+        own = _device_for(setup, sent)
+        with own.in_use():
+            executor = own.open()
+            (device,) = executor.devices
+            return OpenedDevice(
+                worker=str(_worker().name),
+                host=platform.node(),
+                device=device,
+                toolchain=executor.toolchain,
+                model=_model(executor),
+                busy_with=busy_with(device),
+            )
     except HarnessError as error:
         return error
-    return Manned(
-        worker=str(_worker().name),
-        host=platform.node(),
-        device=device,
-        toolchain=toolchain,
-        busy_with=busy_with(device),
-    )
 
 
-def do(orders: Orders, sent: bytes, job: Job) -> tuple[str, Answer | HarnessError]:
-    """The worker's address, and a job's answer, or why this worker can do no more of them."""
+def run_job(setup: WorkerSetup, sent: bytes, job: Job) -> tuple[str, JobResult | HarnessError]:
+    """The worker's address, and a job's result, or why this worker can do no more of them."""
     address: str = _worker().address
     try:
-        return address, _post(orders, sent).do(job, orders.model)
+        own = _device_for(setup, sent)
+        with own.in_use():
+            return address, own.run(job, setup.model)
     except HarnessError as error:
         return address, error
 
 
-def rest(run: str) -> None:
-    """Stop what a crew has running here."""
-    if run in _posts:
-        _posts[run].rest()
+def close_device(sweep: str) -> None:
+    """Stop what runs here for a sweep."""
+    if sweep in _devices:
+        _devices[sweep].close()
 
 
-def leave(run: str) -> None:
-    """The end of a crew."""
-    if run in _posts:
-        _posts.pop(run).leave()
+def end_sweep(sweep: str) -> None:
+    if sweep in _devices:
+        _devices.pop(sweep).end()
 
 
 def _restore_threads() -> None:

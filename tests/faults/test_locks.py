@@ -319,7 +319,7 @@ def test_a_sweep_need_not_wait(harness: Callable[..., Done], tmp_path: Path, loc
 
 def test_a_dask_worker_waits_for_its_own_device(tmp_path: Path, device: DeviceInfo, locks: Path) -> None:
     pytest.importorskip("distributed")
-    from harness.sweep.cluster import DaskCrew
+    from harness.sweep.cluster import DaskExecutor
 
     told = Recorder()
     root = sweeps.project(tmp_path / "swept", BY_TIME)
@@ -327,11 +327,11 @@ def test_a_dask_worker_waits_for_its_own_device(tmp_path: Path, device: DeviceIn
     with somebody(locks):
         with (
             pytest.raises(BusyError, match="is being measured by process 1234"),
-            DaskCrew(suite, scheduler=None, devices=["null:0"], busy="fail"),
+            DaskExecutor(suite, scheduler=None, devices=["null:0"], busy="fail"),
         ):
             pass
-        crew = DaskCrew(suite, scheduler=None, devices=["null:0"], observer=told)
-        with crew:
+        executor = DaskExecutor(suite, scheduler=None, devices=["null:0"], observer=told)
+        with executor:
             [sentence] = told.stages
             assert sentence.endswith(f"{TOLD}: jobs there wait.")
     assert device.uuid
