@@ -62,7 +62,7 @@ def _key(work: PublishCard, folder: Path) -> str:
         )
     # Only a decision that expires makes the day matter.
     day = work.today if any(each.expires for each in work.decisions) else None
-    told = (_code(), work.site.folder.absolute(), work.number, work.cases, work.benchmarks, work.decisions)
+    told = (_code(), work.site.folder.absolute(), work.number, work.cases, work.results, work.decisions)
     return hashlib.sha256(repr((*told, day, files)).encode(errors="replace")).hexdigest()
 
 
