@@ -319,7 +319,7 @@ def _read(
             return _left_out(nothing, why), _NONE
         stored = read_run(folder / name)
     except StoreError as error:
-        return msgspec.structs.replace(nothing, problem=error.message), _NONE
+        return _left_out(nothing, error.message.rstrip(".")), _NONE
     except _UNREADABLE as error:
         return _left_out(nothing, str(error)), _NONE
     rows = [row for row in stored.rows if row.status not in ("skipped", "verified")]

@@ -143,8 +143,8 @@ def read_benchmarks(results: Path) -> dict[str, Benchmark]:
         listed = msgspec.json.decode(read_regular(path), type=dict[str, Any])
     except FileNotFoundError:
         raise StoreError(
-            f"There is no history in {results}: it has no record of a run at a commit, and no benchmarks.json. "
-            "Run 'harness run --commit COMMIT' or 'asv run' first, or name another folder with --results."
+            f"There is no history in {results}: it has no record of a run at a commit and no benchmarks.json."
+            " Run 'harness run --commit COMMIT' or 'asv run' first, or name another folder with --results."
         ) from None
     except OSError as error:
         raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
