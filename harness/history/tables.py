@@ -12,11 +12,13 @@ from __future__ import annotations
 __all__ = [
     "Benchmark",
     "CardTable",
+    "checked_document",
     "figures_of",
     "groups_of",
     "has_results",
     "read_benchmarks",
     "read_table",
+    "suites_tracked",
 ]
 
 import ast
@@ -177,6 +179,70 @@ def read_table(folder: Path, benchmarks: Mapping[str, Benchmark], *, cached: boo
     if _update(table, folder, listing) and cached:
         _save(file, table)
     return _finished(table, folder, benchmarks)
+
+
+def checked_document(name: str, content: bytes) -> dict[str, Any]:
+    """benchmarks.json, machine.json or a result, by the file's name, read and found to be whole.
+
+    Raises ValueError with what is wrong, a sentence without its subject and full stop.
+    """
+    document = _json_of(content, 1 if name == "machine.json" else API_VERSION)
+    if name == "machine.json":
+        if not isinstance(document.get("machine"), str):
+            raise _damaged("it names no machine")
+    elif name == "benchmarks.json":
+        for benchmark, told in document.items():
+            if benchmark != "version" and not isinstance(told, dict):
+                raise _damaged(f"benchmark {benchmark!r} is no object")
+    else:
+        _check_result(name, document)
+    return document
+
+
+def _damaged(why: str) -> ValueError:
+    return ValueError(f"is damaged ({why})")
+
+
+def _json_of(content: bytes, version: int) -> dict[str, Any]:
+    """With NaN and infinities, which asv writes."""
+    try:
+        document = json.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        raise _damaged(f"{error}") from None
+    if not isinstance(document, dict):
+        raise _damaged(f"it holds {type(document).__name__}, not an object")
+    if document.get("version") != version:
+        found = repr(document.get("version"))[:40]
+        raise ValueError(f"has the format {found}, not {version}: 'asv update' may bring it up to date")
+    return document
+
+
+def _check_result(name: str, document: Mapping[str, Any]) -> None:
+    commit, columns, rows = (document.get(key) for key in ("commit_hash", "result_columns", "results"))
+    if not isinstance(commit, str) or commit[:8] != name[:8]:
+        raise ValueError(f"is of commit {str(commit)[:40]!r}, which is not that of its name")
+    if not isinstance(columns, list) or not all(isinstance(each, str) for each in columns):
+        raise _damaged("its result_columns are no list of names")
+    if not isinstance(rows, dict) or not isinstance(document.get("durations", {}), dict):
+        raise _damaged("its results or durations are no object")
+    for benchmark, row in rows.items():
+        if not isinstance(row, list) or len(row) > len(columns):
+            raise _damaged(f"the row of {benchmark!r} does not have its columns")
+
+
+def suites_tracked(document: Mapping[str, Any], listed: Mapping[str, Any]) -> set[str] | None:
+    """The suites that a result is of; None where it has another benchmark than their tracks. `listed` is what
+    benchmarks.json holds.
+    """
+    suites: set[str] = set()
+    for name in document["results"]:
+        group, _, method = name.rpartition(".")
+        if method.removeprefix("track_") not in METRICS:
+            return None
+        told = listed.get(name)
+        suite = told.get("suite") if isinstance(told, dict) else None
+        suites.add(str(suite or _suite_of_class(group)))
+    return suites
 
 
 def has_results(folder: Path) -> bool:
@@ -467,11 +533,16 @@ def _sorted(
     for benchmark in benchmarks.values():
         group, _, method = benchmark.name.rpartition(".")
         if benchmark.param_names == ("kernel", "size") and method.removeprefix("track_") in METRICS:
-            suite = benchmark.suite or group.rpartition(".")[2].lower()
+            suite = benchmark.suite or _suite_of_class(group)
             suites[suite][method.removeprefix("track_")] = benchmark
         else:
             others.append(benchmark)
     return suites, others
+
+
+def _suite_of_class(name: str) -> str:
+    """What a suite is called whose tracks do not tell."""
+    return name.rpartition(".")[2].lower()
 
 
 def _suite_group(suite: str, tracks: Mapping[str, Benchmark]) -> Group:
