@@ -7,6 +7,7 @@ Every quantity has its unit in its name. A value that a device could not tell is
 from __future__ import annotations
 
 __all__ = [
+    "METHOD_VERSION",
     "SCHEMA_VERSION",
     "Arm",
     "Attribution",
@@ -48,6 +49,9 @@ SCHEMA_VERSION = 3
 2  comparisons: blocks and verdicts
 3  gates drop no quads: `touched` in the place of `dropped`; `strays`
 """
+
+METHOD_VERSION = "1"
+"""The version of how things are measured; it rises when figures of before and after must not share a graph."""
 
 Extent3 = tuple[int, int, int]
 L2Policy = Literal["cold", "hot"]

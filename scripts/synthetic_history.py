@@ -66,8 +66,9 @@ import numpy.typing as npt
 from harness import __version__
 from harness.device.machine import ANNOTATIONS, machine_entry, machine_name
 from harness.device.peaks import peaks
-from harness.integrations.asv.tracks import METHOD_VERSION, TRACKS
+from harness.integrations.asv.tracks import TRACKS
 from harness.records import (
+    METHOD_VERSION,
     Check,
     DeviceInfo,
     Host,

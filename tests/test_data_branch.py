@@ -333,7 +333,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(place):
     assert not place.has()
     first = place.store({RESULT: result({"a": row(1)})})
     stored = place.store({RESULT: result({"b": row(1)}), "benchmarks.json": benchmarks("a")}, dry_run=True)
-    assert (stored.added, stored.merged) == (("benchmarks.json",), (RESULT,))
+    assert (stored.added, stored.merged) == (("benchmarks.json", renamed(stored)), ())
     assert place.commits() == [first.commit] == [stored.commit]
 
 
@@ -428,89 +428,66 @@ def test_a_repository_with_other_hashes_is_taken(place, tmp_path):
     assert place.store(files, remote=str(remote)).unchanged == 2
 
 
-# Merging
+# What both sides have
 
 
-def merged_result(place, ours, theirs):
-    place.store({RESULT: theirs})
-    stored = place.store({RESULT: ours})
-    assert stored.merged == (RESULT,)
-    return place.json(RESULT)
+def renamed(stored):
+    """The name by which a result was appended that differs from the branch's."""
+    [name] = [each for each in stored.added if re.fullmatch(rf"{RESULT[:-5]}-[0-9a-f]{{8}}\.json", each)]
+    return name
 
 
-def test_benchmarks_of_both_are_kept(place):
-    found = merged_result(place, result({"b": row(2), "c": row(3)}), result({"a": row(1), "b": row(2)}))
-    assert found == json.loads(result({"a": row(1), "b": row(2), "c": row(3)}))
+def test_a_result_that_differs_is_appended_beside_the_one_that_is_there(place):
+    first, second = result({"a": row(1)}), result({"a": row(2), "b": row(2)})
+    place.store({RESULT: first})
+    stored = place.store({RESULT: second})
+    assert (stored.merged, stored.unchanged) == ((), 0)
+    assert place.names() == {RESULT, renamed(stored)}
+    assert place.bytes(RESULT).decode() == first
+    assert place.bytes(renamed(stored)).decode() == second
+    for text in (first, second):
+        again = place.store({RESULT: text})
+        assert (again.added, again.unchanged, again.commit) == ((), 1, stored.commit)
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs", "wins"),
-    [
-        ((1, 200), (2, 100), 1),
-        ((1, 100), (2, 200), 2),
-        ((1, 100), (2, None), 1),
-        ((1, None), (2, 100), 2),
-        ((1, None), (2, None), 1),
-        ((1, 100), (2, 100), 1),
-        ((None, 200), (2, 100), None),
-        ((1, float("nan")), (2, 5), 2),
-        ((1, float("inf")), (2, 5), 2),
-        ((1, "late"), (2, 5), 2),
-        ((1, 10**400), (2, 5), 2),
-    ],
-)
-def test_of_two_rows_the_later_one_counts(place, ours, theirs, wins):
-    found = merged_result(
-        place, result({"a": row(*ours), "b": row(0)}), result({"a": row(*theirs), "c": row(0)})
-    )
-    assert set(found["results"]) == {"a", "b", "c"}
-    assert found["results"]["a"][0] == [wins]
+def test_of_results_that_were_appended_the_later_figure_of_each_counts(place, template, tmp_path):
+    commit = template.commits[3]
+    name = f"{CARD}/{commit[:8]}-any.json"
+    listed = {"name": "a", "type": "time", "unit": "s", "params": [], "param_names": [], "version": "1"}
+    benchmark = json.dumps({"version": 2, "a": listed, "b": {**listed, "name": "b"}})
+    for rows in ({"a": row(1, 200), "b": row(3, 200)}, {"a": row(2, 100)}, {"b": row(4, 300)}):
+        files = {name: result(rows, commit_hash=commit), f"{CARD}/machine.json": machine()}
+        place.store({**files, "benchmarks.json": benchmark})
+    checkout = tmp_path / "checkout"
+    git(tmp_path, "clone", "--quiet", "--branch", BRANCH, str(place.remote), str(checkout))
+    [card] = read_history(checkout, template.repository).cards
+    figures = {one.series.case.name: one.series.values.tolist() for one in card.card.analysed}
+    assert figures == {"a": [1], "b": [4]}
 
 
-@pytest.mark.parametrize("ours_is_later", [True, False])
-def test_what_a_file_says_once_is_of_the_later_side(place, ours_is_later):
-    early, late = {"machine": CARD, "driver": "580"}, {"machine": CARD, "driver": "590"}
-    ours, theirs = (late, early) if ours_is_later else (early, late)
-    found = merged_result(
-        place,
-        result({"a": row(1, 300 if ours_is_later else 100)}, params=ours, durations={"<build>": 1, "<x>": 3}),
-        result({"b": row(2, 200)}, params=theirs, durations={"<build>": 2, "<y>": 4}, extra="kept"),
-    )
-    assert found["params"] == late
-    assert found["durations"] == {"<build>": 1 if ours_is_later else 2, "<x>": 3, "<y>": 4}
-    assert found["extra"] == "kept"
+def test_results_that_records_hold_are_left_out(place, template):
+    shutil.rmtree(place.results)
+    shutil.copytree(template.results, place.results)
+    derived = {
+        str(template.result(n, card).relative_to(template.results)) for card in CARDS[:2] for n in range(40)
+    }
+    alone = str(template.result(7).relative_to(template.results))
+    [record] = template.results.glob(f"{CARDS[0].machine}/*-{template.commits[7][:8]}-*.jsonl")
+    (place.results / record.relative_to(template.results)).unlink()
+    stored = place.store()
+    assert set(stored.derived) == derived - {alone}
+    assert alone in stored.added
+    again = place.store()
+    assert (again.added, set(again.derived)) == ((), derived - {alone})
 
 
-def test_a_newer_date_counts_before_the_time_of_rows(place):
-    found = merged_result(
-        place, result({"a": row(1, 100)}, date=2000, python="new"), result({"b": row(2, 200)}, python="old")
-    )
-    assert (found["date"], found["python"]) == (2000, "new")
-
-
-def test_what_was_not_measured_makes_no_change(place):
-    text = result({"a": [[float("nan"), 1.0], [["'x'", "'y'"]], "1"]})
-    before = place.store({RESULT: text})
-    spaced = json.dumps(json.loads(text), indent=2, sort_keys=True)
-    assert "NaN" in spaced
-    again = place.store({RESULT: spaced})
-    assert (again.merged, again.unchanged, place.commits()) == ((), 1, [before.commit])
-    found = merged_result(place, result({"b": row(1)}), text)
-    assert found["results"]["a"][0][1] == 1.0
-    assert place.bytes(RESULT).count(b"NaN") == 1
-
-
-def test_older_results_alone_are_no_change(place):
-    before = place.store({RESULT: result({"a": row(1, 200), "b": row(2, 200)})})
-    again = place.store({RESULT: result({"a": row(3, 100)})})
-    assert (again.merged, again.unchanged, again.commit) == ((), 1, before.commit)
-
-
-def test_a_file_that_has_all_of_the_branchs_is_stored_as_it_is(place):
-    text = json.dumps(json.loads(result({"a": row(1), "b": row(2)})), indent=3)
-    place.store({RESULT: result({"a": row(1)})})
-    place.store({RESULT: text})
-    assert place.bytes(RESULT).decode() == text
+def test_a_result_with_anything_beside_the_tracks_is_kept(place, template):
+    shutil.rmtree(place.results)
+    shutil.copytree(template.results, place.results)
+    path = place.results / template.result(3).relative_to(template.results)
+    told = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps({**told, "results": {**told["results"], "time_x": row(1)}}), "utf-8")
+    assert str(path.relative_to(place.results)) in place.store().added
 
 
 def test_the_list_of_benchmarks_grows_and_ours_is_the_newer_code(place):
@@ -679,9 +656,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("kind", DAMAGED)
-@pytest.mark.parametrize(
-    "name", ["benchmarks.json", f"{CARD}/machine.json", RESULT, f"{CARD}/calibration.harness"]
-)
+@pytest.mark.parametrize("name", ["benchmarks.json", f"{CARD}/machine.json", f"{CARD}/calibration.harness"])
 def test_damaged_files_are_refused(place, name, kind):
     def write_bytes():
         path = place.results / name
@@ -738,14 +713,11 @@ def test_results_that_do_not_belong_together_are_refused(place, changes, why):
     assert why in error.message
 
 
-@pytest.mark.parametrize(
-    "name", ["benchmarks.json", f"{CARD}/machine.json", RESULT, f"{CARD}/calibration.harness"]
-)
+@pytest.mark.parametrize("name", ["benchmarks.json", f"{CARD}/machine.json", f"{CARD}/calibration.harness"])
 def test_damage_on_the_branch_is_told(place, tmp_path, name):
     good = {
         "benchmarks.json": benchmarks("a"),
         f"{CARD}/machine.json": machine(),
-        RESULT: result({"a": row(1)}),
         f"{CARD}/calibration.harness": calibration("2026-01-01T00:00:00Z", tmp_path / "made"),
     }
     place.store(good)
@@ -796,9 +768,10 @@ def test_a_folder_on_the_branch_is_no_file(place):
 
 
 def test_a_file_on_the_branch_that_is_too_large_to_merge_is_not_read(place):
-    place.store({RESULT: result({"a": row(1)})})
-    place.commit_there({RESULT: " " * (MAX_FILE_BYTES + 1)})
-    assert "is beyond 50 MiB on the branch" in refusal(place, {RESULT: result({"a": row(1)})}).message
+    place.store({"benchmarks.json": benchmarks("a")})
+    place.commit_there({"benchmarks.json": " " * (MAX_FILE_BYTES + 1)})
+    error = refusal(place, {"benchmarks.json": benchmarks("a")})
+    assert "is beyond 50 MiB on the branch" in error.message
 
 
 def test_everything_that_is_refused_is_listed(place):
@@ -891,9 +864,10 @@ def test_writers_at_once_lose_nothing(place, tmp_path, wrapped_git):
     assert all(attempts[turn] >= 2 * WRITERS - 1 for turn in range(ROUNDS))
     place.check_linear()
     assert len(place.commits()) == WRITERS * ROUNDS
-    assert place.names() == {*wanted, RESULT, "benchmarks.json"}
     assert {name: place.bytes(name).decode() for name in wanted} == wanted
-    assert place.json(RESULT)["results"] == rows
+    appended = [place.json(name)["results"] for name in place.names() - {*wanted, "benchmarks.json"}]
+    assert len(appended) == WRITERS * ROUNDS
+    assert {name: found for each in appended for name, found in each.items()} == rows
     assert set(place.json("benchmarks.json")) == {*rows, "version"}
 
 
@@ -906,7 +880,8 @@ def load_of(writer, turn, tmp_path):
     )
     found = (path for path in made.results.rglob("*") if path.is_file() and path.name != "benchmarks.json")
     files = {str(path.relative_to(made.results)): path.read_text("utf-8") for path in found}
-    assert len(files) == 3
+    files = {name: text for name, text in files.items() if not re.search(r"/[0-9a-f]{8}-", name)}
+    assert len(files) == 2  # the machine and the record, which the result is derived from
     return files, json.loads(result({f"by-{writer}.{turn}": row(writer + turn / 10, turn)}))
 
 
@@ -1040,7 +1015,7 @@ def test_an_answer_that_is_lost_is_not_stored_twice(place, wrapped_git):
     assert (stored.added, stored.attempts, len(place.pauses)) == ((RESULT,), 1, 1)
     stored = place.store({RESULT: result({"b": row(1)})}, attempts=1)
     assert place.commits()[0] == stored.commit
-    assert stored.merged == (RESULT,)
+    assert renamed(stored) in place.names()
 
 
 def test_a_branch_that_is_made_anew_meanwhile_is_begun_anew(place, wrapped_git, tmp_path):
@@ -1441,7 +1416,9 @@ def test_what_is_stored_is_read_as_the_results_were(place, template, tmp_path):
             str(path.relative_to(results)): path.read_bytes() for path in results.rglob("*") if path.is_file()
         }
 
-    assert everything(checkout) == everything(template.results)
+    derived = {str(path.relative_to(template.results)) for path in template.results.glob("*/*-*.json")}
+    wanted = everything(template.results)
+    assert everything(checkout) == {name: wanted[name] for name in wanted if name not in derived}
     told = read_history(checkout, template.repository)
     wanted = read_history(template.results, template.repository)
     assert [card.card.folder for card in told.cards] == [card.card.folder for card in wanted.cards]
@@ -1451,32 +1428,6 @@ def test_what_is_stored_is_read_as_the_results_were(place, template, tmp_path):
         for one, other in zip(ours.card.analysed, theirs.card.analysed, strict=True):
             assert one.series.values.tolist() == other.series.values.tolist()
             assert len(one.series.values) == 40
-
-
-def test_asv_reads_what_was_merged(place, template, tmp_path):
-    """Both halves of a real file, stored by two."""
-    results = pytest.importorskip("asv.results")
-    path = template.result(3)
-    whole = json.loads(path.read_text("utf-8"))
-    name = str(path.relative_to(template.results))
-    files = {f"{path.parent.name}/machine.json": (path.parent / "machine.json").read_text("utf-8")}
-    for half in (0, 1):
-        rows = dict(list(whole["results"].items())[half::2])
-        assert rows
-        place.store({**files, name: json.dumps({**whole, "results": rows})})
-    checkout = tmp_path / "checkout"
-    git(tmp_path, "clone", "--quiet", "--branch", BRANCH, str(place.remote), str(checkout))
-    [found] = results.iter_results(str(checkout))
-    wanted = results.Results.load(str(path))
-    assert set(found.get_all_result_keys()) == set(whole["results"])
-    for benchmark in whole["results"]:
-        params = wanted.get_result_params(benchmark)
-        assert found.get_result_params(benchmark) == params
-        for get in ("get_result_value", "get_result_stats", "get_result_samples"):
-            assert repr(getattr(found, get)(benchmark, params)) == repr(
-                getattr(wanted, get)(benchmark, params)
-            )
-    assert (found.commit_hash, found.date, found.params) == (wanted.commit_hash, wanted.date, wanted.params)
 
 
 # The command
@@ -1529,6 +1480,7 @@ def test_the_command_tells_machines_everything(place, harness, tmp_path):
         "merged": [],
         "unchanged": 0,
         "left_out": [],
+        "derived": [],
         "dry_run": False,
     }
     assert git(place.remote, "log", "--format=%s", BRANCH) == "mine"

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from harness.errors import ExitCode
-from harness.history import reading
+from harness.history import cards
 from harness.history.commits import Commits
 from harness.history.export import COLUMNS, export
 from harness.history.reading import read_history
@@ -324,7 +324,7 @@ def test_before_anything_was_measured_it_is_status_3(harness, shown):
     done = harness("history")
     assert done.status == ExitCode.NOT_MEASURED
     assert "There is no history in " in done.err
-    assert "Run 'asv run' first" in done.err
+    assert "Run 'harness run --commit COMMIT' or 'asv run' first" in done.err
     assert done.out == ""
 
 
@@ -774,7 +774,7 @@ def test_hostile_subjects_are_whole_as_json(harness, made):
 
 def test_cards_that_are_read_side_by_side_are_as_one_by_one(shown, monkeypatch, own_cache):
     one = read_history(shown.results, shown.repository)
-    monkeypatch.setattr(reading, "_MANY", 1)
+    monkeypatch.setattr(cards, "_MANY", 1)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     told: list[str] = []
     two = read_history(shown.results, shown.repository, tell=told.append)

@@ -8,12 +8,13 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from harness.history.cards import read_card
+from harness.history.cards import open_results, read_card
 from harness.history.commits import Commit, Commits, read_commits
 from harness.history.direction import direction_of
-from harness.history.facts import RunFacts
+from harness.history.facts import CardRecords, Layout, RunFacts
+from harness.history.metrics import METRICS
 from harness.history.series import series_of
-from harness.history.tables import Benchmark, CardTable, read_benchmarks
+from harness.history.tables import Benchmark, CardTable, figures_of, groups_of
 from harness.system import git
 from scripts import synthetic_history as synthetic
 from scripts.synthetic_history import (
@@ -79,9 +80,12 @@ def table(hashes, columns=None, values=None, versions=None, annotations=None, en
 
 
 def series(of, benchmarks=None, commits=None, facts=(), metric=None):
-    listed = [benchmark()] if benchmarks is None else benchmarks
+    listed = {each.name: each for each in ([benchmark()] if benchmarks is None else benchmarks)}
     commits = commits or line(len(of.hashes))
-    return list(series_of(of, {each.name: each for each in listed}, commits, facts, metric))
+    layout = Layout("GFLOP/s", ("naive", "tiled"), ())
+    records = CardRecords(tuple(facts), (layout,), np.empty((0, len(METRICS)), np.float32))
+    figures = records.over(figures_of(of, listed))
+    return list(series_of("card", figures, groups_of(listed), commits, metric))
 
 
 def one(of, **others):
@@ -91,7 +95,7 @@ def one(of, **others):
 def facts(*contexts, suite="matmul"):
     """A record a commit, in order; None where there is none."""
     return [
-        RunFacts(file=f"{n}.jsonl", size=1, suite=suite, commit=f"c{n}", context=context)
+        RunFacts(file=f"{n}.jsonl", size=1, suite=suite, commit=f"c{n}", context=context, layout=0)
         for n, context in enumerate(contexts)
         if context is not None
     ]
@@ -159,7 +163,7 @@ def test_a_whole_history_with_skewed_clocks_and_merges_is_what_was_measured(tmp_
     truth, commits = numbers(history, CARD), read_commits(written.repository)
     assert tuple(commit.hash for commit in commits.line) == written.commits
     assert any(later.time < earlier.time for earlier, later in pairwise(commits.line))
-    card = read_card(written.results / CARD.machine, read_benchmarks(written.results), commits)
+    card = read_card(written.results / CARD.machine, open_results(written.results, commits), commits)
     assert card.problems == ()
     found = {each.series.case.name: each.series for each in card.analysed}
     for column, (_, kernel, size) in enumerate(history.cases):
@@ -178,7 +182,7 @@ def test_results_of_commits_that_were_rebased_away_are_counted(tmp_path):
     written = write(History(commits=12, suites=(SMALL,), tracks=("gflops",)), tmp_path / "rebased")
     synthetic.rebase_away(written, 4, 7)
     commits = read_commits(written.repository)
-    card = read_card(written.results / CARD.machine, read_benchmarks(written.results), commits)
+    card = read_card(written.results / CARD.machine, open_results(written.results, commits), commits)
     [problem] = card.problems
     assert problem.startswith("3 of 12 results are of commits that are not in the history at hand")
     for each in card.analysed:
@@ -189,7 +193,7 @@ def test_an_older_revision_sees_the_commits_up_to_it(tmp_path):
     written = write(History(commits=10, suites=(SMALL,), tracks=("gflops",)), tmp_path / "older")
     commits = read_commits(written.repository, "HEAD~4")
     assert len(commits) == 6
-    card = read_card(written.results / CARD.machine, read_benchmarks(written.results), commits)
+    card = read_card(written.results / CARD.machine, open_results(written.results, commits), commits)
     assert {len(each.series.positions) for each in card.analysed} == {6}
     assert card.problems[0].startswith("4 of 10 results are of commits that are not in the history")
 
@@ -197,8 +201,9 @@ def test_an_older_revision_sees_the_commits_up_to_it(tmp_path):
 def test_a_machine_split_over_two_folders_is_two_cards_with_half_the_points_each(tmp_path):
     written = write(History(commits=10, suites=(SMALL,), tracks=("gflops",)), tmp_path / "split")
     other = synthetic.split_machine(written, CARD)
-    commits, benchmarks = read_commits(written.repository), read_benchmarks(written.results)
-    cards = [read_card(folder, benchmarks, commits) for folder in (written.results / CARD.machine, other)]
+    commits = read_commits(written.repository)
+    results = open_results(written.results, commits)
+    cards = [read_card(folder, results, commits) for folder in (written.results / CARD.machine, other)]
     points = [set(card.analysed[0].series.positions.tolist()) for card in cards]
     assert cards[0].machine == cards[1].machine
     assert [len(each) for each in points] == [5, 5]
@@ -209,10 +214,11 @@ def test_kernels_that_came_and_went_keep_each_series_its_own_values(tmp_path):
     history = History(commits=10, suites=(SMALL,), tracks=("gflops",))
     written = write(history, tmp_path / "kernels")
     synthetic.change_kernels_before(written, 5, without=("tiled",), extra=("ancient",))
-    commits, benchmarks = read_commits(written.repository), read_benchmarks(written.results)
+    commits = read_commits(written.repository)
+    results = open_results(written.results, commits)
     truth = numbers(history, CARD).rate
     for cached in (False, True):
-        card = read_card(written.results / CARD.machine, benchmarks, commits)
+        card = read_card(written.results / CARD.machine, results, commits)
         found = {each.series.case.name: each.series for each in card.analysed}
         assert list(found) == [f"matmul.{kernel}@{size}" for _, kernel, size in history.cases], cached
         np.testing.assert_allclose(found["matmul.naive@2048"].values, truth[:, 1], rtol=1e-6)
@@ -224,7 +230,7 @@ def test_what_had_another_name_once_is_told_and_not_shown(tmp_path):
     written = write(History(commits=10, suites=(SMALL,), tracks=("gflops",)), tmp_path / "renamed")
     synthetic.rename_before(written, 4, {RATE: "suites.Matrix.track_gflops"})
     commits = read_commits(written.repository)
-    card = read_card(written.results / CARD.machine, read_benchmarks(written.results), commits)
+    card = read_card(written.results / CARD.machine, open_results(written.results, commits), commits)
     assert {tuple(each.series.positions.tolist()) for each in card.analysed} == {tuple(range(4, 10))}
     [problem] = card.problems
     assert "suites.Matrix.track_gflops" in problem
@@ -488,8 +494,9 @@ def test_a_change_of_driver_in_a_whole_history_is_an_epoch_of_that_card(tmp_path
         driver_in_params=told_by == "asv",
     )
     written = write(history, tmp_path / "driver")
-    commits, benchmarks = read_commits(written.repository), read_benchmarks(written.results)
-    changed, same = (read_card(written.results / card.machine, benchmarks, commits) for card in cards)
+    commits = read_commits(written.repository)
+    results = open_results(written.results, commits)
+    changed, same = (read_card(written.results / card.machine, results, commits) for card in cards)
     for each in changed.analysed:
         assert each.series.epoch.tolist() == [0] * 7 + [1] * 5
         assert each.series.epochs[1].changed == ("driver 580.159.04 → 590.44.01",)
@@ -499,8 +506,9 @@ def test_a_change_of_driver_in_a_whole_history_is_an_epoch_of_that_card(tmp_path
 def test_a_new_version_of_the_method_in_a_whole_history_is_an_epoch(tmp_path):
     written = write(History(commits=12, suites=(SMALL,), tracks=("gflops",)), tmp_path / "method")
     synthetic.change_version_at(written, 5)
-    commits, benchmarks = read_commits(written.repository), read_benchmarks(written.results)
-    card = read_card(written.results / CARD.machine, benchmarks, commits)
+    commits = read_commits(written.repository)
+    results = open_results(written.results, commits)
+    card = read_card(written.results / CARD.machine, results, commits)
     assert {tuple(each.series.epoch.tolist()) for each in card.analysed} == {(0,) * 5 + (1,) * 7}
 
 
@@ -513,7 +521,8 @@ def test_a_card_without_a_record_or_a_driver_has_one_epoch(tmp_path):
         events=(DriverChange(card=None, at=3, driver="590"),),
     )
     written = write(history, tmp_path / "bare")
-    commits, benchmarks = read_commits(written.repository), read_benchmarks(written.results)
-    card = read_card(written.results / CARD.machine, benchmarks, commits)
+    commits = read_commits(written.repository)
+    results = open_results(written.results, commits)
+    card = read_card(written.results / CARD.machine, results, commits)
     assert {len(each.series.epochs) for each in card.analysed} == {1}
     assert git.resolve(written.repository, "HEAD") == commits[-1].hash

@@ -49,6 +49,8 @@ class Stored:
     unchanged: int = 0
     left_out: tuple[str, ...] = ()
     """Files that are not finished."""
+    derived: tuple[str, ...] = ()
+    """asv's results that the records hold as well: 'harness rebuild' makes them anew."""
     dry_run: bool = False
 
 
@@ -142,6 +144,7 @@ class _Appending:
             merged=tuple(changes.merged),
             unchanged=changes.unchanged,
             left_out=tuple(self.found.left_out),
+            derived=tuple(changes.derived),
             dry_run=self.dry_run,
         )
         if self.dry_run or not (changes.added or changes.merged):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["MAX_FILE_BYTES", "Found", "scan"]
 
+import contextlib
 import datetime as dt
 import json
 import os
@@ -11,6 +12,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,6 +20,7 @@ import msgspec
 
 from harness.errors import RefusedError, StoreError, UsageError
 from harness.github.data_git import Clone, Entry, Target
+from harness.history.tables import checked_document, suites_tracked
 from harness.judgement.noise import FILE as CALIBRATION
 from harness.judgement.noise import SCHEMA_VERSION as CALIBRATION_VERSION
 from harness.judgement.noise import Calibration
@@ -37,6 +40,8 @@ class _Changes:
     added: list[str] = field(default_factory=list)
     """Read again when they are written: they may be many."""
     merged: dict[str, bytes] = field(default_factory=dict)
+    derived: list[str] = field(default_factory=list)
+    """asv's results that the records hold as well."""
     unchanged: int = 0
 
     def contents(self, found: Found, clone: Clone) -> Iterator[tuple[str, bytes]]:
@@ -45,7 +50,7 @@ class _Changes:
         yield from self.merged.items()
 
 
-@dataclass(slots=True)
+@dataclass
 class Found:
     """What lies in a results folder."""
 
@@ -55,6 +60,8 @@ class Found:
     """Path to what is wrong with it."""
     left_out: list[str] = field(default_factory=list)
     hashes: dict[str, str] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+    """What is stored by another name than it has here."""
     sound: set[str] = field(default_factory=set)
 
     def changes(self, clone: Clone, tip: str | None) -> _Changes:
@@ -80,20 +87,54 @@ class Found:
             return
         rule = _rule(path)
         _check_place(path, tree)
+        if isinstance(rule, _Result):
+            if self._is_derived(path, tree):
+                changes.derived.append(path)
+                return
+            if there:  # another one of that name, which stays
+                path = self._named_anew(path)
+                there = tree.get(path)
+                if there and there.hash == self.hashes[path]:
+                    changes.unchanged += 1
+                    return
         if there is None:
             self._check(path, rule)
             changes.added.append(path)
-        elif isinstance(rule, _Record):
-            raise _UnfitError("differs from the one on the branch, and a record is never changed")
-        else:
+        elif isinstance(rule, _Rule):
             self._merge(path, rule, there, clone, changes)
+        else:
+            raise _UnfitError("differs from the one on the branch, and a record is never changed")
 
-    def _check(self, path: str, rule: _Rule | _Record) -> None:
+    def _is_derived(self, path: str, tree: Mapping[str, Entry]) -> bool:
+        """Whether records, here or on the branch, hold all that a result of asv's does."""
+        machine, _, name = path.rpartition("/")
+        pattern = re.compile(rf"{re.escape(machine)}/[0-9TZ]+-{name[:8]}-(?P<suite>\w+)-[0-9a-f]+\.jsonl")
+        recorded = {match["suite"] for each in (*self.files, *tree) if (match := pattern.fullmatch(each))}
+        tracked = suites_tracked(self._parsed(path), self._benchmarks)
+        return tracked is not None and bool(recorded) and tracked <= recorded
+
+    def _parsed(self, path: str) -> Document:
+        return _asv_document(path, _read(self.folder / path))
+
+    @cached_property
+    def _benchmarks(self) -> Document:
+        with contextlib.suppress(_UnfitError):  # which is told where the file's own turn comes
+            if "benchmarks.json" in self.files:
+                return self._parsed("benchmarks.json")
+        return {}
+
+    def _named_anew(self, path: str) -> str:
+        """The name of a result that differs from the branch's of that name: nothing there is overwritten."""
+        named = f"{path.removesuffix('.json')}-{self.hashes[path][:8]}.json"
+        self.hashes[named], self.origins[named] = self.hashes[path], path
+        return named
+
+    def _check(self, path: str, rule: _Rule | _Record | _Result) -> None:
         if path in self.sound:
             return
         if isinstance(rule, _Record):
             _check_record(self.folder / path)
-        else:
+        elif isinstance(rule, _Rule):
             rule.parse(path, _read(self.folder / path))
         self.sound.add(path)
 
@@ -117,6 +158,7 @@ class Found:
 
     def content(self, path: str, clone: Clone) -> bytes:
         """Of a file that was found good. Raises StoreError where it has changed since."""
+        path = self.origins.get(path, path)
         try:
             content = _read(self.folder / path)
         except _UnfitError:
@@ -252,6 +294,10 @@ class _Record:
     """The rule of a file that is written once."""
 
 
+class _Result:
+    """The rule of a result of asv's: stored only where it says what no record does, and never changed."""
+
+
 _MACHINE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}")
 _RESULT = re.compile(r"[0-9a-f]{8}-[ -~]+\.json")
 _RECORD = re.compile(r"\d{8}T\d{6}Z-[A-Za-z0-9_.+-]+\.jsonl", re.ASCII)
@@ -261,7 +307,7 @@ _NAMES = (
 )
 
 
-def _rule(path: str) -> _Rule | _Record:
+def _rule(path: str) -> _Rule | _Record | _Result:
     machine, _, name = path.rpartition("/")
     if path == "benchmarks.json":
         return _BENCHMARKS
@@ -271,7 +317,7 @@ def _rule(path: str) -> _Rule | _Record:
         if name == CALIBRATION:
             return _CALIBRATIONS
         if _RESULT.fullmatch(name):
-            return _RESULTS
+            return _Result()
         if _RECORD.fullmatch(name):
             return _Record()
     raise _UnfitError(f"is no result; expected {_NAMES}")
@@ -296,37 +342,15 @@ def _check_record(path: Path) -> None:
         raise _UnfitError(f"is no record: {error.message.rstrip('.')}") from None
 
 
-def _json_of(content: bytes, version: int | None) -> Document:
-    """With NaN and infinities, which asv writes."""
+def _asv_document(path: str, content: bytes) -> Document:
     try:
-        document = json.loads(content.decode())
-    except (ValueError, RecursionError) as error:
-        raise _UnfitError(f"is damaged ({error})") from None
-    if not isinstance(document, dict):
-        raise _UnfitError(f"is damaged (it holds {type(document).__name__}, not an object)")
-    if version is not None and document.get("version") != version:
-        found = repr(document.get("version"))[:40]
-        raise _UnfitError(f"has the format {found}, not {version}: 'asv update' may bring it up to date")
-    return document
+        return checked_document(path.rpartition("/")[2], content)
+    except ValueError as error:
+        raise _UnfitError(str(error)) from None
 
 
 def _dumped(document: Document) -> str:
     return json.dumps(document, sort_keys=True)
-
-
-def _parse_benchmarks(_: str, content: bytes) -> Document:
-    document = _json_of(content, 2)
-    for name, benchmark in document.items():
-        if name != "version" and not isinstance(benchmark, dict):
-            raise _UnfitError(f"is damaged (benchmark {name!r} is no object)")
-    return document
-
-
-def _parse_machine(_: str, content: bytes) -> Document:
-    document = _json_of(content, 1)
-    if not isinstance(document.get("machine"), str):
-        raise _UnfitError("is damaged (it names no machine)")
-    return document
 
 
 def _parse_calibration(_: str, content: bytes) -> Document:
@@ -339,7 +363,8 @@ def _parse_calibration(_: str, content: bytes) -> Document:
         raise _UnfitError(
             f"has schema version {found.schema_version}, and this harness reads up to {CALIBRATION_VERSION}"
         )
-    return _json_of(content, None)
+    document: Document = json.loads(content)
+    return document
 
 
 def _newer_calibration(ours: Document, theirs: Document) -> Document:
@@ -351,60 +376,6 @@ def _instant(calibration: Document) -> dt.datetime:
     return at if at.tzinfo else at.replace(tzinfo=dt.timezone.utc)
 
 
-def _parse_result(path: str, content: bytes) -> Document:
-    document = _json_of(content, 2)
-    commit, columns, rows = (document.get(key) for key in ("commit_hash", "result_columns", "results"))
-    if not isinstance(commit, str) or commit[:8] != path.rpartition("/")[2][:8]:
-        raise _UnfitError(f"is of commit {str(commit)[:40]!r}, which is not that of its name")
-    if not isinstance(columns, list) or not all(isinstance(each, str) for each in columns):
-        raise _UnfitError("is damaged (its result_columns are no list of names)")
-    if not isinstance(rows, dict) or not isinstance(document.get("durations", {}), dict):
-        raise _UnfitError("is damaged (its results or durations are no object)")
-    for name, row in rows.items():
-        if not isinstance(row, list) or len(row) > len(columns):
-            raise _UnfitError(f"is damaged (the row of {name!r} does not have its columns)")
-    return document
-
-
-def _merge_results(ours: Document, theirs: Document) -> Document:
-    """Every benchmark of either; of one that both have, the row that was measured later.
-
-    What asv keeps once a file (machine, requirements) is that of the later side, as after a run of asv's own.
-    """
-    if ours["commit_hash"] != theirs["commit_hash"]:
-        raise _UnfitError(
-            f"is of commit {ours['commit_hash']} and on the branch of {theirs['commit_hash'][:40]}, which "
-            "begins alike: asv cannot keep both"
-        )
-    for key in ("env_name", "result_columns"):
-        if ours.get(key) != theirs.get(key):
-            raise _UnfitError(f"has another {key} than on the branch")
-    older, newer = (theirs, ours) if _age(ours) >= _age(theirs) else (ours, theirs)
-    rows = {**theirs["results"], **ours["results"]}
-    for name in theirs["results"].keys() & ours["results"].keys():
-        candidates = (ours["results"][name], theirs["results"][name])
-        rows[name] = max(candidates, key=lambda row: _started(row, ours["result_columns"]))  # a tie is ours
-    durations = {**older.get("durations", {}), **newer.get("durations", {})}
-    return {**older, **newer, "results": rows, "durations": durations}
-
-
-def _age(document: Document) -> tuple[float, float]:
-    columns = document["result_columns"]
-    started = [_started(row, columns) for row in document["results"].values()]
-    return _number(document.get("date")), max(started, default=0.0)
-
-
-def _started(row: list[Any], columns: list[str]) -> float:
-    """When a row was measured, in milliseconds since 1970; 0 where it does not say."""
-    return _number(dict(zip(columns, row, strict=False)).get("started_at"))
-
-
-def _number(value: object) -> float:
-    """Above 0, else 0. An integer of many digits is none, and neither is a NaN."""
-    return float(value) if isinstance(value, int | float) and 0 < value < 2**63 else 0.0
-
-
-_BENCHMARKS = _Rule(parse=_parse_benchmarks, merge=lambda ours, theirs: {**theirs, **ours}, pretty=True)
-_MACHINES = _Rule(parse=_parse_machine, merge=lambda ours, _: ours)
+_BENCHMARKS = _Rule(parse=_asv_document, merge=lambda ours, theirs: {**theirs, **ours}, pretty=True)
+_MACHINES = _Rule(parse=_asv_document, merge=lambda ours, _: ours)
 _CALIBRATIONS = _Rule(parse=_parse_calibration, merge=_newer_calibration)
-_RESULTS = _Rule(parse=_parse_result, merge=_merge_results)

@@ -2,35 +2,94 @@
 
 from __future__ import annotations
 
-__all__ = ["CardHistory", "card_folders", "read_card"]
+__all__ = ["CardHistory", "Results", "card_folders", "open_results", "read_card", "side_by_side"]
 
 import functools
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
+from harness.device.machine import machine_entry
 from harness.errors import StoreError
 from harness.history.changes import Analysed, Evidence, analyse
 from harness.history.commits import Commits
-from harness.history.facts import RunFacts, read_facts
+from harness.history.facts import RunFacts, card_records, suites_of
+from harness.history.figures import Group, united
 from harness.history.series import Series, series_of
-from harness.history.tables import Benchmark, read_table
+from harness.history.tables import Benchmark, figures_of, groups_of, has_results, read_benchmarks, read_table
 from harness.judgement.noise import Calibration, read_calibration
 from harness.records import Row
 from harness.spec.suite import size_label
 from harness.store.records_file import read_run
 
+_MANY = 4000
+"""Files, from which on cards are read side by side."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """A results folder, and what is measured in it."""
+
+    folders: tuple[Path, ...]
+    """Of cards, by name."""
+    benchmarks: Mapping[str, Benchmark]
+    """What asv lists; nothing where there are no results of asv's."""
+    groups: tuple[Group, ...]
+    """What the series are of, in their order."""
+    problems: tuple[str, ...] = ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardHistory:
     folder: str
-    """Its name beside asv's results, which is the machine's name."""
+    """Its name in the results, which is the machine's name."""
     machine: Mapping[str, str]
     analysed: tuple[Analysed, ...]
     """In the suites' order."""
     facts: tuple[RunFacts, ...]
     calibration: Calibration | None
     problems: tuple[str, ...]
+
+
+@contextmanager
+def side_by_side(folders: Sequence[Path]) -> Iterator[Callable[..., Any]]:
+    """`map` over cards' folders, in processes where there is much to do."""
+    cores = min(len(folders), os.cpu_count() or 1)
+    if cores <= 1 or sum(len(os.listdir(each)) for each in folders) < _MANY:  # noqa: PTH208 - counts alone
+        yield map
+        return
+    with ProcessPoolExecutor(cores, mp_context=get_context("spawn")) as pool:
+        yield pool.map
+
+
+def open_results(results: Path, commits: Commits) -> Results:
+    """What a results folder holds of the commits of a history: our records, and results of asv's, whoever's.
+
+    Raises StoreError where there is neither, or the folder cannot be read.
+    """
+    try:
+        folders = card_folders(results)
+    except StoreError:
+        folders = ()
+        if results.exists():
+            raise
+    with side_by_side(folders) as mapped:
+        cards = list(mapped(card_records, folders))
+    benchmarks, problems = {}, []
+    try:
+        benchmarks = read_benchmarks(results)
+    except StoreError as error:
+        if not any(each.commit for card in cards for each in card.facts):
+            raise
+        if (results / "benchmarks.json").exists() or any(map(has_results, folders)):
+            problems.append(f"Results of asv's are left out. {error.message}")
+    groups = united((*suites_of(cards, commits), *groups_of(benchmarks)))
+    return Results(folders=folders, benchmarks=benchmarks, groups=groups, problems=tuple(problems))
 
 
 def card_folders(results: Path) -> tuple[Path, ...]:
@@ -48,7 +107,7 @@ def card_folders(results: Path) -> tuple[Path, ...]:
 
 def read_card(
     folder: Path,
-    benchmarks: Mapping[str, Benchmark],
+    results: Results,
     commits: Commits,
     *,
     wanted: Callable[[Series], bool] = lambda _: True,
@@ -59,27 +118,32 @@ def read_card(
 
     Raises StoreError where the folder cannot be read; a file that cannot be read is one of `problems`.
     """
-    table, facts = read_table(folder, benchmarks), read_facts(folder)
+    table, records = read_table(folder, results.benchmarks), card_records(folder)
+    facts = records.facts
+    figures = records.over(figures_of(table, results.benchmarks))
     problems = [*table.problems, *(each.problem for each in facts if each.problem)]
+    machine = {**table.machine, **_machine(folder, facts)}
+    if table.machine_problem and not machine:
+        problems.insert(0, table.machine_problem)
     calibration = None
     try:
         calibration = read_calibration(folder)
     except StoreError as error:
         problems.append(error.message)
-    unknown = sum(name not in commits.positions for name in table.hashes)
-    if unknown:
+    measured = {commit for each in figures for commit in each.commits}
+    if unknown := sum(commit not in commits.positions for commit in measured):
         problems.append(
-            f"{unknown} of {len(table.hashes)} results are of commits that are not in the history at hand "
+            f"{unknown} of {len(measured)} results are of commits that are not in the history at hand "
             "(rebased away, of another branch, or the clone is shallow)."
         )
     floors = {} if smallest else _floors(calibration)
     evidence = _Records(folder, facts, commits)
     return CardHistory(
         folder=folder.name,
-        machine=table.machine,
+        machine=machine,
         analysed=tuple(
             analyse(series, smallest or floors.get(series.case.name), evidence.hash_of, evidence.of)
-            for series in series_of(table, benchmarks, commits, facts, metric)
+            for series in series_of(folder.name, figures, results.groups, commits, metric)
             if wanted(series)
         ),
         facts=facts,
@@ -109,7 +173,10 @@ class _Records:
 
     def __init__(self, folder: Path, facts: tuple[RunFacts, ...], commits: Commits) -> None:
         self.folder, self.commits = folder, commits
-        self.files = {(each.commit, each.suite): each.file for each in facts if each.commit}
+        self.files: dict[tuple[str, str], list[str]] = {}
+        for each in facts:
+            if each.layout >= 0:
+                self.files.setdefault((each.commit, each.suite), []).append(each.file)
         self.rows = functools.lru_cache(maxsize=64)(self._rows)
 
     def hash_of(self, position: int) -> str:
@@ -128,9 +195,20 @@ class _Records:
         )
 
     def _rows(self, commit: str, suite: str) -> Mapping[tuple[str, str], Row]:
-        file = self.files.get((commit, suite))
-        try:
-            rows = read_run(self.folder / file).rows if file else ()
-        except StoreError:
-            return {}
-        return {(row.kernel, size_label(row.sizes)): row for row in rows}
+        """The newest of each case, by kernel and size."""
+        found: dict[tuple[str, str], Row] = {}
+        for file in self.files.get((commit, suite), ()):
+            with suppress(StoreError):
+                rows = read_run(self.folder / file).rows
+                found |= {(row.kernel, size_label(row.sizes)): row for row in rows if row.status != "skipped"}
+        return found
+
+
+def _machine(folder: Path, facts: Sequence[RunFacts]) -> Mapping[str, str]:
+    """What the newest record says of the card; nothing without a record."""
+    for each in reversed(facts):
+        if each.layout >= 0:
+            with suppress(StoreError):
+                run = read_run(folder / each.file).run
+                return {**machine_entry(run.device, run.host), "machine": folder.name}
+    return {}

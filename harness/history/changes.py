@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["SIGNIFICANCE", "Analysed", "Attribution", "Change", "Evidence", "Kind", "analyse", "change_id"]
+__all__ = [
+    "SIGNIFICANCE",
+    "TIMED",
+    "Analysed",
+    "Attribution",
+    "Change",
+    "Evidence",
+    "Kind",
+    "analyse",
+    "change_id",
+]
 
 import hashlib
 import math
@@ -14,7 +24,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from harness.history.series import HEADLINES, Series
+from harness.history.metrics import HEADLINES
+from harness.history.series import Series
 from harness.records import Launch
 from harness.statistics.changepoints import ChangePoint, Level, find_changes
 
@@ -24,7 +35,7 @@ Floats = npt.NDArray[np.float64]
 
 SMALLEST = 0.01
 """The smallest relevant change of a case whose noise nobody has calibrated."""
-TIMED = (*HEADLINES, "time_ms")
+TIMED = (*HEADLINES.values(), "time_ms")
 """Metrics that have cycles behind them."""
 BUILT = ("registers", "local_bytes")
 """Metrics that nothing but the build decides: no card can move them."""

@@ -1,23 +1,38 @@
-"""What the records beside asv's results say of each run: driver, compiler, card."""
+"""What the records of a card say: of each run the driver, compiler and card, and the figures of its rows.
+
+A history may hold tens of thousands of records, and a new run adds one of them, so what was read is kept in
+the harness's cache, by each file's name, size and time.
+"""
 
 from __future__ import annotations
 
-__all__ = ["CONTEXT", "RunFacts", "read_facts"]
+__all__ = ["CONTEXT", "RunFacts", "card_records", "read_facts", "suites_of"]
 
 import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from harness.errors import StoreError
+from harness.history.commits import Commits
+from harness.history.figures import HOW, Figures, Group, laid_over
 from harness.history.kept import kept_file, read_kept, write_kept
-from harness.records import SCHEMA_VERSION
-from harness.store.records_file import PART
-from harness.system.files import MOST_BYTES, open_regular, stat_of
+from harness.history.metrics import HEADLINES, METRICS, figure_of
+from harness.records import SCHEMA_VERSION, Row, Run
+from harness.spec.suite import size_label
+from harness.store.records_file import PACKED, PART, opened, read_run
+from harness.system.files import MOST_BYTES, stat_of
 
-_RECORDS = (".jsonl", f".jsonl{PART}")
+_RECORDS = (".jsonl", f".jsonl{PART}", f".jsonl{PACKED}")
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_FORMAT = 1
+"""Of what is kept: raise it when figures are read in another way."""
 
 CONTEXT = {
     "driver": "driver",
@@ -30,18 +45,10 @@ CONTEXT = {
     "mig": "MIG",
     "cuda": "CUDA",
     "method": "method of measuring",
+    "l2": "L2",
     "environment": "asv's environment",
 }
 """What begins an epoch when it changes, and how it is called."""
-
-
-class _Device(msgspec.Struct):
-    driver: str = ""
-    uuid: str | None = None
-
-
-class _Toolchain(msgspec.Struct):
-    compiler: str = ""
 
 
 class _Source(msgspec.Struct):
@@ -52,12 +59,8 @@ class _Source(msgspec.Struct):
 
 class _Run(msgspec.Struct):
     schema_version: int
-    started_at: str
     command: str
     source: _Source
-    device: _Device
-    toolchain: _Toolchain | None = None
-    identity: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class _Comparison(msgspec.Struct):
@@ -79,11 +82,22 @@ _TAIL_BYTES = 2**18
 """More than the last line of a comparison takes."""
 
 
+class Layout(msgspec.Struct, frozen=True):
+    """What many records of a suite have in common."""
+
+    headline: str
+    kernels: tuple[str, ...]
+    """Every kernel of the suite, in its order."""
+    cells: tuple[tuple[str, str, int], ...]
+    """Kernel, size and number of elements of each row that was timed, or was to be."""
+
+
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The first line of a record, as far as a history needs it."""
+    """A record, as far as a history needs it, but for its figures."""
 
     file: str
     size: int
+    mtime_ns: int = 0
     suite: str = ""
     """Empty for what is no run of a commit: a comparison, or a run of the working tree."""
     commit: str = ""
@@ -91,6 +105,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     started_at: str = ""
     context: dict[str, str] = msgspec.field(default_factory=dict)
     """By key of CONTEXT; what was not told is not there."""
+    layout: int = -1
+    """Which of the card's layouts; -1 where the record has no figures."""
     problem: str = ""
     base: str = ""
     """Of a comparison that tells changes of the problem: both commits."""
@@ -99,80 +115,265 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Kept(msgspec.Struct):
+    format: int
     keys: list[str]
-    """Of CONTEXT when they were read: with another one they have to be read anew."""
+    """Of CONTEXT and METRICS when they were read: with others they have to be read anew."""
     facts: list[RunFacts]
+    layouts: list[Layout]
+    values: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CardRecords:
+    """Every record of a card's folder, by name, which is by time."""
+
+    facts: tuple[RunFacts, ...]
+    layouts: tuple[Layout, ...]
+    values: npt.NDArray[np.float32]
+    """A row a cell of the records in turn, a column a metric; infinite where the kernel failed."""
+
+    def newest_layouts(self, commits: Commits) -> dict[str, tuple[int, str, Layout]]:
+        """Of each suite the layout at the newest commit of a history, after its position and time."""
+        found: dict[str, tuple[int, str, Layout]] = {}
+        for facts in self.facts:
+            position = commits.positions.get(facts.commit)
+            if position is not None and facts.layout >= 0:
+                told = (position, facts.started_at, self.layouts[facts.layout])
+                if facts.suite not in found or found[facts.suite][:2] <= told[:2]:
+                    found[facts.suite] = told
+        return found
+
+    def cells(self, commits: Commits) -> dict[str, set[tuple[str, str, int]]]:
+        """Of each suite every cell of any record of a history."""
+        found: dict[str, set[tuple[str, str, int]]] = {}
+        for suite, layout in {(each.suite, each.layout) for each in self._of(commits)}:
+            found.setdefault(suite, set()).update(self.layouts[layout].cells)
+        return found
+
+    def _of(self, commits: Commits) -> Iterator[RunFacts]:
+        return (each for each in self.facts if each.layout >= 0 and each.commit in commits.positions)
+
+    def over(self, imported: Sequence[Figures]) -> tuple[Figures, ...]:
+        """The figures of every suite, and of what was imported: where both know a case at a commit, the
+        records have the say. Of several records of a commit the newest one of each case counts.
+        """
+        starts: list[int] = []
+        end = 0
+        for facts in self.facts:
+            starts.append(end)
+            end += len(self.layouts[facts.layout].cells) if facts.layout >= 0 else 0
+        by_suite: dict[str, list[int]] = {}
+        for number, facts in enumerate(self.facts):
+            if facts.commit:
+                by_suite.setdefault(facts.suite, []).append(number)
+        found = {each.group: each for each in imported}
+        for suite, numbers in by_suite.items():
+            figures, there = self._figures(suite, numbers, starts)
+            below = found.get(suite)
+            found[suite] = laid_over(below, figures, there) if below else figures
+        return tuple(found.values())
+
+    def _figures(
+        self, suite: str, numbers: Sequence[int], starts: Sequence[int]
+    ) -> tuple[Figures, npt.NDArray[np.bool_]]:
+        chosen = [self.facts[number] for number in numbers]
+        rows = {commit: row for row, commit in enumerate(dict.fromkeys(each.commit for each in chosen))}
+        columns: dict[tuple[str, str], int] = {}
+        places: dict[int, npt.NDArray[np.intp]] = {-1: np.empty(0, np.intp)}
+        for each in chosen:
+            if each.layout not in places:
+                cells = self.layouts[each.layout].cells
+                taken = [columns.setdefault(cell[:2], len(columns)) for cell in cells]
+                places[each.layout] = np.array(taken, np.intp)
+        values = np.full((len(METRICS), len(rows), len(columns)), np.nan, np.float32)
+        there = np.zeros((len(rows), len(columns)), np.bool_)
+        contexts: list[dict[str, str]] = [{} for _ in rows]
+        for number, each in zip(numbers, chosen, strict=True):
+            row, taken_by = rows[each.commit], places[each.layout]
+            context = contexts[row]
+            if any(context.get(key, each.context.get(key)) != each.context.get(key) for key in HOW):
+                values[:, row], there[row] = np.nan, False
+            context.update(each.context)
+            values[:, row, taken_by] = self.values[starts[number] : starts[number] + taken_by.size].T
+            there[row, taken_by] = True
+        figures = Figures(
+            group=suite,
+            commits=tuple(rows),
+            keys=tuple(columns),
+            values=dict(zip(METRICS, values, strict=True)),
+            contexts=tuple(contexts),
+        )
+        return figures, there
+
+
+def suites_of(cards: Iterable[CardRecords], commits: Commits) -> Iterator[Group]:
+    """The suites that records tell of, by name. Which kernels a suite has, and in which order, is told by the
+    record of the newest commit; sizes follow each other by how much there is to do.
+    """
+    newest: dict[str, tuple[int, str, Layout]] = {}
+    cells: dict[str, set[tuple[str, str, int]]] = {}
+    for card in cards:
+        for suite, told in card.newest_layouts(commits).items():
+            if suite not in newest or newest[suite][:2] < told[:2]:
+                newest[suite] = told
+        for suite, more in card.cells(commits).items():
+            cells.setdefault(suite, set()).update(more)
+    for suite, (_, _, layout) in sorted(newest.items()):
+        kernels = {kernel: place for place, kernel in enumerate(layout.kernels)}
+        there = sorted((kernels[cell[0]], cell[2], cell) for cell in cells[suite] if cell[0] in kernels)
+        known = {
+            name: (metric.unit, metric.direction)
+            for name, metric in METRICS.items()
+            if metric.headline in (None, layout.headline)
+        }
+        yield Group(
+            name=suite,
+            is_suite=True,
+            metrics=known,
+            headlines=(HEADLINES[layout.headline],) if layout.headline in HEADLINES else (),
+            kernels=layout.kernels,
+            keys=tuple(dict.fromkeys(cell[:2] for _, _, cell in there)),
+        )
 
 
 def read_facts(folder: Path, *, cached: bool = True) -> tuple[RunFacts, ...]:
     """Facts of every record of a card's folder, by name, which is by time. Raises StoreError."""
+    return card_records(folder, cached=cached).facts
+
+
+def card_records(folder: Path, *, cached: bool = True) -> CardRecords:
+    """Every record of a card's folder. A record that cannot be read says so in its facts.
+
+    Raises StoreError where the folder cannot be read.
+    """
     try:
         with os.scandir(folder) as entries:
             found = sorted(
-                (each.name, stat_of(each).st_size) for each in entries if each.name.endswith(_RECORDS)
+                (each.name, seen.st_size, seen.st_mtime_ns)
+                for each in entries
+                if each.name.endswith(_RECORDS) and (seen := stat_of(each))
             )
     except OSError as error:
         raise StoreError(f"Cannot read {folder}: {error.strerror or error}.") from None
-    file = kept_file(folder, "facts")
-    kept = read_kept(file, _Kept) if cached else None
-    usable = kept.facts if kept and kept.keys == [*CONTEXT] else []
-    known = {(facts.file, facts.size): facts for facts in usable}
-    facts = tuple(known.get(entry) or _read(folder / entry[0], entry[1]) for entry in found)
-    if cached and [*known.values()] != [*facts]:
-        write_kept(file, _Kept([*CONTEXT], [*facts]))
-    return facts
+    file = kept_file(folder, "records")
+    kept = (_usable(read_kept(file, _Kept)) if cached else None) or CardRecords((), (), _NONE)
+    if [(each.file, each.size, each.mtime_ns) for each in kept.facts] == found:
+        return kept
+    records = _read_all(folder, found, kept)
+    if cached:
+        told = _Kept(_FORMAT, _keys(), [*records.facts], [*records.layouts], records.values.tobytes())
+        write_kept(file, told)
+    return records
 
 
-def _read(path: Path, size: int) -> RunFacts:
+_NONE = np.empty((0, len(METRICS)), np.float32)
+
+
+def _keys() -> list[str]:
+    return [*CONTEXT, *METRICS]
+
+
+def _usable(kept: _Kept | None) -> CardRecords | None:
+    if kept is None or kept.format != _FORMAT or kept.keys != _keys():
+        return None
     try:
-        with open_regular(path) as file:
+        values = np.frombuffer(kept.values, np.float32).reshape(-1, len(METRICS))
+        rows = sum(len(kept.layouts[each.layout].cells) for each in kept.facts if each.layout >= 0)
+    except (ValueError, IndexError):
+        return None
+    return CardRecords(tuple(kept.facts), tuple(kept.layouts), values) if rows == len(values) else None
+
+
+def _read_all(folder: Path, found: Sequence[tuple[str, int, int]], kept: CardRecords) -> CardRecords:
+    """Every record that is there: what was kept as it is, the others from their files."""
+    known: dict[tuple[str, int, int], tuple[RunFacts, npt.NDArray[np.float32]]] = {}
+    end = 0
+    for facts in kept.facts:
+        begin, end = end, end + (len(kept.layouts[facts.layout].cells) if facts.layout >= 0 else 0)
+        known[facts.file, facts.size, facts.mtime_ns] = facts, kept.values[begin:end]
+    layouts = {layout: place for place, layout in enumerate(kept.layouts)}
+    read = [known.get(entry) or _read(folder, entry, layouts) for entry in found]
+    return CardRecords(
+        tuple(facts for facts, _ in read),
+        tuple(layouts),
+        np.concatenate([values for _, values in read]) if read else _NONE,
+    )
+
+
+def _read(
+    folder: Path, entry: tuple[str, int, int], layouts: dict[Layout, int]
+) -> tuple[RunFacts, npt.NDArray[np.float32]]:
+    name, size, mtime_ns = entry
+    nothing = RunFacts(file=name, size=size, mtime_ns=mtime_ns)
+    try:
+        with opened(folder / name) as file:
             first = msgspec.json.decode(file.readline(MOST_BYTES), type=_FirstLine)
             if first.comparison:
-                return _of_comparison(path.name, size, first.comparison, file)
-            run = first.run
-    except OSError as error:
-        why = error.strerror or error
-        return RunFacts(file=path.name, size=size, problem=f"{path.name} is left out: {why}.")
+                packed = name.endswith(PACKED)
+                return _of_comparison(nothing, first.comparison, file, packed=packed), _NONE
+        run = first.run
+        if run is None or run.source.dirty or not run.source.commit or run.command not in ("asv", "run"):
+            return nothing, _NONE
+        if run.schema_version > SCHEMA_VERSION:
+            why = f"its schema is {run.schema_version}, and this harness reads up to {SCHEMA_VERSION}"
+            return _left_out(nothing, why), _NONE
+        stored = read_run(folder / name)
+    except StoreError as error:
+        return _left_out(nothing, error.message.rstrip(".")), _NONE
     except _UNREADABLE as error:
-        return RunFacts(file=path.name, size=size, problem=f"{path.name} is left out: {error}.")
-    if run is None or run.source.dirty or not run.source.commit or run.command not in ("asv", "run"):
-        return RunFacts(file=path.name, size=size)
-    if run.schema_version > SCHEMA_VERSION:
-        why = f"its schema is {run.schema_version}, and this harness reads up to {SCHEMA_VERSION}"
-        return RunFacts(file=path.name, size=size, problem=f"{path.name} is left out: {why}.")
-    return RunFacts(
-        file=path.name,
-        size=size,
-        suite=run.source.suite,
-        commit=run.source.commit,
-        command=run.command,
-        started_at=run.started_at,
-        context=_context(run),
+        return _left_out(nothing, str(error)), _NONE
+    rows = [row for row in stored.rows if row.status not in ("skipped", "verified")]
+    cells = tuple((row.kernel, size_label(row.sizes), prod(row.sizes.values())) for row in rows)
+    layout = Layout(stored.run.headline, stored.run.kernels, cells)
+    facts = msgspec.structs.replace(
+        nothing,
+        suite=stored.run.source.suite,
+        commit=stored.run.source.commit or "",
+        command=stored.run.command,
+        started_at=stored.run.started_at,
+        context=_context(stored.run),
+        layout=layouts.setdefault(layout, len(layouts)),
     )
+    return facts, _figures(rows, stored.run.headline)
 
 
-def _of_comparison(name: str, size: int, found: _Comparison, file: BinaryIO) -> RunFacts:
+def _left_out(nothing: RunFacts, why: str) -> RunFacts:
+    return msgspec.structs.replace(nothing, problem=f"{nothing.file} is left out: {why}.")
+
+
+def _figures(rows: Sequence[Row], headline: str) -> npt.NDArray[np.float32]:
+    found = np.full((len(rows), len(METRICS)), np.nan, np.float32)
+    for column, metric in enumerate(METRICS.values()):
+        if metric.headline in (None, headline):
+            with np.errstate(over="ignore"):  # what is beyond single precision is no figure of a kernel
+                found[:, column] = [figure_of(metric, row) for row in rows]
+    return found
+
+
+def _of_comparison(nothing: RunFacts, found: _Comparison, file: IO[bytes], *, packed: bool) -> RunFacts:
     base, head = found.base, found.head
-    file.seek(max(0, size - _TAIL_BYTES))
-    told = msgspec.json.decode(file.read().splitlines()[-1], type=_LastLine).problem_changes
-    if found.command != "compare" or head.dirty or not (base.commit and head.commit and told):
-        return RunFacts(file=name, size=size)
-    return RunFacts(
-        file=name,
-        size=size,
-        suite=head.suite,
-        base=base.commit,
-        head=head.commit,
-        problem_changes=told,
+    if found.command != "compare" or head.dirty or not (base.commit and head.commit):
+        return nothing
+    if not packed:
+        file.seek(max(0, nothing.size - _TAIL_BYTES))
+    lines = file.read().splitlines()
+    told = msgspec.json.decode(lines[-1], type=_LastLine).problem_changes if lines else ()
+    if not told:
+        return nothing
+    return msgspec.structs.replace(
+        nothing, suite=head.suite, base=base.commit, head=head.commit, problem_changes=told
     )
 
 
-def _context(run: _Run) -> dict[str, str]:
+def _context(run: Run) -> dict[str, str]:
     told = {
         **run.identity,
         "driver": run.device.driver,
         "gpu_uuid": run.device.uuid or "",
         "compiler": run.toolchain.compiler if run.toolchain else "",
+        "method": str(run.settings.get("method", "1")),
+        "l2": str(run.settings.get("l2") or ""),
+        "environment": str(run.settings.get("environment") or ""),
     }
     known = {key: told.get(key, "") for key in CONTEXT}
     return {key: value for key, value in known.items() if value and not value.startswith("unavailable")}

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-__all__ = ["Failing", "History", "StatedCard", "read_history", "sentence", "side_by_side", "stated_card"]
+__all__ = ["Failing", "History", "StatedCard", "read_history", "sentence", "stated_card"]
 
 import datetime as dt
-import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from harness.errors import StoreError, UsageError
-from harness.history.cards import CardHistory, card_folders, read_card
+from harness.history.cards import CardHistory, Results, open_results, read_card, side_by_side
 from harness.history.changes import Change
 from harness.history.commits import Commits, read_commits
 from harness.history.series import Case, Series
-from harness.history.tables import read_benchmarks
 from harness.history.triage import Decision, Stated, read_triage, stated
-
-_MANY = 4000
-"""Result files, from which on cards are read side by side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +56,8 @@ class History:
     commits: Commits
     cards: tuple[StatedCard, ...]
     decisions: tuple[Decision, ...]
+    problems: tuple[str, ...] = ()
+    """What of the results could not be read, besides what is a card's."""
 
     @property
     def open(self) -> Iterator[Stated]:
@@ -89,15 +82,15 @@ def read_history(
     `patterns` are globs of case names, `cards` of cards' names. Raises StoreError where there is nothing to
     read, UsageError where nothing matches, GitError, ConfigError for the triage file.
     """
-    decisions, benchmarks = read_triage(root), read_benchmarks(results)
-    commits = read_commits(root, revision)
-    folders = [each for each in card_folders(results) if _matches(each.name, cards)]
+    decisions, commits = read_triage(root), read_commits(root, revision)
+    found = open_results(results, commits)
+    folders = [each for each in found.folders if _matches(each.name, cards)]
     if not folders:
-        raise _nothing(results, cards)
+        raise _nothing(results, found, cards)
     wanted = Selected(patterns=tuple(patterns))
     read: list[CardHistory] = []
     with side_by_side(folders) as mapped:
-        for card in mapped(_ReadCard(benchmarks, commits, wanted, metric, smallest), folders):
+        for card in mapped(_ReadCard(found, commits, wanted, metric, smallest), folders):
             tell(f"{card.folder}: {len(card.analysed)} cases")
             read.append(card)
     if not any(card.analysed for card in read):
@@ -107,6 +100,7 @@ def read_history(
         commits=commits,
         cards=tuple(stated_card(card, decisions, commits, day) for card in read),
         decisions=decisions,
+        problems=found.problems,
     )
 
 
@@ -114,8 +108,8 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
     return not patterns or any(fnmatchcase(name, each) for each in patterns)
 
 
-def _nothing(results: Path, cards: Sequence[str]) -> StoreError | UsageError:
-    there = ", ".join(each.name for each in card_folders(results))
+def _nothing(results: Path, found: Results, cards: Sequence[str]) -> StoreError | UsageError:
+    there = ", ".join(each.name for each in found.folders)
     if there:
         return UsageError(f"No card in {results} matches {', '.join(cards)}. There are: {there}.")
     return StoreError(f"There is no history in {results}: it has no card's results. Run 'asv run' first.")
@@ -134,7 +128,7 @@ def _no_case(results: Path, patterns: Sequence[str], metric: str | None) -> Stor
 class _ReadCard:
     """What is the same for every card; can be given to another process."""
 
-    benchmarks: Any
+    results: Results
     commits: Commits
     wanted: Selected
     metric: str | None
@@ -143,23 +137,12 @@ class _ReadCard:
     def __call__(self, folder: Path) -> CardHistory:
         return read_card(
             folder,
-            self.benchmarks,
+            self.results,
             self.commits,
             wanted=self.wanted,
             metric=self.metric,
             smallest=self.smallest,
         )
-
-
-@contextmanager
-def side_by_side(folders: Sequence[Path]) -> Iterator[Callable[..., Any]]:
-    """`map` over cards' folders, in processes where there is much to do."""
-    cores = min(len(folders), os.cpu_count() or 1)
-    if cores <= 1 or sum(len(os.listdir(each)) for each in folders) < _MANY:  # noqa: PTH208 - counts alone
-        yield map
-        return
-    with ProcessPoolExecutor(cores, mp_context=get_context("spawn")) as pool:
-        yield pool.map
 
 
 def stated_card(

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 __all__ = ["Case", "Epoch", "Series", "cases_of", "series_of"]
 
-import ast
 import dataclasses
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.history.commits import Commits
-from harness.history.direction import Direction, direction_of
-from harness.history.facts import CONTEXT, RunFacts
-from harness.history.tables import Benchmark, CardTable
+from harness.history.facts import CONTEXT
+from harness.history.figures import Case, Figures, Floats, Group, Key
 
-Floats = npt.NDArray[np.float64]
-
-HEADLINES = ("gflops", "gbytes_per_s")
 COMPANIONS = (
     "sm_clock_mhz",
     "memory_clock_mhz",
@@ -33,22 +27,6 @@ COMPANIONS = (
     "verified",
 )
 """Tracks that stand beside a headline figure rather than for a case of their own."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """What a series measures; the same on every card."""
-
-    name: str
-    """matmul.naive@1024; of a benchmark that is not of a suite, what asv calls it."""
-    suite: str
-    kernel: str
-    size: str
-    metric: str
-    unit: str
-    direction: Direction
-    order: int
-    """Its place among all cases, in the suites' order of kernels and sizes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,131 +64,70 @@ class Series:
 
 
 def series_of(
-    table: CardTable,
-    benchmarks: Mapping[str, Benchmark],
+    card: str,
+    figures: Sequence[Figures],
+    groups: Sequence[Group],
     commits: Commits,
-    facts: Sequence[RunFacts],
     metric: str | None = None,
 ) -> Iterator[Series]:
     """Every series of a card that has a figure or a failure; of suites the headline figure, or `metric`."""
-    rows, positions = _rows(table, commits)
-    contexts = _contexts(facts)
-    order = 0
-    for benchmark, beside in _chosen(benchmarks, metric):
-        if benchmark.name in table.values:
-            told = _told(table, benchmark, rows, contexts)
-            yield from _of_benchmark(table, benchmark, beside, rows, positions, told, order)
-        order += len(_combinations(benchmark))
+    known = {each.group: each for each in figures}
+    for group, shown, cases in _numbered(groups, metric):
+        if (found := known.get(group.name)) and shown in found.values:
+            cases_by_key = dict(zip(group.keys, cases, strict=True))
+            yield from _of_group(card, found, shown, cases_by_key, commits)
 
 
-def cases_of(benchmarks: Mapping[str, Benchmark], metric: str | None = None) -> tuple[Case, ...]:
+def cases_of(groups: Sequence[Group], metric: str | None = None) -> tuple[Case, ...]:
     """Every case that a card may have a series of. A case's `order` is its place among them."""
-    chosen = [
-        (benchmark, parameters)
-        for benchmark, _ in _chosen(benchmarks, metric)
-        for parameters in _combinations(benchmark)
-    ]
-    return tuple(_case(benchmark, parameters, order) for order, (benchmark, parameters) in enumerate(chosen))
+    return tuple(case for _, _, cases in _numbered(groups, metric) for case in cases)
 
 
-def _rows(table: CardTable, commits: Commits) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
-    """Rows of commits that are in the history, one a commit, and the commits' positions, in order."""
-    places = commits.positions
-    by_position = {places[name]: row for row, name in enumerate(table.hashes) if name in places}
-    positions = np.array(sorted(by_position), np.int64)
-    return np.array([by_position[at] for at in positions.tolist()], np.intp), positions
+def _numbered(groups: Sequence[Group], metric: str | None) -> Iterator[tuple[Group, str, tuple[Case, ...]]]:
+    """Each metric of each group that is to be shown, with its cases."""
+    order = 0
+    for group in groups:
+        if metric is None:
+            chosen = group.headlines
+        else:
+            chosen = (metric,) if group.is_suite and metric in group.metrics else ()
+        for shown in chosen:
+            cases = group.cases(shown, order)
+            yield group, shown, cases
+            order += len(cases)
 
 
-def _chosen(
-    benchmarks: Mapping[str, Benchmark], metric: str | None
-) -> list[tuple[Benchmark, dict[str, Benchmark]]]:
-    """Benchmarks that stand for cases, with those that stand beside them."""
-    groups: dict[str, dict[str, Benchmark]] = defaultdict(dict)
-    alone: list[tuple[Benchmark, dict[str, Benchmark]]] = []
-    for benchmark in benchmarks.values():
-        group, _, method = benchmark.name.rpartition(".")
-        if benchmark.param_names == ("kernel", "size") and method.startswith("track_"):
-            groups[group][method.removeprefix("track_")] = benchmark
-        elif metric is None:
-            alone.append((benchmark, {}))
-    wanted = HEADLINES if metric is None else (metric,)
-    of_suites = [
-        (tracks[name], {beside: tracks[beside] for beside in COMPANIONS if beside in tracks})
-        for tracks in groups.values()
-        for name in wanted
-        if name in tracks
-    ]
-    return of_suites + alone
-
-
-def _contexts(facts: Iterable[RunFacts]) -> dict[tuple[str, str], Mapping[str, str]]:
-    """By commit and suite: what the newest record says. Records come by time."""
-    return {(each.commit, each.suite): each.context for each in facts if each.commit}
-
-
-def _told(
-    table: CardTable,
-    benchmark: Benchmark,
-    rows: npt.NDArray[np.intp],
-    contexts: Mapping[tuple[str, str], Mapping[str, str]],
-) -> list[Mapping[str, str]]:
-    """Of each row, what is known of the context in which the benchmark ran."""
-    suite, versions = _suite(benchmark), table.versions[benchmark.name]
-    environments = table.environments[benchmark.name]
-    told: list[Mapping[str, str]] = []
-    for row in rows.tolist():
-        known = {key: value for key, value in table.annotations[row].items() if key in CONTEXT}
-        known.update(contexts.get((table.hashes[row], suite), {}))
-        if versions[row]:
-            known["method"] = versions[row]
-        if environments[row]:
-            known["environment"] = environments[row]
-        told.append(known)
-    return told
-
-
-def _of_benchmark(
-    table: CardTable,
-    benchmark: Benchmark,
-    beside: Mapping[str, Benchmark],
-    rows: npt.NDArray[np.intp],
-    positions: npt.NDArray[np.int64],
-    told: Sequence[Mapping[str, str]],
-    order: int,
+def _of_group(
+    card: str, figures: Figures, metric: str, cases: Mapping[Key, Case], commits: Commits
 ) -> Iterator[Series]:
-    values, failed = table.values[benchmark.name][rows], table.failed[benchmark.name][rows]
-    places = _places(table, benchmark)
-    others = {
-        name: (table.values[other.name][rows], _places(table, other))
-        for name, other in beside.items()
-        if other.name in table.values
-    }
-    epochs, epoch = _epochs(told)
-    for number, parameters in enumerate(_combinations(benchmark)):
-        if (column := places.get(parameters)) is None:
+    places = commits.positions
+    by_position = {places[name]: row for row, name in enumerate(figures.commits) if name in places}
+    positions = np.array(sorted(by_position), np.int64)
+    rows = np.array([by_position[at] for at in positions.tolist()], np.intp)
+    epochs, epoch = _epochs([figures.contexts[row] for row in rows.tolist()])
+    columns = {key: column for column, key in enumerate(figures.keys)}
+    shown = {name: figures.values[name][rows] for name in (metric, *COMPANIONS) if name in figures.values}
+    for key, case in cases.items():
+        if (column := columns.get(key)) is None:
             continue
-        there = np.flatnonzero(np.isfinite(values[:, column]) | failed[:, column])
+        there = np.flatnonzero(~np.isnan(shown[metric][:, column]))
         if there.size == 0:
             continue
+        own = {name: values[there, column].astype(np.float64) for name, values in shown.items()}
+        failed = np.isinf(own[metric])
+        for values in own.values():
+            values[np.isinf(values)] = np.nan
         own_epochs, own_epoch = _those_of(epochs, epoch[there])
         yield Series(
-            card=table.folder,
-            case=_case(benchmark, parameters, order + number),
+            card=card,
+            case=case,
             positions=positions[there],
-            values=values[there, column].astype(np.float64),
-            failed=failed[there, column],
+            values=own[metric],
+            failed=failed,
             epochs=own_epochs,
             epoch=own_epoch,
-            beside={
-                name: figures[there, known[parameters]].astype(np.float64)
-                for name, (figures, known) in others.items()
-                if parameters in known and np.isfinite(figures[there, known[parameters]]).any()
-            },
+            beside={name: own[name] for name in COMPANIONS if name in own and np.isfinite(own[name]).any()},
         )
-
-
-def _places(table: CardTable, benchmark: Benchmark) -> dict[tuple[str, ...], int]:
-    return {parameters: column for column, parameters in enumerate(table.columns[benchmark.name])}
 
 
 def _those_of(
@@ -232,13 +149,6 @@ def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[s
         for key, value in after.items()
         if before.get(key, value) != value
     )
-
-
-def _combinations(benchmark: Benchmark) -> list[tuple[str, ...]]:
-    combinations: list[tuple[str, ...]] = [()]
-    for values in benchmark.params:
-        combinations = [(*each, value) for each in combinations for value in values]
-    return combinations
 
 
 def _epochs(told: Sequence[Mapping[str, str]]) -> tuple[tuple[Epoch, ...], npt.NDArray[np.int64]]:
@@ -271,41 +181,3 @@ def _epoch_like(epochs: Sequence[Epoch], context: Mapping[str, str]) -> int:
         if all(epoch.context.get(key, value) == value for key, value in context.items()):
             return number
     return len(epochs)
-
-
-def _suite(benchmark: Benchmark) -> str:
-    return benchmark.suite or (benchmark.name.split(".")[-2].lower() if "." in benchmark.name else "")
-
-
-def _case(benchmark: Benchmark, parameters: Sequence[str], order: int) -> Case:
-    method = benchmark.name.rpartition(".")[2]
-    told = [_plain(value) for value in parameters]
-    if benchmark.param_names == ("kernel", "size") and method.startswith("track_"):
-        suite, (kernel, size) = _suite(benchmark), told
-        name = f"{suite}.{kernel}@{size}"
-        metric = method.removeprefix("track_")
-    else:
-        suite, kernel, size = benchmark.name.rpartition(".")[0], method, ", ".join(told)
-        name = benchmark.name + (f"({size})" if told else "")
-        metric = benchmark.type
-    return Case(
-        name=name,
-        suite=suite,
-        kernel=kernel,
-        size=size,
-        metric=metric,
-        unit=benchmark.unit,
-        direction=direction_of(
-            {"direction": benchmark.direction, "type": benchmark.type, "unit": benchmark.unit}
-        ),
-        order=order,
-    )
-
-
-def _plain(parameter: str) -> str:
-    """A parameter as its author wrote it: asv keeps Python's repr, quotes included."""
-    try:
-        value = ast.literal_eval(parameter)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return parameter
-    return value if isinstance(value, str) else parameter

@@ -1,4 +1,4 @@
-"""asv's results of one card as tables: a row per measured commit, a column per case.
+"""asv's results, of any project, as a history's figures: the one place that knows how asv stores them.
 
 asv keeps a file for each commit and environment. Those of one commit make one row: of each case the newest
 figure, and beside it the environment that it is of, since a change of environment is none of the code's.
@@ -9,10 +9,22 @@ the harness's cache, by each file's name, size and time.
 
 from __future__ import annotations
 
-__all__ = ["Benchmark", "CardTable", "read_benchmarks", "read_table"]
+__all__ = [
+    "Benchmark",
+    "CardTable",
+    "checked_document",
+    "figures_of",
+    "groups_of",
+    "has_results",
+    "read_benchmarks",
+    "read_table",
+    "suites_tracked",
+]
 
+import ast
 import json
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -24,7 +36,11 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import StoreError
+from harness.history.direction import Direction, direction_of
+from harness.history.facts import CONTEXT
+from harness.history.figures import Figures, Group, Key
 from harness.history.kept import kept_file, read_kept, write_kept
+from harness.history.metrics import HEADLINES, METRICS
 from harness.system.files import read_regular, stat_of
 
 API_VERSION = 2
@@ -71,6 +87,8 @@ class CardTable:
     """Of each row, what asv stored of the machine at that time."""
     problems: tuple[str, ...]
     """What could not be read, a sentence each."""
+    machine_problem: str = ""
+    """Why machine.json tells nothing; empty where it does."""
 
 
 class _Results(msgspec.Struct):
@@ -127,8 +145,8 @@ def read_benchmarks(results: Path) -> dict[str, Benchmark]:
         listed = msgspec.json.decode(read_regular(path), type=dict[str, Any])
     except FileNotFoundError:
         raise StoreError(
-            f"There is no history in {results}: benchmarks.json is missing. Run 'asv run' first, or name "
-            "another folder with --results."
+            f"There is no history in {results}: it has no record of a run at a commit and no benchmarks.json."
+            " Run 'harness run --commit COMMIT' or 'asv run' first, or name another folder with --results."
         ) from None
     except OSError as error:
         raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
@@ -161,6 +179,75 @@ def read_table(folder: Path, benchmarks: Mapping[str, Benchmark], *, cached: boo
     if _update(table, folder, listing) and cached:
         _save(file, table)
     return _finished(table, folder, benchmarks)
+
+
+def checked_document(name: str, content: bytes) -> dict[str, Any]:
+    """benchmarks.json, machine.json or a result, by the file's name, read and found to be whole.
+
+    Raises ValueError with what is wrong, a sentence without its subject and full stop.
+    """
+    document = _json_of(content, 1 if name == "machine.json" else API_VERSION)
+    if name == "machine.json":
+        if not isinstance(document.get("machine"), str):
+            raise _damaged("it names no machine")
+    elif name == "benchmarks.json":
+        for benchmark, told in document.items():
+            if benchmark != "version" and not isinstance(told, dict):
+                raise _damaged(f"benchmark {benchmark!r} is no object")
+    else:
+        _check_result(name, document)
+    return document
+
+
+def _damaged(why: str) -> ValueError:
+    return ValueError(f"is damaged ({why})")
+
+
+def _json_of(content: bytes, version: int) -> dict[str, Any]:
+    """With NaN and infinities, which asv writes."""
+    try:
+        document = json.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        raise _damaged(f"{error}") from None
+    if not isinstance(document, dict):
+        raise _damaged(f"it holds {type(document).__name__}, not an object")
+    if document.get("version") != version:
+        found = repr(document.get("version"))[:40]
+        raise ValueError(f"has the format {found}, not {version}: 'asv update' may bring it up to date")
+    return document
+
+
+def _check_result(name: str, document: Mapping[str, Any]) -> None:
+    commit, columns, rows = (document.get(key) for key in ("commit_hash", "result_columns", "results"))
+    if not isinstance(commit, str) or commit[:8] != name[:8]:
+        raise ValueError(f"is of commit {str(commit)[:40]!r}, which is not that of its name")
+    if not isinstance(columns, list) or not all(isinstance(each, str) for each in columns):
+        raise _damaged("its result_columns are no list of names")
+    if not isinstance(rows, dict) or not isinstance(document.get("durations", {}), dict):
+        raise _damaged("its results or durations are no object")
+    for benchmark, row in rows.items():
+        if not isinstance(row, list) or len(row) > len(columns):
+            raise _damaged(f"the row of {benchmark!r} does not have its columns")
+
+
+def suites_tracked(document: Mapping[str, Any], listed: Mapping[str, Any]) -> set[str] | None:
+    """The suites that a result is of; None where it has another benchmark than their tracks. `listed` is what
+    benchmarks.json holds.
+    """
+    suites: set[str] = set()
+    for name in document["results"]:
+        group, _, method = name.rpartition(".")
+        if method.removeprefix("track_") not in METRICS:
+            return None
+        told = listed.get(name)
+        suite = told.get("suite") if isinstance(told, dict) else None
+        suites.add(str(suite or _suite_of_class(group)))
+    return suites
+
+
+def has_results(folder: Path) -> bool:
+    """Whether a card's folder holds results of asv's."""
+    return any(path.name != "machine.json" for path in folder.glob("*.json"))
 
 
 def _listing(folder: Path) -> list[tuple[str, int, int]]:
@@ -349,7 +436,8 @@ def _finished(table: _Table, folder: Path, benchmarks: Mapping[str, Benchmark]) 
             name: tuple(kept.environment if several else "" for kept in newest[name]) for name in values
         },
         annotations=tuple(_newest(table, rows).params for rows in groups),
-        problems=tuple(_problems(table.files, benchmarks, problem)),
+        problems=tuple(_problems(table.files, benchmarks)),
+        machine_problem=problem,
     )
 
 
@@ -399,12 +487,122 @@ def _machine(folder: Path) -> tuple[dict[str, str], str]:
     return {key: str(value) for key, value in told.items() if key != "version" and value is not None}, ""
 
 
-def _problems(files: Sequence[_Kept], benchmarks: Mapping[str, Benchmark], machine: str) -> Iterator[str]:
-    if machine:
-        yield machine
+def _problems(files: Sequence[_Kept], benchmarks: Mapping[str, Benchmark]) -> Iterator[str]:
     yield from (kept.problem for kept in files if kept.problem)
     gone = sorted({name for kept in files for name in kept.versions} - set(benchmarks))
     if gone:
         some = "1 benchmark has" if len(gone) == 1 else f"{len(gone)} benchmarks have"
         names = f"{', '.join(gone[:5])}{' ...' if len(gone) > 5 else ''}"
         yield f"{some} results but no place in benchmarks.json any more, so nothing of it is shown: {names}."
+
+
+# As figures
+
+
+def groups_of(benchmarks: Mapping[str, Benchmark]) -> tuple[Group, ...]:
+    """Suites, whose benchmarks are tracks of kernels and sizes, and then every other benchmark."""
+    suites, others = _sorted(benchmarks)
+    return (
+        *(_suite_group(suite, tracks) for suite, tracks in suites.items()),
+        *(
+            Group(
+                name=each.name,
+                is_suite=False,
+                metrics={each.type: _unit(each)},
+                headlines=(each.type,),
+                keys=_keys(each.params),
+            )
+            for each in others
+        ),
+    )
+
+
+def figures_of(table: CardTable, benchmarks: Mapping[str, Benchmark]) -> tuple[Figures, ...]:
+    suites, others = _sorted(benchmarks)
+    found = [_figures(suite, table, tracks) for suite, tracks in suites.items()]
+    found += [_figures(each.name, table, {each.type: each}) for each in others]
+    return tuple(each for each in found if each)
+
+
+def _sorted(
+    benchmarks: Mapping[str, Benchmark],
+) -> tuple[dict[str, dict[str, Benchmark]], list[Benchmark]]:
+    """Of each suite its tracks by metric, and benchmarks that are of none."""
+    suites: dict[str, dict[str, Benchmark]] = defaultdict(dict)
+    others: list[Benchmark] = []
+    for benchmark in benchmarks.values():
+        group, _, method = benchmark.name.rpartition(".")
+        if benchmark.param_names == ("kernel", "size") and method.removeprefix("track_") in METRICS:
+            suite = benchmark.suite or _suite_of_class(group)
+            suites[suite][method.removeprefix("track_")] = benchmark
+        else:
+            others.append(benchmark)
+    return suites, others
+
+
+def _suite_of_class(name: str) -> str:
+    """What a suite is called whose tracks do not tell."""
+    return name.rpartition(".")[2].lower()
+
+
+def _suite_group(suite: str, tracks: Mapping[str, Benchmark]) -> Group:
+    headlines = tuple(name for name in HEADLINES.values() if name in tracks)
+    first = tracks[headlines[0]] if headlines else next(iter(tracks.values()))
+    return Group(
+        name=suite,
+        is_suite=True,
+        metrics={name: _unit(track) for name, track in tracks.items()},
+        headlines=headlines,
+        kernels=tuple(map(_plain, first.params[0])),
+        keys=_keys(first.params),
+    )
+
+
+def _unit(benchmark: Benchmark) -> tuple[str, Direction]:
+    told = {"direction": benchmark.direction, "type": benchmark.type, "unit": benchmark.unit}
+    return benchmark.unit, direction_of(told)
+
+
+def _keys(params: Sequence[Sequence[str]]) -> tuple[Key, ...]:
+    return tuple(product(*([_plain(value) for value in values] for values in params)))
+
+
+def _plain(parameter: str) -> str:
+    """A parameter as its author wrote it: asv keeps Python's repr, quotes included."""
+    try:
+        value = ast.literal_eval(parameter)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return parameter
+    return value if isinstance(value, str) else parameter
+
+
+def _figures(name: str, table: CardTable, tracks: Mapping[str, Benchmark]) -> Figures | None:
+    """The tracks that a card has results of, side by side in the order of the first one's columns."""
+    there = {metric: each.name for metric, each in tracks.items() if each.name in table.values}
+    if not there:
+        return None
+    plain = {track: [tuple(map(_plain, key)) for key in table.columns[track]] for track in there.values()}
+    keys = {
+        key: place for place, key in enumerate(dict.fromkeys(key for each in plain.values() for key in each))
+    }
+    values = {}
+    for metric, track in there.items():
+        values[metric] = np.full((len(table.hashes), len(keys)), np.nan, np.float32)
+        figures = np.where(table.failed[track], np.inf, table.values[track])
+        values[metric][:, [keys[key] for key in plain[track]]] = figures[:, : len(plain[track])]
+    shown = next((there[name] for name in HEADLINES.values() if name in there), next(iter(there.values())))
+    return Figures(
+        group=name,
+        commits=table.hashes,
+        keys=tuple(keys),
+        values=values,
+        contexts=tuple(_contexts(table, shown)),
+    )
+
+
+def _contexts(table: CardTable, benchmark: str) -> Iterator[Mapping[str, str]]:
+    """Of each row, what asv knows of how the benchmark was measured."""
+    versions, environments = table.versions[benchmark], table.environments[benchmark]
+    for told, version, environment in zip(table.annotations, versions, environments, strict=True):
+        known = {**told, "method": version, "environment": environment}
+        yield {key: value for key, value in known.items() if value and key in CONTEXT}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 __all__ = ["RowSummary", "outcome", "summary_of"]
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import median
 
-from harness.records import LibraryShare, Row, Run, Snapshot
+from harness.history.metrics import median_during
+from harness.records import LibraryShare, Row, Run
 from harness.statistics import summarize
 
 
@@ -61,10 +60,10 @@ def summary_of(row: Row, run: Run) -> RowSummary:
         gbytes_per_s=gbytes,
         peak_percent=100 * rate / peak if rate and peak else None,
         **_library(row.library),
-        sm_clock_mhz=_during(row, lambda s: s.sm_clock_mhz),
-        memory_clock_mhz=_during(row, lambda s: s.memory_clock_mhz),
-        temperature_c=_during(row, lambda s: s.temperature_c),
-        power_w=_during(row, lambda s: s.power_w),
+        sm_clock_mhz=median_during(row, "sm_clock_mhz"),
+        memory_clock_mhz=median_during(row, "memory_clock_mhz"),
+        temperature_c=median_during(row, "temperature_c"),
+        power_w=median_during(row, "power_w"),
         energy_j=_energy(row),
         clock_event_reasons=_reasons(row),
     )
@@ -75,15 +74,6 @@ def _library(found: LibraryShare | None) -> dict[str, float | None]:
         return {}
     shares = {"": found.share, "low_": found.low, "high_": found.high}
     return {f"library_{name}percent": share and 100 * share for name, share in shares.items()}
-
-
-def _during(row: Row, field: Callable[[Snapshot], float | None]) -> float | None:
-    values = [
-        value
-        for snapshot in (row.telemetry.during if row.telemetry else ())
-        if (value := field(snapshot)) is not None
-    ]
-    return median(values) if values else None
 
 
 def _energy(row: Row) -> float | None:

@@ -22,7 +22,7 @@ from harness.device.host import describe_host
 from harness.device.lock import Busy
 from harness.device.machine import machine_name
 from harness.errors import HarnessError, WorkerError
-from harness.records import Row, RowStatus, Run
+from harness.records import METHOD_VERSION, Row, RowStatus, Run
 from harness.run.device_session import DeviceObserver, Station, Workplace, unfit
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import PlannedCase
@@ -163,7 +163,11 @@ class Session(Workplace):
                 "seed": self.settings.seed,
                 "timeout_s": self.settings.timeout_s,
                 **({"max_launch_ms": most_ms} if (most_ms := self.settings.max_launch_ms) else {}),
-                **({name: getattr(measure, name) for name in measure.__slots__} if measure else {}),
+                **(
+                    {"method": METHOD_VERSION, **{name: getattr(measure, name) for name in measure.__slots__}}
+                    if measure
+                    else {}
+                ),
                 **self.settings.notes,
             },
             peaks=self.peaks,

@@ -6,7 +6,6 @@ __all__ = ["CardSummary", "PublishCard"]
 
 import datetime as dt
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,13 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import StoreError
-from harness.history.cards import CardHistory, read_card
+from harness.history.cards import CardHistory, Results, read_card
 from harness.history.changes import Analysed
 from harness.history.commits import Commits
 from harness.history.facts import RunFacts
 from harness.history.reading import stated_card
 from harness.history.series import Case
-from harness.history.tables import Benchmark
 from harness.history.triage import Decision, Stated
 from harness.records import Row
 from harness.site.documents import (
@@ -72,14 +70,14 @@ class PublishCard:
 
     site: Site
     number: int
-    benchmarks: Mapping[str, Benchmark]
+    results: Results
     commits: Commits
     cases: tuple[Case, ...]
     decisions: tuple[Decision, ...]
     today: dt.date
 
     def __call__(self, folder: Path) -> CardSummary:
-        card = read_card(folder, self.benchmarks, self.commits)
+        card = read_card(folder, self.results, self.commits)
         return _Publishing(self, folder, card).write()
 
 

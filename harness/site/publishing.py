@@ -16,12 +16,10 @@ from typing import Any
 import msgspec
 
 from harness import __version__
-from harness.history.cards import card_folders
+from harness.history.cards import open_results, side_by_side
 from harness.history.commits import Commits, read_commits
 from harness.history.kept import kept_file, read_kept, write_kept
-from harness.history.reading import side_by_side
 from harness.history.series import Case, cases_of
-from harness.history.tables import read_benchmarks
 from harness.history.triage import read_triage
 from harness.site.cards import CardSummary, PublishCard
 from harness.site.feed import atom, badge, badge_svg
@@ -67,13 +65,13 @@ def publish_pages(
     """
     now = dt.datetime.now(tz=dt.timezone.utc)
     decisions, commits = read_triage(root), read_commits(root, revision)
-    benchmarks = read_benchmarks(results)
-    cases = cases_of(benchmarks)
+    found = open_results(results, commits)
+    cases = cases_of(found.groups)
     site = Site(html / FOLDER)
     _copy_assets(site)
-    folders = card_folders(results)
+    folders = found.folders
     work = [
-        PublishCard(site, number, benchmarks, commits, cases, decisions, today or now.date())
+        PublishCard(site, number, found, commits, cases, decisions, today or now.date())
         for number in range(len(folders))
     ]
     cards = _publish_changed(work, folders, tell)
@@ -89,7 +87,7 @@ def publish_pages(
         series=sum(len(card.series) for card in cards),
         points=sum(card.points for card in cards),
         open=sum(card.open for card in cards),
-        problems=tuple(problem for card in cards for problem in card.problems),
+        problems=(*found.problems, *(problem for card in cards for problem in card.problems)),
     )
 
 
@@ -246,7 +244,7 @@ def _key(work: PublishCard, folder: Path) -> str:
         )
     # Only a decision that expires makes the day matter.
     day = work.today if any(each.expires for each in work.decisions) else None
-    told = (_code(), work.site.folder.absolute(), work.number, work.cases, work.benchmarks, work.decisions)
+    told = (_code(), work.site.folder.absolute(), work.number, work.cases, work.results, work.decisions)
     return hashlib.sha256(repr((*told, day, files)).encode(errors="replace")).hexdigest()
 
 

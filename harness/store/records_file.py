@@ -19,6 +19,7 @@ __all__ = [
     "StoredRun",
     "find_comparisons",
     "newest_rows",
+    "opened",
     "read_comparison",
     "read_run",
     "record_name",
@@ -394,9 +395,16 @@ def _is_comparison(path: Path) -> bool:
     """By its first line; false for lines of JSON of any other kind. Raises StoreError for what cannot be read
     or is no JSON.
     """
-    with _reading(path), open_regular(path) as file, _unpacked(path, file) as content:
+    with opened(path) as content:
         line = content.readline(MOST_BYTES)
     return _first(path, line).comparison is not None
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """A record to be read from its beginning, unpacked. Raises StoreError, also while it is read."""
+    with _reading(path), open_regular(path) as file, _unpacked(path, file) as content:
+        yield content
 
 
 @contextlib.contextmanager

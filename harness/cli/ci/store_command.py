@@ -41,9 +41,9 @@ def command(
 ) -> ExitCode:
     """Append results and records to the branch that keeps them.
 
-    Any number of machines may do so at once: who comes second merges with what is there and pushes again.
-    Nothing is forced. A benchmark's figures give way to those of a later measurement at the same commit, a
-    record to nothing. The working tree and its branches stay as they are.
+    Any number of machines may do so at once: who comes second appends to what is there and pushes again.
+    Nothing is forced, and no record or result that is there is changed. asv's results are left out where the
+    records hold all that they do. The working tree and its branches stay as they are.
 
     With GITHUB_TOKEN set, git shows it to the host of GITHUB_SERVER_URL.
     """
@@ -68,6 +68,9 @@ def command(
 def _lines(stored: Stored) -> Iterator[str]:
     for path in stored.left_out:
         yield f"left out, not finished: {path}"
+    if stored.derived:
+        some = "1 result" if len(stored.derived) == 1 else f"{len(stored.derived)} results"
+        yield f"left out, as records hold the same: {some} of asv's; 'harness rebuild' makes them anew"
     where = f"{stored.branch} of {stored.remote}"
     if not (stored.added or stored.merged):
         already = f" ({stored.unchanged} unchanged)" if stored.unchanged else ""

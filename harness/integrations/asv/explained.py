@@ -18,8 +18,8 @@ from typing import Any
 from asv.console import log
 
 from harness.errors import HarnessError
+from harness.history.changes import TIMED
 from harness.history.reading import History, read_history
-from harness.history.series import HEADLINES
 
 _NEAR = 2
 """Commits by which two searches of the same noisy series may differ."""
@@ -79,7 +79,7 @@ class Explained:
         """``matmul.naive@1024`` of ``suites.Matmul.track_time_ms('naive', 1024)``; empty for other tracks."""
         benchmark, _, given = name.partition("(")
         group, _, track = benchmark.rpartition(".")
-        if track.removeprefix("track_") not in (*HEADLINES, "time_ms"):
+        if track.removeprefix("track_") not in TIMED:
             return ""
         try:
             kernel, size = ast.literal_eval(f"({given}")

@@ -221,7 +221,8 @@ def _put(results: Any, benchmark: Benchmark, rows: Rows) -> None:
     """Put what a suite's rows say into one track of asv's results; samples where there were some."""
     name, params = benchmark.name, [list(values) for values in benchmark.params]
     parameters = [(ast.literal_eval(kernel), ast.literal_eval(size)) for kernel, size in product(*params)]
-    [answers] = answers_of(rows, parameters, [name.rpartition(".")[2]]).values()
+    found = {key: row for key, (row, _) in rows.items()}
+    [answers] = answers_of(found, parameters, [name.rpartition(".")[2]]).values()
     there = name in results.get_all_result_keys()
     newest = max((run for _, run in rows.values()), key=lambda run: run.started_at)
     results.add_result(

@@ -26,7 +26,6 @@ __all__ = [
     "TRACKS",
     "Answer",
     "SuiteTracks",
-    "Track",
     "answers_of",
     "label_of",
 ]
@@ -42,15 +41,15 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from harness.bench.measure import MeasureSettings
 from harness.config import Config, load_config
 from harness.errors import HarnessError
-from harness.output.summary import RowSummary, outcome, summary_of
-from harness.records import DeviceInfo, Row, Run
+from harness.history.metrics import METRICS, Metric
+from harness.output.summary import outcome
+from harness.records import METHOD_VERSION, DeviceInfo, Row
 from harness.run.run import RunResult, Session, SessionSettings
 from harness.spec.loader import load
 from harness.spec.planning import PlannedCase, divided, plan
@@ -74,9 +73,6 @@ ASV_PID = "HARNESS_ASV_PID"
 PROGRESS = "HARNESS_PROGRESS"
 """The file to which lines of progress go."""
 
-METHOD_VERSION = "1"
-"""Of how things are measured. Raise it when figures of before and after must not share a graph."""
-
 SETUP_TIMEOUT_S = 6 * 3600.0
 
 Answer = dict[str, Any]
@@ -89,62 +85,8 @@ _NOTHING: Answer = {"value": math.nan}
 """What asv shows as n/a: no such kernel at this commit, or not on this device."""
 
 
-@dataclass(frozen=True)
-class Track:
-    """One number of a measured row, and what asv should know of it."""
-
-    unit: str
-    direction: Literal["higher", "lower", "none"]
-    """Which way is better. asv copies it into benchmarks.json; by itself it takes every rise for a
-    regression."""
-    read: Callable[[Row, RowSummary], Any]
-    headline: str | None = None
-    """The only headline with which the track makes sense; None for all."""
-    wrong: int | None = None
-    """The figure of a kernel whose result is wrong; None where it has none, and counts as failed."""
-
-
-def _rate(work: Callable[[Row], int | None]) -> Callable[[Row, RowSummary], Any]:
-    """A rate a slot, in the form of which asv makes a median with an interval."""
-
-    def read(row: Row, _: RowSummary) -> Any:
-        amount = work(row)
-        if row.measurement is None or not amount:
-            return None
-        return {"samples": [amount / time_ns for time_ns in row.measurement.times_ns], "number": 1}
-
-    return read
-
-
-def _time_ms(row: Row, _: RowSummary) -> Any:
-    return row.measurement and {
-        "samples": [time_ns / 1e6 for time_ns in row.measurement.times_ns],
-        "number": 1,
-    }
-
-
-def _error_ratio(row: Row, _: RowSummary) -> float | None:
-    ratios = [check.largest_ratio for check in row.verification.checks] if row.verification else []
-    return max((ratio for ratio in ratios if ratio is not None), default=None)
-
-
-TRACKS = {
-    "track_gflops": Track("GFLOP/s", "higher", _rate(lambda row: row.flop), "GFLOP/s"),
-    "track_gbytes_per_s": Track("GB/s", "higher", _rate(lambda row: row.moved_bytes), "GB/s"),
-    "track_time_ms": Track("ms", "lower", _time_ms),
-    "track_sm_clock_mhz": Track("MHz", "none", lambda _, s: s.sm_clock_mhz),
-    "track_memory_clock_mhz": Track("MHz", "none", lambda _, s: s.memory_clock_mhz),
-    "track_temperature_c": Track("°C", "none", lambda _, s: s.temperature_c),
-    "track_power_w": Track("W", "none", lambda _, s: s.power_w),
-    "track_verified": Track("1 if right, 0 if wrong", "higher", lambda _row, _summary: 1, wrong=0),
-    "track_error_ratio": Track("largest error / bound", "lower", _error_ratio),
-    "track_registers": Track(
-        "registers per thread", "lower", lambda row, _: row.resources and row.resources.registers
-    ),
-    "track_local_bytes": Track(
-        "bytes per thread", "lower", lambda row, _: row.resources and row.resources.local_bytes
-    ),
-}
+TRACKS: dict[str, Metric] = {f"track_{name}": metric for name, metric in METRICS.items()}
+"""asv copies a track's direction into benchmarks.json; by itself it takes every rise for a regression."""
 
 
 class _FileObserver:
@@ -251,17 +193,17 @@ class SuiteTracks:
         return None
 
     def _answers(self, result: RunResult | None) -> dict[str, list[Answer]]:
-        rows = {(row.kernel, label_of(row.sizes)): (row, result.run) for row in result.rows} if result else {}
+        rows = {(row.kernel, label_of(row.sizes)): row for row in result.rows} if result else {}
         names = [name for name in TRACKS if hasattr(self, name)]
         return answers_of(rows, itertools.product(*self.params), names)
 
 
 def answers_of(
-    rows: Mapping[Parameters, tuple[Row, Run]], parameters: Iterable[Parameters], names: Sequence[str]
+    rows: Mapping[Parameters, Row], parameters: Iterable[Parameters], names: Sequence[str]
 ) -> dict[str, list[Answer]]:
     """Of each named track an answer for each kernel and size; n/a where there is no row."""
     found = [rows.get(key) for key in parameters]
-    return {name: [_answer(TRACKS[name], *row) if row else _NOTHING for row in found] for name in names}
+    return {name: [_answer(TRACKS[name], row) if row else _NOTHING for row in found] for name in names}
 
 
 def _results(config: Config) -> Path | None:
@@ -274,7 +216,6 @@ def _results(config: Config) -> Path | None:
 def _notes(*, partial: bool) -> dict[str, str | bool]:
     environment = os.environ.get(ENVIRONMENT)
     return {
-        "method": METHOD_VERSION,
         **({"environment": environment} if environment else {}),
         **({"partial": True} if partial else {}),
     }
@@ -312,7 +253,7 @@ def _signal_at_parents_end(number: int) -> None:
             ctypes.CDLL(None).prctl(1, number)  # 1 is PR_SET_PDEATHSIG
 
 
-def _method(name: str, track: Track, suite: str) -> Callable[..., Any]:
+def _method(name: str, track: Metric, suite: str) -> Callable[..., Any]:
     def read(self: SuiteTracks, answers: dict[str, list[Answer]], kernel: str, size: int | str) -> Any:
         """Used where something other than the plugin's environment runs the benchmarks; see
         `asv_plugin._answer`.
@@ -331,15 +272,13 @@ def _method(name: str, track: Track, suite: str) -> Callable[..., Any]:
     return read
 
 
-def _answer(track: Track, row: Row, run: Run) -> Answer:
-    if row.status == "skipped":
-        return _NOTHING
-    if row.reason == "wrong-result" and track.wrong is not None:
-        return {"value": track.wrong}
-    if row.status == "failed":
+def _answer(metric: Metric, row: Row) -> Answer:
+    if row.status == "failed" and not (row.reason == "wrong-result" and metric.wrong is not None):
         return {"error": f"{row.case} ({row.reason}): {row.message}\n{row.log}".strip()}
-    value = track.read(row, summary_of(row, run))
-    return _NOTHING if value is None else {"value": value}
+    found = metric.read(row) if row.status not in ("skipped", "failed") else None
+    if isinstance(found, tuple):  # in the form of which asv makes a median with an interval
+        return {"value": {"samples": list(found), "number": 1}}
+    return {"value": metric.wrong if row.status == "failed" else math.nan if found is None else found}
 
 
 def _points(suite: Suite) -> list[Mapping[str, int]]:
