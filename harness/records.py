@@ -51,7 +51,7 @@ SCHEMA_VERSION = 3
 """
 
 METHOD_VERSION = "1"
-"""The version of how things are measured; it rises when figures of before and after must not share a graph."""
+"""The version of how things are measured; figures of two versions do not share a graph."""
 
 Extent3 = tuple[int, int, int]
 L2Policy = Literal["cold", "hot"]
