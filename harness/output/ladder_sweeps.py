@@ -11,7 +11,7 @@ from harness.errors import HarnessError
 from harness.output.ladders import Swept
 from harness.spec.suite import Suite
 from harness.sweep.configurations import configurations
-from harness.sweep.journal import Found, read_sweep
+from harness.sweep.journal import SweepState, read_sweep
 from harness.sweep.model import Configuration, Sweep, SweepRow
 
 
@@ -19,7 +19,7 @@ def newest_swept(results: Path, suite: Suite, kernels: Collection[str]) -> tuple
     """Every configuration of the newest sweep of each kernel on each device that came to its end, and what
     could not be read, a sentence each.
     """
-    newest: dict[tuple[str, str], tuple[Sweep, Found]] = {}
+    newest: dict[tuple[str, str], tuple[Sweep, SweepState]] = {}
     problems: list[str] = []
     for kernel in kernels:
         for path in sorted(results.glob(f"*/sweeps/{suite.name}.{kernel}-*.jsonl")):
@@ -38,7 +38,7 @@ def newest_swept(results: Path, suite: Suite, kernels: Collection[str]) -> tuple
     ], problems
 
 
-def _swept(suite: Suite, machine: str, sweep: Sweep, found: Found) -> Iterator[Swept]:
+def _swept(suite: Suite, machine: str, sweep: Sweep, found: SweepState) -> Iterator[Swept]:
     finals = {final.number: final.time_ns for final in found.finals}
     for configuration, row in _rows(suite, sweep, found):
         time_ns = finals.get(row.configuration.number) or row.time_ns
@@ -59,7 +59,7 @@ def _swept(suite: Suite, machine: str, sweep: Sweep, found: Found) -> Iterator[S
             )
 
 
-def _rows(suite: Suite, sweep: Sweep, found: Found) -> Iterator[tuple[Configuration, SweepRow]]:
+def _rows(suite: Suite, sweep: Sweep, found: SweepState) -> Iterator[tuple[Configuration, SweepRow]]:
     """Configurations with the row that holds for each: its own, or that of one whose code is the same."""
     measured = {number: row for number, row in found.rows.items() if row.status == "measured"}
     first: dict[tuple[str, str], SweepRow] = {}
@@ -75,7 +75,7 @@ def _rows(suite: Suite, sweep: Sweep, found: Found) -> Iterator[tuple[Configurat
                 yield configuration, original
 
 
-def _all(suite: Suite, sweep: Sweep, found: Found) -> tuple[Configuration, ...]:
+def _all(suite: Suite, sweep: Sweep, found: SweepState) -> tuple[Configuration, ...]:
     """Every configuration of a sweep; none where the suite's list is another now."""
     kernel = suite.by_name.get(sweep.kernel)
     if kernel is None or kernel.tune is None:

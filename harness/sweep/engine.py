@@ -271,6 +271,8 @@ class Sweeping:
                 host_s=result.host_s / len(chunk),
             )
             self.journal.add(prepared)
+            if prepared.reason:
+                self.journal.add(self._failed(each.number, prepared))
             self.observer.moved()
 
     def _failed(self, number: int, why: Prepared | protocol.Failed | Row) -> SweepRow:
@@ -517,6 +519,7 @@ class Sweeping:
 
     def _rows(self) -> tuple[SweepRow, ...]:
         """Of everything that is settled, in order; how far each came follows from the duels."""
+        # It may have ended between the line that says so and that of the row.
         unprepared = (each for each in self.state.prepared.values() if each.reason)
         own = {each.number: self._failed(each.number, each) for each in unprepared} | self.state.rows
         for rows in self._measured().values():
