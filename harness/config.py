@@ -48,15 +48,7 @@ VARIABLES = frozenset(
         "HARNESS_LOCK_DIR",
         "HARNESS_NULL_SCRIPT",
         # How the asv plugin talks to its own processes.
-        "HARNESS_ASV_DEVICE_KIND",
-        "HARNESS_ASV_DRY_RUN",
-        "HARNESS_ASV_ENVIRONMENT",
-        "HARNESS_ASV_MACHINE",
-        "HARNESS_ASV_PID",
-        "HARNESS_ASV_REPOSITORY",
-        "HARNESS_ASV_RESULTS",
-        "HARNESS_ASV_SELECTED",
-        "HARNESS_PROGRESS",
+        "HARNESS_ASV",
         # How this project's own tests are run.
         "HARNESS_REQUIRE_BROWSER",
         "HARNESS_REQUIRE_DEVICE",

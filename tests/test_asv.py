@@ -455,7 +455,7 @@ def test_an_answer_is_what_the_track_method_returns(tmp_path, monkeypatch, null_
     (tmp_path / "cache").mkdir()
     monkeypatch.chdir(tmp_path / "cache")
     monkeypatch.setenv("HARNESS_DEVICE", "null")
-    monkeypatch.setenv("HARNESS_ASV_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("HARNESS_ASV", json.dumps({"results": str(tmp_path / "results")}))
     null_script({"toy.tiled": {"fault": "crash"}})
     spec = importlib.util.spec_from_file_location("toy_benchmarks", root / "benchmarks" / "suites.py")
     assert spec is not None
@@ -546,7 +546,7 @@ def test_a_wrong_kernel_is_a_figure_of_one_track_and_a_failure_of_the_others(
     root = write_files(tmp_path / "project", FILES)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HARNESS_DEVICE", "null")
-    monkeypatch.setenv("HARNESS_ASV_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("HARNESS_ASV", json.dumps({"results": str(tmp_path / "results")}))
     null_script({"toy.tiled": fault})
     spec = importlib.util.spec_from_file_location("toy_benchmarks", root / "benchmarks" / "suites.py")
     assert spec is not None

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.integrations.pytest.cases import policy_of
+from harness.integrations.pytest.cases import case_options
 from harness.integrations.pytest.report import other_card
 from harness.store.records_file import read_comparison
 from tests import toy
@@ -424,7 +424,7 @@ def test_a_policy_of_the_cache_is_kept(bed):
 )
 def test_a_marker_that_makes_no_sense_is_refused(mark, words):
     with pytest.raises(UsageError, match=words):
-        policy_of([mark.mark])
+        case_options([mark.mark])
 
 
 @pytest.mark.parametrize(

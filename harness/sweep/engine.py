@@ -217,6 +217,8 @@ class Sweeping:
             for each in self.all
             if each.number not in self.state.prepared and each.number not in self.state.rows
         ]
+        for prepared in tuple(self.state.prepared.values()):  # it may have ended between the two lines
+            self._settle(prepared)
         if not wanted:
             return
         self.observer.phase("prepare", len(wanted))
@@ -271,7 +273,13 @@ class Sweeping:
                 host_s=result.host_s / len(chunk),
             )
             self.journal.add(prepared)
+            self._settle(prepared)
             self.observer.moved()
+
+    def _settle(self, prepared: Prepared) -> None:
+        """What could not be prepared has failed."""
+        if prepared.reason and prepared.number not in self.state.rows:
+            self.journal.add(self._failed(prepared.number, prepared))
 
     def _failed(self, number: int, why: Prepared | protocol.Failed | Row) -> SweepRow:
         prepared = self.state.prepared[number]
@@ -517,8 +525,7 @@ class Sweeping:
 
     def _rows(self) -> tuple[SweepRow, ...]:
         """Of everything that is settled, in order; how far each came follows from the duels."""
-        unprepared = (each for each in self.state.prepared.values() if each.reason)
-        own = {each.number: self._failed(each.number, each) for each in unprepared} | self.state.rows
+        own = dict(self.state.rows)
         for rows in self._measured().values():
             for number, contender in self._standing(rows)[1].items():
                 duels = [duel for duel in self.state.duels if duel.number == number]

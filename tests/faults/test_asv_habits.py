@@ -249,22 +249,35 @@ def test_a_comment_in_a_file_of_asvs_changes_nothing(home, other_asv, tmp_path, 
     assert done.returncode == 0, done.stdout
 
 
-def test_another_asv_is_refused_by_the_commands_that_judge_and_by_no_other(home, other_asv, tmp_path):
-    path = changed_asv(other_asv, tmp_path, "commands/compare.py", "CHANGED = True\n")
-    span = f"{home.commits['first']}..{home.commits['faster']}"
-    for refused in (
-        ("compare", *span.split("..")),
-        ("continuous", *span.split("..")),
-        ("find", span, "track_time_ms"),
-        ("publish",),
-        ("gh-pages", "--no-push"),
-    ):
-        done = home.asv(*refused, PYTHONPATH=path)
-        assert done.returncode == 1, refused
-        assert re.search(r"compare\.py is not that of asv 0\.6\.6 .*asv==0\.6\.6", done.stdout), refused
+@pytest.mark.parametrize(
+    ("changed", "refused", "others"),
+    [
+        ("commands/compare.py", ["compare", "continuous"], ["run", "show", "rm"]),
+        ("commands/find.py", ["find"], ["compare"]),
+        ("plugins/regressions.py", ["publish", "gh-pages"], ["compare"]),
+    ],
+)
+def test_another_asv_is_refused_by_the_commands_that_need_what_changed(
+    home, other_asv, tmp_path, changed, refused, others
+):
+    path = changed_asv(other_asv, tmp_path, changed, "CHANGED = True\n")
+    commits = (home.commits["first"], home.commits["faster"])
+    words = {
+        "compare": commits,
+        "continuous": commits,
+        "find": ("..".join(commits), "track_time_ms"),
+        "gh-pages": ("--no-push",),
+        "run": ("-b", "track_time_ms", "..".join(commits)),
+        "rm": ("-y", "machine=other"),
+    }
+    for command in refused:
+        done = home.asv(command, *words.get(command, ()), PYTHONPATH=path)
+        assert done.returncode == 1, command
+        name = re.escape(Path(changed).name)
+        assert re.search(rf"{name} is not that of asv 0\.6\.6 .*asv==0\.6\.6", done.stdout), command
         assert "Traceback" not in done.stdout
-    for one in (("run", "-b", "track_time_ms", span), ("show",), ("rm", "-y", "machine=other")):
-        assert home.asv(*one, PYTHONPATH=path).returncode == 0, one
+    for command in others:
+        assert home.asv(command, *words.get(command, ()), PYTHONPATH=path).returncode == 0, command
 
 
 # A second environment

@@ -3,50 +3,52 @@
 publish (regressions.json and the Atom feed; the pages are `harness.integrations.asv.pages`), compare,
 continuous and find. What judges figures, finds regressions and searches commits stays asv's: its functions
 are given figures turned round, and what they answer is turned back. Benchmarks of which less is better never
-take that way.
+take that way. A command is changed when it is called, and refused where what it needs of asv is another.
 """
 
 from __future__ import annotations
 
 __all__ = ["setup"]
 
+import functools
 import math
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 from asv import feed
 from asv.benchmarks import Benchmarks
 from asv.commands import compare, find
+from asv.commands.continuous import Continuous
+from asv.commands.publish import Publish
 from asv.console import log
 from asv.plugins import regressions
 from asv.util import UserError
 
 from harness.integrations.asv.direction import (
     Direction,
+    check_asv,
     direction_of,
     directions_of,
     warn_of_unknown_directions,
 )
-from harness.integrations.asv.explained import Explained
-from harness.integrations.asv.runs import replaced
+from harness.integrations.asv.runs import replaced, when_called
 from harness.integrations.asv.tracks import TRACKS
 
 _NEGATIVE_BEFORE_WORSE = re.compile(r"\(-(?=\S+(?: units|) worse\b)")
 
 
 def setup() -> None:
-    """Make the commands of a known asv heed directions; a second call does nothing."""
-    if getattr(compare.Compare.print_table, "heeds_direction", False):
-        return
-    _heed_in_regressions()
-    _heed_in_find()
-    _heed_in_compare()
+    """Change what asv's commands do; to be called once."""
+    when_called((Publish,), _heed_in_publish)
+    when_called((compare.Compare,), lambda: _heed_in_compare("commands/compare.py"))
+    # It measures, which takes hours, and then prints the table of the other.
+    when_called((Continuous,), lambda: _heed_in_compare("commands/compare.py", "commands/continuous.py"))
+    when_called((find.Find,), _heed_in_find)
 
 
-# Regressions and their feed
+# publish: regressions and their feed
 
 
 class _Mirrored(float):
@@ -65,20 +67,6 @@ class _MirroredSteps(list[Any]):
     pass
 
 
-class _DirectedFilter(regressions._GraphDataFilter):  # type: ignore[misc]  # noqa: SLF001
-    """asv's series to look for regressions in, without those of which no way is better."""
-
-    def get_graph_data(self, graph: Any, benchmark: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
-        direction = direction_of(benchmark)
-        if direction == "none":
-            return
-        for index, name, steps, threshold in super().get_graph_data(graph, benchmark):
-            if direction == "lower":
-                yield index, name, steps, threshold
-            else:
-                yield index, name, _mirrored(steps), _threshold_of_rate(threshold)
-
-
 def _mirrored(steps: list[Any]) -> _MirroredSteps:
     # The least value of a step, the fourth item, is not read by asv's detection.
     return _MirroredSteps(
@@ -95,8 +83,27 @@ def _threshold_of_rate(threshold: float) -> float:
     return threshold / (1 + threshold)
 
 
-def _heed_in_regressions() -> None:
-    publish = regressions.Regressions.publish.__func__
+def _directed_filter() -> type:
+    class DirectedFilter(regressions._GraphDataFilter):  # type: ignore[misc]  # noqa: SLF001
+        """asv's series to look for regressions in, without those of which no way is better."""
+
+        def get_graph_data(self, graph: Any, benchmark: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+            direction = direction_of(benchmark)
+            if direction == "none":
+                return
+            for index, name, steps, threshold in super().get_graph_data(graph, benchmark):
+                if direction == "lower":
+                    yield index, name, steps, threshold
+                else:
+                    yield index, name, _mirrored(steps), _threshold_of_rate(threshold)
+
+    return DirectedFilter
+
+
+def _heed_in_publish() -> None:
+    check_asv("plugins/regressions.py", "step_detect.py")
+    publisher = regressions.Regressions
+    publish, find_jumps = publisher.publish.__func__, publisher._process_regression.__func__  # noqa: SLF001
     detect = regressions.detect_regressions
 
     def directed_detect(steps: list[Any], threshold: float = 0, min_size: int = 2) -> tuple[Any, Any, Any]:
@@ -107,13 +114,31 @@ def _heed_in_regressions() -> None:
         return -last, -best, turned_back
 
     def directed_publish(cls: Any, conf: Any, repo: Any, benchmarks: Any, *rest: Any) -> None:
+        from harness.integrations.asv.explained import Explained
+
         warn_of_unknown_directions(benchmarks)
         explained = Explained(conf, benchmarks)
+
+        def unexplained(
+            cls: Any,
+            found: list[Any],
+            hashes: Mapping[int, str],
+            repo: Any,
+            every: Any,
+            data: Any,
+            graph: Any,
+        ) -> None:
+            own: list[Any] = []
+            find_jumps(cls, own, hashes, repo, every, data, graph)
+            for name, *place, jumps in own:
+                if left := explained.without(graph.params.get("machine", ""), name, jumps, hashes):
+                    found.append([name, *place, left])
+
         with (
-            _unexplained(explained),
+            replaced(publisher, _process_regression=classmethod(unexplained)),
             replaced(
                 regressions,
-                _GraphDataFilter=_DirectedFilter,
+                _GraphDataFilter=_directed_filter(),
                 detect_regressions=directed_detect,
                 feed=SimpleNamespace(FeedEntry=feed.FeedEntry, write_atom=_feed_writer(benchmarks)),
             ),
@@ -121,28 +146,7 @@ def _heed_in_regressions() -> None:
             publish(cls, conf, repo, benchmarks, *rest)
         explained.tell()
 
-    regressions.Regressions.publish = classmethod(directed_publish)
-
-
-@contextmanager
-def _unexplained(explained: Explained) -> Iterator[None]:
-    """While it lasts, regressions that the card explains are none."""
-    original = regressions.Regressions.__dict__["_process_regression"]
-
-    def process(
-        cls: Any, found: list[Any], hashes: Mapping[int, str], repo: Any, every: Any, data: Any, graph: Any
-    ) -> None:
-        own: list[Any] = []
-        original.__func__(cls, own, hashes, repo, every, data, graph)
-        for name, *place, jumps in own:
-            if left := explained.without(graph.params.get("machine", ""), name, jumps, hashes):
-                found.append([name, *place, left])
-
-    regressions.Regressions._process_regression = classmethod(process)  # noqa: SLF001
-    try:
-        yield
-    finally:
-        regressions.Regressions._process_regression = original  # noqa: SLF001
+    publisher.publish = classmethod(directed_publish)
 
 
 def _feed_writer(benchmarks: Mapping[str, Mapping[str, Any]]) -> Any:
@@ -160,54 +164,17 @@ def _feed_writer(benchmarks: Mapping[str, Mapping[str, Any]]) -> Any:
 # compare and continuous
 
 
-class _Directed:
-    """A figure that carries its benchmark's direction to where asv compares two."""
-
-    direction: ClassVar[Direction] = "lower"
-
-
-class _HigherFloat(_Directed, float):
-    direction = "higher"
-
-
-class _HigherInt(_Directed, int):
-    direction = "higher"
-
-
-class _NoneFloat(_Directed, float):
-    direction = "none"
-
-
-class _NoneInt(_Directed, int):
-    direction = "none"
+@functools.cache
+def _number_with(direction: Direction, kind: type) -> Any:
+    """Numbers that carry their benchmark's direction to where asv compares two."""
+    return type("DirectedNumber", (kind,), {"direction": direction})
 
 
 def _directed(value: Any, direction: Direction) -> Any:
     if direction == "lower" or not isinstance(value, int | float):
         return value
-    if isinstance(value, int):  # a whole number stays one in asv's table
-        return _HigherInt(value) if direction == "higher" else _NoneInt(value)
-    return _HigherFloat(value) if direction == "higher" else _NoneFloat(value)
-
-
-def _is_better(a: Any, b: Any, a_stats: Any, b_stats: Any, factor: float, use_stats: bool = True) -> bool:
-    """What asv judges itself, with the sides exchanged where higher is better.
-
-    So a rate is worse by a factor of 1.1 once it is below 1/1.1 of what it was.
-    """
-    directions = {getattr(value, "direction", "lower") for value in (a, b)}
-    if "none" in directions:
-        return False
-    if "higher" in directions:
-        if not a > b:  # which asv's factor does not see to where figures are negative
-            return False
-        a, b, a_stats, b_stats = b, a, b_stats, a_stats
-    return bool(_IS_RESULT_BETTER(a, b, a_stats, b_stats, factor, use_stats=use_stats))
-
-
-_IS_RESULT_BETTER = compare._is_result_better  # noqa: SLF001
-_UNROLL_RESULT = compare.unroll_result
-_TABULATE = compare.tabulate.tabulate
+    # A whole number stays one in asv's table.
+    return _number_with(direction, int if isinstance(value, int) else float)(value)
 
 
 class _Table:
@@ -218,11 +185,12 @@ class _Table:
         """Whether a change was shown of which more is better."""
         self._directions = directions_of(benchmarks)
         self._sort = sort
+        self._unroll, self._asvs_tabulate = compare.unroll_result, compare.tabulate.tabulate
         self._direction_of_row: dict[str, Direction] = {}
 
     def unroll_result(self, name: str, params: Any, *columns: Any) -> Iterator[tuple[Any, ...]]:
         direction = self._directions.get(name) or _direction_once(name)
-        for row_name, value, *rest in _UNROLL_RESULT(name, params, *columns):
+        for row_name, value, *rest in self._unroll(name, params, *columns):
             self._direction_of_row[row_name] = direction
             yield (row_name, _directed(value, direction), *rest)
 
@@ -231,7 +199,7 @@ class _Table:
         if self._sort == "ratio":
             rows = sorted(rows, key=self._badness, reverse=True)
         self.turned |= any(row[0] in {"+", "-"} and self._direction(row) == "higher" for row in rows)
-        return _TABULATE(rows, **how)
+        return self._asvs_tabulate(rows, **how)
 
     def _direction(self, row: list[str]) -> Direction:
         name = row[4]
@@ -263,15 +231,32 @@ def _direction_once(name: str) -> Direction:
     return track.direction if track else "lower"
 
 
-def _heed_in_compare() -> None:
-    print_table = compare.Compare.print_table.__func__
+def _heed_in_compare(*sources: str) -> None:
+    check_asv(*sources)
+    print_table, is_better = compare.Compare.print_table.__func__, compare._is_result_better  # noqa: SLF001
+
+    def directed_is_better(
+        a: Any, b: Any, a_stats: Any, b_stats: Any, factor: float, use_stats: bool = True
+    ) -> bool:
+        """What asv judges itself, with the sides exchanged where higher is better.
+
+        So a rate is worse by a factor of 1.1 once it is below 1/1.1 of what it was.
+        """
+        directions = {getattr(value, "direction", "lower") for value in (a, b)}
+        if "none" in directions:
+            return False
+        if "higher" in directions:
+            if not a > b:  # which asv's factor does not see to where figures are negative
+                return False
+            a, b, a_stats, b_stats = b, a, b_stats, a_stats
+        return bool(is_better(a, b, a_stats, b_stats, factor, use_stats=use_stats))
 
     def directed_print_table(cls: Any, conf: Any, *args: Any, **kwargs: Any) -> Any:
         benchmarks = Benchmarks.load(conf)
         warn_of_unknown_directions(benchmarks)
         table = _Table(benchmarks, kwargs.get("sort", "default"))
         with replaced(
-            compare, unroll_result=table.unroll_result, _is_result_better=_is_better, tabulate=table
+            compare, unroll_result=table.unroll_result, _is_result_better=directed_is_better, tabulate=table
         ):
             outcome = print_table(cls, conf, *args, **kwargs)
         if table.turned:
@@ -280,7 +265,6 @@ def _heed_in_compare() -> None:
             )
         return outcome
 
-    directed_print_table.heeds_direction = True  # type: ignore[attr-defined]
     compare.Compare.print_table = classmethod(directed_print_table)
 
 
@@ -333,6 +317,7 @@ def _is_figure(value: Any) -> bool:
 
 
 def _heed_in_find() -> None:
+    check_asv("commands/find.py")
     run = find.Find.run.__func__
     run_benchmarks = find.run_benchmarks
 

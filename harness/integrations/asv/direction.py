@@ -10,7 +10,7 @@ __all__ = [
     "KNOWN_SOURCES",
     "Direction",
     "UnknownAsvError",
-    "check_commands",
+    "check_asv",
     "check_sources",
     "direction_of",
     "directions_of",
@@ -67,9 +67,9 @@ def warn_of_unknown_directions(benchmarks: Mapping[str, Mapping[str, Any]]) -> N
             )
 
 
-def check_commands() -> None:
-    """Raise UnknownAsvError unless asv's commands are those that `asv_commands` reckons with."""
-    check_sources(Path(asv.__file__).parent, [name for name in KNOWN_SOURCES if name.endswith(".py")])
+def check_asv(*names: str) -> None:
+    """Raise UnknownAsvError unless these files of the asv that runs are those of 0.6.6."""
+    check_sources(Path(asv.__file__).parent, names)
 
 
 def check_sources(folder: Path, names: Iterable[str]) -> None:
@@ -80,7 +80,7 @@ def check_sources(folder: Path, names: Iterable[str]) -> None:
     for name in names:
         path = folder / name
         path = path if path.is_file() else folder / name.removeprefix("www/")
-        found = hashlib.sha256(_told(path)).hexdigest() if path.is_file() else None
+        found = hashlib.sha256(_code_of(path)).hexdigest() if path.is_file() else None
         if found != KNOWN_SOURCES[name]:
             raise UnknownAsvError(
                 f"{path} is {'not there' if found is None else 'not that of asv 0.6.6'} (asv here is "
@@ -90,7 +90,7 @@ def check_sources(folder: Path, names: Iterable[str]) -> None:
             )
 
 
-def _told(path: Path) -> bytes:
+def _code_of(path: Path) -> bytes:
     """What a file tells the machine: of Python all but comments and blank lines."""
     content = path.read_bytes()
     if path.suffix != ".py":

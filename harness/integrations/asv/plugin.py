@@ -32,22 +32,19 @@ from pathlib import Path
 from typing import Any
 
 from asv import util
-from asv.commands.compare import Compare
-from asv.commands.continuous import Continuous
-from asv.commands.find import Find
-from asv.commands.publish import Publish
+from asv.commands.rm import Rm
 from asv.console import log
 from asv.environment import Environment
 from asv.machine import Machine, MachineCollection
+from asv.plugins.github import GithubPages
 from asv.runner import BENCHMARK_RUN_SCRIPT
 
 from harness.config import load_config
 from harness.device.machine import ANNOTATIONS
 from harness.errors import HarnessError
-from harness.integrations.asv import alongside, pages, runs, site
-from harness.integrations.asv.direction import check_commands
+from harness.integrations.asv import alongside, commands, pages, runs, site
 from harness.integrations.asv.machine import register
-from harness.integrations.asv.tracks import ANSWERS, ASV_PID, DEVICE_KIND, DRY_RUN, PROGRESS
+from harness.integrations.asv.tracks import ANSWERS, Request
 
 _ = pages, site  # asv finds publishers by subclass: importing is using
 
@@ -65,7 +62,7 @@ class CheckoutEnvironment(Environment):  # type: ignore[misc]
         self._python = python
         self._requirements = requirements
         super().__init__(conf, python, requirements, tagged_env_vars)
-        self._global_env_vars["HARNESS_ASV_RESULTS"] = str(Path(conf.results_dir).absolute())
+        self._places = {"results": str(Path(conf.results_dir).absolute())}
 
     @classmethod
     def matches(cls, python: str) -> bool:  # noqa: ARG003
@@ -79,8 +76,7 @@ class CheckoutEnvironment(Environment):  # type: ignore[misc]
 
     def install_project(self, conf: Any, repo: Any, commit_hash: str) -> None:  # noqa: ARG002
         """Nothing to build: the suite of this commit is exported when it is measured."""
-        # Where asv has the commits: a mirror, where "repo" is an address.
-        self._global_env_vars["HARNESS_ASV_REPOSITORY"] = str(repo._path)  # noqa: SLF001
+        self._places["repository"] = str(repo._path)  # noqa: SLF001
         self._set_commit_hash(commit_hash)
 
     def run(self, args: list[str], **kwargs: Any) -> Any:
@@ -89,15 +85,17 @@ class CheckoutEnvironment(Environment):  # type: ignore[misc]
         if path := os.environ.get("PYTHONPATH"):
             env["ASV_PYTHONPATH"] = path  # under its own name asv takes it off the import path
         kwargs.setdefault("timeout", self._install_timeout)
+        request = Request.given(**self._places)
         command = args[1] if args[:1] == [BENCHMARK_RUN_SCRIPT] else ""
         if command == "run" and (answered := _answer(args, Path(kwargs["cwd"]))):
             return answered
         if command != "setup_cache":
-            return util.check_output([sys.executable, *args], env=env, **kwargs)
+            return util.check_output([sys.executable, *args], env={**env, **request.variables}, **kwargs)
         with _shown_progress(Path(kwargs["cwd"])) as progress:
+            request = Request.given(**self._places, progress=str(progress), asv_pid=os.getpid())
             # asv kills what does not end within a second of TERM: what it leaves goes with asv's folder.
-            told = {PROGRESS: str(progress), ASV_PID: str(os.getpid()), "TMPDIR": str(progress.parent)}
-            return util.check_output([sys.executable, *args], env={**env, **told}, **kwargs)
+            env |= {**request.variables, "TMPDIR": str(progress.parent)}
+            return util.check_output([sys.executable, *args], env=env, **kwargs)
 
 
 def _answer(args: list[str], cache: Path) -> tuple[str, str, int] | None:
@@ -163,8 +161,8 @@ def setup() -> None:
     if getattr(Machine.load, "registers", False):
         return
     runs.setup()
-    alongside.setup()
-    _teach_direction_when_needed()
+    commands.setup()
+    runs.when_called((Rm, GithubPages), alongside.setup)
     original_load, original_save = Machine.load, Machine.save
 
     def load(
@@ -177,19 +175,19 @@ def setup() -> None:
         if interactive and not force_interactive and kwargs.get("_path") is None:
             entry = _register(machine_name)
             machine_name = entry["machine"]
-            if os.environ.get(DRY_RUN):
+            if Request.given().dry_run:
                 machine = Machine()
                 vars(machine).update(entry)
         machine = machine or original_load(
             interactive=interactive, force_interactive=force_interactive, machine_name=machine_name, **kwargs
         )
-        os.environ["HARNESS_ASV_MACHINE"] = machine.machine
+        os.environ.update(Request.given(machine=machine.machine).variables)
         for key in ANNOTATIONS:
             machine.__dict__.pop(key, None)
         return machine
 
     def save(self: Any, results_dir: str) -> None:
-        if os.environ.get(DRY_RUN):
+        if Request.given().dry_run:
             return
         original_save(self, results_dir)
         try:
@@ -208,29 +206,10 @@ def setup() -> None:
     Machine.save = save
 
 
-def _teach_direction_when_needed() -> None:
-    """Let the commands that judge figures learn which way is better once one of them is called. Only they can
-    be refused for it: `asv run` rests on none of asv's sources.
-    """
-    before = {command: vars(command)["run"] for command in (Compare, Continuous, Find, Publish)}
-
-    def taught(cls: Any, *args: Any, **options: Any) -> Any:
-        check_commands()
-        for command, run in before.items():
-            command.run = run
-        from harness.integrations.asv import commands  # what it names of asv may not be there in another asv
-
-        commands.setup()
-        return cls.run(*args, **options)
-
-    for command in before:
-        command.run = classmethod(taught)
-
-
 def _register(asked: str | None) -> dict[str, str]:
     """Register the card that will be measured on: its figures must not land in the history of another."""
     try:
-        registered = register(load_config().device, write=not os.environ.get(DRY_RUN))
+        registered = register(load_config().device, write=not Request.given().dry_run)
     except HarnessError as error:
         raise util.UserError(error.message) from error
     entry = registered.entry
@@ -239,6 +218,6 @@ def _register(asked: str | None) -> dict[str, str]:
             f"--machine is {asked!r}, but what would be measured on is {entry['machine']!r}. "
             "Leave --machine out, or choose another device with HARNESS_DEVICE."
         )
-    os.environ[DEVICE_KIND] = registered.device.kind
+    os.environ.update(Request.given(device_kind=registered.device.kind).variables)
     log.info(f"Machine: {entry['machine']} ({entry['gpu']})")
     return entry

@@ -2,19 +2,18 @@
 cases is measured by itself, and an asv that is told to end cleans up as after Ctrl-C.
 
 asv measures by way of `run_benchmarks`, which alone knows which parameters were asked for; setup_cache, which
-measures, is told by variables.
+measures, is told by a Request.
 """
 
 from __future__ import annotations
 
-__all__ = ["replaced", "setup"]
+__all__ = ["replaced", "setup", "when_called"]
 
 import functools
-import json
 import os
 import signal
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
 from typing import Any
@@ -23,7 +22,7 @@ from asv import util
 from asv.benchmarks import Benchmarks
 from asv.commands import find, run
 
-from harness.integrations.asv.tracks import DRY_RUN, ENVIRONMENT, SELECTED
+from harness.integrations.asv.tracks import Request
 
 
 def setup() -> None:
@@ -47,6 +46,20 @@ def replaced(owner: Any, **names: Any) -> Iterator[None]:
             setattr(owner, name, value)
 
 
+def when_called(commands: Sequence[Any], change: Callable[[], None]) -> None:
+    """Make a change to asv once one of these commands is called: the others do not depend on it."""
+    before = {command: vars(command)["run"] for command in commands}
+
+    def changed(cls: Any, *args: Any, **options: Any) -> Any:
+        for command, own in before.items():
+            command.run = own
+        change()
+        return cls.run(*args, **options)
+
+    for command in commands:
+        command.run = classmethod(changed)
+
+
 def _measuring(command: Callable[..., Any], dry: str) -> Callable[..., Any]:
     """A command that measures: with the option `dry` it writes nothing at all, where asv by itself would
     still write the machine and the list of benchmarks.
@@ -57,7 +70,7 @@ def _measuring(command: Callable[..., Any], dry: str) -> Callable[..., Any]:
         with _cleaned_up():
             if not options.get(dry):
                 return command(cls, *args, **options)
-            with _variables({DRY_RUN: "1"}), replaced(Benchmarks, save=lambda _: None):
+            with _requesting(dry_run=True), replaced(Benchmarks, save=lambda _: None):
                 return command(cls, *args, **options)
 
     return commanded
@@ -66,7 +79,7 @@ def _measuring(command: Callable[..., Any], dry: str) -> Callable[..., Any]:
 def _selecting(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(run_benchmarks)
     def selecting(benchmarks: Any, env: Any, *args: Any, **options: Any) -> Any:
-        with _variables({SELECTED: json.dumps(_selected(benchmarks)), ENVIRONMENT: env.name}):
+        with _requesting(selected=_selected(benchmarks), environment=env.name):
             return run_benchmarks(benchmarks, env, *args, **options)
 
     return selecting
@@ -84,17 +97,15 @@ def _selected(benchmarks: Any) -> dict[str, list[int]]:
 
 
 @contextmanager
-def _variables(values: dict[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
+def _requesting(**facts: Any) -> Iterator[None]:
+    """While it lasts, these facts are part of what asv's processes are asked."""
+    given = Request.given()
+    before = {name: getattr(given, name) for name in facts}
+    os.environ.update(Request.given(**facts).variables)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        os.environ.update(Request.given(**before).variables)
 
 
 @contextmanager

@@ -17,14 +17,9 @@ from __future__ import annotations
 
 __all__ = [
     "ANSWERS",
-    "ASV_PID",
-    "DEVICE_KIND",
-    "DRY_RUN",
-    "ENVIRONMENT",
-    "PROGRESS",
-    "SELECTED",
     "TRACKS",
     "Answer",
+    "Request",
     "SuiteTracks",
     "answers_of",
     "label_of",
@@ -44,8 +39,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
+
 from harness.bench.measure import MeasureSettings
-from harness.config import Config, load_config
+from harness.config import load_config
 from harness.errors import HarnessError
 from harness.history.metrics import METRICS, Metric
 from harness.output.summary import outcome
@@ -59,19 +56,6 @@ ANSWERS = "harness-answers.json"
 """In the folder that a class's benchmarks share: track name to one answer a parameter combination, in
 asv's order."""
 
-# Variables by which the plugin tells asv's processes what they cannot know.
-DEVICE_KIND = "HARNESS_ASV_DEVICE_KIND"
-"""What is measured on."""
-SELECTED = "HARNESS_ASV_SELECTED"
-"""JSON: of each class of which asv was asked for a part, the places of those parameters in asv's order."""
-DRY_RUN = "HARNESS_ASV_DRY_RUN"
-"""Set where nothing may be written."""
-ENVIRONMENT = "HARNESS_ASV_ENVIRONMENT"
-"""The name of asv's environment, which is in the names of its result files."""
-ASV_PID = "HARNESS_ASV_PID"
-"""The process that waits for setup_cache."""
-PROGRESS = "HARNESS_PROGRESS"
-"""The file to which lines of progress go."""
 
 SETUP_TIMEOUT_S = 6 * 3600.0
 
@@ -80,6 +64,45 @@ Answer = dict[str, Any]
 
 Parameters = tuple[str, "int | str"]
 """A kernel's name and a size's label."""
+
+_VARIABLE = "HARNESS_ASV"
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the plugin, in asv's process, asks of the processes that asv starts, beyond what asv tells them.
+
+    It is handed over in one variable of the environment, as JSON.
+    """
+
+    device_kind: str = "gpu"
+    """What is measured on."""
+    machine: str | None = None
+    environment: str = ""
+    """The name of asv's environment, which is in the names of its result files."""
+    results: str | None = None
+    repository: str | None = None
+    """Where asv has the commits: a mirror, where asv.conf.json's "repo" is an address."""
+    selected: dict[str, list[int]] = {}
+    """Of each class of which asv was asked for a part, the places of those parameters in asv's order."""
+    dry_run: bool = False
+    """Nothing may be written."""
+    progress: str | None = None
+    """The file to which lines of progress go."""
+    asv_pid: int | None = None
+    """The process that waits for setup_cache."""
+
+    @classmethod
+    def given(cls, **facts: Any) -> Request:
+        """What this process was asked, with other facts."""
+        return msgspec.structs.replace(
+            msgspec.json.decode(os.environ.get(_VARIABLE) or "{}", type=cls), **facts
+        )
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What hands it over to a process."""
+        return {_VARIABLE: msgspec.json.encode(self).decode()}
+
 
 _NOTHING: Answer = {"value": math.nan}
 """What asv shows as n/a: no such kernel at this commit, or not on this device."""
@@ -93,7 +116,7 @@ class _FileObserver:
     """Tells the asv process, by way of a file, how far the measurement is."""
 
     def __init__(self) -> None:
-        self.path = os.environ.get(PROGRESS)
+        self.path = Request.given().progress
 
     def opened(self, device: DeviceInfo) -> None:
         self._say(f"Device: {device.spec}, {device.name}")
@@ -160,17 +183,19 @@ class SuiteTracks:
 
     def _measure(self, observer: _FileObserver) -> dict[str, list[Answer]]:
         config = load_config(self._path())
-        repository = os.environ.get("HARNESS_ASV_REPOSITORY")
-        loaded = load(self._path(), os.environ.get("ASV_COMMIT"), Path(repository) if repository else None)
-        selected = self._selected()
+        asked = Request.given()
+        loaded = load(
+            self._path(), os.environ.get("ASV_COMMIT"), Path(asked.repository) if asked.repository else None
+        )
+        selected = self._selected(asked)
         settings = SessionSettings(
             command="asv",
             device=config.device,
             measure=MeasureSettings(l2=config.l2),  # type: ignore[arg-type]
             timeout_s=config.timeout_s,
-            results=_results(config),
-            machine=os.environ.get("HARNESS_ASV_MACHINE"),
-            notes=_notes(partial=selected is not None),
+            results=None if asked.dry_run else Path(asked.results or config.root / config.results),
+            machine=asked.machine,
+            notes=_notes(asked, partial=selected is not None),
         )
         with Session(loaded, settings, observer) as session:
             cases, _ = divided(plan(loaded.suite, quick=session.device.kind != "gpu"), (), session.device)
@@ -183,11 +208,11 @@ class SuiteTracks:
         Path(ANSWERS).write_text(json.dumps(answers), encoding="utf-8")
         return answers
 
-    def _selected(self) -> set[Parameters] | None:
+    def _selected(self, asked: Request) -> set[Parameters] | None:
         """The kernels and sizes that asv was asked for; None for all of them."""
         name = f"{type(self).__module__}.{type(self).__qualname__}"
         keys = list(itertools.product(*self.params))
-        for group, places in json.loads(os.environ.get(SELECTED) or "{}").items():
+        for group, places in asked.selected.items():
             if f".{name}".endswith(f".{group}"):
                 return {keys[place] for place in places}
         return None
@@ -206,17 +231,9 @@ def answers_of(
     return {name: [_answer(TRACKS[name], row) if row else _NOTHING for row in found] for name in names}
 
 
-def _results(config: Config) -> Path | None:
-    """Where records go; None in a dry run."""
-    if os.environ.get(DRY_RUN):
-        return None
-    return Path(os.environ.get("HARNESS_ASV_RESULTS") or config.root / config.results)
-
-
-def _notes(*, partial: bool) -> dict[str, str | bool]:
-    environment = os.environ.get(ENVIRONMENT)
+def _notes(asked: Request, *, partial: bool) -> dict[str, str | bool]:
     return {
-        **({"environment": environment} if environment else {}),
+        **({"environment": asked.environment} if asked.environment else {}),
         **({"partial": True} if partial else {}),
     }
 
@@ -239,7 +256,7 @@ def _ended_with_asv() -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, interrupt)
     _signal_at_parents_end(signal.SIGTERM)
     try:
-        if (asv := os.environ.get(ASV_PID)) and os.getppid() != int(asv):
+        if (asv := Request.given().asv_pid) and os.getppid() != asv:
             raise KeyboardInterrupt  # it has ended already
         yield
     finally:
@@ -286,7 +303,7 @@ def _points(suite: Suite) -> list[Mapping[str, int]]:
 
     Those of the device in use come first: asv's pages open with the first of them.
     """
-    quick = os.environ.get(DEVICE_KIND, "gpu") != "gpu"
+    quick = Request.given().device_kind != "gpu"
     own, other = ([*suite.problem.points(quick=side)] for side in (quick, not quick))
     return [*own, *(point for point in other if point not in own)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Baseline", "Vanished", "asked_for", "baseline_of"]
+__all__ = ["Baseline", "MissingBenchmark", "asked_for", "baseline_of"]
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -48,7 +48,7 @@ def asked_for(config: pytest.Config, name: str) -> bool:
     return False
 
 
-class Vanished(pytest.Item):
+class MissingBenchmark(pytest.Item):
     """A benchmark that a baseline has and this session has not. As a test that fails it obeys -k, -m and
     --deselect like any other, and has its line in pytest's summary.
     """
@@ -59,13 +59,15 @@ class Vanished(pytest.Item):
     """Which its version 5.0.0 takes for granted."""
 
     @classmethod
-    def like(cls, nodeid: str, session: pytest.Session, items: Sequence[pytest.Item]) -> Vanished:
+    def like(cls, nodeid: str, session: pytest.Session, items: Sequence[pytest.Item]) -> MissingBenchmark:
         """One of that name, where its nearest relative among the items is, and with its markers."""
         relatives = [item for item in items if item.nodeid.partition("[")[0] == nodeid.partition("[")[0]]
         neighbours = [item for item in items if item.nodeid.partition("::")[0] == nodeid.partition("::")[0]]
         near = next(iter([*relatives, *neighbours]), None)
         module = near.getparent(pytest.Module) if near else None
-        made: Vanished = cls.from_parent(module or session, name=nodeid.rpartition("::")[2], nodeid=nodeid)
+        made: MissingBenchmark = cls.from_parent(
+            module or session, name=nodeid.rpartition("::")[2], nodeid=nodeid
+        )
         made.own_markers += [mark for item in relatives[:1] for mark in item.own_markers]
         made.extra_keyword_matches.update(Path(nodeid.partition("::")[0]).parts)
         return made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Bench", "Measured"]
+__all__ = ["CaseRunner", "MeasuredCase"]
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from harness.bench.measure import MeasureSettings
 from harness.config import Config, load_config
 from harness.errors import HarnessError, UsageError
-from harness.integrations.pytest.cases import GpuCase, Options, Policy
+from harness.integrations.pytest.cases import CaseOptions, GpuCase, PluginOptions
 from harness.records import DeviceInfo, Row, Run
 from harness.run.compare import CompareObserver, CompareSettings, Comparing, ComparisonResult
 from harness.run.device_session import find_device
@@ -22,7 +22,7 @@ from harness.spec.planning import PlannedCase, check_patterns
 from harness.spec.selection import SuitePair, fitting_pairs, load_pairs, load_suites
 
 
-class Measured(NamedTuple):
+class MeasuredCase(NamedTuple):
     """One case of the working tree, measured by itself."""
 
     case: GpuCase
@@ -40,36 +40,29 @@ class _Batch:
     error: HarnessError | None = None
 
 
-class _SilentObserver:
-    """pytest itself shows what is finished."""
+class _Silent:
+    """pytest itself shows what is finished; only waiting is told."""
 
     def __init__(self, waiting: Callable[[str], None]) -> None:
         self.waiting = waiting
 
-    def opened(self, device: DeviceInfo) -> None:
+    def _say_nothing(self, *_: object) -> None:
         pass
 
-    def stage(self, stage: str) -> None:
-        pass
-
-    def started(self, planned: PlannedCase, number: int, total: int) -> None:
-        pass
-
-    def finished(self, row: Row) -> None:
-        pass
+    opened = stage = started = finished = _say_nothing
 
 
-class Bench:
+class CaseRunner:
     """`root` is where a project without a configuration file lies. `blind` looks for no device: where nothing
     will be measured, the small sizes will do.
     """
 
     def __init__(
-        self, options: Options, observer: CompareObserver, root: Path, *, blind: bool = False
+        self, options: PluginOptions, observer: CompareObserver, root: Path, *, blind: bool = False
     ) -> None:
         self.options = options
         self._root = root
-        self.measured: list[Measured] = []
+        self.measured: list[MeasuredCase] = []
         self.notes: dict[str, None] = {}
         """Why suites were left out, a sentence each."""
         self._observer = observer
@@ -80,21 +73,21 @@ class Bench:
         self._stack = ExitStack()
         self._session: tuple[Hashable, Session] | None = None
 
-    def cases(self, folder: Path, policy: Policy) -> list[GpuCase]:
+    def cases(self, folder: Path, wanted: CaseOptions) -> list[GpuCase]:
         """The cases of a test in a folder, suite by suite in ladder order. Raises UsageError."""
         config = self._config(folder)
         pairs = self._suites(config)
-        check_patterns(policy.patterns, [side.suite for pair in pairs for side in pair])
-        asked = self.options.sizes or policy.sizes
-        fitting = fitting_pairs(pairs, policy.patterns, asked)
+        check_patterns(wanted.patterns, [side.suite for pair in pairs for side in pair])
+        sizes_asked = self.options.sizes or wanted.sizes
+        fitting = fitting_pairs(pairs, wanted.patterns, sizes_asked)
         self.notes |= dict.fromkeys(fitting.left_out)
-        quick = not asked and self._quick(config, policy)
+        quick = not sizes_asked and self._quick(config, wanted)
         found: dict[str, GpuCase] = {}
         for pair, sizes in fitting.chosen:
-            for base, head in self._planned(pair, sizes, policy, quick=quick):
+            for base, head in self._planned(pair, sizes, wanted, quick=quick):
                 label = _label(base, head, found)
                 found[label] = GpuCase(
-                    label=label, config=config, pair=pair, base=base, head=head, policy=policy
+                    label=label, config=config, pair=pair, base=base, head=head, options=wanted
                 )
         return list(found.values())
 
@@ -114,8 +107,8 @@ class Bench:
             )
         return self._pairs[config]
 
-    def _quick(self, config: Config, policy: Policy) -> bool:
-        if self._blind or self.options.quick or policy.quick:
+    def _quick(self, config: Config, wanted: CaseOptions) -> bool:
+        if self._blind or self.options.quick or wanted.quick:
             return True
         try:
             return self.device(config).kind != "gpu"
@@ -123,11 +116,11 @@ class Bench:
             return True  # every test will say why it cannot measure
 
     def _planned(
-        self, pair: SuitePair, sizes: Sequence[str], policy: Policy, *, quick: bool
+        self, pair: SuitePair, sizes: Sequence[str], wanted: CaseOptions, *, quick: bool
     ) -> Iterator[tuple[PlannedCase | None, PlannedCase | None]]:
         """Every case at base and at head; without a base, of the working tree alone."""
-        plans = pair.plans(policy.patterns, sizes, quick=quick)
-        base, head = ({each.case.id: _requiring(each, policy.requires) for each in plan} for plan in plans)
+        plans = pair.plans(wanted.patterns, sizes, quick=quick)
+        base, head = ({each.case.id: _requiring(each, wanted.requires) for each in plan} for plan in plans)
         compared = self.options.base is not None
         for name in dict.fromkeys([*head, *base]):
             yield base.get(name) if compared else None, head.get(name)
@@ -152,18 +145,18 @@ class Bench:
         found += [result.comparison.device for result, _ in self.compared]
         return found[0] if found else None
 
-    def measure(self, case: GpuCase, *, timed: bool) -> Measured:
+    def measure(self, case: GpuCase, *, timed: bool) -> MeasuredCase:
         """Verify a case, and time it unless `timed` is false. Raises HarnessError where it cannot begin."""
         result = self._open(case, timed=timed).run([case.planned])
         if result.interrupted:
             raise KeyboardInterrupt
         [row] = result.rows
-        self.measured.append(Measured(case, row, result.run))
+        self.measured.append(MeasuredCase(case, row, result.run))
         return self.measured[-1]
 
     def _open(self, case: GpuCase, *, timed: bool) -> Session:
         """The session of a case's suite; one at a time is open."""
-        l2 = case.policy.l2 or case.config.l2
+        l2 = case.options.l2 or case.config.l2
         key = (case.config, case.pair.head.path, l2, timed)
         if self._session is None or self._session[0] != key:
             self.close()
@@ -174,7 +167,7 @@ class Bench:
                 timeout_s=case.config.timeout_s,
                 busy=self.options.busy,
             )
-            opened = Session(case.pair.head, settings, _SilentObserver(self._observer.waiting))
+            opened = Session(case.pair.head, settings, _Silent(self._observer.waiting))
             self._session = (key, self._stack.enter_context(opened))
         return self._session[1]
 
@@ -188,8 +181,8 @@ class Bench:
 
     def _batch(self, case: GpuCase) -> _Batch:
         # Tests that ask for the same are compared together, whatever kernels and sizes each is about.
-        policy = replace(case.policy, patterns=(), sizes=(), quick=False)
-        key = (case.config, case.pair.head.path, policy)
+        wanted = replace(case.options, patterns=(), sizes=(), quick=False)
+        key = (case.config, case.pair.head.path, wanted)
         return self._batches.setdefault(key, _Batch())
 
     def compare(self, case: GpuCase) -> ComparisonResult:
@@ -213,12 +206,12 @@ class Bench:
         return batch.result
 
     def _compare(self, cases: Sequence[GpuCase]) -> ComparisonResult:
-        config, pair, policy = cases[0].config, cases[0].pair, cases[0].policy
+        config, pair, wanted = cases[0].config, cases[0].pair, cases[0].options
         settings = CompareSettings(
             device=self.options.device or config.device,
-            margin=policy.margin,
-            tolerance=policy.tolerance,
-            l2=policy.l2 or config.l2,  # type: ignore[arg-type]
+            margin=wanted.margin,
+            tolerance=wanted.tolerance,
+            l2=wanted.l2 or config.l2,  # type: ignore[arg-type]
             timeout_s=config.timeout_s,
             busy=self.options.busy,
             results=config.root / config.results,

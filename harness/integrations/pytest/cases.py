@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["GpuCase", "Options", "Policy", "Side", "policy_of"]
+__all__ = ["CaseOptions", "CaseSide", "GpuCase", "PluginOptions", "case_options"]
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -19,11 +19,11 @@ from harness.spec.planning import PlannedCase
 from harness.spec.selection import SuitePair
 from harness.spec.suite import Case
 
-Side = Literal["base", "head"]
+CaseSide = Literal["base", "head"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class PluginOptions:
     """What the command line says."""
 
     device: str | None = None
@@ -37,7 +37,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class CaseOptions:
     """What a test asks of its cases."""
 
     patterns: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class GpuCase:
     """Twice the working tree's, where nothing is compared."""
     base: PlannedCase | None = None
     head: PlannedCase | None = None
-    policy: Policy
+    options: CaseOptions
 
     @property
     def planned(self) -> PlannedCase:
@@ -77,76 +77,67 @@ class GpuCase:
         return self.planned.case
 
     @property
-    def judged(self) -> Side:
+    def judged(self) -> CaseSide:
         """Whose test brings the verdict: head's, or base's for a case that vanished."""
         return "head" if self.head else "base"
 
     @property
-    def sides(self) -> tuple[Side, ...]:
+    def sides(self) -> tuple[CaseSide, ...]:
         """The commits that have it."""
-        sides: dict[Side, PlannedCase | None] = {"base": self.base, "head": self.head}
+        sides: dict[CaseSide, PlannedCase | None] = {"base": self.base, "head": self.head}
         return tuple(side for side, planned in sides.items() if planned)
 
 
-def policy_of(marks: Iterable[pytest.Mark]) -> Policy:
+def case_options(marks: Iterable[pytest.Mark]) -> CaseOptions:
     """What a test's gpu_cases markers say, the closest first: it wins. Raises UsageError."""
-    policy = Policy()
+    options = CaseOptions()
     for mark in reversed([*marks]):
+        if not all(isinstance(pattern, str) for pattern in mark.args):
+            raise UsageError(f"gpu_cases{mark.args!r}: expected names of kernels, such as 'matmul.*tiling*'.")
         if mark.args:
-            policy = replace(policy, patterns=_patterns(mark.args))
+            options = replace(options, patterns=mark.args)
         for name, value in mark.kwargs.items():
-            if name not in _READERS:
-                raise UsageError(f"gpu_cases has no {name!r}; it has {', '.join(_READERS)}.")
-            policy = replace(policy, **{name: _READERS[name](name, value)})
-    return policy
+            if name not in _KEYWORDS:
+                raise UsageError(f"gpu_cases has no {name!r}; it has {', '.join(_KEYWORDS)}.")
+            expected, fits, read = _KEYWORDS[name]
+            if not fits(value):
+                raise UsageError(f"gpu_cases has {name}={value!r}; expected {expected}.")
+            options = replace(options, **{name: read(value)})
+    return options
 
 
-def _patterns(values: tuple[Any, ...]) -> tuple[str, ...]:
-    if not all(isinstance(value, str) for value in values):
-        raise UsageError(f"gpu_cases{values!r}: expected names of kernels, such as 'matmul.*tiling*'.")
-    return values
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _sizes(name: str, value: Any) -> tuple[str, ...]:
-    sizes = value if isinstance(value, (list, tuple)) else (value,)
-    if not sizes or not all(isinstance(size, (int, str)) and not isinstance(size, bool) for size in sizes):
-        raise _wrong(name, value, "sizes, such as [512] or ['500,300,700']")
-    return tuple(str(size) for size in sizes)
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else (value,)
 
 
-def _flag(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise _wrong(name, value, "True or False")
-    return value
+def _are_sizes(value: Any) -> bool:
+    sizes = _listed(value)
+    return bool(sizes) and all(isinstance(size, int | str) and not isinstance(size, bool) for size in sizes)
 
 
-def _percent(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 100:
-        raise _wrong(name, value, "percent, above 0 and below 100")
-    return value / 100
-
-
-def _capability(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"sm_\d{2,}", value):
-        raise _wrong(name, value, "a compute capability, such as 'sm_80'")
-    return value
-
-
-def _l2(name: str, value: Any) -> str:
-    if value not in ("cold", "hot"):
-        raise _wrong(name, value, "'cold' or 'hot'")
-    return str(value)
-
-
-def _wrong(name: str, value: Any, expected: str) -> UsageError:
-    return UsageError(f"gpu_cases has {name}={value!r}; expected {expected}.")
-
-
-_READERS: Mapping[str, Callable[[str, Any], Any]] = {
-    "sizes": _sizes,
-    "quick": _flag,
-    "margin": _percent,
-    "tolerance": _percent,
-    "requires": _capability,
-    "l2": _l2,
+_PERCENT = (
+    "percent, above 0 and below 100",
+    lambda value: _is_number(value) and 0 < value < 100,
+    lambda value: value / 100,
+)
+_KEYWORDS: Mapping[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "sizes": (
+        "sizes, such as [512] or ['500,300,700']",
+        _are_sizes,
+        lambda value: tuple(map(str, _listed(value))),
+    ),
+    "quick": ("True or False", lambda value: isinstance(value, bool), bool),
+    "margin": _PERCENT,
+    "tolerance": _PERCENT,
+    "requires": (
+        "a compute capability, such as 'sm_80'",
+        lambda value: isinstance(value, str) and re.fullmatch(r"sm_\d{2,}", value),
+        str,
+    ),
+    "l2": ("'cold' or 'hot'", lambda value: value in ("cold", "hot"), str),
 }
+"""What may be said of a test's cases: what is expected, whether a value is that, and what it stands for."""

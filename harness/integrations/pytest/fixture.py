@@ -1,17 +1,23 @@
-"""The fixture gpu_benchmark: a case verified and measured, then shown to pytest-benchmark."""
+"""The fixture gpu_benchmark: a case verified and measured, then shown to pytest-benchmark.
+
+pytest-benchmark times a round as the difference of two readings of its timer. Its marker takes any function
+for one, and `pedantic`, unlike a plain call, never tries how fine it ticks: so each round comes out as the
+device's own time, to the last bit.
+"""
 
 from __future__ import annotations
 
-__all__ = ["GpuBenchmark"]
+__all__ = ["GpuBenchmark", "device_clock", "refuse"]
 
+import contextlib
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import pytest
 
 from harness.errors import HarnessError
-from harness.integrations.pytest.bench import Bench
-from harness.integrations.pytest.cases import GpuCase, Side
-from harness.integrations.pytest.replay import refuse, replay, spoil
+from harness.integrations.pytest.bench import CaseRunner
+from harness.integrations.pytest.cases import CaseSide, GpuCase
 from harness.integrations.pytest.report import info_of_arm, info_of_row, sentence, times_of
 from harness.output.verdicts import fails
 from harness.records import Verdict
@@ -22,64 +28,111 @@ class GpuBenchmark:
     """Called with a gpu_case it fails the test, with a sentence, where the case is wrong or, with
     --perf-gate, its verdict fails; it skips the test where there is nothing to measure.
 
-    `told` collects comparison and case of the failing verdicts that a test has told.
+    `reported` collects comparison and case of the failing verdicts that a test has reported.
     """
 
-    def __init__(self, bench: Bench, benchmark: Any, side: Side | None, told: set[tuple[str, str]]) -> None:
-        self._bench, self._benchmark, self._side, self._told = bench, benchmark, side, told
+    def __init__(
+        self, runner: CaseRunner, benchmark: Any, side: CaseSide | None, reported: set[tuple[str, str]]
+    ) -> None:
+        self._runner, self._benchmark, self._side, self._reported = runner, benchmark, side, reported
 
     def __call__(self, case: GpuCase) -> dict[str, Any]:
         """Measure, and return what pytest-benchmark keeps of it in extra_info."""
         if not isinstance(case, GpuCase):
-            self._refuse(f"gpu_benchmark takes what the fixture gpu_case gives; it was given {case!r}.")
+            refuse(
+                self._benchmark,
+                f"gpu_benchmark takes what the fixture gpu_case gives; it was given {case!r}.",
+            )
         try:
             return self._alone(case) if self._side is None else self._paired(case, self._side)
         except KeyboardInterrupt:
-            spoil(self._benchmark)
+            _spoil(self._benchmark)
             raise
         except HarnessError as error:
             told = sentence(error.reason, error.message, error.log)
-        return self._refuse(told)  # outside, where pytest shows no exception behind it
+        return refuse(self._benchmark, told)  # outside, where pytest shows no exception behind it
 
     def _alone(self, case: GpuCase) -> dict[str, Any]:
-        measured = self._bench.measure(case, timed=self._benchmark.enabled)
+        measured = self._runner.measure(case, timed=self._benchmark.enabled)
         row = measured.row
         if row.status == "skipped":
             pytest.skip(row.message)
         if row.status == "failed":
-            self._refuse(sentence(row.reason, row.message, row.log))
+            refuse(self._benchmark, sentence(row.reason, row.message, row.log))
         info = info_of_row(measured)
         self._benchmark.extra_info.update(info)
-        replay(self._benchmark, [each / 1e9 for each in row.measurement.times_ns] if row.measurement else [0])
+        _replay(
+            self._benchmark, [each / 1e9 for each in row.measurement.times_ns] if row.measurement else [0]
+        )
         return info
 
-    def _paired(self, case: GpuCase, side: Side) -> dict[str, Any]:
-        result = self._bench.compare(case)
+    def _paired(self, case: GpuCase, side: CaseSide) -> dict[str, Any]:
+        result = self._runner.compare(case)
         if refused := unfit(case.planned, result.comparison.device):
             pytest.skip(refused.message)
         verdict = next(each for each in result.verdicts if each.case == case.case.id)
         times_s = times_of(result, verdict.case, side)
         failing = side == case.judged and self._fails(verdict)
         if failing:
-            self._told.add((result.comparison.run_id, verdict.case))
+            self._reported.add((result.comparison.run_id, verdict.case))
         word = verdict.reason if verdict.status == "failed" else verdict.status
         if not times_s:
             if failing:
-                self._refuse(sentence(word, verdict.message, verdict.log))
+                refuse(self._benchmark, sentence(word, verdict.message, verdict.log))
             pytest.skip(sentence(word, verdict.message))
         info = info_of_arm(case, side, verdict, result)
         self._benchmark.extra_info.update(info)
-        replay(self._benchmark, times_s)
+        _replay(self._benchmark, times_s)
         if failing:
             pytest.fail(sentence(word, verdict.message, verdict.log), pytrace=False)
         return info
 
     def _fails(self, verdict: Verdict) -> bool:
         """By the gate; without it only what does not work at head."""
-        options = self._bench.options
+        options = self._runner.options
         if options.gate:
             return fails(verdict, options.fail_on)
         return verdict.status == "failed" and verdict.side != "base"
 
-    def _refuse(self, message: str) -> NoReturn:
-        refuse(self._benchmark, message)
+
+class _Clock:
+    now_s = 0.0
+
+
+class _RefusedError(Exception):
+    pass
+
+
+def device_clock() -> float:
+    """Seconds that the device has spent on the round that is replayed."""
+    return _Clock.now_s
+
+
+def _replay(benchmark: Any, times_s: Sequence[float]) -> None:
+    """Let pytest-benchmark measure these times, a round each; where it is disabled, none."""
+    left = iter(times_s)
+
+    def begin() -> None:
+        _Clock.now_s = 0.0
+
+    def launch() -> None:
+        # Called more often than there are rounds where somebody profiles it.
+        _Clock.now_s = next(left, 0.0)
+
+    benchmark.pedantic(launch, setup=begin, rounds=len(times_s), iterations=1, warmup_rounds=0)
+
+
+def _spoil(benchmark: Any) -> None:
+    """Let pytest-benchmark run what raises: then it neither keeps a benchmark nor warns that none was run."""
+
+    def launch() -> None:
+        raise _RefusedError
+
+    with contextlib.suppress(_RefusedError):
+        benchmark.pedantic(launch)
+
+
+def refuse(benchmark: Any, message: str) -> NoReturn:
+    """Fail the test with a sentence and no traceback, and without a benchmark."""
+    _spoil(benchmark)
+    pytest.fail(message, pytrace=False)

@@ -20,8 +20,8 @@ from statistics import median
 from typing import Any
 
 import harness
-from harness.integrations.pytest.bench import Measured
-from harness.integrations.pytest.cases import GpuCase, Side
+from harness.integrations.pytest.bench import MeasuredCase
+from harness.integrations.pytest.cases import CaseSide, GpuCase
 from harness.output.summary import summary_of
 from harness.records import Arm, DeviceInfo, PairedBlock, Snapshot, Source, Verdict
 from harness.run.compare import ComparisonResult
@@ -33,7 +33,7 @@ Info = dict[str, Any]
 _ARM = {"base": "A", "head": "B"}
 
 
-def info_of_row(measured: Measured) -> Info:
+def info_of_row(measured: MeasuredCase) -> Info:
     """What pytest-benchmark keeps of a case measured by itself. None is what the card could not tell."""
     row, run = measured.row, measured.run
     summary = summary_of(row, run)
@@ -53,7 +53,7 @@ def info_of_row(measured: Measured) -> Info:
     }
 
 
-def info_of_arm(case: GpuCase, side: Side, verdict: Verdict, result: ComparisonResult) -> Info:
+def info_of_arm(case: GpuCase, side: CaseSide, verdict: Verdict, result: ComparisonResult) -> Info:
     """The same of one side of a comparison; the side that brings the verdict has that as well."""
     described, blocks = result.comparison, result.kept.get(verdict.case, ())
     arm = verdict.head if side == "head" else verdict.base
@@ -121,7 +121,7 @@ def _seen(blocks: Sequence[PairedBlock], read: Callable[[Snapshot], float | None
     return median(values) if values else None
 
 
-def times_of(result: ComparisonResult, case: str, side: Side) -> tuple[float, ...]:
+def times_of(result: ComparisonResult, case: str, side: CaseSide) -> tuple[float, ...]:
     """Seconds of every slot that counts of one side of a case, in the order measured."""
     return tuple(
         time_ns / 1e9
@@ -159,7 +159,7 @@ def _card(card: Mapping[str, Any]) -> str:
     return f"{name} ({harmless(str(card['uuid']))})" if card.get("uuid") else name
 
 
-def row_lines(measured: Sequence[Measured], width: int) -> list[str]:
+def row_lines(measured: Sequence[MeasuredCase], width: int) -> list[str]:
     """A table a suite of what was measured by itself: what fits least is left out where it is narrow."""
     lines: list[str] = []
     for name in dict.fromkeys(each.case.case.suite for each in measured):
@@ -169,7 +169,7 @@ def row_lines(measured: Sequence[Measured], width: int) -> list[str]:
     return lines
 
 
-def _row_table(rows: Sequence[Measured], width: int) -> list[str]:
+def _row_table(rows: Sequence[MeasuredCase], width: int) -> list[str]:
     summaries = [summary_of(each.row, each.run) for each in rows]
     columns = {
         "kernel": [each.row.kernel for each in rows],

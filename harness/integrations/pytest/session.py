@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.integrations.pytest.baselines import Baseline, Vanished, asked_for, baseline_of
+from harness.integrations.pytest.baselines import Baseline, MissingBenchmark, asked_for, baseline_of
 
 if TYPE_CHECKING:
-    from harness.integrations.pytest.bench import Bench
-    from harness.integrations.pytest.cases import GpuCase, Side
+    from harness.integrations.pytest.bench import CaseRunner
+    from harness.integrations.pytest.cases import CaseSide, GpuCase
     from harness.integrations.pytest.fixture import GpuBenchmark
     from harness.records import DeviceInfo
     from harness.run.compare import Purpose
@@ -31,13 +31,13 @@ class GpuSession:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.told: set[tuple[str, str]] = set()
-        """Comparison and case of the failing verdicts that a test has told."""
+        self.reported: set[tuple[str, str]] = set()
+        """Comparison and case of the failing verdicts that a test has reported."""
         self._problems: dict[str, None] = {}
-        """Found while tests were collected, and told when all are."""
+        """Found while tests were collected, and reported when all are."""
         self._baselines: list[Baseline] = []
         self._cases: dict[CaseKey, GpuCase] = {}
-        self.started: Bench | None = None
+        self.started: CaseRunner | None = None
         """What measures, once a test has asked for it."""
 
     def option(self, name: str) -> Any:
@@ -54,13 +54,13 @@ class GpuSession:
         return bool(self.option("benchmark_skip") and not self.option("benchmark_only"))
 
     @property
-    def bench(self) -> Bench:
+    def runner(self) -> CaseRunner:
         """What measures; made when it is first asked for."""
         if self.started is None:
-            from harness.integrations.pytest.bench import Bench
-            from harness.integrations.pytest.cases import Options
+            from harness.integrations.pytest.bench import CaseRunner
+            from harness.integrations.pytest.cases import PluginOptions
 
-            options = Options(
+            options = PluginOptions(
                 device=self.option("perf_device"),
                 sizes=tuple(self.option("perf_size")),
                 quick=self.option("perf_quick"),
@@ -70,7 +70,7 @@ class GpuSession:
                 busy="fail" if self.option("perf_no_wait") else "wait",
             )
             progress, root = _Progress(self.config), self.config.rootpath
-            self.started = Bench(options, progress, root, blind=self.in_worker or self.skipped)
+            self.started = CaseRunner(options, progress, root, blind=self.in_worker or self.skipped)
             self.config.add_cleanup(self.started.close)
         return self.started
 
@@ -80,12 +80,12 @@ class GpuSession:
         if "gpu_case" not in metafunc.fixturenames:
             return
         from harness.errors import HarnessError
-        from harness.integrations.pytest.cases import policy_of
+        from harness.integrations.pytest.cases import case_options
 
         definition = metafunc.definition
         try:
-            policy = policy_of(definition.iter_markers("gpu_cases"))
-            cases = self.bench.cases(definition.path.parent, policy)
+            wanted = case_options(definition.iter_markers("gpu_cases"))
+            cases = self.runner.cases(definition.path.parent, wanted)
         except HarnessError as error:
             self._problems["\n".join(filter(None, [error.message, error.log]))] = None
             return
@@ -105,9 +105,9 @@ class GpuSession:
         return self._cases[_place(request.node, request.param)]
 
     @pytest.fixture
-    def gpu_side(self, request: pytest.FixtureRequest) -> Side | None:
+    def gpu_side(self, request: pytest.FixtureRequest) -> CaseSide | None:
         """With --perf-base the commit that a test shows: base or head; else None."""
-        side: Side | None = getattr(request, "param", None)
+        side: CaseSide | None = getattr(request, "param", None)
         return side
 
     @pytest.hookimpl(tryfirst=True)
@@ -122,11 +122,11 @@ class GpuSession:
             there = {item.nodeid for item in items}
             known = dict.fromkeys(name for baseline in self._baselines for name in baseline.names)
             gone = [name for name in known if name not in there and asked_for(self.config, name)]
-            items.extend([Vanished.like(name, session, items) for name in gone])
+            items.extend([MissingBenchmark.like(name, session, items) for name in gone])
 
     def _prepare(self, item: pytest.Item) -> None:
         """Give the test the device's clock; what its own marker says of the rest stays."""
-        from harness.integrations.pytest.replay import device_clock
+        from harness.integrations.pytest.fixture import device_clock
 
         case = self._case_of(item)
         paired = self.option("perf_base") is not None
@@ -147,7 +147,7 @@ class GpuSession:
         cases = [case for item in session.items if (case := self._case_of(item))]
         if self.option("perf_base") is not None:
             for case in cases:
-                self.bench.select(case)
+                self.runner.select(case)
         if cases and not (self.skipped or self.in_worker or self.option("collectonly")):
             self._check_baselines(cases[0])
 
@@ -166,7 +166,7 @@ class GpuSession:
         from harness.integrations.pytest.report import card_of, other_card
 
         try:
-            own = card_of(self.bench.device(case.config))
+            own = card_of(self.runner.device(case.config))
         except HarnessError:
             return  # every test will say so
         for baseline in self._baselines:
@@ -192,14 +192,13 @@ class OnBenchmark:
         self._session = session
 
     @pytest.fixture
-    def gpu_benchmark(self, benchmark: Any, gpu_side: Side | None) -> GpuBenchmark:
+    def gpu_benchmark(self, benchmark: Any, gpu_side: CaseSide | None) -> GpuBenchmark:
         """Called with gpu_case: verify it on the device, time it, and show its times to pytest-benchmark."""
-        from harness.integrations.pytest.fixture import GpuBenchmark
-        from harness.integrations.pytest.replay import refuse
+        from harness.integrations.pytest.fixture import GpuBenchmark, refuse
 
         if self._session.in_worker:
             refuse(benchmark, GpuSession.NO_XDIST)
-        return GpuBenchmark(self._session.bench, benchmark, gpu_side, self._session.told)
+        return GpuBenchmark(self._session.runner, benchmark, gpu_side, self._session.reported)
 
 
 class WithoutBenchmark:
@@ -223,18 +222,14 @@ class _Progress:
     def waiting(self, sentence: str) -> None:
         self._say(sentence, quiet=False)
 
-    def stage(self, stage: str) -> None:
-        pass
-
     def process(self, number: int, cases: int, purpose: Purpose) -> None:
         what = {"look": "", "confirm": ", confirming", "attribute": ", each side alone"}[purpose]
         self._say(f"process {number}{what}: {cases} case{'s' if cases > 1 else ''}")
 
-    def started(self, case: str) -> None:
+    def _say_nothing(self, *_: object) -> None:
         pass
 
-    def measured(self, case: str) -> None:
-        pass
+    stage = started = measured = _say_nothing
 
     def _say(self, line: str, *, quiet: bool = True) -> None:
         """With `quiet`, not under -q."""

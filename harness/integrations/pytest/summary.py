@@ -50,7 +50,7 @@ class Summary:
             if result.problem:
                 yield "The record of the comparison is not whole."
             for verdict in self._failing(result):
-                if (result.comparison.run_id, verdict.case) not in self._session.told:
+                if (result.comparison.run_id, verdict.case) not in self._session.reported:
                     yield f"{verdict.status} {cases[verdict.case].label}: none of the tests that ran says so."
 
     @property
@@ -74,18 +74,18 @@ class Summary:
             self._summarise(terminalreporter)
 
     def _summarise(self, terminalreporter: pytest.TerminalReporter) -> None:
-        bench, width = self._session.started, shutil.get_terminal_size().columns
-        if bench and bench.measured:
+        runner, width = self._session.started, shutil.get_terminal_size().columns
+        if runner and runner.measured:
             from harness.integrations.pytest.report import row_lines
 
-            _write(terminalreporter, "GPU benchmarks", row_lines(bench.measured, width))
+            _write(terminalreporter, "GPU benchmarks", row_lines(runner.measured, width))
         if self._judges:
             _write(terminalreporter, "GPU performance gate", [*self._gate_section(width)])
         elif self._compared:
             title = f"GPU kernels against {self._option('perf_base')}"
             _write(terminalreporter, title, [*self._gate_section(width)])
-        if bench and bench.notes:
-            _write(terminalreporter, "GPU suites left out", [*bench.notes])
+        if runner and runner.notes:
+            _write(terminalreporter, "GPU suites left out", [*runner.notes])
 
     def _gate_section(self, width: int) -> Iterator[str]:
         if self._option("perf_base") is None:
