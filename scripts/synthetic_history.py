@@ -64,6 +64,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness import __version__
+from harness.case_id import CaseId
 from harness.device.machine import ANNOTATIONS, machine_entry, machine_name
 from harness.device.peaks import peaks
 from harness.integrations.asv.tracks import METHOD_VERSION, TRACKS
@@ -1128,8 +1129,8 @@ def _row(
     index = commit.index
     status = int(seen.status[index, column])
     axes = suite.axes(size)
-    case = f"{suite.name}.{kernel}[{','.join(f'{axis}={length}' for axis, length in axes.items())}]"
-    blank = Row(case=case, kernel=kernel, sizes=axes, dtype="float32", status="measured")
+    case = CaseId.of(suite.name, kernel, axes)
+    blank = Row(case=str(case), kernel=kernel, sizes=axes, dtype="float32", status="measured")
     if status == ABSENT:
         return replace(
             blank, status="skipped", reason="launch-refused", message="The grid is beyond the device's."

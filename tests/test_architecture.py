@@ -19,7 +19,7 @@ ROOT = Path(harness.__file__).parent
 
 LAYERS = (
     ("errors", "texts"),
-    ("files",),
+    ("files", "case_id"),
     ("suite", "records", "statistics", "cache", "packages", "process"),
     ("harness",),
     ("file_access", "sources", "planning", "verify", "peaks", "machine", "judge", "gates", "attribution"),
@@ -29,6 +29,7 @@ LAYERS = (
         "host",
         "config",
         "device_lock",
+        "known_suites",
         "contest",
         "planted",
         "suite_file",
@@ -74,6 +75,7 @@ ONLY_HERE = {
 """A library and the one place that knows of it."""
 
 PURE = (
+    "case_id",
     "errors",
     "suite",
     "records",

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from harness.case_id import in_short
 from harness.cli.options import echo_json, json_option
 from harness.cli.verdict_options import Percent, fail_on_option
 from harness.errors import StoreError, UsageError
@@ -34,7 +35,7 @@ from harness.system.texts import harmless
 
 TWINS = (TWIN_SAME, TWIN_PLANTED)
 Labels = Mapping[str, Mapping[str, Label]]
-"""By record and case."""
+"""By record and case, in short."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +171,7 @@ def _judged(path: Path, stored: StoredComparison, asked: _Asked, known: Labels) 
     again = rejudge(stored, policy, _noise(stored, calibration), pair_settings_for(comparison.device, policy))
     cases = [case for case in again if case.now.case not in TWINS]
     twins = [case for case in again if case.now.case in TWINS]
+    labels = known.get(_bare(path.name), {})
     stand = held([case.now for case in cases], [twin.now for twin in twins])
     return RejudgedRecord(
         path=path,
@@ -179,7 +181,11 @@ def _judged(path: Path, stored: StoredComparison, asked: _Asked, known: Labels) 
         calibration=calibration,
         cases=tuple(dataclasses.replace(case, now=now) for case, now in zip(cases, stand, strict=True)),
         twins=tuple(twins),
-        labels=known.get(_bare(path.name), {}),
+        labels={
+            case.now.case: labels[in_short(case.now.case)]
+            for case in cases
+            if in_short(case.now.case) in labels
+        },
     )
 
 
@@ -230,7 +236,7 @@ def _read_labels(files: Sequence[Path]) -> dict[str, dict[str, Label]]:
                 "slower, same or faster."
             ) from None
         for label in labels:
-            other = known.setdefault(_bare(label.file), {}).setdefault(label.case, label)
+            other = known.setdefault(_bare(label.file), {}).setdefault(in_short(label.case), label)
             if other.truth != label.truth:
                 raise UsageError(
                     f"{file} says that {label.case} of {label.file} is {label.truth}, and another label that "
@@ -241,9 +247,9 @@ def _read_labels(files: Sequence[Path]) -> dict[str, dict[str, Label]]:
 
 def _unmatched(known: Labels, judged: Iterable[RejudgedRecord]) -> Iterator[str]:
     """A sentence where labels are of nothing that was judged."""
-    there = {(_bare(record.path.name), case.now.case) for record in judged for case in record.cases}
+    there = {(_bare(record.path.name), in_short(case.now.case)) for record in judged for case in record.cases}
     labels = [label for of_record in known.values() for label in of_record.values()]
-    astray = [label for label in labels if (_bare(label.file), label.case) not in there]
+    astray = [label for label in labels if (_bare(label.file), in_short(label.case)) not in there]
     if astray:
         yield (
             f"{len(astray)} of {len(labels)} labels are of no case that was judged, the first of "

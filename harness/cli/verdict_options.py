@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from harness.cli.options import no_wait_option
-from harness.output.verdicts import FAILING
+from harness.records import FAILING
 
 F = TypeVar("F", bound=Callable[..., Any])
 

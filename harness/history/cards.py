@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.case_id import in_short, size_label
 from harness.errors import StoreError
 from harness.history.changes import Analysed, Evidence, analyse
 from harness.history.commits import Commits
@@ -17,7 +18,6 @@ from harness.history.series import Series, series_of
 from harness.history.tables import Benchmark, read_table
 from harness.judgement.noise import Calibration, read_calibration
 from harness.records import Row
-from harness.spec.suite import size_label
 from harness.store.records_file import read_run
 
 
@@ -91,17 +91,7 @@ def read_card(
 def _floors(calibration: Calibration | None) -> dict[str, float]:
     """The smallest visible change by the name that a history gives a case."""
     known = calibration.cases if calibration else {}
-    return {_name(case): noise.smallest_visible for case, noise in known.items() if noise.smallest_visible}
-
-
-def _name(case: str) -> str:
-    """``matmul.naive@1024`` of ``matmul.naive[m=1024,n=1024,k=1024]``."""
-    kernel, _, sizes = case.partition("[")
-    try:
-        told = {key: int(value) for key, value in (each.split("=") for each in sizes.rstrip("]").split(","))}
-    except ValueError:
-        return case
-    return f"{kernel}@{size_label(told)}"
+    return {in_short(case): noise.smallest_visible for case, noise in known.items() if noise.smallest_visible}
 
 
 class _Records:

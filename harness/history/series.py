@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from harness.case_id import short_id
 from harness.history.commits import Commits
 from harness.history.direction import Direction, direction_of
 from harness.history.facts import CONTEXT, RunFacts
@@ -282,7 +283,7 @@ def _case(benchmark: Benchmark, parameters: Sequence[str], order: int) -> Case:
     told = [_plain(value) for value in parameters]
     if benchmark.param_names == ("kernel", "size") and method.startswith("track_"):
         suite, (kernel, size) = _suite(benchmark), told
-        name = f"{suite}.{kernel}@{size}"
+        name = short_id(suite, kernel, size)
         metric = method.removeprefix("track_")
     else:
         suite, kernel, size = benchmark.name.rpartition(".")[0], method, ", ".join(told)

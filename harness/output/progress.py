@@ -72,7 +72,7 @@ class ProgressObserver(_Progress):
     """Shows a run as it goes."""
 
     def started(self, planned: PlannedCase, number: int, total: int) -> None:
-        self.name = f"{planned.case.suite}.{planned.kernel.name} {planned.case.size_label}"
+        self.name = planned.case.short_id
         self.began = time.monotonic()
         self.progress.update(self.task, description=self.name, completed=number - 1, total=total)
 

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from harness.case_id import CaseId
 from harness.errors import StoreError
 from harness.history.cards import CardHistory, read_card
 from harness.history.changes import Analysed
@@ -35,7 +36,6 @@ from harness.site.documents import (
 )
 from harness.site.files import EVERY, Floats, Numbers, Site, file_name
 from harness.site.runs import run_document
-from harness.spec.suite import size_label
 from harness.store.records_file import StoredRun, read_run
 from harness.system.texts import harmless
 
@@ -280,7 +280,7 @@ class _Publishing:
             seen.setdefault(each.suite, each)
         stored = [self._read(each) for each in seen.values()]
         return {
-            f"{one.run.source.suite}.{row.kernel}@{size_label(row.sizes)}": row
+            CaseId.of(one.run.source.suite, row.kernel, row.sizes).short: row
             for one in stored
             if one
             for row in one.rows

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from harness.case_id import CaseId
 from harness.output.summary import summary_of
 from harness.records import Row, Snapshot
 from harness.site.files import Floats
-from harness.spec.suite import size_label
 from harness.store.records_file import StoredRun
 
 _TRACES = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w")
@@ -51,7 +51,7 @@ def _snapshots(rows: Sequence[Row]) -> Iterator[Snapshot]:
 def _row(stored: StoredRun, row: Row, zero_ns: int) -> dict[str, Any]:
     measured = row.measurement
     return {
-        "name": f"{row.kernel} {size_label(row.sizes)}",
+        "name": CaseId.of(stored.run.source.suite, row.kernel, row.sizes).short,
         "status": row.status,
         "reason": row.reason,
         "message": row.message,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,9 @@ from textwrap import indent
 import click
 
 from harness.bench.measure import MeasureSettings
-from harness.cli.options import echo_json, json_option, no_wait_option
+from harness.case_id import Selector, Size
+from harness.cli import completion
+from harness.cli.options import echo_json, json_option, no_wait_option, size_option
 from harness.config import Config, load_config
 from harness.device import backends
 from harness.device.lock import Busy
@@ -35,9 +38,9 @@ from harness.output.progress import ProgressObserver
 from harness.records import DeviceInfo
 from harness.run.run import RunResult, Session, SessionSettings
 from harness.spec.loader import LoadedSuite
-from harness.spec.planning import PlannedCase, parse_size
+from harness.spec.planning import PlannedCase
 from harness.spec.selection import load_suites
-from harness.spec.suite import Case, Kernel, Ladder, size_label
+from harness.spec.suite import Case, Kernel, Ladder, Suite, size_label
 from harness.store.records_file import StoredRow, newest_rows
 
 SLOW_TIMEOUT_S = 3600.0
@@ -68,7 +71,7 @@ class _Options:
 
 
 @click.command("ladder")
-@click.argument("names", nargs=-1, metavar="[SUITE|LADDER]...")
+@click.argument("names", nargs=-1, metavar="[SUITE|LADDER|CASE]...", shell_complete=completion.ladders)
 @click.option("--measure", is_flag=True, help="Measure what is missing first, as 'harness run' does.")
 @click.option("--slow", is_flag=True, help="With --measure: what takes minutes too.")
 @click.option(
@@ -76,13 +79,15 @@ class _Options:
     "devices",
     multiple=True,
     metavar="SPEC",
+    shell_complete=completion.devices,
     help="Show, or measure on, this device alone; repeatable.",
 )
-@click.option("--size", "sizes", multiple=True, metavar="N|M,N,K", help="Other sizes than the authors'.")
+@size_option("sizes", help="Other sizes than the authors'.")
 @click.option(
     "--against",
     metavar="KERNEL",
     default="",
+    shell_complete=completion.cases,
     help="The kernel to hold against the host; default: the fastest.",
 )
 @click.option(
@@ -124,7 +129,7 @@ def command(
         devices=devices,
         sizes=sizes,
         slow=slow,
-        against=against,
+        against=Selector.parse(against).name.rpartition(".")[2],
         timeout_s=timeout or (max(SLOW_TIMEOUT_S, config.timeout_s) if slow else config.timeout_s),
         busy=busy,
     )
@@ -148,21 +153,29 @@ def _asked(suites: Sequence[LoadedSuite], names: Sequence[str], options: _Option
         raise UsageError(
             "No suite here has ladders: Suite(ladders=[Ladder(...)]) says what others published."
         )
-    called = {
-        id(ladder): (loaded.suite.name, ladder.name, f"{loaded.suite.name}.{ladder.name}")
-        for loaded, ladder in known
-    }
     for name in names:
-        if not any(name in each for each in called.values()):
-            there = ", ".join(each[2] for each in called.values())
-            raise UsageError(f"No suite or ladder is called {name!r}. Ladders: {there}.")
+        if not any(_is_of(name, loaded.suite, ladder) for loaded, ladder in known):
+            there = [f"{loaded.suite.name}.{ladder.name}" for loaded, ladder in known]
+            near = difflib.get_close_matches(name, [*there, *(each.partition(".")[2] for each in there)], 1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise UsageError(f"No suite or ladder is called {name!r}.{hint} Ladders: {', '.join(there)}.")
     for loaded, ladder in known:
-        if names and not set(names) & set(called[id(ladder)]):
+        wanted = [Selector.parse(name) for name in names if _is_of(name, loaded.suite, ladder)]
+        if names and not wanted:
             continue
         if options.against and options.against not in loaded.suite.by_name:
             raise UsageError(f"--against {options.against}: suite {loaded.suite.name!r} has no such kernel.")
-        points = [parse_size(size, loaded.suite.problem) for size in options.sizes]
+        sizes = (*options.sizes, *(selector.size for selector in wanted if selector.size))
+        points = [Size.parse(size).at(loaded.suite.problem.axes) for size in dict.fromkeys(sizes)]
         yield _Asked(loaded, ladder, tuple(placed(loaded.suite, ladder, points)))
+
+
+def _is_of(name: str, suite: Suite, ladder: Ladder) -> bool:
+    """Whether it names a ladder, its suite, or a kernel or case on it."""
+    if name in (suite.name, ladder.name, f"{suite.name}.{ladder.name}"):
+        return True
+    selector = Selector.parse(name)
+    return any(selector.names(suite.name, rung.kernel) for rung in ladder.rungs)
 
 
 def _reports(asked: Sequence[_Asked], options: _Options) -> list[LadderReport]:
