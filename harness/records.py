@@ -7,6 +7,7 @@ Every quantity has its unit in its name. A value that a device could not tell is
 from __future__ import annotations
 
 __all__ = [
+    "FAILING",
     "METHOD_VERSION",
     "SCHEMA_VERSION",
     "Arm",
@@ -367,6 +368,8 @@ VerdictStatus = Literal[
     "missing",
     "failed",
 ]
+FAILING = ("regression", "missing", "failed", "invalid", "inconclusive", "improvement", "new")
+"""Verdicts that can fail a comparison."""
 
 
 def nothing_compared(statuses: Iterable[str]) -> bool:

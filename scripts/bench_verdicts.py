@@ -43,8 +43,9 @@ from harness.errors import HarnessError, MeasureError, UsageError, WorkerError
 from harness.records import DeviceInfo, Verdict
 from harness.run.compare import CompareSettings, Comparing, Entry, Purpose
 from harness.run.device_session import Station, find_device, unfit
+from harness.spec.case_id import CaseId
 from harness.spec.loader import LoadedSuite, discover, load
-from harness.spec.planning import PlannedCase, parse_size
+from harness.spec.planning import PlannedCase
 
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = ROOT / "scripts" / "bench_peers.py"
@@ -427,16 +428,16 @@ def choose(names: Sequence[str], folders: Sequence[Path], *, quick: bool) -> lis
         suites.setdefault(loaded.suite.name, loaded)
     chosen = []
     for name in names:
-        full, _, size = name.partition("@")
-        suite, _, kernel = full.partition(".")
-        if suite not in suites or kernel not in suites[suite].suite.by_name:
+        wanted = CaseId.parse(name)
+        if wanted.suite not in suites or wanted.kernel not in suites[wanted.suite].suite.by_name:
             raise UsageError(
-                f"There is no kernel {full!r}. Suites here: {', '.join(suites)}; --suite names another one."
+                f"There is no kernel {name!r}. Suites here: {', '.join(suites)}; --suite names another one."
             )
-        found = suites[suite].suite
-        sizes = parse_size(size, found.problem) if size else next(found.problem.points(quick=quick))
-        spec = found.by_name[kernel]
-        chosen.append(Chosen(suites[suite], PlannedCase(spec, found.case(spec, sizes))))
+        found = suites[wanted.suite].suite
+        problem = found.problem
+        sizes = wanted.size.at(problem.axes) if wanted.size else next(problem.points(quick=quick))
+        spec = found.by_name[wanted.kernel]
+        chosen.append(Chosen(suites[wanted.suite], PlannedCase(spec, found.case(spec, sizes))))
     return chosen
 
 

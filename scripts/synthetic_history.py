@@ -83,6 +83,7 @@ from harness.records import (
     Toolchain,
     Verification,
 )
+from harness.spec.case_id import CaseId
 from harness.statistics import summarize
 from harness.store.records_file import RecordWriter
 
@@ -1129,8 +1130,8 @@ def _row(
     index = commit.index
     status = int(seen.status[index, column])
     axes = suite.axes(size)
-    case = f"{suite.name}.{kernel}[{','.join(f'{axis}={length}' for axis, length in axes.items())}]"
-    blank = Row(case=case, kernel=kernel, sizes=axes, dtype="float32", status="measured")
+    case = CaseId.of(suite.name, kernel, axes)
+    blank = Row(case=str(case), kernel=kernel, sizes=axes, dtype="float32", status="measured")
     if status == ABSENT:
         return replace(
             blank, status="skipped", reason="launch-refused", message="The grid is beyond the device's."

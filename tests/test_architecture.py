@@ -59,6 +59,7 @@ PURE = (
     "errors",
     "records",
     "statistics",
+    "spec.case_id",
     "spec.suite",
     "spec.planning",
     "device.peaks",

@@ -246,7 +246,7 @@ def test_why_a_commit_failed_is_said_without_being_asked_for(fresh):
 
 def test_progress_is_shown_a_line_a_case(measured):
     _, done = measured
-    assert "[1/2] toy.plain 64: measured" in done.stdout
+    assert "[1/2] toy.plain@64: measured" in done.stdout
 
 
 def test_asv_is_told_units_and_which_way_is_better(measured):

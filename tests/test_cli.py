@@ -190,7 +190,7 @@ def test_a_run_prints_a_ladder_and_stores_a_record(harness, project):
     for word in ("plain", "tiled", "verified", "1.0x", "1,000", "50", "size 64"):
         assert word in done.out
     assert "Device: null:0, null" in done.err
-    assert "toy.plain 64: measured" in done.err
+    assert "toy.plain@64: measured" in done.err
     [(run, rows, complete)] = records_below(project.root / ".asv" / "results" / "null")
     assert complete
     assert statuses(rows) == [("plain", "measured", ""), ("tiled", "measured", "")]
@@ -343,7 +343,7 @@ def test_a_disk_that_fills_up_on_the_way_costs_no_row(project):
     assert done.returncode == ExitCode.NOT_MEASURED
     assert "Cannot write to" in done.stderr
     assert "Traceback" not in done.stderr
-    assert "toy.tiled 64: measured" in done.stderr
+    assert "toy.tiled@64: measured" in done.stderr
     assert "plain" in done.stdout
 
 

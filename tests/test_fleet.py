@@ -56,7 +56,13 @@ def test_a_matrix_has_a_row_for_each_card():
 
 
 def test_a_matrix_is_one_line_that_a_shell_splits_into_the_same_words():
-    fleet = decode({**CARD, "cases": ["matmul.*tile?", "[a-c]*"], "sizes": ["500,300,700"]})
+    fleet = decode(
+        {
+            **CARD,
+            "cases": ["matmul.*tile?", "[a-c]*", "a.b@6x4", "a.b[m=6,n=4]"],
+            "sizes": ["500x300x700", "m=1,n=2"],
+        }
+    )
     matrix = matrix_of(fleet)
     assert "\n" not in matrix
     script = 'read -r -a words <<< "$1"; printf "%s\\n" "${words[@]}"'

@@ -223,6 +223,8 @@ def test_results_of_commits_that_are_gone_are_told(harness, shown):
         (["matmul.*"], {NAIVE, TILED}),
         ([NAIVE, "copy.*"], {NAIVE, COPIED}),
         (["*@1024"], {NAIVE, TILED}),
+        (["matmul.naive[m=1024,n=1024,k=1024]", "copy@1048576"], {NAIVE, COPIED}),
+        (["suites.Matmul.track_gflops('tiled', 1024)", "test_kernel[matmul.naive@1024]"], {NAIVE, TILED}),
         ([], {NAIVE, TILED, COPIED}),
         (["--metric", "time_ms"], {NAIVE, TILED, COPIED}),
         (["--metric", "gflops"], {NAIVE, TILED}),
@@ -253,6 +255,7 @@ def test_cards_are_chosen_by_globs(harness, shown, globs, cards):
     ("arguments", "words"),
     [
         (["matmul.nosuch"], "matches matmul.nosuch. Cases are called as in matmul.naive@1024"),
+        (["matmul.niave@1024"], "globs do. Did you mean matmul.naive@1024 or "),
         (["--metric", "nosuch"], "matches metric nosuch."),
         (["--card", "nosuch"], f"matches nosuch. There are: {A100.machine}, {H200.machine}."),
         (["--smallest", "0"], "not in the range"),

@@ -560,7 +560,7 @@ def test_markdown_is_tables_with_every_rungs_idea(shelf, laddered):
     [
         (["nosuch"], "No suite or ladder is called 'nosuch'. Ladders: toy.first, toy.held."),
         (["--against", "nosuch"], "no such kernel"),
-        (["--size", "1,2"], "--size 1,2 has 2 numbers"),
+        (["--size", "1,2"], "Size 1x2 has 2 numbers"),
         (["--device", "nosuch"], "Unknown device 'nosuch'"),
     ],
 )
@@ -591,7 +591,7 @@ def test_what_is_missing_is_measured_once(laddered, harness):
     asked = ("report", "ladder", "first", "--device", "null", "--measure")
     done = harness(*asked)
     assert done.status == ExitCode.FINE, done.err
-    assert "toy.plain 64: measured" in done.err
+    assert "toy.plain@64: measured" in done.err
     assert "Ours: " in done.out
     assert DASH not in done.out
     again = harness(*asked)
@@ -605,7 +605,7 @@ def test_what_is_of_other_sources_is_measured_again(laddered, harness):
     assert "files were others" not in harness(*asked[:-1]).out
     laddered.write({"kernels/toy/plain.cu": toy.BODY.format(name="plain") + "// new\n"})
     assert "files were others" in harness(*asked[:-1]).out
-    assert "toy.plain 64: measured" in harness(*asked).err
+    assert "toy.plain@64: measured" in harness(*asked).err
 
 
 def test_nobody_gets_made_up_times_without_asking(shelf, harness):
@@ -618,10 +618,10 @@ def test_nobody_gets_made_up_times_without_asking(shelf, harness):
 def test_the_host_is_measured_but_for_what_is_slow(laddered, harness):
     done = harness("report", "ladder", "held", "--device", "cpu:0", "--measure")
     assert done.status == ExitCode.FINE, done.err
-    measured = re.findall(r"^toy\.(\w+ \d+): measured", done.err, re.MULTILINE)
-    assert measured == ["host 64", "numpy 64", "numpy 4096"]
+    measured = re.findall(r"^toy\.(\w+@\d+): measured", done.err, re.MULTILINE)
+    assert measured == ["host@64", "numpy@64", "numpy@4096"]
     done = harness("report", "ladder", "held", "--device", "cpu:0", "--measure", "--slow")
-    assert re.findall(r"^toy\.(\w+ \d+): measured", done.err, re.MULTILINE) == ["host 4096"]
+    assert re.findall(r"^toy\.(\w+@\d+): measured", done.err, re.MULTILINE) == ["host@4096"]
     assert "--slow" not in done.out
 
 

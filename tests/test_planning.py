@@ -9,7 +9,7 @@ import pytest
 from harness import Axis, Case, Kernel, Output, Problem, Suite
 from harness.device.backends import null
 from harness.errors import SuiteError, UsageError
-from harness.spec.planning import check_patterns, launch_of, parse_size, plan, refusal
+from harness.spec.planning import check_patterns, launch_of, plan, refusal
 
 
 class Box(Problem):
@@ -29,54 +29,6 @@ def kernel(name="one", **changes):
 
 BOXES = Suite("boxes", Box(), [kernel("naive"), kernel("tiling"), kernel("tiling_2d")])
 LINES = Suite("lines", Line(), [kernel("naive"), kernel("fast")])
-
-
-@pytest.mark.parametrize(
-    ("text", "problem", "sizes"),
-    [
-        ("64", Box(), {"m": 64, "n": 64, "k": 64}),
-        ("1,2,3", Box(), {"m": 1, "n": 2, "k": 3}),
-        (" 1 , 2 ,3 ", Box(), {"m": 1, "n": 2, "k": 3}),
-        ("+7", Line(), {"n": 7}),
-        ("007", Line(), {"n": 7}),
-        ("2147483647", Line(), {"n": 2**31 - 1}),
-    ],
-)
-def test_sizes(text, problem, sizes):
-    assert parse_size(text, problem) == sizes
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("0", "--size 0: 0 is out of range. Expected sizes from 1 to 2147483647."),
-        ("-1", "--size -1: -1 is out of range. Expected sizes from 1 to 2147483647."),
-        ("8,0,8", "--size 8,0,8: 0 is out of range. Expected sizes from 1 to 2147483647."),
-        ("2147483648", "--size 2147483648: 2147483648 is out of range. Expected sizes from 1 to 2147483647."),
-        ("1.5", "--size 1.5: '1.5' is not an integer. Expected sizes from 1 to 2147483647, such as 1024."),
-        ("abc", "--size abc: 'abc' is not an integer. Expected sizes from 1 to 2147483647, such as 1024."),
-        ("1e3", "--size 1e3: '1e3' is not an integer. Expected sizes from 1 to 2147483647, such as 1024."),
-        ("1_0", "--size 1_0: '1_0' is not an integer. Expected sizes from 1 to 2147483647, such as 1024."),
-        ("", "--size : '' is not an integer. Expected sizes from 1 to 2147483647, such as 1024."),
-        ("1,,2", "--size 1,,2: '' is not an integer. Expected sizes from 1 to 2147483647, such as 1024."),
-        ("1,2", "--size 1,2 has 2 numbers; expected one, or 3 for the axes m, n, k."),
-        ("1,2,3,4", "--size 1,2,3,4 has 4 numbers; expected one, or 3 for the axes m, n, k."),
-        (
-            "1x2x3",
-            "--size 1x2x3: '1x2x3' is not an integer. Expected sizes from 1 to 2147483647, such as 1024.",
-        ),
-    ],
-    ids=repr,
-)
-def test_sizes_that_make_no_sense(text, sentence):
-    with pytest.raises(UsageError) as raised:
-        parse_size(text, Box())
-    assert raised.value.message == sentence
-
-
-def test_a_size_of_more_digits_than_python_reads_is_out_of_range():
-    with pytest.raises(UsageError, match=r"is out of range\. Expected sizes from 1 to 2147483647\."):
-        parse_size("9" * 5000, Line())
 
 
 def names(planned):
@@ -100,6 +52,35 @@ def names(planned):
 )
 def test_selection(patterns, kernels):
     assert names(plan(BOXES, patterns, ["1,2,3"])) == [f"boxes.{name}[m=1,n=2,k=3]" for name in kernels]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "sizes", "cases"),
+    [
+        pytest.param(["boxes.naive@5"], (), ["naive[m=5,n=5,k=5]"], id="a size that is not the suite's"),
+        pytest.param(["boxes.naive@1x2x3"], (), ["naive[m=1,n=2,k=3]"], id="in short"),
+        pytest.param(["boxes.naive[k=3,m=1,n=2]"], (), ["naive[m=1,n=2,k=3]"], id="in full, in any order"),
+        pytest.param(["track_time_ms('naive', '1x2x3')"], (), ["naive[m=1,n=2,k=3]"], id="asv's"),
+        pytest.param(
+            ["suites.Boxes.track_x('naive', 5)"], (), ["naive[m=5,n=5,k=5]"], id="asv's, of a class"
+        ),
+        pytest.param(["suites.Lines.track_x('naive', 5)"], (), [], id="asv's, of another class"),
+        pytest.param(["tests/test_x.py::test_k[boxes.naive@5]"], (), ["naive[m=5,n=5,k=5]"], id="pytest's"),
+        pytest.param(["*tiling@2"], (), ["tiling[m=2,n=2,k=2]"], id="a glob of kernels"),
+        pytest.param(["naive@8x*"], (), ["naive[m=8,n=8,k=3]"], id="a glob of sizes"),
+        pytest.param(["naive[m=16,*]"], (), ["naive[m=16,n=16,k=3]"], id="a glob of named sizes"),
+        pytest.param(["naive@4x*"], (), ["naive[m=4,n=4,k=3]"], id="a glob that only small sizes fit"),
+        pytest.param(["naive@2,2", "naive@5"], (), ["naive[m=5,n=5,k=5]"], id="one that does not fit"),
+        pytest.param(
+            ["tiling", "naive@5", "boxes.naive@5x5x5"],
+            ["1,2,3"],
+            ["naive[m=5,n=5,k=5]", "tiling[m=1,n=2,k=3]"],
+            id="sizes are for those that name none",
+        ),
+    ],
+)
+def test_a_case_names_its_size(patterns, sizes, cases):
+    assert names(plan(BOXES, patterns, sizes)) == [f"boxes.{case}" for case in cases]
 
 
 def test_a_plan_goes_kernel_by_kernel_over_the_suites_sizes():
@@ -126,6 +107,22 @@ def test_a_misspelt_kernel_is_an_error_with_a_hint(pattern, hint):
         check_patterns(["naive", pattern], [BOXES, LINES])
     assert raised.value.message.startswith(f"No kernel matches {pattern!r}. ")
     assert hint in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("pattern", "sentence"),
+    [
+        ("boxes.niave@8", "No kernel matches 'boxes.niave@8'. Did you mean boxes.naive or lines.naive"),
+        ("boxes.naive@8x8", "No case matches 'boxes.naive@8x8'. Size 8x8 has 2 numbers; expected one, or 3"),
+        ("boxes.naive[m=8]", "No case matches 'boxes.naive[m=8]'. Size m=8 is of m; expected one, or 3"),
+        ("boxes.naive@eight", "No case matches 'boxes.naive@eight'. Size eight: 'eight' is not an integer."),
+        ("boxes.naive@7*", "No case matches 'boxes.naive@7*'. There are boxes.naive@8x8x3, boxes.naive@16x"),
+    ],
+)
+def test_a_case_that_is_none_is_an_error_that_says_why(pattern, sentence):
+    with pytest.raises(UsageError) as raised:
+        check_patterns([pattern], [BOXES, LINES])
+    assert raised.value.message.startswith(sentence)
 
 
 def test_a_pattern_may_select_in_one_suite_only():

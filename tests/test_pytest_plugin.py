@@ -166,7 +166,7 @@ def test_loading_the_plugin_loads_nothing_but_pytest():
     packages, ours = done.stdout.splitlines()
     foreign = set(packages.split()) - set(sys.stdlib_module_names)
     assert foreign == {"harness"}
-    assert not {name.split(".")[1] for name in ours.split()} - {"integrations", "suite", "errors"}
+    assert not {name.split(".")[1] for name in ours.split()} - {"integrations", "suite", "case_id", "errors"}
 
 
 def test_a_session_without_gpu_tests_is_as_it_was(beds):

@@ -253,7 +253,7 @@ def test_a_strangers_record_draws_nothing_on_the_terminal(harness, tmp_path):
 def test_json_has_what_compare_has_and_what_was_said(harness, tmp_path):
     path = written(tmp_path, verdict(), *blocks(0.05, again=2))
     labels = tmp_path / "labels.json"
-    labels.write_text(json.dumps([{"file": path.name, "case": PLAIN, "truth": "slower"}]))
+    labels.write_text(json.dumps([{"file": path.name, "case": "toy.plain@64", "truth": "slower"}]))
     done = harness("rejudge", str(path), "--json", "--labels", str(labels))
     (found,) = done.json
     assert found["record"] == str(path)

@@ -322,7 +322,7 @@ To do: end them, or make the card exclusive.
 """,
     "failed": """\
 3 cases fail at head: build failed. matmul.loop_tiling@1024, matmul.loop_tiling@2048 and
-loop_tiling.cu:37. To see it again: harness check matmul.loop_tiling --size 1024
+loop_tiling.cu:37. To see it again: harness check matmul.loop_tiling@1024
 1 case fails at base: the process crashed. matmul.block_tiling@1024. block_tiling.cu:32.
 To do: compare with a base on which it works.
 """,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from harness.device.backends.base import Argument, Device, Memory
 from harness.errors import OutOfMemoryError, SuiteError
-from harness.spec.suite import Case, Kernel, Problem, numpy_dtype
+from harness.spec.suite import Case, Kernel, Problem, argument_names, numpy_dtype
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -236,8 +236,7 @@ class Arena:
 
         `problem` is the kernel's own where that is another one of the same arrays.
         """
-        own = problem or self.problem
-        names = kernel.args or (*own.inputs, *own.outputs, *own.axes)
+        names = argument_names(problem or self.problem, kernel)
         return [self._argument(kernel, name) for name in names]
 
     def _argument(self, kernel: Kernel, name: str) -> Argument:

@@ -33,7 +33,7 @@ from harness.errors import HarnessError, MeasureError, SuiteError
 from harness.records import Launch, PairedBlock, Verification
 from harness.spec.planning import launch_of
 from harness.spec.sources import Program, program
-from harness.spec.suite import Case, Kernel, Problem, Suite, numpy_dtype
+from harness.spec.suite import Case, Kernel, Problem, Suite, argument_names, numpy_dtype
 from harness.spec.suite_file import imports_of, modules_of
 from harness.statistics.paired import log_ratios, process_effect
 from harness.system.file_access import check_committed, reaches_beside
@@ -422,8 +422,7 @@ def _passed(prepared: _Prepared) -> tuple[str, ...]:
         for number, (name, array) in enumerate(arrays.items())
     }
     told |= {name: str(size) for name, size in case.sizes.items()}
-    names = prepared.kernel.args or (*problem.inputs, *problem.outputs, *problem.axes)
-    return tuple(told.get(name, name) for name in names)
+    return tuple(told.get(name, name) for name in argument_names(problem, prepared.kernel))
 
 
 def _same_code(base: protocol.SideFacts, head: protocol.SideFacts) -> bool:

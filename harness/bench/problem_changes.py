@@ -16,7 +16,7 @@ from pathlib import Path
 from harness.bench.buffers import digest
 from harness.bench.verifier import Checker
 from harness.spec.sources import tree_files
-from harness.spec.suite import Array, Case, Suite
+from harness.spec.suite import Array, Case, Suite, argument_names
 from harness.system.file_access import opened_beside
 from harness.system.files import read_regular
 
@@ -66,7 +66,7 @@ def _written(suite: Suite) -> dict[str, str]:
         },
         **{f"input {name}": _array(array) for name, array in problem.inputs.items()},
         **{f"output {name}": _array(array) for name, array in problem.outputs.items()},
-        "order of arguments": ", ".join((*problem.inputs, *problem.outputs, *problem.axes)),
+        "order of arguments": ", ".join(argument_names(problem)),
         **{f"{_DTYPE}{kernel.name}": kernel.dtype for kernel in suite.kernels},
     }
 

@@ -20,7 +20,7 @@ from harness.bench.measure import Subject
 from harness.device.backends.base import Device
 from harness.errors import OutOfMemoryError
 from harness.records import Check, Verification
-from harness.spec.suite import Case, Kernel, Problem, Suite, numpy_dtype
+from harness.spec.suite import Case, Kernel, Problem, Suite, argument_names, numpy_dtype
 
 INTEGER_CHECK_ELEMENTS = 2**20
 """The exact check runs on cases with outputs up to this size: it is for indexing mistakes, which show when
@@ -225,7 +225,7 @@ def _keep(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 def emulator(problem: Problem, kernel: Kernel, case: Case) -> Callable[..., list[tuple[Any, NDArray[Any]]]]:
     """What the kernel should compute, over the null device's byte arrays."""
-    names = kernel.args or (*problem.inputs, *problem.outputs, *problem.axes)
+    names = argument_names(problem, kernel)
     known: dict[str, dict[str, NDArray[np.float64]]] = {}
     """By their inputs: the same few data sets come again and again."""
 

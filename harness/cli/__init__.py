@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["COMMANDS", "cli", "main"]
 
 import contextlib
+import os
 import signal
 import sys
 import traceback
@@ -52,7 +53,11 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line and exit with its status."""
+    """Run the command line, or answer a shell that completes a word, and exit with its status."""
+    if "_HARNESS_COMPLETE" in os.environ:
+        from harness.cli.completion import complete
+
+        sys.exit(complete(cli))
     sys.exit(_run())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,12 +20,9 @@ from harness.cli.options import (
 from harness.config import load_config
 from harness.device.lock import Busy
 from harness.errors import ExitCode, UsageError
-from harness.output.calibrations import as_json, print_calibration
-from harness.output.progress import CompareProgress
-from harness.run.calibrate import CalibrateSettings, CalibrationResult, calibrate
-from harness.run.compare import CompareSettings, Comparing
-from harness.spec.planning import plan
-from harness.spec.selection import load_suites
+
+if TYPE_CHECKING:
+    from harness.run.calibrate import CalibrationResult
 
 
 @click.command("calibrate")
@@ -69,6 +67,13 @@ def command(
     Later comparisons on this device are judged by it. Exit status 1 where code came out as slower or faster
     than itself, 3 where nothing could be judged.
     """
+    from harness.output.calibrations import as_json, print_calibration
+    from harness.output.progress import CompareProgress
+    from harness.run.calibrate import CalibrateSettings, calibrate
+    from harness.run.compare import CompareSettings, Comparing
+    from harness.spec.planning import plan
+    from harness.spec.selection import load_suites
+
     config = load_config()
     chosen = CalibrateSettings(trials=trials, planted_trials=planted_trials, levels=_levels(levels))
     settings = CompareSettings(

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from harness.cli import completion
 from harness.cli.options import Selection, case_options, echo_json, no_save_option, path_option
 from harness.cli.verdict_options import comparison_options
 from harness.config import Config, load_config
 from harness.errors import UsageError
-from harness.output.progress import CompareProgress
-from harness.output.verdicts import as_json, exit_code, print_comparison
-from harness.run.compare import CompareSettings, Comparing, ComparisonResult
-from harness.spec.loader import LoadedSuite
-from harness.spec.selection import fitting_pairs, load_pairs
 from harness.system import git
+
+if TYPE_CHECKING:
+    from harness.run.compare import CompareSettings, ComparisonResult
+    from harness.spec.loader import LoadedSuite
 
 
 @click.command("compare")
-@click.argument("base")
-@click.argument("rest", nargs=-1, metavar="[HEAD] [CASES]...")
+@click.argument("base", shell_complete=completion.commits)
+@click.argument("rest", nargs=-1, metavar="[HEAD] [CASES]...", shell_complete=completion.commits_then_cases)
 @case_options
 @comparison_options
 @path_option("--results", "Where records go; default: .asv/results.")
@@ -36,6 +36,8 @@ def command(selection: Selection, base: str, rest: tuple[str, ...], **options: A
     Exit status 1 for a regression, a case that vanished, or one that fails at HEAD; 3 where something could
     not be measured or is invalid; 4 where it is inconclusive, or nothing was compared.
     """
+    from harness.output.verdicts import as_json, exit_code, print_comparison
+
     config = load_config()
     base, head, cases = _commits(config, base, rest)
     selection = dataclasses.replace(selection, cases=cases)
@@ -50,6 +52,8 @@ def command(selection: Selection, base: str, rest: tuple[str, ...], **options: A
 
 def settings_from(config: Config, selection: Selection, options: Mapping[str, Any]) -> CompareSettings:
     """What the options say, and for the rest the configuration."""
+    from harness.run.compare import CompareSettings
+
     return CompareSettings(
         device=selection.device or config.device,
         margin=options["margin"],
@@ -81,6 +85,10 @@ def compare_commits(
     """Compare the selected cases at two revisions, suite by suite, and show how it goes; without `head`, base
     and the working tree.
     """
+    from harness.output.progress import CompareProgress
+    from harness.run.compare import Comparing
+    from harness.spec.selection import fitting_pairs, load_pairs
+
     pairs = load_pairs(config, base, head, selection.cases, timeout_s=selection.timeout)
     wanted = fitting_pairs(pairs, selection.cases, selection.size)
     for line in wanted.left_out:

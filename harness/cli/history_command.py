@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.options import echo_json, flag, json_option, path_option
+from harness.cli.options import cases_argument, commit_option, echo_json, flag, json_option, path_option
 from harness.config import load_config
 from harness.errors import ExitCode, UsageError
-from harness.history.export import export
-from harness.history.reading import History, read_history
-from harness.history.triage import FILE, Decision
-from harness.history.triage import acknowledge as write_decision
-from harness.output.histories import as_json as history_json
-from harness.output.histories import exit_code, print_history
-from harness.output.waiting import Waiting
 from harness.system import git
+
+if TYPE_CHECKING:
+    from harness.history.reading import History
+    from harness.history.triage import Decision
 
 Percent = click.FloatRange(min=0, min_open=True)
 Name = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command("history")
-@click.argument("cases", nargs=-1, metavar="[CASES]...")
+@cases_argument
 @click.option("--card", "cards", multiple=True, metavar="GLOB", help="Cards by name; repeatable.")
 @click.option("--metric", metavar="NAME", help="Another track than the headline, such as time_ms or power_w.")
 @click.option(
@@ -34,15 +31,15 @@ Name = click.Path(path_type=Path, dir_okay=False)
     metavar="PERCENT",
     help="Smallest change to look for; default: what is visible by the card's calibration, else 1.",
 )
-@click.option(
-    "--branch", default="HEAD", show_default=True, metavar="REV", help="Whose first parents to follow."
-)
+@commit_option("--branch", default="HEAD", show_default=True, help="Whose first parents to follow.")
 @click.option("--all", "every", is_flag=True, help="A line for every change, not just for what is open.")
 @path_option("--results", "Where asv's results lie.")
 @click.option(
     "--export", "exported", type=Name, metavar="FILE", help="Write every point to a .csv or .parquet file."
 )
-@click.option("--acknowledge", metavar="ID", help=f"Accept a regression, for a reason: adds it to {FILE}.")
+@click.option(
+    "--acknowledge", metavar="ID", help="Accept a regression, for a reason: adds it to harness-triage.toml."
+)
 @click.option("--reason", metavar="TEXT", help="Why it is accepted.")
 @click.option("--author", metavar="NAME", help="Who accepts it; default: git's user.name.")
 @click.option(
@@ -74,6 +71,13 @@ def command(
     regression is open, which is one that is neither acknowledged nor fixed, or while a case fails that had
     figures; 3 where there is nothing to read.
     """
+    from harness.history.export import export
+    from harness.history.reading import read_history
+    from harness.history.triage import acknowledge as write_decision
+    from harness.output.histories import as_json as history_json
+    from harness.output.histories import exit_code, print_history
+    from harness.output.waiting import Waiting
+
     config = load_config()
     with Waiting("reading results") as waiting:
         history = read_history(
@@ -111,6 +115,8 @@ def _decision(
     every_card: bool,
 ) -> Decision:
     """What to write down. Raises UsageError where there is no such regression, or no reason is given."""
+    from harness.history.triage import Decision
+
     there = {each.change.id: each for card in history.cards for each in card.changes}
     found = there.get(change)
     if found is None or found.change.kind != "regression":

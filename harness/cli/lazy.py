@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 
 class _LazyGroup(click.Group):
@@ -24,6 +25,11 @@ class _LazyGroup(click.Group):
         module = importlib.import_module(f"{self.package}.{cmd_name.replace('-', '_')}_command")
         command: click.Command = module.command
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        found = [CompletionItem(name, help=told) for name, told in self.commands_told.items()]
+        own = click.Command.shell_complete(self, ctx, incomplete)
+        return [*(item for item in found if item.value.startswith(incomplete)), *own]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

@@ -7,25 +7,29 @@ from typing import Any
 
 import click
 
-from harness.cli.options import cases_argument, echo_json, json_option
+from harness.cli.options import cases_argument, commit_option, echo_json, json_option
 from harness.config import load_config
+from harness.spec.case_id import Selector
 from harness.spec.loader import LoadedSuite
-from harness.spec.planning import selects
 from harness.spec.selection import load_suites
 from harness.spec.suite import Kernel, Ladder, Rung, Suite
 
 
 @click.command("list")
-@click.option("--commit", metavar="REV", help="As of this commit; default: the working tree.")
+@commit_option("--commit", help="As of this commit; default: the working tree.")
 @json_option
 @cases_argument
 def command(cases: tuple[str, ...], commit: str | None, as_json: bool) -> None:
     """Show the kernels that CASES select (globs such as 'matmul.*tiling*'), or all of them."""
+    selectors = [Selector.parse(case) for case in cases] or [Selector("*")]
     listed = []
     for loaded in load_suites(load_config(), commit, cases):
         suite = loaded.suite
-        kernels = [k for k in suite.kernels if not cases or any(selects(p, suite, k) for p in cases)]
-        if kernels:
+        if kernels := [
+            kernel
+            for kernel in suite.kernels
+            if any(selector.names(suite.name, kernel.name) for selector in selectors)
+        ]:
             listed.append((loaded, kernels))
     if as_json:
         echo_json([_as_json(loaded, kernels) for loaded, kernels in listed])

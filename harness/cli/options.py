@@ -6,6 +6,7 @@ __all__ = [
     "Selection",
     "case_options",
     "cases_argument",
+    "commit_option",
     "device_option",
     "echo_json",
     "flag",
@@ -18,6 +19,7 @@ __all__ = [
     "percent_option",
     "seconds_option",
     "selection_options",
+    "size_option",
     "together",
 ]
 
@@ -29,6 +31,10 @@ from typing import Any, TypeVar
 
 import click
 import msgspec
+
+from harness.cli import completion
+from harness.errors import UsageError
+from harness.spec.case_id import Selector
 
 F = TypeVar("F", bound=Callable[..., Any])
 Option = Callable[[Any], Any]
@@ -71,6 +77,7 @@ def together(*options: Option) -> Option:
 device_option = click.option(
     "--device",
     metavar="SPEC",
+    shell_complete=completion.devices,
     help="cuda:0, opencl:0, opengl:0 or cpu:0, by default the first that works; or null.",
 )
 max_launch_option = click.option(
@@ -93,7 +100,18 @@ l2_option = click.option(
     "--l2", type=click.Choice(["cold", "hot"]), help="Flush the L2 before every launch, or not."
 )
 no_save_option = flag("--no-save", "Keep no record.")
-cases_argument = click.argument("cases", nargs=-1, metavar="[CASES]...")
+cases_argument = click.argument("cases", nargs=-1, metavar="[CASES]...", shell_complete=completion.cases)
+
+
+def commit_option(*names: str, **settings: Any) -> Callable[[F], F]:
+    """An option that takes a commit by any name of it."""
+    return click.option(*names, metavar="REV", shell_complete=completion.commits, **settings)
+
+
+def size_option(*names: str, help: str) -> Callable[[F], F]:  # noqa: A002 - as click calls it
+    return click.option(
+        *("--size", *names), multiple=True, metavar="N|MxNxK", help=help, shell_complete=completion.sizes
+    )
 
 
 @dataclass(frozen=True)
@@ -110,12 +128,17 @@ class Selection:
     seed: int
     as_json: bool
 
+    def __post_init__(self) -> None:
+        """Raises UsageError for sizes that would count for nothing."""
+        if self.size and self.cases and all(Selector.parse(case).size for case in self.cases):
+            raise UsageError(
+                f"Size {self.size[0]} is of no use: {self.cases[0]} says its size itself. Leave one out."
+            )
+
 
 def selection_options(function: F) -> F:
     """CASES, --commit and the options that choose cases; the command gets one Selection."""
-    commit = click.option(
-        "--commit", metavar="REV", help="Kernels as they were at this commit; default: the working tree."
-    )
+    commit = commit_option("--commit", help="Kernels as they were at this commit; default: the working tree.")
     return cases_argument(commit(case_options(function)))
 
 
@@ -139,12 +162,7 @@ def case_options(function: F) -> F:
         ),
         click.option("--quick", is_flag=True, help="The suite's small sizes; the default on a CPU."),
         device_option,
-        click.option(
-            "--size",
-            multiple=True,
-            metavar="N|M,N,K",
-            help="One number for every axis, or one an axis; repeatable.",
-        ),
+        size_option(help="One number for every axis, or one an axis; repeatable."),
     ):
         call = option(call)
     return call  # type: ignore[return-value]

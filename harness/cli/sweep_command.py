@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.cli import completion
 from harness.cli.options import (
     device_option,
     echo_json,
@@ -19,9 +20,11 @@ from harness.cli.options import (
     no_wait_option,
     path_option,
     seconds_option,
+    size_option,
 )
 from harness.config import load_config
 from harness.errors import ExitCode, UsageError
+from harness.spec.case_id import Selector
 
 if TYPE_CHECKING:
     from harness.run.device_session import DeviceObserver
@@ -32,13 +35,8 @@ if TYPE_CHECKING:
 
 
 @click.command("sweep")
-@click.argument("kernel", metavar="KERNEL")
-@click.option(
-    "--size",
-    multiple=True,
-    metavar="N|M,N,K",
-    help="One number for every axis, or one an axis; repeatable. Default: the tuning's.",
-)
+@click.argument("kernel", metavar="KERNEL", shell_complete=completion.tuned)
+@size_option(help="One number for every axis, or one an axis; repeatable. Default: the tuning's.")
 @device_option
 @click.option("--gpus", metavar="all|0,1", help="Share the work out among several cards of this machine.")
 @click.option("--scheduler", metavar="ADDRESS", help="Share it out among the workers of a Dask cluster.")
@@ -69,9 +67,12 @@ def command(kernel: str, **options: Any) -> int:
 
     config = load_config()
     exports = [_export(wanted) for wanted in options["export"]]
-    loaded, chosen = _chosen(kernel)
+    selector = Selector.parse(kernel)
+    loaded, chosen = _chosen(kernel, selector)
+    if selector.size and options["size"]:
+        raise UsageError(f"{kernel} says its size itself: leave --size out, or the size of the kernel.")
     asked = SweepOptions(
-        sizes=options["size"],
+        sizes=(selector.size,) if selector.size else options["size"],
         settings=SweepSettings(seed=options["seed"], timeout_s=options["timeout"]),
         results=None if options["no_save"] else options["results"] or config.root / config.results,
         fresh=options["fresh"],
@@ -84,16 +85,15 @@ def command(kernel: str, **options: Any) -> int:
     return _status(result)
 
 
-def _chosen(pattern: str) -> tuple[LoadedSuite, Kernel]:
+def _chosen(pattern: str, selector: Selector) -> tuple[LoadedSuite, Kernel]:
     """The one kernel that a pattern names. Raises UsageError, with the kernels that can be swept."""
-    from harness.spec.planning import selects
     from harness.spec.selection import load_suites
 
     suites = load_suites(load_config())
     every = [(loaded, kernel) for loaded in suites for kernel in loaded.suite.kernels]
     names = [f"{loaded.suite.name}.{kernel.name}" for loaded, kernel in every if kernel.tune]
     there = f"Kernels that can be: {', '.join(names)}." if names else "No kernel here has a tuning."
-    found = [(loaded, kernel) for loaded, kernel in every if selects(pattern, loaded.suite, kernel)]
+    found = [(loaded, kernel) for loaded, kernel in every if selector.names(loaded.suite.name, kernel.name)]
     tuned = [each for each in found if each[1].tune]
     if len(tuned) == 1:
         return tuned[0]

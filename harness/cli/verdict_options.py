@@ -14,7 +14,7 @@ from harness.cli.options import (
     seconds_option,
     together,
 )
-from harness.output.verdicts import FAILING
+from harness.records import FAILING
 
 fail_on_option = click.option(
     "--fail-on",

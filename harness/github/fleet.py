@@ -25,8 +25,9 @@ Name = Annotated[str, Meta(pattern=rf"^[a-z0-9][a-z0-9-]{{0,39}}{_END}")]
 Label = Annotated[str, Meta(pattern=rf"^[A-Za-z0-9][A-Za-z0-9_.-]{{0,99}}{_END}")]
 Spec = Annotated[str, Meta(pattern=rf"^(cuda|opencl|null)(:[0-9]{{1,3}})?{_END}")]
 # These two become words of a command: none begins with a dash, or holds what a shell would take for more.
-Pattern = Annotated[str, Meta(pattern=rf"^[A-Za-z0-9_*?\[][A-Za-z0-9_.*?\[\]-]{{0,199}}{_END}")]
-Sizes = Annotated[str, Meta(pattern=rf"^[1-9][0-9]{{0,9}}(,[1-9][0-9]{{0,9}}){{0,7}}{_END}")]
+Pattern = Annotated[str, Meta(pattern=rf"^[A-Za-z0-9_*?\[][A-Za-z0-9_.*?\[\]@=,-]{{0,199}}{_END}")]
+_LENGTH = r"([A-Za-z_][A-Za-z0-9_]{0,39}=)?[1-9][0-9]{0,9}"
+Sizes = Annotated[str, Meta(pattern=rf"^{_LENGTH}([,x]{_LENGTH}){{0,7}}{_END}")]
 
 
 class FleetCard(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):

@@ -24,7 +24,7 @@ from harness.history.series import Series, series_of
 from harness.history.tables import Benchmark, figures_of, groups_of, has_results, read_benchmarks, read_table
 from harness.judgement.noise import Calibration, read_calibration
 from harness.records import Row
-from harness.spec.suite import size_label
+from harness.spec.case_id import in_short, size_label
 from harness.store.records_file import read_run
 
 _MANY = 4000
@@ -155,17 +155,7 @@ def read_card(
 def _floors(calibration: Calibration | None) -> dict[str, float]:
     """The smallest visible change by the name that a history gives a case."""
     known = calibration.cases if calibration else {}
-    return {_name(case): noise.smallest_visible for case, noise in known.items() if noise.smallest_visible}
-
-
-def _name(case: str) -> str:
-    """``matmul.naive@1024`` of ``matmul.naive[m=1024,n=1024,k=1024]``."""
-    kernel, _, sizes = case.partition("[")
-    try:
-        told = {key: int(value) for key, value in (each.split("=") for each in sizes.rstrip("]").split(","))}
-    except ValueError:
-        return case
-    return f"{kernel}@{size_label(told)}"
+    return {in_short(case): noise.smallest_visible for case, noise in known.items() if noise.smallest_visible}
 
 
 class _Records:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.history.direction import Direction
+from harness.spec.case_id import short_id
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Key: TypeAlias = tuple[str, ...]
@@ -60,7 +61,7 @@ class Group:
     def _case(self, key: Key, metric: str, order: int) -> Case:
         if self.is_suite:
             suite, (kernel, size) = self.name, key
-            name = f"{suite}.{kernel}@{size}"
+            name = short_id(suite, kernel, size)
         else:
             (suite, _, kernel), size = self.name.rpartition("."), ", ".join(key)
             name = self.name + (f"({size})" if key else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["Failing", "History", "StatedCard", "read_history", "sentence", "stated_card"]
 
 import datetime as dt
+import difflib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -16,8 +17,9 @@ from harness.errors import StoreError, UsageError
 from harness.history.cards import CardHistory, Results, open_results, read_card, side_by_side
 from harness.history.changes import Change
 from harness.history.commits import Commits, read_commits
-from harness.history.series import Case, Series
+from harness.history.series import Case, Series, cases_of
 from harness.history.triage import Decision, Stated, read_triage, stated
+from harness.spec.case_id import Selector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +30,11 @@ class Selected:
 
     def __call__(self, series: Series) -> bool:
         case = series.case
-        names = (case.name, f"{case.suite}.{case.kernel}", case.suite, case.kernel)
-        return not self.patterns or any(fnmatchcase(name, each) for each in self.patterns for name in names)
+        return not self.patterns or any(
+            fnmatchcase(case.name, pattern)
+            or (selector.names(case.suite, case.kernel) and selector.has_label(case.size))
+            for pattern, selector in zip(self.patterns, map(Selector.parse, self.patterns), strict=True)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +99,7 @@ def read_history(
             tell(f"{card.folder}: {len(card.analysed)} cases")
             read.append(card)
     if not any(card.analysed for card in read):
-        raise _no_case(results, patterns, metric)
+        raise _no_case(results, patterns, metric, [case.name for case in cases_of(found.groups, metric)])
     day = today or dt.datetime.now(tz=dt.timezone.utc).date()
     return History(
         commits=commits,
@@ -115,11 +120,15 @@ def _nothing(results: Path, found: Results, cards: Sequence[str]) -> StoreError 
     return StoreError(f"There is no history in {results}: it has no card's results. Run 'asv run' first.")
 
 
-def _no_case(results: Path, patterns: Sequence[str], metric: str | None) -> StoreError | UsageError:
+def _no_case(
+    results: Path, patterns: Sequence[str], metric: str | None, there: Sequence[str]
+) -> StoreError | UsageError:
     if patterns or metric:
         asked = ", ".join([*patterns, *([f"metric {metric}"] if metric else [])])
+        near = difflib.get_close_matches(patterns[0] if patterns else "", there, 3)
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
         return UsageError(
-            f"No case in {results} matches {asked}. Cases are called as in matmul.naive@1024; globs do."
+            f"No case in {results} matches {asked}. Cases are called as in matmul.naive@1024; globs do.{hint}"
         )
     return StoreError(f"There is no figure in {results} of any commit of this history.")
 

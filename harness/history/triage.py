@@ -30,6 +30,7 @@ from typing import Any, Literal
 from harness.errors import ConfigError, StoreError
 from harness.history.changes import Analysed, Change
 from harness.history.commits import Commits
+from harness.spec.case_id import in_short
 from harness.system.cache import write_atomically
 from harness.system.files import read_regular
 
@@ -170,7 +171,8 @@ def stated(
     analysed: Analysed, decisions: Iterable[Decision], commits: Commits, today: dt.date
 ) -> tuple[Stated, ...]:
     """The changes of one series with their states."""
-    known = [each for each in decisions if each.case == analysed.series.case.name]
+    name = analysed.series.case.name
+    known = [each for each in decisions if name in (each.case, in_short(each.case))]
     return tuple(_stated(change, analysed, known, commits, today) for change in analysed.changes)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["SuiteLadders", "find_ladders"]
 
 import dataclasses
+import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +16,10 @@ from harness.errors import UsageError
 from harness.output.ladder_sweeps import newest_swept
 from harness.output.ladders import LadderReport, Line, fastest, is_plain, is_slow, ladder_report, placed
 from harness.records import DeviceInfo
+from harness.spec.case_id import Selector, Size
 from harness.spec.loader import LoadedSuite
-from harness.spec.planning import PlannedCase, parse_size
-from harness.spec.suite import Case, Kernel, Ladder, size_label
+from harness.spec.planning import PlannedCase
+from harness.spec.suite import Case, Kernel, Ladder, Suite, size_label
 from harness.store.records_file import StoredRow, newest_rows
 
 MORE_DEVICES = ("opengl:0", "cpu:0")
@@ -160,29 +162,43 @@ def find_ladders(
         raise UsageError(
             "No suite here has ladders: Suite(ladders=[Ladder(...)]) says what others published."
         )
-    called = {
-        f"{loaded.suite.name}.{ladder.name}": {loaded.suite.name, ladder.name} for loaded, ladder in known
-    }
     for name in names:
-        if name not in called and not any(name in each for each in called.values()):
-            raise UsageError(f"No suite or ladder is called {name!r}. Ladders: {', '.join(called)}.")
+        if not any(_is_of(name, loaded.suite, ladder) for loaded, ladder in known):
+            there = [f"{loaded.suite.name}.{ladder.name}" for loaded, ladder in known]
+            near = difflib.get_close_matches(name, [*there, *(each.partition(".")[2] for each in there)], 1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise UsageError(f"No suite or ladder is called {name!r}.{hint} Ladders: {', '.join(there)}.")
+    against = Selector.parse(against).name.rpartition(".")[2]
     for loaded in suites:
         suite = loaded.suite
-        chosen = [
-            ladder
+        chosen = {
+            ladder.name: (ladder, [Selector.parse(name) for name in names if _is_of(name, suite, ladder)])
             for ladder in suite.ladders
-            if not names or {suite.name, ladder.name, f"{suite.name}.{ladder.name}"} & {*names}
-        ]
+        }
+        chosen = {name: found for name, found in chosen.items() if found[1] or not names}
         if not chosen:
             continue
         if against and against not in suite.by_name:
             raise UsageError(f"--against {against}: suite {suite.name!r} has no such kernel.")
-        points = [parse_size(size, suite.problem) for size in sizes]
+        axes = suite.problem.axes
+        ladders = []
+        for ladder, selectors in chosen.values():
+            wanted = dict.fromkeys((*sizes, *(each.size for each in selectors if each.size)))
+            points = [Size.parse(size).at(axes) for size in wanted]
+            ladders.append((ladder, tuple(placed(suite, ladder, points))))
         yield SuiteLadders(
             loaded=loaded,
-            ladders=tuple((ladder, tuple(placed(suite, ladder, points))) for ladder in chosen),
+            ladders=tuple(ladders),
             results=results,
             devices=devices,
             against=against,
             slow=slow,
         )
+
+
+def _is_of(name: str, suite: Suite, ladder: Ladder) -> bool:
+    """Whether it names a ladder, its suite, or a kernel or case on it."""
+    if name in (suite.name, ladder.name, f"{suite.name}.{ladder.name}"):
+        return True
+    selector = Selector.parse(name)
+    return any(selector.names(suite.name, rung.kernel) for rung in ladder.rungs)

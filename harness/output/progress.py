@@ -81,7 +81,7 @@ class ProgressObserver(DeviceProgress):
     """Shows a run as it goes."""
 
     def started(self, planned: PlannedCase, number: int, total: int) -> None:
-        self.name = f"{planned.case.suite}.{planned.kernel.name} {planned.case.size_label}"
+        self.name = planned.case.short_id
         self.began = time.monotonic()
         self.progress.update(self.task, description=self.name, completed=number - 1, total=total)
 

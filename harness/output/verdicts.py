@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 __all__ = [
-    "FAILING",
     "Judged",
     "as_json",
     "basis",
@@ -36,14 +35,12 @@ from harness.errors import ExitCode
 from harness.judgement.noise import Calibration
 from harness.judgement.saved_runs import FilesResult, FilesSide
 from harness.output.tables import console, natural_width, plain_table, print_out
-from harness.records import Comparison, DeviceInfo, Effect, Source, Verdict, nothing_compared
+from harness.records import FAILING, Comparison, DeviceInfo, Effect, Source, Verdict, nothing_compared
 from harness.run.compare import ComparisonResult
 from harness.spec.suite import size_label
 from harness.statistics.rates import false_alarm_bound
 from harness.system.texts import harmless
 
-FAILING = ("regression", "missing", "failed", "invalid", "inconclusive", "improvement", "new")
-"""Verdicts that can fail a comparison."""
 _BY_DEFAULT = frozenset(FAILING[:5])
 _ALWAYS = frozenset({"missing", "failed"})
 """A case that vanished or failed never passes silently."""

@@ -25,6 +25,7 @@ from harness.run.compare import (
     policy_for,
 )
 from harness.run.rejudge import Label, Rejudged, rejudge
+from harness.spec.case_id import in_short
 from harness.spec.suite import Case
 from harness.store.records_file import PACKED, StoredComparison
 from harness.system.files import read_regular
@@ -88,6 +89,7 @@ def rejudge_record(path: Path, stored: StoredComparison, limits: Limits, known: 
         calibration = read_calibration(path.parent)
     again = rejudge(stored, policy, _noise(stored, calibration), pair_settings_for(comparison.device, policy))
     twins = [case for case in again if case.now.case in (TWIN_SAME, TWIN_PLANTED)]
+    labels = known.get(_bare(path.name), {})
     cases = [case for case in again if case not in twins]
     stand = held([case.now for case in cases], [twin.now for twin in twins])
     return RejudgedRecord(
@@ -98,7 +100,11 @@ def rejudge_record(path: Path, stored: StoredComparison, limits: Limits, known: 
         calibration=calibration,
         cases=tuple(dataclasses.replace(case, now=now) for case, now in zip(cases, stand, strict=True)),
         twins=tuple(twins),
-        labels=known.get(_bare(path.name), {}),
+        labels={
+            case.now.case: labels[in_short(case.now.case)]
+            for case in cases
+            if in_short(case.now.case) in labels
+        },
     )
 
 
@@ -149,7 +155,7 @@ def read_labels(files: Sequence[Path]) -> dict[str, dict[str, Label]]:
                 "slower, same or faster."
             ) from None
         for label in labels:
-            other = known.setdefault(_bare(label.file), {}).setdefault(label.case, label)
+            other = known.setdefault(_bare(label.file), {}).setdefault(in_short(label.case), label)
             if other.truth != label.truth:
                 raise UsageError(
                     f"{file} says that {label.case} of {label.file} is {label.truth}, and another label that "
@@ -160,9 +166,9 @@ def read_labels(files: Sequence[Path]) -> dict[str, dict[str, Label]]:
 
 def unmatched(known: Labels, judged: Iterable[RejudgedRecord]) -> str:
     """A sentence where labels are of nothing that was judged, else empty."""
-    there = {(_bare(record.path.name), case.now.case) for record in judged for case in record.cases}
+    there = {(_bare(record.path.name), in_short(case.now.case)) for record in judged for case in record.cases}
     labels = [label for of_record in known.values() for label in of_record.values()]
-    astray = [label for label in labels if (_bare(label.file), label.case) not in there]
+    astray = [label for label in labels if (_bare(label.file), in_short(label.case)) not in there]
     if not astray:
         return ""
     return (

@@ -33,7 +33,7 @@ from harness.site.documents import (
     run_document,
 )
 from harness.site.files import EVERY, Numbers, Site, file_name
-from harness.spec.suite import size_label
+from harness.spec.case_id import CaseId
 from harness.store.records_file import StoredRun, read_run
 from harness.system.texts import harmless
 
@@ -278,7 +278,7 @@ class _Publishing:
             seen.setdefault(each.suite, each)
         stored = [self._read(each) for each in seen.values()]
         return {
-            f"{one.run.source.suite}.{row.kernel}@{size_label(row.sizes)}": row
+            CaseId.of(one.run.source.suite, row.kernel, row.sizes).short: row
             for one in stored
             if one
             for row in one.rows

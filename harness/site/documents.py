@@ -26,7 +26,7 @@ from harness.judgement.noise import Calibration
 from harness.output.summary import summary_of
 from harness.records import Row, Snapshot
 from harness.site.files import Numbers
-from harness.spec.suite import size_label
+from harness.spec.case_id import CaseId
 from harness.statistics.rates import false_alarm_bound
 from harness.store.records_file import StoredRun
 
@@ -153,7 +153,7 @@ def _snapshots(rows: Sequence[Row]) -> Iterator[Snapshot]:
 def _row(stored: StoredRun, row: Row, zero_ns: int) -> dict[str, Any]:
     measured = row.measurement
     return {
-        "name": f"{row.kernel} {size_label(row.sizes)}",
+        "name": CaseId.of(stored.run.source.suite, row.kernel, row.sizes).short,
         "status": row.status,
         "reason": row.reason,
         "message": row.message,

@@ -8,24 +8,19 @@ __all__ = [
     "check_patterns",
     "divided",
     "launch_of",
-    "parse_size",
     "plan",
     "refusal",
-    "selects",
 ]
 
 import difflib
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
 from harness.errors import SuiteError, UsageError
 from harness.records import DeviceInfo, Launch
-from harness.spec.suite import MAX_AXIS, Case, Geometry, Kernel, Problem, Suite
-
-_INTEGER = re.compile(r"[+-]?\d+\Z")
+from harness.spec.case_id import CaseId, Selector, Size
+from harness.spec.suite import Case, Geometry, Kernel, Suite
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,41 +37,42 @@ class Refusal:
     message: str
 
 
-def parse_size(text: str, problem: Problem) -> dict[str, int]:
-    """``1024`` for every axis, or one number an axis, ``500,300,700``. Raises UsageError."""
-    axes = list(problem.axes)
-    parts = [part.strip() for part in text.split(",")]
-    if len(parts) not in (1, len(axes)):
-        raise UsageError(
-            f"--size {text} has {len(parts)} numbers; expected one, or "
-            f"{len(axes)} for the axes {', '.join(axes)}."
-        )
-    for part in parts:
-        if not _INTEGER.match(part):
-            raise UsageError(
-                f"--size {text}: {part!r} is not an integer. "
-                f"Expected sizes from 1 to {MAX_AXIS}, such as 1024."
-            )
-        # Python refuses to read an integer of more than 4300 digits.
-        if len(part) > 4000 or not 1 <= int(part) <= MAX_AXIS:
-            raise UsageError(f"--size {text}: {part} is out of range. Expected sizes from 1 to {MAX_AXIS}.")
-    values = [int(part) for part in parts]
-    return dict(zip(axes, values * len(axes) if len(values) == 1 else values, strict=True))
-
-
 def plan(
     suite: Suite, patterns: Sequence[str] = (), sizes: Sequence[str] = (), *, quick: bool = False
 ) -> list[PlannedCase]:
     """Every selected case of a suite, kernel by kernel in ladder order.
 
-    A pattern is a glob on the kernel's name with its suite's, ``matmul.*tiling*``; a suite's name alone
-    selects all of it.
+    A pattern names a suite, a kernel or a case, or is a glob of any (`Selector`). Where it names a size, that
+    counts; otherwise `sizes` that fit the suite's axes count, and without them the suite's own.
     """
-    points = [parse_size(size, suite.problem) for size in sizes] or list(suite.problem.points(quick=quick))
-    chosen = [
-        kernel for kernel in suite.kernels if not patterns or any(selects(p, suite, kernel) for p in patterns)
+    axes = suite.problem.axes
+    asked = [size.at(axes) for size in map(Size.parse, sizes) if size.fits(axes)]
+    points = asked if sizes else list(suite.problem.points(quick=quick))
+    selectors = [Selector.parse(pattern) for pattern in patterns] or [Selector("*")]
+    return [
+        PlannedCase(kernel, suite.case(kernel, dict(point)))
+        for kernel in suite.kernels
+        for point in _points(suite, kernel, selectors, points)
     ]
-    return [PlannedCase(kernel, suite.case(kernel, point)) for kernel in chosen for point in points]
+
+
+def _points(
+    suite: Suite, kernel: Kernel, selectors: Sequence[Selector], points: Sequence[Mapping[str, int]]
+) -> Iterator[Mapping[str, int]]:
+    """Where a kernel is asked for, each point once. A glob of sizes that none of `points` fits selects among
+    all of the suite's.
+    """
+    problem = suite.problem
+    seen: list[Mapping[str, int]] = []
+    for selector in selectors:
+        if not selector.names(suite.name, kernel.name):
+            continue
+        every = [*problem.points(), *problem.points(quick=True)] if selector.has_glob_size else []
+        found = selector.points(problem.axes, points) or selector.points(problem.axes, every)
+        for point in found:
+            if point not in seen:
+                seen.append(point)
+                yield point
 
 
 def divided(
@@ -90,7 +86,7 @@ def divided(
     others: dict[str, list[str]] = {}
     for planned in plan:
         kernel = planned.kernel
-        named = any(pattern.rpartition(".")[2] == kernel.name for pattern in patterns)
+        named = any(Selector.parse(pattern).name.rpartition(".")[2] == kernel.name for pattern in patterns)
         if named or kernel.source_for(device.backend) is not None:
             kept.append(planned)
         elif kernel.name not in (names := others.setdefault(" or ".join(kernel.sources), [])):
@@ -98,24 +94,46 @@ def divided(
     return kept, others
 
 
-def selects(pattern: str, suite: Suite, kernel: Kernel) -> bool:
-    name = f"{suite.name}.{kernel.name}"
-    return pattern in (suite.name, kernel.name) or fnmatchcase(name, pattern)
-
-
 def check_patterns(patterns: Sequence[str], suites: Sequence[Suite]) -> None:
     """Raise UsageError for a pattern that selects nothing: a misspelt kernel must not pass as an empty
     success.
     """
     for pattern in patterns:
-        if not any(selects(pattern, suite, kernel) for suite in suites for kernel in suite.kernels):
-            every = (f"{suite.name}.{kernel.name}" for suite in suites for kernel in suite.kernels)
-            names = list(dict.fromkeys(every))  # both commits of a suite have most of them
-            near = difflib.get_close_matches(
-                pattern, [*names, *(name.partition(".")[2] for name in names)], 3
-            )
-            hint = f" Did you mean {' or '.join(near)}?" if near else " 'harness list' shows every kernel."
-            raise UsageError(f"No kernel matches {pattern!r}.{hint}")
+        selector = Selector.parse(pattern)
+        named = [
+            (suite, kernel)
+            for suite in suites
+            for kernel in suite.kernels
+            if selector.names(suite.name, kernel.name)
+        ]
+        if not named:
+            raise _no_kernel(pattern, selector.name, suites)
+        problem = _problem_of_size(selector, *named[0])
+        if problem and all(_problem_of_size(selector, *each) for each in named):
+            raise UsageError(f"No case matches {pattern!r}. {problem}")
+
+
+def _no_kernel(pattern: str, name: str, suites: Sequence[Suite]) -> UsageError:
+    every = (f"{suite.name}.{kernel.name}" for suite in suites for kernel in suite.kernels)
+    names = list(dict.fromkeys(every))  # both commits of a suite have most of them
+    near = difflib.get_close_matches(name, [*names, *(each.partition(".")[2] for each in names)], 3)
+    hint = f" Did you mean {' or '.join(near)}?" if near else " 'harness list' shows every kernel."
+    return UsageError(f"No kernel matches {pattern!r}.{hint}")
+
+
+def _problem_of_size(selector: Selector, suite: Suite, kernel: Kernel) -> str:
+    """Why a selector is of no size that a kernel can have; empty where it is."""
+    problem = suite.problem
+    if selector.size and not selector.has_glob_size:
+        try:
+            Size.parse(selector.size).at(problem.axes)
+        except UsageError as error:
+            return error.message
+    every = [*problem.points(), *problem.points(quick=True)]
+    if selector.points(problem.axes, every):
+        return ""
+    there = dict.fromkeys(CaseId.of(suite.name, kernel.name, point).short for point in every)
+    return f"There are {', '.join(there)}."
 
 
 def launch_of(kernel: Kernel, case: Case) -> Launch:

@@ -11,8 +11,10 @@ from typing import Generic, NamedTuple, TypeVar
 
 from harness.config import FILES, Config, suites_said
 from harness.errors import NoSuiteError, SuiteError, UsageError
+from harness.spec.case_id import Size
+from harness.spec.known_suites import remember
 from harness.spec.loader import Begun, LoadedSuite, begin, discover, discover_at
-from harness.spec.planning import PlannedCase, check_patterns, parse_size, plan
+from harness.spec.planning import PlannedCase, check_patterns, plan
 from harness.system import git
 
 T = TypeVar("T")
@@ -32,7 +34,7 @@ class SuitePair(NamedTuple):
         self, patterns: Sequence[str] = (), sizes: Sequence[str] = (), *, quick: bool = False
     ) -> tuple[list[PlannedCase], list[PlannedCase]]:
         """The selected cases of base and of head; where their axes differ, each at the sizes that fit it."""
-        base, head = (_plan(side, patterns, sizes, quick=quick) for side in self)
+        base, head = ([] if side.absent else plan(side.suite, patterns, sizes, quick=quick) for side in self)
         return base, head
 
 
@@ -62,6 +64,9 @@ def load_suites(
         )
     begun = [begin(folder, commit, timeout_s=timeout_s) for folder in folders]
     loaded = [each.result() for each in begun]
+    if commit is None:
+        for each in loaded:
+            remember(each.path, each.suite)
     check_patterns(patterns, [each.suite for each in loaded])
     return loaded
 
@@ -178,13 +183,6 @@ def _standing_in(
     return dataclasses.replace(present, commit=commit, absent=True, problem=side)
 
 
-def _plan(
-    side: LoadedSuite, patterns: Sequence[str], sizes: Sequence[str], *, quick: bool
-) -> list[PlannedCase]:
-    fit = _fit(side, sizes)
-    return [] if side.absent or (sizes and not fit) else plan(side.suite, patterns, fit, quick=quick)
-
-
 def fitting(
     suites: Sequence[LoadedSuite], patterns: Sequence[str] = (), sizes: Sequence[str] = ()
 ) -> Fitting[LoadedSuite]:
@@ -207,21 +205,17 @@ def fitting_pairs(
 def _fitting(
     each: Sequence[tuple[T, LoadedSuite]], patterns: Sequence[str], sizes: Sequence[str]
 ) -> Fitting[T]:
-    wanted = [(whole, side, _fit(side, sizes)) for whole, side in each if plan(side.suite, patterns)]
-    for _, side, fit in wanted:
-        for size in fit:
-            parse_size(size, side.suite.problem)
-    unfit = [size for size in sizes if wanted and not any(size in fit for _, _, fit in wanted)]
-    if unfit:
-        parse_size(unfit[0], wanted[0][1].suite.problem)
-    left_out = [
-        f"{side.suite.name} is left out: no --size gives numbers for {', '.join(side.suite.problem.axes)}."
-        for _, side, fit in wanted
-        if sizes and not fit
-    ]
-    chosen = tuple((whole, tuple(fit)) for whole, _, fit in wanted if fit or not sizes)
-    return Fitting(chosen, tuple(left_out) if chosen else ())
-
-
-def _fit(side: LoadedSuite, sizes: Sequence[str]) -> list[str]:
-    return [size for size in sizes if len(size.split(",")) in (1, len(side.suite.problem.axes))]
+    wanted = [(whole, side.suite) for whole, side in each if plan(side.suite, patterns)]
+    asked = {text: Size.parse(text) for text in sizes}
+    for size in asked.values() if wanted else ():
+        if not any(size.fits(suite.problem.axes) for _, suite in wanted):
+            size.at(wanted[0][1].problem.axes)  # says what is wrong with it
+    chosen: list[tuple[T, tuple[str, ...]]] = []
+    left_out = []
+    for whole, suite in wanted:
+        axes = suite.problem.axes
+        if plan(suite, patterns, sizes):
+            chosen.append((whole, tuple(text for text, size in asked.items() if size.fits(axes))))
+        else:
+            left_out.append(f"{suite.name} is left out: no --size gives numbers for {', '.join(axes)}.")
+    return Fitting(tuple(chosen), tuple(left_out) if chosen else ())

@@ -23,8 +23,10 @@ __all__ = [
     "Suite",
     "Tuning",
     "Value",
+    "argument_names",
     "ceil_div",
     "numpy_dtype",
+    "point_of",
     "size_label",
 ]
 
@@ -39,6 +41,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness.errors import SuiteError
+from harness.spec.case_id import MAX_AXIS, CaseId, size_label
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,9 +49,6 @@ if TYPE_CHECKING:
 
 Value = int | str
 """What a macro, or a parameter of a sweep, may be: an integer, or a word."""
-
-MAX_AXIS = 2**31 - 1
-"""Axes reach kernels as 32-bit signed integers."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _CAPABILITY = re.compile(r"sm_(\d+)(\d)\Z")
@@ -155,15 +155,12 @@ class Case:
     @property
     def id(self) -> str:
         """``matmul.naive[m=64,n=64,k=64]``: stable across machines and commits."""
-        return (
-            f"{self.suite}.{self.kernel}[{','.join(f'{axis}={size}' for axis, size in self.sizes.items())}]"
-        )
+        return str(CaseId.of(self.suite, self.kernel, self.sizes))
 
-
-def size_label(sizes: Mapping[str, int]) -> str:
-    """``4096`` for a point whose axes are all equal, else ``500x300x700``."""
-    values = list(sizes.values())
-    return str(values[0]) if len(set(values)) == 1 else "x".join(map(str, values))
+    @property
+    def short_id(self) -> str:
+        """``matmul.naive@64``: as tables and pages call it."""
+        return CaseId.of(self.suite, self.kernel, self.sizes).short
 
 
 Extent = int | tuple[int, ...]
@@ -682,16 +679,13 @@ class Suite:
     def rung_sizes(self, ladder: Ladder, rung: Rung) -> dict[str, int]:
         """The point of the axes that a rung is at. Raises SuiteError where it is none."""
         given = ladder.sizes if rung.sizes is None else rung.sizes
-        axes = self.problem.axes
-        sizes = dict(given) if isinstance(given, Mapping) else dict.fromkeys(axes, given)
-        if sizes.keys() != axes.keys() or not all(
-            type(size) is int and 1 <= size <= MAX_AXIS for size in sizes.values()
-        ):
+        point = point_of(self.problem, given)
+        if point is None:
             raise SuiteError(
                 f"Ladder {ladder.name!r}: {rung.label!r} has sizes {given!r}; "
-                f"expected a number, or one for each of {', '.join(axes)}."
+                f"expected a number, or one for each of {', '.join(self.problem.axes)}."
             )
-        return {axis: int(sizes[axis] or 0) for axis in axes}
+        return point
 
     @cached_property
     def by_name(self) -> dict[str, Kernel]:
@@ -729,7 +723,7 @@ class Suite:
         """
         problem = self.problem
         found = []
-        for name in kernel.args or (*problem.inputs, *problem.outputs, *problem.axes):
+        for name in argument_names(problem, kernel):
             if name in problem.arrays:
                 array = problem.arrays[name]
                 found.append(Parameter(name, array.dtype_at(case), array.shape_at(case)))
@@ -741,6 +735,24 @@ class Suite:
                     "problem."
                 )
         return tuple(found)
+
+
+def point_of(problem: Problem, given: int | Mapping[str, int] | None) -> dict[str, int] | None:
+    """A point of a problem's axes, in their order: a size for all of them, or sizes by name. None where it is
+    none.
+    """
+    axes = problem.axes
+    sizes = given if isinstance(given, Mapping) else dict.fromkeys(axes, given)
+    if sizes.keys() != axes.keys():
+        return None
+    point = {axis: size for axis in axes if type(size := sizes[axis]) is int and 1 <= size <= MAX_AXIS}
+    return point if point.keys() == axes.keys() else None
+
+
+def argument_names(problem: Problem, kernel: Kernel | None = None) -> tuple[str, ...]:
+    """What a kernel's function is called with, in order; without a kernel, what the problem says of all."""
+    own = (*problem.inputs, *problem.outputs, *problem.axes)
+    return (kernel and kernel.args) or own
 
 
 def _product(shape: Sequence[int]) -> int:

@@ -13,8 +13,9 @@ from typing import Any
 from harness.device.backends.base import check_launch
 from harness.errors import LaunchError, SuiteError
 from harness.records import DeviceInfo
-from harness.spec.planning import launch_of, parse_size
-from harness.spec.suite import Case, Kernel, Suite, Tuning, Value
+from harness.spec.case_id import Size
+from harness.spec.planning import launch_of
+from harness.spec.suite import Case, Kernel, Suite, Tuning, Value, point_of
 from harness.sweep.model import Configuration, SweepRow
 
 
@@ -33,21 +34,20 @@ def points(
     Raises UsageError for a size that is none, SuiteError for one of the tuning's.
     """
     if sizes:
-        found = [parse_size(size, suite.problem) for size in sizes]
+        found = [Size.parse(size).at(suite.problem.axes) for size in sizes]
     else:
         found = [_point(suite, size) for size in tuning.sizes] or list(suite.problem.points(quick=quick))
     return tuple(point for place, point in enumerate(found) if point not in found[:place])
 
 
 def _point(suite: Suite, size: int | Mapping[str, int]) -> dict[str, int]:
-    axes = list(suite.problem.axes)
-    point = dict.fromkeys(axes, size) if isinstance(size, int) else dict(size)
-    if set(point) != set(axes) or not all(type(extent) is int and extent > 0 for extent in point.values()):
+    point = point_of(suite.problem, size)
+    if point is None:
         raise SuiteError(
             f"Suite {suite.name!r} has a tuning with the size {size!r}; "
-            f"expected a number, or one above 0 for each of {', '.join(axes)}."
+            f"expected a number, or one above 0 for each of {', '.join(suite.problem.axes)}."
         )
-    return {axis: point[axis] for axis in axes}
+    return point
 
 
 def configurations(

@@ -11,6 +11,7 @@ __all__ = [
     "is_commit",
     "is_dirty",
     "merge_base",
+    "names_of_commits",
     "newest_commits",
     "read",
     "repository_of",
@@ -134,6 +135,17 @@ def _submodule_of(repository: Path, path: Path) -> Path | None:
 def newest_commits(repository: Path, count: int, *paths: str) -> list[str]:
     """The newest `count` commits that touched `paths`, newest first."""
     return ask(repository, "log", f"--max-count={count}", "--format=%H", "--", *paths).decode().split()
+
+
+def names_of_commits(folder: Path, recent: int) -> list[tuple[str, str]]:
+    """HEAD, branches and tags, and the newest `recent` commits by their short hashes, each with its subject
+    or nothing. Raises GitError.
+    """
+    refs = ask(folder, "for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags", "refs/remotes")
+    logged = ask(folder, "log", f"--max-count={recent}", "--format=%h %s")
+    names = [("HEAD", ""), *((name, "") for name in refs.decode(errors="replace").split())]
+    commits = [line.partition(" ") for line in logged.decode(errors="replace").splitlines()]
+    return [*names, *((commit, subject) for commit, _, subject in commits)]
 
 
 def files(repository: Path, commit: str) -> list[str]:

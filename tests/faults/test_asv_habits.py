@@ -71,7 +71,7 @@ def files_below(folder: Path) -> dict[Path, bytes]:
 @pytest.mark.parametrize("span", ["{first}^!", "{broken}^!"], ids=["measured", "a suite that does not load"])
 def test_a_dry_run_writes_nothing(fresh, span):
     done = fresh.asv("run", "--dry-run", "-b", "track_time_ms", span.format(**fresh.commits))
-    assert "toy.plain 64: measured" in done.stdout or "ZeroDivisionError" in done.stdout
+    assert "toy.plain@64: measured" in done.stdout or "ZeroDivisionError" in done.stdout
     assert not fresh.results.exists()
     assert not (fresh.home / ".asv-machine.json").exists()
 
@@ -86,7 +86,7 @@ def test_one_parameter_measures_one_case(home):
     others = {track: home.values("first", track) for track in ("track_time_ms", "track_power_w")}
     done = home.asv("run", "-b", f"track_time_ms{PLAIN_ONLY}", f"{home.commits['first']}^!")
     assert done.returncode == 0, done.stdout
-    assert "[1/1] toy.plain 64: measured" in done.stdout
+    assert "[1/1] toy.plain@64: measured" in done.stdout
     run, rows, complete = home.record("first")
     assert complete
     assert [(row.kernel, row.sizes) for row in rows] == [("plain", {"n": 64})]

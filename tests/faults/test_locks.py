@@ -385,7 +385,7 @@ def test_asv_says_that_it_waits(tmp_path: Path, device: DeviceInfo, locks: Path)
                 more = os.read(running.stdout.fileno(), 4096)
                 assert more, said
                 said += more
-        line_with(running, "toy.plain 64: measured")
+        line_with(running, "toy.plain@64: measured")
     assert device.uuid
 
 

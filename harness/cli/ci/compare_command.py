@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from harness.cli.compare_command import compare_commits, settings_from
-from harness.cli.options import Selection, case_options, cases_argument, echo_json, path_option
+from harness.cli.options import Selection, case_options, cases_argument, commit_option, echo_json, path_option
 from harness.cli.verdict_options import comparison_options
 from harness.config import load_config
 from harness.errors import UsageError
@@ -27,8 +27,8 @@ from harness.system import git
 @cases_argument
 @case_options
 @comparison_options
-@click.option("--base", metavar="REV", required=True, help="The branch that the pull request goes to.")
-@click.option("--head", metavar="REV", default="HEAD", show_default=True, help="The pull request's commit.")
+@commit_option("--base", required=True, help="The branch that the pull request goes to.")
+@commit_option("--head", default="HEAD", show_default=True, help="The pull request's commit.")
 @path_option("--out", "Where the report and the records go.", default=Path("perf-review"), show_default=True)
 @click.option("--history", metavar="URL", default="", help="The published pages, to link to.")
 def command(selection: Selection, base: str, head: str, out: Path, history: str, **options: Any) -> int:

@@ -10,8 +10,17 @@ from pathlib import Path
 import click
 
 from harness.bench.measure import MeasureSettings
+from harness.cli import completion
 from harness.cli.execute import status_of, tell_result
-from harness.cli.options import echo_json, flag, json_option, no_wait_option, path_option, seconds_option
+from harness.cli.options import (
+    echo_json,
+    flag,
+    json_option,
+    no_wait_option,
+    path_option,
+    seconds_option,
+    size_option,
+)
 from harness.config import load_config
 from harness.device import backends
 from harness.device.lock import Busy
@@ -28,7 +37,7 @@ SLOW_TIMEOUT_S = 3600.0
 
 
 @click.command("ladder")
-@click.argument("names", nargs=-1, metavar="[SUITE|LADDER]...")
+@click.argument("names", nargs=-1, metavar="[SUITE|LADDER|CASE]...", shell_complete=completion.ladders)
 @flag("--measure", "Measure what is missing first, as 'harness run' does.")
 @flag("--slow", "With --measure: what takes minutes too.")
 @click.option(
@@ -36,13 +45,15 @@ SLOW_TIMEOUT_S = 3600.0
     "devices",
     multiple=True,
     metavar="SPEC",
+    shell_complete=completion.devices,
     help="Show, or measure on, this device alone; repeatable.",
 )
-@click.option("--size", "sizes", multiple=True, metavar="N|M,N,K", help="Other sizes than the authors'.")
+@size_option("sizes", help="Other sizes than the authors'.")
 @click.option(
     "--against",
     metavar="KERNEL",
     default="",
+    shell_complete=completion.cases,
     help="The kernel to hold against the host; default: the fastest.",
 )
 @seconds_option("--timeout", "For one case; default 120, with --slow 3600.")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 __all__ = ["Explained"]
 
-import ast
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -20,6 +19,7 @@ from asv.console import log
 from harness.errors import HarnessError
 from harness.history.changes import TIMED
 from harness.history.reading import History, read_history
+from harness.spec.case_id import parse_asv_name, short_id
 
 _NEAR = 2
 """Commits by which two searches of the same noisy series may differ."""
@@ -77,13 +77,8 @@ class Explained:
 
     def _case(self, name: str) -> str:
         """``matmul.naive@1024`` of ``suites.Matmul.track_time_ms('naive', 1024)``; empty for other tracks."""
-        benchmark, _, given = name.partition("(")
-        group, _, track = benchmark.rpartition(".")
-        if track.removeprefix("track_") not in TIMED:
+        told = parse_asv_name(name)
+        if told is None or told.track not in TIMED:
             return ""
-        try:
-            kernel, size = ast.literal_eval(f"({given}")
-        except (ValueError, SyntaxError):
-            return ""
-        suite = self.benchmarks.get(benchmark, {}).get("suite") or group.rpartition(".")[2].lower()
-        return f"{suite}.{kernel}@{size}"
+        suite = self.benchmarks.get(name.partition("(")[0], {}).get("suite") or told.group.lower()
+        return short_id(suite, told.kernel, told.size)

@@ -125,7 +125,7 @@ class _FileObserver:
         self._say(sentence)
 
     def started(self, planned: PlannedCase, number: int, total: int) -> None:
-        self.name = f"[{number}/{total}] {planned.case.suite}.{planned.kernel.name} {planned.case.size_label}"
+        self.name = f"[{number}/{total}] {planned.case.short_id}"
 
     def stage(self, stage: str) -> None:
         pass

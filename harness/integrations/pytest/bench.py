@@ -248,8 +248,7 @@ def _label(base: PlannedCase | None, head: PlannedCase | None, taken: Mapping[st
     planned = head or base
     assert planned is not None
     case = planned.case
-    short = f"{case.suite}.{case.kernel}@{case.size_label}"
-    label = next((name for name in (short, case.id) if name not in taken), None)
+    label = next((name for name in (case.short_id, case.id) if name not in taken), None)
     if label is None:
         raise UsageError(f"Two suites have a case {case.id}: give one of them another name.")
     return label

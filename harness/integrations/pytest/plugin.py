@@ -27,7 +27,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--perf-size": {
         "action": "append",
         "default": [],
-        "metavar": "N|M,N,K",
+        "metavar": "N|MxNxK",
         "help": "One number for every axis, or one an axis; repeatable.",
     },
     "--perf-quick": {"action": "store_true", "help": "The suites' small sizes; the default on a CPU."},
@@ -92,7 +92,7 @@ def _check_options(config: pytest.Config) -> None:
 
 
 def _check_verdicts(fail_on: list[str], *, gate: bool) -> None:
-    from harness.output.verdicts import FAILING
+    from harness.records import FAILING
 
     if not gate:
         raise pytest.UsageError("--perf-fail-on says which verdicts fail the gate: give --perf-gate as well.")

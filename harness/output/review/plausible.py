@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from harness.output.review.model import Card, CaseReview, Change, Review, Side
 from harness.records import VerdictStatus
+from harness.spec.case_id import CaseId
 
 T = TypeVar("T", bound=Hashable)
 
@@ -89,7 +90,7 @@ def _names(card: Card) -> Iterator[str]:
     for unknown in sorted({*card.places, *(twin.kernel for twin in card.twins)} - kernels):
         yield f"It tells of {unknown}, which is the kernel of no case."
     for case in card.cases:
-        if case.case != (expected := _id(card.suite, case)):
+        if case.case != (expected := str(CaseId.of(card.suite, case.kernel, case.sizes))):
             yield f"{case.case} should be called {expected}."
     for twin in card.twins:
         if twin.case not in _TWINS:
@@ -124,10 +125,6 @@ def _wrong_twin(card: Card) -> str | None:
             f"{wrong[0].status}: with that every case is invalid."
         )
     return None
-
-
-def _id(suite: str, case: CaseReview) -> str:
-    return f"{suite}.{case.kernel}[{','.join(f'{axis}={size}' for axis, size in case.sizes.items())}]"
 
 
 def _of_case(case: CaseReview, card: Card) -> Iterator[str]:

@@ -23,6 +23,7 @@ from harness.output.review.wording import (
     remedy,
     verb,
 )
+from harness.spec.case_id import size_label
 
 
 def acted_on(view: View, groups: Groups) -> list[Part]:
@@ -110,15 +111,10 @@ def _commands(review: Review, found: Sequence[Found]) -> str:
     for suite in dict.fromkeys(each.card.suite for each in found):
         cases = [each.case for each in found if each.card.suite == suite]
         kernels = dict.fromkeys(f"{suite}.{case.kernel}" for case in cases)
-        sizes = dict.fromkeys(f"--size {_size(case)}" for case in cases if case.sizes)
+        sizes = dict.fromkeys(f"--size {size_label(case.sizes)}" for case in cases if case.sizes)
         ends = [(commit or "")[:10] for commit in (review.base, review.head)]
         lines.append(" \\\n  ".join((" ".join(("harness compare", *ends)), *kernels, " ".join(sizes))))
     return "\n".join(lines) if review.base and review.head else ""
-
-
-def _size(case: CaseReview) -> str:
-    values = list(case.sizes.values())
-    return str(values[0]) if len(set(values)) == 1 else ",".join(map(str, values))
 
 
 def _alike(found: Iterable[Found], key: Callable[[Found], object]) -> list[list[Found]]:
@@ -157,8 +153,7 @@ def _failure(view: View, found: Sequence[Found], where: str) -> Item:
 def _again(found: Found) -> str:
     if found.case.side != "head":
         return ""
-    size = f" --size {_size(found.case)}" if found.case.sizes else ""
-    return f"To see it again: {code(f'harness check {found.card.suite}.{found.case.kernel}{size}')}"
+    return f"To see it again: {code(f'harness check {found.label}')}"
 
 
 def _what(case: CaseReview) -> str:

@@ -29,7 +29,7 @@ __all__ = [
 from collections.abc import Mapping
 
 from harness.output.review.model import Card, CaseReview, Change, Side
-from harness.spec.suite import size_label
+from harness.spec.case_id import CaseId
 from harness.statistics.rates import false_alarm_bound
 
 _MINUS, _TIMES, _NBSP = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{NO-BREAK SPACE}"
@@ -88,8 +88,7 @@ def verb(number: int, one: str, many: str) -> str:
 
 def label(card: Card, case: CaseReview) -> str:
     """``matmul.naive@1024``."""
-    size = size_label(case.sizes)
-    return f"{card.suite}.{case.kernel}{'@' if size else ''}{size}"
+    return CaseId.of(card.suite, case.kernel, case.sizes).short
 
 
 def percent(share: float, *, sign: bool = False) -> str:

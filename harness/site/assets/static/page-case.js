@@ -414,7 +414,7 @@
         ),
         text(kase.suite, null, 40),
       ),
-      el("h1", null, harness.name(kase.kernel, 100), " ", el("small", null, text(kase.size, null, 80))),
+      el("h1", null, harness.name(kase.name, 180)),
       neighbours(site, cardNumber, caseNumber),
       facts(data, kase, one),
       figure,

@@ -1,0 +1,187 @@
+"""What the shell completes: cases, sizes, devices, commits; quick, and silent where it knows nothing."""
+
+from __future__ import annotations
+
+__all__ = [
+    "VARIABLE",
+    "cases",
+    "commits",
+    "commits_then_cases",
+    "complete",
+    "devices",
+    "ladders",
+    "sizes",
+    "tuned",
+]
+
+import contextlib
+import functools
+import io
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import BashComplete, CompletionItem, add_completion_class, shell_complete
+
+from harness.spec.case_id import Selector
+from harness.system.texts import harmless
+
+if TYPE_CHECKING:
+    from harness.spec.known_suites import KnownSuite
+
+VARIABLE = "_HARNESS_COMPLETE"
+"""click's: what the shell asks for, such as bash_complete."""
+_RECENT = 30
+"""Commits that are offered by their hash."""
+_PACKAGES = {"opencl": "pyopencl", "opengl": "moderngl"}
+_SAFE = re.compile(r"[\w./@,=:+~^-]*\Z")
+"""A branch may be called anything, and the shell runs what is accepted."""
+
+Offered = Iterator[tuple[str, str]]
+"""Words, each with what it means or nothing."""
+
+
+class _Bash(BashComplete):
+    """click's own splits words where bash does, at @, : and = too, of which cases and devices are full."""
+
+    source_template = """\
+%(complete_func)s() {
+    local -; set -f
+    local IFS=$'\\n' line="${COMP_LINE:0:COMP_POINT}" completion
+    local word="${line##*[[:space:]]}"
+    local before=($(tr -s '[:space:]' '\\n' <<< "${line%%"$word"}"))
+    local kept="${word%%"$2"}"
+    for completion in $(env COMP_WORDS="$line" COMP_CWORD=${#before[@]} \\
+            %(complete_var)s=bash_complete "$1"); do
+        case "$completion" in
+            dir,*) compopt -o dirnames ;;
+            file,*) compopt -o default ;;
+            plain,*) completion="${completion#plain,}"; COMPREPLY+=("${completion#"$kept"}") ;;
+        esac
+    done
+}
+complete -o nosort -F %(complete_func)s %(prog_name)s
+"""
+
+
+def complete(command: click.Command) -> int:
+    """Answer a shell: print what it sources, or what it may offer. Returns the exit status."""
+    add_completion_class(_Bash)
+    with contextlib.redirect_stderr(io.StringIO()):  # it would stand in the middle of what is being typed
+        try:
+            return shell_complete(command, {}, "harness", VARIABLE, os.environ[VARIABLE])
+        except Exception:  # noqa: BLE001 - likewise
+            return 1
+
+
+def _completer(
+    offered: Callable[[click.Context, str], Iterable[tuple[str, str]]],
+) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem[str]]]:
+    @functools.wraps(offered)
+    def completing(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem[str]]:
+        try:
+            words = dict(offered(context, begun))
+        except Exception:  # noqa: BLE001 - what is broken is told when the command runs
+            return []
+        return [
+            CompletionItem(word, help=harmless(told) or None)
+            for word, told in words.items()
+            if word.startswith(begun) and _SAFE.match(word[len(begun) :])
+        ]
+
+    return completing
+
+
+@_completer
+def cases(_: click.Context, begun: str) -> Offered:
+    """Suites, kernels with their suite's name, and after an @ sizes; bare kernels where nothing else fits."""
+    return _cases(_suites(), begun)
+
+
+@_completer
+def tuned(_: click.Context, begun: str) -> Offered:
+    """Kernels that can be swept."""
+    suites = _suites()
+    able = {name for suite in suites for kernel in suite.tuned for name in (kernel, f"{suite.name}.{kernel}")}
+    return ((word, told) for word, told in _cases(suites, begun) if word.partition("@")[0] in able)
+
+
+@_completer
+def ladders(_: click.Context, begun: str) -> Offered:
+    suites = _suites()
+    yield from ((f"{suite.name}.{ladder}", "") for suite in suites for ladder in suite.ladders)
+    yield from _cases(suites, begun)
+
+
+@_completer
+def sizes(context: click.Context, _: str) -> Offered:
+    """Of the suites that the cases typed so far are of."""
+    suites, names = _suites(), list(context.args)  # nothing is parsed before an option without its value
+    for argument in ("cases", "rest", "kernel"):
+        given = context.params.get(argument) or ()
+        names += [given] if isinstance(given, str) else given
+    chosen = [suite for suite in suites if any(_is_of(name, suite) for name in names)]
+    return ((size, "") for suite in chosen or suites for size in suite.sizes)
+
+
+@_completer
+def devices(_: click.Context, __: str) -> Offered:
+    """As far as can be told without asking a driver."""
+    from importlib.util import find_spec
+
+    cards = sorted(int(path.name[6:]) for path in Path("/dev").glob("nvidia[0-9]*"))
+    yield from ((f"cuda:{card}", "") for card in cards)
+    yield from ((f"{backend}:0", "") for backend, package in _PACKAGES.items() if find_spec(package))
+    yield "cpu:0", "the host's own processor"
+    yield "null", "runs the whole way without hardware"
+
+
+@_completer
+def commits(_: click.Context, begun: str) -> Offered:
+    """HEAD, branches, tags and recent commits; after BASE.. too."""
+    return _commits(begun)
+
+
+@_completer
+def commits_then_cases(context: click.Context, begun: str) -> Offered:
+    """The first word may be a commit, unless BASE..HEAD has named both."""
+    if not context.params.get("rest") and ".." not in (context.params.get("base") or ""):
+        yield from _commits(begun)
+    yield from _cases(_suites(), begun)
+
+
+def _suites() -> list[KnownSuite]:
+    from harness.config import load_config
+    from harness.spec.known_suites import known_suites
+    from harness.spec.loader import discover
+
+    config = load_config()
+    return [*known_suites(discover(config.root, config.suites))]
+
+
+def _cases(suites: Iterable[KnownSuite], begun: str) -> Offered:
+    name, at, _ = begun.rpartition("@")
+    if at:
+        yield from ((f"{name}@{size}", "") for suite in suites if _is_of(name, suite) for size in suite.sizes)
+        return
+    names = {suite.name: "" for suite in suites}
+    names |= {f"{suite.name}.{name}": about for suite in suites for name, about in suite.kernels.items()}
+    yield from names.items()
+    if not any(name.startswith(begun) for name in names):
+        yield from ((name, about) for suite in suites for name, about in suite.kernels.items())
+
+
+def _is_of(name: str, suite: KnownSuite) -> bool:
+    selector = Selector.parse(name)
+    return any(selector.names(suite.name, kernel) for kernel in suite.kernels)
+
+
+def _commits(begun: str) -> Offered:
+    from harness.system import git
+
+    base, dots, _ = begun.rpartition("..")
+    for name, subject in git.names_of_commits(Path.cwd(), _RECENT):
+        yield f"{base}{dots}{name}", subject

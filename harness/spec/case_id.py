@@ -1,0 +1,241 @@
+"""What a case is called: ``matmul.naive[m=500,n=300,k=700]``, in short ``matmul.naive@500x300x700``.
+
+Whatever prints a case or a size writes it as here, and whatever is asked for one reads it here. Pure.
+"""
+
+from __future__ import annotations
+
+__all__ = ["MAX_AXIS", "CaseId", "Selector", "Size", "in_short", "parse_asv_name", "short_id", "size_label"]
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from harness.errors import UsageError
+
+MAX_AXIS = 2**31 - 1
+"""Axes reach kernels as 32-bit signed integers."""
+
+_INTEGER = re.compile(r"[+-]?[0-9]+\Z")
+_BY_X = re.compile(r"[0-9]+(?:x[0-9]+)+\Z")
+_FULL = re.compile(r"(?P<name>.+)\[(?P<size>[^\[\]]*=[^\[\]]*|\*|)\]\Z")
+"""Brackets hold the size where they hold axes; otherwise they are a glob's."""
+_PLANTED = re.compile(r"(?P<case>.+) (?P<planted>\+\S+ %)\Z")
+_ASV = re.compile(r"(?P<group>(?:\w+\.)*)track_(?P<track>\w+)\((?P<kernel>[^,()]+), *(?P<size>[^()]+)\)\Z")
+_TEST = re.compile(r"(?:.*::)?test\w*\[(?P<case>\w+\..+)\]\Z")
+_WILD = re.compile(r"[*?\[]")
+
+
+def size_label(sizes: Mapping[str, int]) -> str:
+    """``4096`` for a point whose axes are all equal, else ``500x300x700``."""
+    return _label(tuple(sizes.values()))
+
+
+def _label(lengths: tuple[int, ...]) -> str:
+    return str(lengths[0]) if len(set(lengths)) == 1 else "x".join(map(str, lengths))
+
+
+def short_id(suite: str, kernel: str, label: str) -> str:
+    """``matmul.naive@4096``; of a size that only its label is known of, as of asv's parameters."""
+    return f"{suite}.{kernel}{'@' if label else ''}{label}"
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A point of a problem's axes: one length for all of them, one for each in their order, or by name."""
+
+    lengths: tuple[int, ...]
+    axes: tuple[str, ...] = ()
+    """Empty where it does not name them."""
+
+    @classmethod
+    def of(cls, sizes: Mapping[str, int]) -> Size:
+        return cls(tuple(sizes.values()), tuple(sizes))
+
+    @classmethod
+    def parse(cls, text: str) -> Size:
+        """``4096``, ``500x300x700``, ``500,300,700`` or ``m=500,n=300,k=700``. Raises UsageError."""
+        parts = [part.strip() for part in text.split("x" if _BY_X.match(text) else ",")]
+        if "=" not in text:
+            return cls(tuple(_length(text, part) for part in parts))
+        named = {}
+        for part in parts:
+            axis, equals, length = part.partition("=")
+            if not equals or not axis or axis in named:
+                raise UsageError(f"Size {text}: {part!r} is not one axis and its size, such as m=500.")
+            named[axis] = _length(text, length)
+        return cls.of(named)
+
+    def __str__(self) -> str:
+        if self.axes:
+            return ",".join(f"{axis}={length}" for axis, length in zip(self.axes, self.lengths, strict=True))
+        return "x".join(map(str, self.lengths))
+
+    @property
+    def label(self) -> str:
+        return _label(self.lengths)
+
+    def fits(self, axes: Collection[str]) -> bool:
+        """Whether it says a length for each of a problem's axes, and for nothing else."""
+        return set(self.axes) == set(axes) if self.axes else len(self.lengths) in (1, len(axes))
+
+    def at(self, axes: Collection[str]) -> dict[str, int]:
+        """A length for each of a problem's axes, in the problem's order. Raises UsageError."""
+        if not self.fits(axes):
+            has = f"is of {', '.join(self.axes)}" if self.axes else f"has {len(self.lengths)} numbers"
+            expected = f"or {len(axes)} for the axes {', '.join(axes)}"
+            raise UsageError(f"Size {self} {has}; expected one, {expected}.")
+        if self.axes:
+            named = dict(zip(self.axes, self.lengths, strict=True))
+            return {axis: named[axis] for axis in axes}
+        lengths = self.lengths * len(axes) if len(self.lengths) == 1 else self.lengths
+        return dict(zip(axes, lengths, strict=True))
+
+
+def _length(text: str, part: str) -> int:
+    if not _INTEGER.match(part):
+        raise UsageError(
+            f"Size {text}: {part!r} is not an integer. Expected sizes from 1 to {MAX_AXIS}, such as 1024, "
+            "500x300x700 or m=500,n=300,k=700."
+        )
+    # Python refuses to read an integer of more than 4300 digits.
+    if len(part) > 4000 or not 1 <= int(part) <= MAX_AXIS:
+        raise UsageError(f"Size {text}: {part} is out of range. Expected sizes from 1 to {MAX_AXIS}.")
+    return int(part)
+
+
+@dataclass(frozen=True, slots=True)
+class CaseId:
+    """A kernel of a suite at a size, the same on every machine and at every commit."""
+
+    suite: str
+    kernel: str
+    size: Size | None = None
+    """None for the kernel at any size, and for a comparison's tests of itself, such as twin.same."""
+    planted: str = ""
+    """The slowdown that was planted into it, such as ``+2 %``."""
+
+    @classmethod
+    def of(cls, suite: str, kernel: str, sizes: Mapping[str, int]) -> CaseId:
+        return cls(suite, kernel, Size.of(sizes))
+
+    @classmethod
+    def parse(cls, text: str) -> CaseId:
+        """The case of an id in full or in short, or of asv's name of it. Raises UsageError."""
+        parts = _split(text)
+        suite, dot, kernel = parts.name.partition(".")
+        if not dot or not suite or not kernel or _WILD.search(parts.name):
+            raise UsageError(
+                f"{text!r} is the id of no case; expected one such as matmul.naive@4096 or "
+                "matmul.naive[m=500,n=300,k=700]."
+            )
+        size = Size(()) if parts.size == "" else Size.parse(parts.size) if parts.size else None
+        return cls(suite, kernel, size, parts.planted)
+
+    def __str__(self) -> str:
+        """In full where the axes' names are known."""
+        if self.size is None or (self.size.lengths and not self.size.axes):
+            return self._with(short_id(self.suite, self.kernel, str(self.size or "")))
+        return self._with(f"{self.suite}.{self.kernel}[{self.size}]")
+
+    @property
+    def short(self) -> str:
+        return self._with(short_id(self.suite, self.kernel, self.size.label if self.size else ""))
+
+    def _with(self, name: str) -> str:
+        return f"{name} {self.planted}" if self.planted else name
+
+
+def in_short(text: str) -> str:
+    """The short id of a case, whichever way it is spelt; what is no case stays as it is."""
+    try:
+        return CaseId.parse(text).short
+    except UsageError:
+        return text
+
+
+class _Parts(NamedTuple):
+    name: str
+    size: str | None = None
+    planted: str = ""
+
+
+def _split(text: str) -> _Parts:
+    """An id, or a glob of ids, in its parts, each as it is written."""
+    if test := _TEST.match(text):
+        text = test["case"]
+    if asv := parse_asv_name(text):
+        return _Parts(f"{asv.group.lower() or '*'}.{asv.kernel}", asv.size)
+    planted = _PLANTED.match(text)
+    case, told = (planted["case"], planted["planted"]) if planted else (text, "")
+    if full := _FULL.match(case):
+        return _Parts(full["name"], full["size"], told)
+    name, at, size = case.rpartition("@")
+    return _Parts(name, size, told) if at else _Parts(case, None, told)
+
+
+class AsvName(NamedTuple):
+    group: str
+    """The class that holds the benchmark; empty where the name does not say it."""
+    track: str
+    kernel: str
+    size: str
+
+
+def parse_asv_name(name: str) -> AsvName | None:
+    """``suites.Matmul.track_gflops('naive', 64)`` in its parts; None where it is no track of a kernel."""
+    found = _ASV.match(name)
+    if found is None:
+        return None
+    kernel, size = (found[part].strip().strip("'\"") for part in ("kernel", "size"))
+    return AsvName(found["group"].rstrip(".").rpartition(".")[2], found["track"], kernel, size)
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """What a person names cases by: a suite, a kernel, an id in full or in short, what asv or pytest calls a
+    case, or a glob of any of them.
+    """
+
+    name: str
+    size: str | None = None
+    """As it is written; None for every size."""
+
+    @classmethod
+    def parse(cls, text: str) -> Selector:
+        parts = _split(text)
+        return cls(parts.name, parts.size or None)
+
+    @property
+    def has_glob_size(self) -> bool:
+        return bool(self.size and _WILD.search(self.size))
+
+    def names(self, suite: str, kernel: str) -> bool:
+        """Whether it is of a kernel, at whatever size."""
+        return any(fnmatchcase(name, self.name) for name in (f"{suite}.{kernel}", kernel, suite))
+
+    def points(
+        self, axes: Collection[str], points: Sequence[Mapping[str, int]]
+    ) -> Iterable[Mapping[str, int]]:
+        """Which points of a problem it selects: the one that it says, else those of `points` that fit it."""
+        if self.size is None:
+            return points
+        if self.has_glob_size:
+            return [point for point in points if self._is_like(Size.of(point))]
+        size = Size.parse(self.size)
+        return [size.at(axes)] if size.fits(axes) else []
+
+    def has_label(self, label: str) -> bool:
+        """Whether it is of a size that is known by its label alone."""
+        if self.size is None or fnmatchcase(label, self.size):
+            return True
+        try:
+            return Size.parse(self.size).label == label
+        except UsageError:  # a glob, or another project's parameter
+            return False
+
+    def _is_like(self, size: Size) -> bool:
+        spelt = (size.label, str(size), *(sep.join(map(str, size.lengths)) for sep in "x,"))
+        return any(fnmatchcase(each, self.size or "*") for each in spelt)
