@@ -76,7 +76,7 @@ def command(kernel: str, **options: Any) -> int:
     asked = SweepOptions(
         sizes=options["size"],
         settings=SweepSettings(seed=options["seed"], timeout_s=options["timeout"]),
-        results=None if options["no_save"] else options["results"] or config.root / config.results,
+        results=None if options["no_save"] else options["results"] or config.results_folder,
         fresh=options["fresh"],
     )
     with SweepProgress() as observer, _crew(loaded, options, config.device, observer) as crew:

@@ -56,8 +56,6 @@ class History:
     commits: Commits
     cards: tuple[StatedCard, ...]
     decisions: tuple[Decision, ...]
-    problems: tuple[str, ...] = ()
-    """What of the results could not be read, besides what is a card's."""
 
     @property
     def open(self) -> Iterator[Stated]:
@@ -100,7 +98,6 @@ def read_history(
         commits=commits,
         cards=tuple(stated_card(card, decisions, commits, day) for card in read),
         decisions=decisions,
-        problems=found.problems,
     )
 
 

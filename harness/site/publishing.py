@@ -78,7 +78,7 @@ def publish_pages(
         series=sum(len(card.series) for card in cards),
         points=sum(card.points for card in cards),
         open=sum(card.open for card in cards),
-        problems=(*found.problems, *(problem for card in cards for problem in card.problems)),
+        problems=tuple(problem for card in cards for problem in card.problems),
     )
 
 

@@ -120,7 +120,7 @@ def command(
     config = load_config()
     options = _Options(
         config=config,
-        results=results or config.root / config.results,
+        results=results or config.results_folder,
         devices=devices,
         sizes=sizes,
         slow=slow,

@@ -210,7 +210,7 @@ def _results(config: Config) -> Path | None:
     """Where records go; None in a dry run."""
     if os.environ.get(DRY_RUN):
         return None
-    return Path(os.environ.get("HARNESS_ASV_RESULTS") or config.root / config.results)
+    return Path(os.environ.get("HARNESS_ASV_RESULTS") or config.results_folder)
 
 
 def _notes(*, partial: bool) -> dict[str, str | bool]:

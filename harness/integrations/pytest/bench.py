@@ -221,7 +221,7 @@ class Bench:
             l2=policy.l2 or config.l2,  # type: ignore[arg-type]
             timeout_s=config.timeout_s,
             busy=self.options.busy,
-            results=config.root / config.results,
+            results=config.results_folder,
         )
         with Comparing(pair.base, pair.head, settings, self._observer) as comparing:
             return comparing.run(
