@@ -216,6 +216,16 @@ def test_kernels_are_those_that_the_newest_commit_has(made):
     assert found["matmul.renamed@1024"].positions.tolist() == [*range(20, 30)]
 
 
+def test_a_record_with_an_impossible_time_is_left_out_and_told(made):
+    before = series_of(told(made))
+    path = measured_again(made, 9, lambda rows: [at_rate(rows[0], float("inf"))])
+    history = told(made)
+    assert any(each.startswith(f"{path.name} is left out: ") for each in history.cards[1].card.problems)
+    np.testing.assert_array_equal(
+        series_of(history)["matmul.naive@1024"].values, before["matmul.naive@1024"].values
+    )
+
+
 # Results of other projects
 
 

@@ -14,10 +14,10 @@ import msgspec
 from harness.history.commits import Commits
 from harness.history.kept import kept_file, read_kept, write_kept
 from harness.site.cards import CardSummary, PublishCard
-from harness.store.records_file import PART
+from harness.store.records_file import PACKED, PART
 from harness.system.files import stat_of
 
-_READ = (".json", ".jsonl", PART, ".harness")
+_READ = (".json", ".jsonl", PACKED, PART, ".harness")
 
 
 class _Kept(msgspec.Struct):
