@@ -17,6 +17,7 @@ from harness.history.cards import CardHistory, Results, open_results, read_card,
 from harness.history.changes import Change
 from harness.history.commits import Commits, read_commits
 from harness.history.series import Case, Series
+from harness.history.tables import no_history
 from harness.history.triage import Decision, Stated, read_triage, stated
 
 
@@ -80,6 +81,8 @@ def read_history(
     `patterns` are globs of case names, `cards` of cards' names. Raises StoreError where there is nothing to
     read, UsageError where nothing matches, GitError, ConfigError for the triage file.
     """
+    if not results.exists():
+        raise no_history(results)
     decisions, commits = read_triage(root), read_commits(root, revision)
     found = open_results(results, commits)
     folders = [each for each in found.folders if _matches(each.name, cards)]
