@@ -35,7 +35,11 @@ class Config:
     l2: str | None = None
     timeout_s: float = 120.0
     results: str = ".asv/results"
-    """Where asv's results and ours lie, a folder a machine."""
+    """Where records lie, and asv's results beside them, a folder a machine."""
+
+    @property
+    def results_folder(self) -> Path:
+        return self.root / self.results
 
 
 FILES = ("harness.toml", "pyproject.toml")

@@ -698,21 +698,6 @@ def test_a_calibration_of_another_time_is_refused(place, tmp_path):
     assert "is no calibration (Invalid isoformat" in refusal(place, {name: timeless}).message
 
 
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"commit_hash": COMMIT[:8] + "f" * 32}, "asv cannot keep both"),
-        ({"env_name": "other"}, "has another env_name than on the branch"),
-        ({"result_columns": [*COLUMNS, "samples"]}, "has another result_columns than on the branch"),
-    ],
-)
-def test_results_that_do_not_belong_together_are_refused(place, changes, why):
-    place.store({RESULT: result({"a": row(1)})})
-    error = refusal(place, {RESULT: result({"b": row(1)}, **changes)})
-    assert f"{RESULT} " in error.message
-    assert why in error.message
-
-
 @pytest.mark.parametrize("name", ["benchmarks.json", f"{CARD}/machine.json", f"{CARD}/calibration.harness"])
 def test_damage_on_the_branch_is_told(place, tmp_path, name):
     good = {

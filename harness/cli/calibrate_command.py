@@ -86,7 +86,7 @@ def command(
         measure_identical=True,
         solo_s=0.0,
         twins=False,
-        results=results or config.root / config.results,
+        results=results or config.results_folder,
         save=not no_save,
     )
     finished: list[CalibrationResult] = []

@@ -65,7 +65,7 @@ def settings_from(config: Config, selection: Selection, options: Mapping[str, An
         budget_s=options["budget"],
         seed=selection.seed,
         twins=options["twins"],
-        results=options.get("results") or config.root / config.results,
+        results=options.get("results") or config.results_folder,
         save=not options.get("no_save"),
     )
 

@@ -33,7 +33,7 @@ def command(device: str | None, as_json: bool) -> int:
     Exit status 3 where something is bad: nothing can be measured before it is put right.
     """
     config = load_config()
-    facts = gather(device or config.device, config.root, config.root / config.results)
+    facts = gather(device or config.device, config.root, config.results_folder)
     findings = diagnose(facts)
     said = verdict(facts, findings)
     if as_json:

@@ -49,7 +49,7 @@ def execute(
         library=library and max_launch_ms is None,  # a library launches as it likes
         max_launch_ms=max_launch_ms,
         busy=busy,
-        results=(results or config.root / config.results) if save else None,
+        results=(results or config.results_folder) if save else None,
     )
     finished: list[RunResult] = []
     with ProgressObserver() as observer:

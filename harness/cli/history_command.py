@@ -33,7 +33,7 @@ Name = click.Path(path_type=Path, dir_okay=False)
 )
 @commit_option("--branch", default="HEAD", show_default=True, help="Whose first parents to follow.")
 @click.option("--all", "every", is_flag=True, help="A line for every change, not just for what is open.")
-@path_option("--results", "Where asv's results lie.")
+@path_option("--results", "Where records and asv's results lie.")
 @click.option(
     "--export", "exported", type=Name, metavar="FILE", help="Write every point to a .csv or .parquet file."
 )
@@ -64,8 +64,8 @@ def command(
     acknowledge: str | None,
     **accepting: Any,
 ) -> int:
-    """Search asv's results of every card for changes: which commit made which case slower or faster, by how
-    much, and whether the code or the card's clocks did it.
+    """Search the records of every card, and asv's results, for changes: which commit made which case slower
+    or faster, by how much, and whether the code or the card's clocks did it.
 
     CASES are globs of names such as matmul.naive@1024, or of suites and kernels. Exit status 1 while a
     regression is open, which is one that is neither acknowledged nor fixed, or while a case fails that had
@@ -81,7 +81,7 @@ def command(
     config = load_config()
     with Waiting("reading results") as waiting:
         history = read_history(
-            results or config.root / config.results,
+            results or config.results_folder,
             config.root,
             revision=branch,
             patterns=cases,

@@ -98,7 +98,7 @@ def command(
     if (form == "github") != (out is not None):
         raise UsageError("--format github writes files: name their folder with --out, and nowhere else.")
     config = load_config()
-    found = _results(records, results or config.root / config.results)
+    found = _results(records, results or config.results_folder)
     status = exit_code(found, fail_on)
     links = Links(run=run, history=history, repository=repository.rstrip("/"))
     if as_json or form == "json":

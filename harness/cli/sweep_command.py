@@ -74,7 +74,7 @@ def command(kernel: str, **options: Any) -> int:
     asked = SweepOptions(
         sizes=(selector.size,) if selector.size else options["size"],
         settings=SweepSettings(seed=options["seed"], timeout_s=options["timeout"]),
-        results=None if options["no_save"] else options["results"] or config.root / config.results,
+        results=None if options["no_save"] else options["results"] or config.results_folder,
         fresh=options["fresh"],
     )
     with SweepProgress() as observer, _executor(loaded, options, config.device, observer) as executor:

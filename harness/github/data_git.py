@@ -16,13 +16,14 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
 from harness.errors import GitError, UsageError
+from harness.system import git
 from harness.system.texts import harmless
 
 _PATIENCE_S = 900.0
@@ -167,9 +168,9 @@ class Clone:
         """A commit of these files on top of another, or of none."""
         ref = f"refs/harness/attempt-{attempt}"
         with tempfile.TemporaryFile(dir=self.scratch) as errors:
-            command = self._command("--git-dir", str(self.repository), "fast-import", "--quiet", "--done")
+            arguments = self._arguments("--git-dir", str(self.repository), "fast-import", "--quiet", "--done")
             process = subprocess.Popen(
-                command,
+                ["git", *arguments],
                 cwd=self.scratch,
                 env=self.environment,
                 stdin=subprocess.PIPE,
@@ -214,8 +215,8 @@ class Clone:
 
     def _run(self, *arguments: str) -> bytes:
         try:
-            done = _run_git(
-                self._command(*arguments), cwd=self.scratch, env=self.environment, timeout_s=_PATIENCE_S
+            done = git.run(
+                self._arguments(*arguments), folder=self.scratch, env=self.environment, timeout_s=_PATIENCE_S
             )
         except subprocess.TimeoutExpired:
             raise AgainError(f"git did not come back within {_PATIENCE_S:g} s") from None
@@ -223,8 +224,8 @@ class Clone:
             raise self._problem((done.stderr + b"\n" + done.stdout).decode(errors="replace"))
         return done.stdout
 
-    def _command(self, *arguments: str) -> list[str]:
-        return ["git", *(word for setting in _ALONE for word in ("-c", setting)), *arguments]
+    def _arguments(self, *arguments: str) -> list[str]:
+        return [*(word for setting in _ALONE for word in ("-c", setting)), *arguments]
 
     def _problem(self, said: str) -> ProblemError:
         for secret in self.secrets:
@@ -314,7 +315,7 @@ def address_of(root: Path, remote: str) -> str:
 
 def _asked(root: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     """The answer of the repository around a folder, whatever repository the environment names."""
-    return _run_git(["git", *arguments], cwd=root, env=_environment())
+    return git.run(arguments, folder=root, env=_environment())
 
 
 def _absolute(address: str, folder: Path) -> str:
@@ -340,20 +341,3 @@ def identities(root: Path) -> tuple[str, str]:
         known = done.stdout.decode(errors="replace").strip()
         told.append(known if not done.returncode and known else f"{_NOBODY} {int(time.time())} +0000")
     return told[0], told[1]
-
-
-def _run_git(
-    command: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout_s: float | None = None
-) -> subprocess.CompletedProcess[bytes]:
-    try:
-        return subprocess.run(
-            command,
-            cwd=cwd,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=timeout_s,
-        )
-    except FileNotFoundError:
-        raise GitError("The git command was not found on PATH: install git.") from None

@@ -41,7 +41,8 @@ class Results:
     """What asv lists; nothing where there are no results of asv's."""
     groups: tuple[Group, ...]
     """What the series are of, in their order."""
-    problems: tuple[str, ...] = ()
+    asv_problem: str = ""
+    """Why asv's results cannot be read; empty where they can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,16 +81,17 @@ def open_results(results: Path, commits: Commits) -> Results:
             raise
     with side_by_side(folders) as mapped:
         cards = list(mapped(card_records, folders))
-    benchmarks, problems = {}, []
+    benchmarks, problem = {}, ""
     try:
         benchmarks = read_benchmarks(results)
     except StoreError as error:
         if not any(each.commit for card in cards for each in card.facts):
             raise
-        if (results / "benchmarks.json").exists() or any(map(has_results, folders)):
-            problems.append(f"Results of asv's are left out. {error.message}")
+        is_there = (results / "benchmarks.json").exists()
+        why = error.message if is_there else "benchmarks.json is missing."
+        problem = f"Results of asv's are left out: {why}"
     groups = united((*suites_of(cards, commits), *groups_of(benchmarks)))
-    return Results(folders=folders, benchmarks=benchmarks, groups=groups, problems=tuple(problems))
+    return Results(folders=folders, benchmarks=benchmarks, groups=groups, asv_problem=problem)
 
 
 def card_folders(results: Path) -> tuple[Path, ...]:
@@ -122,6 +124,8 @@ def read_card(
     facts = records.facts
     figures = records.over(figures_of(table, results.benchmarks))
     problems = [*table.problems, *(each.problem for each in facts if each.problem)]
+    if results.asv_problem and has_results(folder):
+        problems.append(results.asv_problem)
     machine = {**table.machine, **_machine(folder, facts)}
     if table.machine_problem and not machine:
         problems.insert(0, table.machine_problem)

@@ -16,6 +16,7 @@ from harness.history.changes import Analysed
 from harness.history.commits import Commits
 from harness.history.reading import History
 from harness.history.series import COMPANIONS
+from harness.system.cache import replacing
 
 COLUMNS = (
     "card",
@@ -45,12 +46,10 @@ def export(history: History, path: Path) -> int:
     writers = {".csv": _csv, ".parquet": _parquet}
     if path.suffix not in writers:
         raise UsageError(f"Cannot export to {path}: expected a name that ends in {' or '.join(writers)}.")
-    part = path.with_name(path.name + ".part")
     try:
-        count = writers[path.suffix](history, part)
-        part.replace(path)
+        with replacing(path) as part:
+            count = writers[path.suffix](history, part)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise StoreError(f"Cannot write {path}: {error.strerror or error}.") from None
     return count
 

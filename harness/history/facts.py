@@ -26,7 +26,7 @@ from harness.history.kept import kept_file, read_kept, write_kept
 from harness.history.metrics import HEADLINES, METRICS, figure_of
 from harness.records import SCHEMA_VERSION, Row, Run
 from harness.spec.suite import size_label
-from harness.store.records_file import PACKED, PART, opened, read_run
+from harness.store.records_file import PACKED, PART, StoredRun, opened, read_run
 from harness.system.files import MOST_BYTES, stat_of
 
 _RECORDS = (".jsonl", f".jsonl{PART}", f".jsonl{PACKED}")
@@ -88,7 +88,7 @@ class Layout(msgspec.Struct, frozen=True):
     headline: str
     kernels: tuple[str, ...]
     """Every kernel of the suite, in its order."""
-    cells: tuple[tuple[str, str, int], ...]
+    cells: tuple[tuple[str, str, float], ...]
     """Kernel, size and number of elements of each row that was timed, or was to be."""
 
 
@@ -143,9 +143,9 @@ class CardRecords:
                     found[facts.suite] = told
         return found
 
-    def cells(self, commits: Commits) -> dict[str, set[tuple[str, str, int]]]:
+    def cells(self, commits: Commits) -> dict[str, set[tuple[str, str, float]]]:
         """Of each suite every cell of any record of a history."""
-        found: dict[str, set[tuple[str, str, int]]] = {}
+        found: dict[str, set[tuple[str, str, float]]] = {}
         for suite, layout in {(each.suite, each.layout) for each in self._of(commits)}:
             found.setdefault(suite, set()).update(self.layouts[layout].cells)
         return found
@@ -193,8 +193,13 @@ class CardRecords:
             context = contexts[row]
             if any(context.get(key, each.context.get(key)) != each.context.get(key) for key in HOW):
                 values[:, row], there[row] = np.nan, False
+            read = self.values[starts[number] : starts[number] + taken_by.size].T
+            if context.get("environment") != each.context.get("environment"):
+                # A failure in one of asv's environments hides no figure of another.
+                before = values[:, row, taken_by]
+                read = np.where(np.isinf(read) & np.isfinite(before), before, read)
+            values[:, row, taken_by] = read
             context.update(each.context)
-            values[:, row, taken_by] = self.values[starts[number] : starts[number] + taken_by.size].T
             there[row, taken_by] = True
         figures = Figures(
             group=suite,
@@ -211,7 +216,7 @@ def suites_of(cards: Iterable[CardRecords], commits: Commits) -> Iterator[Group]
     record of the newest commit; sizes follow each other by how much there is to do.
     """
     newest: dict[str, tuple[int, str, Layout]] = {}
-    cells: dict[str, set[tuple[str, str, int]]] = {}
+    cells: dict[str, set[tuple[str, str, float]]] = {}
     for card in cards:
         for suite, told in card.newest_layouts(commits).items():
             if suite not in newest or newest[suite][:2] < told[:2]:
@@ -306,24 +311,37 @@ def _read(
     name, size, mtime_ns = entry
     nothing = RunFacts(file=name, size=size, mtime_ns=mtime_ns)
     try:
-        with opened(folder / name) as file:
-            first = msgspec.json.decode(file.readline(MOST_BYTES), type=_FirstLine)
-            if first.comparison:
-                packed = name.endswith(PACKED)
-                return _of_comparison(nothing, first.comparison, file, packed=packed), _NONE
-        run = first.run
-        if run is None or run.source.dirty or not run.source.commit or run.command not in ("asv", "run"):
-            return nothing, _NONE
-        if run.schema_version > SCHEMA_VERSION:
-            why = f"its schema is {run.schema_version}, and this harness reads up to {SCHEMA_VERSION}"
-            return _left_out(nothing, why), _NONE
-        stored = read_run(folder / name)
+        return _read_record(nothing, folder / name, layouts)
     except StoreError as error:
-        return _left_out(nothing, error.message.rstrip(".")), _NONE
-    except _UNREADABLE as error:
-        return _left_out(nothing, str(error)), _NONE
+        why = error.message.rstrip(".")
+    except (*_UNREADABLE, ArithmeticError) as error:  # such as a time of 0, or a size beyond all numbers
+        why = str(error)
+    return _left_out(nothing, why), _NONE
+
+
+def _read_record(
+    nothing: RunFacts, path: Path, layouts: dict[Layout, int]
+) -> tuple[RunFacts, npt.NDArray[np.float32]]:
+    with opened(path) as file:
+        first = msgspec.json.decode(file.readline(MOST_BYTES), type=_FirstLine)
+        if first.comparison:
+            packed = path.name.endswith(PACKED)
+            return _of_comparison(nothing, first.comparison, file, packed=packed), _NONE
+    run = first.run
+    if run is None or run.source.dirty or not run.source.commit or run.command not in ("asv", "run"):
+        return nothing, _NONE
+    if run.schema_version > SCHEMA_VERSION:
+        why = f"its schema is {run.schema_version}, and this harness reads up to {SCHEMA_VERSION}"
+        return _left_out(nothing, why), _NONE
+    return _told(nothing, read_run(path), layouts)
+
+
+def _told(
+    nothing: RunFacts, stored: StoredRun, layouts: dict[Layout, int]
+) -> tuple[RunFacts, npt.NDArray[np.float32]]:
     rows = [row for row in stored.rows if row.status not in ("skipped", "verified")]
-    cells = tuple((row.kernel, size_label(row.sizes), prod(row.sizes.values())) for row in rows)
+    cells = tuple((row.kernel, size_label(row.sizes), float(prod(row.sizes.values()))) for row in rows)
+    values = _figures(rows, stored.run.headline)
     layout = Layout(stored.run.headline, stored.run.kernels, cells)
     facts = msgspec.structs.replace(
         nothing,
@@ -334,7 +352,7 @@ def _read(
         context=_context(stored.run),
         layout=layouts.setdefault(layout, len(layouts)),
     )
-    return facts, _figures(rows, stored.run.headline)
+    return facts, values
 
 
 def _left_out(nothing: RunFacts, why: str) -> RunFacts:

@@ -18,6 +18,7 @@ from harness.history.cards import CardHistory, Results, open_results, read_card,
 from harness.history.changes import Change
 from harness.history.commits import Commits, read_commits
 from harness.history.series import Case, Series, cases_of
+from harness.history.tables import no_history
 from harness.history.triage import Decision, Stated, read_triage, stated
 from harness.spec.case_id import Selector
 
@@ -61,8 +62,6 @@ class History:
     commits: Commits
     cards: tuple[StatedCard, ...]
     decisions: tuple[Decision, ...]
-    problems: tuple[str, ...] = ()
-    """What of the results could not be read, besides what is a card's."""
 
     @property
     def open(self) -> Iterator[Stated]:
@@ -87,6 +86,8 @@ def read_history(
     `patterns` are globs of case names, `cards` of cards' names. Raises StoreError where there is nothing to
     read, UsageError where nothing matches, GitError, ConfigError for the triage file.
     """
+    if not results.exists():
+        raise no_history(results)
     decisions, commits = read_triage(root), read_commits(root, revision)
     found = open_results(results, commits)
     folders = [each for each in found.folders if _matches(each.name, cards)]
@@ -105,7 +106,6 @@ def read_history(
         commits=commits,
         cards=tuple(stated_card(card, decisions, commits, day) for card in read),
         decisions=decisions,
-        problems=found.problems,
     )
 
 

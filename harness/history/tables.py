@@ -16,6 +16,7 @@ __all__ = [
     "figures_of",
     "groups_of",
     "has_results",
+    "no_history",
     "read_benchmarks",
     "read_table",
     "suites_tracked",
@@ -138,16 +139,20 @@ class _Table:
     places: dict[tuple[str, str], npt.NDArray[np.intp]] = field(default_factory=dict)
 
 
+def no_history(results: Path) -> StoreError:
+    return StoreError(
+        f"There is no history in {results}: it has no record of a run at a commit and no benchmarks.json."
+        " Run 'harness run --commit COMMIT' or 'asv run' first, or name another folder with --results."
+    )
+
+
 def read_benchmarks(results: Path) -> dict[str, Benchmark]:
     """Benchmarks by name. Raises StoreError where there is no list of them, or it cannot be read."""
     path = results / "benchmarks.json"
     try:
         listed = msgspec.json.decode(read_regular(path), type=dict[str, Any])
     except FileNotFoundError:
-        raise StoreError(
-            f"There is no history in {results}: it has no record of a run at a commit and no benchmarks.json."
-            " Run 'harness run --commit COMMIT' or 'asv run' first, or name another folder with --results."
-        ) from None
+        raise no_history(results) from None
     except OSError as error:
         raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
     except _UNREADABLE as error:

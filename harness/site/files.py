@@ -10,7 +10,6 @@ import base64
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import StoreError
+from harness.system.cache import write_atomically
 
 SCHEMA_VERSION = 1
 """Of every document; raised when a page or program that knows the older one would read it wrongly."""
@@ -116,18 +116,9 @@ class Site:
 
     def put(self, name: str, content: bytes) -> None:
         path = self.folder / name
-        part = path.with_name(path.name + ".part")
         try:
-            try:
-                part.write_bytes(content)
-            except FileNotFoundError:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                part.write_bytes(content)
-            part.replace(path)
+            write_atomically(path, content, durable=False)
         except OSError as error:
-            # Where the folder is a file there is nothing to be rid of, and that is an error too.
-            with suppress(OSError):
-                part.unlink()
             raise StoreError(
                 f"Cannot write {path}: {error.strerror or error}. Publish again once there is room; what was "
                 "published before may be mixed with what is new."

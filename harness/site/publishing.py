@@ -24,7 +24,7 @@ from harness.history.triage import read_triage
 from harness.site.cards import CardSummary, PublishCard
 from harness.site.feed import atom, badge, badge_svg
 from harness.site.files import COMMITS_A_FILE, EVERY, SCHEMA_VERSION, Rows, Site
-from harness.store.records_file import PART
+from harness.store.records_file import PACKED, PART
 from harness.system.files import stat_of
 
 FOLDER = "harness"
@@ -33,7 +33,7 @@ _ASSETS = Path(__file__).resolve().parent / "assets"
 _CHANGES = 120
 """How many changes the overview has at most, open ones first; every series has all of its own."""
 _STATES = ("new", "acknowledged", "expired", "fixed")
-_READ = (".json", ".jsonl", PART, ".harness")
+_READ = (".json", ".jsonl", PACKED, PART, ".harness")
 """What is read of a card's folder, by how its name ends."""
 
 
@@ -87,7 +87,7 @@ def publish_pages(
         series=sum(len(card.series) for card in cards),
         points=sum(card.points for card in cards),
         open=sum(card.open for card in cards),
-        problems=(*found.problems, *(problem for card in cards for problem in card.problems)),
+        problems=tuple(problem for card in cards for problem in card.problems),
     )
 
 

@@ -13,10 +13,12 @@ __all__ = [
     "PART",
     "FoundRecords",
     "Journal",
+    "JsonLines",
     "RecordWriter",
     "StoredComparison",
     "StoredRow",
     "StoredRun",
+    "decoded_line",
     "find_comparisons",
     "newest_rows",
     "opened",
@@ -36,7 +38,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -47,6 +49,8 @@ from harness.system.files import MOST_BYTES, open_regular, read_regular, try_loc
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+
+T = TypeVar("T")
 
 PART = ".part"
 """What a record's name ends in while it is written, and after its run was killed."""
@@ -142,6 +146,33 @@ def _short(source: Source) -> str:
     return (source.commit or "nocommit")[:8] + ("+" if source.dirty else "")
 
 
+class JsonLines:
+    """A file of JSON lines while it is written. Every line is there at once, so that what was measured
+    survives the harness.
+    """
+
+    def __init__(self, path: Path, file: IO[bytes], advice: str) -> None:
+        self.path, self.file, self._advice = path, file, advice
+
+    def append(self, line: msgspec.Struct) -> None:
+        """Raises StoreError, with the advice, where the disk is full."""
+        try:
+            self.file.write(msgspec.json.encode(line) + b"\n")
+            self.file.flush()
+        except OSError as error:
+            raise StoreError(
+                f"Cannot write to {self.path}: {error.strerror or error}. {self._advice}"
+            ) from None
+
+    def sync(self) -> None:
+        """Have the disk keep it through a crash of the whole machine. Raises OSError."""
+        os.fsync(self.file.fileno())
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # closing flushes once more, which a full disk refuses again
+            self.file.close()
+
+
 class RecordWriter:
     """Writes the record of a run or comparison; a context manager. Everything that can fail on opening fails
     before a measurement starts.
@@ -155,19 +186,21 @@ class RecordWriter:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             _adopt_parts(folder)
-            self._file: IO[bytes] = self._part.open("xb")
+            file = self._part.open("xb")
             with contextlib.suppress(OSError):  # a file system without locks
-                try_lock(self._file.fileno())
+                try_lock(file.fileno())
         except OSError as error:
             raise StoreError(
                 f"Cannot write results to {folder}: {error.strerror or error}. "
                 "Choose another folder with --results, or none with --no-save."
             ) from None
+        self._lines = JsonLines(self._part, file, "Rows written before are kept there.")
         try:
-            self._append(_Line(run=described) if isinstance(described, Run) else _Line(comparison=described))
+            self._lines.append(
+                _Line(run=described) if isinstance(described, Run) else _Line(comparison=described)
+            )
         except StoreError:
-            with contextlib.suppress(OSError):
-                self._file.close()
+            self._lines.close()
             with contextlib.suppress(OSError):
                 self._part.unlink()
             raise
@@ -175,39 +208,28 @@ class RecordWriter:
     def add(self, item: Row | CaseBlock | Verdict) -> None:
         match item:
             case Row():
-                self._append(_Line(row=item))
+                self._lines.append(_Line(row=item))
             case CaseBlock():
-                self._append(_Line(block=item))
+                self._lines.append(_Line(block=item))
             case Verdict():
-                self._append(_Line(verdict=item))
-
-    def _append(self, line: _Line) -> None:
-        try:
-            self._file.write(msgspec.json.encode(line) + b"\n")
-            self._file.flush()
-        except OSError as error:
-            raise StoreError(
-                f"Cannot write to {self._part}: {error.strerror or error}. "
-                "Rows written before are kept there."
-            ) from None
+                self._lines.append(_Line(verdict=item))
 
     def finish(
         self, *, complete: bool, left_out: Sequence[str] = (), problem_changes: Sequence[str] = ()
     ) -> Path:
         """Give the record its name. A part file left by a crash can be read like a finished record."""
-        self._append(
+        self._lines.append(
             _Line(complete=complete, left_out=tuple(left_out), problem_changes=tuple(problem_changes))
         )
         try:
-            os.fsync(self._file.fileno())
+            self._lines.sync()
             self._part.replace(self.path)
         except OSError as error:
             raise StoreError(
                 f"Cannot finish {self.path}: {error.strerror or error}. The rows are in {self._part}."
             ) from None
         finally:
-            with contextlib.suppress(OSError):
-                self._file.close()  # last: until then it is locked as one that is being written
+            self._lines.close()  # last: until then it is locked as one that is being written
         return self.path
 
     def __enter__(self) -> Self:
@@ -216,11 +238,10 @@ class RecordWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self._file.closed:
+        if not self._lines.file.closed:
             with contextlib.suppress(StoreError):
                 self.finish(complete=False)
-            with contextlib.suppress(OSError):  # closing flushes once more, which a full disk refuses again
-                self._file.close()
+            self._lines.close()
 
 
 def _adopt_parts(folder: Path) -> None:
@@ -484,12 +505,15 @@ def _check_version(path: Path, lines: list[bytes]) -> None:
 
 
 def _decode(path: Path, number: int, line: bytes) -> _Line:
+    return decoded_line(path, number, line, _Line, "Delete the line to read the rest.")
+
+
+def decoded_line(path: Path, number: int, line: bytes, kind: type[T], advice: str) -> T:
+    """A line of JSON. Raises StoreError, with its number and the advice, where it is damaged."""
     try:
-        return msgspec.json.decode(line, type=_Line)
+        return msgspec.json.decode(line, type=kind)
     except _UNREADABLE as error:
-        raise StoreError(
-            f"{path}, line {number} is damaged ({error}). Delete the line to read the rest."
-        ) from None
+        raise StoreError(f"{path}, line {number} is damaged ({error}). {advice}") from None
 
 
 def schema() -> dict[str, Any]:

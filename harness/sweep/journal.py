@@ -10,20 +10,18 @@ from __future__ import annotations
 __all__ = ["SweepJournal", "SweepState", "Unsaved", "read_sweep", "sweep_name"]
 
 import contextlib
-import fcntl
-import os
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from harness.errors import StoreError
+from harness.store.records_file import JsonLines, decoded_line
 from harness.sweep.model import SCHEMA_VERSION, Duel, Final, Prepared, Repeat, Sweep, SweepRow
-from harness.system.files import open_regular, read_regular
+from harness.system.files import open_regular, read_regular, try_lock
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -90,13 +88,13 @@ class SweepJournal:
         """As it was begun."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file: IO[bytes] = self._locked()
+            self._lines = self._locked()
             if fresh and self.path.stat().st_size:
                 # Whoever waits for the name gets the new file; the old one stays locked until it is away.
                 aside = self.path.with_name(f"{self.path.stem}.{time.time_ns()}.old")
                 self.path.replace(aside)
-                self._file.close()
-                self._file = self._locked()
+                self._lines.close()
+                self._lines = self._locked()
         except OSError as error:
             raise StoreError(
                 f"Cannot write results to {folder}: {error.strerror or error}. "
@@ -105,35 +103,37 @@ class SweepJournal:
         try:
             self._begin()
         except BaseException:
-            self._close()
+            self._lines.close()
             raise
 
-    def _locked(self) -> IO[bytes]:
+    def _locked(self) -> JsonLines:
         if self.path.exists():
             open_regular(self.path).close()  # raises for a pipe or device in its place
         file = self.path.open("a+b")
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            is_ours = try_lock(file.fileno())
+        except OSError:  # a file system without locks
+            is_ours = True
+        if not is_ours:
             file.close()
             raise StoreError(
                 f"This sweep is running in another process, which writes {self.path}. Wait for it, or end it."
-            ) from None
-        return file
+            )
+        advice = "What was written before is kept there, and the same command goes on from it."
+        return JsonLines(self.path, file, advice)
 
     def _begin(self) -> None:
-        self._file.seek(0)
-        content = self._file.read()
+        file = self._lines.file
+        file.seek(0)
+        content = file.read()
         whole = content[: content.rfind(b"\n") + 1]
         lines = whole.splitlines()
         if len(whole) < len(content):  # a harness that was killed, or a full disk, leaves half a line
-            self._file.truncate(len(whole))
+            file.truncate(len(whole))
         if lines:
             self.sweep, self.state = _decoded(self.path, lines)
             return
-        self._append(_Line(sweep=self.sweep))
-        if self.problem:
-            raise StoreError(self.problem)
+        self._lines.append(_Line(sweep=self.sweep))
 
     def add(self, item: Item) -> None:
         self.state.add(item)
@@ -155,23 +155,15 @@ class SweepJournal:
         self._append(_Line(complete=True))
         if not self.problem:
             with contextlib.suppress(OSError):
-                os.fsync(self._file.fileno())
+                self._lines.sync()
 
     def _append(self, line: _Line) -> None:
         if self.problem:
             return
         try:
-            self._file.write(msgspec.json.encode(line) + b"\n")
-            self._file.flush()
-        except OSError as error:
-            self.problem = (
-                f"Cannot write to {self.path}: {error.strerror or error}. "
-                "What was written before is kept there, and the same command goes on from it."
-            )
-
-    def _close(self) -> None:
-        with contextlib.suppress(OSError):  # closing flushes once more, which a full disk refuses again
-            self._file.close()
+            self._lines.append(line)
+        except StoreError as error:
+            self.problem = error.message
 
     def __enter__(self) -> Self:
         return self
@@ -179,7 +171,7 @@ class SweepJournal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close()
+        self._lines.close()
 
 
 class Unsaved:
@@ -231,7 +223,8 @@ def _decoded(path: Path, lines: list[bytes]) -> tuple[Sweep, SweepState]:
             f"{path} has schema version {version}, which is newer than this harness. "
             "Upgrade gpu-harness to read it."
         )
-    decoded = list(_each(path, lines))
+    advice = "Delete the line to go on from the rest, or begin anew with --fresh."
+    decoded = [decoded_line(path, number, line, _Line, advice) for number, line in enumerate(lines, 1)]
     sweep = decoded[0].sweep
     assert sweep is not None
     found = SweepState()
@@ -241,14 +234,3 @@ def _decoded(path: Path, lines: list[bytes]) -> tuple[Sweep, SweepState]:
                 found.add(item)
         found.complete = found.complete or line.complete
     return sweep, found
-
-
-def _each(path: Path, lines: Iterable[bytes]) -> Iterable[_Line]:
-    for number, line in enumerate(lines, 1):
-        try:
-            yield msgspec.json.decode(line, type=_Line)
-        except _UNREADABLE as error:
-            raise StoreError(
-                f"{path}, line {number} is damaged ({error}). Delete the line to go on from the rest, "
-                "or begin anew with --fresh."
-            ) from None

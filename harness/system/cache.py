@@ -8,14 +8,16 @@ __all__ = [
     "Manifest",
     "cache_dir",
     "export_root",
+    "replacing",
     "write_atomically",
 ]
 
+import contextlib
 import hashlib
 import os
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,24 +47,33 @@ def export_root(folder: Path) -> Path | None:
     return next((top for top in tops if _EXPORT.fullmatch(top.name)), None)
 
 
-def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Write a file so that a reader sees all of it or none of it, whatever happens on the way.
-
-    What can be made again need not be durable: a crash of the whole machine may then leave a damaged file.
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Where to write what is to take a file's place: a reader sees all of it or the old one, whatever happens
+    on the way.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # Not mkstemp, whose files are private: results and caches are shared like any other file.
     scratch = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
     try:
-        with scratch.open("xb") as file:
-            file.write(data)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
+        yield scratch
         scratch.replace(path)
     except BaseException:
-        scratch.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # where the folder is a file there is nothing to be rid of
+            scratch.unlink()
         raise
+
+
+def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Write a file as `replacing` does.
+
+    What can be made again need not be durable: a crash of the whole machine may then leave a damaged file.
+    """
+    with replacing(path) as scratch, scratch.open("xb") as file:
+        file.write(data)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
 
 
 @dataclass(frozen=True, slots=True)

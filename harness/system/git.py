@@ -16,6 +16,7 @@ __all__ = [
     "read",
     "repository_of",
     "resolve",
+    "run",
     "user_name",
 ]
 
@@ -43,16 +44,33 @@ def ask(folder: Path, *args: str, variables: Mapping[str, str] | None = None) ->
     env = {key: value for key, value in os.environ.items() if key not in _ELSEWHERE} | {**(variables or {})}
     env["LC_ALL"] = "C"  # one of its messages is read below
     env["GIT_OPTIONAL_LOCKS"] = "0"  # status would lock the index, and a git command of the user's would fail
-    try:
-        done = subprocess.run(
-            ["git", *_PLAIN, "-C", str(folder), *args], capture_output=True, check=False, env=env
-        )
-    except FileNotFoundError:
-        raise GitError("The git command was not found on PATH: install git.") from None
+    done = run([*_PLAIN, "-C", str(folder), *args], env=env)
     if done.returncode:
         told = done.stderr.decode(errors="replace").strip()
         raise GitError(told or f"git failed in {folder}, with status {done.returncode}.")
     return done.stdout
+
+
+def run(
+    arguments: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    folder: Path | None = None,
+    timeout_s: float | None = None,
+) -> subprocess.CompletedProcess[bytes]:
+    """A git command with nobody at the keyboard, however it ends. Raises GitError where there is no git."""
+    try:
+        return subprocess.run(
+            ["git", *arguments],
+            cwd=folder,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=timeout_s,
+        )
+    except FileNotFoundError:
+        raise GitError("The git command was not found on PATH: install git.") from None
 
 
 def repository_of(path: Path) -> Path | None:

@@ -49,7 +49,7 @@ def command(
     """
     config = load_config()
     stored = store_results(
-        folder if folder is not None else config.root / config.results,
+        folder if folder is not None else config.results_folder,
         config.root,
         remote=remote,
         branch=branch,

@@ -84,7 +84,7 @@ def command(
     for spec in devices:
         backends.parse_spec(spec)
     config = load_config()
-    folder = results or config.root / config.results
+    folder = results or config.results_folder
     asked = list(
         find_ladders(
             load_suites(config), names, sizes, results=folder, devices=devices, against=against, slow=slow

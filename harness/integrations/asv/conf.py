@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.config import load_config
 from harness.errors import ConfigError, MeasureError
 from harness.site.publishing import Published, publish_pages
 
@@ -35,7 +36,7 @@ def read_conf(root: Path) -> SiteConf:
         return SiteConf(
             file=None,
             project=root.name,
-            results=folder / "results",
+            results=load_config(root).results_folder,
             html=folder / "html",
             branch="HEAD",
             commit_url="",

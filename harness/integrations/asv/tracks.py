@@ -193,7 +193,7 @@ class SuiteTracks:
             device=config.device,
             measure=MeasureSettings(l2=config.l2),  # type: ignore[arg-type]
             timeout_s=config.timeout_s,
-            results=None if asked.dry_run else Path(asked.results or config.root / config.results),
+            results=None if asked.dry_run else Path(asked.results or config.results_folder),
             machine=asked.machine,
             notes=_notes(asked, partial=selected is not None),
         )

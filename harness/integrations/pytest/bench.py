@@ -214,7 +214,7 @@ class CaseRunner:
             l2=wanted.l2 or config.l2,  # type: ignore[arg-type]
             timeout_s=config.timeout_s,
             busy=self.options.busy,
-            results=config.root / config.results,
+            results=config.results_folder,
         )
         with Comparing(pair.base, pair.head, settings, self._observer) as comparing:
             return comparing.run(
