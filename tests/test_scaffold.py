@@ -7,11 +7,11 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.errors import StoreError, UsageError
-from harness.github import scaffold as module
 from harness.github.fleet import read_fleet
 from harness.github.scaffold import COPIED, HARNESS_FILE, check_requirement, own_requirement, scaffold
 from tests.support import ROOT, caller, make_repository
@@ -84,20 +84,18 @@ def test_a_wheel_has_what_is_copied():
     assert ".github" in targets["sdist"]["include"]
 
 
-def test_an_installed_harness_copies_its_own(repository, tmp_path, monkeypatch):
+def test_an_installed_harness_copies_its_own(repository, tmp_path):
     for name in COPIED:
         path = tmp_path / "installed" / "assets" / "github" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"packed {name}")
-    monkeypatch.setattr(module, "_PACKAGE", tmp_path / "installed")
-    scaffold(repository, PINNED)
+    scaffold(repository, PINNED, package=tmp_path / "installed")
     assert (repository / ".github" / COPIED[0]).read_text() == f"packed {COPIED[0]}"
 
 
-def test_a_harness_that_lacks_them_says_so_and_writes_nothing(repository, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_PACKAGE", tmp_path / "installed")
+def test_a_harness_that_lacks_them_says_so_and_writes_nothing(repository, tmp_path):
     with pytest.raises(StoreError, match="Install gpu-harness again"):
-        scaffold(repository, PINNED)
+        scaffold(repository, PINNED, package=tmp_path / "installed")
     assert files_of(repository) == {}
 
 
@@ -241,6 +239,16 @@ def test_what_may_come_to_mean_other_code_is_refused(repository, requirement):
     assert files_of(repository) == {}
 
 
+def came_from(place: Path, monkeypatch: pytest.MonkeyPatch, told: Any) -> None:
+    """Let pip have noted this of where the harness was installed from; None for nothing."""
+    installed = place / "gpu_harness-1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: gpu-harness\nVersion: 1\n")
+    if told is not None:
+        (installed / "direct_url.json").write_text(json.dumps(told))
+    monkeypatch.syspath_prepend(place)
+
+
 @pytest.mark.parametrize(
     ("told", "own"),
     [
@@ -260,12 +268,7 @@ def test_what_may_come_to_mean_other_code_is_refused(repository, requirement):
     ],
 )
 def test_what_this_harness_came_from_is_told_where_it_is_one_thing(tmp_path, monkeypatch, told, own):
-    installed = tmp_path / "gpu_harness-1.dist-info"
-    installed.mkdir()
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: gpu-harness\nVersion: 1\n")
-    if told is not None:
-        (installed / "direct_url.json").write_text(json.dumps(told))
-    monkeypatch.syspath_prepend(tmp_path)
+    came_from(tmp_path, monkeypatch, told)
     assert own_requirement() == own
 
 
@@ -283,8 +286,8 @@ def test_the_command_tells_programs_too(repository, call):
     assert done.json["harness"] == PINNED
 
 
-def test_the_command_asks_where_it_cannot_know(repository, call, monkeypatch):
-    monkeypatch.setattr("harness.cli.ci.init_command.own_requirement", lambda: None)
+def test_the_command_asks_where_it_cannot_know(repository, call, tmp_path, monkeypatch):
+    came_from(tmp_path, monkeypatch, None)
     done = call("ci", "init", cwd=repository)
     assert done.status == 2
     assert "--harness" in done.err

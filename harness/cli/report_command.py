@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from harness.cli.lazy import LazyGroup
 from harness.cli.options import echo_json, json_option, path_option
 from harness.cli.verdict_options import fail_on_option
 from harness.config import Config, load_config
@@ -22,7 +21,8 @@ from harness.output.review.model import Place, Review
 from harness.output.review.page import page
 from harness.output.review.source_lines import kernel_places
 from harness.output.review.stored import newest_comparisons, stored_result
-from harness.output.verdicts import as_json, exit_code, print_comparison
+from harness.output.verdicts import as_json as result_as_json
+from harness.output.verdicts import exit_code, print_comparison
 from harness.run.compare import ComparisonResult
 from harness.spec.loader import load
 
@@ -32,33 +32,21 @@ FORMATS = ("terminal", "markdown", "html", "github", "json")
 COMMANDS = {"ladder": "Show what others published of the same kernels, and ours beside it."}
 
 
-class _Report(click.Group):
+class _Report(LazyGroup):
     """Commands of its own, and without one of them what it says itself: its first word is a record, then."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return [*COMMANDS]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in COMMANDS:
-            return None
-        found: click.Command = importlib.import_module(f"harness.cli.report.{cmd_name}_command").command
-        return found
+    summaries = COMMANDS
+    package = "harness.cli.report"
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        if args and args[0] in COMMANDS:
-            found = importlib.import_module(f"harness.cli.report.{args[0]}_command").command
-            made: click.Context = found.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
-            return made
+        if args and (found := self.get_command(click.Context(self), args[0])):
+            return found.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         return click.Command.collect_usage_pieces(self, ctx)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl([*COMMANDS.items()])
 
 
 @click.command("report", cls=_Report, invoke_without_command=True)
@@ -98,27 +86,18 @@ def command(
     if (form == "github") != (out is not None):
         raise UsageError("--format github writes files: name their folder with --out, and nowhere else.")
     config = load_config()
-    found = _results(records, results or config.results_folder)
+    stored = [stored_result(path) for path in records]
+    found = stored or newest_comparisons(results or config.results_folder)
     status = exit_code(found, fail_on)
     links = Links(run=run, history=history, repository=repository.rstrip("/"))
     if as_json or form == "json":
-        echo_json([_as_json(result) for result in found])
+        echo_json([result_as_json(result) for result in found])
     elif form == "terminal":
         print_comparison(found, status)
     else:
-        _write(_review(config, found), form, links, out)
+        review = review_of(found, {each.comparison.head.suite: _places(config, each) for each in found})
+        _write(review, form, links, out)
     return status
-
-
-_as_json = as_json
-
-
-def _results(records: Sequence[Path], results: Path) -> list[ComparisonResult]:
-    return [stored_result(path) for path in records] if records else newest_comparisons(results)
-
-
-def _review(config: Config, results: Sequence[ComparisonResult]) -> Review:
-    return review_of(results, {result.comparison.head.suite: _places(config, result) for result in results})
 
 
 def _places(config: Config, result: ComparisonResult) -> dict[str, Place]:

@@ -43,6 +43,7 @@ from harness.github.surroundings import quoted
 
 T = TypeVar("T")
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
+Body = Mapping[str, Any] | None
 
 API_VERSION = "2022-11-28"
 MAX_ANSWER_BYTES = 64 * 2**20
@@ -89,10 +90,6 @@ class Request:
     url: str
     headers: Mapping[str, str]
     body: Mapping[str, Any] | None = None
-
-    @property
-    def content(self) -> bytes | None:
-        return None if self.body is None else json.dumps(self.body, ensure_ascii=False).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,14 +141,12 @@ class Api:
         if not self._loopback:
             self._opener.add_handler(urllib.request.ProxyHandler())
 
-    def get(self, path: str, kind: type[T], *, needs: str, query: Mapping[str, Any] | None = None) -> T:
+    def get(self, path: str, kind: type[T], *, needs: str, query: Body = None) -> T:
         """What is there. `needs` is the permission it takes. Raises ApiError, RemoteError."""
         request = self._request("GET", path, query=query)
         return _decoded(self._call(request, needs), kind, request)
 
-    def pages(
-        self, path: str, kind: type[T], *, needs: str, query: Mapping[str, Any] | None = None
-    ) -> Iterator[T]:
+    def pages(self, path: str, kind: type[T], *, needs: str, query: Body = None) -> Iterator[T]:
         """What is there, page by page. Raises ApiError, RemoteError."""
         for page in range(1, _MOST_PAGES + 1):
             request = self._request("GET", path, query={**(query or {}), "per_page": 100, "page": page})
@@ -229,14 +224,8 @@ class Api:
             )
         return answer.content
 
-    def _request(
-        self,
-        method: Method,
-        path: str,
-        *,
-        query: Mapping[str, Any] | None = None,
-        body: Mapping[str, Any] | None = None,
-    ) -> Request:
+    def _request(self, method: Method, path: str, *, query: Body = None, body: Body = None) -> Request:
+        """In a dry run what would write is held as well, and the caller does not send it."""
         headers = {
             "Accept": "application/vnd.github+json",
             "X-GitHub-Api-Version": API_VERSION,
@@ -271,8 +260,10 @@ class Api:
                 limited += 1
                 self._wait(pause_s, request)
                 continue
+            if answer.status in range(200, 300) or (redirects and answer.status in _REDIRECTS):
+                return answer
             if answer.status not in _PASSING:
-                return _checked(answer, request, needs, redirects=redirects)
+                raise _refused(answer, request, needs)
             tries += 1
             if nth or tries == _TRIES:
                 often = "1 try" if nth == 1 else f"{nth or tries} tries"
@@ -282,8 +273,9 @@ class Api:
     def _fetch(self, request: Request, limit_bytes: int, *, token: str | None = None) -> Answer:
         """One try."""
         # The scheme was checked, of the root and of what a redirect leads to.
+        content = None if request.body is None else json.dumps(request.body, ensure_ascii=False).encode()
         sent = urllib.request.Request(  # noqa: S310
-            request.url, request.content, dict(request.headers), method=request.method
+            request.url, content, dict(request.headers), method=request.method
         )
         if token is not None:
             sent.add_unredirected_header("Authorization", f"Bearer {token}")
@@ -389,11 +381,9 @@ def _read(response: Any, limit_bytes: int, request: Request) -> bytes:
     return content
 
 
-def _checked(answer: Answer, request: Request, needs: str, *, redirects: bool) -> Answer:
-    if answer.status in range(200, 300) or (redirects and answer.status in _REDIRECTS):
-        return answer
+def _refused(answer: Answer, request: Request, needs: str) -> ApiError:
     told = _message(answer)
-    raise ApiError(
+    return ApiError(
         f"{_shown(request)} was refused with {answer.status}{f' ({told})' if told else ''}. "
         f"{_advice(answer.status, needs)}",
         answer.status,

@@ -85,8 +85,8 @@ def _listed(api: Api, repository: str, run: int) -> list[_Artifact]:
                 f"The run has {page.total_count} artifacts; at most {_MAX_LISTED} are looked at."
             )
         for artifact in page.artifacts:
-            _check(artifact)
             if artifact.name.startswith(_PREFIX):
+                _check(artifact)
                 known = newest.get(artifact.name, artifact)
                 newest[artifact.name] = max(known, artifact, key=lambda each: each.id)
     if len(newest) > MAX_ARTIFACTS:
@@ -95,8 +95,6 @@ def _listed(api: Api, repository: str, run: int) -> list[_Artifact]:
 
 
 def _check(artifact: _Artifact) -> None:
-    if not artifact.name.startswith(_PREFIX):
-        return
     if not _NAME.fullmatch(artifact.name):
         raise RefusedError(
             f"An artifact is called {quoted(artifact.name)!r}; expected {_PREFIX} and up to 60 letters, "

@@ -147,7 +147,10 @@ def measured_run(content: bytes, repository: str) -> MeasuredRun:
     if event.action != "completed" or run.status != "completed":
         raise RefusedError(f"The run is {quoted(run.status)}, not completed: wait for it to end.")
     number, head = _measured(run, event.repository)
-    _check_path(run)
+    # GitHub writes the path with or without @REF. What follows an @ may as well be part of a file's name.
+    path = f".github/workflows/{WORKFLOW}"
+    if run.path not in (path, f"{path}@{run.head_branch}", f"{path}@refs/heads/{run.head_branch}"):
+        raise RefusedError(f"The run is of workflow {quoted(run.path)!r}; expected {path}.")
     return MeasuredRun(
         id=_positive(run.id, "number"),
         attempt=_positive(run.run_attempt, "attempt"),
@@ -162,7 +165,8 @@ def measured_run(content: bytes, repository: str) -> MeasuredRun:
 def _measured(run: _WorkflowRun, repository: _Repository) -> tuple[int, str]:
     """Pull request and commit."""
     branch = run.head_branch or ""
-    if run.head_repository is None or not _same(run.head_repository.full_name, repository.full_name):
+    theirs = run.head_repository and run.head_repository.full_name.lower()
+    if theirs != repository.full_name.lower():
         raise RefusedError(
             f"The run is of branch {quoted(branch)!r} in another repository: only what was mirrored to a "
             "branch pull-request/N of this one is posted."
@@ -182,13 +186,6 @@ def _measured(run: _WorkflowRun, repository: _Repository) -> tuple[int, str]:
         f"The run was started by {quoted(run.event)} on branch {quoted(branch)!r}; expected a push to "
         f"pull-request/N, or workflow_dispatch on {quoted(repository.default_branch)}."
     )
-
-
-def _check_path(run: _WorkflowRun) -> None:
-    # GitHub writes the path with or without @REF. What follows an @ may as well be part of a file's name.
-    path = f".github/workflows/{WORKFLOW}"
-    if run.path not in (path, f"{path}@{run.head_branch}", f"{path}@refs/heads/{run.head_branch}"):
-        raise RefusedError(f"The run is of workflow {quoted(run.path)!r}; expected {path}.")
 
 
 def measurement_asked(content: bytes, repository: str) -> Asked | None:
@@ -230,17 +227,13 @@ def _decoded(content: bytes, kind: type[T], name: str) -> T:
 
 
 def _check_repository(of_event: _Repository, repository: str) -> None:
-    if not _same(of_event.full_name, repository):
+    if of_event.full_name.lower() != repository.lower():
         raise RefusedError(
             f"The event is of repository {quoted(of_event.full_name)!r}; expected {repository}. Set "
             "GITHUB_REPOSITORY, or give --repository."
         )
     if not _REF.fullmatch(of_event.default_branch):
         raise RefusedError(f"{quoted(of_event.default_branch)!r} is the name of no branch.")
-
-
-def _same(name: str, other: str) -> bool:
-    return name.lower() == other.lower()
 
 
 def _positive(number: int, what: str) -> int:

@@ -61,17 +61,17 @@ class Scaffolded:
     """There already, and the repository's own: never overwritten."""
 
 
-def scaffold(folder: Path, requirement: str, *, force: bool = False) -> Scaffolded:
+def scaffold(folder: Path, requirement: str, *, force: bool = False, package: Path = _PACKAGE) -> Scaffolded:
     """Write the workflows and what they need below a repository's top folder.
 
-    `requirement` is what they install as the harness. Files that are there and differ are overwritten with
-    `force` only; the file of cards never is. Raises UsageError for a folder or requirement that is none, or
-    for files in the way; ConfigError where the file of cards there is broken; StoreError where files cannot
-    be written, and then none is.
+    `requirement` is what they install as the harness, `package` the folder that has them. Files that are
+    there and differ are overwritten with `force` only; the file of cards never is. Raises UsageError for a
+    folder or requirement that is none, or for files in the way; ConfigError where the file of cards there is
+    broken; StoreError where files cannot be written, and then none is.
     """
     check_requirement(requirement)
     _check_folder(folder)
-    files = {f".github/{name}": content for name, content in _shipped().items()}
+    files = {f".github/{name}": content for name, content in _shipped(package).items()}
     files[f".github/{HARNESS_FILE}"] = f"{_ABOUT}{requirement}\n".encode()
     fleet = FLEET_FILE.as_posix()
     if (folder / fleet).exists():
@@ -130,10 +130,10 @@ def own_requirement() -> str | None:
     return found
 
 
-def _shipped() -> Mapping[str, bytes]:
+def _shipped(package: Path) -> Mapping[str, bytes]:
     # An installed package has copies, made when it was built; a checkout has the originals.
-    packed = _PACKAGE / "assets" / "github"
-    source = packed if packed.is_dir() else _PACKAGE.parent / ".github"
+    packed = package / "assets" / "github"
+    source = packed if packed.is_dir() else package.parent / ".github"
     try:
         return {name: (source / name).read_bytes() for name in COPIED}
     except OSError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CardSummary", "PublishCard"]
+__all__ = ["CardPages", "CardSummary"]
 
 import datetime as dt
 import hashlib
@@ -20,7 +20,7 @@ from harness.history.cards import CardHistory, Results, read_card
 from harness.history.changes import Analysed
 from harness.history.commits import Commits
 from harness.history.facts import RunFacts
-from harness.history.reading import stated_card
+from harness.history.reading import StatedCard, stated_card
 from harness.history.series import Case
 from harness.history.triage import Decision, Stated
 from harness.records import Row
@@ -65,10 +65,12 @@ class CardSummary(msgspec.Struct, kw_only=True):
 
 
 @dataclass(frozen=True)
-class PublishCard:
+class CardPages:
     """Reads one card and writes its documents. Another process can be given it."""
 
     site: Site
+    folder: Path
+    """Of the card's results."""
     number: int
     results: Results
     commits: Commits
@@ -76,23 +78,17 @@ class PublishCard:
     decisions: tuple[Decision, ...]
     today: dt.date
 
-    def __call__(self, folder: Path) -> CardSummary:
-        card = read_card(folder, self.results, self.commits)
-        return _Publishing(self, folder, card).write()
+    @property
+    def file(self) -> str:
+        return file_name(self.folder.name)
 
+    @cached_property
+    def card(self) -> CardHistory:
+        return read_card(self.folder, self.results, self.commits)
 
-class _Publishing:
-    """One card while it is written."""
-
-    def __init__(self, given: PublishCard, folder: Path, card: CardHistory) -> None:
-        self.given, self.folder, self.card = given, folder, card
-        self.file = file_name(folder.name)
-        stated = stated_card(card, given.decisions, given.commits, given.today)
-        self.by_case: dict[str, list[Stated]] = {}
-        for each in stated.changes:
-            self.by_case.setdefault(each.change.case, []).append(each)
-        self.changes, self.failing = stated.changes, stated.failing
-        self.cases = {case.name: case for case in given.cases}
+    @cached_property
+    def stated(self) -> StatedCard:
+        return stated_card(self.card, self.decisions, self.commits, self.today)
 
     def write(self) -> CardSummary:
         series = [self._series(one) for one in self.card.analysed]
@@ -100,10 +96,10 @@ class _Publishing:
         newest = self._newest()
         runs = self._runs()
         ladder = [self._rung(one) for one in self.card.analysed]
-        self.given.site.write(
+        self.site.write(
             f"cards/{self.file}",
             {
-                "card": self.given.number,
+                "card": self.number,
                 "annotations": dict(sorted(self.card.machine.items())),
                 "peaks": self._newest_run.run.peaks if self._newest_run else {},
                 "commit": newest["commit"] if newest else None,
@@ -123,11 +119,11 @@ class _Publishing:
             kind="cpu" if machine.get("compute_capability") == "none" else "gpu",
             newest=newest,
             points=sum(len(one.series.positions) for one in self.card.analysed),
-            open=sum(each.is_open for each in self.changes),
+            open=sum(each.is_open for each in self.stated.changes),
             calibration=calibration_summary(self.card.calibration),
             health=self._health(),
             series=series,
-            changes=[self._change(each) for each in self.changes],
+            changes=[self._change(each) for each in self.stated.changes],
             problems=[f"{self.folder.name}: {problem}" for problem in self.card.problems],
         )
 
@@ -140,14 +136,15 @@ class _Publishing:
         file = self._series_file(case)
         changes = [
             self._change(each) | {"at": each.change.at, "first": each.change.first, "last": each.change.last}
-            for each in reversed(self.by_case.get(case.name, []))
+            for each in reversed(self.stated.changes)
+            if each.change.case == case.name
         ]
         beside = series.beside
-        self.given.site.write(
+        self.site.write(
             f"series/{file}",
             {
                 "file": file,
-                "card": self.given.number,
+                "card": self.number,
                 "case": case.order,
                 "n": len(series.positions),
                 "commits": Numbers(series.positions, "u32"),
@@ -174,7 +171,7 @@ class _Publishing:
         )
         return {
             "file": file,
-            "card": self.given.number,
+            "card": self.number,
             "case": case.order,
             "last": figure(float(series.values[-1])),
             "effect_90": self._quarter(one),
@@ -194,17 +191,16 @@ class _Publishing:
 
     @cached_property
     def _times(self) -> npt.NDArray[np.int64]:
-        return np.array([commit.time for commit in self.given.commits.line], np.int64)
+        return np.array([commit.time for commit in self.commits.line], np.int64)
 
     def _change(self, each: Stated) -> dict[str, Any]:
-        case = self.cases[each.change.case]
-        file = self._series_file(case)
-        return change_document(each, case, self.given.number, self.given.commits, file)
+        case = next(case for case in self.cases if case.name == each.change.case)
+        return change_document(each, case, self.number, self.commits, self._series_file(case))
 
     def _by_commit(self) -> None:
         """The same figures by commit, for pages that compare two of them."""
         analysed = self.card.analysed
-        count = len(self.given.commits)
+        count = len(self.commits)
         table = np.full((count, len(analysed)), np.nan, np.float32)
         for column, one in enumerate(analysed):
             table[one.series.positions, column] = one.series.values
@@ -216,9 +212,9 @@ class _Publishing:
                 # Up to the last that was measured: commits that this card has not seen change nothing here.
                 told = values[: measured[-1] + 1].ravel()
                 document = {"first": first, "cases": cases, "values": Numbers(told)}
-                self.given.site.write(f"at/{self.file}/{first // EVERY}", document, api=False)
+                self.site.write(f"at/{self.file}/{first // EVERY}", document, api=False)
             else:  # of before the history was rewritten
-                self.given.site.remove(f"data/at/{self.file}/{first // EVERY}.js")
+                self.site.remove(f"data/at/{self.file}/{first // EVERY}.js")
 
     def _newest(self) -> dict[str, Any] | None:
         last = [int(one.series.positions[-1]) for one in self.card.analysed]
@@ -226,7 +222,7 @@ class _Publishing:
             return None
         position = max(last)
         there = [one for one, at in zip(self.card.analysed, last, strict=True) if at == position]
-        commit = self.given.commits[position].hash
+        commit = self.commits[position].hash
         measured = [each.started_at for each in self.card.facts if each.commit == commit]
         return {
             "commit": position,
@@ -243,11 +239,11 @@ class _Publishing:
     def _health(self) -> list[dict[str, str]]:
         found: list[tuple[str, str]] = []
         known = self.card.calibration
-        for one in self.failing[:_NAMED]:
-            since = self.given.commits[one.bad].hash[:8]
+        failing = self.stated.failing
+        for one in failing[:_NAMED]:
+            since = self.commits[one.bad].hash[:8]
             found.append(("problem", f"{one.case[:80]} fails since {since}."))
-        if len(self.failing) > _NAMED:
-            more = len(self.failing) - _NAMED
+        if (more := len(failing) - _NAMED) > 0:
             found.append(
                 ("problem", f"{more} more case{'s fail' if more > 1 else ' fails'} that had figures.")
             )
@@ -292,7 +288,7 @@ class _Publishing:
 
     def _problem_changes(self) -> list[dict[str, Any]]:
         """What comparisons of two commits of the history told of the problem, oldest first."""
-        at = self.given.commits.positions
+        at = self.commits.positions
         return [
             {
                 "suite": each.suite,
@@ -338,9 +334,9 @@ class _Publishing:
             if stored is None:
                 continue
             file = file_name(facts.file.partition(".jsonl")[0])
-            position = self.given.commits.positions.get(facts.commit)
-            document = run_document(stored, self.given.number, position)
-            self.given.site.write(f"runs/{file}", document)
+            position = self.commits.positions.get(facts.commit)
+            document = run_document(stored, self.number, position)
+            self.site.write(f"runs/{file}", document)
             listed.append(
                 {
                     "file": file,

@@ -21,7 +21,7 @@ from harness.history.commits import Commits, read_commits
 from harness.history.kept import kept_file, read_kept, write_kept
 from harness.history.series import Case, cases_of
 from harness.history.triage import read_triage
-from harness.site.cards import CardSummary, PublishCard
+from harness.site.cards import CardPages, CardSummary
 from harness.site.feed import atom, badge, badge_svg
 from harness.site.files import COMMITS_A_FILE, EVERY, SCHEMA_VERSION, Rows, Site
 from harness.store.records_file import PACKED, PART
@@ -69,12 +69,11 @@ def publish_pages(
     cases = cases_of(found.groups)
     site = Site(html / FOLDER)
     _copy_assets(site)
-    folders = found.folders
     work = [
-        PublishCard(site, number, found, commits, cases, decisions, today or now.date())
-        for number in range(len(folders))
+        CardPages(site, folder, number, found, commits, cases, decisions, today or now.date())
+        for number, folder in enumerate(found.folders)
     ]
-    cards = _publish_changed(work, folders, tell)
+    cards = _publish_changed(work, tell)
     _write_commits(site, commits)
     generated_at = now.isoformat(timespec="seconds")
     changes = _ordered([change for card in cards for change in card.changes])
@@ -91,24 +90,23 @@ def publish_pages(
     )
 
 
-def _publish(work: PublishCard, folder: Path) -> CardSummary:
-    summary = work(folder)
-    _remember(work, folder, summary)
+def _publish(work: CardPages) -> CardSummary:
+    summary = work.write()
+    count = len(work.commits)
+    kept = _Kept(_key(work), count, _line(work.commits, count), summary)
+    write_kept(kept_file(work.folder, "published"), kept)
     return summary
 
 
-def _publish_changed(
-    work: Sequence[PublishCard], folders: Sequence[Path], tell: Callable[[str], None]
-) -> list[CardSummary]:
+def _publish_changed(work: Sequence[CardPages], tell: Callable[[str], None]) -> list[CardSummary]:
     """Of every card what its pages came to, written where they would come out another way."""
-    cards = {folder: _recall(one, folder) for one, folder in zip(work, folders, strict=True)}
-    changed = [folder for folder in folders if cards[folder] is None]
-    todo = [one for one, folder in zip(work, folders, strict=True) if cards[folder] is None]
-    with side_by_side(changed) as mapped:
-        for folder, card in zip(changed, mapped(_publish, todo, changed), strict=True):
+    cards = [_recall(one) for one in work]
+    changed = [one for one, card in zip(work, cards, strict=True) if card is None]
+    with side_by_side([one.folder for one in changed]) as mapped:
+        for one, card in zip(changed, mapped(_publish, changed), strict=True):
             tell(f"{card.folder}: {len(card.series)} cases")
-            cards[folder] = card
-    return [card for card in cards.values() if card]
+            cards[one.number] = card
+    return [card for card in cards if card]
 
 
 def _copy_assets(site: Site) -> None:
@@ -210,33 +208,27 @@ class _Kept(msgspec.Struct):
     summary: CardSummary
 
 
-def _recall(work: PublishCard, folder: Path) -> CardSummary | None:
+def _recall(work: CardPages) -> CardSummary | None:
     """What the card's pages came to, if they are there and would come out the same."""
-    kept = read_kept(kept_file(folder, "published"), _Kept)
-    if kept is None or kept.key != _key(work, folder) or kept.commits > len(work.commits):
+    kept = read_kept(kept_file(work.folder, "published"), _Kept)
+    if kept is None or kept.key != _key(work) or kept.commits > len(work.commits):
         return None
     written = work.site.folder / f"data/cards/{kept.summary.file}.js"
-    same_line = kept.line == _line(work.commits, kept.commits) and not _waited(work, folder, kept.commits)
+    same_line = kept.line == _line(work.commits, kept.commits) and not _waited(work, kept.commits)
     return kept.summary if same_line and written.exists() else None
 
 
-def _waited(work: PublishCard, folder: Path, count: int) -> bool:
+def _waited(work: CardPages, count: int) -> bool:
     """Whether a commit after so many has results that were there before it was: of a branch now merged, or in
     a clone now complete. asv's files and records have the first digits of a commit's hash in their names.
     """
     new = [each.hash for each in work.commits.line[count:]]
-    told = {part for name in os.listdir(folder) for part in name.split("-")} if new else set()  # noqa: PTH208
+    told = {part for name in os.listdir(work.folder) for part in name.split("-")} if new else set()  # noqa: PTH208
     return any(name[:digits] in told for name in new for digits in range(4, len(name) + 1))
 
 
-def _remember(work: PublishCard, folder: Path, summary: CardSummary) -> None:
-    count = len(work.commits)
-    kept = _Kept(_key(work, folder), count, _line(work.commits, count), summary)
-    write_kept(kept_file(folder, "published"), kept)
-
-
-def _key(work: PublishCard, folder: Path) -> str:
-    with os.scandir(folder) as entries:
+def _key(work: CardPages) -> str:
+    with os.scandir(work.folder) as entries:
         files = sorted(
             (each.name, stat_of(each).st_size, stat_of(each).st_mtime_ns)
             for each in entries

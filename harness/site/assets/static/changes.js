@@ -182,6 +182,29 @@
     );
   }
 
+  /** Columns of a table of whose rows `of` gives the change. */
+  changes.commitColumn = (site, of) => ({
+    key: "commit",
+    label: "Commit",
+    sort: (row) => of(row).bad,
+    down: true,
+    cell: (row) => changes.commits(site, of(row)),
+  });
+  changes.causeColumn = (of, shown = of) => ({
+    key: "cause",
+    label: "Cause",
+    sort: (row) => of(row).attribution,
+    cell: (row) => changes.cause(shown(row)),
+  });
+  const sinceColumn = (of) => ({
+    key: "since",
+    label: "Since",
+    sort: (row) => of(row).time,
+    down: true,
+    cell: (row) =>
+      el("div", { class: "since" }, format.time(of(row).time), el("small", null, format.ago(of(row).time))),
+  });
+
   /** The columns of a table of groups. */
   changes.groupColumns = (site) => [
     {
@@ -195,12 +218,10 @@
           harness.name(site.cards[g.first.card].name, 80),
         ),
     },
-    {
-      key: "cause",
-      label: "Cause",
-      sort: (g) => g.first.attribution,
-      cell: (g) => changes.cause({ ...g.first, cycles_effect: null, static: [] }),
-    },
+    changes.causeColumn(
+      (g) => g.first,
+      (g) => ({ ...g.first, cycles_effect: null, static: [] }),
+    ),
     {
       key: "effect",
       label: "Effect",
@@ -216,21 +237,8 @@
       down: true,
       cell: (g) => groupCases(site, g),
     },
-    {
-      key: "commit",
-      label: "Commit",
-      sort: (g) => g.first.bad,
-      down: true,
-      cell: (g) => changes.commits(site, g.first),
-    },
-    {
-      key: "since",
-      label: "Since",
-      sort: (g) => g.first.time,
-      down: true,
-      cell: (g) =>
-        el("div", { class: "since" }, format.time(g.first.time), el("small", null, format.ago(g.first.time))),
-    },
+    changes.commitColumn(site, (g) => g.first),
+    sinceColumn((g) => g.first),
   ];
 
   /** The columns of a table of changes on the overview. */
@@ -250,14 +258,8 @@
       down: true,
       hint: "Sort by size of the effect",
     },
-    { key: "commit", label: "Commit", cell: (c) => changes.commits(site, c), sort: (c) => c.bad, down: true },
-    { key: "cause", label: "Cause", cell: (c) => changes.cause(c), sort: (c) => c.attribution },
-    {
-      key: "since",
-      label: "Since",
-      cell: (c) => el("div", { class: "since" }, format.time(c.time), el("small", null, format.ago(c.time))),
-      sort: (c) => c.time,
-      down: true,
-    },
+    changes.commitColumn(site, (c) => c),
+    changes.causeColumn((c) => c),
+    sinceColumn((c) => c),
   ];
 })(window.harness);

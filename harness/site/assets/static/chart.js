@@ -1,7 +1,7 @@
 // Panels above each other on one shared x axis: uPlot draws them; zoom, keyboard, touch and downloads are ours.
 "use strict";
 (function (harness) {
-  const { el, format } = harness;
+  const { el, format, state } = harness;
   const AXIS_WIDTH = 62;
   const AXIS_HEIGHT = 34;
   const NARROW = 560;
@@ -452,22 +452,10 @@
       draw(panel.under);
       this.drawInto(surface, box, scale, (into, g) => {
         for (const tick of ticks)
-          into.line(
-            [
-              [g.x(tick.at), box.top],
-              [g.x(tick.at), box.top + box.height],
-            ],
-            { stroke: colours.grid },
-          );
+          into.segment(g.x(tick.at), box.top, g.x(tick.at), box.top + box.height, { stroke: colours.grid });
         if (!panel.yTicks)
           for (const { at } of yTicks)
-            into.line(
-              [
-                [box.left, g.y(at)],
-                [box.left + box.width, g.y(at)],
-              ],
-              { stroke: colours.grid },
-            );
+            into.segment(box.left, g.y(at), box.left + box.width, g.y(at), { stroke: colours.grid });
         for (const one of panel.series) if (!one.hidden) this.pictureLine(into, g, one, colours);
       });
       const height = (at) => box.top + (1 - (at - scale[0]) / (scale[1] - scale[0])) * box.height + 4;
@@ -531,6 +519,42 @@
       button("All", "Show everything", () => stack.reset()),
       el("span", { class: "gap" }),
       ...more,
+    );
+  };
+
+  /** A chart's place on a page: what goes into `bar` and `holder` comes once the page is shown. */
+  harness.chartFigure = function (readout, words, moves, legend) {
+    const [bar, holder, keys] = [el("div"), el("div", { class: "chart-holder" }), harness.id("keys")];
+    const help = `Drag to zoom, shift and drag to move; scroll to zoom after a click. Keys: + − 0 zoom, ${moves}.`;
+    const caption = el("figcaption", null, words, " ", el("span", { id: keys, class: "keys" }, help));
+    const node = el("figure", { class: "history" }, bar, readout, holder, legend, caption);
+    return { node, bar, holder, keys };
+  };
+
+  /** Notes the range in view in the address, a moment after it was last changed. */
+  harness.noteRange = (holder, show) =>
+    state.onceQuiet((whole, min, max) => {
+      if (holder.isConnected) state.note(whole ? { from: null, to: null } : show(min, max));
+    });
+
+  /** Rows of texts and numbers as a file; nothing for what is not there. */
+  harness.csv = (rows) =>
+    rows.map((row) => `${row.map((cell) => cell ?? "").join(",")}\r\n`).join("");
+
+  /** Buttons that give what is in view as files: `picture()` is a Stack's, `table()` the text of a CSV. */
+  harness.chartDownloads = function (name, picture, table) {
+    const file = (kind, blob) =>
+      harness.download(`${name.replace(/[^A-Za-z0-9._-]+/g, "_").slice(0, 120)}.${kind}`, blob);
+    const actions = {
+      SVG: () => file("svg", new Blob([picture().svg], { type: "image/svg+xml" })),
+      PNG: async () => {
+        const { svg, width, height } = picture();
+        file("png", await harness.rasterise(svg, width, height));
+      },
+      CSV: async () => file("csv", new Blob([await table()], { type: "text/csv" })),
+    };
+    return Object.entries(actions).map(([kind, action]) =>
+      el("button", { type: "button", title: `Download what is in view as ${kind}`, onclick: action }, kind),
     );
   };
 

@@ -89,6 +89,17 @@
 
   harness.link = (href, ...children) => harness.el("a", { href }, ...children);
 
+  /** A form of fields that act at once: nothing is sent. */
+  harness.form = (properties, ...fields) =>
+    harness.el("form", { onsubmit: (event) => event.preventDefault(), ...properties }, ...fields);
+
+  harness.section = (title, ...children) =>
+    harness.el("section", { class: "section" }, harness.el("h2", null, title), ...children);
+
+  /** One of a list of facts. */
+  harness.fact = (name, ...value) =>
+    harness.el("div", null, harness.el("dt", null, name), harness.el("dd", null, ...value));
+
   /** A file for the reader to keep. */
   harness.download = function (name, blob) {
     const href = URL.createObjectURL(blob);

@@ -62,13 +62,7 @@
     for (const { start, label } of data.epochs.slice(1)) {
       const x = g.x(data.x[start]);
       if (x < g.left || x > g.left + g.width) continue;
-      surface.line(
-        [
-          [x, g.top],
-          [x, g.top + g.height],
-        ],
-        { stroke: g.colours.muted, dash: [2, 3] },
-      );
+      surface.segment(x, g.top, x, g.top + g.height, { stroke: g.colours.muted, dash: [2, 3] });
       if (!labels || x < free) continue;
       const words = harness.plain(label, 28);
       const fits = x + words.length * 6 < g.left + g.width;
@@ -99,20 +93,8 @@
   }
 
   function cross(surface, x, y, size, stroke) {
-    surface.line(
-      [
-        [x - size, y - size],
-        [x + size, y + size],
-      ],
-      { stroke, width: 1.5 },
-    );
-    surface.line(
-      [
-        [x - size, y + size],
-        [x + size, y - size],
-      ],
-      { stroke, width: 1.5 },
-    );
+    surface.segment(x - size, y - size, x + size, y + size, { stroke, width: 1.5 });
+    surface.segment(x - size, y + size, x + size, y - size, { stroke, width: 1.5 });
   }
 
   function square(surface, x, y, size, stroke) {
@@ -147,13 +129,7 @@
       if (stop <= g.from - 1 || start >= g.to + 1) continue;
       const y = g.y(level);
       const [left, right] = span(data, { start, stop }, g);
-      surface.line(
-        [
-          [left, y],
-          [right, y],
-        ],
-        { stroke: g.colours.level, width: 2 },
-      );
+      surface.segment(left, y, right, y, { stroke: g.colours.level, width: 2 });
     }
   }
 
@@ -187,13 +163,8 @@
       if (x < g.left - 10 || x > g.left + g.width + 10) return;
       const colour = g.colours[toneOf(change)];
       const mine = change.id === chosen();
-      surface.line(
-        [
-          [x, g.top + 30],
-          [x, g.top + g.height],
-        ],
-        { stroke: colour, width: mine ? 2 : 1, dash: [5, 3] },
-      );
+      const style = { stroke: colour, width: mine ? 2 : 1, dash: [5, 3] };
+      surface.segment(x, g.top + 30, x, g.top + g.height, style);
       marker(surface, changes.shape(change), x, g.top + 22, mine ? 8 : 6, { fill: colour });
       surface.text(format.letter(index), x, g.top + 11, {
         fill: g.colours.text,
@@ -224,14 +195,7 @@
   function glyph(surface, kind, x, y, colours) {
     const drawings = {
       dot: () => surface.dots([[x, y]], { fill: colours.dots, size: 5 }),
-      level: () =>
-        surface.line(
-          [
-            [x - 7, y],
-            [x + 7, y],
-          ],
-          { stroke: colours.level, width: 2 },
-        ),
+      level: () => surface.segment(x - 7, y, x + 7, y, { stroke: colours.level, width: 2 }),
       band: () => surface.rect(x - 7, y - 5, 14, 10, { fill: colours.band }),
       down: () => marker(surface, "down", x, y, 5, { fill: colours.bad }),
       up: () => marker(surface, "up", x, y, 5, { fill: colours.good }),
@@ -240,13 +204,7 @@
       square: () => square(surface, x, y, 3, colours.muted),
       cross: () => cross(surface, x, y, 3.5, colours.bad),
       epoch: () =>
-        surface.line(
-          [
-            [x, y - 6],
-            [x, y + 6],
-          ],
-          { stroke: colours.muted, dash: [2, 3] },
-        ),
+        surface.segment(x, y - 6, x, y + 6, { stroke: colours.muted, dash: [2, 3] }),
     };
     drawings[kind]();
   }

@@ -1,7 +1,7 @@
 // What the harness says of code that did not change: how often it cried wolf, and what it can see.
 "use strict";
 (function (harness) {
-  const { el, text, format, state } = harness;
+  const { el, format, state } = harness;
 
   function alarms({ verdicts, false_alarms: count, bound, measured_at: at }) {
     const rate = format.known(bound)
@@ -26,20 +26,8 @@
         sort: (row) => row.percent,
         cell: (row) => `${row.percent}${"\u202f"}%`,
       },
-      {
-        key: "planted",
-        label: "Planted",
-        numeric: true,
-        sort: (row) => row.planted,
-        cell: (row) => format.whole(row.planted),
-      },
-      {
-        key: "found",
-        label: "Found",
-        numeric: true,
-        sort: (row) => row.found,
-        cell: (row) => format.whole(row.found),
-      },
+      harness.figure("planted", "Planted"),
+      harness.figure("found", "Found"),
       {
         key: "share",
         label: "Share found",
@@ -101,29 +89,14 @@
         sort: (row) => spread(row.effects),
         cell: (row) => format.share(spread(row.effects)),
       },
-      {
-        key: "visible",
-        label: "Smallest visible",
-        numeric: true,
-        sort: (row) => row.smallest_visible,
-        cell: (row) => format.share(row.smallest_visible),
-      },
-      {
-        key: "exponent",
-        label: "Clock exponent",
-        numeric: true,
-        sort: (row) => row.clock_exponent,
-        hint: "1: the time follows the SM clock; 0: it does not",
-        cell: (row) =>
-          format.known(row.clock_exponent) ? row.clock_exponent.toFixed(2).replace("-", "−") : format.NONE,
-      },
-      {
-        key: "clock",
-        label: "SM clock, MHz",
-        numeric: true,
-        sort: (row) => row.sm_clock_mhz,
-        cell: (row) => format.whole(row.sm_clock_mhz),
-      },
+      harness.figure("smallest_visible", "Smallest visible", format.share),
+      harness.figure(
+        "clock_exponent",
+        "Clock exponent",
+        (value) => (format.known(value) ? value.toFixed(2).replace("-", "−") : format.NONE),
+        { hint: "1: the time follows the SM clock; 0: it does not" },
+      ),
+      harness.figure("sm_clock_mhz", "SM clock, MHz"),
       {
         key: "capped",
         label: "Power cap",
@@ -145,11 +118,7 @@
   harness.start("calibration", async (site, view) => {
     if (!site.cards.length) {
       harness.title("Calibration");
-      harness.replace(
-        view,
-        el("h1", null, "Calibration"),
-        harness.empty("No card has results yet. Measure with “asv run”, then run “harness publish” again."),
-      );
+      harness.replace(view, el("h1", null, "Calibration"), harness.noCards());
       return;
     }
     const first = site.cards.find((card) => card.calibration) ?? site.cards[0];
@@ -158,34 +127,15 @@
     harness.title("Calibration", card.name);
     harness.replace(
       view,
-      harness.crumbs(
-        harness.link("index.html", "Overview"),
-        el("a", { href: state.address("card", { card: card.file }) }, text(card.name, null, 60)),
-      ),
+      harness.crumbs(harness.link("index.html", "Overview"), harness.cardLink(card)),
       el("h1", null, "Calibration"),
-      el(
-        "form",
-        { class: "filters", "aria-label": "What is shown", onsubmit: (event) => event.preventDefault() },
-        harness.select(
-          "Card",
-          site.cards.map((one) => [one.file, one.name]),
-          card.file,
-          (file) => state.go({ card: file }),
-        ),
-      ),
+      harness.form({ class: "filters", "aria-label": "What is shown" }, harness.cardSelect(site, card)),
       calibration
         ? [
             alarms(calibration),
-            el(
-              "section",
-              { class: "section" },
-              el("h2", null, "Planted slowdowns"),
-              planted(calibration.planted),
-            ),
-            el(
-              "section",
-              { class: "section" },
-              el("h2", null, "Cases against themselves"),
+            harness.section("Planted slowdowns", planted(calibration.planted)),
+            harness.section(
+              "Cases against themselves",
               el(
                 "p",
                 null,

@@ -19,12 +19,10 @@
   }
 
   function pickers(site, card, chosen) {
-    const cards = site.cards.map((one) => [one.file, one.name]);
     const pick = (key, more) => (value) => state.go({ [key]: value, ...more });
-    return el(
-      "form",
-      { class: "filters", "aria-label": "What is shown", onsubmit: (event) => event.preventDefault() },
-      harness.select("Card", cards, card.file, pick("card")),
+    return harness.form(
+      { class: "filters", "aria-label": "What is shown" },
+      harness.cardSelect(site, card),
       chosen &&
         harness.select(
           "Suite",
@@ -50,20 +48,20 @@
     );
   }
 
-  const caseLink = (card, kase, words) =>
-    el("a", { href: state.address("case", { card: card.file, case: kase.name }) }, harness.name(words, 100));
   const nameOf = (row, chosen) =>
     chosen.size === ALL ? `${row.kase.kernel} ${row.kase.size}` : row.kase.kernel;
+
+  const kernelColumn = (card, chosen) => ({
+    key: "kernel",
+    label: "Kernel",
+    sort: (row) => row.order,
+    cell: (row) => harness.caseLink(card, row.kase, harness.name(nameOf(row, chosen), 100)),
+  });
 
   function ladder(card, chosen) {
     const longest = Math.max(...chosen.rows.map((row) => row.value ?? 0), 0);
     const columns = [
-      {
-        key: "kernel",
-        label: "Kernel",
-        sort: (row) => row.order,
-        cell: (row) => caseLink(card, row.kase, nameOf(row, chosen)),
-      },
+      kernelColumn(card, chosen),
       {
         key: "value",
         label: `Figure, ${harness.plain(chosen.rows[0]?.kase.unit ?? "", 20)}`,
@@ -79,25 +77,15 @@
                 el("strong", null, format.number(row.value)),
               ),
       },
-      {
-        key: "peak",
-        label: "of peak",
-        numeric: true,
-        sort: (row) => row.peak_share,
-        cell: (row) => format.share(row.peak_share),
-      },
-      {
-        key: "library",
-        label: "of library",
-        numeric: true,
-        sort: (row) => row.library_share,
-        cell: (row) => format.share(row.library_share),
-        hint: "Of the vendor's library at the same size",
-      },
+      harness.figure("peak_share", "of peak", format.share),
     ];
-    const told = (row) => row.library_share !== null && row.library_share !== undefined;
-    const shown = columns.filter((column) => column.key !== "library" || chosen.rows.some(told));
-    return harness.table(shown, {
+    if (chosen.rows.some((row) => format.known(row.library_share)))
+      columns.push(
+        harness.figure("library_share", "of library", format.share, {
+          hint: "Of the vendor's library at the same size",
+        }),
+      );
+    return harness.table(columns, {
       id: "ladder",
       caption: `Ladder of ${harness.plain(chosen.suite, 60)}`,
       rows: chosen.rows,
@@ -105,26 +93,13 @@
   }
 
   function details(card, chosen) {
-    const figure = (key, label, show, hint) => ({
-      key,
-      label,
-      numeric: true,
-      hint,
-      sort: (row) => row[key],
-      cell: (row) => show(row[key]),
-    });
     const columns = [
-      {
-        key: "kernel",
-        label: "Kernel",
-        sort: (row) => row.order,
-        cell: (row) => caseLink(card, row.kase, nameOf(row, chosen)),
-      },
-      figure("time_ms", "Time, ms", format.number),
-      figure("clock_mhz", "SM clock, MHz", format.whole),
-      figure("temperature_c", "Temperature, °C", format.whole),
-      figure("power_w", "Power, W", format.whole),
-      figure("registers", "Registers", format.whole, "Registers per thread"),
+      kernelColumn(card, chosen),
+      harness.figure("time_ms", "Time, ms", format.number),
+      harness.figure("clock_mhz", "SM clock, MHz"),
+      harness.figure("temperature_c", "Temperature, °C"),
+      harness.figure("power_w", "Power, W"),
+      harness.figure("registers", "Registers", format.whole, { hint: "Registers per thread" }),
       {
         key: "moved",
         label: "90 days",
@@ -226,20 +201,10 @@
         down: true,
         cell: (run) => harness.commitLink(site, run.hash),
       },
-      {
-        key: "rows",
-        label: "Cases",
-        numeric: true,
-        sort: (run) => run.rows,
-        cell: (run) => format.whole(run.rows),
-      },
-      {
-        key: "failed",
-        label: "Failed",
-        numeric: true,
-        sort: (run) => run.failed,
-        cell: (run) => el("span", { class: run.failed ? "bad" : null }, format.whole(run.failed)),
-      },
+      harness.figure("rows", "Cases"),
+      harness.figure("failed", "Failed", (failed) =>
+        el("span", { class: failed ? "bad" : null }, format.whole(failed)),
+      ),
     ];
     const empty = harness.empty(
       "No record of a run is here. “asv run” with the plugin leaves one for each commit.",
@@ -259,7 +224,7 @@
     const newest = card.newest
       ? [harness.commitLink(site, card.newest.hash), " ", format.dateTime(card.newest.measured_at)]
       : "No run yet";
-    const item = (name, ...value) => el("div", null, el("dt", null, name), el("dd", null, ...value));
+    const item = harness.fact;
     return el(
       "div",
       null,
@@ -282,20 +247,7 @@
           ),
         ),
       ),
-      card.health.length
-        ? el(
-            "ul",
-            { class: "health" },
-            card.health.map(({ level, text: words }) =>
-              el(
-                "li",
-                { class: level },
-                el("span", { class: "hidden" }, `${level}: `),
-                text(words, null, 200),
-              ),
-            ),
-          )
-        : null,
+      card.health.length ? harness.health(card) : null,
       Object.keys(data.annotations).length
         ? el(
             "details",
@@ -319,7 +271,7 @@
       el(
         "li",
         null,
-        el("a", { href: state.address("card", { card: card.file }) }, text(card.name, null, 100)),
+        harness.cardLink(card, 100),
         el(
           "small",
           null,
@@ -331,9 +283,7 @@
     harness.replace(
       view,
       el("h1", null, "Cards"),
-      list.length
-        ? el("ul", { class: "chooser" }, list)
-        : harness.empty("No card has results yet. Measure with “asv run”, then run “harness publish” again."),
+      list.length ? el("ul", { class: "chooser" }, list) : harness.noCards(),
     );
   }
 
@@ -368,12 +318,12 @@
               el("section", null, el("h2", null, "Ladder"), ladder(card, chosen)),
               roof.node,
             ),
-            el("section", { class: "section" }, el("h2", null, "Figures"), details(card, chosen)),
+            harness.section("Figures", details(card, chosen)),
           ]
         : harness.empty(
             "This card has no figure yet. Measure with “asv run”, then run “harness publish” again.",
           ),
-      el("section", { class: "section" }, el("h2", null, "Runs"), runs(site, data.runs)),
+      harness.section("Runs", runs(site, data.runs)),
     );
     if (!roof) return;
     view.addEventListener("shown", () => {

@@ -10,7 +10,7 @@
   function readout(site, data, kase) {
     const node = el("dl", { class: "readout of-commit" });
     let wanted = null;
-    const item = (name, ...value) => el("div", null, el("dt", null, name), el("dd", null, ...value));
+    const item = harness.fact;
     function compared(index) {
       const level = data.levelAt(index);
       const share = data.y[index] === null || !level ? null : data.y[index] / level - 1;
@@ -71,8 +71,7 @@
   function facts(data, kase, one) {
     const last = data.y.findLast((value) => value !== null) ?? null;
     const fails = data.y.at(-1) === null;
-    const item = (name, value, note) =>
-      el("div", null, el("dt", null, name), el("dd", null, value, note ? el("small", null, note) : null));
+    const item = (name, value, note) => harness.fact(name, value, note ? el("small", null, note) : null);
     return el(
       "dl",
       { class: "facts" },
@@ -125,19 +124,8 @@
           el("small", { class: "levels" }, changes.levels(site, change)),
         ],
       },
-      {
-        key: "commit",
-        label: "Commit",
-        sort: (row) => row.change.bad,
-        down: true,
-        cell: ({ change }) => changes.commits(site, change),
-      },
-      {
-        key: "cause",
-        label: "Cause",
-        sort: (row) => row.change.attribution,
-        cell: ({ change }) => changes.cause(change),
-      },
+      changes.commitColumn(site, (row) => row.change),
+      changes.causeColumn((row) => row.change),
       {
         key: "when",
         label: "Since",
@@ -185,10 +173,8 @@
   function epochList(data) {
     const rows = data.epochs.filter((epoch) => epoch.changed.length);
     if (!rows.length) return null;
-    return el(
-      "section",
-      { class: "section" },
-      el("h2", null, "Epochs"),
+    return harness.section(
+      "Epochs",
       el(
         "p",
         null,
@@ -215,18 +201,11 @@
     here.sort((a, b) => site.cases[a].order - site.cases[b].order || a - b);
     const at = here.indexOf(caseNumber);
     const card = site.cards[cardNumber].file;
-    const to = (index, words, rel) =>
-      here[index] === undefined
-        ? null
-        : el(
-            "a",
-            {
-              rel,
-              href: state.address("case", { card, case: site.cases[here[index]].name }),
-              title: harness.plain(site.cases[here[index]].name),
-            },
-            words,
-          );
+    const to = (index, words, rel) => {
+      const kase = site.cases[here[index]];
+      const href = kase && state.address("case", { card, case: kase.name });
+      return kase ? el("a", { rel, href, title: harness.plain(kase.name) }, words) : null;
+    };
     const others = site.series.filter((one) => one.case === caseNumber && one.card !== cardNumber);
     return el(
       "div",
@@ -234,7 +213,7 @@
       el(
         "p",
         null,
-        at > 0 ? to(at - 1, "← Previous case", "prev") : null,
+        to(at - 1, "← Previous case", "prev"),
         " ",
         to(at + 1, "Next case →", "next"),
       ),
@@ -245,20 +224,48 @@
             "On other cards: ",
             others.map((one, index) => [
               index ? ", " : "",
-              el(
-                "a",
-                {
-                  href: state.address("case", {
-                    card: site.cards[one.card].file,
-                    case: site.cases[caseNumber].name,
-                  }),
-                },
+              harness.caseLink(
+                site.cards[one.card],
+                site.cases[caseNumber],
                 text(site.cards[one.card].name, null, 60),
               ),
             ]),
           )
         : null,
     );
+  }
+
+  /** Buttons that give what is in view of the history as files. */
+  function downloads(site, data, card, kase, stack) {
+    const picture = () => {
+      const [first, end] = stack.visible();
+      return stack.picture({
+        title: `${harness.plain(kase.name, 100)} on ${harness.plain(card.name, 60)}`,
+        lines: [
+          `${format.quantity(kase)} in ${harness.plain(kase.unit, 20)}, commits #${data.x[first] ?? ""} to #${data.x[end - 1] ?? ""}. Published ${format.dateTime(site.generated_at)}.`,
+        ],
+        legend: history.pictureLegend(data),
+      });
+    };
+    return harness.chartDownloads(`${card.file}-${kase.name}`, picture, async () => {
+      const value = `value_${kase.unit.replace(/[^A-Za-z0-9]+/g, "_")}`;
+      const beside = ["sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w"];
+      const rows = [["position", "hash", "time_utc", value, "level", ...beside, "flag"]];
+      const [from, to] = stack.visible();
+      for (let index = from; index < to; index++) {
+        const commit = await harness.commit(site, data.x[index]);
+        rows.push([
+          data.x[index],
+          commit?.hash.replace(/[^0-9a-zA-Z]/g, ""),
+          commit && new Date(commit.time * 1000).toISOString(),
+          data.y[index],
+          data.levelAt(index),
+          ...[data.clock, data.memory, data.temperature, data.power].map((values) => values?.[index]),
+          data.flags.get(index),
+        ]);
+      }
+      return harness.csv(rows);
+    });
   }
 
   // The page
@@ -277,16 +284,12 @@
     return [from, to];
   }
 
-  function mountChart(site, data, card, kase, holder, bar, read, range, keysId) {
+  function mountChart(site, data, card, kase, { holder, bar, keys }, read, range) {
     const chosen = () => state.get("change");
-    const noteRange = state.onceQuiet((whole, min, max) => {
-      if (!holder.isConnected) return;
-      state.note(
-        whole
-          ? { from: null, to: null }
-          : { from: String(Math.max(0, Math.ceil(min))), to: String(Math.max(0, Math.floor(max))) },
-      );
-    });
+    const noteRange = harness.noteRange(holder, (min, max) => ({
+      from: String(Math.max(0, Math.ceil(min))),
+      to: String(Math.max(0, Math.floor(max))),
+    }));
     const stack = new harness.Stack(holder, {
       x: data.x,
       limits: limits(data),
@@ -294,14 +297,11 @@
       panels: history.panels(site, data, kase, chosen),
       xTicks: harness.dateTicks(site),
       label: `History of ${harness.plain(kase.name)}`,
-      describedBy: keysId,
+      describedBy: keys,
       describe: describe(site, data, kase),
       onCursor: (index) => read.show(index),
       onRange: (min, max) => noteRange(stack.isWhole(), min, max),
-      keys: {
-        n: () => nextChange(1),
-        p: () => nextChange(-1),
-      },
+      keys: { n: () => nextChange(1), p: () => nextChange(-1) },
     });
     function nextChange(way) {
       const at = stack.cursor ?? -1;
@@ -330,7 +330,7 @@
         stack,
         zero,
         el("span", { class: "gap" }),
-        harness.historyDownloads(site, data, card, kase, stack),
+        downloads(site, data, card, kase, stack),
       ),
     );
     const change = data.changes.find((one) => one.id === chosen());
@@ -339,7 +339,7 @@
     else if (change) show(change);
     if (stack.cursor === null) read.show(data.x.length - 1);
     harness.stack = stack;
-    return { stack, show };
+    return show;
   }
 
   function rescale(stack) {
@@ -375,34 +375,11 @@
     const data = history.unpack(await harness.load(`series/${one.file}`));
     const range = await wantedRange(site);
     harness.title(kase.name, card.name);
-    const holder = el("div", { class: "chart-holder" });
-    const bar = el("div");
     const read = readout(site, data, kase);
-    const keys = harness.id("keys");
+    const moves = "← → point by point, Home End, shift ← → move, n p changes";
+    const chart =
+      data.n && harness.chartFigure(read.node, chartSummary(data, kase), moves, history.legend(data));
     let show = () => {};
-    const figure = data.n
-      ? el(
-          "figure",
-          { class: "history" },
-          bar,
-          read.node,
-          holder,
-          history.legend(data),
-          el(
-            "figcaption",
-            null,
-            chartSummary(data, kase),
-            " ",
-            el(
-              "span",
-              { id: keys, class: "keys" },
-              "Drag to zoom, shift and drag to move; scroll to zoom after a click. Keys: + − 0 zoom, ← → point by point, Home End, shift ← → move, n p changes.",
-            ),
-          ),
-        )
-      : harness.empty(
-          "This case has no point yet. Measure it with “asv run”, then run “harness publish” again.",
-        );
     harness.replace(
       view,
       harness.crumbs(
@@ -417,11 +394,13 @@
       el("h1", null, harness.name(kase.name, 180)),
       neighbours(site, cardNumber, caseNumber),
       facts(data, kase, one),
-      figure,
-      el(
-        "section",
-        { class: "section" },
-        el("h2", null, "Changes"),
+      chart
+        ? chart.node
+        : harness.empty(
+            "This case has no point yet. Measure it with “asv run”, then run “harness publish” again.",
+          ),
+      harness.section(
+        "Changes",
         changeTable(site, data, kase, (change, row) => {
           state.note({ change: change.id });
           for (const other of view.querySelectorAll("tr.chosen")) other.classList.remove("chosen");
@@ -434,7 +413,7 @@
       epochList(data),
     );
     view.addEventListener("shown", () => {
-      if (data.n) show = mountChart(site, data, card, kase, holder, bar, read, range, keys).show;
+      if (chart) show = mountChart(site, data, card, kase, chart, read, range);
     });
   });
 })(window.harness);

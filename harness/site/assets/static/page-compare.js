@@ -175,20 +175,16 @@
     if (!known.length) return "No case has a figure on both sides.";
     const logs = known.map((row) => Math.log(row.ratio) * (row.kase.direction === "lower" ? -1 : 1));
     const mean = Math.exp(logs.reduce((a, b) => a + b, 0) / logs.length) - 1;
-    const better = known.filter(
-      (row) => !row.quiet && format.meaning(row.kase, row.effect).tone === "good",
-    ).length;
-    const worse = known.filter(
-      (row) => !row.quiet && format.meaning(row.kase, row.effect).tone === "bad",
-    ).length;
+    const count = (tone) =>
+      known.filter((row) => !row.quiet && format.meaning(row.kase, row.effect).tone === tone).length;
     const words =
       Math.abs(mean) < 0.0005
         ? "as good as the left"
         : `${format.change(mean)} ${mean > 0 ? "better" : "worse"} than the left`;
-    return `Over ${format.count(known.length, "case")} the right is ${words} (geometric mean): ${better} better, ${worse} worse. A difference of two points holds the noise of both; whether a case changed, its history tells.`;
+    return `Over ${format.count(known.length, "case")} the right is ${words} (geometric mean): ${count("good")} better, ${count("bad")} worse. A difference of two points holds the noise of both; whether a case changed, its history tells.`;
   }
 
-  function table(site, rows, left, right) {
+  function table(rows, left, right) {
     const largest = Math.max(0.02, ...rows.map((row) => (row.ratio > 0 ? Math.abs(Math.log(row.ratio)) : 0)));
     const head = (side) => harness.plain(`${side.info.name} #${side.position}`, 60);
     const value = (key, label, side) => ({
@@ -204,22 +200,11 @@
         key: "case",
         label: "Case",
         sort: (row) => row.kase.order,
-        cell: (row) =>
-          el(
-            "a",
-            { href: state.address("case", { card: right.card, case: row.kase.name }) },
-            harness.name(row.kase.name),
-          ),
+        cell: (row) => harness.caseLink(right.info, row.kase, harness.name(row.kase.name)),
       },
       value("a", "Left", left),
       value("b", "Right", right),
-      {
-        key: "ratio",
-        label: "Right / left",
-        numeric: true,
-        sort: (row) => row.ratio,
-        cell: (row) => format.times(row.ratio),
-      },
+      harness.figure("ratio", "Right / left", format.times),
       {
         key: "effect",
         label: "Difference",
@@ -274,37 +259,22 @@
     if (left.error || right.error) return null;
     const rows = pairs(site, left, right);
     if (!rows.length) return harness.empty("Neither side has a figure.");
-    const list = table(site, rows, left, right);
+    const list = table(rows, left, right);
     const sum = el("p", { class: "sum", "aria-live": "polite" });
     function update() {
       const suite = state.get("suite");
-      const words = (state.get("q") ?? "").toLowerCase().split(/\s+/).filter(Boolean);
-      const shown = rows.filter(
-        (row) =>
-          (!suite || row.kase.suite === suite) &&
-          words.every((word) => row.kase.name.toLowerCase().includes(word)),
-      );
+      const matches = harness.wordFilter();
+      const shown = rows.filter(({ kase }) => (!suite || kase.suite === suite) && matches(kase.name));
       list.update(shown);
       harness.replace(sum, total(shown));
     }
-    const note = (key) => (value) => {
-      state.note({ [key]: value });
-      update();
-    };
-    const suites = [
-      ["", "All suites"],
-      ...[...new Set(rows.map((row) => row.kase.suite))].map((suite) => [suite, suite]),
-    ];
-    const form = el(
-      "form",
-      {
-        class: "filters",
-        role: "search",
-        "aria-label": "Filter",
-        onsubmit: (event) => event.preventDefault(),
-      },
-      harness.select("Suite", suites, state.get("suite") ?? "", note("suite")),
-      harness.input("Text", state.get("q") ?? "", note("q"), { placeholder: "part of a case's name" }),
+    const form = harness.form(
+      { class: "filters", role: "search", "aria-label": "Filter" },
+      harness.filterFields(
+        rows.map((row) => row.kase.suite),
+        update,
+        "part of a case's name",
+      ),
     );
     update();
     return [sum, form, list.node];
@@ -334,9 +304,8 @@
         { class: "lead" },
         "Two commits of one card, or two cards. A commit is named by the first digits of its hash, its position, or “newest”.",
       ),
-      el(
-        "form",
-        { class: "sides", "aria-label": "Both sides", onsubmit: (event) => event.preventDefault() },
+      harness.form(
+        { class: "sides", "aria-label": "Both sides" },
         picker(site, left, "left", both),
         el("button", { type: "button", name: "swap", class: "swap", onclick: swap }, "Swap sides"),
         picker(site, right, "right", both),

@@ -37,29 +37,18 @@
   function matcher(site) {
     const card = state.get("card");
     const suite = state.get("suite");
-    const words = (state.get("q") ?? "").toLowerCase().split(/\s+/).filter(Boolean);
-    const hay = (kase, cardNumber, more) =>
-      [kase.name, site.cards[cardNumber]?.name, ...more].join(" ").toLowerCase();
+    const matches = harness.wordFilter();
     return {
-      active: Boolean(card || suite || words.length),
+      active: Boolean(card || suite || state.get("q")?.trim()),
       change(c) {
         const kase = site.cases[c.case];
         if (card && site.cards[c.card].file !== card) return false;
         if (suite && kase.suite !== suite) return false;
-        const found = hay(kase, c.card, [
-          c.subject,
-          c.author,
-          c.bad_hash,
-          c.sentence,
-          format.cause(c.attribution)[0],
-        ]);
-        return words.every((word) => found.includes(word));
+        const where = [kase.name, site.cards[c.card].name];
+        const what = [c.subject, c.author, c.bad_hash, c.sentence, format.cause(c.attribution)[0]];
+        return matches([...where, ...what].join(" "));
       },
-      kase(kase) {
-        if (suite && kase.suite !== suite) return false;
-        const found = kase.name.toLowerCase();
-        return words.every((word) => found.includes(word));
-      },
+      kase: (kase) => (!suite || kase.suite === suite) && matches(kase.name),
       card,
     };
   }
@@ -71,13 +60,13 @@
   function summary(site, list) {
     const open = Math.max(counted(site, "open"), list.filter(changes.isOpen).length);
     const { newest } = site.commits;
-    const state_ = open
+    const verdict = open
       ? `${format.count(open, "regression is", "regressions are")} open.`
       : "No regression is open.";
     return el(
       "div",
       { class: "lead" },
-      el("p", { class: `verdict ${open ? "bad" : "good"}` }, state_),
+      el("p", { class: `verdict ${open ? "bad" : "good"}` }, verdict),
       newest
         ? el(
             "p",
@@ -167,27 +156,14 @@
 
   function filters(site, update) {
     const cards = [["", "All cards"], ...site.cards.map((card) => [card.file, card.name])];
-    const suites = [
-      ["", "All suites"],
-      ...[...new Set(site.cases.map((kase) => kase.suite))].map((suite) => [suite, suite]),
-    ];
-    const note = (key) => (value) => {
-      state.note({ [key]: value });
-      update();
-    };
-    return el(
-      "form",
-      {
-        class: "filters",
-        role: "search",
-        "aria-label": "Filter",
-        onsubmit: (event) => event.preventDefault(),
-      },
-      harness.select("Card", cards, state.get("card") ?? "", note("card")),
-      harness.select("Suite", suites, state.get("suite") ?? "", note("suite")),
-      harness.input("Text", state.get("q") ?? "", note("q"), {
-        placeholder: "kernel, commit, author, cause",
-      }),
+    return harness.form(
+      { class: "filters", role: "search", "aria-label": "Filter" },
+      harness.select("Card", cards, state.get("card") ?? "", (card) => (state.note({ card }), update())),
+      harness.filterFields(
+        site.cases.map((kase) => kase.suite),
+        update,
+        "kernel, commit, author, cause",
+      ),
     );
   }
 
@@ -230,17 +206,6 @@
     return { node, update };
   }
 
-  function health(card) {
-    if (!card.health.length) return harness.empty("Nothing to say.");
-    return el(
-      "ul",
-      { class: "health" },
-      card.health.map(({ level, text: words }) =>
-        el("li", { class: level }, el("span", { class: "hidden" }, `${level}: `), text(words)),
-      ),
-    );
-  }
-
   function calibration(card) {
     const address = state.address("calibration", { card: card.file });
     if (!card.calibration) return el("a", { href: address }, "Not calibrated");
@@ -254,8 +219,7 @@
   }
 
   function cards(site) {
-    if (!site.cards.length)
-      return harness.empty("No card has results yet. Measure with “asv run”, then publish again.");
+    if (!site.cards.length) return harness.noCards();
     const newest = (card) => {
       if (!card.newest) return "No run yet";
       const { hash, measured_at: at, cases, failed } = card.newest;
@@ -311,14 +275,12 @@
         down: true,
         cell: newest,
       },
+      harness.figure("points", "Points"),
       {
-        key: "points",
-        label: "Points",
-        numeric: true,
-        sort: (card) => card.points,
-        cell: (card) => format.whole(card.points),
+        key: "health",
+        label: "Health",
+        cell: (card) => (card.health.length ? harness.health(card) : harness.empty("Nothing to say.")),
       },
-      { key: "health", label: "Health", cell: health },
       {
         key: "calibration",
         label: "False alarms",
@@ -350,10 +312,7 @@
           sort: (row) => row.kase.name,
           cell: (row) => harness.name(row.kase.name),
         },
-        ...site.cards
-          .map((card, number) => ({ card, number }))
-          .filter(({ card }) => !match.card || card.file === match.card)
-          .map(({ card, number }) => column(card, number)),
+        ...site.cards.map(column).filter((_, number) => !match.card || site.cards[number].file === match.card),
       ];
       const table = harness.table(columns, {
         id: "order-cases",
@@ -382,25 +341,14 @@
           return el(
             "div",
             { class: "figure" },
-            el(
-              "a",
-              { href: state.address("case", { card: card.file, case: row.kase.name }) },
-              format.value(one.last, row.kase.unit),
-            ),
+            harness.caseLink(card, row.kase, format.value(one.last, row.kase.unit)),
             el("small", { class: moved.tone }, moved.text),
           );
         },
       };
     }
-    return {
-      node: el(
-        "section",
-        { class: "section" },
-        el("h2", { id: "section-cases", tabindex: "-1" }, "All cases"),
-        box,
-      ),
-      update,
-    };
+    const heading = el("h2", { id: "section-cases", tabindex: "-1" }, "All cases");
+    return { node: el("section", { class: "section" }, heading, box), update };
   }
 
   function problems(site) {

@@ -100,7 +100,7 @@
 
   function readout(data, rows) {
     const node = el("dl", { class: "readout of-run" });
-    const item = (name, value) => el("div", null, el("dt", null, name), el("dd", null, value));
+    const item = harness.fact;
     return {
       node,
       show(index) {
@@ -139,23 +139,21 @@
     const data = unpack(run.telemetry);
     if (!(data.x.at(-1) > data.x[0]))
       return harness.empty("The run was too short for its telemetry to hold two moments.");
-    const holder = el("div", { class: "chart-holder" });
-    const bar = el("div");
-    const keys = harness.id("keys");
     const read = readout(data, run.rows);
-    const parts = panels(data, run.rows);
+    const words = `${format.number(data.x.at(-1) - data.x[0])} seconds, ${format.count(data.x.length, "moment")}, ${format.count(data.reasons.length, "clock event")}.`;
+    const moves = "← → moment by moment, Home End, shift ← → move";
+    const { node, bar, holder, keys } = harness.chartFigure(read.node, words, moves);
     const name = `${run.suite} at ${format.short(run.hash)}`;
     view.addEventListener("shown", () => {
-      const noteRange = state.onceQuiet(
-        (whole, min, max) =>
-          holder.isConnected &&
-          state.note(whole ? { from: null, to: null } : { from: min.toFixed(2), to: max.toFixed(2) }),
-      );
+      const noteRange = harness.noteRange(holder, (min, max) => ({
+        from: min.toFixed(2),
+        to: max.toFixed(2),
+      }));
       const stack = new harness.Stack(holder, {
         x: data.x,
         limits: [data.x[0], data.x.at(-1)],
         span: 0.5,
-        panels: parts,
+        panels: panels(data, run.rows),
         xTicks: seconds,
         label: `Telemetry of ${harness.plain(name, 100)}`,
         describedBy: keys,
@@ -179,63 +177,24 @@
           title: `Telemetry of ${harness.plain(name, 100)}`,
           lines: [`${harness.plain(run.device, 60)}, ${format.dateTime(run.started_at)}`],
         });
-      const file = (kind) =>
-        `run-${state.get("run")}`.replace(/[^A-Za-z0-9._-]+/g, "_").slice(0, 120) + `.${kind}`;
-      const download = (kind, action) =>
-        el("button", { type: "button", title: `Download what is in view as ${kind}`, onclick: action }, kind);
+      const table = () => csv(data, stack.visible());
       harness.replace(
         bar,
-        harness.chartButtons(
-          stack,
-          download("SVG", () =>
-            harness.download(file("svg"), new Blob([picture().svg], { type: "image/svg+xml" })),
-          ),
-          download("PNG", async () => {
-            const { svg, width, height } = picture();
-            harness.download(file("png"), await harness.rasterise(svg, width, height));
-          }),
-          download("CSV", () =>
-            harness.download(file("csv"), new Blob([csv(data, stack.visible())], { type: "text/csv" })),
-          ),
-        ),
+        harness.chartButtons(stack, harness.chartDownloads(`run-${state.get("run")}`, picture, table)),
       );
     });
-    const words = `${format.number(data.x.at(-1) - data.x[0])} seconds, ${format.count(data.x.length, "moment")}, ${format.count(data.reasons.length, "clock event")}.`;
-    return el(
-      "figure",
-      { class: "history" },
-      bar,
-      read.node,
-      holder,
-      el(
-        "figcaption",
-        null,
-        words,
-        " ",
-        el(
-          "span",
-          { id: keys, class: "keys" },
-          "Drag to zoom, shift and drag to move; scroll to zoom after a click. Keys: + − 0 zoom, ← → moment by moment, Home End, shift ← → move.",
-        ),
-      ),
-    );
+    return node;
   }
 
   function csv(data, [from, to]) {
-    const lines = ["at_s,sm_clock_mhz,memory_clock_mhz,temperature_c,power_w"];
-    for (let index = from; index < to; index++) {
-      lines.push(
-        [
-          data.x[index],
-          ...[data.sm, data.memory, data.temperature, data.power].map((values) => values?.[index] ?? ""),
-        ].join(","),
-      );
-    }
-    return `${lines.join("\r\n")}\r\n`;
+    const columns = [data.x, data.sm, data.memory, data.temperature, data.power];
+    const rows = [["at_s", "sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w"]];
+    for (let index = from; index < to; index++) rows.push(columns.map((values) => values?.[index]));
+    return harness.csv(rows);
   }
 
   function facts(site, run) {
-    const item = (name, ...value) => el("div", null, el("dt", null, name), el("dd", null, ...value));
+    const item = harness.fact;
     const plain = (name, value, longest) => (value ? item(name, text(value, null, longest ?? 120)) : null);
     const settings = Object.entries(run.settings ?? {});
     const basics = el(
@@ -267,15 +226,10 @@
         .filter((kase) => kase.suite === run.suite)
         .map((kase) => [`${kase.kernel} ${kase.size}`, kase]),
     );
+    const tenths = (value) => (format.known(value) ? value.toFixed(1) : format.NONE);
     const name = (row) => {
       const kase = caseOf.get(row.name);
-      return kase && card
-        ? el(
-            "a",
-            { href: state.address("case", { card: card.file, case: kase.name }) },
-            harness.name(row.name),
-          )
-        : harness.name(row.name);
+      return kase && card ? harness.caseLink(card, kase, harness.name(row.name)) : harness.name(row.name);
     };
     const columns = [
       { key: "name", label: "Case", sort: (row) => row.name, cell: name },
@@ -291,27 +245,9 @@
             row.reason ? [": ", text(row.reason, null, 60)] : null,
           ),
       },
-      {
-        key: "time",
-        label: "Time, ms",
-        numeric: true,
-        sort: (row) => row.time_ms,
-        cell: (row) => format.number(row.time_ms),
-      },
-      {
-        key: "begin",
-        label: "From, s",
-        numeric: true,
-        sort: (row) => row.begin_s,
-        cell: (row) => (format.known(row.begin_s) ? row.begin_s.toFixed(1) : format.NONE),
-      },
-      {
-        key: "end",
-        label: "To, s",
-        numeric: true,
-        sort: (row) => row.end_s,
-        cell: (row) => (format.known(row.end_s) ? row.end_s.toFixed(1) : format.NONE),
-      },
+      harness.figure("time_ms", "Time, ms", format.number),
+      harness.figure("begin_s", "From, s", tenths),
+      harness.figure("end_s", "To, s", tenths),
       { key: "message", label: "Message", cell: (row) => (row.message ? text(row.message, null, 300) : "") },
     ];
     return harness.table(columns, {
@@ -339,22 +275,18 @@
       view,
       harness.crumbs(
         harness.link("index.html", "Overview"),
-        card
-          ? el("a", { href: state.address("card", { card: card.file }) }, text(card.name, null, 60))
-          : text(run.device, null, 60),
+        card ? harness.cardLink(card) : text(run.device, null, 60),
         "Run",
       ),
       el("h1", null, text(run.suite, null, 80), " ", el("small", null, format.dateTime(run.started_at))),
       facts(site, run),
-      el(
-        "section",
-        { class: "section" },
-        el("h2", null, "Telemetry"),
+      harness.section(
+        "Telemetry",
         run.telemetry
           ? telemetry(site, run, view)
           : harness.empty("This run has no telemetry: its device tells no clocks, or it was switched off."),
       ),
-      el("section", { class: "section" }, el("h2", null, "Cases"), rows(site, run)),
+      harness.section("Cases", rows(site, run)),
     );
   });
 })(window.harness);

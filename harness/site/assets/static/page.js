@@ -114,6 +114,9 @@
       ),
     );
 
+  harness.noCards = () =>
+    harness.empty("No card has results yet. Measure with “asv run”, then run “harness publish” again.");
+
   harness.empty = (...children) => el("p", { class: "empty" }, ...children);
 
   function check(site) {
@@ -191,6 +194,48 @@
       "Choose a card on the overview. A card that was renamed has its new name there.",
     );
   };
+
+  harness.cardLink = (card, longest = 60) =>
+    harness.link(state.address("card", { card: card.file }), text(card.name, null, longest));
+
+  harness.caseLink = (card, kase, ...words) =>
+    harness.link(state.address("case", { card: card.file, case: kase.name }), ...words);
+
+  harness.cardSelect = (site, card) =>
+    harness.select(
+      "Card",
+      site.cards.map((one) => [one.file, one.name]),
+      card.file,
+      (file) => state.go({ card: file }),
+    );
+
+  /** A suite and words to filter by; update is called once either changed. */
+  harness.filterFields = function (suites, update, placeholder) {
+    const note = (key) => (value) => {
+      state.note({ [key]: value });
+      update();
+    };
+    const options = [["", "All suites"], ...[...new Set(suites)].map((suite) => [suite, suite])];
+    return [
+      harness.select("Suite", options, state.get("suite") ?? "", note("suite")),
+      harness.input("Text", state.get("q") ?? "", note("q"), { placeholder }),
+    ];
+  };
+
+  /** Whether a text holds all the words that are filtered by. */
+  harness.wordFilter = function () {
+    const words = (state.get("q") ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+    return (hay) => words.every((word) => hay.toLowerCase().includes(word));
+  };
+
+  harness.health = (card) =>
+    el(
+      "ul",
+      { class: "health" },
+      card.health.map(({ level, text: words }) =>
+        el("li", { class: level }, el("span", { class: "hidden" }, `${level}: `), text(words)),
+      ),
+    );
 
   harness.commitLink = function (site, hash) {
     const short = el("code", null, format.short(hash));

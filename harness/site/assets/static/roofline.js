@@ -26,23 +26,11 @@
 
   function axes(surface, box, span, x, y, colours) {
     for (const at of decades(span.left, span.right)) {
-      surface.line(
-        [
-          [x(at), box.top],
-          [x(at), box.bottom],
-        ],
-        { stroke: colours.grid },
-      );
+      surface.segment(x(at), box.top, x(at), box.bottom, { stroke: colours.grid });
       surface.text(format.number(at), x(at), box.bottom + 15, { fill: colours.muted, align: "center" });
     }
     for (const at of decades(span.low, span.high)) {
-      surface.line(
-        [
-          [box.left, y(at)],
-          [box.right, y(at)],
-        ],
-        { stroke: colours.grid },
-      );
+      surface.segment(box.left, y(at), box.right, y(at), { stroke: colours.grid });
       surface.text(format.whole(at), box.left - 6, y(at) + 4, { fill: colours.muted, align: "right" });
     }
     surface.text("FLOP per byte moved", (box.left + box.right) / 2, box.bottom + 32, {
@@ -60,13 +48,7 @@
         width: used ? 1.6 : 1,
         dash: used ? [] : [4, 3],
       };
-      surface.line(
-        [
-          [x(from), y(gflops)],
-          [box.right, y(gflops)],
-        ],
-        style,
-      );
+      surface.segment(x(from), y(gflops), box.right, y(gflops), style);
       // Where the roof begins: kernels and their names stand at its other end.
       surface.text(`${name} ${format.whole(gflops)}`, Math.max(x(from), box.left) + 8, y(gflops) + 14, {
         fill: colours[used ? "text" : "muted"],
@@ -76,13 +58,8 @@
     const top = Math.max(...roofs.map((roof) => roof.gflops), 0) || span.high;
     const end = top / memory;
     surface.clip(box.left, box.top, box.right - box.left, box.bottom - box.top, () => {
-      surface.line(
-        [
-          [x(span.left), y(span.left * memory)],
-          [x(end), y(top)],
-        ],
-        { stroke: colours.text, width: 1.6 },
-      );
+      const style = { stroke: colours.text, width: 1.6 };
+      surface.segment(x(span.left), y(span.left * memory), x(end), y(top), style);
     });
     const at = Math.max(span.left * 1.15, (span.low / memory) * 1.3);
     surface.text(`memory ${format.whole(memory)} GB/s`, x(at) + 10, y(at * memory) + 12, {
@@ -106,13 +83,8 @@
       const room = box.right - point.px > 110;
       const at = point.px + (room ? 20 : -20);
       const height = point.label - (point.label > point.py ? over : 0);
-      surface.line(
-        [
-          [point.px, point.py],
-          [at + (room ? -3 : 3), height],
-        ],
-        { stroke: colours.muted, width: 0.75 },
-      );
+      const style = { stroke: colours.muted, width: 0.75 };
+      surface.segment(point.px, point.py, at + (room ? -3 : 3), height, style);
       surface.text(point.name, at, height + 4, { fill: colours.text, align: room ? "left" : "right" });
     }
     surface.dots(

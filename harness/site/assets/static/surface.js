@@ -14,9 +14,28 @@
     });
   };
 
-  class CanvasSurface {
+  class Surface {
+    segment(x, y, toX, toY, style) {
+      this.line(
+        [
+          [x, y],
+          [toX, toY],
+        ],
+        style,
+      );
+    }
+  }
+
+  class CanvasSurface extends Surface {
     constructor(context) {
+      super();
       this.context = context;
+    }
+
+    path(points) {
+      const { context } = this;
+      context.beginPath();
+      points.forEach(([x, y], index) => (index ? context.lineTo(x, y) : context.moveTo(x, y)));
     }
 
     rect(x, y, width, height, { fill, alpha = 1 }) {
@@ -33,8 +52,7 @@
       context.strokeStyle = stroke;
       context.lineWidth = width;
       context.setLineDash(dash);
-      context.beginPath();
-      points.forEach(([x, y], index) => (index ? context.lineTo(x, y) : context.moveTo(x, y)));
+      this.path(points);
       context.stroke();
       context.setLineDash([]);
       context.globalAlpha = 1;
@@ -42,8 +60,7 @@
 
     shape(points, { fill, stroke, width = 1 }) {
       const { context } = this;
-      context.beginPath();
-      points.forEach(([x, y], index) => (index ? context.lineTo(x, y) : context.moveTo(x, y)));
+      this.path(points);
       context.closePath();
       if (fill) {
         context.fillStyle = fill;
@@ -101,8 +118,9 @@
     }
   }
 
-  class SvgSurface {
+  class SvgSurface extends Surface {
     constructor(width, height, background) {
+      super();
       this.root = harness.svg("svg", {
         xmlns: "http://www.w3.org/2000/svg",
         viewBox: `0 0 ${width} ${height}`,

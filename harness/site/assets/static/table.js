@@ -3,8 +3,9 @@
 (function (harness) {
   const { el, state } = harness;
 
+  const none = (value) => value === null || value === undefined || Number.isNaN(value);
+
   function compare(left, right) {
-    const none = (value) => value === null || value === undefined || Number.isNaN(value);
     if (none(left) || none(right)) return none(left) - none(right);
     if (typeof left === "number" && typeof right === "number") return left - right;
     return String(left).localeCompare(String(right), "en", { numeric: true });
@@ -16,7 +17,6 @@
     const way = order.down ? -1 : 1;
     const keyed = rows.map((row, index) => [column.sort(row), index, row]);
     // What has no figure stays at the end either way.
-    const none = (value) => value === null || value === undefined || Number.isNaN(value);
     keyed.sort(
       (a, b) => (none(a[0]) || none(b[0]) ? compare(a[0], b[0]) : way * compare(a[0], b[0])) || a[1] - b[1],
     );
@@ -45,13 +45,13 @@
     const table = el(
       "table",
       { class: options.stack ? "stack" : null, role: options.stack && "table" },
-      el("caption", { class: options.showCaption ? null : "hidden" }, options.caption),
+      el("caption", { class: "hidden" }, options.caption),
       el("thead", { role: options.stack && "rowgroup" }, el("tr", { role: options.stack && "row" }, heads)),
       body,
     );
     const box = el("div", { class: "scroll" }, table);
     new ResizeObserver(reachable).observe(box);
-    const none = el("div", null, options.empty ?? harness.empty("Nothing to show."));
+    const nothing = el("div", null, options.empty ?? harness.empty("Nothing to show."));
 
     /** A stop for the keyboard where, and only where, there is something to scroll to. */
     function reachable() {
@@ -69,12 +69,7 @@
         role: options.stack && "columnheader",
         class: column.numeric ? "number" : null,
       };
-      if (!column.sort)
-        return el(
-          "th",
-          properties,
-          column.label || el("span", { class: "hidden" }, column.name ?? "Details"),
-        );
+      if (!column.sort) return el("th", properties, column.label);
       const button = el(
         "button",
         { type: "button", title: column.hint, onclick: () => sortBy(column) },
@@ -121,7 +116,7 @@
         ),
       );
       box.hidden = rows.length === 0;
-      none.hidden = rows.length !== 0;
+      nothing.hidden = rows.length !== 0;
       reachable();
       more.hidden = shown.length === rows.length;
       if (!more.hidden) {
@@ -136,11 +131,62 @@
 
     draw();
     return {
-      node: el("div", { class: "table" }, box, none, more),
+      node: el("div", { class: "table" }, box, nothing, more),
       update(next) {
         rows = next;
         draw();
       },
     };
+  };
+
+  /** A column of figures that stand in the rows by its key. */
+  harness.figure = (key, label, show = harness.format.whole, more) => ({
+    key,
+    label,
+    numeric: true,
+    sort: (row) => row[key],
+    cell: (row) => show(row[key]),
+    ...more,
+  });
+
+  // Small drawings inside cells: the figure beside each says the same in digits.
+
+  /** A bar from the left edge; share is of the longest, mark a share to tick. */
+  harness.bar = function (share, tone) {
+    const width = `${(Math.max(0, Math.min(1, share || 0)) * 100).toFixed(1)}%`;
+    return el(
+      "span",
+      { class: "track", "aria-hidden": "true" },
+      el("span", { class: `bar-of ${tone ?? ""}`, style: { width } }),
+    );
+  };
+
+  /** A bar from the middle: to the right where the figure rose, share of the largest of the table. */
+  harness.balance = function (share, tone) {
+    const size = Math.min(1, Math.abs(share || 0)) * 50;
+    const style = { width: `${size.toFixed(1)}%`, left: `${(share < 0 ? 50 - size : 50).toFixed(1)}%` };
+    return el("span", { class: "balance", "aria-hidden": "true" }, el("span", { class: tone, style }));
+  };
+
+  /** Dots on a scale from -reach to +reach, and a band of what cannot be seen. */
+  harness.dotPlot = function (effects, visible, reach) {
+    const x = (value) => (100 + (94 * Math.max(-reach, Math.min(reach, value))) / reach).toFixed(1);
+    const band =
+      visible === null
+        ? null
+        : harness.svg("rect", {
+            class: "unseen",
+            x: x(-visible),
+            y: 1,
+            width: (x(visible) - x(-visible)).toFixed(1),
+            height: 18,
+          });
+    return harness.svg(
+      "svg",
+      { class: "dot-plot", viewBox: "0 0 200 20", width: 200, height: 20, "aria-hidden": "true" },
+      band,
+      harness.svg("line", { class: "zero", x1: 100, x2: 100, y1: 0, y2: 20 }),
+      effects.map((value) => harness.svg("circle", { cx: x(value), cy: 10, r: 2.6 })),
+    );
   };
 })(window.harness);
