@@ -22,8 +22,19 @@ GIT_SETTINGS = {
     "GIT_COMMITTER_NAME": "Test",
     "GIT_COMMITTER_EMAIL": "test@example.org",
 }
-LONG = ("test_pytest_plugin", "test_compare_cli", "test_verdicts", "test_kernels_opencl", "test_pull_request")
-"""Files that take minutes. Begun first, none of them is left to one process at the end."""
+LONG = (
+    "test_pytest_plugin",
+    "test_verdicts",
+    "test_compare_cli",
+    "test_asv",
+    "test_sweep_cluster",
+    "test_asv_habits",
+    "test_pages",
+    "test_kernels_opencl",
+    "test_locks",
+    "test_pull_request",
+)
+"""Files that take longest. Begun first, none of them is left to one process at the end."""
 KEPT = ("HARNESS_REQUIRE_", "HARNESS_SCREENSHOTS")
 """How the tests themselves are run, which is nothing the harness reads."""
 

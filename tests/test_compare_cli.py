@@ -186,10 +186,7 @@ def test_the_record_holds_what_was_told(whole):
     assert not list(Path(result["record"]).parent.glob("*.part"))
 
 
-@pytest.mark.parametrize(
-    "kernel",
-    ["slower", "faster", "changed", "gone", "fresh", "fresh_wrong", "build_head", "build_base", "wrong_base"],
-)
+@pytest.mark.parametrize("kernel", ["slower", "changed", "fresh", "build_base"])
 def test_exit_statuses(harness, repository, kernel):
     status, reason, _, code = TOLD[kernel]
     done = harness("compare", "HEAD~1", "HEAD", f"toy.{kernel}", *NULL, "--json", "--no-save", cwd=repository)
@@ -263,13 +260,12 @@ def test_a_record_that_could_not_be_kept_is_a_failure_but_no_regression(whole):
     assert exit_code([told_of(whole, "slower", problem="The disk is full.")]) == 1
 
 
-@pytest.mark.parametrize(("kernel", "fail_on", "code"), [("gone", "none", 1), ("fresh", "new", 1)])
-def test_fail_on(harness, repository, kernel, fail_on, code):
+def test_fail_on(harness, repository):
     done = harness(
-        "compare", "HEAD~1", "HEAD", kernel, *NULL, "--no-save", "--fail-on", fail_on, cwd=repository
+        *("compare", "HEAD~1", "HEAD", "fresh", *NULL, "--no-save", "--fail-on", "new"), cwd=repository
     )
-    assert done.status == code
-    assert f"Exit status {code}." in done.out
+    assert done.status == 1
+    assert "Exit status 1." in done.out
 
 
 TOO_CLOSE = ("--tolerance", "0.26", "--margin", "0.25")
@@ -366,9 +362,9 @@ def untouched(tmp_path):
     return repository, [git(repository, "rev-parse", revision) for revision in ("HEAD~1", "HEAD")]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sides"),
-    [
+def test_commits_are_named_in_any_of_gits_ways(harness, untouched):
+    repository, hashes = untouched
+    for arguments, sides in (
         (["HEAD~1"], (0, 1)),
         (["HEAD~1", "HEAD"], (0, 1)),
         (["HEAD~1..HEAD"], (0, 1)),
@@ -376,19 +372,15 @@ def untouched(tmp_path):
         (["HEAD~1.."], (0, 1)),
         (["HEAD", "HEAD~1"], (1, 0)),
         (["..HEAD~1"], (1, 0)),
-    ],
-    ids=lambda value: " ".join(map(str, value)),
-)
-def test_commits_are_named_in_any_of_gits_ways(harness, untouched, arguments, sides):
-    repository, hashes = untouched
-    done = harness("compare", *arguments, *NULL, "--json", "--no-save", cwd=repository)
-    [result] = done.json
-    described = result["comparison"]
-    assert (described["base"]["commit"], described["head"]["commit"]) == tuple(hashes[n] for n in sides)
-    assert described["head"]["dirty"] is False
-    assert result["record"] is None
-    assert done.status == ExitCode.FINE
-    assert {status for status, _ in done.statuses.values()} == {"identical"}
+    ):
+        done = harness("compare", *arguments, "commented", *NULL, "--json", "--no-save", cwd=repository)
+        [result] = done.json
+        told = tuple(result["comparison"][side]["commit"] for side in ("base", "head"))
+        assert told == tuple(hashes[n] for n in sides), arguments
+        assert result["comparison"]["head"]["dirty"] is False
+        assert result["record"] is None
+        assert done.status == ExitCode.FINE
+        assert {status for status, _ in done.statuses.values()} == {"identical"}
 
 
 def test_what_compiles_to_the_same_is_not_measured(harness, untouched):
@@ -584,28 +576,24 @@ def test_without_a_calibration_it_says_so(harness, untouched):
     assert "Not calibrated: how processes differ here is assumed. Run 'harness calibrate' once." in done.out
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
+NEWER = b'{"schema_version": 99, "measured_at": "", "harness_version": "", "uuid": null, "driver": ""}'
+
+
+def test_a_calibration_that_cannot_be_read_is_status_3(harness, untouched):
+    file = untouched[0] / "results" / "null" / "calibration.harness"
+    file.parent.mkdir(parents=True)
+    for content, words in (
         (b"{", "Delete it and run 'harness calibrate'"),
         (b"\xff\xfe", "Delete it and run 'harness calibrate'"),
         (b'{"schema_version": 1}', "Delete it and run 'harness calibrate'"),
-        (
-            b'{"schema_version": 99, "measured_at": "", "harness_version": "", "uuid": null, "driver": ""}',
-            "Upgrade gpu-harness",
-        ),
-    ],
-    ids=["truncated", "not text", "no calibration", "newer"],
-)
-def test_a_calibration_that_cannot_be_read_is_status_3(harness, untouched, content, words):
-    file = untouched[0] / "results" / "null" / "calibration.harness"
-    file.parent.mkdir(parents=True)
-    file.write_bytes(content)
-    done = harness("compare", "HEAD~1", *NULL, cwd=untouched[0])
-    assert done.status == ExitCode.NOT_MEASURED
-    assert words in done.err
-    assert str(file) in done.err
-    assert file.read_bytes() == content
+        (NEWER, "Upgrade gpu-harness"),
+    ):
+        file.write_bytes(content)
+        done = harness("compare", "HEAD~1", *NULL, cwd=untouched[0])
+        assert done.status == ExitCode.NOT_MEASURED
+        assert words in done.err
+        assert str(file) in done.err
+        assert file.read_bytes() == content
 
 
 @pytest.mark.parametrize(
