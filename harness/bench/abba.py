@@ -27,6 +27,7 @@ from harness.bench.measure import (
     enqueue_slot,
     l2_policy,
     launches_per_slot,
+    warm_up,
 )
 from harness.device.backends.base import Device, Stamp
 from harness.records import L2Policy, PairedBlock, Quad
@@ -101,7 +102,14 @@ def measure_pair(
     when timed.
     """
     l2 = l2_policy(device, settings.l2)
-    warmup_s, settled, time_ns = _warm_up(device, pair, settings)
+    warmup = warm_up(
+        device,
+        [pair.base, pair.head],
+        settings.warmup_min_s,
+        settings.warmup_max_s,
+        settled=settings.settled,
+    )
+    time_ns = warmup.time_ns
     for subject in (pair.head, pair.base):
         data.begin(subject, time_ns)
     tick_ns = device.tick_ns()
@@ -123,8 +131,8 @@ def measure_pair(
         l2=l2,
         clock=device.clock,
         tick_ns=tick_ns,
-        warmup_s=warmup_s,
-        settled=settled,
+        warmup_s=warmup.duration_s,
+        settled=warmup.settled,
         gpu_s=bench.busy_s,
         clock_noise=_clock_noise(device.globaltimer_tick_ns(), quads),
     )
@@ -354,26 +362,3 @@ def _clock_mhz(first: Stamp | None, last: Stamp | None) -> float | None:
     if first is None or last is None or last.time_ns <= first.time_ns:
         return None
     return 1e3 * (last.cycles - first.cycles) / (last.time_ns - first.time_ns)
-
-
-def _warm_up(device: Device, pair: Pair, settings: PairSettings) -> tuple[float, bool, float]:
-    """Launch both kernels in turns until two successive windows agree.
-
-    Returns seconds taken, whether the windows agreed, and the time of one launch, of the faster, in ns.
-    """
-    began = time.monotonic()
-    windows: list[float] = []
-    launches = 1
-    while True:
-        timings = [
-            device.timed(subject.built, subject.launch, subject.arguments, launches)
-            for subject in (pair.base, pair.head)
-        ]
-        device.synchronize()
-        base_ns, head_ns = (max(timing() / launches, 1.0) for timing in timings)
-        windows.append(base_ns + head_ns)
-        elapsed_s = time.monotonic() - began
-        settled = len(windows) > 2 and abs(windows[-1] / windows[-2] - 1) < settings.settled
-        if (settled and elapsed_s >= settings.warmup_min_s) or elapsed_s >= settings.warmup_max_s:
-            return elapsed_s, settled, min(base_ns, head_ns)
-        launches = max(1, min(MOST_LAUNCHES_QUEUED, int(settings.warmup_min_s * 1e8 / windows[-1])))
