@@ -14,12 +14,10 @@ from harness.bench.abba import PairSettings
 from harness.device.backends.null import devices
 from harness.errors import UsageError
 from harness.judgement.case_trial import SPARE_PROCESSES
-from harness.judgement.judge import Policy
+from harness.judgement.judge import TWIN_PLANTED, TWIN_SAME, Policy
 from harness.records import Verdict
 from harness.run import compare
 from harness.run.compare import (
-    TWIN_PLANTED,
-    TWIN_SAME,
     CompareSettings,
     Comparing,
     ComparisonResult,
@@ -28,7 +26,7 @@ from harness.run.compare import (
     pair_settings_for,
     policy_for,
 )
-from harness.run.device_session import Station
+from harness.run.device_session import Workplace
 from harness.spec.loader import load
 from harness.spec.planning import plan
 from harness.spec.suite import Axis, Input, Kernel, Output, Problem, Suite
@@ -354,14 +352,14 @@ def test_references_are_computed_once(tmp_path, monkeypatch):
 
 def test_digests_go_from_one_process_to_the_next(tmp_path, monkeypatch):
     asked = []
-    ask = Station.ask
+    ask = Workplace.ask
 
-    def listening(station, request, timeout_s):
+    def listening(place, request, timeout_s):
         if hasattr(request, "verified"):
             asked.append(dict(request.verified))
-        return ask(station, request, timeout_s)
+        return ask(place, request, timeout_s)
 
-    monkeypatch.setattr(Station, "ask", listening)
+    monkeypatch.setattr(Workplace, "ask", listening)
     compare(tmp_path, {"one": takes(MS)}, {"one": takes(MS + 1)})
     assert asked[0] == {}
     assert set(asked[1]) == {"base", "head"}
@@ -542,7 +540,7 @@ def test_no_process_is_left_and_no_file(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["suites"]
 
 
-def test_stations_are_ended_after_an_error_of_the_harness_itself(tmp_path, monkeypatch):
+def test_workers_are_ended_after_an_error_of_the_harness_itself(tmp_path, monkeypatch):
     before = {child.pid for child in psutil.Process().children(recursive=True)}
 
     def broken(*_, **__):

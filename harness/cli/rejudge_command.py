@@ -13,26 +13,18 @@ from harness.cli.options import echo_json, json_option
 from harness.cli.verdict_options import Percent, fail_on_option
 from harness.errors import StoreError, UsageError
 from harness.judgement.case_trial import Noise
-from harness.judgement.judge import Policy
+from harness.judgement.judge import TWINS, Policy
 from harness.judgement.noise import FILE, Calibration, noise_of_card, noise_of_case, read_calibration
 from harness.judgement.rejudging import Label, rejudge
 from harness.output.rejudgements import RejudgedRecord, exit_status, print_rejudged
 from harness.output.rejudgements import as_json as record_as_json
 from harness.output.waiting import Waiting
-from harness.run.compare import (
-    TWIN_PLANTED,
-    TWIN_SAME,
-    CompareSettings,
-    held,
-    pair_settings_for,
-    policy_for,
-)
+from harness.run.compare import CompareSettings, held, pair_settings_for, policy_for
 from harness.spec.suite import Case
 from harness.store.records_file import PACKED, StoredComparison, find_comparisons, read_comparison
 from harness.system.files import read_regular
 from harness.system.texts import harmless
 
-TWINS = (TWIN_SAME, TWIN_PLANTED)
 Labels = Mapping[str, Mapping[str, Label]]
 """By record and case."""
 

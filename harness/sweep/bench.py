@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from harness.bench import protocol
 from harness.device.lock import Busy, held
-from harness.errors import DeviceError, HarnessError, WorkerError
+from harness.errors import DeviceError, HarnessError
 from harness.records import DeviceInfo, Toolchain
-from harness.run.device_session import DeviceObserver, Station, Workplace
+from harness.run.device_session import DeviceObserver, Workplace
 from harness.sweep.crew import Answer, Job
+from harness.system.process import Request
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -56,7 +56,6 @@ class Bench:
         self._busy = busy
         self._turn = ExitStack()
         self._is_held = self._is_over = False
-        self._station: Station | None = None
 
     @property
     def device(self) -> DeviceInfo:
@@ -80,7 +79,7 @@ class Bench:
     ) -> None:
         self._is_over = True
         try:
-            self._leave_station()
+            self._place.leave()
         finally:
             self._turn.close()
             self._place.__exit__(kind, error, trace)
@@ -109,38 +108,25 @@ class Bench:
         self.hold()
         began = time.monotonic()
         if job.fresh:
-            self._leave_station()
-        station = self._station or self._open()
-        reply: protocol.Done | protocol.Failed
-        try:
-            reply = station.ask(job.request, job.timeout_s)
-        except WorkerError as error:
-            reply = protocol.Failed(
-                reason=error.reason, message=error.message, log=error.log, side=error.side
-            )
-        if isinstance(reply, protocol.Failed):
-            self._leave_station()
+            self._place.leave()
+        self._start()
+        request: Request[Any] = job.request
+        reply = self._place.ask(request, job.timeout_s)
         return Answer(key=job.key, reply=reply, device=self.name, host_s=time.monotonic() - began)
 
-    def _open(self) -> Station:
+    def _start(self) -> None:
         try:
-            self._station = Station(self._place)
+            self._place.start()
         except HarnessError:
             time.sleep(RECOVERY_S)
             try:
-                self._station = Station(self._place)
+                self._place.start()
             except HarnessError as error:
                 raise DeviceError(
                     f"{self._place.device.name} ({self._place.device.spec}) cannot be opened any more: "
                     f"{error.message}",
                     log=error.log,
                 ) from error
-        return self._station
-
-    def _leave_station(self) -> None:
-        if self._station is not None:
-            self._station.close()
-            self._station = None
 
 
 class LocalCrew:

@@ -30,7 +30,7 @@ class Job:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     key: str
-    reply: protocol.Done | protocol.Failed
+    reply: protocol.Prepared | protocol.Measured | protocol.Compared | protocol.Failed
     device: str
     """UUID or spec of the device that did it."""
     host_s: float

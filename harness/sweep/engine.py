@@ -257,7 +257,8 @@ class Sweeping:
         if isinstance(reply, protocol.Failed):
             facts = [protocol.SideFacts(reason=reply.reason, message=reply.message, log=reply.log)]
         else:
-            facts = list(reply.prepared)
+            assert isinstance(reply, protocol.Prepared)
+            facts = list(reply.sides)
         for each, fact in zip(chosen, facts, strict=True):
             prepared = Prepared(
                 number=each.number,
@@ -352,8 +353,8 @@ class Sweeping:
         if isinstance(reply, protocol.Failed):
             row = self._failed(each, reply.reason, reply.message, reply.log)
             return dataclasses.replace(row, device=answer.device, host_s=row.host_s + answer.host_s)
+        assert isinstance(reply, protocol.Measured)
         measured = reply.row
-        assert measured is not None
         row = self._failed(each, measured.reason, measured.message, measured.log)
         row = dataclasses.replace(
             row,
@@ -433,7 +434,7 @@ class Sweeping:
                 # Nobody's side is the newcomer's: the other one has been through this before.
                 self._undo(each.against if reply.side == "base" else number, reply)
             else:
-                assert reply.block is not None
+                assert isinstance(reply, protocol.Compared)
                 self._digests[number] = reply.sides["head"].digest
                 self._digests[each.against] = reply.sides["base"].digest
                 self.journal.add(
@@ -454,8 +455,8 @@ class Sweeping:
         pair = protocol.PairOf(
             id=key,
             sizes=head.sizes,
-            base=protocol.Side(suite="base", kernel=self.kernel.name, macros=base.parameters),
-            head=protocol.Side(suite="head", kernel=self.kernel.name, macros=head.parameters),
+            base=protocol.PairSide(suite="base", kernel=self.kernel.name, macros=base.parameters),
+            head=protocol.PairSide(suite="head", kernel=self.kernel.name, macros=head.parameters),
         )
         request = protocol.Compare(
             pair=pair,
@@ -511,7 +512,7 @@ class Sweeping:
         if isinstance(reply, protocol.Failed):
             self._undo(number, reply)
             return
-        assert reply.row is not None
+        assert isinstance(reply, protocol.Measured)
         measurement = reply.row.measurement
         if measurement is None:
             self._undo(number, protocol.Failed(reason=reply.row.reason, message=reply.row.message))
