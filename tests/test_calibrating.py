@@ -20,8 +20,7 @@ from harness.judgement.noise import (
     Calibration,
     CaseNoise,
     PlantedRate,
-    noise_of_card,
-    noise_of_case,
+    noise_of,
     read_calibration,
     write_calibration,
 )
@@ -152,7 +151,7 @@ def test_a_folder_that_cannot_be_written_says_what_to_do(tmp_path):
 
 
 def test_without_a_calibration_noise_is_assumed():
-    gpu, cpu = (noise_of_card(None, replace(NULL, kind=kind)) for kind in ("gpu", "cpu"))
+    gpu, cpu = (noise_of(None, "any", replace(NULL, kind=kind)) for kind in ("gpu", "cpu"))
     assert (gpu.time, gpu.cycles, gpu.calibrated, gpu.floor) == (DEFAULT_PRIOR, DEFAULT_PRIOR, False, None)
     assert cpu.time == ELSEWHERE
 
@@ -165,17 +164,17 @@ def test_a_calibration_tells_how_processes_differ_and_the_floor_of_its_cases():
         for number in range(4)
     }
     known = replace(KNOWN, cases=cases)
-    found = noise_of_case(noise_of_card(known, NULL), known, "toy.k1[n=64]")
+    found = noise_of(known, "toy.k1[n=64]", NULL)
     assert found.calibrated
     assert found.floor == 0.02
     assert math.sqrt(found.time.variance) == pytest.approx(0.004, rel=0.5)
     assert found.cycles == DEFAULT_PRIOR
-    assert noise_of_case(noise_of_card(known, NULL), known, "toy.other[n=64]").floor is None
+    assert noise_of(known, "toy.other[n=64]", NULL).floor is None
 
 
 def test_one_process_of_a_case_tells_nothing():
     known = replace(KNOWN, cases={"toy.plain[n=64]": CaseNoise(time=(effect(),))})
-    found = noise_of_case(noise_of_card(known, NULL), known, "toy.plain[n=64]")
+    found = noise_of(known, "toy.plain[n=64]", NULL)
     assert (found.time, found.calibrated) == (DEFAULT_PRIOR, False)
 
 

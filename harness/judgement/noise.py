@@ -11,6 +11,7 @@ __all__ = [
     "Calibration",
     "CaseNoise",
     "PlantedRate",
+    "noise_of",
     "noise_of_card",
     "noise_of_case",
     "read_calibration",
@@ -75,6 +76,11 @@ class Calibration:
     false_alarms: int = 0
     planted: Mapping[str, PlantedRate] = field(default_factory=dict)
     """By size of the slowdown in percent, such as "0.5"."""
+
+
+def noise_of(calibration: Calibration | None, case: str, device: DeviceInfo) -> Noise:
+    """How to judge a case on a device, with its calibration or without."""
+    return noise_of_case(noise_of_card(calibration, device), calibration, case)
 
 
 def noise_of_card(calibration: Calibration | None, device: DeviceInfo) -> Noise:
