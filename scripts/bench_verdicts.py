@@ -180,7 +180,7 @@ class Ours:
         told = [(chosen, level) for chosen in self.cases for level in self.steps[chosen.id]]
         entries = [self._entry(chosen, level) for chosen, level in told]
         began = time.perf_counter()
-        result = self.comparing.hold(entries)
+        result = self.comparing.compare(entries)
         wall_s = (time.perf_counter() - began) / max(1, len(entries))
         for (chosen, level), entry, verdict in zip(told, entries, result.verdicts, strict=True):
             self._digests[chosen.id] = entry.digests or self._digests.get(chosen.id, {})

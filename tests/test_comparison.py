@@ -21,10 +21,10 @@ from harness.run.compare import (
     CompareSettings,
     Comparing,
     ComparisonResult,
-    held,
     match,
     pair_settings_for,
     policy_for,
+    with_twins,
 )
 from harness.run.device_session import Workplace
 from harness.spec.loader import load
@@ -259,7 +259,7 @@ OTHERS = ("invalid", "identical", "new", "missing", "failed")
 def test_a_wrong_twin_makes_what_was_measured_invalid(same, planted_status, reason):
     twins = [verdict(same, TWIN_SAME), verdict(planted_status, TWIN_PLANTED)]
     given = [verdict(status) for status in (*EVERY, *OTHERS)]
-    stand = held(given, twins)
+    stand = with_twins(given, twins)
     assert stand[len(EVERY) :] == given[len(EVERY) :]
     if not reason:
         assert stand == given
@@ -272,8 +272,8 @@ def test_a_wrong_twin_makes_what_was_measured_invalid(same, planted_status, reas
 def test_a_planted_twin_that_was_cut_short_is_not_missed():
     given = [verdict("unchanged")]
     twins = [verdict("inconclusive", TWIN_PLANTED, complete=False)]
-    assert held(given, twins) == given
-    assert held(given, []) == given
+    assert with_twins(given, twins) == given
+    assert with_twins(given, []) == given
 
 
 def test_twins_are_of_the_first_case_that_is_measured(tmp_path):

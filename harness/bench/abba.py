@@ -114,17 +114,17 @@ def measure_pair(
         data.begin(subject, time_ns)
     tick_ns = device.tick_ns()
     launches = launches_per_slot(time_ns, tick_ns, settings.min_slot_ns)
-    bench = _Bench(device, pair, l2, launches, rng, data, time_ns)
+    runner = _QuadRunner(device, pair, l2, launches, rng, data, time_ns)
     quads: list[Quad] = []
     least = least_quads(settings, launches * time_ns)
     while (count := _wanted(quads, settings, least) - len(quads)) > 0:
         if quads:
-            affordable = int((settings.max_time_s - bench.busy_s) / bench.busy_s * len(quads))
+            affordable = int((settings.max_time_s - runner.busy_s) / runner.busy_s * len(quads))
             if affordable < 1:
                 break
             count = min(count, affordable)
-        quads += bench.batch(count, time_ns, settings)
-    data.finish([pair.base if bench.last is pair.head else pair.head, bench.last], launches)
+        quads += runner.batch(count, time_ns, settings)
+    data.finish([pair.base if runner.last is pair.head else pair.head, runner.last], launches)
     return PairedBlock(
         quads=tuple(quads),
         launches_per_slot=launches,
@@ -133,7 +133,7 @@ def measure_pair(
         tick_ns=tick_ns,
         warmup_s=warmup.duration_s,
         settled=warmup.settled,
-        gpu_s=bench.busy_s,
+        gpu_s=runner.busy_s,
         clock_noise=_clock_noise(device.globaltimer_tick_ns(), quads),
     )
 
@@ -196,7 +196,7 @@ def run_alone(device: Device, subject: Subject, duration_s: float) -> Alone:
     return Alone(started_ns, ended_ns, launches, total_ns / launches, _clock_mhz(first, last))
 
 
-class _Bench:
+class _QuadRunner:
     """Enqueues quads and reads them back, a batch at a time."""
 
     def __init__(

@@ -19,7 +19,7 @@ from harness.judgement.rejudging import Label, rejudge
 from harness.output.rejudgements import RejudgedRecord, exit_status, print_rejudged
 from harness.output.rejudgements import as_json as record_as_json
 from harness.output.waiting import Waiting
-from harness.run.compare import CompareSettings, held, pair_settings_for, policy_for
+from harness.run.compare import CompareSettings, pair_settings_for, policy_for, with_twins
 from harness.spec.suite import Case
 from harness.store.records_file import PACKED, StoredComparison, find_comparisons, read_comparison
 from harness.system.files import read_regular
@@ -162,7 +162,7 @@ def _judged(path: Path, stored: StoredComparison, asked: _Asked, known: Labels) 
     again = rejudge(stored, policy, _noise(stored, calibration), pair_settings_for(comparison.device, policy))
     cases = [case for case in again if case.now.case not in TWINS]
     twins = [case for case in again if case.now.case in TWINS]
-    stand = held([case.now for case in cases], [twin.now for twin in twins])
+    stand = with_twins([case.now for case in cases], [twin.now for twin in twins])
     return RejudgedRecord(
         path=path,
         comparison=comparison,

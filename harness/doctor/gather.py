@@ -39,7 +39,7 @@ SETTLE_S = 1.5
 """After our own process has left the card: the driver tells utilization over up to a second."""
 _NVIDIA_DRIVER = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidiactl"), Path("/dev/dxg"))
 
-Found = dict[str, Any]
+Fields = dict[str, Any]
 """Some of the fields of Facts."""
 
 
@@ -69,7 +69,7 @@ def gather(spec: str | None, root: Path, results: Path) -> Facts:
     )
 
 
-def _device(spec: str | None) -> Found:
+def _device(spec: str | None) -> Fields:
     """The device and its timers, in a process of its own. Raises UsageError."""
     try:
         with scratch_folder() as scratch, closing(Child(scratch)) as child:
@@ -85,7 +85,7 @@ def _device(spec: str | None) -> Found:
     return {"device_problem": opened.message}
 
 
-def _described(opened: Opened) -> Found:
+def _described(opened: Opened) -> Fields:
     device = opened.device
     return {
         "device": device,
@@ -94,7 +94,7 @@ def _described(opened: Opened) -> Found:
     }
 
 
-def _timers(child: Child) -> Found:
+def _timers(child: Child) -> Fields:
     try:
         reply = child.ask(Timers(), TIMERS_TIMEOUT_S)
     except WorkerError as error:
@@ -113,10 +113,10 @@ def _with_first_line(message: str, log: str) -> str:
     return f"{message} {line}".strip()
 
 
-def watch(probe: Probe, settle_s: float) -> Found:
+def watch(probe: Probe, settle_s: float) -> Fields:
     """What a device says of itself at rest, `settle_s` from now."""
     time.sleep(settle_s)
-    found: Found = {"probe": probe.name, "identity": {}}
+    found: Fields = {"probe": probe.name, "identity": {}}
     try:
         found["identity"] = probe.identity()
         found["rest"] = probe.snapshot()
@@ -125,7 +125,7 @@ def watch(probe: Probe, settle_s: float) -> Found:
     return found | {"unavailable": probe.unavailable}
 
 
-def _calibration(device: DeviceInfo, results: Path) -> Found:
+def _calibration(device: DeviceInfo, results: Path) -> Fields:
     machine = machine_name(device)
     try:
         calibration = read_calibration(results / machine)
@@ -140,7 +140,7 @@ def _calibration(device: DeviceInfo, results: Path) -> Found:
     }
 
 
-def _host() -> Found:
+def _host() -> Fields:
     load = None
     with contextlib.suppress(OSError):
         load = os.getloadavg()[0]
@@ -184,11 +184,11 @@ def _shown(folder: Path) -> str:
     return str(folder)
 
 
-def _repository(root: Path) -> Found:
+def _repository(root: Path) -> Fields:
     version = _output("git", "--version")
     if version is None:
         return {}
-    found: Found = {"git": version.removeprefix("git version ")}
+    found: Fields = {"git": version.removeprefix("git version ")}
     try:
         repository = git.repository_of(root)
     except GitError as error:

@@ -12,10 +12,10 @@ __all__ = [
     "Entry",
     "Purpose",
     "against_itself",
-    "held",
     "match",
     "pair_settings_for",
     "policy_for",
+    "with_twins",
 ]
 
 import dataclasses
@@ -291,7 +291,7 @@ class Comparing(Workplace):
         # A case that head has, only not for this device, has not vanished.
         there = {planned.case.id for planned in head}
         alone = [self._explained(v) for v in alone if v.status == "new" or v.case not in there]
-        return self.hold([self.entry(pair, case) for pair, case in both], alone, left_out)
+        return self.compare([self.entry(pair, case) for pair, case in both], alone, left_out)
 
     def _explained(self, verdict: Verdict) -> Verdict:
         """The verdict of a case that one commit has: failed, where the other's suite cannot be loaded."""
@@ -312,7 +312,7 @@ class Comparing(Workplace):
         noise = noise_of_case(self._noise, self.calibration, case.id)
         return Entry(pair, Contest(pair.id, case, self.policy, noise))
 
-    def hold(
+    def compare(
         self, entries: list[Entry], alone: Sequence[Verdict] = (), left_out: Sequence[str] = ()
     ) -> ComparisonResult:
         """Measure and judge these entries."""
@@ -335,7 +335,7 @@ class Comparing(Workplace):
                     entry.contest.interrupt()
                 settle([entry.contest for entry in (*entries, *twins)], self.policy)
             of_twins = tuple(twin.contest.verdict() for twin in twins)
-            stand = held([entry.contest.verdict() for entry in entries], of_twins)
+            stand = with_twins([entry.contest.verdict() for entry in entries], of_twins)
             verdicts = tuple(self._with_what_is_missing(verdict) for verdict in (*stand, *alone))
             for verdict in (*verdicts, *of_twins):
                 self._journal.add(verdict)
@@ -635,7 +635,7 @@ def _arm(facts: protocol.SideFacts) -> Arm:
     return Arm(source_sha256=facts.source_sha256, launch=facts.launch, resources=facts.resources)
 
 
-def held(verdicts: Sequence[Verdict], twins: Sequence[Verdict]) -> list[Verdict]:
+def with_twins(verdicts: Sequence[Verdict], twins: Sequence[Verdict]) -> list[Verdict]:
     """The verdicts, all of them invalid where a twin shows that the comparison could not be trusted."""
     for twin in twins:
         if reason := wrong_twin(twin.case, twin.status, complete=twin.complete):
