@@ -91,7 +91,6 @@ PURE = (
     "doctor.facts",
     "doctor.findings",
     "doctor.surroundings",
-    "doctor.told",
     "report.sweep_figures",
     "report.sweep_sheets",
     "review.checks",

@@ -81,7 +81,6 @@ class CompareSettings:
     l2: L2Policy | None = None
     pair: PairSettings | None = None
     """How many quads; None takes what suits the device."""
-    gates: GatePolicy = field(default_factory=GatePolicy)
     timeout_s: float = 120.0
     """For one case in one process."""
     busy: Busy = "wait"
@@ -95,8 +94,6 @@ class CompareSettings:
     """None: in CI, unless the device is a CPU, whose noise would hide the planted one."""
     measure_identical: bool = False
     """Whether to measure kernels that are the same in compiled code: to learn of the noise."""
-    machine: str | None = None
-    """Name of the device's folder of records; None makes one from the device."""
     results: Path | None = None
     """Folder of all records, where calibrations are looked for; None has none."""
     save: bool = True
@@ -278,7 +275,7 @@ class Comparing(Workplace):
     def folder(self) -> Path | None:
         """Of the device's records."""
         results = self.settings.results
-        return results and results / (self.settings.machine or machine_name(self.device))
+        return results and results / machine_name(self.device)
 
     def run(self, base: Sequence[PlannedCase], head: Sequence[PlannedCase]) -> ComparisonResult:
         """Compare the planned cases of both commits.
@@ -561,7 +558,7 @@ class Comparing(Workplace):
         quads = reply.block.quads
         seen = self.seen(quads[0].started_ns, quads[-1].ended_ns)
         block = dataclasses.replace(reply.block, telemetry=seen)
-        gated = gate(block, self.settings.gates, usual=usual_level(self._canaries))
+        gated = gate(block, GatePolicy(), usual=usual_level(self._canaries))
         self._spent_s += block.gpu_s
         self._journal.add(
             CaseBlock(
