@@ -39,6 +39,7 @@ __all__ = [
     "OutOfMemoryError",
     "RefusedError",
     "RemoteError",
+    "Side",
     "StoreError",
     "SuiteError",
     "UsageError",
@@ -47,6 +48,9 @@ __all__ = [
 
 from enum import IntEnum
 from typing import Literal
+
+Side = Literal["base", "head", ""]
+"""One side of a comparison; empty where it is both, or there is one."""
 
 
 class ExitCode(IntEnum):
@@ -71,6 +75,8 @@ class HarnessError(Exception):
         self.message = message
         self.log = log
         """Longer evidence, such as a compiler's output; empty when there is none."""
+        self.side: Side = ""
+        """Of a comparison: whose error it is, or whose turn it was."""
 
 
 class UsageError(HarnessError):
@@ -128,8 +134,6 @@ class OutOfMemoryError(MeasureError):
 
 class WorkerError(MeasureError):
     reason = "crashed"
-    side: Literal["base", "head", ""] = ""
-    """Of a comparison: the side whose turn it was; empty where it was both sides', or there is one."""
 
 
 class RemoteError(MeasureError):

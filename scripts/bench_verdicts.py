@@ -42,7 +42,7 @@ from harness.device.telemetry import probe_for
 from harness.errors import HarnessError, MeasureError, UsageError, WorkerError
 from harness.records import DeviceInfo, Verdict
 from harness.run.compare import CompareSettings, Comparing, Entry, Purpose
-from harness.run.device_session import Station, find_device, unfit
+from harness.run.device_session import find_device, unfit
 from harness.spec.case_id import CaseId
 from harness.spec.loader import LoadedSuite, discover, load
 from harness.spec.planning import PlannedCase
@@ -124,8 +124,8 @@ class Quiet:
 def pair_of(planned: PlannedCase, name: str, steps: int) -> protocol.PairOf:
     """One build against itself, the head's chain so many steps long."""
     kernel = planned.kernel.name
-    base = protocol.Side(suite="head", kernel=kernel, planted=True)
-    head = protocol.Side(suite="head", kernel=kernel, planted=True, steps=steps)
+    base = protocol.PairSide(suite="head", kernel=kernel, planted=True)
+    head = protocol.PairSide(suite="head", kernel=kernel, planted=True, steps=steps)
     return protocol.PairOf(id=name, sizes=planned.case.sizes, base=base, head=head)
 
 
@@ -162,18 +162,17 @@ class Ours:
         """
         percents = sorted(map(float, levels))
         ends: dict[float, int] = {}
-        station = Station(self.comparing)
         try:
             for percent in {percents[0], percents[-1]}:
                 request = protocol.FindSteps(
                     pair=pair, seed=self.comparing.settings.seed, target=percent / 100
                 )
-                reply = station.ask(request, timeout_s)
+                reply = self.comparing.ask(request, timeout_s)
                 if isinstance(reply, protocol.Failed):
                     raise MeasureError(reply.message, log=reply.log)
                 ends[percent] = reply.steps
         finally:
-            station.close()
+            self.comparing.leave()
         (low, first), (high, last) = min(ends.items()), max(ends.items())
         slope = (last - first) / (high - low) if high > low else 0.0
         return {SAME: 0} | {level: max(1, round(first + slope * (float(level) - low))) for level in levels}
@@ -182,7 +181,7 @@ class Ours:
         told = [(chosen, level) for chosen in self.cases for level in self.steps[chosen.id]]
         entries = [self._entry(chosen, level) for chosen, level in told]
         began = time.perf_counter()
-        result = self.comparing.hold(entries)
+        result = self.comparing.compare(entries)
         wall_s = (time.perf_counter() - began) / max(1, len(entries))
         for (chosen, level), entry, verdict in zip(told, entries, result.verdicts, strict=True):
             self._digests[chosen.id] = entry.digests or self._digests.get(chosen.id, {})

@@ -75,7 +75,6 @@ PURE = (
     "doctor.facts",
     "doctor.findings",
     "doctor.surroundings",
-    "doctor.told",
     "output.sweep_figures",
     "output.sweep_sheets",
     "output.review.checks",

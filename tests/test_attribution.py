@@ -2,15 +2,53 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from harness.judgement.attribution import Evidence, Solo, SoloBlocks, attribute, energy_ratio, solo_of
+from harness.judgement import attribution
+from harness.judgement.attribution import Solo, SoloBlocks, solo_of
 from harness.judgement.gates import GATES
-from harness.records import Effect, Snapshot
+from harness.records import Arm, Attribution, Effect, Snapshot, Verdict, VerdictStatus
 
 MS = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    status: VerdictStatus
+    invalid: str = ""
+    time: Effect | None = None
+    cycles: Effect | None = None
+    energy: Effect | None = None
+    clock_exponent: float | None = None
+    base_sm_clock_mhz: float | None = None
+    head_sm_clock_mhz: float | None = None
+    solo: SoloBlocks | None = None
+    power_capped: bool | None = None
+    touched: Mapping[str, int] = field(default_factory=dict)
+
+
+def attribute(evidence: Evidence) -> tuple[Attribution | None, str]:
+    verdict = Verdict(
+        case="toy.plain[n=64]",
+        kernel="plain",
+        sizes={"n": 64},
+        dtype="float32",
+        status=evidence.status,
+        reason=evidence.invalid,
+        message="",
+        time=evidence.time,
+        cycles=evidence.cycles,
+        energy=evidence.energy,
+        clock_exponent=evidence.clock_exponent,
+        base=Arm(sm_clock_mhz=evidence.base_sm_clock_mhz),
+        head=Arm(sm_clock_mhz=evidence.head_sm_clock_mhz),
+        power_capped=evidence.power_capped,
+        touched=evidence.touched,
+    )
+    return attribution.attribute(verdict, evidence.solo)
 
 
 def effect(percent: float, half: float = 0.1, quads: int = 100) -> Effect:
@@ -259,7 +297,6 @@ def test_work_that_the_power_limit_hides_is_the_code(status):
         {"clock_exponent": 0.5},
         {"time": effect(0.1, 0.9)},
         {"time": effect(0.6, 0.1)},
-        {"binary_changed": False},
     ],
 )
 def test_work_is_hidden_only_if_all_of_it_is_known(change):
@@ -333,11 +370,6 @@ def test_an_inconclusive_case_goes_back_to_what_touched_much_of_it(status, lost,
 def test_what_was_not_measured_has_no_cause(status):
     assert attribute(Evidence(status=status)) == (None, "")
     assert attribute(replace(BY_CODE, status=status)) == (None, "")
-
-
-@pytest.mark.parametrize("evidence", [BY_CODE, BY_CLOCKS, SLOWER, HIDDEN])
-def test_identical_binaries_have_no_cause(evidence):
-    assert attribute(replace(evidence, binary_changed=False, solo=COUPLED)) == (None, "")
 
 
 @pytest.mark.parametrize("status", ["unchanged", "inconclusive"])
@@ -439,10 +471,3 @@ def test_a_card_that_tells_nothing_leaves_all_unknown():
 def test_a_block_without_launches_or_time_is_refused(ended_ns, launches):
     with pytest.raises(ValueError, match="expected launches in a span of time"):
         solo_of([], 0, ended_ns, launches)
-
-
-def test_the_energy_ratio_is_head_over_base():
-    base, head = Solo(time_ns=1.0, energy_j=2.0), Solo(time_ns=1.0, energy_j=2.1)
-    assert energy_ratio(base, head) == pytest.approx(1.05)
-    assert energy_ratio(base, Solo(time_ns=1.0)) is None
-    assert energy_ratio(Solo(time_ns=1.0), head) is None

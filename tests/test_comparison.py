@@ -14,21 +14,19 @@ from harness.bench.abba import PairSettings
 from harness.device.backends.null import devices
 from harness.errors import UsageError
 from harness.judgement.case_trial import SPARE_PROCESSES
-from harness.judgement.judge import Policy
+from harness.judgement.judge import TWIN_PLANTED, TWIN_SAME, Policy
 from harness.records import Verdict
 from harness.run import compare as compare_module
 from harness.run.compare import (
-    TWIN_PLANTED,
-    TWIN_SAME,
     CompareSettings,
     Comparing,
     ComparisonResult,
-    held,
     match,
     pair_settings_for,
     policy_for,
+    with_twins,
 )
-from harness.run.device_session import Station
+from harness.run.device_session import Workplace
 from harness.spec.loader import load
 from harness.spec.planning import plan
 from harness.spec.suite import Axis, Input, Kernel, Output, Problem, Suite
@@ -261,7 +259,7 @@ OTHERS = ("invalid", "identical", "new", "missing", "failed")
 def test_a_wrong_twin_makes_what_was_measured_invalid(same, planted_status, reason):
     twins = [verdict(same, TWIN_SAME), verdict(planted_status, TWIN_PLANTED)]
     given = [verdict(status) for status in (*EVERY, *OTHERS)]
-    stand = held(given, twins)
+    stand = with_twins(given, twins)
     assert stand[len(EVERY) :] == given[len(EVERY) :]
     if not reason:
         assert stand == given
@@ -274,8 +272,8 @@ def test_a_wrong_twin_makes_what_was_measured_invalid(same, planted_status, reas
 def test_a_planted_twin_that_was_cut_short_is_not_missed():
     given = [verdict("unchanged")]
     twins = [verdict("inconclusive", TWIN_PLANTED, complete=False)]
-    assert held(given, twins) == given
-    assert held(given, []) == given
+    assert with_twins(given, twins) == given
+    assert with_twins(given, []) == given
 
 
 def test_twins_are_of_the_first_case_that_is_measured(tmp_path):
@@ -354,14 +352,14 @@ def test_references_are_computed_once(tmp_path, monkeypatch):
 
 def test_digests_go_from_one_process_to_the_next(tmp_path, monkeypatch):
     asked = []
-    ask = Station.ask
+    ask = Workplace.ask
 
-    def listening(station, request, timeout_s):
+    def listening(place, request, timeout_s):
         if hasattr(request, "verified"):
             asked.append(dict(request.verified))
-        return ask(station, request, timeout_s)
+        return ask(place, request, timeout_s)
 
-    monkeypatch.setattr(Station, "ask", listening)
+    monkeypatch.setattr(Workplace, "ask", listening)
     compare(tmp_path, {"one": takes(MS)}, {"one": takes(MS + 1)})
     assert asked[0] == {}
     assert set(asked[1]) == {"base", "head"}
@@ -542,7 +540,7 @@ def test_no_process_is_left_and_no_file(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["suites"]
 
 
-def test_stations_are_ended_after_an_error_of_the_harness_itself(tmp_path, monkeypatch):
+def test_workers_are_ended_after_an_error_of_the_harness_itself(tmp_path, monkeypatch):
     before = {child.pid for child in psutil.Process().children(recursive=True)}
 
     def broken(*_, **__):

@@ -12,10 +12,10 @@ import pytest
 
 from harness.device.telemetry.scripted import STEADY
 from harness.judgement.attribution import Solo, SoloBlocks
-from harness.judgement.case_trial import SPARE_PROCESSES, TAIL_QUADS, Contest, Noise, SideNote, settle
+from harness.judgement.case_trial import SPARE_PROCESSES, TAIL_QUADS, Contest, Noise, settle
 from harness.judgement.gates import CanaryLevel, Gated, GatePolicy, gate
 from harness.judgement.judge import Policy
-from harness.records import Launch, PairedBlock, Quad, Resources, Snapshot, Telemetry, Verdict
+from harness.records import Arm, Launch, PairedBlock, Quad, Resources, Snapshot, Telemetry, Verdict
 from harness.spec.suite import Case
 from harness.statistics.moderated import Prior
 
@@ -601,7 +601,7 @@ def test_a_thousandfold_is_settled_at_once_and_told_in_figures(effect):
 
 def test_arms_card_and_device_time_are_told():
     made = contest(0.02, 0.02, again=[0.02, 0.02], cycles=0.02)
-    note = SideNote("0" * 64, GRANTED, Resources(registers=17))
+    note = Arm(source_sha256="0" * 64, launch=GRANTED, resources=Resources(registers=17))
     made.sides = {"base": note, "head": replace(note, source_sha256="1" * 64)}
     verdict = made.verdict()
     assert verdict.base is not None
@@ -656,7 +656,7 @@ def test_an_ending_is_the_verdict_whatever_was_measured(side, message):
 
 def test_identical_code_needs_no_process():
     made = fresh()
-    made.sides = {"base": SideNote("0" * 64), "head": SideNote("0" * 64)}
+    made.sides = {"base": Arm(source_sha256="0" * 64), "head": Arm(source_sha256="0" * 64)}
     made.end("identical", "same-code", "The same.")
     verdict = made.verdict()
     assert told(verdict) == ("identical", "same-code")

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.bench.measure import MOST_LAUNCHES_QUEUED, MeasureSettings, Subject, measure
+from harness.bench.measure import MOST_LAUNCHES_QUEUED, Data, MeasureSettings, Subject, measure
 from harness.device.backends.null import NullBuilt, NullDevice, devices
 from harness.records import Launch, Resources
 from harness.spec.sources import Program
@@ -159,7 +159,7 @@ def test_the_order_of_operations(measured, times, settings, log):
     assert measured(times, **settings).log == said(log)
 
 
-class Watching:
+class Watching(Data):
     """Writes P for poison, X for a change of data and C for a sample into a device's log."""
 
     def __init__(self, log):

@@ -14,7 +14,6 @@ import pytest
 
 from harness.bench.measure import MeasureSettings
 from harness.device.backends import null
-from harness.device.telemetry import ScriptedProbe
 from harness.errors import DeviceError, GitError, SuiteError, UsageError
 from harness.output.summary import summary_of
 from harness.run import device_session
@@ -460,5 +459,5 @@ def test_a_worker_outlives_no_session(tmp_path):
 )
 def test_a_fact_that_the_card_refuses_is_no_name(identity, uuid, driver):
     (device,) = null.devices()
-    found = device_session._identified(device, ScriptedProbe(identity=identity))
+    found = device_session.identified(device, identity)
     assert (found.uuid, found.driver) == (uuid, driver)

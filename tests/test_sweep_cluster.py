@@ -116,9 +116,7 @@ def verified(answers: list[JobResult]) -> list[str]:
     return sorted(
         answer.key
         for answer in answers
-        if isinstance(answer.reply, protocol.Done)
-        and answer.reply.row
-        and answer.reply.row.status == "verified"
+        if isinstance(answer.reply, protocol.Measured) and answer.reply.row.status == "verified"
     )
 
 

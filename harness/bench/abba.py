@@ -27,6 +27,7 @@ from harness.bench.measure import (
     enqueue_slot,
     l2_policy,
     launches_per_slot,
+    warm_up,
 )
 from harness.device.backends.base import Device, Stamp
 from harness.records import L2Policy, PairedBlock, Quad
@@ -101,31 +102,38 @@ def measure_pair(
     when timed.
     """
     l2 = l2_policy(device, settings.l2)
-    warmup_s, settled, time_ns = _warm_up(device, pair, settings)
+    warmup = warm_up(
+        device,
+        [pair.base, pair.head],
+        settings.warmup_min_s,
+        settings.warmup_max_s,
+        settled=settings.settled,
+    )
+    time_ns = warmup.time_ns
     for subject in (pair.head, pair.base):
         data.begin(subject, time_ns)
     tick_ns = device.tick_ns()
     launches = launches_per_slot(time_ns, tick_ns, settings.min_slot_ns)
-    bench = _Bench(device, pair, l2, launches, rng, data, time_ns)
+    runner = _QuadRunner(device, pair, l2, launches, rng, data, time_ns)
     quads: list[Quad] = []
     least = least_quads(settings, launches * time_ns)
     while (count := _wanted(quads, settings, least) - len(quads)) > 0:
         if quads:
-            affordable = int((settings.max_time_s - bench.busy_s) / bench.busy_s * len(quads))
+            affordable = int((settings.max_time_s - runner.busy_s) / runner.busy_s * len(quads))
             if affordable < 1:
                 break
             count = min(count, affordable)
-        quads += bench.batch(count, time_ns, settings)
-    data.finish([pair.base if bench.last is pair.head else pair.head, bench.last], launches)
+        quads += runner.batch(count, time_ns, settings)
+    data.finish([pair.base if runner.last is pair.head else pair.head, runner.last], launches)
     return PairedBlock(
         quads=tuple(quads),
         launches_per_slot=launches,
         l2=l2,
         clock=device.clock,
         tick_ns=tick_ns,
-        warmup_s=warmup_s,
-        settled=settled,
-        gpu_s=bench.busy_s,
+        warmup_s=warmup.duration_s,
+        settled=warmup.settled,
+        gpu_s=runner.busy_s,
         clock_noise=_clock_noise(device.globaltimer_tick_ns(), quads),
     )
 
@@ -188,7 +196,7 @@ def run_alone(device: Device, subject: Subject, duration_s: float) -> Alone:
     return Alone(started_ns, ended_ns, launches, total_ns / launches, _clock_mhz(first, last))
 
 
-class _Bench:
+class _QuadRunner:
     """Enqueues quads and reads them back, a batch at a time."""
 
     def __init__(
@@ -354,26 +362,3 @@ def _clock_mhz(first: Stamp | None, last: Stamp | None) -> float | None:
     if first is None or last is None or last.time_ns <= first.time_ns:
         return None
     return 1e3 * (last.cycles - first.cycles) / (last.time_ns - first.time_ns)
-
-
-def _warm_up(device: Device, pair: Pair, settings: PairSettings) -> tuple[float, bool, float]:
-    """Launch both kernels in turns until two successive windows agree.
-
-    Returns seconds taken, whether the windows agreed, and the time of one launch, of the faster, in ns.
-    """
-    began = time.monotonic()
-    windows: list[float] = []
-    launches = 1
-    while True:
-        timings = [
-            device.timed(subject.built, subject.launch, subject.arguments, launches)
-            for subject in (pair.base, pair.head)
-        ]
-        device.synchronize()
-        base_ns, head_ns = (max(timing() / launches, 1.0) for timing in timings)
-        windows.append(base_ns + head_ns)
-        elapsed_s = time.monotonic() - began
-        settled = len(windows) > 2 and abs(windows[-1] / windows[-2] - 1) < settings.settled
-        if (settled and elapsed_s >= settings.warmup_min_s) or elapsed_s >= settings.warmup_max_s:
-            return elapsed_s, settled, min(base_ns, head_ns)
-        launches = max(1, min(MOST_LAUNCHES_QUEUED, int(settings.warmup_min_s * 1e8 / windows[-1])))

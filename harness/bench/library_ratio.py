@@ -28,7 +28,7 @@ from harness.errors import MeasureError
 from harness.records import L2Policy, LibraryShare, Measurement, PairedBlock
 from harness.spec.suite import Case
 from harness.statistics.moderated import DEFAULT_PRIOR, moderate
-from harness.statistics.paired import MIN_QUADS, log_ratios, process_effect
+from harness.statistics.paired import MIN_QUADS, log_ratios, of_arm, process_effect
 
 MOST_QUADS = 10
 TIME_S = 0.3
@@ -58,17 +58,16 @@ def pair_settings(time_ns: float, tick_ns: float, l2: L2Policy) -> PairSettings:
 
     The card has just been busy with the kernel, so there is hardly a warm-up.
     """
-    settings = PairSettings(l2=l2, warmup_min_s=0.0, warmup_max_s=0.0, lead_in_s=_LEAD_IN_S)
-    slot_ns = time_ns * launches_per_slot(time_ns, tick_ns, settings.min_slot_ns)
+    slot_ns = time_ns * launches_per_slot(time_ns, tick_ns, PairSettings().min_slot_ns)
     quads = max(1, min(MOST_QUADS, int(TIME_S * 1e9 / (4 * slot_ns))))
     return PairSettings(
         l2=l2,
         min_quads=quads,
         max_quads=quads,
         max_time_s=TIME_S,
-        warmup_min_s=settings.warmup_min_s,
-        warmup_max_s=settings.warmup_max_s,
-        lead_in_s=settings.lead_in_s,
+        warmup_min_s=0.0,
+        warmup_max_s=0.0,
+        lead_in_s=_LEAD_IN_S,
     )
 
 
@@ -88,12 +87,7 @@ def share_of(name: str, block: PairedBlock) -> LibraryShare:
     if len(ratios) >= MIN_QUADS:
         known = moderate([process_effect(ratios)], _PRIOR)
         value, half = known.mean, known.quantile((1 - _CONFIDENCE) / 2) * known.standard_error
-    times = [
-        time_ns
-        for quad in block.quads
-        for arm, time_ns in zip(quad.order, quad.times_ns, strict=True)
-        if arm == "B"
-    ]
+    times = [time_ns for quad in block.quads for time_ns in of_arm(quad.order, quad.times_ns, "B")]
     return LibraryShare(
         kernel=name,
         share=math.exp(value),

@@ -17,17 +17,19 @@ __all__ = [
     "MeasureSettings",
     "Slot",
     "Subject",
+    "Warmup",
     "enqueue_slot",
     "l2_policy",
     "launches_per_slot",
     "measure",
+    "warm_up",
 ]
 
 import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from harness.device.backends.base import Argument, Built, Device, Stamping, Timing
 from harness.records import L2Policy, Launch, Measurement
@@ -74,9 +76,9 @@ class Subject:
     arguments: Sequence[Argument]
 
 
-class Data(Protocol):
-    """What kernels are timed on, and what becomes of it meanwhile. harness.bench.rotation has the one for
-    kernels that were verified.
+class Data:
+    """What kernels are timed on, and what becomes of it meanwhile: here it stays as it is, and nobody looks
+    at outputs. harness.bench.rotation has the one for kernels that were verified.
     """
 
     def poison(self) -> None:
@@ -99,20 +101,8 @@ class Data(Protocol):
         """
 
 
-class _Unwatched:
-    def poison(self) -> None: ...
-
-    def change(self) -> None: ...
-
-    def begin(self, subject: Subject, time_ns: float) -> None: ...
-
-    def sample(self, subject: Subject) -> None: ...
-
-    def finish(self, subjects: Sequence[Subject], launches: int) -> None: ...
-
-
-UNWATCHED: Data = _Unwatched()
-"""For times that nothing is concluded of: data stay as they are, and nobody looks at outputs."""
+UNWATCHED = Data()
+"""For times that nothing is concluded of."""
 
 
 def measure(
@@ -121,7 +111,9 @@ def measure(
     """Raw times of a kernel. Raises what `data` raises of outputs that are wrong when timed."""
     l2 = l2_policy(device, settings.l2)
     tick_ns = device.tick_ns()
-    warmup = _warm_up(device, subject, settings)
+    warmup = warm_up(
+        device, [subject], settings.warmup_min_s, settings.warmup_max_s, settled=settings.settled
+    )
     data.begin(subject, warmup.time_ns)
     launches = launches_per_slot(warmup.time_ns, tick_ns, settings.min_slot_ns)
     most_s = settings.max_time_s or (2.0 if device.info.kind == "gpu" else 1.0)
@@ -200,31 +192,37 @@ def enqueue_slot(
 
 
 @dataclass(frozen=True, slots=True)
-class _Warmup:
+class Warmup:
     launches: int
+    """Of each subject."""
     duration_s: float
     settled: bool
     time_ns: float
-    """Of one launch, at the end."""
+    """Of one launch of the fastest, at the end."""
 
 
-def _warm_up(device: Device, subject: Subject, settings: MeasureSettings) -> _Warmup:
-    """Launch until two successive windows of times agree, which is when clocks have settled too."""
+def warm_up(
+    device: Device, subjects: Sequence[Subject], least_s: float, most_s: float, *, settled: float
+) -> Warmup:
+    """Launch kernels in turns until two successive windows of times differ by less than the share `settled`,
+    which is when clocks have settled too.
+    """
     started = time.monotonic()
     windows: list[float] = []
     launches, batch = 0, 1
     while True:
-        timing = device.timed(subject.built, subject.launch, subject.arguments, batch)
+        timings = [device.timed(each.built, each.launch, each.arguments, batch) for each in subjects]
         device.synchronize()
         launches += batch
-        windows.append(max(timing() / batch, 1.0))
-        duration = time.monotonic() - started
-        settled = len(windows) > 2 and abs(windows[-1] / windows[-2] - 1) < settings.settled
-        if (settled and duration >= settings.warmup_min_s) or duration >= settings.warmup_max_s:
-            return _Warmup(launches, duration, settled, windows[-1])
+        times_ns = [max(timing() / batch, 1.0) for timing in timings]
+        windows.append(sum(times_ns))
+        duration_s = time.monotonic() - started
+        agree = len(windows) > 2 and abs(windows[-1] / windows[-2] - 1) < settled
+        if (agree and duration_s >= least_s) or duration_s >= most_s:
+            return Warmup(launches, duration_s, agree, min(times_ns))
         # Windows of a tenth of the least warm-up: long enough to mean something, short enough to stop in
         # time.
-        batch = max(1, min(MOST_LAUNCHES_QUEUED, int(settings.warmup_min_s * 1e8 / windows[-1])))
+        batch = max(1, min(MOST_LAUNCHES_QUEUED, int(least_s * 1e8 / windows[-1])))
 
 
 def launches_per_slot(time_ns: float, tick_ns: float, min_slot_ns: float) -> int:

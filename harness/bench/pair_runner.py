@@ -4,14 +4,14 @@ each other.
 
 from __future__ import annotations
 
-__all__ = ["PairBench", "SideError"]
+__all__ = ["PairBench", "Prepared", "build", "prepare"]
 
 import dataclasses
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Literal
@@ -24,18 +24,18 @@ from harness.bench.abba import Alone, Pair, PairSettings, measure_pair, run_alon
 from harness.bench.buffers import Arena
 from harness.bench.injection import planted, steps_for
 from harness.bench.measure import Subject
-from harness.bench.problem_changes import Changes, case_changes, definition_sha256, suite_changes
+from harness.bench.problem_changes import case_changes, definition_sha256, suite_changes
 from harness.bench.rotation import NotAsVerifiedError, Rotation
 from harness.bench.verifier import Checker, emulator
 from harness.device.backends.base import Built, Device, check_launch, compile_all
 from harness.device.peaks import check_rates
 from harness.errors import HarnessError, MeasureError, SuiteError
-from harness.records import Launch, PairedBlock, Verification
+from harness.records import Launch, Verification
 from harness.spec.planning import launch_of
 from harness.spec.sources import Program, program
 from harness.spec.suite import Case, Kernel, Problem, Suite, argument_names, numpy_dtype
 from harness.spec.suite_file import imports_of, modules_of
-from harness.statistics.paired import log_ratios, process_effect
+from harness.statistics.paired import log_ratios, of_arm, process_effect
 from harness.system.file_access import check_committed, reaches_beside
 
 SideName = Literal["base", "head"]
@@ -51,14 +51,6 @@ FIRST_STEPS = 64
 MOST_STEPS = 2**26
 
 
-class SideError(Exception):
-    """An error of one side of a pair: which side, and the error itself as its cause."""
-
-    def __init__(self, side: SideName, error: HarnessError) -> None:
-        super().__init__(error.message)
-        self.side, self.error = side, error
-
-
 class WrongResultError(MeasureError):
     reason = "wrong-result"
 
@@ -72,26 +64,49 @@ class ArraysError(MeasureError):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Prepared:
-    """One side of a pair, up to its build."""
+class Prepared:
+    """A kernel of a suite at a case, up to its build."""
 
-    side: protocol.Side
-    problem: Problem
+    suite: Suite
     kernel: Kernel
     case: Case
     launch: Launch
     source: Program
 
 
+def prepare(
+    device: Device, suite: Suite, case: Case, scratch: Path, launch: Launch | None = None
+) -> Prepared:
+    """A kernel ready to be built, for its own launch or the one given. Raises LaunchError for a launch that
+    the device cannot run.
+    """
+    kernel, info = suite.by_name[case.kernel], device.info
+    launch = launch or launch_of(kernel, case)
+    check_launch(launch, info)
+    with imports_of(suite, kernel, info.backend):
+        source = program(suite, kernel, case, info.backend, info.arch, launch, scratch)
+    source = dataclasses.replace(source, emulate=emulator(suite.problem, kernel, case))
+    return Prepared(suite, kernel, case, launch, source)
+
+
+def build(device: Device, prepared: Prepared) -> Built:
+    with imports_of(prepared.suite, prepared.kernel, device.info.backend):
+        built = device.build(prepared.source)
+    check_launch(prepared.launch, device.info, built.resources)
+    return built
+
+
 class PairBench:
-    """Compares kernels of two suites, called base and head, on one device."""
+    """Compares kernels of two suites, called base and head, on one device. `report` is told of progress: what
+    is about to be done, and for which side.
+    """
 
     def __init__(
         self,
         device: Device,
         suites: Mapping[str, Suite],
         scratch: Path,
-        report: Callable[[str], None],
+        report: Callable[..., object],
         peaks: Mapping[str, float],
     ) -> None:
         self.device, self.suites, self.report, self.peaks = device, suites, report, peaks
@@ -110,59 +125,55 @@ class PairBench:
         | protocol.Compare
         | protocol.FindSteps
         | protocol.Solo,
-    ) -> protocol.Done:
+    ) -> protocol.WorkerReply:
         match request:
             case protocol.Prepare():
-                return protocol.Done(prepared=self.prepare(request.cases))
+                return self.prepare(request.cases)
             case protocol.Inspect():
-                return protocol.Done(inspected=self.inspect(request.pairs), same_problem=self.same_problem)
+                return self.inspect(request.pairs)
             case protocol.Differences():
-                return protocol.Done(differences=self.differences(request))
+                return self.differences(request)
             case protocol.Compare():
                 return self.compare(request)
             case protocol.FindSteps():
-                return protocol.Done(steps=self.find_steps(request))
+                return protocol.StepsFound(steps=self.find_steps(request))
             case protocol.Solo():
-                return protocol.Done(solo=self.solo(request))
+                return self.solo(request)
 
-    def inspect(self, pairs: tuple[protocol.PairOf, ...]) -> dict[str, protocol.Inspected]:
+    def inspect(self, pairs: tuple[protocol.PairOf, ...]) -> protocol.InspectedAll:
         """Build both sides of every pair and tell which are the same in compiled code."""
         self._compile_sides([(side, pair.sizes) for pair in pairs for side in (pair.base, pair.head)])
-        return {pair.id: self._inspect(pair) for pair in pairs}
-
-    @cached_property
-    def same_problem(self) -> bool:
-        """Whether both sides define the problem in the same files."""
+        inspected = {pair.id: self._inspect(pair) for pair in pairs}
         base, head = self.suites["base"], self.suites["head"]
-        return base.root == head.root or definition_sha256(base) == definition_sha256(head)
+        same = base.root == head.root or definition_sha256(base) == definition_sha256(head)
+        return protocol.InspectedAll(pairs=inspected, same_problem=same)
 
-    def differences(self, request: protocol.Differences) -> Changes:
+    def differences(self, request: protocol.Differences) -> protocol.Differing:
         """What the problem of head asks otherwise than that of base: at a case, or as they are written."""
         base, head = self.suites["base"], self.suites["head"]
         if request.case is None:
-            return suite_changes(base, head)
+            return protocol.Differing(changes=suite_changes(base, head))
         wanted = request.case
         of_base, of_head = (
             suite.case(suite.by_name[wanted.kernel], wanted.sizes, wanted.macros) for suite in (base, head)
         )
         self.report("reference")
-        return case_changes(
+        changes = case_changes(
             self.base_checker, self.checker, of_base, of_head, request.seed, reference=request.reference
         )
+        return protocol.Differing(changes=changes)
 
-    def prepare(self, cases: tuple[protocol.CaseOf, ...]) -> tuple[protocol.SideFacts, ...]:
+    def prepare(self, cases: tuple[protocol.CaseOf, ...]) -> protocol.Prepared:
         """Build every case, and tell what came of it."""
         sides = [
-            (protocol.Side(suite="head", kernel=case.kernel, macros=case.macros), case.sizes)
+            (protocol.PairSide(suite="head", kernel=case.kernel, macros=case.macros), case.sizes)
             for case in cases
         ]
         self._compile_sides(sides)
-        return tuple(self._facts(side, sizes) for side, sizes in sides)
+        return protocol.Prepared(sides=tuple(self._facts(side, sizes) for side, sizes in sides))
 
-    def compare(self, request: protocol.Compare) -> protocol.Done:
-        """Verify and time one pair. Raises SideError for a side that fails, HarnessError for what concerns
-        both.
-        """
+    def compare(self, request: protocol.Compare) -> protocol.Compared:
+        """Verify and time one pair. Raises HarnessError, with the side that fails unless it concerns both."""
         rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
         with self._placed(request.pair, rng) as (arena, subjects, prepared):
             case = self._case_for_checking(prepared["head"])
@@ -178,23 +189,19 @@ class PairBench:
             try:
                 block = measure_pair(self.device, pair, request.settings, rng, data)
             except NotAsVerifiedError as error:
-                raise SideError("head" if error.subject is pair.head else "base", error) from error
-            self._check_rates(block, prepared)
+                error.side = "head" if error.subject is pair.head else "base"
+                raise
+            arms: dict[SideName, str] = {"head": "B", "base": "A"}
+            for name, arm in arms.items():
+                with _of(name):
+                    times = [
+                        time_ns for quad in block.quads for time_ns in of_arm(quad.order, quad.times_ns, arm)
+                    ]
+                    problem = prepared[name].suite.problem
+                    of_side = prepared[name].case
+                    check_rates(self.device.info, self.peaks, problem, of_side, block.l2, median(times))
             self._check_imports(prepared)
-        return protocol.Done(block=block, sides=facts)
-
-    def _check_rates(self, block: PairedBlock, prepared: Mapping[SideName, _Prepared]) -> None:
-        sides: tuple[tuple[SideName, str], ...] = (("head", "B"), ("base", "A"))
-        for name, arm in sides:
-            times = [
-                time_ns
-                for quad in block.quads
-                for each, time_ns in zip(quad.order, quad.times_ns, strict=True)
-                if each == arm
-            ]
-            with _of(name):
-                side = prepared[name]
-                check_rates(self.device.info, self.peaks, side.problem, side.case, block.l2, median(times))
+        return protocol.Compared(block=block, sides=facts)
 
     def find_steps(self, request: protocol.FindSteps) -> int:
         """Steps of the planted chain that slow the pair's head by about `target`.
@@ -231,18 +238,19 @@ class PairBench:
                 )
             return steps_for(request.target, steps, effect)
 
-    def solo(self, request: protocol.Solo) -> dict[str, Alone]:
+    def solo(self, request: protocol.Solo) -> protocol.RanAlone:
         """Each side by itself, in random order, long enough for the power that it draws to show."""
         rng = random.Random(request.order_seed)  # noqa: S311
         with self._placed(request.pair, rng) as (arena, subjects, prepared):
             arena.write(self.checker.inputs(prepared["head"].case, request.seed))
             self.report("solo")
-            return {
+            sides: dict[str, Alone] = {
                 name: run_alone(self.device, subject, request.duration_s)
                 for name, subject in rng.sample(sorted(subjects.items()), len(subjects))
             }
+        return protocol.RanAlone(sides=sides)
 
-    def _compile_sides(self, sides: Sequence[tuple[protocol.Side, Mapping[str, int]]]) -> None:
+    def _compile_sides(self, sides: Sequence[tuple[protocol.PairSide, Mapping[str, int]]]) -> None:
         programs: list[Program] = []
         for side, sizes in sides:
             with suppress(HarnessError):  # reported by whoever asks for its facts
@@ -253,63 +261,59 @@ class PairBench:
         base, head = self._facts(pair.base, pair.sizes), self._facts(pair.head, pair.sizes)
         return protocol.Inspected(base=base, head=head, identical=_same_code(base, head))
 
-    def _facts(self, side: protocol.Side, sizes: Mapping[str, int]) -> protocol.SideFacts:
+    def _facts(self, side: protocol.PairSide, sizes: Mapping[str, int]) -> protocol.SideFacts:
         try:
             prepared = self._prepare(side, sizes)
-            built = self._build(prepared)
+            built = build(self.device, prepared)
         except HarnessError as error:
             return protocol.SideFacts(reason=error.reason, message=error.message, log=error.log)
         # Asked after the build: a function of the host is called there for the first time.
         beside = prepared.source.kind == "host" and reaches_beside(self.suites[side.suite].root)
         return msgspec.structs.replace(_facts_of(prepared, built), reaches_beside=beside)
 
-    def _prepare(self, side: protocol.Side, sizes: Mapping[str, int]) -> _Prepared:
+    def _prepare(self, side: protocol.PairSide, sizes: Mapping[str, int]) -> Prepared:
         suite = self.suites[side.suite]
-        kernel = suite.by_name[side.kernel]
-        case = suite.case(kernel, sizes, side.macros)
-        launch = launch_of(kernel, case)
-        check_launch(launch, self.device.info)
-        info = self.device.info
-        with imports_of(suite, kernel, info.backend):
-            source = program(suite, kernel, case, info.backend, info.arch, launch, self.checker.scratch)
-        source = dataclasses.replace(source, emulate=emulator(suite.problem, kernel, case))
+        case = suite.case(suite.by_name[side.kernel], sizes, side.macros)
+        prepared = prepare(self.device, suite, case, self.checker.scratch)
         if side.planted:
-            source = planted(source, self.device.info.backend)
-        return _Prepared(side, suite.problem, kernel, case, launch, source)
-
-    def _build(self, prepared: _Prepared) -> Built:
-        suite = self.suites[prepared.side.suite]
-        with imports_of(suite, prepared.kernel, self.device.info.backend):
-            built = self.device.build(prepared.source)
-        check_launch(prepared.launch, self.device.info, built.resources)
-        return built
+            source = planted(prepared.source, self.device.info.backend)
+            prepared = dataclasses.replace(prepared, source=source)
+        return prepared
 
     @contextmanager
     def _placed(
         self, pair: protocol.PairOf, rng: random.Random
-    ) -> Iterator[tuple[Arena, dict[SideName, Subject], dict[SideName, _Prepared]]]:
+    ) -> Iterator[tuple[Arena, dict[SideName, Subject], dict[SideName, Prepared]]]:
         """Both sides built, in random order, and their arrays at a random place."""
-        sides: list[tuple[SideName, protocol.Side]] = [("base", pair.base), ("head", pair.head)]
+        sides: list[tuple[SideName, protocol.PairSide]] = [("base", pair.base), ("head", pair.head)]
         rng.shuffle(sides)
         self.report("build")
-        prepared: dict[SideName, _Prepared] = {}
+        prepared: dict[SideName, Prepared] = {}
         built: dict[SideName, Built] = {}
         for name, side in sides:
             with _of(name):
                 prepared[name] = self._prepare(side, pair.sizes)
-                built[name] = self._build(prepared[name])
+                built[name] = build(self.device, prepared[name])
         _check_same_arrays(prepared["base"], prepared["head"])
         padding = self.device.allocate(PADDING_BYTES * rng.randint(1, MOST_PADDING))
         try:
-            with Arena(self.device, prepared["head"].problem, prepared["head"].case) as arena:
-                yield arena, {name: _subject(prepared[name], built[name], arena) for name in built}, prepared
+            with Arena(self.device, prepared["head"].suite.problem, prepared["head"].case) as arena:
+                subjects: dict[SideName, Subject] = {}
+                for name, side in sides:
+                    with _of(name):
+                        own = prepared[name]
+                        arguments = arena.arguments(own.kernel, own.suite.problem)
+                    if side.planted:
+                        arguments.append(np.int32(side.steps))
+                    subjects[name] = Subject(built[name], own.launch, arguments)
+                yield arena, subjects, prepared
         finally:
             self.device.release(padding)
 
     def _verified(
         self,
         name: SideName,
-        prepared: _Prepared,
+        prepared: Prepared,
         arena: Arena,
         subject: Subject,
         request: protocol.Compare,
@@ -320,7 +324,7 @@ class PairBench:
         """
         with _of(name):
             case = self._case_for_checking(prepared)
-            self.checker.report = lambda stage: self.report(f"{stage} {name}")
+            self.checker.report = partial(self.report, side=name)
             self.checker.report("verify")
             if known := request.verified.get(name):
                 arena.write(self.checker.inputs(case, request.seed))
@@ -333,7 +337,7 @@ class PairBench:
             return _facts_of(prepared, subject.built, data.admit(subject, case))
 
     def _wrong(
-        self, name: SideName, prepared: _Prepared, arena: Arena, subject: Subject, request: protocol.Compare
+        self, name: SideName, prepared: Prepared, arena: Arena, subject: Subject, request: protocol.Compare
     ) -> MeasureError | None:
         """What is wrong with a side's results by head's problem and, with head's own, by base's; None where
         nothing is.
@@ -349,13 +353,13 @@ class PairBench:
 
     def wrong_by_base(self, case: Case, arena: Arena, subject: Subject, seed: int) -> str:
         """Why results are wrong by base's reference and tolerance on base's data, where its arrays are the
-        same; empty where they are right. Raises SideError where base's problem cannot tell.
+        same; empty where they are right. An error is of base's side where its problem cannot tell.
         """
         base, head = self.suites["base"], self.suites["head"]
         of_base = dataclasses.replace(case, suite=base.name)
         if _arrays(base.problem, of_base) != _arrays(head.problem, case):
             return ""
-        self.report("reference base")
+        self.report("reference", side="base")
         with _of("base"):
             allowed = self.base_checker.demands(of_base, seed)["largest tolerance"]
         self.base_checker.report = self.checker.report
@@ -369,11 +373,11 @@ class PairBench:
             "tolerance, is meant, land it in a commit of its own first."
         )
 
-    def _case_for_checking(self, prepared: _Prepared) -> Case:
+    def _case_for_checking(self, prepared: Prepared) -> Case:
         """The case as head's suite sees it, whose reference and data both sides are held to."""
         return dataclasses.replace(prepared.case, suite=self.suites["head"].name)
 
-    def _check_imports(self, prepared: Mapping[SideName, _Prepared]) -> None:
+    def _check_imports(self, prepared: Mapping[SideName, Prepared]) -> None:
         """Raises SuiteError where a launch imported a suite's own module: for both sides, it was head's."""
         if not any(side.source.kind == "host" for side in prepared.values()):
             return
@@ -391,15 +395,7 @@ def _first_wrong(verification: Verification) -> str:
     return next((check.message for check in verification.checks if not check.passed), "")
 
 
-def _subject(prepared: _Prepared, built: Built, arena: Arena) -> Subject:
-    with _of(prepared.side.suite):
-        arguments = arena.arguments(prepared.kernel, prepared.problem)
-    if prepared.side.planted:
-        arguments.append(np.int32(prepared.side.steps))
-    return Subject(built, prepared.launch, arguments)
-
-
-def _facts_of(prepared: _Prepared, built: Built, digest: str = "") -> protocol.SideFacts:
+def _facts_of(prepared: Prepared, built: Built, digest: str = "") -> protocol.SideFacts:
     return protocol.SideFacts(
         source_sha256=prepared.source.sha256,
         code_sha256=prepared.source.code_sha256,
@@ -411,11 +407,11 @@ def _facts_of(prepared: _Prepared, built: Built, digest: str = "") -> protocol.S
     )
 
 
-def _passed(prepared: _Prepared) -> tuple[str, ...]:
+def _passed(prepared: Prepared) -> tuple[str, ...]:
     """What a kernel is called with, by its place in the problem: to other arrays the same code does another
     thing.
     """
-    problem, case = prepared.problem, prepared.case
+    problem, case = prepared.suite.problem, prepared.case
     told = {
         name: f"{what} {number} {numpy_dtype(array.dtype_at(case))}{list(array.shape_at(case))}"
         for what, arrays in (("input", problem.inputs), ("output", problem.outputs))
@@ -437,9 +433,9 @@ def _same_code(base: protocol.SideFacts, head: protocol.SideFacts) -> bool:
     return len(binaries) == 2 and binaries[0] is not None and binaries[0] == binaries[1]
 
 
-def _check_same_arrays(base: _Prepared, head: _Prepared) -> None:
+def _check_same_arrays(base: Prepared, head: Prepared) -> None:
     """Raises ArraysError where the sides do not take the same arrays: they solve different problems."""
-    found = [_arrays(side.problem, side.case) for side in (base, head)]
+    found = [_arrays(side.suite.problem, side.case) for side in (base, head)]
     if found[0] != found[1]:
         raise ArraysError(
             f"Base has the arrays {', '.join(found[0])}, head {', '.join(found[1])}: the problems differ."
@@ -460,10 +456,14 @@ def _of(side: SideName) -> Iterator[None]:
     """Errors inside belong to this side."""
     try:
         yield
-    except SideError:
-        raise  # it knows whose it is
     except HarnessError as error:
-        raise SideError(side, error) from error
-    except Exception as error:
-        # A suite's own code may raise anything.
-        raise SideError(side, SuiteError(f"{type(error).__name__}: {error}")) from error
+        error.side = error.side or side  # it may know whose it is
+        raise
+    except Exception as error:  # a suite's own code may raise anything
+        raise _suite_error(error, side) from error
+
+
+def _suite_error(error: Exception, side: SideName) -> SuiteError:
+    wrapped = SuiteError(f"{type(error).__name__}: {error}")
+    wrapped.side = side
+    return wrapped

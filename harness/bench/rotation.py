@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.bench.buffers import POISON, Arena, Kept, same_bits
-from harness.bench.measure import ENQUEUE_NS, Subject
+from harness.bench.measure import ENQUEUE_NS, Data, Subject
 from harness.bench.verifier import UNSEEN, Checker
 from harness.device.backends.base import Timing
 from harness.errors import MeasureError
@@ -70,7 +70,7 @@ class _DataSet:
     """Of each kernel's outputs."""
 
 
-class Rotation:
+class Rotation(Data):
     """The arena of one case as harness.bench.measure.Data, for kernels that were verified on it.
 
     `seed` is that of the data that the arena holds: the first set. A second is made from the next seed. With

@@ -10,12 +10,9 @@ from __future__ import annotations
 __all__ = ["main"]
 
 import contextlib
-import dataclasses
-import os
 import random
 import sys
-import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
 from typing import Literal
@@ -25,28 +22,31 @@ from harness.bench.buffers import Arena
 from harness.bench.chunks import limited, single_blocks
 from harness.bench.library_ratio import Held, check_library, library_share
 from harness.bench.measure import Subject, measure
-from harness.bench.pair_runner import PairBench, SideError
+from harness.bench.pair_runner import PairBench, Prepared, build, prepare
 from harness.bench.rotation import Rotation
-from harness.bench.verifier import Checker, emulator
+from harness.bench.verifier import Checker
 from harness.device.backends import open_device
-from harness.device.backends.base import Built, Device, check_launch, compile_all
+from harness.device.backends.base import Device, compile_all
 from harness.device.peaks import check_rates
-from harness.errors import HarnessError
+from harness.errors import HarnessError, Side
 from harness.records import Launch, LibraryShare, Row
 from harness.spec.planning import launch_of
-from harness.spec.sources import Program, program
-from harness.spec.suite import Case, Kernel, Suite
-from harness.spec.suite_file import imports_of, load_folder
+from harness.spec.sources import Program
+from harness.spec.suite import Case, Suite, Value
+from harness.spec.suite_file import load_folder
 from harness.spec.tampering import TamperCheck
 from harness.system.file_access import check_committed, watch
-from harness.system.process import serve
+from harness.system.process import Progress, serve
 
 
 class Worker:
     """One open device and one suite, or two to compare."""
 
-    def __init__(self, request: protocol.Open, report: Callable[[protocol.Reply], object]) -> None:
-        self.report = report
+    def __init__(self, request: protocol.Open, report: Callable[[Progress], object]) -> None:
+        def tell(stage: str, side: Side = "") -> None:
+            report(Progress(stage, side))
+
+        self.report = tell
         self.device: Device = open_device(request.device)
         self._tamper_check = TamperCheck(self.device)
         scratch = Path(request.scratch)
@@ -56,17 +56,14 @@ class Worker:
             base = None if request.base is None else load_folder(Path(request.base))
             sys.path[:] = path  # what base's code added is not head's to import from
             self.suite: Suite = load_folder(Path(request.suite))
-            self.checker = Checker(self.device, self.suite, scratch, self._progress)
+            self.checker = Checker(self.device, self.suite, scratch, tell)
             suites = {"base": base or self.suite, "head": self.suite}
-            self.pairs = PairBench(self.device, suites, scratch, self._progress, request.peaks)
+            self.pairs = PairBench(self.device, suites, scratch, tell, request.peaks)
 
         self.peaks = request.peaks
         self._held: Held | None = None
 
-    def _progress(self, stage: str) -> None:
-        self.report(protocol.Progress(stage=stage))
-
-    def answer(self, request: protocol.Request) -> protocol.Done:
+    def answer(self, request: protocol.WorkerRequest) -> protocol.WorkerReply:
         """Raises TamperedError where the suite has changed what it is judged by."""
         self._tamper_check.check()
         try:
@@ -74,18 +71,18 @@ class Worker:
         finally:
             self._tamper_check.check()
 
-    def _answer(self, request: protocol.Request) -> protocol.Done:
+    def _answer(self, request: protocol.WorkerRequest) -> protocol.WorkerReply:
         match request:
+            case protocol.Timers():
+                return self.ticks()
             case protocol.BuildAll():
                 return self.build_all(request)
             case protocol.Measure():
-                return protocol.Done(row=self.run(request))
+                return protocol.Measured(row=self.run(request))
             case protocol.HoldAgainst():
-                return protocol.Done(library=self.hold_against(request))
-            case protocol.Timers():
-                return protocol.Done(ticks=self.ticks())
+                return protocol.LibraryMeasured(library=self.hold_against(request))
             case _:
-                assert not isinstance(request, protocol.Open)
+                assert not isinstance(request, protocol.Open), "a device is opened once"
                 return self.pairs.answer(request)
 
     def ticks(self) -> protocol.Ticks:
@@ -95,38 +92,30 @@ class Worker:
         except HarnessError as error:
             return protocol.Ticks(tick_ns=tick_ns, problem=error.message, log=error.log)
 
-    def build_all(self, request: protocol.BuildAll) -> protocol.Done:
+    def build_all(self, request: protocol.BuildAll) -> protocol.BuiltAll:
         """Compile what the cases need, several at a time; whoever needs a broken one gets the error then."""
         programs: list[Program] = []
-        for name, sizes in request.cases:
+        for each in request.cases:
             with contextlib.suppress(HarnessError):
-                kernel = self.suite.by_name[name]
-                case = self.suite.case(kernel, sizes)
-                programs.append(self._program(kernel, case, launch_of(kernel, case)))
+                programs.append(self._prepare(self._case(each.kernel, each.sizes)).source)
         compile_all(self.device, programs)
-        return protocol.Done()
+        return protocol.BuiltAll()
 
-    def _program(self, kernel: Kernel, case: Case, launch: Launch) -> Program:
-        info = self.device.info
-        with imports_of(self.suite, kernel, info.backend):
-            made = program(self.suite, kernel, case, info.backend, info.arch, launch, self.checker.scratch)
-        return dataclasses.replace(made, emulate=emulator(self.suite.problem, kernel, case))
+    def _case(self, kernel: str, sizes: Mapping[str, int], macros: Mapping[str, Value] = {}) -> Case:
+        return self.suite.case(self.suite.by_name[kernel], sizes, macros)
 
-    def _build(self, kernel: Kernel, source: Program, launch: Launch) -> Built:
-        with imports_of(self.suite, kernel, self.device.info.backend):
-            built = self.device.build(source)
-        check_launch(launch, self.device.info, built.resources)
-        return built
+    def _prepare(self, case: Case, launch: Launch | None = None) -> Prepared:
+        return prepare(self.device, self.suite, case, self.checker.scratch, launch)
 
-    def _launch(self, request: protocol.Measure, kernel: Kernel, case: Case) -> Launch:
+    def _launch(self, request: protocol.Measure, case: Case) -> Launch:
         """The kernel's own launch, or the same in parts that each take less than was asked for."""
+        kernel = self.suite.by_name[case.kernel]
         launch = launch_of(kernel, case)
         if request.max_launch_ms is None or self.device.info.backend == "cpu":
             return launch
-        self._progress("parts")
+        self.report("parts")
         parted = single_blocks(launch)
-        check_launch(parted, self.device.info)
-        built = self._build(kernel, self._program(kernel, case, parted), parted)
+        built = build(self.device, self._prepare(case, parted))
         with Arena(self.device, self.suite.problem, case) as arena:
             arena.write(self.checker.inputs(case, request.seed))
             subject = Subject(built, parted, arena.arguments(kernel))
@@ -134,13 +123,11 @@ class Worker:
 
     def run(self, request: protocol.Measure) -> Row:
         self._release()
-        kernel = self.suite.by_name[request.kernel]
-        case = self.suite.case(kernel, request.sizes, request.macros)
-        launch = self._launch(request, kernel, case)
-        check_launch(launch, self.device.info)
-        self._progress("build")
-        source = self._program(kernel, case, launch)
-        built = self._build(kernel, source, launch)
+        case = self._case(request.kernel, request.sizes, request.macros)
+        launch = self._launch(request, case)
+        self.report("build")
+        prepared = self._prepare(case, launch)
+        kernel, built = prepared.kernel, build(self.device, prepared)
         with contextlib.ExitStack() as stack:
             arena = stack.enter_context(Arena(self.device, self.suite.problem, case))
             subject = Subject(built, launch, arena.arguments(kernel))
@@ -156,7 +143,7 @@ class Worker:
                 sets: Literal[1, 3] = 1 if request.macros else 3
                 rotation = Rotation(self.checker, arena, case, request.seed, rng, sets=sets)
                 rotation.admit(subject, case)
-                self._progress("measure")
+                self.report("measure")
                 measurement = measure(self.device, subject, request.settings, rotation)
                 check_committed([self.suite.root])
                 time_ns = median(measurement.times_ns)
@@ -175,7 +162,7 @@ class Worker:
             message=failure,
             flop=self.suite.problem.flop(case),
             moved_bytes=self.suite.problem.moved_bytes(case),
-            source_sha256=source.sha256,
+            source_sha256=prepared.source.sha256,
             launch=launch,
             resources=built.resources,
             verification=verification,
@@ -184,16 +171,14 @@ class Worker:
 
     def hold_against(self, request: protocol.HoldAgainst) -> LibraryShare:
         assert self._held is not None, "a Measure with hold comes first"
-        library = self.suite.by_name[request.library]
-        case = self.suite.case(library, self._held.case.sizes)
-        launch = launch_of(library, case)
-        check_launch(launch, self.device.info)
-        self._progress("library")
-        built = self._build(library, self._program(library, case, launch), launch)
-        subject = Subject(built, launch, self._held.arena.arguments(library))
+        case = self._case(request.library, self._held.case.sizes)
+        self.report("library")
+        prepared = self._prepare(case)
+        built = build(self.device, prepared)
+        subject = Subject(built, prepared.launch, self._held.arena.arguments(prepared.kernel))
         check_library(self.checker, self._held, case, subject)
-        self._progress("library")
-        share = library_share(self.device, self._held, library.name, subject)
+        self.report("library")
+        share = library_share(self.device, self._held, request.library, subject)
         l2 = self._held.measurement.l2
         check_rates(self.device.info, self.peaks, self.suite.problem, case, l2, share.library_time_ns)
         self._release()
@@ -209,35 +194,16 @@ def main() -> int:
     """Serve requests until standard input ends. The exit status says nothing: replies do."""
     worker: Worker | None = None
 
-    def answer(line: bytes, send: Callable[[bytes], object]) -> None:
+    def answer(request: protocol.WorkerRequest, send: Callable[[Progress], object]) -> protocol.WorkerReply:
         nonlocal worker
-        try:
-            request = protocol.decode_request(line)
-            if isinstance(request, protocol.Open):
-                worker = Worker(request, lambda reply: send(protocol.encode(reply)))
-                reply: protocol.Reply = protocol.Opened(
-                    device=worker.device.info, toolchain=worker.device.toolchain, pid=os.getpid()
-                )
-            else:
-                assert worker is not None, "the first request opens the device"
-                reply = worker.answer(request)
-        except SideError as failure:
-            reply = _failed(failure.error, side=failure.side)
-        except HarnessError as error:
-            reply = _failed(error)
-        except BaseException as error:  # noqa: BLE001 - a suite's own code may raise anything; it must cost one row only
-            message = f"{type(error).__name__}: {error}"
-            reply = protocol.Failed(reason="error", message=message, log=traceback.format_exc())
-        send(protocol.encode(reply))
+        if worker is None:
+            assert isinstance(request, protocol.Open), "the first request opens the device"
+            worker = Worker(request, send)
+            return protocol.Opened(device=worker.device.info, toolchain=worker.device.toolchain)
+        return worker.answer(request)
 
-    serve(answer)
+    serve(protocol.WorkerRequest, answer)
     return 0
-
-
-def _failed(error: HarnessError, side: Literal["base", "head", ""] = "") -> protocol.Failed:
-    return protocol.Failed(
-        reason=error.reason, message=error.message, log=error.log, exit_code=error.exit_code, side=side
-    )
 
 
 if __name__ == "__main__":

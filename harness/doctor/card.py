@@ -31,8 +31,7 @@ import functools
 import re
 from collections.abc import Callable
 
-from harness.doctor.facts import Facts
-from harness.doctor.told import Judge, Told, gib, unknown
+from harness.doctor.facts import Facts, Judge, Told, gib, unknown
 
 WARM_AT_REST_C = 60.0
 BUSY_AT_REST_PERCENT = 5.0

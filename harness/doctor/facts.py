@@ -1,11 +1,14 @@
-"""What the doctor knows of a machine. What could not be told is None or empty, with a problem beside it."""
+"""What the doctor knows of a machine, and the form in which it is judged. What could not be told is None or
+empty, with a problem beside it.
+"""
 
 from __future__ import annotations
 
-__all__ = ["Disk", "Facts"]
+__all__ = ["Disk", "Facts", "Judge", "Status", "Told", "gib", "unknown"]
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from harness.records import DeviceInfo, Snapshot
 
@@ -65,3 +68,27 @@ class Facts:
     calibrated_at: str | None = None
     calibrated_driver: str | None = None
     calibration_problem: str = ""
+
+
+Status = Literal["good", "note", "warn", "bad", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A status, what was found with its unit, and what to do about it."""
+
+    status: Status
+    found: str
+    advice: str = ""
+
+
+Judge = Callable[[Facts], "Told | None"]
+"""None where the line does not apply."""
+
+
+def unknown(why: str) -> Told:
+    return Told("unknown", f"not told: {why}" if why else "not told")
+
+
+def gib(size_bytes: float) -> str:
+    return f"{size_bytes / 2**30:.1f} GiB"

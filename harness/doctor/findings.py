@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.doctor import card, surroundings
-from harness.doctor.facts import Facts
-from harness.doctor.told import Judge, Status
+from harness.doctor.facts import Facts, Judge, Status
 
 Group = Literal["card", "timers", "host", "project"]
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 __all__ = ["gather", "watch"]
 
 import contextlib
-import dataclasses
 import os
 import platform
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import harness
-from harness.bench import protocol
+from harness.bench.protocol import Open, Opened, Timers
 from harness.device.backends import parse_spec
 from harness.device.host import describe_host
 from harness.device.machine import machine_name
@@ -28,19 +26,20 @@ from harness.doctor.facts import Disk, Facts
 from harness.errors import DeviceError, ExitCode, GitError, StoreError, UsageError, WorkerError
 from harness.judgement.noise import read_calibration
 from harness.records import DeviceInfo
+from harness.run.device_session import OPEN_TIMEOUT_S, identified
 from harness.run.worker_process import Child
 from harness.system import git
 from harness.system.cache import cache_dir
 from harness.system.files import scratch_folder
+from harness.system.process import Failed
 
-OPEN_TIMEOUT_S = 60.0
 TIMERS_TIMEOUT_S = 120.0
 """Its kernel may have to be compiled."""
 SETTLE_S = 1.5
 """After our own process has left the card: the driver tells utilization over up to a second."""
 _NVIDIA_DRIVER = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidiactl"), Path("/dev/dxg"))
 
-Found = dict[str, Any]
+Fields = dict[str, Any]
 """Some of the fields of Facts."""
 
 
@@ -59,7 +58,7 @@ def gather(spec: str | None, root: Path, results: Path) -> Facts:
             found |= {"cuda_problem": _device("cuda").get("device_problem", "")}
         with closing(probe_for(device)) as probe:
             found |= watch(probe, SETTLE_S if probe.name == "nvml" else 0.0)
-        device = _identified(device, found["identity"])
+        device = identified(device, found["identity"])
         found |= {"device": device, **_calibration(device, results)}
     return Facts(
         **host,
@@ -70,24 +69,23 @@ def gather(spec: str | None, root: Path, results: Path) -> Facts:
     )
 
 
-def _device(spec: str | None) -> Found:
+def _device(spec: str | None) -> Fields:
     """The device and its timers, in a process of its own. Raises UsageError."""
     try:
-        with scratch_folder() as scratch, Child(scratch) as child:
-            opened = child.ask(protocol.Open(device=spec, suite=None, scratch=str(scratch)), OPEN_TIMEOUT_S)
-            if isinstance(opened, protocol.Opened):
+        with scratch_folder() as scratch, closing(Child(scratch)) as child:
+            opened = child.ask(Open(device=spec, suite=None, scratch=str(scratch)), OPEN_TIMEOUT_S)
+            if not isinstance(opened, Failed):
                 return {**_described(opened), **_timers(child)}
     except WorkerError as error:
         return {"device_problem": _with_first_line(error.message, error.log)}
     except StoreError as error:
         return {"device_problem": error.message}
-    assert isinstance(opened, protocol.Failed)
     if opened.exit_code == ExitCode.USAGE:
         raise UsageError(opened.message, log=opened.log)
     return {"device_problem": opened.message}
 
 
-def _described(opened: protocol.Opened) -> Found:
+def _described(opened: Opened) -> Fields:
     device = opened.device
     return {
         "device": device,
@@ -96,19 +94,17 @@ def _described(opened: protocol.Opened) -> Found:
     }
 
 
-def _timers(child: Child) -> Found:
+def _timers(child: Child) -> Fields:
     try:
-        reply = child.ask(protocol.Timers(), TIMERS_TIMEOUT_S)
+        reply = child.ask(Timers(), TIMERS_TIMEOUT_S)
     except WorkerError as error:
         return {"timers_problem": _with_first_line(error.message, error.log)}
-    if isinstance(reply, protocol.Failed):
+    if isinstance(reply, Failed):
         return {"timers_problem": reply.message}
-    assert isinstance(reply, protocol.Done)
-    assert reply.ticks is not None
     return {
-        "tick_ns": reply.ticks.tick_ns,
-        "globaltimer_tick_ns": reply.ticks.globaltimer_tick_ns,
-        "kernel_problem": _with_first_line(reply.ticks.problem, reply.ticks.log),
+        "tick_ns": reply.tick_ns,
+        "globaltimer_tick_ns": reply.globaltimer_tick_ns,
+        "kernel_problem": _with_first_line(reply.problem, reply.log),
     }
 
 
@@ -117,10 +113,10 @@ def _with_first_line(message: str, log: str) -> str:
     return f"{message} {line}".strip()
 
 
-def watch(probe: Probe, settle_s: float) -> Found:
+def watch(probe: Probe, settle_s: float) -> Fields:
     """What a device says of itself at rest, `settle_s` from now."""
     time.sleep(settle_s)
-    found: Found = {"probe": probe.name, "identity": {}}
+    found: Fields = {"probe": probe.name, "identity": {}}
     try:
         found["identity"] = probe.identity()
         found["rest"] = probe.snapshot()
@@ -129,15 +125,7 @@ def watch(probe: Probe, settle_s: float) -> Found:
     return found | {"unavailable": probe.unavailable}
 
 
-def _identified(device: DeviceInfo, identity: Mapping[str, str]) -> DeviceInfo:
-    """The device with what its driver knows better, as records have it."""
-    told = {name: value for name, value in identity.items() if not value.startswith("unavailable")}
-    return dataclasses.replace(
-        device, uuid=device.uuid or told.get("uuid"), driver=told.get("driver", device.driver)
-    )
-
-
-def _calibration(device: DeviceInfo, results: Path) -> Found:
+def _calibration(device: DeviceInfo, results: Path) -> Fields:
     machine = machine_name(device)
     try:
         calibration = read_calibration(results / machine)
@@ -152,7 +140,7 @@ def _calibration(device: DeviceInfo, results: Path) -> Found:
     }
 
 
-def _host() -> Found:
+def _host() -> Fields:
     load = None
     with contextlib.suppress(OSError):
         load = os.getloadavg()[0]
@@ -196,11 +184,11 @@ def _shown(folder: Path) -> str:
     return str(folder)
 
 
-def _repository(root: Path) -> Found:
+def _repository(root: Path) -> Fields:
     version = _output("git", "--version")
     if version is None:
         return {}
-    found: Found = {"git": version.removeprefix("git version ")}
+    found: Fields = {"git": version.removeprefix("git version ")}
     try:
         repository = git.repository_of(root)
     except GitError as error:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 __all__ = ["calibration", "cpu_governor", "cpu_load", "disk", "git", "packages", "python", "repository"]
 
-from harness.doctor.facts import Facts
-from harness.doctor.told import Judge, Told, gib, unknown
+from harness.doctor.facts import Facts, Judge, Told, gib, unknown
 
 BUSY_PER_CORE = 0.5
 BUSY_PER_CORE_OF_A_DEVICE = 0.25

@@ -6,14 +6,14 @@ alone, and what the gates caught can, mostly; where they cannot, there is no att
 
 from __future__ import annotations
 
-__all__ = ["Evidence", "Solo", "SoloBlocks", "attribute", "energy_ratio", "solo_of"]
+__all__ = ["Solo", "SoloBlocks", "attribute", "solo_of"]
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 
-from harness.records import Attribution, Effect, Snapshot, VerdictStatus
+from harness.records import Attribution, Effect, Snapshot, Verdict
 
 _CLOCKS_EQUAL = 0.002
 """Arms whose mean SM clocks in the quads are this close saw the same clock."""
@@ -71,57 +71,35 @@ class SoloBlocks:
         return _change(self.base.sm_clock_mhz, self.head.sm_clock_mhz)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """What is known of one case. Effects are head over base, minus 1; None means it was not measured."""
-
-    status: VerdictStatus
-    time: Effect | None = None
-    cycles: Effect | None = None
-    energy: Effect | None = None
-    clock_exponent: float | None = None
-    """How time follows the SM clock: 1 where time is cycles over clock, 0 where the clock does not matter."""
-    base_sm_clock_mhz: float | None = None
-    """Mean over base's slots in the quads."""
-    head_sm_clock_mhz: float | None = None
-    solo: SoloBlocks | None = None
-    power_capped: bool | None = None
-    touched: Mapping[str, int] = field(default_factory=dict)
-    """Quads by the gate that caught them."""
-    invalid: str = ""
-    """The gate that caught most, where the case is invalid for it."""
-    binary_changed: bool = True
-
-    @property
-    def cycles_mislead(self) -> bool:
-        """Whether time is known to follow the clock too little for cycles to stand for work."""
-        return self.clock_exponent is not None and self.clock_exponent < _SM_BOUND
-
-    @property
-    def work(self) -> Effect | None:
-        """The effect on cycles, where cycles stand for work."""
-        return None if self.cycles_mislead else self.cycles
-
-    @property
-    def clock_gap(self) -> float | None:
-        """Base's SM clock in the quads over head's, minus 1: the effect on time, if that is cycles/clock."""
-        return _change(self.head_sm_clock_mhz, self.base_sm_clock_mhz)
-
-
-def attribute(evidence: Evidence) -> tuple[Attribution | None, str]:
+def attribute(verdict: Verdict, solo: SoloBlocks | None = None) -> tuple[Attribution | None, str]:
     """Return what a case's outcome goes back to, and one sentence that says why.
 
     None where nothing that was measured tells, with a sentence if there is something to explain. An invalid
     case goes back to the gate that made it so.
     """
-    cause, sentence = _judged(evidence)
+    cause, sentence = _judged(verdict, solo)
     return cause, sentence[:1].upper() + sentence[1:]
 
 
-def energy_ratio(solo_base: Solo, solo_head: Solo) -> float | None:
-    """Return head's energy per launch over base's; None where either is unknown."""
-    change = _change(solo_base.energy_j, solo_head.energy_j)
-    return None if change is None else 1 + change
+def _cycles_mislead(verdict: Verdict) -> bool:
+    """Whether time is known to follow the clock too little for cycles to stand for work."""
+    return verdict.clock_exponent is not None and verdict.clock_exponent < _SM_BOUND
+
+
+def _work(verdict: Verdict) -> Effect | None:
+    """The effect on cycles, where cycles stand for work."""
+    return None if _cycles_mislead(verdict) else verdict.cycles
+
+
+def _clock_gap(verdict: Verdict) -> float | None:
+    """Base's SM clock in the quads over head's, minus 1: the effect on time, if that is cycles/clock."""
+    base, head = _clocks_mhz(verdict)
+    return _change(head, base)
+
+
+def _clocks_mhz(verdict: Verdict) -> tuple[float | None, float | None]:
+    base, head = verdict.base, verdict.head
+    return base.sm_clock_mhz if base else None, head.sm_clock_mhz if head else None
 
 
 def solo_of(
@@ -170,72 +148,73 @@ def _watts(snapshots: Sequence[Snapshot]) -> tuple[float, float] | None:
     return (last[2] - first[2]) / (span_ns * 1e-9), doubt_ns / span_ns
 
 
-def _judged(evidence: Evidence) -> tuple[Attribution | None, str]:
-    time = evidence.time
-    if evidence.status == "invalid":
-        return _by_gates(evidence, evidence.invalid)
-    if not evidence.binary_changed or time is None:
+def _judged(verdict: Verdict, solo: SoloBlocks | None) -> tuple[Attribution | None, str]:
+    time = verdict.time
+    if verdict.status == "invalid":
+        return _by_gates(verdict, verdict.reason)
+    if time is None:
         return None, ""
-    if hidden := _hidden_work(evidence, time):
+    if hidden := _hidden_work(verdict, time):
         return "code", hidden
-    if evidence.status in ("regression", "improvement"):
-        return _of_effect(evidence, time)
-    if evidence.status in ("unchanged", "inconclusive"):
-        return _of_no_effect(evidence, time)
+    if verdict.status in ("regression", "improvement"):
+        return _of_effect(verdict, time, solo)
+    if verdict.status in ("unchanged", "inconclusive"):
+        return _of_no_effect(verdict, time, solo)
     return None, ""
 
 
-def _hidden_work(evidence: Evidence, time: Effect) -> str:
+def _hidden_work(verdict: Verdict, time: Effect) -> str:
     """Say so where the code takes more or fewer cycles and the power limit keeps that out of the time."""
-    work = evidence.work
-    if not evidence.power_capped or work is None or not (work.low > _HIDDEN or work.high < -_HIDDEN):
+    work = _work(verdict)
+    if not verdict.power_capped or work is None or not (work.low > _HIDDEN or work.high < -_HIDDEN):
         return ""
     if _overlap(work, time) or _explains(time.effect, work.effect):
         return ""
     how = "hides it by clocking higher" if work.effect > 0 else "spends what that saves on a lower clock"
     return (
-        f"{_changed(evidence, time)}: the code takes {_more_or_fewer(work)} cycles, and at its power limit "
-        f"the card {how}{_energy(evidence)}."
+        f"{_changed(verdict, time)}: the code takes {_more_or_fewer(work)} cycles, and at its power limit "
+        f"the card {how}{_energy(verdict)}."
     )
 
 
-def _of_effect(evidence: Evidence, time: Effect) -> tuple[Attribution | None, str]:
-    changed = _changed(evidence, time)
-    work, cycles = evidence.work, evidence.cycles
+def _of_effect(verdict: Verdict, time: Effect, solo: SoloBlocks | None) -> tuple[Attribution | None, str]:
+    changed = _changed(verdict, time)
+    work, cycles = _work(verdict), verdict.cycles
     if cycles is not None and _agree(cycles, time):
-        return "code", f"{changed}: the code takes {_more_or_fewer(cycles)} cycles{_coupled(evidence)}."
-    if _clocks_explain(evidence, time):
-        return _behind_the_clocks(evidence, f"{changed} while {_clocks(evidence)}, which explains it")
-    if evidence.clock_gap is not None and (work is None or _overlap(work, time)):
+        return "code", f"{changed}: the code takes {_more_or_fewer(cycles)} cycles{_coupled(verdict, solo)}."
+    if _clocks_explain(verdict, time):
+        why = f"{changed} while {_clocks(verdict)}, which explains it"
+        return _behind_the_clocks(verdict, why, solo)
+    if _clock_gap(verdict) is not None and (work is None or _overlap(work, time)):
         speed = "slower" if time.effect > 0 else "faster"
-        why = f"{changed} while {_clocks(evidence)}, which does not explain it"
-        return "code", f"{why}: the code is {speed}{_coupled(evidence)}."
-    cause, told = _by_gates(evidence, _largest(evidence.touched))
+        why = f"{changed} while {_clocks(verdict)}, which does not explain it"
+        return "code", f"{why}: the code is {speed}{_coupled(verdict, solo)}."
+    cause, told = _by_gates(verdict, _largest(verdict.touched))
     return cause, f"{changed}, and neither cycles nor clocks tell why. {told}".rstrip()
 
 
-def _of_no_effect(evidence: Evidence, time: Effect) -> tuple[Attribution | None, str]:
-    if coupled := _coupled(evidence):
-        return "power", f"{_changed(evidence, time)}, measured in turns at one clock{coupled}."
-    touched = sum(evidence.touched.values())
-    if evidence.status == "inconclusive" and touched >= _TOUCHED_MATTERS * time.quads:
-        return _by_gates(evidence, _largest(evidence.touched))
+def _of_no_effect(verdict: Verdict, time: Effect, solo: SoloBlocks | None) -> tuple[Attribution | None, str]:
+    if coupled := _coupled(verdict, solo):
+        return "power", f"{_changed(verdict, time)}, measured in turns at one clock{coupled}."
+    touched = sum(verdict.touched.values())
+    if verdict.status == "inconclusive" and touched >= _TOUCHED_MATTERS * time.quads:
+        return _by_gates(verdict, _largest(verdict.touched))
     return None, ""
 
 
-def _behind_the_clocks(evidence: Evidence, sentence: str) -> tuple[Attribution, str]:
+def _behind_the_clocks(verdict: Verdict, sentence: str, solo: SoloBlocks | None) -> tuple[Attribution, str]:
     """Name what set the arms' clocks apart, where something else tells that."""
-    if coupled := _coupled(evidence):
+    if coupled := _coupled(verdict, solo):
         return "power", f"{sentence}{coupled}."
-    lowering = {c: n for c, n in evidence.touched.items() if _OF_GATE.get(c) in ("thermal", "power")}
+    lowering = {c: n for c, n in verdict.touched.items() if _OF_GATE.get(c) in ("thermal", "power")}
     if gate := _largest(lowering):
         return _OF_GATE[gate], f"{sentence}; {gate} caught {lowering[gate]} quads."
-    limit = "; the card was at its power limit" if evidence.power_capped else ""
+    limit = "; the card was at its power limit" if verdict.power_capped else ""
     return "clocks", f"{sentence}{limit}."
 
 
-def _by_gates(evidence: Evidence, code: str) -> tuple[Attribution | None, str]:
-    told = ", ".join(f"{gate} {count}" for gate, count in evidence.touched.items() if count)
+def _by_gates(verdict: Verdict, code: str) -> tuple[Attribution | None, str]:
+    told = ", ".join(f"{gate} {count}" for gate, count in verdict.touched.items() if count)
     return _OF_GATE.get(code), f"Quads touched: {told}." if told else ""
 
 
@@ -249,12 +228,12 @@ def _overlap(one: Effect, other: Effect) -> bool:
     return one.low <= other.high and other.low <= one.high
 
 
-def _clocks_explain(evidence: Evidence, time: Effect) -> bool:
-    gap = evidence.clock_gap
+def _clocks_explain(verdict: Verdict, time: Effect) -> bool:
+    gap = _clock_gap(verdict)
     if gap is None or abs(gap) <= _CLOCKS_EQUAL:
         return False
     # Of a kernel that hardly follows the clock, a difference of clocks explains hardly anything.
-    exponent = 1.0 if evidence.clock_exponent is None else min(max(evidence.clock_exponent, 0.0), 1.0)
+    exponent = 1.0 if verdict.clock_exponent is None else min(max(verdict.clock_exponent, 0.0), 1.0)
     return _explains(gap * exponent, time.effect)
 
 
@@ -267,12 +246,12 @@ def _largest(touched: Mapping[str, int]) -> str:
     return max((code for code, count in touched.items() if count), key=lambda code: touched[code], default="")
 
 
-def _changed(evidence: Evidence, time: Effect) -> str:
+def _changed(verdict: Verdict, time: Effect) -> str:
     text = f"time changed by {_percent(time.effect)}"
-    if evidence.cycles is not None and (evidence.work is not None or _agree(evidence.cycles, time)):
-        return f"{text} and cycles by {_percent(evidence.cycles.effect)}"
-    if evidence.clock_exponent is not None and evidence.cycles_mislead:
-        exponent = f"{evidence.clock_exponent:.2f}"
+    if verdict.cycles is not None and (_work(verdict) is not None or _agree(verdict.cycles, time)):
+        return f"{text} and cycles by {_percent(verdict.cycles.effect)}"
+    if verdict.clock_exponent is not None and _cycles_mislead(verdict):
+        exponent = f"{verdict.clock_exponent:.2f}"
         return f"{text} (cycles are left aside: time follows the clock with an exponent of only {exponent})"
     return text
 
@@ -281,14 +260,13 @@ def _more_or_fewer(cycles: Effect) -> str:
     return "more" if cycles.effect > 0 else "fewer"
 
 
-def _clocks(evidence: Evidence) -> str:
-    base, head = evidence.base_sm_clock_mhz, evidence.head_sm_clock_mhz
+def _clocks(verdict: Verdict) -> str:
+    base, head = _clocks_mhz(verdict)
     return f"base saw an SM clock of {base:.1f} MHz and head of {head:.1f} MHz"
 
 
-def _coupled(evidence: Evidence) -> str:
+def _coupled(verdict: Verdict, solo: SoloBlocks | None) -> str:
     """Return a clause on the power that the arms draw, if their clocks differ when each runs alone."""
-    solo = evidence.solo
     change = None if solo is None else solo.clock_change
     if solo is None or change is None or abs(change) <= _POWER_COUPLED:
         return ""
@@ -300,12 +278,12 @@ def _coupled(evidence: Evidence) -> str:
     )
     return (
         f"; POWER-COUPLED: alone, head runs at {head.sm_clock_mhz:.1f} MHz and base at "
-        f"{base.sm_clock_mhz:.1f} MHz ({_percent(change)}){drawn}{_energy(evidence)}"
+        f"{base.sm_clock_mhz:.1f} MHz ({_percent(change)}){drawn}{_energy(verdict)}"
     )
 
 
-def _energy(evidence: Evidence) -> str:
-    return f", energy per launch {_interval(evidence.energy)}" if evidence.energy else ""
+def _energy(verdict: Verdict) -> str:
+    return f", energy per launch {_interval(verdict.energy)}" if verdict.energy else ""
 
 
 def _interval(effect: Effect) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Contest", "Noise", "Precision", "Round", "SideNote", "settle"]
+__all__ = ["Contest", "Noise", "Precision", "Round", "settle"]
 
 import dataclasses
 import math
@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import fmean, median
-from typing import Literal
 
-from harness.judgement.attribution import Evidence, SoloBlocks, attribute
+from harness.errors import Side
+from harness.judgement.attribution import SoloBlocks, attribute
 from harness.judgement.gates import Gated, combine
 from harness.judgement.judge import (
     Direction,
@@ -26,7 +26,7 @@ from harness.judgement.judge import (
     judge,
     p_again,
 )
-from harness.records import Arm, Effect, Launch, PairedBlock, Quad, Resources, Strays, Verdict, VerdictStatus
+from harness.records import Arm, Effect, PairedBlock, Quad, Strays, Verdict, VerdictStatus
 from harness.spec.suite import Case
 from harness.statistics.moderated import DEFAULT_PRIOR, Prior
 from harness.statistics.paired import (
@@ -38,14 +38,13 @@ from harness.statistics.paired import (
     clock_exponent,
     log_ratios,
     losses,
+    of_arm,
     order_bias,
     process_effect,
     readable,
     tail_of,
     tick_error,
 )
-
-FailedSide = Literal["base", "head", ""]
 
 CYCLES_MEAN_WORK = 0.8
 """Clock exponent from which on time is cycles over clock."""
@@ -71,15 +70,6 @@ class Noise:
     calibrated: bool = False
     floor: float | None = None
     """Smallest visible slowdown of this case when the device was calibrated."""
-
-
-@dataclass(frozen=True, slots=True)
-class SideNote:
-    """What is known of one side of a case, apart from its times."""
-
-    source_sha256: str | None = None
-    launch: Launch | None = None
-    resources: Resources | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +152,8 @@ class Contest:
     rounds: list[Round] = field(default_factory=list)
     again: list[Round] = field(default_factory=list)
     """Measured to confirm or refute what the others said."""
-    sides: Mapping[str, SideNote] = field(default_factory=dict)
+    sides: Mapping[str, Arm] = field(default_factory=dict)
+    """What is known of base and head, apart from their times."""
     judgement: Judgement | None = None
     """Of `rounds`; and of `again` where these show that nothing changed."""
     looks: int = 0
@@ -179,9 +170,7 @@ class Contest:
     """What is being confirmed."""
     _ending: Verdict | None = None
 
-    def end(
-        self, status: VerdictStatus, reason: str, message: str, log: str = "", side: FailedSide = ""
-    ) -> None:
+    def end(self, status: VerdictStatus, reason: str, message: str, log: str = "", side: Side = "") -> None:
         """Settle the case by something other than its times; `side` is the one that failed, if one did."""
         self.settled = True
         told = f"At {side}: {message}" if side else message
@@ -363,6 +352,12 @@ class Contest:
     def _gated(self) -> Gated:
         return combine([each.gated for each in (*self.rounds, *self.again)])
 
+    @property
+    def blocks(self) -> tuple[PairedBlock, ...]:
+        """What every process measured, in order, with the quads that can be read."""
+        rounds = (*self.rounds, *self.again)
+        return tuple(dataclasses.replace(each.block, quads=each.quads) for each in rounds)
+
     def verdict(self) -> Verdict:
         """The verdict as things stand."""
         if self._ending is not None:
@@ -455,52 +450,35 @@ class Contest:
     def _judged(self, status: VerdictStatus, reason: str, message: str, gated: Gated) -> Verdict:
         """A verdict with all that was measured."""
         judgement, rounds = self.judgement, self.telling
-        time, cycles = (_effect(rounds, name, self) for name in ("time", "cycles"))
-        energy = _energy(self.solo) if self.solo else None
-        base_mhz, head_mhz = (_mean_clock(gated.quads, arm) for arm in ("A", "B"))
-        evidence = Evidence(
-            status=status,
-            time=time,
-            cycles=cycles,
-            energy=energy,
-            clock_exponent=self.exponent(),
-            base_sm_clock_mhz=base_mhz,
-            head_sm_clock_mhz=head_mhz,
-            solo=self.solo,
-            power_capped=gated.power_capped,
-            touched=gated.touched,
-            invalid=reason if status == "invalid" else "",
-        )
-        # Why a few slots stray, neither the usual time nor the usual cycles tell.
-        of_tail = judgement is not None and "tail" in judgement.legs
-        cause, sentence = (None, "") if of_tail and status != "invalid" else attribute(evidence)
         both = (*self.rounds, *self.again)
         telemetry = [each.block.telemetry for each in both if each.block.telemetry]
         during = [snapshot for each in telemetry for snapshot in each.during]
-        bare = self._verdict(status, reason, " ".join(part for part in (message, sentence) if part))
-        told = tuple(quad for each in both for quad in each.quads)
+        quads = tuple(quad for each in both for quad in each.quads)
         order = self.order(both)
-        return dataclasses.replace(
-            bare,
-            time=time,
-            cycles=cycles,
-            energy=energy,
+        verdict = dataclasses.replace(
+            self._verdict(status, reason, message),
+            time=_effect(rounds, "time", self),
+            cycles=_effect(rounds, "cycles", self),
+            energy=_energy(self.solo) if self.solo else None,
             strays=_strays(self.tail(rounds)) if rounds else None,
             smallest_visible=judgement.smallest_visible if judgement else None,
             noise_floor=self.noise.floor,
             clock_exponent=self.exponent(),
             power_capped=gated.power_capped,
-            attribution=cause,
-            base=self._arm("base", "A", told, base_mhz),
-            head=self._arm("head", "B", told, head_mhz),
+            base=self._arm("base", quads, gated.quads),
+            head=self._arm("head", quads, gated.quads),
             temperature_c=_mean([snapshot.temperature_c for snapshot in during]),
             power_w=_mean([snapshot.power_w for snapshot in during]),
-            order_p=min(order.between_p, order.carried_p) if told else None,
+            order_p=min(order.between_p, order.carried_p) if quads else None,
             touched=gated.touched,
             unavailable=gated.unavailable,
             gpu_s=math.fsum(each.block.gpu_s for each in both),
             complete=not self.stopped_by,
         )
+        if judgement is not None and "tail" in judgement.legs and status != "invalid":
+            return verdict  # why a few slots stray, neither the usual time nor the usual cycles tell
+        cause, sentence = attribute(verdict, self.solo)
+        return dataclasses.replace(verdict, attribution=cause, message=f"{message} {sentence}".strip())
 
     def _verdict(self, status: VerdictStatus, reason: str, message: str, *, log: str = "") -> Verdict:
         return Verdict(
@@ -512,23 +490,25 @@ class Contest:
             reason=reason,
             message=message,
             log=log,
-            base=self._arm("base", "A", (), None),
-            head=self._arm("head", "B", (), None),
+            base=self._arm("base"),
+            head=self._arm("head"),
         )
 
-    def _arm(self, side: str, letter: str, quads: Sequence[Quad], clock_mhz: float | None) -> Arm | None:
-        note = self.sides.get(side)
-        times = [time_ns for quad in quads for time_ns in _of_arm(quad.order, quad.times_ns, letter)]
-        if note is None and not times:
+    def _arm(self, side: str, quads: Sequence[Quad] = (), every: Sequence[Quad] = ()) -> Arm | None:
+        """A side with the median time of `quads` and the mean SM clock of `every` quad."""
+        letter = "A" if side == "base" else "B"
+        known = self.sides.get(side)
+        times = [time_ns for quad in quads for time_ns in of_arm(quad.order, quad.times_ns, letter)]
+        if known is None and not times:
             return None
-        note = note or SideNote()
-        return Arm(
-            time_ns=median(times) if times else None,
-            sm_clock_mhz=clock_mhz,
-            source_sha256=note.source_sha256,
-            launch=note.launch,
-            resources=note.resources,
-        )
+        clocks = [
+            mhz
+            for quad in every
+            if quad.sm_clock_mhz
+            for mhz in of_arm(quad.order, quad.sm_clock_mhz, letter)
+        ]
+        time_ns = median(times) if times else None
+        return dataclasses.replace(known or Arm(), time_ns=time_ns, sm_clock_mhz=_mean(clocks))
 
 
 def settle(contests: Iterable[Contest], policy: Policy) -> None:
@@ -692,20 +672,6 @@ def _counted(quad: Quad) -> bool:
 
 def _orders(quads: Sequence[Quad]) -> list[str]:
     return [quad.order for quad in quads]
-
-
-def _of_arm(order: str, values: Sequence[float], letter: str) -> list[float]:
-    return [value for place, value in zip(order, values, strict=True) if place == letter]
-
-
-def _mean_clock(quads: Sequence[Quad], letter: str) -> float | None:
-    clocks = [
-        clock
-        for quad in quads
-        if quad.sm_clock_mhz
-        for clock in _of_arm(quad.order, quad.sm_clock_mhz, letter)
-    ]
-    return fmean(clocks) if clocks else None
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

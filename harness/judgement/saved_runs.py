@@ -27,7 +27,7 @@ import numpy as np
 import scipy  # its parts load when they are used
 
 from harness.errors import UsageError
-from harness.judgement.attribution import Evidence, attribute
+from harness.judgement.attribution import attribute
 from harness.judgement.judge import Judgement, Leg, Policy, judge
 from harness.records import Arm, Effect, Verdict, VerdictStatus
 from harness.spec.planning import Refusal
@@ -515,15 +515,7 @@ def _attributed(verdict: Verdict) -> Verdict:
     base, head = _clocks(verdict)
     if base is None or head is None:
         return verdict
-    cause, sentence = attribute(
-        Evidence(
-            status=verdict.status,
-            time=verdict.time,
-            base_sm_clock_mhz=base,
-            head_sm_clock_mhz=head,
-            invalid=verdict.reason,
-        )
-    )
+    cause, sentence = attribute(verdict)
     return replace(verdict, attribution=cause, message=f"{verdict.message} {sentence}".rstrip())
 
 

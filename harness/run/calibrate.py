@@ -100,7 +100,7 @@ class _Work:
             self.comparing.entry(against_itself(planned.case, planned.case.id), planned.case)
             for planned in self.plan
         ]
-        result = self.comparing.hold(entries)
+        result = self.comparing.compare(entries)
         self.same += result.verdicts
         self._keep(lambda known: _with_same(known, entries, result.verdicts))
         if result.interrupted:
@@ -120,7 +120,7 @@ class _Work:
             )
             for planned, level, steps in plantings
         ]
-        result = self.comparing.hold(entries)
+        result = self.comparing.compare(entries)
         self.planted += [
             Planting(planned.case.id, level, verdict)
             for (planned, level, _), verdict in zip(plantings, result.verdicts, strict=True)

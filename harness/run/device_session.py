@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-__all__ = ["DeviceObserver", "Station", "Workplace", "find_device", "unfit"]
+__all__ = ["DeviceObserver", "Workplace", "find_device", "identified", "unfit"]
 
 import dataclasses
+import datetime as dt
+import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from harness.bench import protocol
+import harness
+from harness.bench.protocol import Open, Opened
 from harness.device.backends.base import check_launch
+from harness.device.host import describe_host
 from harness.device.lock import Busy, held
 from harness.device.peaks import peaks
-from harness.device.telemetry import Probe, Sampler, probe_for, telemetry_of
+from harness.device.telemetry import Sampler, probe_for, telemetry_of
 from harness.errors import DeviceError, ExitCode, HarnessError, LaunchError, UsageError
-from harness.records import DeviceInfo, L2Policy, Telemetry
+from harness.records import DeviceInfo, L2Policy, Snapshot, Telemetry
 from harness.run.worker_process import Child
 from harness.spec.planning import PlannedCase, Refusal, launch_of, refusal
 from harness.spec.sources import lacking
 from harness.system.files import scratch_folder
+from harness.system.process import Failed, Progress, Request, failure
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+R = TypeVar("R")
 
 OPEN_TIMEOUT_S = 60.0
 
@@ -40,7 +47,8 @@ class DeviceObserver(Protocol):
 
 
 class Workplace:
-    """A device, and what its worker processes need; a context manager. Entering it finds the device.
+    """A device, and the worker processes on it one after another; a context manager. Entering it finds the
+    device.
 
     `suite` is a suite's folder, `base` that of the one to compare it with. The `builder` is the process that
     found the device: it compiles, and is ended before anything is timed. `busy` says what to do where another
@@ -49,6 +57,9 @@ class Workplace:
     Raises UsageError for a device or policy that makes no sense, DeviceError where there is no such device,
     BusyError where it is busy and nobody wants to wait.
     """
+
+    mark_s = 0.5
+    """Between two full snapshots of the card, while a worker runs."""
 
     def __init__(
         self,
@@ -68,17 +79,19 @@ class Workplace:
         self.peaks: Mapping[str, float] = {}
         """What the device can do at most; empty until it is known."""
         self._stack = ExitStack()
+        self._worker = ExitStack()
+        self._child: Child | None = None
         self._spare: Child | None = None
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self.scratch = stack.enter_context(scratch_folder())
             stack.callback(self._end_spare)
-            self.builder = stack.enter_context(Child(self.scratch))
-            opened = self.open(self.builder)
+            self.builder = stack.enter_context(closing(Child(self.scratch)))
+            opened = self._open(self.builder)
             self.toolchain = opened.toolchain
             self.probe = stack.enter_context(closing(probe_for(opened.device)))
-            self.device = _identified(opened.device, self.probe)
+            self.device = identified(opened.device, self.probe.identity())
             limits = self.probe.limits()
             self.peaks = peaks(
                 self.device, limits.max_sm_clock_mhz, limits.max_memory_clock_mhz, limits.memory_bus_bits
@@ -89,6 +102,7 @@ class Workplace:
                 raise UsageError(
                     f"{self.device.name} has no cache that can be flushed: measure with --l2 hot."
                 )
+            stack.callback(self.leave)
             self.observer.opened(self.device)
             self._stack = stack.pop_all()
         return self
@@ -106,8 +120,8 @@ class Workplace:
             self.observer.waiting(sentence)
 
         if stack.enter_context(held(self.device, self._command, self._busy, wait)):
-            self.builder = stack.enter_context(Child(self.scratch))
-            self.open(self.builder)
+            self.builder = stack.enter_context(closing(Child(self.scratch)))
+            self._open(self.builder)
 
     def divide(self, plan: Sequence[PlannedCase]) -> tuple[list[PlannedCase], list[str]]:
         """The cases that the device can run, and why it cannot run the others, each reason once.
@@ -121,27 +135,83 @@ class Workplace:
             told = [refused for refused in told if refused.reason != "needs-backend"]
         return fit, list(dict.fromkeys(refused.message for refused in told))
 
-    def next_child(self) -> Child:
-        """A process that has not opened the device yet."""
-        child, self._spare = self._spare or Child(self.scratch), None
-        return child
+    def start(self) -> None:
+        """Have a worker process that has opened the device, watched since before it started. Raises what
+        entering does, and WorkerError.
 
-    def start_spare(self) -> None:
-        """Start the next process ahead of time: its imports take as long as a measurement. Where the host is
-        the device they would disturb one.
+        The process after it is started ahead of time: its imports take as long as a measurement. Where the
+        host is the device they would disturb one.
         """
-        if self.device.kind == "gpu" and self._spare is None:
-            self._spare = Child(self.scratch)
+        if self._child is None:
+            with ExitStack() as stack:
+                self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
+                child, self._spare = self._spare or Child(self.scratch), None
+                stack.callback(child.close)
+                self._open(child)
+                if self.device.kind == "gpu":
+                    self._spare = Child(self.scratch)
+                self._worker = stack.pop_all()
+            self._child = child
+
+    @property
+    def started(self) -> bool:
+        return self._child is not None
+
+    def ask(self, request: Request[R], timeout_s: float) -> R | Failed:
+        """What the worker process answers. One is started where there is none; one that fails is ended."""
+        reply: R | Failed
+        try:
+            self.start()
+            assert self._child is not None
+            reply = self._child.ask(request, timeout_s, self._hear)
+        except HarnessError as error:
+            reply = failure(error)
+        except BaseException:
+            self.leave()  # an interrupt: the answer is still to come, and nobody waits for it
+            raise
+        if isinstance(reply, Failed):
+            self.leave()
+        return reply
+
+    def _hear(self, progress: Progress) -> None:
+        self.observer.stage(f"{progress.stage} {progress.side}".strip())
+
+    @property
+    def snapshots(self) -> tuple[Snapshot, ...]:
+        """What the card said since before the worker process was started."""
+        return self._sampler.snapshots
+
+    def description(self) -> dict[str, Any]:
+        """What any record says of where and when it was measured."""
+        return {
+            "harness_version": harness.__version__,
+            "run_id": secrets.token_hex(8),
+            "started_at": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
+            "device": self.device,
+            "toolchain": self.toolchain,
+            "host": describe_host(),
+            "identity": self.probe.identity(),
+        }
+
+    def seen(self, started_ns: int, ended_ns: int) -> Telemetry:
+        """What the card said between two moments; ask at once, while the worker is still there."""
+        assert self._child is not None
+        return telemetry_of(self._sampler, started_ns, ended_ns, own_pids=[self._child.pid])
+
+    def leave(self) -> None:
+        """End the worker process, if there is one: the next request gets another."""
+        self._child = None
+        self._worker.close()
 
     def _end_spare(self) -> None:
         if self._spare is not None:
             self._spare.close()
 
-    def open(self, child: Child) -> protocol.Opened:
+    def _open(self, child: Child) -> Opened:
         """Open the device and the suites in a worker."""
-        return _open(
+        return _opened(
             child,
-            protocol.Open(
+            Open(
                 device=self._spec,
                 suite=str(self._suite),
                 scratch=str(self.scratch),
@@ -150,33 +220,6 @@ class Workplace:
                 peaks=self.peaks,
             ),
         )
-
-
-class Station:
-    """A worker process, with a sampler that has watched the card since before it started."""
-
-    def __init__(self, workplace: Workplace, *, mark_s: float = 0.5) -> None:
-        self._observer = workplace.observer
-        with ExitStack() as stack:
-            self.sampler = stack.enter_context(Sampler(workplace.probe, mark_s=mark_s))
-            self._child = workplace.next_child()
-            stack.callback(self._child.close)
-            workplace.open(self._child)
-            workplace.start_spare()
-            self._stack = stack.pop_all()
-
-    def ask(self, request: protocol.Request, timeout_s: float) -> protocol.Done | protocol.Failed:
-        """Raises WorkerError where the process dies or does not answer in time."""
-        reply = self._child.ask(request, timeout_s, self._observer.stage)
-        assert not isinstance(reply, protocol.Opened)
-        return reply
-
-    def seen(self, started_ns: int, ended_ns: int) -> Telemetry:
-        """What the card said between two moments; ask at once, while the worker is still there."""
-        return telemetry_of(self.sampler, started_ns, ended_ns, own_pids=[self._child.pid])
-
-    def close(self) -> None:
-        self._stack.close()
 
 
 def unfit(planned: PlannedCase, device: DeviceInfo) -> Refusal | None:
@@ -195,10 +238,10 @@ def unfit(planned: PlannedCase, device: DeviceInfo) -> Refusal | None:
     return None
 
 
-def _identified(device: DeviceInfo, probe: Probe) -> DeviceInfo:
+def identified(device: DeviceInfo, identity: Mapping[str, str]) -> DeviceInfo:
     """The device with what its driver knows better: the card's UUID, and the driver's own version."""
     # A fact that the card refuses to tell says "unavailable: ..." instead, which is no UUID.
-    told = {name: fact for name, fact in probe.identity().items() if not fact.startswith("unavailable")}
+    told = {name: fact for name, fact in identity.items() if not fact.startswith("unavailable")}
     return dataclasses.replace(
         device, uuid=device.uuid or told.get("uuid"), driver=told.get("driver") or device.driver
     )
@@ -206,16 +249,15 @@ def _identified(device: DeviceInfo, probe: Probe) -> DeviceInfo:
 
 def find_device(spec: str | None) -> DeviceInfo:
     """The device that `spec` names, or the default. Raises UsageError, DeviceError."""
-    with scratch_folder() as scratch, Child(scratch) as child:
-        device = _open(child, protocol.Open(device=spec, suite=None, scratch=str(scratch))).device
+    with scratch_folder() as scratch, closing(Child(scratch)) as child:
+        device = _opened(child, Open(device=spec, suite=None, scratch=str(scratch))).device
         with closing(probe_for(device)) as probe:
-            return _identified(device, probe)
+            return identified(device, probe.identity())
 
 
-def _open(child: Child, request: protocol.Open) -> protocol.Opened:
+def _opened(child: Child, request: Open) -> Opened:
     reply = child.ask(request, OPEN_TIMEOUT_S)
-    if isinstance(reply, protocol.Failed):
+    if isinstance(reply, Failed):
         kind = UsageError if reply.exit_code == ExitCode.USAGE else DeviceError
         raise kind(reply.message, log=reply.log)
-    assert isinstance(reply, protocol.Opened)
     return reply

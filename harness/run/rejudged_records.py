@@ -13,17 +13,10 @@ import msgspec
 
 from harness.errors import StoreError, UsageError
 from harness.judgement.case_trial import Noise
-from harness.judgement.judge import Policy
+from harness.judgement.judge import TWINS, Policy
 from harness.judgement.noise import Calibration, noise_of_card, noise_of_case, read_calibration
 from harness.records import Comparison, Verdict
-from harness.run.compare import (
-    TWIN_PLANTED,
-    TWIN_SAME,
-    CompareSettings,
-    held,
-    pair_settings_for,
-    policy_for,
-)
+from harness.run.compare import CompareSettings, pair_settings_for, policy_for, with_twins
 from harness.run.rejudge import Label, Rejudged, rejudge
 from harness.spec.case_id import in_short
 from harness.spec.suite import Case
@@ -88,10 +81,10 @@ def rejudge_record(path: Path, stored: StoredComparison, limits: Limits, known: 
     if calibration is None and not limits.uncalibrated:
         calibration = read_calibration(path.parent)
     again = rejudge(stored, policy, _noise(stored, calibration), pair_settings_for(comparison.device, policy))
-    twins = [case for case in again if case.now.case in (TWIN_SAME, TWIN_PLANTED)]
+    twins = [case for case in again if case.now.case in TWINS]
     labels = known.get(_bare(path.name), {})
     cases = [case for case in again if case not in twins]
-    stand = held([case.now for case in cases], [twin.now for twin in twins])
+    stand = with_twins([case.now for case in cases], [twin.now for twin in twins])
     return RejudgedRecord(
         path=path,
         comparison=comparison,

@@ -7,30 +7,24 @@ from __future__ import annotations
 __all__ = ["Observer", "RunResult", "Session", "SessionSettings"]
 
 import dataclasses
-import datetime as dt
 import os
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-import harness
-from harness.bench import protocol
 from harness.bench.measure import MeasureSettings
-from harness.device.host import describe_host
+from harness.bench.protocol import BuildAll, CaseOf, HoldAgainst, Measure
 from harness.device.lock import Busy
 from harness.device.machine import machine_name
 from harness.errors import HarnessError, WorkerError
 from harness.records import METHOD_VERSION, Row, RowStatus, Run
-from harness.run.device_session import DeviceObserver, Station, Workplace, unfit
+from harness.run.device_session import DeviceObserver, Workplace, unfit
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import PlannedCase
 from harness.spec.suite import Kernel, ceil_div
 from harness.store.records_file import Journal, RecordWriter
-
-if TYPE_CHECKING:
-    pass
+from harness.system.process import Failed, failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +88,6 @@ class Session(Workplace):
         )
         self.loaded = loaded
         self.settings = settings
-        self._unsound = False
-        """Whether a vendor's kernel failed in the worker, which is not to be trusted with another case."""
 
     def run(self, plan: Sequence[PlannedCase]) -> RunResult:
         """Run every planned case. One that fails, crashes or hangs costs its own row only.
@@ -131,34 +123,25 @@ class Session(Workplace):
         if self.settings.measure is not None:
             held = (self._library(planned) for planned in wanted)
             wanted += [library for library in held if library and unfit(library, self.device) is None]
-        cases = tuple((planned.kernel.name, planned.case.sizes) for planned in wanted)
+        cases = tuple(CaseOf(kernel=each.kernel.name, sizes=each.case.sizes) for each in wanted)
         self.observer.stage("build")
+        # The case timeout for each turn that the compilers take, a core each.
+        turns = ceil_div(len({each.kernel.name for each in wanted}), os.cpu_count() or 1)
         try:
-            self.builder.ask(protocol.BuildAll(cases=cases), self._build_timeout_s(wanted))
+            self.builder.ask(BuildAll(cases=cases), self.settings.timeout_s * max(1, turns))
         except WorkerError:
             pass  # a compiler that hangs or kills its process is reported by the case that needs it
         finally:
             self.builder.kill()
 
-    def _build_timeout_s(self, wanted: Sequence[PlannedCase]) -> float:
-        """The case timeout for each turn that the compilers take, a core each."""
-        kernels = len({planned.kernel.name for planned in wanted})
-        return self.settings.timeout_s * max(1, ceil_div(kernels, os.cpu_count() or 1))
-
     def _describe(self) -> Run:
         measure = self.settings.measure
-        now = dt.datetime.now(dt.timezone.utc)
         return Run(
-            harness_version=harness.__version__,
-            run_id=secrets.token_hex(8),
-            started_at=now.isoformat(timespec="seconds"),
+            **self.description(),
             command=self.settings.command,
             source=self.loaded.source,
             headline=self.loaded.suite.headline,
             kernels=tuple(kernel.name for kernel in self.loaded.suite.kernels),
-            device=self.device,
-            toolchain=self.toolchain,
-            host=describe_host(),
             settings={
                 "seed": self.settings.seed,
                 "timeout_s": self.settings.timeout_s,
@@ -171,55 +154,48 @@ class Session(Workplace):
                 **self.settings.notes,
             },
             peaks=self.peaks,
-            identity=self.probe.identity(),
         )
 
     def _rows(self, plan: Sequence[PlannedCase]) -> Iterator[Row]:
         """One row a case, in plan order. Every kernel has a process of its own, and a new one after a
         failure.
         """
-        station: Station | None = None
         kernel: Kernel | None = None
-        try:
-            for number, planned in enumerate(plan, 1):
-                self.observer.started(planned, number, len(plan))
-                if refused := unfit(planned, self.device):
-                    yield _row(planned, "skipped", refused.reason, refused.message)
-                    continue
-                if station is not None and kernel is not planned.kernel:
-                    station.close()
-                    station = None
-                try:
-                    station, kernel = station or Station(self), planned.kernel
-                    row = self._row(station, planned)
-                except HarnessError as error:
-                    row = _row(planned, "failed", error.reason, error.message, error.log)
-                if (row.status == "failed" or self._unsound) and station is not None:
-                    station.close()
-                    station, self._unsound = None, False
-                yield row
-        finally:
-            if station is not None:
-                station.close()
+        for number, planned in enumerate(plan, 1):
+            self.observer.started(planned, number, len(plan))
+            if refused := unfit(planned, self.device):
+                yield _row(planned, "skipped", refused.reason, refused.message)
+                continue
+            if kernel is not planned.kernel:
+                self.leave()
+            kernel = planned.kernel
+            try:
+                row = self._row(planned)
+            except HarnessError as error:
+                row = _failed_row(planned, failure(error))
+            if row.status == "failed":
+                self.leave()
+            yield row
+        self.leave()
 
-    def _row(self, station: Station, planned: PlannedCase) -> Row:
-        request = protocol.Measure(
+    def _row(self, planned: PlannedCase) -> Row:
+        library = self._library(planned)
+        request = Measure(
             kernel=planned.kernel.name,
             sizes=planned.case.sizes,
             seed=self.settings.seed,
             settings=self.settings.measure,
             max_launch_ms=self.settings.max_launch_ms,
-            hold=self._library(planned) is not None,
+            hold=library is not None,
         )
-        reply = station.ask(request, self.settings.timeout_s)
-        if isinstance(reply, protocol.Failed):
-            return _row(planned, "failed", reply.reason, reply.message, reply.log)
-        assert reply.row is not None
-        if reply.row.measurement is None:
-            return reply.row
+        reply = self.ask(request, self.settings.timeout_s)
+        if isinstance(reply, Failed):
+            return _failed_row(planned, reply)
         times = reply.row.measurement
-        row = dataclasses.replace(reply.row, telemetry=station.seen(times.started_ns, times.ended_ns))
-        return self._held_against(station, planned, row)
+        if times is None:
+            return reply.row
+        row = dataclasses.replace(reply.row, telemetry=self.seen(times.started_ns, times.ended_ns))
+        return row if library is None else self._held_against(library, row)
 
     def _explained(self, row: Row) -> Row:
         if row.status != "failed":
@@ -233,23 +209,19 @@ class Session(Workplace):
             return None
         return PlannedCase(library, self.loaded.suite.case(library, planned.case.sizes))
 
-    def _held_against(self, station: Station, planned: PlannedCase, row: Row) -> Row:
+    def _held_against(self, library: PlannedCase, row: Row) -> Row:
         """A measured row with what the vendor's own kernel does in its place, or why that is not known."""
-        library = self._library(planned)
-        if library is None:
-            return row
         if refused := unfit(library, self.device):
             return dataclasses.replace(row, library_missing=refused.message)
-        try:
-            reply = station.ask(protocol.HoldAgainst(library=library.kernel.name), self.settings.timeout_s)
-            failed = reply.message if isinstance(reply, protocol.Failed) else ""
-        except HarnessError as error:
-            failed = error.message
-        self._unsound = bool(failed)
-        if self._unsound:
-            return dataclasses.replace(row, library_missing=f"{library.kernel.name}: {failed}")
-        assert isinstance(reply, protocol.Done)
+        name = library.kernel.name
+        reply = self.ask(HoldAgainst(library=name), self.settings.timeout_s)
+        if isinstance(reply, Failed):
+            return dataclasses.replace(row, library_missing=f"{name}: {reply.message}")
         return dataclasses.replace(row, library=reply.library)
+
+
+def _failed_row(planned: PlannedCase, failed: Failed) -> Row:
+    return _row(planned, "failed", failed.reason, failed.message, failed.log)
 
 
 def _row(planned: PlannedCase, status: RowStatus, reason: str, message: str, log: str = "") -> Row:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["LOAD_TIMEOUT_S", "Loading"]
 
+import contextlib
 import dataclasses
 import sys
 import threading
@@ -17,14 +18,12 @@ import msgspec
 
 from harness.errors import SuiteError
 from harness.spec.suite import Case, Suite
-from harness.spec.suite_data import Call, Described, Failed, Function, Raised, Reply, Returned, rebuild
-from harness.system.process import Process
+from harness.spec.suite_data import Call, Function, Load, Returned, rebuild
+from harness.system.process import Failed, LostError, Process
 from harness.system.texts import harmless
 
 LOAD_TIMEOUT_S = 60.0
 """For running a suite.py, and for each of its functions."""
-
-_replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
 
 class Loading:
@@ -34,20 +33,23 @@ class Loading:
         self.folder, self.file = folder, folder / "suite.py"
         self.timeout_s = timeout_s or LOAD_TIMEOUT_S
         self._lock = threading.Lock()
-        self._answers: dict[bytes, Returned | Raised] = {}
+        self._answers: dict[tuple[int, bytes], Returned | Failed] = {}
         self._deadline = time.monotonic() + self.timeout_s
         self._process = Process("harness.spec.suite_server", cwd=Path("/"))
         self._end = weakref.finalize(self, self._process.close)
-        self._process.ask(msgspec.json.encode(str(folder)) + b"\n", self._deadline)
+        self._load = Load(str(folder))
+        with contextlib.suppress(LostError):  # told when the answer is asked for
+            self._process.send(self._load, self._deadline)
 
     def suite(self) -> Suite:
         """Raises SuiteError, with what it printed as its log, where there is none."""
-        reply = self._answer("loading it", self._deadline)
+        try:
+            reply = self._process.answer(self._load, self._deadline)
+        except LostError as lost:
+            raise self._lost(lost, "loading it") from None
         if isinstance(reply, Failed):
             self._end()
             raise SuiteError(reply.message, log=reply.log)
-        if not isinstance(reply, Described):
-            raise self._lost(f"{self.file} wrote into its own description, which only the harness does.")
         if printed := self._process.log():
             sys.stderr.write(harmless(printed, keep="\n") + "\n")
         self._process.rest()
@@ -55,57 +57,37 @@ class Loading:
 
     def _function(self, function: Function) -> Callable[[Case], Any]:
         def ask(case: Case) -> Any:
-            reply = self._asked(function, case)
-            if isinstance(reply, Raised):
-                raise type(reply.kind, (Exception,), {})(reply.message)
+            key = function.number, msgspec.json.encode(case)
+            with self._lock:
+                if key not in self._answers:
+                    self._answers[key] = self._call(function, case)
+                reply = self._answers[key]
+            if isinstance(reply, Failed):
+                raise type(reply.reason, (Exception,), {})(reply.message)
             return reply.value
 
         ask.__name__ = function.name
         return ask
 
-    def _asked(self, function: Function, case: Case) -> Returned | Raised:
-        """What a function says of a case, asked once."""
-        line = msgspec.json.encode(Call(function.number, case)) + b"\n"
-        with self._lock:
-            if line not in self._answers:
-                self._answers[line] = self._ask(function, line)
-            return self._answers[line]
-
-    def _ask(self, function: Function, line: bytes) -> Returned | Raised:
-        deadline = time.monotonic() + self.timeout_s
-        doing = f"calling its function {function.name}"
+    def _call(self, function: Function, case: Case) -> Returned | Failed:
         self._process.wake()
         try:
-            self._process.ask(line, deadline)
-        except (BrokenPipeError, ValueError, OSError):
-            raise self._lost(f"{self.file} {self._process.how_it_ended()} before {doing}.") from None
-        reply = self._answer(doing, deadline)
+            reply = self._process.ask(Call(function.number, case), self.timeout_s)
+        except LostError as lost:
+            raise self._lost(lost, f"calling its function {function.name}") from None
         self._process.rest()
-        if not isinstance(reply, (Returned, Raised)):
-            raise self._lost(f"{self.file} wrote into an answer of its own, which only the harness does.")
         return reply
 
-    def _answer(self, doing: str, deadline: float) -> Reply:
-        try:
-            line = self._process.answer(deadline)
-        except TimeoutError:
-            raise self._lost(
-                f"{self.file} was ended: {doing} took longer than {self.timeout_s:g} s. Does it loop, or "
-                "wait for something? Give it more with --timeout."
-            ) from None
-        if line is None:
-            how = self._process.how_it_ended()
-            raise self._lost(
-                f"The process that runs {self.file} {how} while {doing}: a suite must not end its process."
-            )
-        try:
-            return _replies.decode(line)
-        except msgspec.MsgspecError as error:
-            raise self._lost(f"{self.file} gave what is no suite ({error}).") from None
-
-    def _lost(self, message: str) -> SuiteError:
+    def _lost(self, lost: LostError, doing: str) -> SuiteError:
         """The error, once the process is gone."""
-        self._process.kill()
-        lost = SuiteError(message, log=self._process.log())
+        messages = {
+            "timed-out": f"{self.file} was ended: {doing} took longer than {self.timeout_s:g} s. Does it "
+            "loop, or wait for something? Give it more with --timeout.",
+            "garbled": f"{self.file} gave what is no answer ({lost.how}) while {doing}: something in it "
+            "wrote where only the harness does.",
+            "ended": f"The process that runs {self.file} {lost.how} while {doing}: a suite must not end its "
+            "process.",
+        }
+        error = SuiteError(messages[lost.why], log=self._process.log())
         self._end()
-        return lost
+        return error

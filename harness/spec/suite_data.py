@@ -7,12 +7,9 @@ from __future__ import annotations
 __all__ = [
     "Call",
     "Described",
-    "Failed",
     "Function",
     "Functions",
-    "Raised",
-    "Reply",
-    "Request",
+    "Load",
     "Returned",
     "SuiteData",
     "Unknown",
@@ -41,6 +38,7 @@ from harness.spec.suite import (
     Suite,
     Tuning,
 )
+from harness.system.process import Request
 
 
 class Function(msgspec.Struct, frozen=True, tag="function"):
@@ -125,35 +123,25 @@ class SuiteData(msgspec.Struct, frozen=True):
     ladders: tuple[Ladder, ...]
 
 
-class Call(msgspec.Struct, frozen=True):
-    """What is asked: a function of the suite at a case."""
-
-    function: int
-    case: Case
-
-
-class Described(msgspec.Struct, frozen=True, tag="described"):
+class Described(msgspec.Struct, frozen=True, tag=True):
     suite: SuiteData
 
 
-class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """suite.py could not be loaded."""
+class Load(Request[Described], frozen=True):
+    """Load the suite in a folder; the first message, once."""
 
-    message: str
-    log: str
+    folder: str
 
 
-class Returned(msgspec.Struct, frozen=True, tag="returned"):
+class Returned(msgspec.Struct, frozen=True, tag=True):
     value: Plain | tuple[Any, ...]
 
 
-class Raised(msgspec.Struct, frozen=True, tag="raised"):
-    kind: str
-    message: str
+class Call(Request[Returned], frozen=True):
+    """Call a function of the suite at a case."""
 
-
-Request = Call
-Reply = Described | Failed | Returned | Raised
+    function: int
+    case: Case
 
 
 _PLAIN = (type(None), bool, int, float, str)
@@ -181,7 +169,7 @@ class Functions:
 
     def call(self, call: Call) -> Returned:
         value = self.plain(self.all[call.function](call.case))
-        return msgspec.convert({"type": "returned", "value": value}, Returned)
+        return msgspec.convert({"type": "Returned", "value": value}, Returned)
 
 
 def describe(suite: Suite, functions: Functions) -> SuiteData:

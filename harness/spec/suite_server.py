@@ -1,8 +1,8 @@
 """The child process that runs a suite.py, so that nothing which it does can end, hang or change the process
 that judges: ``python -m harness.spec.suite_server``.
 
-The first line that it is sent is the suite's folder, answered by the suite as data. Each further line asks
-for one of the suite's functions at a case.
+The first request loads a suite, and is answered by the suite as data. Each further one calls one of its
+functions at a case.
 """
 
 from __future__ import annotations
@@ -17,53 +17,34 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import SuiteError
-from harness.spec.suite_data import (
-    Call,
-    Described,
-    Failed,
-    Functions,
-    Raised,
-    Reply,
-    describe,
-)
+from harness.spec.suite_data import Call, Described, Functions, Load, Returned, SuiteData, describe
 from harness.spec.suite_file import load_folder
-from harness.system.process import serve
-
-
-class Server:
-    """What has loaded one suite, and answers for it."""
-
-    def __init__(self) -> None:
-        self.functions: Functions | None = None
-
-    def answer(self, line: bytes, send: Callable[[bytes], object]) -> None:
-        send(msgspec.json.encode(self._reply(line)) + b"\n")
-
-    def _reply(self, line: bytes) -> Reply:
-        if self.functions is None:
-            self.functions = Functions()
-            return _described(Path(msgspec.json.decode(line, type=str)), self.functions)
-        call = msgspec.json.decode(line, type=Call)
-        try:
-            return self.functions.call(call)
-        except BaseException as error:  # noqa: BLE001 - whatever a suite's function raises is told
-            return Raised(type(error).__name__, str(error))
-
-
-def _described(folder: Path, functions: Functions) -> Reply:
-    try:
-        return Described(describe(load_folder(folder), functions))
-    except SuiteError as error:
-        return Failed(error.message, error.log)
-    except (msgspec.MsgspecError, TypeError) as error:
-        return Failed(f"{folder / 'suite.py'} describes what no suite can be: {error}.", "")
+from harness.system.process import Failed, Progress, serve
 
 
 def main() -> int:
     with contextlib.suppress(ValueError):  # where PYTHONSAFEPATH keeps -m from putting it there
         sys.path.remove(str(Path.cwd()))
-    serve(Server().answer)
+    functions = Functions()
+
+    def answer(request: Load | Call, _report: Callable[[Progress], object]) -> Described | Returned | Failed:
+        if isinstance(request, Load):
+            return Described(_described(Path(request.folder), functions))
+        try:
+            return functions.call(request)
+        except BaseException as error:  # noqa: BLE001 - whatever a suite's function raises is told
+            return Failed(reason=type(error).__name__, message=str(error))
+
+    serve(Load | Call, answer)
     return 0
+
+
+def _described(folder: Path, functions: Functions) -> SuiteData:
+    try:
+        return describe(load_folder(folder), functions)
+    except (msgspec.MsgspecError, TypeError) as error:
+        file = folder / "suite.py"
+        raise SuiteError(f"{file} describes what no suite can be: {error}.") from None
 
 
 if __name__ == "__main__":

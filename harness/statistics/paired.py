@@ -16,6 +16,7 @@ __all__ = [
     "log_ratios",
     "losses",
     "more_quads",
+    "of_arm",
     "order_bias",
     "order_effect",
     "process_effect",
@@ -68,6 +69,11 @@ class ProcessEffect:
     df: int
     """Degrees of freedom of `standard_error`."""
     quads: int
+
+
+def of_arm(order: str, values: Sequence[float], arm: str) -> list[float]:
+    """What the slots of one arm, A or B, have of a quad's values."""
+    return [value for each, value in zip(order, values, strict=True) if each == arm]
 
 
 def log_ratios(orders: Sequence[str], values: ArrayLike) -> Floats:

@@ -13,13 +13,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.bench import protocol
 from harness.device.lock import Busy, held
-from harness.errors import DeviceError, HarnessError, WorkerError
+from harness.errors import DeviceError, HarnessError
 from harness.records import DeviceInfo, Toolchain
-from harness.run.device_session import DeviceObserver, Station, Workplace
+from harness.run.device_session import DeviceObserver, Workplace
+from harness.system.process import Request
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -43,7 +44,7 @@ class Job:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobResult:
     key: str
-    reply: protocol.Done | protocol.Failed
+    reply: protocol.Prepared | protocol.Measured | protocol.Compared | protocol.Failed
     device: str
     """UUID or spec of the device that did it."""
     host_s: float
@@ -100,7 +101,6 @@ class LocalExecutor:
         self._hold_later = hold_later
         self._lock = ExitStack()
         self._is_held = self._is_over = False
-        self._station: Station | None = None
         self.devices: tuple[DeviceInfo, ...] = ()
         self.toolchain = Toolchain(compiler="")
 
@@ -119,7 +119,7 @@ class LocalExecutor:
     ) -> None:
         self._is_over = True
         try:
-            self._end_process()
+            self._place.leave()
         finally:
             self._lock.close()
             self._place.__exit__(kind, error, trace)
@@ -138,17 +138,10 @@ class LocalExecutor:
         self._hold()
         began = time.monotonic()
         if job.fresh:
-            self._end_process()
-        self._station = station = self._station or self._opened()
-        reply: protocol.Done | protocol.Failed
-        try:
-            reply = station.ask(job.request, job.timeout_s)
-        except WorkerError as error:
-            reply = protocol.Failed(
-                reason=error.reason, message=error.message, log=error.log, side=error.side
-            )
-        if isinstance(reply, protocol.Failed):
-            self._end_process()
+            self._place.leave()
+        self._start()
+        request: Request[Any] = job.request
+        reply = self._place.ask(request, job.timeout_s)
         device = self._place.device
         return JobResult(
             key=job.key, reply=reply, device=device.uuid or device.spec, host_s=time.monotonic() - began
@@ -167,21 +160,16 @@ class LocalExecutor:
             self._lock.close()
             raise DeviceError(f"{self._place.device.spec} was given free before it could be used.")
 
-    def _opened(self) -> Station:
+    def _start(self) -> None:
         try:
-            return Station(self._place)
+            self._place.start()
         except HarnessError:
             time.sleep(RECOVERY_S)
-        try:
-            return Station(self._place)
-        except HarnessError as error:
-            raise DeviceError(
-                f"{self._place.device.name} ({self._place.device.spec}) cannot be opened any more: "
-                f"{error.message}",
-                log=error.log,
-            ) from error
-
-    def _end_process(self) -> None:
-        if self._station is not None:
-            self._station.close()
-            self._station = None
+            try:
+                self._place.start()
+            except HarnessError as error:
+                raise DeviceError(
+                    f"{self._place.device.name} ({self._place.device.spec}) cannot be opened any more: "
+                    f"{error.message}",
+                    log=error.log,
+                ) from error

@@ -258,7 +258,8 @@ class Sweeping:
         if isinstance(reply, protocol.Failed):
             facts = [protocol.SideFacts(reason=reply.reason, message=reply.message, log=reply.log)]
         else:
-            facts = list(reply.prepared)
+            assert isinstance(reply, protocol.Prepared)
+            facts = list(reply.sides)
         for each, fact in zip(chunk, facts, strict=True):
             prepared = Prepared(
                 number=each.number,
@@ -348,8 +349,13 @@ class Sweeping:
         return Job(key=key, request=request, timeout_s=self.settings.timeout_s, fresh=fresh)
 
     def _screened(self, number: int, place: int, result: JobResult) -> SweepRow:
-        measured = result.reply if isinstance(result.reply, protocol.Failed) else result.reply.row
-        assert measured is not None
+        reply = result.reply
+        measured: protocol.Failed | Row
+        if isinstance(reply, protocol.Failed):
+            measured = reply
+        else:
+            assert isinstance(reply, protocol.Measured)
+            measured = reply.row
         row = self._failed(number, measured)
         row = dataclasses.replace(row, place=place, device=result.device, host_s=row.host_s + result.host_s)
         if isinstance(measured, protocol.Failed):
@@ -416,7 +422,7 @@ class Sweeping:
                 # Nobody's side is the newcomer's: the other one has been through this before.
                 self._undo(each.against if reply.side == "base" else number, reply)
             else:
-                assert reply.block is not None
+                assert isinstance(reply, protocol.Compared)
                 self._digests[number] = reply.sides["head"].digest
                 self._digests[each.against] = reply.sides["base"].digest
                 self.journal.add(
@@ -438,8 +444,8 @@ class Sweeping:
         pair = protocol.PairOf(
             id=key,
             sizes=head.sizes,
-            base=protocol.Side(suite="base", kernel=self.kernel.name, macros=base.parameters),
-            head=protocol.Side(suite="head", kernel=self.kernel.name, macros=head.parameters),
+            base=protocol.PairSide(suite="base", kernel=self.kernel.name, macros=base.parameters),
+            head=protocol.PairSide(suite="head", kernel=self.kernel.name, macros=head.parameters),
         )
         request = protocol.Compare(
             pair=pair,
@@ -493,9 +499,13 @@ class Sweeping:
                 self._keep_final(each, sorted(repeats, key=lambda repeat: repeat.process))
 
     def _keep_repeat(self, number: int, process: int, result: JobResult) -> None:
-        measured = result.reply if isinstance(result.reply, protocol.Failed) else result.reply.row
-        assert measured is not None
-        if isinstance(measured, protocol.Failed) or measured.measurement is None:
+        reply = result.reply
+        if isinstance(reply, protocol.Failed):
+            self._undo(number, reply)
+            return
+        assert isinstance(reply, protocol.Measured)
+        measured = reply.row
+        if measured.measurement is None:
             self._undo(number, measured)
             return
         self.journal.add(

@@ -1,13 +1,14 @@
-"""A child process of ours: one line asks, one line answers, each with a deadline; and the end of it, with
-everything that it started.
+"""A child process of ours, asked in typed requests and answering in typed replies, a line of JSON each. Every
+answer has a deadline, and the process is ended with everything that it started.
 """
 
 from __future__ import annotations
 
-__all__ = ["LOG_BYTES", "Process", "serve"]
+__all__ = ["LOG_BYTES", "Failed", "LostError", "Process", "Progress", "Request", "Side", "failure", "serve"]
 
 import contextlib
 import ctypes
+import functools
 import os
 import select
 import signal
@@ -15,10 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, Generic, Literal, TypeVar, Union, cast, get_args
 
+import msgspec
+
+from harness.errors import HarnessError, Side
 from harness.system.files import no_temporary_folder
 
 LOG_BYTES = 20_000
@@ -32,6 +37,56 @@ _GLANCE_S = 0.1
 """Between two looks whether the process lives: its pipe does not tell while a child of its own has it too."""
 _READ_BYTES = 2**20
 _PR_SET_PDEATHSIG = 1
+
+R = TypeVar("R")
+
+
+class Request(msgspec.Struct, Generic[R], frozen=True, kw_only=True, tag=True):
+    """What a process is asked. It answers with R or Failed, after any number of Progress."""
+
+
+class Progress(msgspec.Struct, frozen=True, tag=True):
+    """What the process is about to do, and for which side of a pair."""
+
+    stage: str
+    side: Side = ""
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """An error instead of an answer. The process is not to be trusted with another request."""
+
+    reason: str
+    message: str
+    log: str = ""
+    exit_code: int = 3
+    side: Side = ""
+    """Of a pair: whose fault it is; empty where nobody can tell."""
+
+
+def failure(error: HarnessError) -> Failed:
+    """The error as a reply."""
+    return Failed(
+        reason=error.reason,
+        message=error.message,
+        log=error.log,
+        exit_code=error.exit_code,
+        side=error.side,
+    )
+
+
+class LostError(Exception):
+    """A process that gives no answer and has been ended: why, and how that shows."""
+
+    def __init__(self, why: Literal["timed-out", "garbled", "ended"], how: str = "") -> None:
+        super().__init__(how)
+        self.why, self.how = why, how
+
+
+@functools.cache
+def _decoder(kind: type[Request[Any]]) -> msgspec.json.Decoder[Any]:
+    """For what may come in reply to a kind of request, and nothing else."""
+    (base,) = kind.__orig_bases__  # type: ignore[attr-defined]
+    return msgspec.json.Decoder(Union[(*get_args(base), Progress, Failed)])
 
 
 class Process:
@@ -64,38 +119,68 @@ class Process:
         self._requests, self._replies = self._process.stdin.fileno(), self._process.stdout.fileno()
         os.set_blocking(self._requests, False)
         self._unread = bytearray()
+        self.pid = self._process.pid
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+    def ask(
+        self,
+        request: Request[R],
+        timeout_s: float,
+        heard: Callable[[Progress], object] = lambda _progress: None,
+    ) -> R | Failed:
+        """Send a request and wait for its answer. Raises LostError."""
+        deadline = time.monotonic() + timeout_s
+        self.send(request, deadline)
+        return self.answer(request, deadline, heard)
 
-    def ask(self, line: bytes, deadline: float) -> None:
-        """Send one line. Raises TimeoutError past the deadline, a moment of time.monotonic; BrokenPipeError
-        where nobody reads any more.
-        """
-        left = memoryview(line)
+    def send(self, request: Request[R], deadline: float) -> None:
+        """Send a request before the deadline, a moment of time.monotonic(). Raises LostError."""
+        left = memoryview(msgspec.json.encode(request) + b"\n")
         while left:
             if not self._wait(self._requests, select.POLLOUT, deadline):
-                raise BrokenPipeError
-            with contextlib.suppress(BlockingIOError):
+                raise LostError("ended", self._how_it_ended())
+            try:
                 left = left[os.write(self._requests, left) :]
+            except BlockingIOError:
+                continue
+            except BrokenPipeError:
+                raise LostError("ended", self._how_it_ended()) from None
 
-    def answer(self, deadline: float) -> bytes | None:
-        """The next line; None where the process has ended, or will say no more. Raises TimeoutError."""
+    def answer(
+        self,
+        request: Request[R],
+        deadline: float,
+        heard: Callable[[Progress], object] = lambda _progress: None,
+    ) -> R | Failed:
+        """The answer to a request that was sent. Raises LostError."""
+        while True:
+            line = self._line(deadline)
+            try:
+                reply = _decoder(type(request)).decode(line)
+            except msgspec.MsgspecError as error:
+                self.kill()
+                raise LostError("garbled", str(error)) from None
+            if not isinstance(reply, Progress):
+                return cast("R | Failed", reply)
+            heard(reply)
+
+    def _line(self, deadline: float) -> bytes:
         searched = 0
         while (end := self._unread.find(b"\n", searched)) < 0:
             searched = len(self._unread)
-            if searched > MOST_LINE_BYTES or not self._wait(self._replies, select.POLLIN, deadline):
-                return None
-            if not (read := os.read(self._replies, _READ_BYTES)):
-                return None
+            readable = searched <= MOST_LINE_BYTES and self._wait(self._replies, select.POLLIN, deadline)
+            if not readable or not (read := os.read(self._replies, _READ_BYTES)):
+                raise LostError("ended", self._how_it_ended())
             self._unread += read
         line = bytes(self._unread[:end])
         del self._unread[: end + 1]
         return line
 
     def _wait(self, pipe: int, event: int, deadline: float) -> bool:
-        """Until a pipe can be used; False where it never will, because the process has ended."""
+        """Until a pipe can be used; False where it never will, because the process has ended. Raises
+        LostError past the deadline.
+        """
+        if self._process.returncode is not None:
+            return False
         poll = select.poll()
         poll.register(pipe, event)
         while True:
@@ -107,13 +192,15 @@ class Process:
             if ended:
                 return False
             if left_s <= 0:
-                raise TimeoutError
+                self.kill()
+                raise LostError("timed-out")
 
     def _ended(self) -> bool:
         """Without reaping it: until then its number, and that of its group, belong to nobody else."""
-        if self._process.returncode is not None:
-            return True
-        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        return (
+            self._process.returncode is not None
+            or os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        )
 
     def _shorten_log(self) -> None:
         stat = os.fstat(self._log.fileno())
@@ -121,12 +208,14 @@ class Process:
             os.ftruncate(self._log.fileno(), 0)
 
     def log(self) -> str:
-        """The end of what it has printed."""
+        """The end of what it has printed; empty once it is closed."""
+        if self._log.closed:
+            return ""
         size = self._log.seek(0, os.SEEK_END)
         self._log.seek(max(0, size - LOG_BYTES))
         return self._log.read().decode(errors="replace").strip("\0 \t\r\n")
 
-    def how_it_ended(self) -> str:
+    def _how_it_ended(self) -> str:
         """What became of a process that answers no more, in words. One that still lives is ended."""
         deadline = time.monotonic() + 1
         while not (ended := self._ended()) and time.monotonic() < deadline:
@@ -175,26 +264,36 @@ def _descendants(pid: int) -> Iterator[int]:
                 yield child
 
 
-def serve(answer: Callable[[bytes, Callable[[bytes], object]], None]) -> None:
-    """Runs in the process itself: lets `answer` have each line and what sends one, until there are no more.
+def serve(requests: Any, answer: Callable[[Any, Callable[[Progress], None]], msgspec.Struct]) -> None:
+    """Answer requests of these types until there are no more; `answer` may report progress meanwhile.
 
-    What a suite or a library reads and prints is not heard by whoever asks: it reads nothing, and prints
-    to standard error.
+    Runs in the process itself. What a suite or a library there reads and prints is not heard by whoever asks:
+    it reads nothing, and prints to standard error.
     """
     _die_with_parent()
-    requests = os.fdopen(os.dup(0), "rb")
+    lines = os.fdopen(os.dup(0), "rb")
     replies: BinaryIO = os.fdopen(os.dup(1), "wb", buffering=0)
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
+    decoder = msgspec.json.Decoder(requests)
 
-    def send(line: bytes) -> None:
-        left = memoryview(line)
+    def send(reply: msgspec.Struct) -> None:
+        left = memoryview(msgspec.json.encode(reply) + b"\n")
         while left:  # a raw pipe takes as much as it has room for
             left = left[replies.write(left) :]
 
-    for line in requests:
-        answer(line, send)
+    for line in lines:
+        reply: msgspec.Struct
+        try:
+            reply = answer(decoder.decode(line), send)
+        except HarnessError as error:
+            reply = failure(error)
+        except BaseException as error:  # noqa: BLE001 - a suite's own code may raise anything
+            reply = Failed(
+                reason="error", message=f"{type(error).__name__}: {error}", log=traceback.format_exc()
+            )
+        send(reply)
 
 
 def _die_with_parent() -> None:

@@ -138,11 +138,11 @@ def inspected(folders: tuple[Path, Path], scratch: Path, device: str) -> protoco
     """What a worker tells of the one kernel of both."""
     scratch.mkdir(exist_ok=True)
     opened = protocol.Open(device=device, suite=str(folders[1]), base=str(folders[0]), scratch=str(scratch))
-    base, head = (protocol.Side(suite=name, kernel="one") for name in ("base", "head"))
+    base, head = (protocol.PairSide(suite=name, kernel="one") for name in ("base", "head"))
     pair = protocol.PairOf(id="one", sizes={"n": 64}, base=base, head=head)
     answer = Worker(opened, lambda _: None).answer(protocol.Inspect(pairs=(pair,)))
-    assert isinstance(answer, protocol.Done)
-    return answer.inspected["one"]
+    assert isinstance(answer, protocol.InspectedAll)
+    return answer.pairs["one"]
 
 
 @pytest.fixture

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["Found", "Groups", "grouped", "shortcomings", "total", "wrong_twin"]
+__all__ = ["Found", "Groups", "grouped", "shortcomings", "total", "wrong_twins"]
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from harness.judgement.judge import wrong_twin
 from harness.output.review.model import Card, CaseReview, Review
 from harness.output.review.wording import label, leading
 
@@ -19,8 +20,7 @@ _OF_STATUS: Mapping[str, str] = {
     "unchanged": "same",
     "identical": "same",
 }
-_PLANTED = "twin.planted"
-_UNCALLED = ("budget-spent", "interrupted")
+_ENDED_EARLY = ("budget-spent", "interrupted")
 """Reasons for which a planted twin stays without a verdict although the comparison is sound."""
 
 
@@ -93,17 +93,18 @@ def shortcomings(card: Card) -> list[str]:
     told = {
         "No case was compared.": not card.cases,
         "Interrupted: verdicts rest on what was finished.": not card.complete,
-        "The test of the comparison itself went wrong: its verdicts are not to be trusted.": wrong_twin(card),
+        "The test of the comparison itself went wrong: its verdicts are not to be trusted.": bool(
+            wrong_twins(card)
+        ),
         "The comparison reports a problem of its own.": bool(card.problem),
     }
     return [sentence for sentence, holds in told.items() if holds]
 
 
-def wrong_twin(card: Card) -> bool:
-    """Whether a kernel came out as different from itself, or a slowdown that was planted was not found."""
-    return any(
-        twin.status not in ("regression", "invalid", "failed") and twin.reason not in _UNCALLED
-        if twin.case == _PLANTED
-        else twin.status in ("regression", "improvement")
+def wrong_twins(card: Card) -> list[CaseReview]:
+    """Twins by which a kernel differs from itself, or a slowdown that was planted was not found."""
+    return [
+        twin
         for twin in card.twins
-    )
+        if wrong_twin(twin.case, twin.status, complete=twin.reason not in _ENDED_EARLY)
+    ]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.output.review.grouping import Groups, grouped, wrong_twin
+from harness.output.review.grouping import Groups, grouped, wrong_twins
 from harness.output.review.headline import headline
 from harness.output.review.model import Review
 from harness.records import nothing_compared
@@ -44,7 +44,7 @@ def _state(review: Review, groups: Groups) -> State:
         return "regression"
     if nothing_compared(case.status for card in review.cards for case in card.cases):
         return "empty"
-    if groups.invalid or any(card.problem or wrong_twin(card) for card in review.cards):
+    if groups.invalid or any(card.problem or wrong_twins(card) for card in review.cards):
         return "invalid"
     if groups.inconclusive or not all(card.complete for card in review.cards):
         return "inconclusive"

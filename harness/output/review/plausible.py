@@ -13,21 +13,20 @@ from collections.abc import Collection, Hashable, Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
+from harness.judgement.judge import TWINS, USUAL_LIMITS
+from harness.output.review.grouping import wrong_twins
 from harness.output.review.model import Card, CaseReview, Change, Review, Side
 from harness.records import VerdictStatus
 from harness.spec.case_id import CaseId
 
 T = TypeVar("T", bound=Hashable)
 
-_USUAL = {"gpu": (0.0025, 0.01), "other": (0.0025, 0.01), "cpu": (0.02, 0.1)}
-"""Margin and tolerance by kind of device, as a comparison takes them unless it is told."""
 _LOOSEST = 10
 """A pull request must not loosen its own gate: so many times the usual, and no more."""
 _MOST = 0.5
 """Of either, on any device."""
 _CONFIDENCE = (0.9, 0.999999)
 """Above it nothing would ever be sure enough to be a regression."""
-_TWINS = ("twin.same", "twin.planted")
 _JUDGED: tuple[VerdictStatus, ...] = ("regression", "improvement", "unchanged")
 _UNMEASURED: tuple[VerdictStatus, ...] = ("identical", "new", "missing", "failed")
 _MOST_TOLD = 20
@@ -93,13 +92,13 @@ def _names(card: Card) -> Iterator[str]:
         if case.case != (expected := str(CaseId.of(card.suite, case.kernel, case.sizes))):
             yield f"{case.case} should be called {expected}."
     for twin in card.twins:
-        if twin.case not in _TWINS:
+        if twin.case not in TWINS:
             yield f"{twin.case} is no test that a comparison does of itself."
 
 
 def _settings(card: Card) -> Iterator[str]:
     for name, value, usual in zip(
-        ("margin", "tolerance"), (card.margin, card.tolerance), _USUAL[card.kind], strict=True
+        ("margin", "tolerance"), (card.margin, card.tolerance), USUAL_LIMITS[card.kind], strict=True
     ):
         most = min(_LOOSEST * usual, _MOST)
         if not 0 < value <= most:
@@ -115,9 +114,7 @@ def _settings(card: Card) -> Iterator[str]:
 
 def _wrong_twin(card: Card) -> str | None:
     """The comparison's own test failed, and yet it judges."""
-    failed = {("twin.same", "regression"), ("twin.same", "improvement")}
-    failed |= {("twin.planted", "unchanged"), ("twin.planted", "improvement")}
-    wrong = [twin for twin in card.twins if (twin.case, twin.status) in failed]
+    wrong = wrong_twins(card)
     judged = [case for case in card.cases if case.status in (*_JUDGED, "inconclusive")]
     if wrong and judged:
         return (

@@ -8,12 +8,12 @@ import re
 from pathlib import Path
 
 from harness.errors import StoreError
+from harness.judgement.judge import TWINS
 from harness.judgement.noise import read_calibration
-from harness.run.compare import TWIN_PLANTED, TWIN_SAME, ComparisonResult
+from harness.run.compare import ComparisonResult
 from harness.store.records_file import read_comparison
 
 _NAME = re.compile(r"(?P<stamp>[0-9TZ]+)-(?P<ends>[^-]+\.\.[^-]+)-(?P<suite>\w+)-[0-9a-f]+\.jsonl")
-_TWINS = (TWIN_SAME, TWIN_PLANTED)
 
 
 def stored_result(path: Path) -> ComparisonResult:
@@ -22,8 +22,8 @@ def stored_result(path: Path) -> ComparisonResult:
     verdicts = stored.verdicts
     return ComparisonResult(
         stored.comparison,
-        tuple(verdict for verdict in verdicts if verdict.case not in _TWINS),
-        tuple(verdict for verdict in verdicts if verdict.case in _TWINS),
+        tuple(verdict for verdict in verdicts if verdict.case not in TWINS),
+        tuple(verdict for verdict in verdicts if verdict.case in TWINS),
         stored.left_out,
         read_calibration(path.parent),
         path,

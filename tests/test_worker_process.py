@@ -1,0 +1,110 @@
+"""What a worker process is asked and answers: typed both ways, and whose fault a failure is told by a field;
+nothing of a request that was given up reaches the next one.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.bench import protocol
+from harness.errors import DeviceError, WorkerError
+from harness.run.run import Session, SessionSettings
+from harness.run.worker_process import Child
+from harness.spec.loader import load
+from harness.system.process import Failed, Process, Progress, failure
+from tests import toy
+from tests.support import Recorder, write_files
+
+TICKS = '{"type":"Ticks","tick_ns":500.0}'
+FAKE = """\
+import os, sys, time
+for line in sys.stdin:
+    for answer in {answers!r}:
+        if answer == "end":
+            os._exit(3)
+        if answer == "hang":
+            time.sleep(60)
+        print(answer, flush=True)
+"""
+
+
+@pytest.fixture
+def child(tmp_path, monkeypatch):
+    """A child that answers every request with these lines."""
+    begun: list[Child] = []
+
+    def begin(*answers: str) -> Child:
+        (tmp_path / "fake_worker.py").write_text(FAKE.format(answers=answers))
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        real = Process.__init__
+        monkeypatch.setattr(
+            Process, "__init__", lambda self, _module, **given: real(self, "fake_worker", **given)
+        )
+        begun.append(Child(tmp_path))
+        return begun[-1]
+
+    yield begin
+    for each in begun:
+        each.close()
+
+
+def test_the_answer_has_the_type_that_the_request_says(child):
+    heard: list[Progress] = []
+    answer = child('{"type":"Progress","stage":"verify","side":"head"}', TICKS).ask(
+        protocol.Timers(), 10, heard.append
+    )
+    assert answer == protocol.Ticks(tick_ns=500.0)
+    assert heard == [Progress("verify", "head")]
+
+
+@pytest.mark.parametrize(
+    "line", ["hello", "{}", '{"type":"StepsFound","steps":3}', '{"type":"Ticks","tick_ns":"much"}']
+)
+def test_another_answer_is_none(child, line):
+    with pytest.raises(WorkerError, match="said what is no answer while building the kernel"):
+        child(line).ask(protocol.Timers(), 10)
+
+
+@pytest.mark.parametrize(
+    ("end", "reason", "words"),
+    [
+        ("end", "crashed", "The worker process exited with status 3 while verifying head."),
+        ("hang", "timed-out", "No answer within 1 s while verifying head: the worker process was ended."),
+    ],
+)
+def test_whose_turn_it_was_is_a_field(child, end, reason, words):
+    with pytest.raises(WorkerError) as caught:
+        child('{"type":"Progress","stage":"verify","side":"head"}', end).ask(protocol.Timers(), 1)
+    assert (caught.value.reason, caught.value.side) == (reason, "head")
+    assert words in caught.value.message
+
+
+def test_a_stage_that_ends_with_a_sides_name_is_nobodys_fault(child):
+    with pytest.raises(WorkerError) as caught:
+        child('{"type":"Progress","stage":"measure head"}', "end").ask(protocol.Timers(), 10)
+    assert caught.value.side == ""
+
+
+def test_an_error_is_told_with_its_side():
+    error = DeviceError("Gone.", log="long")
+    error.side = "base"
+    assert failure(error) == Failed(reason="no-device", message="Gone.", log="long", exit_code=3, side="base")
+
+
+def test_an_interrupted_request_leaves_no_answer_for_the_next(tmp_path, monkeypatch):
+    loaded = load(write_files(tmp_path, toy.FILES) / "kernels" / "toy")
+    with Session(loaded, SessionSettings(device="null"), Recorder()) as session:
+        answer = session.ask(protocol.Timers(), 30)
+        assert isinstance(answer, protocol.Ticks)
+        assert session.started
+
+        def interrupt(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Child, "ask", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                session.ask(protocol.Timers(), 30)
+        assert not session.started
+        answer = session.ask(protocol.Timers(), 30)
+        assert isinstance(answer, protocol.Ticks)
