@@ -18,7 +18,7 @@ import harness
 ROOT = Path(harness.__file__).parent
 
 LAYERS = (
-    ("errors", "texts"),
+    ("errors", "texts", "numbers"),
     ("files",),
     ("suite", "records", "statistics", "cache", "packages", "process"),
     ("harness",),
@@ -92,6 +92,10 @@ PURE = (
     "doctor.findings",
     "doctor.surroundings",
     "doctor.told",
+    "numbers",
+    "report.html_page",
+    "report.sentences",
+    "report.sheet",
     "report.sweep_figures",
     "report.sweep_sheets",
     "review.checks",

@@ -6,7 +6,7 @@ alone, and what the gates caught can, mostly; where they cannot, there is no att
 
 from __future__ import annotations
 
-__all__ = ["Evidence", "Solo", "SoloBlocks", "attribute", "energy_ratio", "solo_of"]
+__all__ = ["POWER_COUPLED", "Evidence", "Solo", "SoloBlocks", "attribute", "solo_of"]
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from harness.records import Attribution, Effect, Snapshot, VerdictStatus
 
 _CLOCKS_EQUAL = 0.002
 """Arms whose mean SM clocks in the quads are this close saw the same clock."""
-_POWER_COUPLED = 0.003
+POWER_COUPLED = 0.003
 """Arms whose SM clocks, alone, are further apart than this draw different power."""
 _SM_BOUND = 0.8
 """Clock exponent below which cycles follow the clock rather than the work."""
@@ -107,21 +107,30 @@ class Evidence:
         """Base's SM clock in the quads over head's, minus 1: the effect on time, if that is cycles/clock."""
         return _change(self.head_sm_clock_mhz, self.base_sm_clock_mhz)
 
+    @property
+    def coupled(self) -> bool:
+        """Whether the arms' clocks differ when each runs alone: they draw different power."""
+        change = self.solo.clock_change if self.solo else None
+        return change is not None and abs(change) > POWER_COUPLED
 
-def attribute(evidence: Evidence) -> tuple[Attribution | None, str]:
-    """Return what a case's outcome goes back to, and one sentence that says why.
 
-    None where nothing that was measured tells, with a sentence if there is something to explain. An invalid
-    case goes back to the gate that made it so.
+def attribute(evidence: Evidence) -> Attribution | None:
+    """Return what a case's outcome goes back to; None where nothing that was measured tells.
+
+    An invalid case goes back to the gate that made it so.
     """
-    cause, sentence = _judged(evidence)
-    return cause, sentence[:1].upper() + sentence[1:]
-
-
-def energy_ratio(solo_base: Solo, solo_head: Solo) -> float | None:
-    """Return head's energy per launch over base's; None where either is unknown."""
-    change = _change(solo_base.energy_j, solo_head.energy_j)
-    return None if change is None else 1 + change
+    time = evidence.time
+    if evidence.status == "invalid":
+        return _OF_GATE.get(evidence.invalid)
+    if not evidence.binary_changed or time is None:
+        return None
+    if _hides_work(evidence, time):
+        return "code"
+    if evidence.status in ("regression", "improvement"):
+        return _of_effect(evidence, time)
+    if evidence.status in ("unchanged", "inconclusive"):
+        return _of_no_effect(evidence, time)
+    return None
 
 
 def solo_of(
@@ -170,73 +179,41 @@ def _watts(snapshots: Sequence[Snapshot]) -> tuple[float, float] | None:
     return (last[2] - first[2]) / (span_ns * 1e-9), doubt_ns / span_ns
 
 
-def _judged(evidence: Evidence) -> tuple[Attribution | None, str]:
-    time = evidence.time
-    if evidence.status == "invalid":
-        return _by_gates(evidence, evidence.invalid)
-    if not evidence.binary_changed or time is None:
-        return None, ""
-    if hidden := _hidden_work(evidence, time):
-        return "code", hidden
-    if evidence.status in ("regression", "improvement"):
-        return _of_effect(evidence, time)
-    if evidence.status in ("unchanged", "inconclusive"):
-        return _of_no_effect(evidence, time)
-    return None, ""
-
-
-def _hidden_work(evidence: Evidence, time: Effect) -> str:
-    """Say so where the code takes more or fewer cycles and the power limit keeps that out of the time."""
+def _hides_work(evidence: Evidence, time: Effect) -> bool:
+    """Whether the code takes more or fewer cycles and the power limit keeps that out of the time."""
     work = evidence.work
     if not evidence.power_capped or work is None or not (work.low > _HIDDEN or work.high < -_HIDDEN):
-        return ""
-    if _overlap(work, time) or _explains(time.effect, work.effect):
-        return ""
-    how = "hides it by clocking higher" if work.effect > 0 else "spends what that saves on a lower clock"
-    return (
-        f"{_changed(evidence, time)}: the code takes {_more_or_fewer(work)} cycles, and at its power limit "
-        f"the card {how}{_energy(evidence)}."
-    )
+        return False
+    return not (_overlap(work, time) or _explains(time.effect, work.effect))
 
 
-def _of_effect(evidence: Evidence, time: Effect) -> tuple[Attribution | None, str]:
-    changed = _changed(evidence, time)
+def _of_effect(evidence: Evidence, time: Effect) -> Attribution | None:
     work, cycles = evidence.work, evidence.cycles
     if cycles is not None and _agree(cycles, time):
-        return "code", f"{changed}: the code takes {_more_or_fewer(cycles)} cycles{_coupled(evidence)}."
+        return "code"
     if _clocks_explain(evidence, time):
-        return _behind_the_clocks(evidence, f"{changed} while {_clocks(evidence)}, which explains it")
+        return _behind_the_clocks(evidence)
     if evidence.clock_gap is not None and (work is None or _overlap(work, time)):
-        speed = "slower" if time.effect > 0 else "faster"
-        why = f"{changed} while {_clocks(evidence)}, which does not explain it"
-        return "code", f"{why}: the code is {speed}{_coupled(evidence)}."
-    cause, told = _by_gates(evidence, _largest(evidence.touched))
-    return cause, f"{changed}, and neither cycles nor clocks tell why. {told}".rstrip()
+        return "code"
+    return _OF_GATE.get(_largest(evidence.touched))
 
 
-def _of_no_effect(evidence: Evidence, time: Effect) -> tuple[Attribution | None, str]:
-    if coupled := _coupled(evidence):
-        return "power", f"{_changed(evidence, time)}, measured in turns at one clock{coupled}."
+def _of_no_effect(evidence: Evidence, time: Effect) -> Attribution | None:
+    if evidence.coupled:
+        return "power"
     touched = sum(evidence.touched.values())
     if evidence.status == "inconclusive" and touched >= _TOUCHED_MATTERS * time.quads:
-        return _by_gates(evidence, _largest(evidence.touched))
-    return None, ""
+        return _OF_GATE.get(_largest(evidence.touched))
+    return None
 
 
-def _behind_the_clocks(evidence: Evidence, sentence: str) -> tuple[Attribution, str]:
+def _behind_the_clocks(evidence: Evidence) -> Attribution:
     """Name what set the arms' clocks apart, where something else tells that."""
-    if coupled := _coupled(evidence):
-        return "power", f"{sentence}{coupled}."
+    if evidence.coupled:
+        return "power"
     lowering = {c: n for c, n in evidence.touched.items() if _OF_GATE.get(c) in ("thermal", "power")}
-    if gate := _largest(lowering):
-        return _OF_GATE[gate], f"{sentence}; {gate} caught {lowering[gate]} quads."
-    limit = "; the card was at its power limit" if evidence.power_capped else ""
-    return "clocks", f"{sentence}{limit}."
-
-
-def _by_gates(evidence: Evidence, code: str) -> tuple[Attribution | None, str]:
-    told = ", ".join(f"{gate} {count}" for gate, count in evidence.touched.items() if count)
-    return _OF_GATE.get(code), f"Quads touched: {told}." if told else ""
+    gate = _largest(lowering)
+    return _OF_GATE[gate] if gate else "clocks"
 
 
 def _agree(cycles: Effect, time: Effect) -> bool:
@@ -265,55 +242,6 @@ def _explains(part: float, whole: float) -> bool:
 def _largest(touched: Mapping[str, int]) -> str:
     """Return the gate that caught most quads, the earlier one of two; empty where none caught any."""
     return max((code for code, count in touched.items() if count), key=lambda code: touched[code], default="")
-
-
-def _changed(evidence: Evidence, time: Effect) -> str:
-    text = f"time changed by {_percent(time.effect)}"
-    if evidence.cycles is not None and (evidence.work is not None or _agree(evidence.cycles, time)):
-        return f"{text} and cycles by {_percent(evidence.cycles.effect)}"
-    if evidence.clock_exponent is not None and evidence.cycles_mislead:
-        exponent = f"{evidence.clock_exponent:.2f}"
-        return f"{text} (cycles are left aside: time follows the clock with an exponent of only {exponent})"
-    return text
-
-
-def _more_or_fewer(cycles: Effect) -> str:
-    return "more" if cycles.effect > 0 else "fewer"
-
-
-def _clocks(evidence: Evidence) -> str:
-    base, head = evidence.base_sm_clock_mhz, evidence.head_sm_clock_mhz
-    return f"base saw an SM clock of {base:.1f} MHz and head of {head:.1f} MHz"
-
-
-def _coupled(evidence: Evidence) -> str:
-    """Return a clause on the power that the arms draw, if their clocks differ when each runs alone."""
-    solo = evidence.solo
-    change = None if solo is None else solo.clock_change
-    if solo is None or change is None or abs(change) <= _POWER_COUPLED:
-        return ""
-    base, head = solo.base, solo.head
-    drawn = (
-        f", drawing {head.power_w:.0f} W against {base.power_w:.0f} W"
-        if base.power_w is not None and head.power_w is not None
-        else ""
-    )
-    return (
-        f"; POWER-COUPLED: alone, head runs at {head.sm_clock_mhz:.1f} MHz and base at "
-        f"{base.sm_clock_mhz:.1f} MHz ({_percent(change)}){drawn}{_energy(evidence)}"
-    )
-
-
-def _energy(evidence: Evidence) -> str:
-    return f", energy per launch {_interval(evidence.energy)}" if evidence.energy else ""
-
-
-def _interval(effect: Effect) -> str:
-    return f"{_percent(effect.effect)} ({_percent(effect.low)} to {_percent(effect.high)})"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:+.2f} %"
 
 
 def _change(base: float | None, head: float | None) -> float | None:

@@ -213,24 +213,21 @@ def against_itself(case: Case, name: str, steps: int | None = None) -> protocol.
 
 
 def _alone(case: Case, status: Literal["new", "missing"]) -> Verdict:
-    where, reason = ("base", "only-in-head") if status == "new" else ("head", "only-in-base")
     return Verdict(
         case=case.id,
         kernel=case.kernel,
         sizes=case.sizes,
         dtype=case.dtype,
         status=status,
-        reason=reason,
-        message=f"There is no such case at {where}.",
+        reason="only-in-head" if status == "new" else "only-in-base",
+        message="",
     )
 
 
 def _failed_at(
     verdict: Verdict, side: Literal["base", "head"], reason: str, message: str, log: str
 ) -> Verdict:
-    return dataclasses.replace(
-        verdict, status="failed", reason=reason, message=f"At {side}: {message}", log=log, side=side
-    )
+    return dataclasses.replace(verdict, status="failed", reason=reason, message=message, log=log, side=side)
 
 
 class Comparing(Workplace):
@@ -428,9 +425,7 @@ class Comparing(Workplace):
                     "failed", found.base.reason, found.base.message, found.base.log, side="base"
                 )
             elif found.identical and not self.settings.measure_identical:
-                entry.contest.end(
-                    "identical", "same-code", "Both commits compile to the same code and launch it alike."
-                )
+                entry.contest.end("identical", "same-code", "")
         return reply.same_problem
 
     def _problem_changes(self, entries: Sequence[Entry]) -> tuple[tuple[str, ...], set[str]]:
@@ -754,17 +749,15 @@ def _note(facts: protocol.SideFacts) -> SideNote:
 
 def held(verdicts: Sequence[Verdict], twins: Sequence[Verdict]) -> list[Verdict]:
     """The verdicts, all of them invalid where a twin shows that the comparison could not be trusted."""
-    wrong = next((found for twin in twins if (found := _wrong_twin(twin))), None)
-    if wrong is None:
+    wrong = next((found for twin in twins if (found := _wrong_twin(twin))), "")
+    if not wrong:
         return list(verdicts)
-    reason, message = wrong
     measured: tuple[VerdictStatus, ...] = ("regression", "improvement", "unchanged", "inconclusive")
     return [
         dataclasses.replace(
             verdict,
             status="invalid",
-            reason=reason,
-            message=f"{message} What was measured: {verdict.message}",
+            reason=wrong,
             attribution=None,
         )
         if verdict.status in measured
@@ -773,10 +766,9 @@ def held(verdicts: Sequence[Verdict], twins: Sequence[Verdict]) -> list[Verdict]
     ]
 
 
-def _wrong_twin(twin: Verdict) -> tuple[str, str] | None:
+def _wrong_twin(twin: Verdict) -> str:
+    """The reason for which nothing that was measured beside this twin can be trusted; empty where it can."""
     if twin.case == TWIN_SAME and twin.status in ("regression", "improvement"):
-        return "twin-flagged", f"A kernel compared with itself came out as {twin.status}."
+        return "twin-flagged"
     missed = twin.status in ("unchanged", "improvement", "inconclusive")
-    if twin.case == TWIN_PLANTED and missed and twin.complete:
-        return "twin-missed", f"A planted slowdown was not found: it came out as {twin.status}."
-    return None
+    return "twin-missed" if twin.case == TWIN_PLANTED and missed and twin.complete else ""

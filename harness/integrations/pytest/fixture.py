@@ -13,6 +13,7 @@ from harness.integrations.pytest.bench import Bench
 from harness.integrations.pytest.cases import GpuCase, Side
 from harness.integrations.pytest.replay import refuse, replay, spoil
 from harness.integrations.pytest.report import info_of_arm, info_of_row, sentence, times_of
+from harness.output.sentences import explained
 from harness.output.verdicts import fails
 from harness.records import Verdict
 from harness.run.device_session import unfit
@@ -65,13 +66,13 @@ class GpuBenchmark:
         word = verdict.reason if verdict.status == "failed" else verdict.status
         if not times_s:
             if failing:
-                self._refuse(sentence(word, verdict.message, verdict.log))
-            pytest.skip(sentence(word, verdict.message))
+                self._refuse(sentence(word, explained(verdict), verdict.log))
+            pytest.skip(sentence(word, explained(verdict)))
         info = info_of_arm(case, side, verdict, result)
         self._benchmark.extra_info.update(info)
         replay(self._benchmark, times_s)
         if failing:
-            pytest.fail(sentence(word, verdict.message, verdict.log), pytrace=False)
+            pytest.fail(sentence(word, explained(verdict), verdict.log), pytrace=False)
         return info
 
     def _fails(self, verdict: Verdict) -> bool:

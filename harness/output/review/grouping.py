@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.output.review.model import Card, CaseReview, Review
-from harness.output.review.wording import label, leading
+from harness.output.review.wording import label
+from harness.output.sentences import leading
 
 _OF_STATUS: Mapping[str, str] = {
     "regression": "slower",
