@@ -81,8 +81,13 @@ def _changes(shown: Sequence[Stated], commits: Commits) -> Sheet:
             Column("case", [clean(change.case) for change in changes], text=True),
             Column("change %", [percent_figure(change.effect, sign=True) for change in changes]),
             Column("±", [percent_figure(half_width(change)) for change in changes]),
-            Column("commits", [_span(change.good, change.bad, commits) for change in changes], text=True),
-            Column("id", [change.id for change in changes], text=True),
+            Column(
+                "commits",
+                [_span(change.good, change.bad, commits) for change in changes],
+                text=True,
+                whole=True,
+            ),
+            Column("id", [change.id for change in changes], text=True, whole=True),
         ]
     )
 

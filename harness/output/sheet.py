@@ -35,6 +35,8 @@ class Column:
     cells: Sequence[str | Cell]
     text: bool = field(default=False, kw_only=True)
     """Whether it holds words, on the left and folded where there is no room. Numbers never are."""
+    whole: bool = field(default=False, kw_only=True)
+    """Whether its words are never folded."""
     over: str = field(default="", kw_only=True)
     """What stands above the name, in a line of its own."""
     heads: bool = field(default=False, kw_only=True)

@@ -75,7 +75,10 @@ def _table(sheet: Sheet) -> Table:
     for column in columns:
         heading = Text(f"{harmless(column.over)}{over}{harmless(column.name)}")
         table.add_column(
-            heading, justify="left" if column.text else "right", overflow="fold", no_wrap=not column.text
+            heading,
+            justify="left" if column.text else "right",
+            overflow="fold",
+            no_wrap=column.whole or not column.text,
         )
     marks = sheet.marks or ("",) * len(columns[0].cells)
     for mark, *row in zip(marks, *(column.cells for column in columns), strict=True):

@@ -213,13 +213,14 @@ def against_itself(case: Case, name: str, steps: int | None = None) -> protocol.
 
 
 def _alone(case: Case, status: Literal["new", "missing"]) -> Verdict:
+    reason = {"new": "only-in-head", "missing": "only-in-base"}[status]
     return Verdict(
         case=case.id,
         kernel=case.kernel,
         sizes=case.sizes,
         dtype=case.dtype,
         status=status,
-        reason="only-in-head" if status == "new" else "only-in-base",
+        reason=reason,
         message="",
     )
 
