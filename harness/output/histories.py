@@ -103,9 +103,9 @@ def _print_sentence(each: Stated, case: Case, commits: Commits) -> None:
     told = Text.assemble((clean(each.change.case), "bold"), " ", sentence(each.change, case))
     out.print(told, highlight=False)
     if each.change.commits == 1:
-        told = f"  {commit.hash[:10]} {clean(commit.subject)} ({clean(commit.author)})"
+        who = f"  {commit.hash[:10]} {clean(commit.subject)} ({clean(commit.author)})"
         out.print(
-            told, emoji=False, highlight=False, markup=False, style="dim", overflow="ellipsis", no_wrap=True
+            who, emoji=False, highlight=False, markup=False, style="dim", overflow="ellipsis", no_wrap=True
         )
     if each.decision:
         why = f"  {each.state}: {clean(each.decision.reason)} ({clean(each.decision.author)})"
