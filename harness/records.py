@@ -413,6 +413,10 @@ class Arm:
     time_ns: float | None = None
     """Median over every kept slot, of one launch."""
     sm_clock_mhz: float | None = None
+    alone_mhz: float | None = None
+    """Its SM clock when it ran by itself, back to back; None where it did not."""
+    alone_w: float | None = None
+    """The power that it drew then."""
     source_sha256: str | None = None
     launch: Launch | None = None
     resources: Resources | None = None
@@ -420,7 +424,11 @@ class Arm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What became of one case of a comparison. `reason` is a stable code; `message` is a sentence."""
+    """What became of one case of a comparison, in codes and numbers.
+
+    `reason` is a stable code. `message` holds what neither they nor the figures tell, such as a compiler's
+    error; in older records the figures as well, in words. `report.sentences` makes words of it.
+    """
 
     case: str
     kernel: str

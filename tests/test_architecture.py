@@ -20,7 +20,7 @@ import harness
 ROOT = Path(harness.__file__).parent
 
 LAYERS = (
-    ("errors", "records", "statistics"),
+    ("errors", "numbers", "records", "statistics"),
     ("system",),
     ("config", "store"),
     ("spec",),
@@ -57,6 +57,7 @@ ONLY_HERE = {
 
 PURE = (
     "errors",
+    "numbers",
     "records",
     "statistics",
     "spec.case_id",
@@ -75,6 +76,9 @@ PURE = (
     "doctor.facts",
     "doctor.findings",
     "doctor.surroundings",
+    "output.html_page",
+    "output.sentences",
+    "output.sheet",
     "output.sweep_figures",
     "output.sweep_sheets",
     "output.review.checks",

@@ -30,7 +30,8 @@ class Evidence:
     touched: Mapping[str, int] = field(default_factory=dict)
 
 
-def attribute(evidence: Evidence) -> tuple[Attribution | None, str]:
+def attribute(evidence: Evidence) -> Attribution | None:
+    alone = evidence.solo
     verdict = Verdict(
         case="toy.plain[n=64]",
         kernel="plain",
@@ -43,12 +44,16 @@ def attribute(evidence: Evidence) -> tuple[Attribution | None, str]:
         cycles=evidence.cycles,
         energy=evidence.energy,
         clock_exponent=evidence.clock_exponent,
-        base=Arm(sm_clock_mhz=evidence.base_sm_clock_mhz),
-        head=Arm(sm_clock_mhz=evidence.head_sm_clock_mhz),
+        base=Arm(
+            sm_clock_mhz=evidence.base_sm_clock_mhz, alone_mhz=alone.base.sm_clock_mhz if alone else None
+        ),
+        head=Arm(
+            sm_clock_mhz=evidence.head_sm_clock_mhz, alone_mhz=alone.head.sm_clock_mhz if alone else None
+        ),
         power_capped=evidence.power_capped,
         touched=evidence.touched,
     )
-    return attribution.attribute(verdict, evidence.solo)
+    return attribution.attribute(verdict)
 
 
 def effect(percent: float, half: float = 0.1, quads: int = 100) -> Effect:
@@ -82,16 +87,12 @@ COUPLED = solo(1905.0, 1890.0)
 
 
 def test_more_cycles_in_proportion_are_the_code():
-    cause, sentence = attribute(BY_CODE)
-    assert cause == "code"
-    assert sentence == ("Time changed by +1.00 % and cycles by +1.02 %: the code takes more cycles.")
+    assert attribute(BY_CODE) == "code"
 
 
 def test_fewer_cycles_in_proportion_are_the_code_too():
     faster = replace(SLOWER, status="improvement", time=effect(-2.0), cycles=effect(-2.1))
-    cause, sentence = attribute(faster)
-    assert cause == "code"
-    assert "fewer cycles" in sentence
+    assert attribute(faster) == "code"
 
 
 @pytest.mark.parametrize(
@@ -113,15 +114,15 @@ def test_fewer_cycles_in_proportion_are_the_code_too():
 )
 def test_cycles_that_explain_most_of_the_time_are_the_code(cycles, head_mhz, cause):
     evidence = replace(SLOWER, cycles=cycles, head_sm_clock_mhz=head_mhz)
-    assert attribute(evidence)[0] == cause
+    assert attribute(evidence) == cause
 
 
 @pytest.mark.parametrize(("half", "cause"), [(0.1, "code"), (0.3, "code"), (0.41, None)])
 def test_cycles_that_surely_changed_are_the_code_wherever_time_may_have_changed_as_little(half, cause):
     unsure = replace(SLOWER, time=effect(1.0, 0.8), cycles=effect(0.4, half), head_sm_clock_mhz=None)
-    assert attribute(unsure)[0] == cause
+    assert attribute(unsure) == cause
     faster = replace(unsure, status="improvement", time=effect(-1.0, 0.8), cycles=effect(-0.4, half))
-    assert attribute(faster)[0] == cause
+    assert attribute(faster) == cause
 
 
 @pytest.mark.parametrize(
@@ -137,46 +138,31 @@ def test_cycles_that_surely_changed_are_the_code_wherever_time_may_have_changed_
     ],
 )
 def test_without_cycles_equal_clocks_leave_the_code(head_mhz, cause):
-    assert attribute(replace(SLOWER, head_sm_clock_mhz=head_mhz))[0] == cause
+    assert attribute(replace(SLOWER, head_sm_clock_mhz=head_mhz)) == cause
 
 
 def test_clocks_as_close_as_that_explain_not_even_a_small_effect():
     small = replace(SLOWER, time=effect(0.3), head_sm_clock_mhz=1980.0 / 1.0019)
-    assert attribute(small)[0] == "code"
-    assert attribute(replace(small, head_sm_clock_mhz=1980.0 / 1.0021))[0] == "clocks"
+    assert attribute(small) == "code"
+    assert attribute(replace(small, head_sm_clock_mhz=1980.0 / 1.0021)) == "clocks"
 
 
 def test_the_clocks_are_named_where_the_code_is_what_is_left():
-    cause, sentence = attribute(SLOWER)
-    assert cause == "code"
-    assert sentence == (
-        "Time changed by +1.00 % while base saw an SM clock of 1980.0 MHz "
-        "and head of 1980.0 MHz, which does not explain it: the code is slower."
-    )
-    faster = replace(SLOWER, status="improvement", time=effect(-1.0))
-    assert attribute(faster)[1].endswith("the code is faster.")
+    assert attribute(SLOWER) == "code"
+    assert attribute(replace(SLOWER, status="improvement", time=effect(-1.0))) == "code"
 
 
 # The clocks
 
 
 def test_time_without_cycles_is_the_clocks():
-    cause, sentence = attribute(BY_CLOCKS)
-    assert cause == "clocks"
-    assert "cycles by +0.02 %" in sentence
-    assert "1980.0 MHz and head of 1960.6 MHz, which explains it." in sentence
+    assert attribute(BY_CLOCKS) == "clocks"
 
 
 def test_a_higher_clock_makes_an_improvement():
     faster = replace(BY_CLOCKS, status="improvement", time=effect(-1.0), head_sm_clock_mhz=2000.0)
-    assert attribute(faster)[0] == "clocks"
-    assert attribute(replace(faster, head_sm_clock_mhz=1960.0))[0] is None
-
-
-def test_clocks_at_the_power_limit_say_so():
-    cause, sentence = attribute(replace(BY_CLOCKS, power_capped=True))
-    assert cause == "clocks"
-    assert sentence.endswith("; the card was at its power limit.")
+    assert attribute(faster) == "clocks"
+    assert attribute(replace(faster, head_sm_clock_mhz=1960.0)) is None
 
 
 @pytest.mark.parametrize(
@@ -190,8 +176,8 @@ def test_clocks_at_the_power_limit_say_so():
     ],
 )
 def test_what_lowers_clocks_and_was_seen_is_behind_them(gate, cause):
-    assert attribute(replace(BY_CLOCKS, touched={gate: 3, "contention": 9}))[0] == cause
-    assert attribute(replace(BY_CODE, touched={gate: 3}))[0] == "code"
+    assert attribute(replace(BY_CLOCKS, touched={gate: 3, "contention": 9})) == cause
+    assert attribute(replace(BY_CODE, touched={gate: 3})) == "code"
 
 
 # Kernels that do not follow the clock
@@ -212,38 +198,21 @@ def test_what_lowers_clocks_and_was_seen_is_behind_them(gate, cause):
 )
 def test_where_time_hardly_follows_the_clock_cycles_are_left_aside(exponent, head_mhz, cause):
     evidence = replace(BY_CLOCKS, clock_exponent=exponent, head_sm_clock_mhz=head_mhz)
-    found, sentence = attribute(evidence)
-    assert found == cause
-    assert ("cycles are left aside" in sentence) is (exponent is not None and exponent < 0.8)
-
-
-def test_cycles_that_were_not_measured_are_not_left_aside():
-    assert "left aside" not in attribute(replace(SLOWER, clock_exponent=0.9))[1]
-
-
-def test_the_exponent_is_named():
-    assert "exponent of only 0.31" in attribute(replace(BY_CLOCKS, clock_exponent=0.31))[1]
+    assert attribute(evidence) == cause
 
 
 @pytest.mark.parametrize(("cycles", "cause"), [(1.02, "code"), (0.52, "code"), (0.3, None), (-1.0, None)])
 def test_cycles_that_say_what_time_says_are_the_code_whatever_the_exponent(cycles, cause):
     """What the code did is between the two rulers: where they agree, no clock can be behind it."""
     no_clocks = replace(BY_CODE, cycles=effect(cycles), clock_exponent=0.2, head_sm_clock_mhz=None)
-    found, sentence = attribute(no_clocks)
-    assert found == cause
-    assert ("cycles are left aside" in sentence) is (cause is None)
+    assert attribute(no_clocks) == cause
 
 
 # Power
 
 
 def test_clocks_that_differ_for_an_arm_alone_are_power():
-    cause, sentence = attribute(replace(BY_CLOCKS, solo=COUPLED, energy=effect(3.0)))
-    assert cause == "power"
-    assert sentence.endswith(
-        "POWER-COUPLED: alone, head runs at 1890.0 MHz and base at 1905.0 MHz (-0.79 %), "
-        "drawing 690 W against 600 W, energy per launch +3.00 % (+2.90 % to +3.10 %)."
-    )
+    assert attribute(replace(BY_CLOCKS, solo=COUPLED, energy=effect(3.0))) == "power"
 
 
 @pytest.mark.parametrize("status", ["unchanged", "inconclusive"])
@@ -253,24 +222,18 @@ def test_clocks_that_differ_for_an_arm_alone_are_power():
 )
 def test_power_shows_where_turns_hide_it(status, head_mhz, cause):
     same = Evidence(status=status, time=effect(0.0), solo=solo(1905.0, head_mhz))
-    found, sentence = attribute(same)
-    assert found == cause
-    assert ("POWER-COUPLED" in sentence) is (cause is not None)
+    assert attribute(same) == cause
 
 
 def test_the_code_stays_the_cause_with_a_word_on_power():
-    cause, sentence = attribute(replace(BY_CODE, solo=COUPLED))
-    assert cause == "code"
-    assert "more cycles; POWER-COUPLED: alone" in sentence
+    assert attribute(replace(BY_CODE, solo=COUPLED)) == "code"
 
 
 @pytest.mark.parametrize("watts", [(None, None), (600.0, None), (None, 690.0)])
 def test_power_without_a_sensor_is_told_by_clocks(watts):
-    cause, sentence = attribute(replace(BY_CLOCKS, solo=solo(1905.0, 1890.0, *watts)))
-    assert cause == "power"
-    assert "drawing" not in sentence
+    assert attribute(replace(BY_CLOCKS, solo=solo(1905.0, 1890.0, *watts))) == "power"
     unknown = SoloBlocks(base=Solo(time_ns=1.0), head=Solo(time_ns=1.0, sm_clock_mhz=1.0))
-    assert attribute(replace(BY_CLOCKS, solo=unknown))[0] == "clocks"
+    assert attribute(replace(BY_CLOCKS, solo=unknown)) == "clocks"
 
 
 HIDDEN = Evidence(status="unchanged", time=effect(0.1), cycles=effect(1.0), power_capped=True)
@@ -278,12 +241,7 @@ HIDDEN = Evidence(status="unchanged", time=effect(0.1), cycles=effect(1.0), powe
 
 @pytest.mark.parametrize("status", ["unchanged", "inconclusive", "regression"])
 def test_work_that_the_power_limit_hides_is_the_code(status):
-    cause, sentence = attribute(replace(HIDDEN, status=status, energy=effect(2.0)))
-    assert cause == "code"
-    assert (
-        "the code takes more cycles, and at its power limit the card hides it by clocking higher" in sentence
-    )
-    assert "energy per launch +2.00 %" in sentence
+    assert attribute(replace(HIDDEN, status=status, energy=effect(2.0))) == "code"
 
 
 @pytest.mark.parametrize(
@@ -300,17 +258,15 @@ def test_work_that_the_power_limit_hides_is_the_code(status):
     ],
 )
 def test_work_is_hidden_only_if_all_of_it_is_known(change):
-    assert attribute(replace(HIDDEN, **change)) == (None, "")
+    assert attribute(replace(HIDDEN, **change)) is None
 
 
 def test_a_small_change_of_work_is_told_once_it_is_sure():
-    assert attribute(replace(HIDDEN, cycles=effect(0.4, 0.1), time=effect(0.1, 0.1)))[0] == "code"
+    assert attribute(replace(HIDDEN, cycles=effect(0.4, 0.1), time=effect(0.1, 0.1))) == "code"
 
 
 def test_saved_work_can_be_hidden_too():
-    cause, sentence = attribute(replace(HIDDEN, cycles=effect(-1.0)))
-    assert cause == "code"
-    assert "fewer cycles, and at its power limit the card spends what that saves" in sentence
+    assert attribute(replace(HIDDEN, cycles=effect(-1.0))) == "code"
 
 
 # Gates
@@ -332,19 +288,17 @@ def test_saved_work_can_be_hidden_too():
 )
 def test_an_invalid_case_goes_back_to_its_gate(gate, cause):
     evidence = Evidence(status="invalid", invalid=gate, touched={gate: 30, "other": 1})
-    assert attribute(evidence) == (cause, f"Quads touched: {gate} 30, other 1.")
+    assert attribute(evidence) == cause
     unclear = replace(SLOWER, head_sm_clock_mhz=None, touched={gate: 3})
-    found, sentence = attribute(unclear)
-    assert found == cause
-    assert sentence.endswith(f"neither cycles nor clocks tell why. Quads touched: {gate} 3.")
+    assert attribute(unclear) == cause
 
 
 def test_every_gate_has_a_cause():
-    assert all(attribute(Evidence(status="invalid", invalid=gate))[0] for gate in GATES)
+    assert all(attribute(Evidence(status="invalid", invalid=gate)) for gate in GATES)
 
 
 def test_too_few_quads_have_no_cause():
-    assert attribute(Evidence(status="invalid", invalid="too-few-quads")) == (None, "")
+    assert attribute(Evidence(status="invalid", invalid="too-few-quads")) is None
 
 
 @pytest.mark.parametrize(
@@ -360,7 +314,7 @@ def test_an_inconclusive_case_goes_back_to_what_touched_much_of_it(status, lost,
     evidence = Evidence(
         status=status, time=effect(0.3, 1.0, quads=100), touched={"thermal-throttle": lost, "canary": 0}
     )
-    assert attribute(evidence)[0] == cause
+    assert attribute(evidence) == cause
 
 
 # Nothing to attribute
@@ -368,20 +322,18 @@ def test_an_inconclusive_case_goes_back_to_what_touched_much_of_it(status, lost,
 
 @pytest.mark.parametrize("status", ["identical", "new", "missing", "failed"])
 def test_what_was_not_measured_has_no_cause(status):
-    assert attribute(Evidence(status=status)) == (None, "")
-    assert attribute(replace(BY_CODE, status=status)) == (None, "")
+    assert attribute(Evidence(status=status)) is None
+    assert attribute(replace(BY_CODE, status=status)) is None
 
 
 @pytest.mark.parametrize("status", ["unchanged", "inconclusive"])
 def test_no_effect_has_no_cause(status):
-    assert attribute(replace(BY_CODE, status=status, time=effect(0.1), cycles=effect(0.1))) == (None, "")
-    assert attribute(Evidence(status=status)) == (None, "")
+    assert attribute(replace(BY_CODE, status=status, time=effect(0.1), cycles=effect(0.1))) is None
+    assert attribute(Evidence(status=status)) is None
 
 
 def test_nothing_known_but_time_is_said():
-    cause, sentence = attribute(Evidence(status="regression", time=effect(1.0)))
-    assert cause is None
-    assert sentence.endswith("neither cycles nor clocks tell why.")
+    assert attribute(Evidence(status="regression", time=effect(1.0))) is None
 
 
 # An arm by itself

@@ -15,6 +15,7 @@ from harness.judgement.attribution import Solo, SoloBlocks
 from harness.judgement.case_trial import SPARE_PROCESSES, TAIL_QUADS, Contest, Noise, settle
 from harness.judgement.gates import CanaryLevel, Gated, GatePolicy, gate
 from harness.judgement.judge import Policy
+from harness.output.sentences import explained
 from harness.records import Arm, Launch, PairedBlock, Quad, Resources, Snapshot, Telemetry, Verdict
 from harness.spec.suite import Case
 from harness.statistics.moderated import Prior
@@ -158,8 +159,8 @@ def test_what_is_found_twice_is_so(effect, status, reason):
     assert verdict.time.low < effect < verdict.time.high
     assert (verdict.time.processes, verdict.time.quads) == (2, 50)
     word = "slower" if effect > 0 else "faster"
-    assert verdict.message.startswith(f"{100 * abs(verdict.time.effect):.2f} % {word} (")
-    assert "in 2 processes." in verdict.message
+    assert explained(verdict).startswith(f"{100 * abs(verdict.time.effect):.2f} % {word} (")
+    assert "in 2 processes." in explained(verdict)
     assert verdict.complete
     assert verdict.case == "toy.plain[n=64]"
     assert (verdict.kernel, verdict.sizes, verdict.dtype) == ("plain", {"n": 64}, "float32")
@@ -169,7 +170,7 @@ def test_what_is_found_twice_is_so(effect, status, reason):
 def test_what_is_within_the_tolerance_for_sure_is_unchanged(effect):
     verdict = contest(effect, effect).verdict()
     assert told(verdict) == ("unchanged", "within-tolerance")
-    assert "within 1 % for sure" in verdict.message
+    assert "within the tolerance for sure" in explained(verdict)
     assert verdict.smallest_visible is not None
     assert 0.0025 < verdict.smallest_visible < 0.01
 
@@ -187,7 +188,7 @@ def test_processes_that_differ_by_more_than_is_known_are_too_noisy():
     verdict = made.verdict()
     assert (made.looks, made.settled) == (3, True)
     assert told(verdict) == ("inconclusive", "too-noisy")
-    assert "processes differ by more than this device's history explains" in verdict.message
+    assert "Processes differ by more than this device's history explains" in explained(verdict)
     assert verdict.complete
 
 
@@ -196,7 +197,7 @@ def test_an_effect_too_small_to_be_seen_is_too_noisy_and_says_what_would_show():
     verdict = contest(*([0.004] * 8), noise_of_device=noise).verdict()
     assert told(verdict) == ("inconclusive", "too-noisy")
     assert verdict.smallest_visible is not None
-    assert f"only a change beyond {100 * verdict.smallest_visible:.2f} % would show" in verdict.message
+    assert f"only a change beyond {100 * verdict.smallest_visible:.2f} % would show" in explained(verdict)
 
 
 def test_what_fresh_processes_show_to_be_the_same_is_unchanged():
@@ -212,7 +213,7 @@ def test_what_fresh_processes_leave_open_to_the_last_is_not_confirmed():
     assert (len(made.again), made.settled, made.unfinished) == (8, True, False)
     verdict = made.verdict()
     assert told(verdict) == ("inconclusive", "not-confirmed")
-    assert "It looked slower, but fresh processes did not confirm it: now " in verdict.message
+    assert "Not confirmed by fresh processes. It looked slower at first." in explained(verdict)
 
 
 def test_the_effect_is_that_of_the_confirming_processes_alone():
@@ -221,7 +222,7 @@ def test_the_effect_is_that_of_the_confirming_processes_alone():
     assert verdict.time is not None
     assert verdict.time.process_effects == pytest.approx((0.02, 0.021), abs=1e-3)
     assert verdict.time.effect == pytest.approx(0.0205, abs=1e-3)
-    assert verdict.message.startswith("2.0")
+    assert explained(verdict).startswith("2.0")
 
 
 @pytest.mark.parametrize(("again", "processes"), [(0.03, 2), (0.014, 4), (0.0075, 8)])
@@ -284,7 +285,7 @@ def test_both_rulers_say_what_the_code_did():
 def test_where_cycles_alone_show_it_and_clocks_are_free_neither_is_believed():
     verdict = contest(*[0.0] * 8, cycles=0.02).verdict()
     assert told(verdict) == ("inconclusive", "clocks")
-    assert "Time and cycles contradict each other" in verdict.message
+    assert "Time and cycles contradict each other" in explained(verdict)
     assert verdict.power_capped is False
 
 
@@ -292,7 +293,7 @@ def test_away_from_the_power_limit_time_is_believed_where_it_shows_what_cycles_d
     verdict = contest(0.02, 0.02, again=[0.02, 0.02], cycles=0.0).verdict()
     assert told(verdict) == ("regression", "slower-in-time")
     assert verdict.attribution is None
-    assert "neither cycles nor clocks tell why" in verdict.message
+    assert "Neither cycles nor clocks tell why" in explained(verdict)
 
 
 @pytest.mark.parametrize(
@@ -304,7 +305,7 @@ def test_at_the_power_limit_cycles_tell_what_time_hides(cycles, status, reason, 
     assert [leg.name for leg in made.legs(made.rounds)] == ["time", "cycles"]
     verdict = made.verdict()
     assert told(verdict) == (status, reason)
-    assert f"{word} cycles (" in verdict.message
+    assert f"{word} cycles (" in explained(verdict)
     assert verdict.power_capped is True
     assert verdict.time is not None
     assert verdict.time.effect == pytest.approx(0.0, abs=1e-3)
@@ -386,7 +387,7 @@ def test_strays_on_head_alone_are_slower_in_the_tail():
     assert verdict.strays is not None
     assert (verdict.strays.base, verdict.strays.slots) == (0, 120 * verdict.time.processes)
     assert verdict.strays.head == pytest.approx(0.1 * verdict.strays.slots, rel=0.5)
-    assert "of head's slots took over 1.1 times their usual time and 0 % of base's" in verdict.message
+    assert "of head's slots took over 1.1 times their usual time and 0.00 % of base's" in explained(verdict)
 
 
 def test_strays_have_to_be_confirmed_too():
@@ -410,7 +411,7 @@ def test_what_is_slower_only_right_after_base_is_inconclusive(count):
     assert made.confirmed  # by its times alone it would be a regression
     verdict = made.verdict()
     assert told(verdict) == ("inconclusive", "order")
-    assert "How a slot comes out depends on which kernel ran before it, by 2.9 %" in verdict.message
+    assert "It depends on which kernel ran before. That alone makes up to 2.9" in explained(verdict)
     assert verdict.order_p is not None
     assert verdict.order_p < 1e-3
 
@@ -442,8 +443,8 @@ def partly_hot(in_heat: float, in_cold: float, seed: int, noise: float = 5e-4) -
 def test_where_touched_and_clean_quads_contradict_each_other_it_is_invalid(in_heat, in_cold, words):
     verdict = fed(*[partly_hot(in_heat, in_cold, seed) for seed in range(8)]).verdict()
     assert told(verdict) == ("invalid", "thermal-throttle")
-    assert "quads that nothing touched " + words in verdict.message
-    assert "held back for sw_thermal" in verdict.message
+    assert "quads that nothing touched " + words in explained(verdict)
+    assert "held back for sw_thermal" in explained(verdict)
     assert verdict.attribution == "thermal"
 
 
@@ -507,8 +508,8 @@ def test_beside_another_process_it_counts_what_a_fixed_kernel_suffered(effect, c
     assert verdict.touched == {"contention": 100 if effect else 50}
     if status == "invalid":
         assert (verdict.reason, verdict.attribution) == ("contention", "contention")
-        assert "a fixed kernel's time varied by 30 %" in verdict.message
-        assert "4711" in verdict.message
+        assert "a fixed kernel's time varied by 30.0 %" in explained(verdict)
+        assert "4711" in explained(verdict)
 
 
 def test_beside_another_process_that_slows_all_alike_the_canaries_of_other_blocks_tell():
@@ -579,7 +580,7 @@ def test_a_process_that_cannot_be_read_is_made_up_for():
     assert len(unread.again) == 2 + SPARE_PROCESSES
     verdict = unread.verdict()
     assert told(verdict) == ("inconclusive", "not-confirmed")
-    assert "Too few fresh processes" in verdict.message
+    assert "too few fresh processes" in explained(verdict)
 
 
 @pytest.mark.parametrize("effect", [999.0, -0.999])
@@ -632,7 +633,7 @@ def test_energy_is_that_of_each_side_alone():
     assert verdict.energy is not None
     assert verdict.energy.effect == pytest.approx(0.1)
     assert (verdict.energy.low, verdict.energy.high) == pytest.approx((0.05, 0.15))
-    assert "POWER-COUPLED" in verdict.message
+    assert "POWER-COUPLED" in explained(verdict)
     made.solo = SoloBlocks(base=replace(base, energy_j=None), head=head)
     assert made.verdict().energy is None
 
@@ -641,14 +642,19 @@ def test_energy_is_that_of_each_side_alone():
 
 
 @pytest.mark.parametrize(
-    ("side", "message"), [("base", "At base: It broke."), ("head", "At head: It broke."), ("", "It broke.")]
+    ("side", "message"),
+    [
+        ("base", "The process crashed at base. It broke."),
+        ("head", "The process crashed at head. It broke."),
+        ("", "The process crashed. It broke."),
+    ],
 )
 def test_an_ending_is_the_verdict_whatever_was_measured(side, message):
     made = contest(0.02, 0.02)
     made.end("failed", "crashed", "It broke.", "evidence", side)
     verdict = made.verdict()
     assert told(verdict) == ("failed", "crashed")
-    assert (verdict.message, verdict.log, verdict.side) == (message, "evidence", side)
+    assert (explained(verdict), verdict.log, verdict.side) == (message, "evidence", side)
     assert made.ended
     assert made.settled
     assert verdict.time is None
@@ -686,7 +692,7 @@ def test_an_interrupt_judges_what_there_is(what):
     settle([made], made.policy)
     verdict = made.verdict()
     assert told(verdict) == (status, reason)
-    assert verdict.message
+    assert explained(verdict)
     # What was cut short tells nothing of how often such a case is found.
     assert (verdict.complete, made.unfinished, made.settled) == (False, True, True)
 
@@ -697,8 +703,7 @@ def test_two_processes_that_disagree_have_no_interval(one, other):
     made.interrupt()
     verdict = made.verdict()
     assert told(verdict) == ("inconclusive", "interrupted")
-    assert "no interval can be told: 2 processes read " in verdict.message
-    assert "(" not in verdict.message
+    assert "(no interval can be told) in 2 processes." in explained(verdict)
     assert verdict.time is not None
     assert verdict.time.process_effects == pytest.approx((one, other), abs=5e-3)
     assert math.isfinite(verdict.time.high)
@@ -757,6 +762,6 @@ def test_at_the_power_limit_cycles_may_confirm_alone(capped):
         return
     verdict = made.verdict()
     assert told(verdict) == ("regression", "slower-in-cycles")
-    assert "more cycles" in verdict.message
+    assert "more cycles" in explained(verdict)
     assert verdict.cycles is not None
     assert verdict.cycles.effect == pytest.approx(0.01, abs=1e-3)

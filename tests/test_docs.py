@@ -367,7 +367,7 @@ def reasons_of_verdicts() -> set[str]:
     for source in sources:
         codes |= {code for code in re.findall(rf'"(?:{status})", "([a-z]+)"', source) if code not in status}
     judged = {f"{direction}-in-{leg}" for direction in get_args(Direction) for leg in get_args(LegName)}
-    return codes | judged | {*GATES, "interrupted"}
+    return codes | judged | {*GATES, "interrupted", "record-ends"}
 
 
 def test_the_exception_tree_is_that_of_the_code():

@@ -126,17 +126,19 @@ def test_the_open_regression_is_shown_and_is_status_1(harness, shown):
     a100, h200 = done.out.split(f"{H200.machine} (")
     assert a100.startswith(f"{A100.machine} ({A100.name}): 3 cases, {COMMITS - 3} commits, newest ")
     assert h200.startswith(f"{H200.name}): 3 cases, {COMMITS} commits, newest {shown.commits[-1][:10]}\n")
-    assert re.search(rf"^new +{NAIVE} +-1?\d\.\d +\d\.\d +{fall} +[0-9a-f]{{10}} *$", h200, re.MULTILINE)
+    assert re.search(rf"^new +{NAIVE} +-\d+\.\d+ +\d\.\d+ +{fall} +[0-9a-f]{{10}} *$", h200, re.MULTILINE)
     assert re.search(
-        rf"^{NAIVE} 1?\d\.\d % slower \(\d+\.\d to \d+\.\d %\): cycles changed by \+", h200, re.MULTILINE
+        rf"^{NAIVE} \d+\.\d+ % slower \(\+\d+\.\d+ to \+\d+\.\d+ %\): cycles changed by \+",
+        h200,
+        re.MULTILINE,
     )
     assert re.search(rf"^  {fall} .+ \(.+\) *$", h200, re.MULTILINE)
     assert "the code. Registers" in " ".join(h200.split())
-    assert re.search(rf"^improvement +{shown.commits[RISE][:10]} {TILED}: \+\d+\.\d %", h200, re.MULTILINE)
+    assert re.search(rf"^improvement +{shown.commits[RISE][:10]} {TILED}: \+\d+\.\d+ %", h200, re.MULTILINE)
     assert "new" not in a100.replace("newest", "")
     assert f"epoch from {shown.commits[50][:10]}: driver 580.159.04 → 590.44.01" in a100
     for at, sign in ((45, "-"), (58, r"\+")):
-        line = rf"^thermal +{shown.commits[at][:10]} 2 cases: {sign}\d\.\d to {sign}\d\.\d %$"
+        line = rf"^thermal +{shown.commits[at][:10]} 2 cases: {sign}\d\.\d+ to {sign}\d\.\d+ %$"
         assert re.search(line, h200, re.MULTILINE)
     assert " ".join(done.out.split()).endswith(
         "1 regression is open. Changes: 1 new, 2 improvements, 4 by the card. Exit status 1."
@@ -186,7 +188,7 @@ def test_long_names_and_ranges_fold_and_leave_ids_whole(harness, made):
     lines = done.out.splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("new"))
     cells = [
-        line[7:].split("  ")[0].strip() for line in lines[start : start + 3] if not line.startswith("matmul")
+        line[7:].split("  ")[0].strip() for line in lines[start : start + 4] if not line.startswith("matmul")
     ]
     assert "".join(cells) == f"matmul.{name}@1048576"
     assert f"{change['good'][:10]}..{change['bad'][:10]}" in done.out
@@ -485,7 +487,7 @@ def test_what_was_fixed_names_what_fixed_it(harness, made):
     assert (fall["state"], fall["fixed_by"]) == ("fixed", rise["id"])
     assert (rise["kind"], rise["state"]) == ("improvement", "")
     terminal = harness("history").out
-    assert re.search(r"^fixed +[0-9a-f]{10} matmul.naive@1024: -\d+\.\d %$", terminal, re.MULTILINE)
+    assert re.search(r"^fixed +[0-9a-f]{10} matmul.naive@1024: -\d+\.\d+ %$", terminal, re.MULTILINE)
     assert re.search(r"^fixed  .*[0-9a-f]{10} *$", harness("history", "--all").out, re.MULTILINE)
 
 

@@ -393,7 +393,7 @@ def test_a_damaged_record_is_told_and_the_others_are_read(shelf, harness):
     done = harness("report", "ladder", "first")
     assert done.status == ExitCode.FINE
     assert "is no run record" in done.err
-    assert ["plain", "10", "1.0x", "2.50", "8.000", "1.0x", "0.80"] in lines_of(done.out)
+    assert ["plain", "10", "1.0x", "2.50", "8.000", "1.0x", "0.800"] in lines_of(done.out)
 
 
 # The report
@@ -407,7 +407,7 @@ def test_the_authors_figures_stand_beside_ours(shelf, harness):
     assert "Author: Old card, size 64. By hand." in done.out
     assert "Ours: New card (cuda:0), size 64" in done.out
     found = lines_of(done.out)
-    assert ["plain", "10", "1.0x", "2.50", "8.000", "1.0x", "0.80"] in found
+    assert ["plain", "10", "1.0x", "2.50", "8.000", "1.0x", "0.800"] in found
     assert ["tiled", "40", "4.0x", "10.0", "16.00", "2.0x", "1.60"] in found
     assert "not measured" not in done.out
 
@@ -459,7 +459,7 @@ def test_the_share_of_a_vendors_kernel_is_shown_with_its_name(shelf, harness):
     share = LibraryShare(kernel="vendors", share=0.5, quads=9, library_time_ns=32)
     shelf.put(row("plain", 64, given={"library": share}))
     done = harness("report", "ladder", "first")
-    assert ["plain", "10", "1.0x", "2.50", "8.000", "1.0x", "0.80", "50.0"] in lines_of(done.out)
+    assert ["plain", "10", "1.0x", "2.50", "8.000", "1.0x", "0.800", "50.0"] in lines_of(done.out)
     assert "% lib: of vendors, measured in turns" in done.out
 
 
@@ -469,17 +469,17 @@ def test_a_card_is_held_against_the_host_size_by_size(shelf, harness):
     found = lines_of(harness("report", "ladder", "held").out)
     assert ["64", "Old card", "8", "2", "1", "9", "4x"] in found
     # The author's kernel stands for the card though another is faster.
-    assert ["cuda:0", "0.000320", "1.600", "0.000032", "16.00", "10.0x", "3.200"] in found
+    assert ["cuda:0", "0.0003200", "1.600", "3.20e-5", "16.00", "10.0x", "3.200"] in found
     assert ["cuda:0", WITH, "--slow", "0.004096", "8.000", DASH] in found
     faster = harness("report", "ladder", "held", "--against", "plain").out
-    assert ["cuda:0", "0.000320", "1.600", "0.000016", "32.00", "20.0x", "3.200"] in lines_of(faster)
+    assert ["cuda:0", "0.0003200", "1.600", "1.60e-5", "32.00", "20.0x", "3.200"] in lines_of(faster)
     assert "cuda:0: New card, plain" in faster
 
 
 def test_where_the_authors_kernel_does_not_run_the_fastest_stands_for_the_card(shelf, harness):
     shelf.put(row("plain", 16))
     shelf.put(row("host", 320), machine="cpu", device=PROCESSOR)
-    assert ["cuda:0", "0.000320", "1.600", "0.000016", "32.00", "20.0x", DASH] in lines_of(
+    assert ["cuda:0", "0.0003200", "1.600", "1.60e-5", "32.00", "20.0x", DASH] in lines_of(
         harness("report", "ladder", "held").out
     )
 
@@ -490,7 +490,7 @@ def test_the_host_of_another_machine_is_not_taken(shelf, harness):
     path = shelf.put(row("host", 320), machine="cpu", device=PROCESSOR)
     text = path.read_text("utf-8").replace(f'"cpu":"{BOX.cpu}"', f'"cpu":"{elsewhere.cpu}"')
     path.write_text(text, encoding="utf-8")
-    assert ["cuda:0", DASH, DASH, "0.000032", "16.00", DASH] in lines_of(
+    assert ["cuda:0", DASH, DASH, "3.20e-5", "16.00", DASH] in lines_of(
         harness("report", "ladder", "held").out
     )
 
@@ -498,7 +498,7 @@ def test_the_host_of_another_machine_is_not_taken(shelf, harness):
 def test_other_sizes_have_the_authors_figures_only_where_the_ladder_has_one_size(shelf, harness):
     shelf.put(row("plain", 128, 128), row("tiled", 64, 128))
     done = harness("report", "ladder", "--size", "128")
-    assert ["plain", "10", "1.0x", "2.50", "8.000", "1.0x", "0.80"] in lines_of(done.out)
+    assert ["plain", "10", "1.0x", "2.50", "8.000", "1.0x", "0.800"] in lines_of(done.out)
     assert "Ours: New card (cuda:0), size 128" in done.out
     assert "Author: Old card, size 64." in done.out
     assert ["128", "cuda:0", DASH, DASH, "0.000064", "16.00", DASH] in lines_of(done.out)
@@ -546,7 +546,11 @@ def test_markdown_is_tables_with_every_rungs_idea(shelf, laddered):
     suite = load_folder(laddered.suite)
     ladder = suite.ladders[0]
     rows, _ = newest_rows(shelf.results, "toy", {"toy.plain[n=64]"})
-    report = ladder_report(suite, shelf.source.tree_sha256, ladder, placed(suite, ladder), rows)
+    lines = [
+        dataclasses.replace(each, kernel=dataclasses.replace(each.kernel, about="It is so."))
+        for each in placed(suite, ladder)
+    ]
+    report = ladder_report(suite, shelf.source.tree_sha256, ladder, lines, rows)
     text = markdown(report)
     assert text.startswith("### Plain, then tiled\n")
     assert f"at {shelf.source.commit[:10]}, measured 2026-01-08" in text

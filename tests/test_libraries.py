@@ -26,7 +26,7 @@ from harness.bench.library_ratio import MOST_QUADS, TIME_S, pair_settings, share
 from harness.bench.measure import MeasureSettings
 from harness.errors import SuiteError
 from harness.output.summary import summary_of
-from harness.output.tables import ladder_tables, print_out
+from harness.output.tables import print_out, run_tables
 from harness.records import PairedBlock, Quad
 from harness.run.run import Session, SessionSettings
 from harness.site.publishing import FOLDER, publish_pages
@@ -431,9 +431,9 @@ def test_without_the_library_a_kernel_has_the_same_figures(tmp_path, monkeypatch
     rows, result = held(tmp_path, monkeypatch, kernels=("plain",), library=False)
     assert [(row.library, row.library_missing) for row in rows.values()] == [(None, "")] * 2
     assert {row.measurement and row.measurement.times_ns[0] for row in rows.values()} == {TIMES["plain"]}
-    for table in ladder_tables(result, 120):
-        assert [column.header for column in table.columns if "vendor" in str(column.header)] == []
-        assert table.caption is None
+    for table in run_tables(result):
+        assert [column.name for column in table.shown if "vendor" in column.name] == []
+        assert not table.caption
 
 
 def test_verifying_alone_asks_no_library(tmp_path, monkeypatch, own_cache):
@@ -460,7 +460,7 @@ def test_a_package_that_is_absent_is_why_there_is_no_share(tmp_path, monkeypatch
     rows, result = held(tmp_path, monkeypatch, kernels=("fast", "vendor"))
     assert rows["fast", 64].library_missing == sentence
     assert (rows["vendor", 64].status, rows["vendor", 64].reason) == ("skipped", "needs-package")
-    for table in ladder_tables(result, 120):
+    for table in run_tables(result):
         assert table.caption == f"% library: {sentence}"
 
 
@@ -502,7 +502,7 @@ def test_bfloat16_goes_through_a_run(tmp_path, monkeypatch, own_cache):
 
 def test_the_ladder_has_a_column_of_the_library(whole, capsys):
     _, result = whole
-    for table in ladder_tables(result, 120):
+    for table in run_tables(result):
         print_out(table)
     lines = capsys.readouterr().out.splitlines()
     assert "% vendor" in lines[1]
@@ -524,7 +524,7 @@ def test_under_the_table_stands_what_is_held_against_what(whole, capsys):
     )
     missing = dataclasses.replace(plain, kernel="third", library=None, library_missing="Why not: [none].")
     mixed = dataclasses.replace(result, rows=(plain, second, missing, missing))
-    table = next(iter(ladder_tables(mixed, 120)))
+    table = next(iter(run_tables(mixed)))
     print_out(table)
     shown = capsys.readouterr().out.splitlines()
     assert "% vendor" in shown[1]

@@ -243,7 +243,7 @@ def test_the_table_has_rates_clocks_temperature_and_power(bed):
     done.assert_outcomes(passed=2)
     heading, row = (line for line in done.outlines if line.startswith(("kernel ", "plain ")))
     assert heading.split() == ["kernel", "size", "ms", "GB/s", "SM", "MHz", "°C", "W"]
-    assert row.split() == ["plain", "64", "0.001", "0.512", "1,000", "50", "100"]
+    assert row.split() == ["plain", "64", "0.001000", "0.5120", "1,000", "50", "100"]
 
 
 def test_what_is_wrong_fails_with_a_sentence_and_costs_no_other(bed):
@@ -644,12 +644,12 @@ def test_the_gate_fails_and_names_each_kernel(beds):
         r"regression: 3\.00 % slower \(\+2\.\d+ to \+3\.\d+ %\) in 2 processes\.",
         sentences["toy.slower@64-head"],
     )
-    assert "At head: toy.build_head does not compile." in sentences["toy.build_head@64-head"]
-    assert "At base: toy.build_base does not compile." in sentences["toy.build_base@64-head"]
+    assert "Build failed at head. toy.build_head does not compile." in sentences["toy.build_head@64-head"]
+    assert "Build failed at base. toy.build_base does not compile." in sentences["toy.build_base@64-head"]
     done.assert_outcomes(failed=4, passed=5, skipped=7)
     assert "GPU performance gate" in told(done)
     assert "regression toy.slower@64 (slower-in-time): 3.00 % slower" in told(done)
-    assert "1 regression, 1 improvement, 1 unchanged, 1 identical, 2 failed, 1 new, 1 missing." in told(done)
+    assert "1 regression, 1 improvement, 1 unchanged, 1 identical, 1 new, 1 missing, 2 failed." in told(done)
     assert "The gate fails." in told(done)
     saved = json.loads((beds.root / "saved.json").read_text())
     found = {each["name"]: each for each in saved["benchmarks"]}
@@ -865,7 +865,7 @@ def test_sections_fit_80_columns(bed):
     section = lines[began : lines.index("The gate fails.") + 1]
     assert len(section) > len(kernels)
     assert [line for line in section if len(line) > 80 and not line.startswith("Record: ")] == []
-    for word in ("base ms", "change %", "GFLOP/s", "SM MHz", "verdict"):
+    for word in ("change %", "±", "visible", "verdict"):
         assert word in " ".join(section)
 
 

@@ -127,7 +127,7 @@ def test_every_case_is_in_one_group(name):
 
 SENTENCES = {
     "clean": "None of 24 cases is slower; 3 are faster.",
-    "regressions": "4 of 21 cases are slower, most of all matmul.shared_tile@2048 by 13 %; "
+    "regressions": "4 of 21 cases are slower, most of all matmul.shared_tile@2048 by 13.4 %; "
     "1 is missing; 1 could not be judged.",
     "inconclusive": "5 of 23 cases could not be judged; none of the others is slower.",
     "invalid": "7 of 22 cases could not be judged; none of the others is slower.",
@@ -148,11 +148,11 @@ def test_the_headline_is_one_sentence(name):
 @pytest.mark.parametrize(
     ("cases", "sentence"),
     [
-        ([case("a", 64, "regression")], "1 of 1 case is slower: matmul.a@64 by 1.7 %."),
+        ([case("a", 64, "regression")], "1 of 1 case is slower: matmul.a@64 by 1.70 %."),
         ([case("a", 64, "regression", time=None)], "1 of 1 case is slower: matmul.a@64."),
         (
             [case("a", 64, "regression", reason="slower-in-cycles")],
-            "1 of 1 case is slower: matmul.a@64 by 1.7 % in cycles.",
+            "1 of 1 case is slower: matmul.a@64 by 1.68 % in cycles.",
         ),
         ([case("a", 64, "failed", side="head")], "1 of 1 case fails at head: matmul.a@64."),
         ([case("a", 64, "missing"), case("b", 64)], "1 of 2 cases is missing: matmul.a@64."),

@@ -19,9 +19,10 @@ from rich.console import Console
 
 from harness import Case, Kernel, Tuning, ceil_div
 from harness.errors import StoreError, SuiteError
+from harness.numbers import typeset
 from harness.output import sweep_page, sweep_sheets, sweeps
 from harness.output.sweep_page import write_page
-from harness.output.tables import natural_width
+from harness.output.tables import natural_width, print_out
 from harness.records import DeviceInfo, Effect, Host, Launch, Resources, Source, Toolchain
 from harness.sweep import exchange
 from harness.sweep.exchange import t4_results, write_t4
@@ -122,15 +123,12 @@ def told(tables, width=80, **options):
     file = io.StringIO()
     out = Console(width=width, file=file, **options)
     for table in tables:
-        title, table.title = table.title, None
-        if title:
-            out.print(title, highlight=False, soft_wrap=True)
-        out.print(table)
+        print_out(table, out)
     return file.getvalue()
 
 
 def tables(result, width=80):
-    return told(sweeps.sweep_tables(result, width), width)
+    return told(sweeps.sweep_tables(result), width)
 
 
 def line(text, start):
@@ -177,7 +175,7 @@ def test_the_best_are_ranked_by_pairs_and_ties_are_marked():
     assert ranked == [
         ["1", "second 32x64", "250.0", "0.50", "25.0", "best", "32", "44", "4"],
         ["2 =", "second 32x32", "200.0", "1.00", "20.0", "+0.10 ±0.20", "32", "43", "3"],
-        ["3", "first 32x64", "100.0", "1.00", "10.0", "+25.0 ±0.2", "32", "42", "2"],
+        ["3", "first 32x64", "100.0", "1.00", "10.0", "+25.0 ±0.20", "32", "42", "2"],
         ["4", "first 32x32", "50.00", "1.00", "5.00", "32", "41", "1", "6"],
     ]
 
@@ -205,8 +203,8 @@ def test_the_best_of_each_size_says_how_it_was_measured():
     text = table_of(tables(result, 120), "best configuration of each size")
     shown = [re.split(r"\s{2,}", each.strip()) for each in text.splitlines()[2:4]]
     assert shown == [
-        ["512", "second 32x64", "250.0", "25.0", "32", "0.008", "in 3 fresh processes", "no. 3"],
-        ["1024", "first 32x32", "500.0", "50.0", "32", "0.004", "when screened"],
+        ["512", "second 32x64", "250.0", "25.0", "32", "0.008000", "in 3 fresh processes", "no. 3"],
+        ["1024", "first 32x32", "500.0", "50.0", "32", "0.004000", "when screened"],
     ]
 
 
@@ -460,7 +458,18 @@ def test_texts_of_others_are_texts_on_the_page(hostile):
     assert page.count("&lt;script&gt;") > 8
     assert {tag for tag, _ in tags(page)} & {"script", "img", "link", "iframe"} == set()
     assert not set(page) & set("\x1b\r\u202e")
-    known = {"class", "scope", "lang", "charset", "content", "name", "http-equiv", "aria-label", "role"}
+    known = {
+        "class",
+        "scope",
+        "lang",
+        "charset",
+        "content",
+        "name",
+        "http-equiv",
+        "aria-label",
+        "role",
+        "align",
+    }
     assert {name for _, attributes in tags(page) for name in attributes} <= known | {
         "tabindex",
         "rowspan",
@@ -497,8 +506,8 @@ def test_the_page_says_what_the_terminal_says():
     page = html.unescape(re.sub(r"<[^>]+>", " ", sweep_page.sweep_page(RESULT)))
     for sheet in sweep_sheets.sheets(RESULT):
         assert sheet.title in page
-        for cells in sheet.rows:
-            assert all(cell in page for cell in cells)
+        for column in sheet.columns:
+            assert all(typeset(cell) in page for cell in column.texts)
 
 
 def test_a_page_that_cannot_be_written_is_an_error_of_the_store(tmp_path):

@@ -19,7 +19,7 @@ from harness.device.lock import Busy
 from harness.errors import ExitCode
 from harness.output.progress import ProgressObserver
 from harness.output.summary import summary_of
-from harness.output.tables import check_table, console, ladder_tables, print_out
+from harness.output.tables import check_table, print_out, run_tables
 from harness.run.run import RunResult, Session, SessionSettings
 from harness.spec import selection
 from harness.spec.loader import LoadedSuite
@@ -97,7 +97,7 @@ def _as_json(result: RunResult) -> dict[str, Any]:
 
 def _print(results: Sequence[RunResult], *, timed: bool) -> None:
     for result in results:
-        for table in ladder_tables(result, console().width) if timed else [check_table(result)]:
+        for table in run_tables(result) if timed else [check_table(result)]:
             print_out(table)
             click.echo()
         for message in dict.fromkeys(row.message for row in result.rows if row.status == "skipped"):

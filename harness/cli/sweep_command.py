@@ -171,11 +171,10 @@ def _print(result: SweepResult, *, as_json: bool) -> None:
     if as_json:
         echo_json(sweeps.as_json(result))
     else:
-        width = console().width
-        for table in sweeps.sweep_tables(result, width):
-            print_out(table)
+        for sheet in sweeps.sweep_tables(result):
+            print_out(sheet)
             click.echo()
-        for table in sweeps.heat_map(result, width):
+        for table in sweeps.heat_map(result, console().width):
             print_out(table)
             click.echo()
     _tell_failures(result)

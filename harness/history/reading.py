@@ -20,6 +20,7 @@ from harness.history.commits import Commits, read_commits
 from harness.history.series import Case, Series, cases_of
 from harness.history.tables import no_history
 from harness.history.triage import Decision, Stated, read_triage, stated
+from harness.numbers import moved, percent
 from harness.spec.case_id import Selector
 
 
@@ -195,10 +196,9 @@ def sentence(change: Change, case: Case) -> str:
         word = "slower" if less is (case.direction == "higher") else "faster"
     else:
         word = "less" if less else "more"
-    low, high = sorted((abs(change.low), abs(change.high)))
-    told = f"{100 * abs(change.effect):.1f} % {word} ({100 * low:.1f} to {100 * high:.1f} %)"
+    told = moved(change, word, word)
     if change.cycles_effect is not None and change.attribution == "code":
-        why = f"cycles changed by {100 * change.cycles_effect:+.1f} %: the code"
+        why = f"cycles changed by {percent(change.cycles_effect, sign=True)}: the code"
     else:
         why = _BY.get(change.attribution, "the code")
     static = f" {'; '.join(change.static).capitalize()}." if change.static else ""

@@ -6,7 +6,7 @@ alone, and what the gates caught can, mostly; where they cannot, there is no att
 
 from __future__ import annotations
 
-__all__ = ["Solo", "SoloBlocks", "attribute", "solo_of"]
+__all__ = ["POWER_COUPLED", "Solo", "SoloBlocks", "attribute", "solo_of"]
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from harness.records import Attribution, Effect, Snapshot, Verdict
 
 _CLOCKS_EQUAL = 0.002
 """Arms whose mean SM clocks in the quads are this close saw the same clock."""
-_POWER_COUPLED = 0.003
+POWER_COUPLED = 0.003
 """Arms whose SM clocks, alone, are further apart than this draw different power."""
 _SM_BOUND = 0.8
 """Clock exponent below which cycles follow the clock rather than the work."""
@@ -71,35 +71,42 @@ class SoloBlocks:
         return _change(self.base.sm_clock_mhz, self.head.sm_clock_mhz)
 
 
-def attribute(verdict: Verdict, solo: SoloBlocks | None = None) -> tuple[Attribution | None, str]:
-    """Return what a case's outcome goes back to, and one sentence that says why.
+def attribute(verdict: Verdict) -> Attribution | None:
+    """Return what a case's outcome goes back to; None where nothing that was measured tells.
 
-    None where nothing that was measured tells, with a sentence if there is something to explain. An invalid
-    case goes back to the gate that made it so.
+    An invalid case goes back to the gate that made it so.
     """
-    cause, sentence = _judged(verdict, solo)
-    return cause, sentence[:1].upper() + sentence[1:]
-
-
-def _cycles_mislead(verdict: Verdict) -> bool:
-    """Whether time is known to follow the clock too little for cycles to stand for work."""
-    return verdict.clock_exponent is not None and verdict.clock_exponent < _SM_BOUND
+    time = verdict.time
+    if verdict.status == "invalid":
+        return _OF_GATE.get(verdict.reason)
+    if time is None:
+        return None
+    if _hides_work(verdict, time):
+        return "code"
+    if verdict.status in ("regression", "improvement"):
+        return _of_effect(verdict, time)
+    if verdict.status in ("unchanged", "inconclusive"):
+        return _of_no_effect(verdict, time)
+    return None
 
 
 def _work(verdict: Verdict) -> Effect | None:
-    """The effect on cycles, where cycles stand for work."""
-    return None if _cycles_mislead(verdict) else verdict.cycles
+    """The effect on cycles, where they stand for work: not where time hardly follows the clock."""
+    misleads = verdict.clock_exponent is not None and verdict.clock_exponent < _SM_BOUND
+    return None if misleads else verdict.cycles
 
 
 def _clock_gap(verdict: Verdict) -> float | None:
     """Base's SM clock in the quads over head's, minus 1: the effect on time, if that is cycles/clock."""
-    base, head = _clocks_mhz(verdict)
+    base, head = ((arm.sm_clock_mhz if arm else None) for arm in (verdict.base, verdict.head))
     return _change(head, base)
 
 
-def _clocks_mhz(verdict: Verdict) -> tuple[float | None, float | None]:
-    base, head = verdict.base, verdict.head
-    return base.sm_clock_mhz if base else None, head.sm_clock_mhz if head else None
+def _coupled(verdict: Verdict) -> bool:
+    """Whether the arms' clocks differ when each runs alone: they draw different power."""
+    base, head = ((arm.alone_mhz if arm else None) for arm in (verdict.base, verdict.head))
+    change = _change(base, head)
+    return change is not None and abs(change) > POWER_COUPLED
 
 
 def solo_of(
@@ -148,74 +155,41 @@ def _watts(snapshots: Sequence[Snapshot]) -> tuple[float, float] | None:
     return (last[2] - first[2]) / (span_ns * 1e-9), doubt_ns / span_ns
 
 
-def _judged(verdict: Verdict, solo: SoloBlocks | None) -> tuple[Attribution | None, str]:
-    time = verdict.time
-    if verdict.status == "invalid":
-        return _by_gates(verdict, verdict.reason)
-    if time is None:
-        return None, ""
-    if hidden := _hidden_work(verdict, time):
-        return "code", hidden
-    if verdict.status in ("regression", "improvement"):
-        return _of_effect(verdict, time, solo)
-    if verdict.status in ("unchanged", "inconclusive"):
-        return _of_no_effect(verdict, time, solo)
-    return None, ""
-
-
-def _hidden_work(verdict: Verdict, time: Effect) -> str:
-    """Say so where the code takes more or fewer cycles and the power limit keeps that out of the time."""
+def _hides_work(verdict: Verdict, time: Effect) -> bool:
+    """Whether the code takes more or fewer cycles and the power limit keeps that out of the time."""
     work = _work(verdict)
     if not verdict.power_capped or work is None or not (work.low > _HIDDEN or work.high < -_HIDDEN):
-        return ""
-    if _overlap(work, time) or _explains(time.effect, work.effect):
-        return ""
-    how = "hides it by clocking higher" if work.effect > 0 else "spends what that saves on a lower clock"
-    return (
-        f"{_changed(verdict, time)}: the code takes {_more_or_fewer(work)} cycles, and at its power limit "
-        f"the card {how}{_energy(verdict)}."
-    )
+        return False
+    return not (_overlap(work, time) or _explains(time.effect, work.effect))
 
 
-def _of_effect(verdict: Verdict, time: Effect, solo: SoloBlocks | None) -> tuple[Attribution | None, str]:
-    changed = _changed(verdict, time)
+def _of_effect(verdict: Verdict, time: Effect) -> Attribution | None:
     work, cycles = _work(verdict), verdict.cycles
     if cycles is not None and _agree(cycles, time):
-        return "code", f"{changed}: the code takes {_more_or_fewer(cycles)} cycles{_coupled(verdict, solo)}."
+        return "code"
     if _clocks_explain(verdict, time):
-        why = f"{changed} while {_clocks(verdict)}, which explains it"
-        return _behind_the_clocks(verdict, why, solo)
+        return _behind_the_clocks(verdict)
     if _clock_gap(verdict) is not None and (work is None or _overlap(work, time)):
-        speed = "slower" if time.effect > 0 else "faster"
-        why = f"{changed} while {_clocks(verdict)}, which does not explain it"
-        return "code", f"{why}: the code is {speed}{_coupled(verdict, solo)}."
-    cause, told = _by_gates(verdict, _largest(verdict.touched))
-    return cause, f"{changed}, and neither cycles nor clocks tell why. {told}".rstrip()
+        return "code"
+    return _OF_GATE.get(_largest(verdict.touched))
 
 
-def _of_no_effect(verdict: Verdict, time: Effect, solo: SoloBlocks | None) -> tuple[Attribution | None, str]:
-    if coupled := _coupled(verdict, solo):
-        return "power", f"{_changed(verdict, time)}, measured in turns at one clock{coupled}."
+def _of_no_effect(verdict: Verdict, time: Effect) -> Attribution | None:
+    if _coupled(verdict):
+        return "power"
     touched = sum(verdict.touched.values())
     if verdict.status == "inconclusive" and touched >= _TOUCHED_MATTERS * time.quads:
-        return _by_gates(verdict, _largest(verdict.touched))
-    return None, ""
+        return _OF_GATE.get(_largest(verdict.touched))
+    return None
 
 
-def _behind_the_clocks(verdict: Verdict, sentence: str, solo: SoloBlocks | None) -> tuple[Attribution, str]:
+def _behind_the_clocks(verdict: Verdict) -> Attribution:
     """Name what set the arms' clocks apart, where something else tells that."""
-    if coupled := _coupled(verdict, solo):
-        return "power", f"{sentence}{coupled}."
+    if _coupled(verdict):
+        return "power"
     lowering = {c: n for c, n in verdict.touched.items() if _OF_GATE.get(c) in ("thermal", "power")}
-    if gate := _largest(lowering):
-        return _OF_GATE[gate], f"{sentence}; {gate} caught {lowering[gate]} quads."
-    limit = "; the card was at its power limit" if verdict.power_capped else ""
-    return "clocks", f"{sentence}{limit}."
-
-
-def _by_gates(verdict: Verdict, code: str) -> tuple[Attribution | None, str]:
-    told = ", ".join(f"{gate} {count}" for gate, count in verdict.touched.items() if count)
-    return _OF_GATE.get(code), f"Quads touched: {told}." if told else ""
+    gate = _largest(lowering)
+    return _OF_GATE[gate] if gate else "clocks"
 
 
 def _agree(cycles: Effect, time: Effect) -> bool:
@@ -244,54 +218,6 @@ def _explains(part: float, whole: float) -> bool:
 def _largest(touched: Mapping[str, int]) -> str:
     """Return the gate that caught most quads, the earlier one of two; empty where none caught any."""
     return max((code for code, count in touched.items() if count), key=lambda code: touched[code], default="")
-
-
-def _changed(verdict: Verdict, time: Effect) -> str:
-    text = f"time changed by {_percent(time.effect)}"
-    if verdict.cycles is not None and (_work(verdict) is not None or _agree(verdict.cycles, time)):
-        return f"{text} and cycles by {_percent(verdict.cycles.effect)}"
-    if verdict.clock_exponent is not None and _cycles_mislead(verdict):
-        exponent = f"{verdict.clock_exponent:.2f}"
-        return f"{text} (cycles are left aside: time follows the clock with an exponent of only {exponent})"
-    return text
-
-
-def _more_or_fewer(cycles: Effect) -> str:
-    return "more" if cycles.effect > 0 else "fewer"
-
-
-def _clocks(verdict: Verdict) -> str:
-    base, head = _clocks_mhz(verdict)
-    return f"base saw an SM clock of {base:.1f} MHz and head of {head:.1f} MHz"
-
-
-def _coupled(verdict: Verdict, solo: SoloBlocks | None) -> str:
-    """Return a clause on the power that the arms draw, if their clocks differ when each runs alone."""
-    change = None if solo is None else solo.clock_change
-    if solo is None or change is None or abs(change) <= _POWER_COUPLED:
-        return ""
-    base, head = solo.base, solo.head
-    drawn = (
-        f", drawing {head.power_w:.0f} W against {base.power_w:.0f} W"
-        if base.power_w is not None and head.power_w is not None
-        else ""
-    )
-    return (
-        f"; POWER-COUPLED: alone, head runs at {head.sm_clock_mhz:.1f} MHz and base at "
-        f"{base.sm_clock_mhz:.1f} MHz ({_percent(change)}){drawn}{_energy(verdict)}"
-    )
-
-
-def _energy(verdict: Verdict) -> str:
-    return f", energy per launch {_interval(verdict.energy)}" if verdict.energy else ""
-
-
-def _interval(effect: Effect) -> str:
-    return f"{_percent(effect.effect)} ({_percent(effect.low)} to {_percent(effect.high)})"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:+.2f} %"
 
 
 def _change(base: float | None, head: float | None) -> float | None:

@@ -26,6 +26,7 @@ from harness.judgement.judge import (
     judge,
     p_again,
 )
+from harness.numbers import percent
 from harness.records import Arm, Effect, PairedBlock, Quad, Strays, Verdict, VerdictStatus
 from harness.spec.suite import Case
 from harness.statistics.moderated import DEFAULT_PRIOR, Prior
@@ -173,8 +174,7 @@ class Contest:
     def end(self, status: VerdictStatus, reason: str, message: str, log: str = "", side: Side = "") -> None:
         """Settle the case by something other than its times; `side` is the one that failed, if one did."""
         self.settled = True
-        told = f"At {side}: {message}" if side else message
-        bare = self._verdict(status, reason, told, log=log)
+        bare = self._verdict(status, reason, message, log=log)
         self._ending = dataclasses.replace(bare, side=side if status == "failed" else "")
 
     @property
@@ -364,17 +364,15 @@ class Contest:
             return self._ending
         gated = self._gated()
         if self.judgement is None and self.rounds and (self.settled and not self.stopped_by):
-            return self._judged("invalid", "too-few-quads", _UNREADABLE, gated)
+            return self._judged("invalid", "too-few-quads", "", gated)
         if self.judgement is None:
-            reason = self.stopped_by or "interrupted"
-            return self._judged("inconclusive", reason, _UNDECIDED[reason], gated)
-        status, reason, message = _told(self)
+            return self._judged("inconclusive", self.stopped_by or "interrupted", "", gated)
+        status, reason, message = _outcome(self, self.judgement)
         if status in ("regression", "improvement", "unchanged"):
             if doubt := self._disturbed(gated, status):
-                reason, sentence = doubt
-                return self._judged("invalid", reason, f"{sentence} {message}", gated)
-            if sentence := self._order_matters(status):
-                return self._judged("inconclusive", "order", f"{message} {sentence}", gated)
+                return self._judged("invalid", *doubt, gated)
+            if doubt_on_order := self._order_matters(status):
+                return self._judged("inconclusive", "order", doubt_on_order, gated)
         return self._judged(status, reason, message, gated)
 
     @property
@@ -412,7 +410,7 @@ class Contest:
         if gated.disturbance <= claim:
             return None
         return reason, (
-            f"Every quad was touched, and a fixed kernel's time varied by {100 * gated.disturbance:.3g} %, "
+            f"Every quad was touched, and a fixed kernel's time varied by {percent(gated.disturbance)}, "
             f"which can make such an effect or hide one: {told}"
         )
 
@@ -442,10 +440,7 @@ class Contest:
             holds = effect - doubt > math.log1p(self.policy.margin)
         if holds:
             return ""
-        return (
-            f"How a slot comes out depends on which kernel ran before it, by {100 * doubt:.2g} %: that may "
-            "be all there is."
-        )
+        return f"That alone makes up to {percent(doubt)}."
 
     def _judged(self, status: VerdictStatus, reason: str, message: str, gated: Gated) -> Verdict:
         """A verdict with all that was measured."""
@@ -477,8 +472,7 @@ class Contest:
         )
         if judgement is not None and "tail" in judgement.legs and status != "invalid":
             return verdict  # why a few slots stray, neither the usual time nor the usual cycles tell
-        cause, sentence = attribute(verdict, self.solo)
-        return dataclasses.replace(verdict, attribution=cause, message=f"{message} {sentence}".strip())
+        return dataclasses.replace(verdict, attribution=attribute(verdict))
 
     def _verdict(self, status: VerdictStatus, reason: str, message: str, *, log: str = "") -> Verdict:
         return Verdict(
@@ -507,8 +501,14 @@ class Contest:
             if quad.sm_clock_mhz
             for mhz in of_arm(quad.order, quad.sm_clock_mhz, letter)
         ]
-        time_ns = median(times) if times else None
-        return dataclasses.replace(known or Arm(), time_ns=time_ns, sm_clock_mhz=_mean(clocks))
+        alone = getattr(self.solo, side) if self.solo else None
+        return dataclasses.replace(
+            known or Arm(),
+            time_ns=median(times) if times else None,
+            sm_clock_mhz=_mean(clocks),
+            alone_mhz=alone and alone.sm_clock_mhz,
+            alone_w=alone and alone.power_w,
+        )
 
 
 def settle(contests: Iterable[Contest], policy: Policy) -> None:
@@ -521,100 +521,35 @@ def settle(contests: Iterable[Contest], policy: Policy) -> None:
         family[name].confirmed = family[name].settled = True
 
 
-_UNREADABLE = "Too few processes gave enough quads whose times can be read: nothing can be said of this case."
-_UNDECIDED = {
-    "interrupted": "Interrupted before there was enough to judge by.",
-    "budget-spent": "The budget of device time was spent before there was enough to judge by.",
-    "record-ends": "The record ends before there was enough to judge by.",
-}
 _RULERS: tuple[LegName, ...] = ("time", "cycles")
-_WORDS: Mapping[str, tuple[str, str]] = {
-    "time": ("slower", "faster"),
-    "cycles": ("more cycles", "fewer cycles"),
-}
 
 
-def _told(contest: Contest) -> tuple[VerdictStatus, str, str]:
-    """Status, reason and first sentence of a case that has been judged."""
-    judgement = contest.judgement
-    assert judgement is not None
-    shown = _shown(contest, judgement)
+def _outcome(contest: Contest, judgement: Judgement) -> tuple[VerdictStatus, str, str]:
+    """Status, reason, and what neither they nor the figures tell, of a case that has been judged."""
     if judgement.status in ("slower", "faster"):
-        return _told_of_flagged(contest, judgement, shown)
+        return _outcome_of_flagged(contest, judgement)
     if judgement.status == "same":
-        sure = f"That is within {100 * contest.policy.tolerance:g} % for sure."
-        return "unchanged", "within-tolerance", f"{shown} {sure}"
+        return "unchanged", "within-tolerance", ""
     if contest.stopped_by:
-        return "inconclusive", contest.stopped_by, f"{shown} {_UNDECIDED[contest.stopped_by]}"
+        return "inconclusive", contest.stopped_by, ""
     if judgement.apart:
-        why = "Time and cycles contradict each other, so clocks had a part in it, and neither can be chosen."
-        return "inconclusive", "clocks", f"{shown} {why}"
-    why = (
-        "processes differ by more than this device's history explains"
-        if judgement.excess
-        else f"only a change beyond {100 * judgement.smallest_visible:.2f} % would show"
-    )
-    return "inconclusive", "too-noisy", f"{shown} Too noisy to say more: {why}."
+        return "inconclusive", "clocks", ""
+    why = "Processes differ by more than this device's history explains." if judgement.excess else ""
+    return "inconclusive", "too-noisy", why
 
 
-def _told_of_flagged(contest: Contest, judgement: Judgement, shown: str) -> tuple[VerdictStatus, str, str]:
+def _outcome_of_flagged(contest: Contest, judgement: Judgement) -> tuple[VerdictStatus, str, str]:
     leg = next((name for name in ("time", "cycles") if name in judgement.legs), "tail")
     if contest.confirmed:
         status: VerdictStatus = "regression" if judgement.status == "slower" else "improvement"
-        return status, f"{judgement.status}-in-{leg}", shown
-    if contest.confirmed is None:
-        reason = contest.stopped_by or "not-confirmed"
-        why = _UNCONFIRMED.get(reason, _NO_TIME) if contest.stopped_by or not contest.settled else _UNREAD
-        return "inconclusive", reason, f"{shown} {why}"
-    return (
-        "inconclusive",
-        "not-confirmed",
-        f"It looked {judgement.status}, but fresh processes did not confirm it: now {shown}",
-    )
-
-
-_NO_TIME = "There was no time to measure it again and confirm it."
-_UNREAD = "Too few fresh processes gave enough quads whose times can be read: it is not confirmed."
-_UNCONFIRMED = {"record-ends": "The record ends before fresh processes could confirm it."}
-
-
-def _shown(contest: Contest, judgement: Judgement) -> str:
-    """``1.02 % slower (+0.95 to +1.09 %) in 2 processes.``"""
-    if "tail" in judgement.legs:
-        return _shown_tail(contest)
-    leg: LegName = "cycles" if judgement.legs == ("cycles",) else "time"
-    found = _effect(contest.telling, leg, contest)
-    if found is None:
-        return ""
-    word = _WORDS[leg][found.effect < 0]
-    processes = f"{found.processes} process{'es' if found.processes > 1 else ''}"
-    if (1 + found.high) > _TOO_WIDE * (1 + found.low):
-        each = " and ".join(f"{100 * value:+.2f} %" for value in found.process_effects)
-        size = f"{100 * abs(found.effect):.2f} % {word}"
-        return f"{size}, and no interval can be told: {processes} read {each}."
-    interval = (found.low, found.high) if found.effect >= 0 else (-found.high, -found.low)
-    return (
-        f"{100 * abs(found.effect):.2f} % {word} "
-        f"({100 * interval[0]:+.2f} to {100 * interval[1]:+.2f} %) in {processes}."
-    )
-
-
-_TOO_WIDE = 4.0
-"""An interval whose ends are so far apart, the larger ratio over the smaller, tells only that processes are
-too few."""
-
-
-def _shown_tail(contest: Contest) -> str:
-    found = contest.tail(contest.telling)
-    return (
-        f"{_share(found.head, found.slots)} of head's slots took over 1.1 times their usual time and "
-        f"{_share(found.base, found.slots)} of base's: on average {100 * abs(found.cost):.3g} % "
-        f"{'slower' if found.cost > 0 else 'faster'}."
-    )
-
-
-def _share(count: int, total: int) -> str:
-    return f"{100 * count / total:.3g} %" if total else "none"
+        return status, f"{judgement.status}-in-{leg}", ""
+    looked = f"It looked {judgement.status}"
+    if contest.confirmed is False:
+        return "inconclusive", "not-confirmed", f"{looked} at first."
+    if contest.stopped_by or not contest.settled:
+        return "inconclusive", contest.stopped_by or "not-confirmed", f"{looked}, and was not measured again."
+    why = "too few fresh processes gave enough quads whose times can be read"
+    return "inconclusive", "not-confirmed", f"{looked}, and {why}."
 
 
 def _with_effect(rounds: Sequence[Round]) -> list[Round]:

@@ -29,6 +29,7 @@ import scipy  # its parts load when they are used
 from harness.errors import UsageError
 from harness.judgement.attribution import attribute
 from harness.judgement.judge import Judgement, Leg, Policy, judge
+from harness.numbers import clock, percent, seconds
 from harness.records import Arm, Effect, Verdict, VerdictStatus
 from harness.spec.planning import Refusal
 from harness.statistics.moderated import Prior
@@ -251,8 +252,8 @@ def _overlapping(turns: _Turns) -> Refusal | None:
         if early_s > _OVERLAP_S:
             return Refusal(
                 "overlapping",
-                f"Two processes ran at once: {other.file.path} began {early_s:.0f} s or more before "
-                f"{one.file.path} was saved. They disturbed each other; run one after the other.",
+                f"Two processes ran at once: {other.file.path} began {seconds(early_s)} or more "
+                f"before {one.file.path} was saved. They disturbed each other; run one after the other.",
             )
     return None
 
@@ -344,9 +345,8 @@ def _compared(bare: Verdict, base: Sequence[Benchmark], head: Sequence[Benchmark
         _other_timer(everything) or _other_device(everything) or _clocks_apart(found) or _drift(times, turns)
     )
     if refusal:
-        message = f"{refusal.message} What was measured: {_shown(found)}"
-        return _attributed(_concluded(found, "invalid", refusal.reason, message))
-    return _attributed(_concluded(found, *_outcome(found, judgement, times, turns.policy)))
+        return _attributed(_concluded(found, "invalid", refusal.reason, refusal.message))
+    return _attributed(_concluded(found, *_outcome(judgement, times, turns.policy)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,8 +412,8 @@ def _clocks_apart(found: Verdict) -> Refusal | None:
         return None
     return Refusal(
         _GATE,
-        f"The card ran base at {base:.0f} MHz and head at {head:.0f} MHz, so times do not tell what the code "
-        "did. 'harness compare' measures both at one clock.",
+        f"The card ran base at {clock(base)} MHz and head at {clock(head)} MHz, so times do not tell what "
+        "the code did. 'harness compare' measures both at one clock.",
     )
 
 
@@ -446,31 +446,23 @@ def _drift(times: _Times, turns: _Turns) -> Refusal | None:
         return None
     return Refusal(
         "drift",
-        f"Times moved by {_percent(slope)} from each process to the next, and "
+        f"Times moved by {percent(math.expm1(slope), sign=True)} from each process to the next, and "
         f"{'base' if ahead > 0 else 'head'} mostly ran first: that alone looks like a change of "
-        f"{_percent(bias)}. Swap the order every other time: base head, head base.",
+        f"{percent(math.expm1(bias), sign=True)}. Swap the order every other time: base head, head base.",
     )
 
 
-def _outcome(
-    found: Verdict, judgement: Judgement, times: _Times, policy: Policy
-) -> tuple[VerdictStatus, str, str]:
-    shown = _shown(found)
+def _outcome(judgement: Judgement, times: _Times, policy: Policy) -> tuple[VerdictStatus, str, str]:
+    """Status, reason, and what the figures do not tell."""
     match judgement.status:
         case "slower":
-            return "regression", "slower-in-time", shown
+            return "regression", "slower-in-time", ""
         case "faster":
-            return "improvement", "faster-in-time", shown
+            return "improvement", "faster-in-time", ""
         case "same":
-            told = f"{shown} That is within {100 * policy.tolerance:g} % for sure."
-            return "unchanged", "within-tolerance", told
-    parts = [
-        shown,
-        f"Too noisy to say more: only a change beyond {100 * judgement.smallest_visible:.3g} % would show.",
-        _two_states((*times.base_ns, *times.head_ns), policy),
-        _what_would_help(times.ratios, policy),
-    ]
-    return "inconclusive", "too-noisy", " ".join(part for part in parts if part)
+            return "unchanged", "within-tolerance", ""
+    states = _two_states((*times.base_ns, *times.head_ns), policy)
+    return "inconclusive", "too-noisy", f"{states} {_what_would_help(times.ratios, policy)}".strip()
 
 
 def _two_states(times_ns: Sequence[float], policy: Policy) -> str:
@@ -482,10 +474,9 @@ def _two_states(times_ns: Sequence[float], policy: Policy) -> str:
     alone = min(widest + 1, len(logs) - widest - 1) < 2
     if alone or gaps[widest] <= max(3 * within, math.log1p(policy.margin)):
         return ""
-    apart = 100 * math.expm1(gaps[widest])
     return (
-        f"Processes fall into two groups {apart:.3g} % apart: something has two states, such as the clock, "
-        "or where code and data lie."
+        f"Processes fall into two groups {percent(math.expm1(gaps[widest]))} apart: something has two "
+        "states, such as the clock, or where code and data lie."
     )
 
 
@@ -515,8 +506,7 @@ def _attributed(verdict: Verdict) -> Verdict:
     base, head = _clocks(verdict)
     if base is None or head is None:
         return verdict
-    cause, sentence = attribute(verdict)
-    return replace(verdict, attribution=cause, message=f"{verdict.message} {sentence}".rstrip())
+    return replace(verdict, attribution=attribute(verdict))
 
 
 # Words and figures
@@ -538,26 +528,6 @@ def _arm(side: Sequence[Benchmark], times_ns: Sequence[float]) -> Arm:
 def _unavailable(everywhere: Sequence[Benchmark]) -> Mapping[str, str]:
     silent = sum(benchmark.extra.sm_clock_mhz is None for benchmark in everywhere)
     return {"sm-clock": f"{silent} of {len(everywhere)} files do not tell it"} if silent else {}
-
-
-def _shown(found: Verdict) -> str:
-    """``5.02 % slower (+4.11 to +5.93 %) in 8 pairs of processes.``"""
-    effect = found.time
-    assert effect is not None  # it has been measured
-    low, high = (effect.low, effect.high) if effect.effect >= 0 else (-effect.high, -effect.low)
-    return (
-        f"{100 * abs(effect.effect):.2f} % {'slower' if effect.effect >= 0 else 'faster'} "
-        f"({_bound(low)} to {_bound(high)} %) in {effect.processes} pairs of processes."
-    )
-
-
-def _bound(effect: float) -> str:
-    """In percent; of few wild pairs it can lie anywhere."""
-    return f"{100 * effect:+.2f}" if abs(effect) < 100 else f"{100 * effect:+.1e}"
-
-
-def _percent(log_ratio: float) -> str:
-    return f"{100 * math.expm1(log_ratio):+.3g} %"
 
 
 def _commit(file: BenchmarkFile) -> str:

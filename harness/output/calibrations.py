@@ -4,15 +4,19 @@ from __future__ import annotations
 
 __all__ = ["as_json", "print_calibration", "trust"]
 
+from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from harness.judgement.noise import Calibration
-from harness.output.tables import console, natural_width, plain_table, print_out
+from harness.numbers import clock, exact, number, percent_figure, rough
+from harness.output.sentences import explained
+from harness.output.sheet import Column, Sheet
+from harness.output.tables import console, print_out
+from harness.output.verdicts import counted_statuses, with_sentence
 from harness.run.calibrate import CalibrationResult, Planting
 from harness.spec.suite import size_label
 from harness.statistics.rates import clopper_pearson, false_alarm_bound
@@ -31,9 +35,10 @@ def as_json(result: CalibrationResult) -> dict[str, Any]:
             if calibration.verdicts
             else None
         ),
-        "same": result.same,
+        "same": list(map(with_sentence, result.same)),
         "planted": [
-            {"case": each.case, "level": each.level, "verdict": each.verdict} for each in result.planted
+            {"case": each.case, "level": each.level, "verdict": with_sentence(each.verdict)}
+            for each in result.planted
         ],
         "left_out": result.left_out,
         "complete": not result.interrupted,
@@ -45,7 +50,7 @@ def print_calibration(results: Sequence[CalibrationResult]) -> None:
     """Noise by case, what was found of what was planted, and the false-alarm rate so far."""
     errors = Console(stderr=True)
     for result in results:
-        print_out(_noise_table(result, console().width))
+        print_out(_noise_table(result))
         if result.planted:
             console().print()
             print_out(_planted_table(result.planted))
@@ -54,7 +59,7 @@ def print_calibration(results: Sequence[CalibrationResult]) -> None:
         for verdict in (*result.same, *(each.verdict for each in result.planted)):
             if verdict.status in ("failed", "invalid"):
                 errors.print(
-                    f"{verdict.case}: {verdict.status} ({verdict.reason}): {verdict.message}", markup=False
+                    f"{verdict.case}: {verdict.status} ({verdict.reason}): {explained(verdict)}", markup=False
                 )
         for message in result.left_out:
             errors.print(f"Left out: {message}", highlight=False, markup=False, soft_wrap=True)
@@ -65,57 +70,46 @@ def print_calibration(results: Sequence[CalibrationResult]) -> None:
         console().print()
 
 
-def _noise_table(result: CalibrationResult, width: int) -> Table:
+def _noise_table(result: CalibrationResult) -> Sheet:
     """Of every case against itself: how far apart processes were, and what would be seen."""
-    columns: dict[str, list[str]] = {}
-    for case in dict.fromkeys(verdict.case for verdict in result.same):
-        for name, cell in _noise_row(result, case).items():
-            columns.setdefault(name, []).append(cell)
-    columns = {name: cells for name, cells in columns.items() if any(cells)}
-    for left_out in ("exponent", "MHz", None):
-        table = plain_table(*(name if name == "kernel" else f">{name}" for name in columns))
-        for row in zip(*columns.values(), strict=True):
-            table.add_row(*row)
-        if left_out is None or natural_width(table) <= width:
-            break
-        columns.pop(left_out, None)
-    return table
+    cases = list(dict.fromkeys(verdict.case for verdict in result.same))
+    trials = [[verdict for verdict in result.same if verdict.case == case] for case in cases]
+    effects = [[effect for v in trial if v.time for effect in v.time.process_effects] for trial in trials]
+    visible = [[v.smallest_visible for v in trial if v.smallest_visible is not None] for trial in trials]
+    known = [result.calibration.cases.get(case) for case in cases]
+    capped = {True: "yes", False: "no", None: ""}
+    return Sheet(
+        columns=[
+            Column("kernel", [trial[0].kernel for trial in trials], text=True),
+            Column("size", [size_label(trial[0].sizes) for trial in trials]),
+            Column("trials", [str(len(trial)) for trial in trials]),
+            Column("mean %", list(map(_mean, effects))),
+            Column("sd %", [number(100 * stdev(each), 3) if len(each) > 1 else "" for each in effects]),
+            Column("visible %", [percent_figure(fmean(each)) if each else "" for each in visible]),
+            Column("MHz", [clock(noise.sm_clock_mhz if noise else None) for noise in known], spare=1),
+            Column(
+                "exponent", [number(noise.clock_exponent if noise else None, 2) for noise in known], spare=2
+            ),
+            Column("power cap", [capped[noise.power_capped if noise else None] for noise in known]),
+        ]
+    )
 
 
-def _noise_row(result: CalibrationResult, case: str) -> dict[str, str]:
-    verdicts = [verdict for verdict in result.same if verdict.case == case]
-    effects = [effect for v in verdicts if v.time for effect in v.time.process_effects]
-    visible = [v.smallest_visible for v in verdicts if v.smallest_visible is not None]
-    known = result.calibration.cases.get(case)
-    return {
-        "kernel": verdicts[0].kernel,
-        "size": size_label(verdicts[0].sizes),
-        "trials": str(len(verdicts)),
-        "mean %": f"{100 * fmean(effects):+.3f}" if effects else "",
-        "sd %": f"{100 * stdev(effects):.3f}" if len(effects) > 1 else "",
-        "visible %": f"{100 * fmean(visible):.2f}" if visible else "",
-        "MHz": f"{known.sm_clock_mhz:.0f}" if known and known.sm_clock_mhz else "",
-        "exponent": f"{known.clock_exponent:.2f}" if known and known.clock_exponent is not None else "",
-        "power cap": {True: "yes", False: "no", None: ""}[known.power_capped if known else None],
-    }
-
-
-def _planted_table(planted: Sequence[Planting]) -> Table:
+def _planted_table(planted: Sequence[Planting]) -> Sheet:
     """How many slowdowns of each size were found, and what they measured."""
-    table = plain_table(">planted %", ">trials", ">found", ">time %", ">cycles %", "otherwise")
-    for level in sorted({each.level for each in planted}):
-        verdicts = [each.verdict for each in planted if each.level == level]
-        found = sum(verdict.status == "regression" for verdict in verdicts)
-        others = [verdict.status for verdict in verdicts if verdict.status != "regression"]
-        table.add_row(
-            f"{100 * level:g}",
-            str(len(verdicts)),
-            str(found),
-            _mean([v.time.effect for v in verdicts if v.time]),
-            _mean([v.cycles.effect for v in verdicts if v.cycles]),
-            ", ".join(f"{others.count(status)} {status}" for status in dict.fromkeys(others)),
-        )
-    return table
+    levels = sorted({each.level for each in planted})
+    found = [[each.verdict for each in planted if each.level == level] for level in levels]
+    missed = [Counter(v.status for v in each if v.status != "regression") for each in found]
+    return Sheet(
+        columns=[
+            Column("planted %", [f"{100 * level:g}" for level in levels]),
+            Column("trials", [str(len(each)) for each in found]),
+            Column("found", [str(sum(v.status == "regression" for v in each)) for each in found]),
+            Column("time %", [_mean([v.time.effect for v in each if v.time]) for each in found]),
+            Column("cycles %", [_mean([v.cycles.effect for v in each if v.cycles]) for each in found]),
+            Column("otherwise", [counted_statuses(each) for each in missed], text=True),
+        ]
+    )
 
 
 def _rates(calibration: Calibration) -> list[str]:
@@ -124,20 +118,20 @@ def _rates(calibration: Calibration) -> list[str]:
         bound = false_alarm_bound(calibration.false_alarms, calibration.verdicts, CONFIDENCE)
         lines.append(
             f"False alarms on this device so far: {calibration.false_alarms} of {calibration.verdicts} "
-            f"verdicts; below {100 * bound:.2g} % with {100 * CONFIDENCE:g} % confidence."
+            f"verdicts; below {rough(bound)} with {exact(CONFIDENCE)} confidence."
         )
     for level, rate in sorted(calibration.planted.items(), key=lambda item: float(item[0])):
         low, high = clopper_pearson(rate.found, rate.planted, CONFIDENCE)
         lines.append(
-            f"+{level} % planted so far: {rate.found} of {rate.planted} found ({100 * low:.0f} to "
-            f"{100 * high:.0f} %)."
+            f"+{level} % planted so far: {rate.found} of {rate.planted} found ({number(100 * low, 2)} to "
+            f"{rough(high)})."
         )
     return lines
 
 
 def trust(calibration: Calibration) -> str:
     """Whether the card can be trusted with a slowdown of 0.5 %, and if not, why."""
-    size = f"{100 * TRUSTED:g} %"
+    size = exact(TRUSTED)
     visible = {name: noise.smallest_visible for name, noise in calibration.cases.items()}
     told = {name: least for name, least in visible.items() if least is not None}
     if not told:
@@ -148,7 +142,7 @@ def trust(calibration: Calibration) -> str:
     missed = planted.planted - planted.found if planted else 0
     reasons = []
     if blind:
-        reasons.append(f"{blind} of {len(told)} cases show only more, {worst} {100 * told[worst]:.2g} %")
+        reasons.append(f"{blind} of {len(told)} cases show only more, {worst} {rough(told[worst])}")
     if missed and planted:
         reasons.append(f"{missed} of {planted.planted} planted were missed")
     if calibration.false_alarms:
@@ -157,10 +151,10 @@ def trust(calibration: Calibration) -> str:
         return f"Trusted with {size}: no; {'; '.join(reasons)}."
     found = f", and all {planted.planted} planted were found" if planted and planted.planted else ""
     return (
-        f"Trusted with {size}: yes; {len(told)} cases show {100 * min(told.values()):.2g} to "
-        f"{100 * told[worst]:.2g} %{found}."
+        f"Trusted with {size}: yes; {len(told)} cases show {number(100 * min(told.values()), 2)} to "
+        f"{rough(told[worst])}{found}."
     )
 
 
 def _mean(values: Sequence[float]) -> str:
-    return f"{100 * fmean(values):+.2f}" if values else ""
+    return percent_figure(fmean(values), sign=True) if values else ""

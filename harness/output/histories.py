@@ -5,11 +5,11 @@ from __future__ import annotations
 __all__ = ["as_json", "exit_code", "print_history"]
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from harness.errors import ExitCode
 from harness.history.changes import Change
@@ -17,18 +17,12 @@ from harness.history.commits import Commits
 from harness.history.reading import History, StatedCard, sentence
 from harness.history.series import Case
 from harness.history.triage import Stated
-from harness.output.tables import console, plain_table, print_out
+from harness.numbers import counted, half_width, percent, percent_figure
+from harness.output.sheet import Cell, Column, Sheet
+from harness.output.tables import console, print_out, styled
 from harness.system.texts import harmless
 
 SCHEMA_VERSION = 1
-_STYLES = {
-    "new": "bold red",
-    "expired": "bold red",
-    "acknowledged": "yellow",
-    "fixed": "green",
-    "improvement": "green",
-    "environment": "cyan",
-}
 _CLIP = 60
 
 
@@ -51,13 +45,10 @@ def _print_card(card: StatedCard, commits: Commits, *, every: bool) -> None:
     shown = [each for each in card.changes if every or each.is_open]
     cases = {one.series.case.name: one.series.case for one in card.card.analysed}
     for one in card.failing:
-        told = f"[bold red]failing[/] {escape(clean(one.case))} since {_span(one.good, one.bad, commits)}"
-        out.print(told, emoji=False, highlight=False)
+        since = f" {clean(one.case)} since {_span(one.good, one.bad, commits)}"
+        out.print(Text.assemble(styled("failing", "failed"), since), highlight=False)
     if shown:
-        table = plain_table("state", "case", ">change %", ">±", "commits", "id")
-        for each in shown:
-            table.add_row(*_cells(each, commits))
-        print_out(table)
+        print_out(_changes(shown, commits))
     for each in shown:
         _print_sentence(each, cases[each.change.case], commits)
     if not every:
@@ -76,24 +67,29 @@ def _title(card: StatedCard, commits: Commits) -> str:
     measured = {int(at) for one in card.card.analysed for at in one.series.positions}
     told = f", newest {commits[newest].hash[:10]}" if newest is not None else ""
     name = harmless(f"{card.card.folder} ({card.card.machine.get('gpu', 'unknown card')})")
-    return f"{name}: {_count(card.card.analysed, 'case')}, {_count(measured, 'commit')}{told}"
+    cases, commits_told = counted(len(card.card.analysed), "case"), counted(len(measured), "commit")
+    return f"{name}: {cases}, {commits_told}{told}"
 
 
-def _count(things: Collection[object], name: str) -> str:
-    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
-
-
-def _cells(each: Stated, commits: Commits) -> list[str]:
-    change = each.change
-    state = each.state or change.kind
-    return [
-        f"[{_STYLES[state]}]{state}[/]",
-        escape(clean(change.case)),
-        f"{100 * change.effect:+.1f}",
-        f"{50 * (change.high - change.low):.1f}",
-        _span(change.good, change.bad, commits),
-        change.id,
-    ]
+def _changes(shown: Sequence[Stated], commits: Commits) -> Sheet:
+    changes = [each.change for each in shown]
+    states = [each.state or each.change.kind for each in shown]
+    marks = {"new": "open", "expired": "expired"}
+    return Sheet(
+        columns=[
+            Column("state", [Cell(state, marks.get(state, state)) for state in states], text=True),
+            Column("case", [clean(change.case) for change in changes], text=True),
+            Column("change %", [percent_figure(change.effect, sign=True) for change in changes]),
+            Column("±", [percent_figure(half_width(change)) for change in changes]),
+            Column(
+                "commits",
+                [_span(change.good, change.bad, commits) for change in changes],
+                text=True,
+                whole=True,
+            ),
+            Column("id", [change.id for change in changes], text=True, whole=True),
+        ]
+    )
 
 
 def _span(good: int, bad: int, commits: Commits) -> str:
@@ -104,15 +100,12 @@ def _span(good: int, bad: int, commits: Commits) -> str:
 def _print_sentence(each: Stated, case: Case, commits: Commits) -> None:
     commit = commits[each.change.bad]
     out = console()
-    out.print(
-        f"[bold]{escape(clean(each.change.case))}[/] {escape(sentence(each.change, case))}",
-        emoji=False,
-        highlight=False,
-    )
+    told = Text.assemble((clean(each.change.case), "bold"), " ", sentence(each.change, case))
+    out.print(told, highlight=False)
     if each.change.commits == 1:
-        told = f"  {commit.hash[:10]} {clean(commit.subject)} ({clean(commit.author)})"
+        who = f"  {commit.hash[:10]} {clean(commit.subject)} ({clean(commit.author)})"
         out.print(
-            told, emoji=False, highlight=False, markup=False, style="dim", overflow="ellipsis", no_wrap=True
+            who, emoji=False, highlight=False, markup=False, style="dim", overflow="ellipsis", no_wrap=True
         )
     if each.decision:
         why = f"  {each.state}: {clean(each.decision.reason)} ({clean(each.decision.author)})"
@@ -129,10 +122,10 @@ def _summary(card: StatedCard, commits: Commits) -> Iterable[str]:
             )
             happened[each.change.bad, what].append(each.change)
     for (bad, what), changes in happened.items():
-        effects = sorted(100 * change.effect for change in changes)
-        low, high = f"{effects[0]:+.1f}", f"{effects[-1]:+.1f}"
+        effects = sorted(change.effect for change in changes)
+        low, high = percent(effects[0], sign=True), percent(effects[-1], sign=True)
         cases = clean(changes[0].case) if len(changes) == 1 else f"{len(changes)} cases"
-        size = f"{low} %" if low == high else f"{low} to {high} %"
+        size = low if low == high else f"{low.removesuffix(' %')} to {high}"
         yield f"{what:13} {commits[bad].hash[:10]} {cases}: {size}"
 
 

@@ -6,42 +6,19 @@ __all__ = ["markdown", "print_hints", "print_ladder"]
 
 import dataclasses
 import datetime as dt
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
-from rich.markup import escape
-from rich.table import Table
-
+from harness.numbers import number, times
 from harness.output.ladders import LadderReport, Line, Ours, Place
-from harness.output.tables import console, natural_width, plain_table
+from harness.output.sentences import commit_label
+from harness.output.sheet import Column, Sheet, inline
+from harness.output.tables import console, print_out
 from harness.spec.suite import size_label
 
 NOTHING = "\N{EN DASH}"
 WITH_SLOW = (f"{NOTHING}, with", "--slow")
 """In two cells that stand side by side."""
-MOST_DECIMALS = 6
 _DAY = 24 * 60
-
-
-@dataclass(slots=True)
-class _Grid:
-    """Headings of two lines and cells of text; a column that starts with > is numbers."""
-
-    headings: list[tuple[str, str]] = field(default_factory=list)
-    columns: list[list[str]] = field(default_factory=list)
-
-    def add(self, over: str, heading: str, cells: Sequence[str]) -> None:
-        self.headings.append((over, heading))
-        self.columns.append(list(cells))
-
-    def add_where_told(self, over: str, heading: str, cells: Sequence[str]) -> None:
-        if any(cell.strip() not in ("", NOTHING) for cell in cells):
-            self.add(over, heading, cells)
-
-    @property
-    def rows(self) -> Iterator[tuple[str, ...]]:
-        return zip(*self.columns, strict=True)
 
 
 def print_ladder(report: LadderReport, now: dt.datetime) -> None:
@@ -51,56 +28,24 @@ def print_ladder(report: LadderReport, now: dt.datetime) -> None:
     out.print(f"{report.suite}.{ladder.name}: {ladder.title}", style="bold", highlight=False, markup=False)
     if theirs := _theirs(report):
         out.print(theirs, highlight=False, markup=False)
-    for heading, grid, notes, lines in _parts(report, now):
+    for heading, columns, notes in _parts(report, now):
         out.print()
         if heading:
             out.print(heading, style="cyan", highlight=False, markup=False)
-        out.print(_fitting(grid, [line.kernel.about for line in lines], out.width))
+        print_out(Sheet(columns=columns))
         for note in notes:
             out.print(note, style="dim", highlight=False, markup=False)
     if ladder.note:
         out.print(ladder.note, style="dim", highlight=False, markup=False)
 
 
-def _fitting(grid: _Grid, ideas: Sequence[str], width: int) -> Table:
-    """With what each rung's idea is where there is room."""
-    if any(ideas):
-        wide = _table(grid, ideas)
-        if natural_width(wide) <= width:
-            return wide
-    return _table(grid)
-
-
-def _table(grid: _Grid, ideas: Sequence[str] = ()) -> Table:
-    names = [f"{over}\n{name}".lstrip(">") for over, name in grid.headings]
-    marks = [">" if over.startswith(">") else "" for over, _ in grid.headings]
-    table = plain_table(*(mark + name for mark, name in zip(marks, names, strict=True)))
-    if ideas:
-        table.add_column("\nidea")
-    for number, row in enumerate(grid.rows):
-        table.add_row(*map(escape, row), *map(escape, ideas[number : number + 1]))
-    return table
-
-
 def markdown(report: LadderReport) -> str:
     """A ladder as Markdown, with a heading of the third level. Figures have their dates: it is read later."""
     ladder = report.ladder
-    told = [f"### {_inline(ladder.title)}", _inline(_theirs(report))]
-    for heading, grid, notes, shown in _parts(report, None):
-        if shown:
-            grid.add("", "idea", [line.kernel.about for line in shown])
-        names = [f"{over.lstrip('>')} {name}".strip() for over, name in grid.headings]
-        rulers = ["--:" if over.startswith(">") else ":--" for over, _ in grid.headings]
-        lines = [names, rulers, *([_inline(cell.strip()) for cell in row] for row in grid.rows)]
-        told += [_inline(heading), "\n".join(f"| {' | '.join(cells)} |" for cells in lines)]
-        told += [_inline(note) for note in notes]
-    return "\n\n".join(part for part in (*told, _inline(ladder.note)) if part) + "\n"
-
-
-def _inline(text: str) -> str:
-    for sign in "\\`*_|<[":
-        text = text.replace(sign, f"\\{sign}")
-    return text
+    told = [f"### {inline(ladder.title)}", inline(_theirs(report))]
+    for heading, columns, notes in _parts(report, None):
+        told += [inline(heading), Sheet(columns=columns).markdown(), *map(inline, notes)]
+    return "\n\n".join(part for part in (*told, inline(ladder.note)) if part) + "\n"
 
 
 def print_hints(reports: Sequence[LadderReport]) -> None:
@@ -143,21 +88,19 @@ def _theirs(report: LadderReport) -> str:
     return f"{card}{ladder.source}".strip()
 
 
-def _parts(
-    report: LadderReport, now: dt.datetime | None
-) -> Iterator[tuple[str, _Grid, list[str], tuple[Line, ...]]]:
-    """A heading, a table, what is to be said below it and the lines that the table is of, for each device;
-    one for all, and no lines, where kernels are held against another.
+def _parts(report: LadderReport, now: dt.datetime | None) -> Iterator[tuple[str, list[Column], list[str]]]:
+    """A heading, a table, and what is to be said below it, for each device; one for all where kernels are
+    held against another.
     """
     if report.ladder.against:
-        yield "", _held_against(report), list(_sources(report, now)), ()
+        yield "", _held_against(report), list(_sources(report, now))
         return
     for place in report.places or (None,):
         shown = dataclasses.replace(report, lines=tuple(_shown(report, place)))
         ours = [line.ours.get(place.machine) if place else None for line in shown.lines]
         notes = [*_notes(shown.lines, ours, now), *_of_libraries(ours)]
         notes += _not_for(shown, place) if place else ()
-        yield _heading(shown, place), _ladder(shown, ours), notes, shown.lines
+        yield _heading(shown, place), _ladder(shown, ours), notes
 
 
 def _shown(report: LadderReport, place: Place | None) -> Iterator[Line]:
@@ -181,41 +124,37 @@ def _heading(report: LadderReport, place: Place | None) -> str:
     return f"Ours: {place.device.name} ({place.device.spec}){at}"
 
 
-def _ladder(report: LadderReport, ours: Sequence[Ours | None]) -> _Grid:
+def _ladder(report: LadderReport, ours: Sequence[Ours | None]) -> list[Column]:
     lines = report.lines
-    grid = _Grid()
-    grid.add("", "rung", [line.rung.label for line in lines])
-    if len({size_label(line.sizes) for line in lines if line.sizes}) > 1:
-        grid.add(">", "size", [size_label(line.sizes) if line.sizes else "" for line in lines])
-    theirs = ">author"
-    grid.add_where_told(theirs, "average", [_given(line.rung.average) for line in lines])
+    sizes = [size_label(line.sizes) if line.sizes else "" for line in lines]
     best = "best" if any(line.rung.swept for line in lines) else report.unit
-    grid.add_where_told(theirs, best, [_given(line.rung.rate) for line in lines])
-    if len(lines) > 1:
-        grid.add_where_told(theirs, "speed-up", [_times(line.speed_up) for line in lines])
-    grid.add_where_told(theirs, "% peak", [_percent(line.peak_percent) for line in lines])
-    averages = [each.average if each else None for each in ours]
-    grid.add_where_told(">ours", "average", [_digits(average, 4) for average in averages])
     mark = "*" if any(each and each.stale for each in ours) else ""
-    grid.add(">ours", best, [_rate(each, mark) for each in ours])
-    if len(lines) > 1:
-        grid.add_where_told(">ours", "speed-up", [_times(each.speed_up if each else None) for each in ours])
-    for name, shares in (
-        ("% peak", [each.peak_percent if each else None for each in ours]),
-        ("% lib", [each.library_percent if each else None for each in ours]),
-    ):
-        grid.add_where_told(">ours", name, [_percent(share) for share in shares])
-    return grid
+    several = len(lines) > 1
+    return [
+        Column("rung", [line.rung.label for line in lines], text=True),
+        Column("size", sizes if len(set(filter(None, sizes))) > 1 else [""] * len(lines)),
+        Column("average", [_given(line.rung.average) for line in lines], over="author"),
+        Column(best, [_given(line.rung.rate) for line in lines], over="author"),
+        Column("speed-up", [times(line.speed_up if several else None) for line in lines], over="author"),
+        Column("% peak", [number(line.peak_percent, 3) for line in lines], over="author"),
+        Column("average", [number(each.average if each else None) for each in ours], over="ours"),
+        Column(best, [_rate(each, mark) for each in ours], over="ours"),
+        Column(
+            "speed-up", [times(each.speed_up if each and several else None) for each in ours], over="ours"
+        ),
+        Column("% peak", [number(each.peak_percent if each else None, 3) for each in ours], over="ours"),
+        Column("% lib", [number(each.library_percent if each else None, 3) for each in ours], over="ours"),
+        Column("idea", [line.kernel.about for line in lines], text=True, spare=1),
+    ]
 
 
 def _rate(ours: Ours | None, mark: str) -> str:
-    told = NOTHING if ours is None or ours.rate is None else _digits(ours.rate, 4)
+    told = NOTHING if ours is None or ours.rate is None else number(ours.rate)
     return told + (mark if ours and ours.stale else " " * len(mark))
 
 
-def _held_against(report: LadderReport) -> _Grid:
+def _held_against(report: LadderReport) -> list[Column]:
     """A line a size and card: the author's, then ours."""
-    grid = _Grid()
     table: list[list[str]] = []
     by_size: dict[str, list[Line]] = {}
     for line in report.lines:
@@ -234,12 +173,13 @@ def _held_against(report: LadderReport) -> _Grid:
             table[-1] += _measured(base, best, others, machine)
     names = _other_labels(report)
     base_label = next(line.rung.label for line in report.lines if line.rung.kernel == report.ladder.against)
-    headings = [("", "size"), ("", "card"), (f">{base_label}", "ms"), (f">{base_label}", report.unit)]
-    headings += [(">card", "ms"), (">card", report.unit), (">", "speed-up")]
-    headings += [(f">{name}", report.unit) for name in names]
-    for (over, name), cells in zip(headings, zip(*table, strict=True), strict=True):
-        grid.add(over, name, cells)
-    return grid
+    cells = zip(*table, strict=True)
+    figures = [(base_label, "ms"), (base_label, report.unit), ("card", "ms"), ("card", report.unit)]
+    figures += [("", "speed-up"), *((name, report.unit) for name in names)]
+    return [
+        *(Column(name, next(cells), text=True) for name in ("size", "card")),
+        *(Column(name, next(cells), over=over) for over, name in figures),
+    ]
 
 
 def _other_labels(report: LadderReport) -> list[str]:
@@ -254,9 +194,7 @@ def _published(base: Line | None, held: Line | None, others: Sequence[Line]) -> 
     return [
         *((_given(base.rung.time_ms), _given(base.rung.rate)) if base else ("", "")),
         *((_given(held.rung.time_ms), _given(held.rung.rate)) if held else ("", "")),
-        f"{held.rung.speed_up:g}x"
-        if held and held.rung.speed_up
-        else _times(held.speed_up if held else None),
+        f"{held.rung.speed_up:g}x" if held and held.rung.speed_up else times(held.speed_up if held else None),
         *(_given(line.rung.rate) for line in others),
     ]
 
@@ -273,7 +211,7 @@ def _measured(
     else:
         first = (_time(mine), _rate(mine, ""))
     beside = [_rate(line.ours.get(machine), "") for line in others]
-    return [*first, _time(best), _rate(best, ""), _times(best.speed_up if best else None), *beside]
+    return [*first, _time(best), _rate(best, ""), times(best.speed_up if best else None), *beside]
 
 
 def _sources(report: LadderReport, now: dt.datetime | None) -> Iterator[str]:
@@ -298,7 +236,9 @@ def _notes(
         if each.rate is None:
             yield f"{label}: {each.reason or each.status}. {each.message}".rstrip()
         else:
-            origins.setdefault((_commit(each), each.stale), []).append((label, each))
+            origins.setdefault((commit_label(each.commit, dirty=each.dirty), each.stale), []).append(
+                (label, each)
+            )
     for (commit, stale), found in sorted(origins.items(), key=lambda item: item[0][1]):
         ages = dict.fromkeys(_age(each.measured_at, now) for _, each in sorted(found, key=_when))
         told = f"at {commit}, {_span([*ages])}"
@@ -345,10 +285,6 @@ def _when(named: tuple[str, Ours]) -> str:
     return named[1].measured_at
 
 
-def _commit(ours: Ours) -> str:
-    return (ours.commit or "no commit")[:10] + (" + changes" if ours.dirty else "")
-
-
 def _age(started_at: str, now: dt.datetime | None) -> str:
     if now is None:
         return f"measured {started_at[:10]}"
@@ -368,22 +304,5 @@ def _given(value: float | None) -> str:
     return "" if value is None else f"{value:,.6g}"
 
 
-def _percent(value: float | None) -> str:
-    return _digits(value, 3) if value is None or value >= 1 else f"{value:.2f}"
-
-
-def _digits(value: float | None, digits: int) -> str:
-    if value is None:
-        return ""
-    whole = math.floor(math.log10(abs(value))) + 1 if value else 1
-    return f"{value:,.{max(0, min(digits - whole, MOST_DECIMALS))}f}"
-
-
 def _time(ours: Ours | None) -> str:
-    return _digits(ours.time_ms, 4) if ours and ours.time_ms is not None else NOTHING
-
-
-def _times(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:,.0f}x" if value >= 100 else f"{value:.1f}x"
+    return number(ours.time_ms) if ours and ours.time_ms is not None else NOTHING

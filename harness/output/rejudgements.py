@@ -10,26 +10,23 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from harness.errors import ExitCode
-from harness.output.tables import console, plain_table, print_out
+from harness.numbers import exact, rough, seconds
+from harness.output.sheet import Cell, Column, Sheet
+from harness.output.tables import console, print_out
 from harness.output.verdicts import (
-    basis,
-    counted,
+    calibrated,
+    counted_statuses,
     exit_code,
-    fitting_table,
-    half_width,
-    percent,
-    sentences,
-    styled,
+    lines_of,
     title,
+    verdict_columns,
+    with_sentence,
 )
 from harness.records import VerdictStatus
 from harness.run.rejudge import Label, Rejudged, Truth, score
 from harness.run.rejudged_records import RejudgedRecord
-from harness.spec.suite import size_label
 from harness.statistics.rates import false_alarm_bound
 from harness.system.texts import harmless
 
@@ -63,7 +60,7 @@ def as_json(record: RejudgedRecord) -> dict[str, Any]:
 def _told(record: RejudgedRecord, case: Rejudged) -> dict[str, Any]:
     label = record.labels.get(case.now.case)
     return {
-        **{field.name: getattr(case.now, field.name) for field in dataclasses.fields(case.now)},
+        **dataclasses.asdict(with_sentence(case.now)),
         "said": record.said(case),
         "gpu_s_then": case.then_gpu_s,
         "processes": case.blocks,
@@ -95,14 +92,14 @@ def print_rejudged(records: Sequence[RejudgedRecord], asides: Sequence[str], sta
 
 def _print(record: RejudgedRecord) -> None:
     console().print(harmless(record.path.name), style="bold", highlight=False, markup=False, soft_wrap=True)
-    print_out(_table(record, console().width))
+    print_out(_table(record))
     untouched = sum(_is_quiet(case) for case in record.cases)
     if untouched:
         console().print(f"And {untouched} identical.", highlight=False, style="dim")
     if not record.complete:
         console().print("Interrupted then: what was measured is judged.", highlight=False, style="dim")
-    for line in sentences([case.now for case in record.cases if not case.same]):
-        console().print(line, soft_wrap=False, highlight=False)
+    for line in lines_of([case.now for case in record.cases if not case.same]):
+        console().print(line, highlight=False)
     console().print()
 
 
@@ -111,62 +108,67 @@ def _is_quiet(case: Rejudged) -> bool:
     return case.same and case.now.status == "identical"
 
 
-def _table(record: RejudgedRecord, width: int) -> Table:
+def _table(record: RejudgedRecord) -> Sheet:
     cases = [case for case in record.cases if not _is_quiet(case)]
     rows = [*cases, *record.twins]
     now = [case.now for case in rows]
-    columns = {
-        "kernel": [*(case.now.kernel for case in cases), *(case.now.case for case in record.twins)],
-        "size": [size_label(verdict.sizes) for verdict in now],
-        "change %": [percent(verdict.time.effect if verdict.time else None, sign=True) for verdict in now],
-        "±": [percent(half_width(verdict.time)) for verdict in now],
-        "s then": [_seconds(case.then_gpu_s) for case in rows],
-        "s now": [_seconds(case.now.gpu_s) for case in rows],
-        "truth": [label.truth if (label := record.labels.get(verdict.case)) else "" for verdict in now],
-    }
+    names = [*(case.now.kernel for case in cases), *(case.now.case for case in record.twins)]
+    given = {column.name: column for column in verdict_columns("kernel", names, now)}
+    labels = [record.labels.get(verdict.case) for verdict in now]
     same = "" if all(case.same for case in rows) else "  "
-    marked = {
-        "then": [styled(case.then.status) if case.then else _NOTHING for case in rows],
-        "now": [styled(case.now.status, f"{same if case.same else '→ '}{case.now.status}") for case in rows],
-    }
-    table = fitting_table("kernel", columns, marked, spare=("truth", "±", "s then"), width=width)
-    table.title = escape(harmless(title(record.comparison)))
-    return table
+    said = [Cell(f"{same if case.same else '→ '}{case.now.status}", case.now.status) for case in rows]
+    return Sheet(
+        title=title(record.comparison),
+        columns=[
+            given["kernel"],
+            given["size"],
+            given["change %"],
+            dataclasses.replace(given["±"], spare=2),
+            Column("s then", [_device_s(case.then_gpu_s) for case in rows], spare=1),
+            Column("s now", [_device_s(case.now.gpu_s) for case in rows]),
+            Column("truth", [label.truth if label else "" for label in labels], spare=3),
+            Column(
+                "then",
+                [Cell(case.then.status, case.then.status) if case.then else _NOTHING for case in rows],
+                text=True,
+            ),
+            Column("now", said, text=True),
+        ],
+    )
 
 
-def _scores(labelled: Sequence[tuple[RejudgedRecord, Label, Rejudged]]) -> Table:
+def _scores(labelled: Sequence[tuple[RejudgedRecord, Label, Rejudged]]) -> Sheet:
     """What is known of the cases, against what was said and is said of them."""
     said: Mapping[str, list[tuple[Truth, str, float]]] = {
         "then": [(label.truth, record.said(case) or "", case.then_gpu_s) for record, label, case in labelled],
         "now": [(label.truth, case.now.status, case.now.gpu_s) for _, label, case in labelled],
     }
-    table = plain_table(
-        "labelled", ">found", ">missed", ">unchanged", ">false alarms", ">undecided", ">device s"
+    counts = [score([(truth, status) for truth, status, _ in told]) for told in said.values()]
+    now, caption = counts[-1], ""
+    if now.same:
+        bound = rough(false_alarm_bound(now.false_alarms, now.same))
+        caption = f"False alarms now: {now.false_alarms} of {now.same}, so below {bound} (95 % confidence)."
+    return Sheet(
+        caption=caption,
+        columns=[
+            Column("labelled", list(said), text=True),
+            Column("found", [f"{each.found} of {each.changed}" for each in counts]),
+            Column("missed", [str(each.missed) for each in counts]),
+            Column("unchanged", [f"{each.unchanged} of {each.same}" for each in counts]),
+            Column("false alarms", [str(each.false_alarms) for each in counts]),
+            Column("undecided", [str(each.undecided) for each in counts]),
+            Column("device s", [_device_s(sum(gpu_s for *_, gpu_s in told)) for told in said.values()]),
+        ],
     )
-    for name, told in said.items():
-        counts = score([(truth, status) for truth, status, _ in told])
-        table.add_row(
-            name,
-            f"{counts.found} of {counts.changed}",
-            str(counts.missed),
-            f"{counts.unchanged} of {counts.same}",
-            str(counts.false_alarms),
-            str(counts.undecided),
-            _seconds(sum(gpu_s for _, _, gpu_s in told)),
-        )
-        if counts.same:
-            bound = false_alarm_bound(counts.false_alarms, counts.same)
-            told_of = f"{counts.false_alarms} of {counts.same}"
-            table.caption = f"False alarms now: {told_of}, so below {100 * bound:.2g} % (95 % confidence)."
-    return table
 
 
 def _basis(record: RejudgedRecord) -> str:
     policy = record.policy
+    cases = [case.now for case in (*record.cases, *record.twins)]
     return (
-        f"Margin {100 * policy.margin:g} %, tolerance {100 * policy.tolerance:g} %, confidence "
-        f"{100 * policy.confidence:g} %. {basis(record.calibration, record.comparison.device)}"
-    )
+        f"Margin {exact(policy.margin)}, tolerance {exact(policy.tolerance)}, confidence "
+        f"{exact(policy.confidence)}. {calibrated(record.calibration, record.comparison.device, cases)}"
+    ).strip()
 
 
 def _closing(records: Sequence[RejudgedRecord], status: ExitCode) -> str:
@@ -179,12 +181,12 @@ def _closing(records: Sequence[RejudgedRecord], status: ExitCode) -> str:
     changes = ", ".join(f"{count} {then} → {now}" for (then, now), count in otherwise.most_common())
     then_s = sum(case.then_gpu_s for case in (*cases, *twins))
     now_s = sum(case.now.gpu_s for case in (*cases, *twins))
-    told = counted(Counter(case.now.status for case in cases)) or "no case"
+    told = counted_statuses(Counter(case.now.status for case in cases)) or "no case"
     return (
         f"{same} as then{f', {len(cases) - same} otherwise: {changes}' if otherwise else ''}.\n"
-        f"Now {told}. {then_s:.1f} s of device time then, {now_s:.1f} s now. Exit status {int(status)}."
+        f"Now {told}. {seconds(then_s)} of device time then, {seconds(now_s)} now. Exit status {int(status)}."
     )
 
 
-def _seconds(value: float) -> str:
+def _device_s(value: float) -> str:
     return f"{value:.2f}" if value else ""

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "LEGEND",
-    "Cell",
-    "Column",
-    "Heat",
-    "Kind",
-    "Panel",
-    "Sheet",
-    "heats",
-    "level_of",
-    "number",
-    "sheets",
-    "step_names",
-    "title_of",
-]
+__all__ = ["LEGEND", "Heat", "Panel", "Place", "heats", "level_of", "sheets", "step_names", "title_of"]
 
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Literal
 
+from harness.numbers import counted, half_width, milliseconds, number, percent_figure
+from harness.output.sentences import commit_label
+from harness.output.sheet import Column, Sheet
 from harness.output.sweep_figures import (
     Placed,
     SweepFigures,
@@ -34,7 +22,6 @@ from harness.output.sweep_figures import (
     size_of,
     standings,
 )
-from harness.records import Effect
 from harness.sweep.model import Configuration, SweepResult, SweepRow
 
 BEST = 10
@@ -47,39 +34,9 @@ LEGEND = {"best": "*", "rejected": "-", "failed": "!", "not tried": "."}
 """What stands in a cell that holds no rate, or with the best one."""
 
 
-Kind = Literal["standings", "failures", "group", "ranking", "best"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    name: str
-    text: bool = False
-    """Whether it holds words, which may be folded; numbers never are."""
-    spare: int = 0
-    """Where a table is too wide, columns with the highest of these go first; 0 never goes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sheet:
-    """A table before it has a look. Its texts are raw: whoever shows them makes them harmless."""
-
-    kind: Kind
-    title: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[str, ...], ...]
-    marks: tuple[str, ...] = ()
-    """Of each row: best, tied or nothing."""
-    cut: bool = False
-    """Whether the last column is cut where a line has no room for it, so that each row is one line."""
-
-    def filled(self) -> list[int]:
-        """Which columns have something to say. A device without a peak has none of it, for one."""
-        return [at for at, _ in enumerate(self.columns) if any(row[at] for row in self.rows)]
-
-
 def title_of(result: SweepResult) -> str:
     sweep = result.sweep
-    commit = (sweep.source.commit or "no commit")[:10] + (" + changes" if sweep.source.dirty else "")
+    commit = commit_label(sweep.source.commit, dirty=sweep.source.dirty)
     name = sweep.kernel if "." in sweep.kernel else f"{sweep.source.suite}.{sweep.kernel}"
     cards = f", {len(sweep.devices)} devices" if len(sweep.devices) > 1 else ""
     return f"{name} at {commit} on {sweep.device.name} ({sweep.device.spec}{cards})"
@@ -98,17 +55,15 @@ def sheets(result: SweepResult) -> Iterator[Sheet]:
 
 
 def _counts(result: SweepResult) -> Sheet:
-    total = result.sweep.total
-    state = "" if result.complete else ", not complete"
+    found = standings(result)
     return Sheet(
         kind="standings",
-        title=f"{total:,} configuration{'' if total == 1 else 's'}{state}",
-        columns=(
-            Column(name="configurations"),
-            Column(name="became", text=True),
-            Column(name="why", text=True),
-        ),
-        rows=tuple((f"{each.configurations:,}", each.standing, each.why) for each in standings(result)),
+        title=counted(result.sweep.total, "configuration") + ("" if result.complete else ", not complete"),
+        columns=[
+            Column("configurations", [f"{each.configurations:,}" for each in found]),
+            Column("became", [each.standing for each in found], text=True, heads=True),
+            Column("why", [each.why for each in found], text=True),
+        ],
     )
 
 
@@ -116,23 +71,13 @@ def _failed(figures: SweepFigures, failed: Sequence[SweepRow]) -> Sheet:
     return Sheet(
         kind="failures",
         title="failed",
-        columns=(
-            Column(name="no."),
-            Column(name="size"),
-            Column(name="configuration", text=True),
-            Column(name="reason", text=True),
-            Column(name="message", text=True),
-        ),
-        rows=tuple(
-            (
-                str(row.configuration.number),
-                size_of(row.configuration),
-                _parts(figures, row.configuration),
-                row.reason,
-                " ".join(row.message.split()),
-            )
-            for row in failed
-        ),
+        columns=[
+            Column("no.", [str(row.configuration.number) for row in failed], heads=True),
+            Column("size", [size_of(row.configuration) for row in failed]),
+            Column("configuration", _configurations(figures, failed), text=True),
+            Column("reason", [row.reason for row in failed], text=True),
+            Column("message", [" ".join(row.message.split()) for row in failed], text=True),
+        ],
         cut=True,
     )
 
@@ -146,99 +91,65 @@ def _by_group(figures: SweepFigures) -> Iterator[Sheet]:
         yield Sheet(
             kind="group",
             title=f"by {name}{of}, {figures.unit}",
-            columns=(
-                Column(name=name, text=True),
-                Column(name="measured"),
-                Column(name="average"),
-                Column(name="best"),
-                Column(name="% peak"),
-                Column(name="best at", spare=1),
-                Column(name="no.", spare=2),
-                *(Column(name=f"avg {size}", spare=3) for size in sizes),
-            ),
-            rows=tuple(
-                (
-                    label_of(line.values),
-                    f"{line.measured} of {line.configurations}",
-                    number(line.average),
-                    number(line.best),
-                    number(line.peak_percent, 3),
-                    line.best_size,
-                    str(line.best_number or ""),
-                    *(number(line.averages.get(size)) for size in sizes),
-                )
-                for line in lines
-            ),
-            marks=tuple("best" if line.best == best else "" for line in lines),
+            columns=[
+                Column(name, [label_of(line.values) for line in lines], text=True, heads=True),
+                Column("measured", [f"{line.measured} of {line.configurations}" for line in lines]),
+                Column("average", [number(line.average) for line in lines]),
+                Column("best", [number(line.best) for line in lines]),
+                Column("% peak", [number(line.peak_percent, 3) for line in lines]),
+                Column("best at", [line.best_size for line in lines], spare=1),
+                Column("no.", [str(line.best_number or "") for line in lines], spare=2),
+                *(
+                    Column(f"avg {size}", [number(line.averages.get(size)) for line in lines], spare=3)
+                    for size in sizes
+                ),
+            ],
+            marks=["best" if line.best == best else "" for line in lines],
         )
 
 
 def _best_ten(figures: SweepFigures, size: str) -> Sheet:
     placed = figures.ranking(size)
     shown = placed[:BEST]
+    rows = [each.row for each in shown]
     more = f", {len(shown)} of {len(placed)}" if len(placed) > len(shown) else ""
+    places = [f"{each.place} =" if each.tied else str(each.place) for each in shown]
     return Sheet(
         kind="ranking",
         title=f"best at {size}{more}; = is tied with the first",
-        columns=(
-            Column(name="", text=True),
-            Column(name="configuration", text=True),
-            Column(name=figures.unit),
-            Column(name="±%", spare=4),
-            Column(name="% peak", spare=1),
-            Column(name="behind, %"),
-            Column(name="threads"),
-            Column(name="regs", spare=3),
-            Column(name="no.", spare=5),
-            Column(name="same code", text=True, spare=6),
-        ),
-        rows=tuple(
-            (
-                f"{each.place} =" if each.tied else str(each.place),
-                _parts(figures, each.row.configuration),
-                number(each.rate),
-                _percent(each.half_width),
-                number(each.peak_percent, 3),
-                _behind(each),
-                _threads(each.row),
-                _registers(each.row),
-                str(each.row.configuration.number),
-                ", ".join(map(str, each.also)),
-            )
-            for each in shown
-        ),
-        marks=tuple("best" if each.winner else "tied" if each.tied else "" for each in shown),
+        columns=[
+            Column("", places, text=True),
+            Column("configuration", _configurations(figures, rows), text=True, heads=True),
+            Column(figures.unit, [number(each.rate) for each in shown]),
+            Column("±%", [percent_figure(each.half_width) for each in shown], spare=4),
+            Column("% peak", [number(each.peak_percent, 3) for each in shown], spare=1),
+            Column("behind, %", list(map(_behind, shown))),
+            Column("threads", list(map(_threads, rows))),
+            Column("regs", list(map(_registers, rows)), spare=3),
+            Column("no.", [str(row.configuration.number) for row in rows], spare=5),
+            Column("same code", [", ".join(map(str, each.also)) for each in shown], text=True, spare=6),
+        ],
+        marks=["best" if each.winner else "tied" if each.tied else "" for each in shown],
     )
 
 
 def _best(figures: SweepFigures) -> Sheet:
     first = {size: placed[0] for size in figures.sizes if (placed := figures.ranking(size))}
+    rows = [each.row for each in first.values()]
+    tied = [", ".join(f"no. {other}" for other in _tied(figures, size)) for size in first]
     return Sheet(
         kind="best",
         title="best configuration of each size",
-        columns=(
-            Column(name="size"),
-            Column(name="configuration", text=True),
-            Column(name=figures.unit),
-            Column(name="% peak"),
-            Column(name="threads"),
-            Column(name="ms", spare=1),
-            Column(name="measured", text=True, spare=2),
-            Column(name="tied with", text=True, spare=3),
-        ),
-        rows=tuple(
-            (
-                size,
-                _parts(figures, each.row.configuration),
-                number(each.rate),
-                number(each.peak_percent, 3),
-                _threads(each.row),
-                f"{each.time_ns / 1e6:.4g}",
-                _how(figures, size),
-                ", ".join(f"no. {other}" for other in _tied(figures, size)),
-            )
-            for size, each in first.items()
-        ),
+        columns=[
+            Column("size", list(first), heads=True),
+            Column("configuration", _configurations(figures, rows), text=True),
+            Column(figures.unit, [number(each.rate) for each in first.values()]),
+            Column("% peak", [number(each.peak_percent, 3) for each in first.values()]),
+            Column("threads", list(map(_threads, rows))),
+            Column("ms", [milliseconds(each.time_ns) for each in first.values()], spare=1),
+            Column("measured", [_how(figures, size) for size in first], text=True, spare=2),
+            Column("tied with", tied, text=True, spare=3),
+        ],
     )
 
 
@@ -246,8 +157,7 @@ def _how(figures: SweepFigures, size: str) -> str:
     final = figures.finals.get(size)
     if final is None:
         return "when screened"
-    count = len(final.process_times_ns)
-    return f"in {count} fresh process{'' if count == 1 else 'es'}"
+    return f"in {counted(len(final.process_times_ns), 'fresh process', 'fresh processes')}"
 
 
 def _tied(figures: SweepFigures, size: str) -> tuple[int, ...]:
@@ -255,24 +165,16 @@ def _tied(figures: SweepFigures, size: str) -> tuple[int, ...]:
     return final.tied if final else ()
 
 
-def _parts(figures: SweepFigures, configuration: Configuration) -> str:
-    return parts_of(configuration, figures.sweep, figures.groups)
+def _configurations(figures: SweepFigures, rows: Sequence[SweepRow]) -> list[str]:
+    return [parts_of(row.configuration, figures.sweep, figures.groups) for row in rows]
 
 
 def _behind(each: Placed) -> str:
     if each.winner:
         return "best"
-    return _effect(each.behind) if each.behind else ""
-
-
-def _effect(effect: Effect) -> str:
-    half = (effect.high - effect.low) / 2
-    digits = 2 if abs(effect.effect) < 0.1 and half < 0.1 else 1
-    return f"{100 * effect.effect:+.{digits}f} ±{100 * half:.{digits}f}"
-
-
-def _percent(share: float | None) -> str:
-    return "" if share is None else f"{100 * share:.2f}"
+    if each.behind is None:
+        return ""
+    return f"{percent_figure(each.behind.effect, sign=True)} ±{percent_figure(half_width(each.behind))}"
 
 
 def _threads(row: SweepRow) -> str:
@@ -287,16 +189,8 @@ def _registers(row: SweepRow) -> str:
     return "" if known is None else str(known)
 
 
-def number(value: float | None, digits: int = 4) -> str:
-    """With this many significant digits, thousands apart, never in powers of ten; empty for None."""
-    if value is None:
-        return ""
-    whole = len(str(int(abs(value))))
-    return f"{value:,.{max(0, digits - whole)}f}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class Place:
     """The best of the configurations that fall into one place of a heat map."""
 
     text: str
@@ -324,7 +218,7 @@ class Panel:
     """A part of a heat map, in which every other group has one value."""
 
     title: str
-    lines: tuple[tuple[str, tuple[Cell, ...]], ...]
+    lines: tuple[tuple[str, tuple[Place, ...]], ...]
     """A value of `down`, and the cells of its line."""
 
 
@@ -370,7 +264,7 @@ def _label(configuration: Configuration, names: Sequence[str]) -> str:
     )
 
 
-def _cells(figures: SweepFigures, size: str, groups: Sequence[str]) -> Mapping[tuple[str, ...], Cell]:
+def _cells(figures: SweepFigures, size: str, groups: Sequence[str]) -> Mapping[tuple[str, ...], Place]:
     found: dict[tuple[str, ...], list[SweepRow]] = defaultdict(list)
     for row in figures.result.rows:
         if size_of(row.configuration) == size:
@@ -380,19 +274,19 @@ def _cells(figures: SweepFigures, size: str, groups: Sequence[str]) -> Mapping[t
         (figures.rate(row) for row in figures.measured if size_of(row.configuration) == size), default=0.0
     )
     cells = {place: _cell(figures, rows, best) for place, rows in found.items()}
-    return defaultdict(lambda: Cell(text=LEGEND["not tried"]), cells)
+    return defaultdict(lambda: Place(text=LEGEND["not tried"]), cells)
 
 
-def _cell(figures: SweepFigures, rows: Sequence[SweepRow], best: float) -> Cell:
+def _cell(figures: SweepFigures, rows: Sequence[SweepRow], best: float) -> Place:
     rates = [figures.rate(row) for row in rows if row.status == "measured" and row.time_ns]
     if rates:
         rate = max(rates)
         mark = LEGEND["best"] if rate == best else ""
-        return Cell(
+        return Place(
             text=f"{number(rate, 3)}{mark}", share=rate / best, standing="best" if mark else "measured"
         )
     standing = "failed" if any(row.status == "failed" for row in rows) else "rejected"
-    return Cell(text=LEGEND[standing], standing=standing)
+    return Place(text=LEGEND[standing], standing=standing)
 
 
 def level_of(share: float) -> int:

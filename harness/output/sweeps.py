@@ -11,27 +11,14 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from harness.output.sheet import Sheet
 from harness.output.sweep_figures import Placed, SweepFigures, label_of, standings
-from harness.output.sweep_sheets import (
-    LEGEND,
-    Cell,
-    Column,
-    Heat,
-    Sheet,
-    heats,
-    level_of,
-    sheets,
-    step_names,
-    title_of,
-)
-from harness.output.tables import natural_width, plain_table
+from harness.output.sweep_sheets import LEGEND, Heat, Place, heats, level_of, sheets, step_names, title_of
+from harness.output.tables import natural_width
 from harness.sweep.model import SweepResult, SweepRow
 from harness.system.texts import harmless
 
 SCHEMA_VERSION = 1
-_LEAST = 12
-"""Characters of a cut text."""
-_MARKS = {"best": "bold green", "tied": "green", "": ""}
 _COLOURS = (
     "white on #440154",
     "white on #443983",
@@ -44,50 +31,11 @@ _COLOURS = (
 """From the slowest to the fastest: viridis, whose brightness rises evenly, so that it also reads in grey."""
 
 
-def sweep_tables(result: SweepResult, width: int) -> Iterator[Table]:
-    """What became of the configurations, rates by group of parameters, and the best of each size.
-
-    What else there is to say is left out where it does not fit in `width` columns.
-    """
+def sweep_tables(result: SweepResult) -> Iterator[Sheet]:
+    """What became of the configurations, rates by group of parameters, and the best of each size."""
     first, *others = sheets(result)
-    for sheet in (replace(first, title=f"{title_of(result)}: {first.title}"), *others):
-        yield _fitted(_cut(sheet, width) if sheet.cut else sheet, width)
-
-
-def _cut(sheet: Sheet, width: int) -> Sheet:
-    *others, last = range(len(sheet.columns))
-    room = max(_LEAST, width - natural_width(_table(sheet, others)) - 2)
-    rows = (
-        row if len(row[last]) <= room else (*row[:last], f"{row[last][: room - 1]}…") for row in sheet.rows
-    )
-    return replace(sheet, rows=tuple(rows))
-
-
-def _fitted(sheet: Sheet, width: int) -> Table:
-    shown = sheet.filled()
-    while True:
-        table = _table(sheet, shown)
-        spare = max((sheet.columns[at].spare for at in shown), default=0)
-        if not spare or natural_width(table) <= width:
-            return table
-        shown = [at for at in shown if sheet.columns[at].spare < spare]
-
-
-def _table(sheet: Sheet, shown: Sequence[int]) -> Table:
-    table = _plain([sheet.columns[at] for at in shown])
-    table.title = Text(harmless(sheet.title))
-    marks = sheet.marks or ("",) * len(sheet.rows)
-    for row, mark in zip(sheet.rows, marks, strict=True):
-        table.add_row(*(_text(row[at]) for at in shown), style=_MARKS[mark])
-    return table
-
-
-def _plain(columns: Sequence[Column]) -> Table:
-    """The usual table. Headings are set apart: a group's name is its author's, and may hold anything."""
-    table = plain_table(*("" if column.text else ">" for column in columns))
-    for made, column in zip(table.columns, columns, strict=True):
-        made.header = _text(column.name)
-    return table
+    yield replace(first, title=f"{title_of(result)}: {first.title}")
+    yield from others
 
 
 def _text(text: str) -> Text:
@@ -118,31 +66,32 @@ def _parts(heat: Heat, width: int) -> Iterator[Table]:
 
 def _heat_table(heat: Heat, shown: Sequence[int]) -> Table:
     panels = any(panel.title for panel in heat.panels)
-    labels = [Column(name="", text=True)] * panels + [Column(name=heat.down, text=True)] * bool(heat.down)
-    table = _plain([*labels, *(Column(name=f" {heat.columns[at]}  ") for at in shown)])
-    table.padding = (0, 0)
-    table.title = Text(harmless(f"{heat.title}, {heat.across} across"))
+    table = _bare()
+    table.title = _text(f"{heat.title}, {heat.across} across")
+    for name in [""] * panels + [heat.down] * bool(heat.down):
+        table.add_column(_text(name), no_wrap=True)
+    for at in shown:
+        table.add_column(_text(f" {heat.columns[at]}  "), justify="right", no_wrap=True)
     for panel in heat.panels:
         for count, (line, cells) in enumerate(panel.lines):
             titles = [_text(f"{panel.title}  " if count == 0 else "")] * panels
             titles += [_text(f"{line}  ")] * bool(heat.down)
             table.add_row(*titles, *(_heat_cell(cells[at]) for at in shown))
-    for made in table.columns[: len(labels)]:
-        made.no_wrap = True
     return table
 
 
-def _heat_cell(cell: Cell) -> Text:
+def _bare() -> Table:
+    return Table(box=None, padding=(0, 0), pad_edge=False, header_style="dim")
+
+
+def _heat_cell(cell: Place) -> Text:
     mark = "" if cell.text.endswith(LEGEND["best"]) else " "  # numbers stay one below the other
     style = "dim" if cell.share is None else _COLOURS[level_of(cell.share)]
     return Text(f" {cell.text}{mark} ", style=style)
 
 
 def _legend() -> Table:
-    table = plain_table()
-    table.show_header = False
-    for _ in range(2):
-        table.add_column()
+    table = Table(box=None, pad_edge=False, show_header=False)
     colours = Text(" ").join(
         Text(f" {name} ", style=colour) for name, colour in zip(step_names(), _COLOURS, strict=True)
     )

@@ -1,16 +1,8 @@
-"""Tables for the terminal. Functions return a table; only `print_out` prints."""
+"""Tables in the terminal, and those of runs, checks and devices. Only `print_out` prints."""
 
 from __future__ import annotations
 
-__all__ = [
-    "check_table",
-    "console",
-    "devices_table",
-    "ladder_tables",
-    "natural_width",
-    "plain_table",
-    "print_out",
-]
+__all__ = ["check_table", "console", "devices_table", "natural_width", "print_out", "run_tables", "styled"]
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,17 +10,42 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
+from harness.numbers import binary, number, percent_figure, times
+from harness.output.sentences import commit_label
+from harness.output.sheet import Cell, Column, Sheet
 from harness.output.summary import RowSummary, summary_of
 from harness.records import DeviceInfo, Row, Run
 from harness.run.run import RunResult
 from harness.spec.suite import size_label
+from harness.system.texts import harmless
 
 LOG_WIDTH = 120
 _RULER = Console(width=1000)
 """To measure how wide a table would be if it could."""
-
-_STATUS_STYLE = {"measured": "green", "verified": "green", "failed": "red", "skipped": "dim"}
+_STYLES: Mapping[str, str] = {
+    "measured": "green",
+    "verified": "green",
+    "skipped": "dim",
+    "best": "bold green",
+    "tied": "green",
+    "regression": "bold red",
+    "improvement": "bold green",
+    "unchanged": "green",
+    "identical": "dim green",
+    "inconclusive": "yellow",
+    "invalid": "bold yellow",
+    "missing": "bold red",
+    "failed": "bold red",
+    "new": "cyan",
+    "open": "bold red",
+    "expired": "bold red",
+    "acknowledged": "yellow",
+    "fixed": "green",
+    "environment": "cyan",
+}
+"""By mark."""
 
 
 def console() -> Console:
@@ -37,16 +54,44 @@ def console() -> Console:
     return out if out.is_terminal or "COLUMNS" in os.environ else Console(width=LOG_WIDTH)
 
 
-def print_out(table: Table) -> None:
-    out = console()
+def print_out(sheet: Sheet | Table, out: Console | None = None) -> None:
+    """A sheet with its title and caption, with the columns that fit; a table as it is."""
+    out = out or console()
+    table = sheet if isinstance(sheet, Table) else _table(sheet.fitting(out.width))
     # Printed apart: what is inside is wrapped at the table's width, which may be a few words.
     title, table.title = table.title, None
-    caption, table.caption = table.caption, None
     if title:
         out.print(title, style="bold", highlight=False, soft_wrap=True)
     out.print(table)
-    if caption:
-        out.print(caption, style="dim", highlight=False, markup=False, soft_wrap=True)
+    if isinstance(sheet, Sheet) and sheet.caption:
+        out.print(Text(harmless(sheet.caption, keep="\n")), style="dim", highlight=False, soft_wrap=True)
+
+
+def _table(sheet: Sheet) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.title = Text(harmless(sheet.title)) if sheet.title else None
+    columns = sheet.shown
+    over = "\n" if any(column.over for column in columns) else ""
+    for column in columns:
+        heading = Text(f"{harmless(column.over)}{over}{harmless(column.name)}")
+        table.add_column(
+            heading,
+            justify="left" if column.text else "right",
+            overflow="fold",
+            no_wrap=column.whole or not column.text,
+        )
+    marks = sheet.marks or ("",) * len(columns[0].cells)
+    for mark, *row in zip(marks, *(column.cells for column in columns), strict=True):
+        table.add_row(*map(_text, row), style=_STYLES.get(mark, ""))
+    return table
+
+
+def _text(cell: str | Cell) -> Text:
+    return styled(cell.text, cell.mark) if isinstance(cell, Cell) else Text(harmless(cell))
+
+
+def styled(text: str, mark: str) -> Text:
+    return Text(harmless(text), style=_STYLES.get(mark, ""))
 
 
 def natural_width(table: Table) -> int:
@@ -54,69 +99,68 @@ def natural_width(table: Table) -> int:
     return Measurement.get(_RULER, _RULER.options, table).maximum
 
 
-def devices_table(devices: Sequence[DeviceInfo]) -> Table:
-    table = plain_table("spec", "device", "arch", ">units", ">memory", "driver")
-    for number, device in enumerate(devices):
-        table.add_row(
-            device.spec + (" (default)" if number == 0 else ""),
-            device.name,
-            device.arch if device.backend == "cuda" else "",
-            str(device.compute_units),
-            f"{device.memory_bytes / 2**30:.0f} GiB",
-            device.driver,
-        )
-    return table
+def devices_table(devices: Sequence[DeviceInfo]) -> Sheet:
+    specs = [each.spec + (" (default)" if at == 0 else "") for at, each in enumerate(devices)]
+    return Sheet(
+        columns=[
+            Column("spec", specs, text=True),
+            Column("device", [each.name for each in devices], text=True),
+            Column("arch", [each.arch if each.backend == "cuda" else "" for each in devices], text=True),
+            Column("units", [str(each.compute_units) for each in devices]),
+            Column("memory", [binary(each.memory_bytes) for each in devices]),
+            Column("driver", [each.driver for each in devices], text=True),
+        ]
+    )
 
 
-def check_table(result: RunResult) -> Table:
+def check_table(result: RunResult) -> Sheet:
     """A line a kernel and size: verified or not, and how far the largest error is from its bound."""
-    table = plain_table("kernel", ">size", "result", ">error / bound")
-    table.title = _title(result.run)
-    for row in result.rows:
-        checks = row.verification.checks if row.verification else ()
-        ratios = [check.largest_ratio for check in checks]
-        worst = max((ratio for ratio in ratios if ratio is not None), default=None)
-        told = f"{worst:.2f}" if worst is not None and None not in ratios else ""
-        table.add_row(row.kernel, size_label(row.sizes), _status(row), told)
-    return table
+    return Sheet(
+        title=_title(result.run),
+        columns=[
+            Column("kernel", [row.kernel for row in result.rows], text=True),
+            Column("size", [size_label(row.sizes) for row in result.rows]),
+            Column("result", [_status(row) for row in result.rows], text=True),
+            Column("error / bound", [_error(row) for row in result.rows]),
+        ],
+    )
 
 
-def ladder_tables(result: RunResult, width: int) -> Iterator[Table]:
-    """A ladder per size: rate, speed-up over the first kernel, share of peak, clock, temperature, verified.
+def _error(row: Row) -> str:
+    ratios = [check.largest_ratio for check in (row.verification.checks if row.verification else ())]
+    known = [ratio for ratio in ratios if ratio is not None]
+    return f"{max(known):.2f}" if known and len(known) == len(ratios) else ""
 
-    What else there is to say (power, interval, time) is left out, in this order, where it does not fit in
-    `width` columns.
-    """
+
+def run_tables(result: RunResult) -> Iterator[Sheet]:
+    """A ladder per size: rate, speed-up over the first kernel, share of peak, clock, temperature, result."""
     for size in dict.fromkeys(size_label(row.sizes) for row in result.rows):
         rows = [row for row in result.rows if size_label(row.sizes) == size]
-        columns = _columns(result.run, rows)
-        for left_out in ("W", "±%", "ms", None):
-            table = _ladder(f"{_title(result.run)}, size {size}", rows, columns)
-            if left_out is None or natural_width(table) <= width:
-                break
-            columns.pop(left_out, None)
-        table.caption = "\n".join(_library_notes(rows)) or None
-        yield table
+        yield Sheet(
+            title=f"{_title(result.run)}, size {size}",
+            columns=[
+                Column("kernel", [row.kernel for row in rows], text=True),
+                *_figures(result.run, rows),
+                Column("result", [_status(row) for row in rows], text=True),
+            ],
+            caption="\n".join(_library_notes(rows)),
+        )
 
 
-def _columns(run: Run, rows: Sequence[Row]) -> dict[str, list[str]]:
-    """Cells by heading. A column that a device has nothing to say in is left out."""
-    summaries = [summary_of(row, run) for row in rows]
-    first = next(
-        (s.rate for row, s in zip(rows, summaries, strict=True) if row.kernel == run.kernels[0]), None
-    )
-    columns = {
-        "ms": [_number(s.time_ms, 4) for s in summaries],
-        "±%": [_half_width(s) for s in summaries],
-        run.headline: [_number(s.rate, 4) for s in summaries],
-        "speed-up": [f"{s.rate / first:.1f}x" if s.rate and first else "" for s in summaries],
-        "% peak": [_number(s.peak_percent, 3) for s in summaries],
-        f"% {_library_name(rows)}": [_number(s.library_percent, 3) for s in summaries],
-        "SM MHz": [_number(s.sm_clock_mhz, 4) for s in summaries],
-        "°C": [_number(s.temperature_c, 2) for s in summaries],
-        "W": [_number(s.power_w, 3) for s in summaries],
-    }
-    return {name: cells for name, cells in columns.items() if any(cells)}
+def _figures(run: Run, rows: Sequence[Row]) -> list[Column]:
+    found = [summary_of(row, run) for row in rows]
+    first = next((s.rate for row, s in zip(rows, found, strict=True) if row.kernel == run.kernels[0]), None)
+    return [
+        Column("ms", [number(s.time_ms) for s in found], spare=1),
+        Column("±%", [_half_width(s) for s in found], spare=2),
+        Column(run.headline, [number(s.rate) for s in found]),
+        Column("speed-up", [times(s.rate / first if s.rate and first else None) for s in found]),
+        Column("% peak", [number(s.peak_percent, 3) for s in found]),
+        Column(f"% {_library_name(rows)}", [number(s.library_percent, 3) for s in found]),
+        Column("SM MHz", [number(s.sm_clock_mhz) for s in found]),
+        Column("°C", [number(s.temperature_c, 2) for s in found]),
+        Column("W", [number(s.power_w, 3) for s in found], spare=3),
+    ]
 
 
 def _library_name(rows: Sequence[Row]) -> str:
@@ -138,43 +182,17 @@ def _library_notes(rows: Sequence[Row]) -> Iterator[str]:
         yield f"% {name}: {reason}"
 
 
-def _ladder(title: str, rows: Sequence[Row], columns: Mapping[str, list[str]]) -> Table:
-    table = plain_table("kernel", *(f">{name}" for name in columns), "result")
-    table.title = title
-    for index, row in enumerate(rows):
-        table.add_row(row.kernel, *(cells[index] for cells in columns.values()), _status(row))
-    return table
-
-
 def _title(run: Run) -> str:
-    commit = (run.source.commit or "no commit")[:10] + (" + changes" if run.source.dirty else "")
+    commit = commit_label(run.source.commit, dirty=run.source.dirty)
     return f"{run.source.suite} at {commit} on {run.device.name} ({run.device.spec})"
 
 
-def plain_table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in columns:
-        right = column.startswith(">")
-        table.add_column(
-            column.removeprefix(">"), justify="right" if right else "left", overflow="fold", no_wrap=right
-        )
-    return table
-
-
-def _status(row: Row) -> str:
+def _status(row: Row) -> Cell:
     """``verified``, or why not: a measured row is a verified one too."""
-    return f"[{_STATUS_STYLE[row.status]}]{row.reason or 'verified'}[/]"
+    return Cell(row.reason or "verified", row.status)
 
 
 def _half_width(summary: RowSummary) -> str:
     if summary.time_ms is None or summary.time_low_ms is None or summary.time_high_ms is None:
         return ""
-    return f"{100 * (summary.time_high_ms - summary.time_low_ms) / (2 * summary.time_ms):.2f}"
-
-
-def _number(value: float | None, digits: int) -> str:
-    """A number with this many significant digits, thousands apart, never in powers of ten; empty for None."""
-    if value is None:
-        return ""
-    whole = len(str(int(abs(value))))
-    return f"{value:,.{max(0, digits - whole)}f}"
+    return percent_figure((summary.time_high_ms - summary.time_low_ms) / (2 * summary.time_ms))

@@ -201,7 +201,7 @@ def against_itself(case: Case, name: str, steps: int | None = None) -> protocol.
 
 
 def _alone(case: Case, status: Literal["new", "missing"]) -> Verdict:
-    where, reason = ("base", "only-in-head") if status == "new" else ("head", "only-in-base")
+    reason = {"new": "only-in-head", "missing": "only-in-base"}[status]
     return Verdict(
         case=case.id,
         kernel=case.kernel,
@@ -209,14 +209,18 @@ def _alone(case: Case, status: Literal["new", "missing"]) -> Verdict:
         dtype=case.dtype,
         status=status,
         reason=reason,
-        message=f"There is no such case at {where}.",
+        message="",
     )
 
 
 def _failed_at(verdict: Verdict, failed: Failed) -> Verdict:
-    message = f"At {failed.side}: {failed.message}"
     return dataclasses.replace(
-        verdict, status="failed", reason=failed.reason, message=message, log=failed.log, side=failed.side
+        verdict,
+        status="failed",
+        reason=failed.reason,
+        message=failed.message,
+        log=failed.log,
+        side=failed.side,
     )
 
 
@@ -398,8 +402,7 @@ class Comparing(Workplace):
         elif found.base.reason:
             contest.end("failed", found.base.reason, found.base.message, found.base.log, side="base")
         elif found.identical and not self.settings.measure_identical:
-            same = "Both commits compile to the same code and launch it alike."
-            contest.end("identical", "same-code", same)
+            contest.end("identical", "same-code", "")
 
     def _problem_changes(self, entries: Sequence[Entry]) -> tuple[tuple[str, ...], set[str]]:
         """What head's problem asks for otherwise than base's, a sentence each, at every size and dtype; and
@@ -634,24 +637,13 @@ def _arm(facts: protocol.SideFacts) -> Arm:
 
 def with_twins(verdicts: Sequence[Verdict], twins: Sequence[Verdict]) -> list[Verdict]:
     """The verdicts, all of them invalid where a twin shows that the comparison could not be trusted."""
+    measured: tuple[VerdictStatus, ...] = ("regression", "improvement", "unchanged", "inconclusive")
     for twin in twins:
         if reason := wrong_twin(twin.case, twin.status, complete=twin.complete):
-            message = (
-                f"A kernel compared with itself came out as {twin.status}."
-                if reason == "twin-flagged"
-                else f"A planted slowdown was not found: it came out as {twin.status}."
-            )
-            return [_invalid(each, reason, message) for each in verdicts]
+            return [
+                dataclasses.replace(verdict, status="invalid", reason=reason, attribution=None)
+                if verdict.status in measured
+                else verdict
+                for verdict in verdicts
+            ]
     return list(verdicts)
-
-
-def _invalid(verdict: Verdict, reason: str, message: str) -> Verdict:
-    if verdict.status not in ("regression", "improvement", "unchanged", "inconclusive"):
-        return verdict
-    return dataclasses.replace(
-        verdict,
-        status="invalid",
-        reason=reason,
-        message=f"{message} What was measured: {verdict.message}",
-        attribution=None,
-    )

@@ -19,6 +19,7 @@ from harness.errors import HarnessError
 from harness.integrations.pytest.bench import CaseRunner
 from harness.integrations.pytest.cases import CaseSide, GpuCase
 from harness.integrations.pytest.report import info_of_arm, info_of_row, sentence, times_of
+from harness.output.sentences import explained
 from harness.output.verdicts import fails
 from harness.records import Verdict
 from harness.run.device_session import unfit
@@ -78,13 +79,13 @@ class GpuBenchmark:
         word = verdict.reason if verdict.status == "failed" else verdict.status
         if not times_s:
             if failing:
-                refuse(self._benchmark, sentence(word, verdict.message, verdict.log))
-            pytest.skip(sentence(word, verdict.message))
+                refuse(self._benchmark, sentence(word, explained(verdict), verdict.log))
+            pytest.skip(sentence(word, explained(verdict)))
         info = info_of_arm(case, side, verdict, result)
         self._benchmark.extra_info.update(info)
         _replay(self._benchmark, times_s)
         if failing:
-            pytest.fail(sentence(word, verdict.message, verdict.log), pytrace=False)
+            pytest.fail(sentence(word, explained(verdict), verdict.log), pytrace=False)
         return info
 
     def _fails(self, verdict: Verdict) -> bool:

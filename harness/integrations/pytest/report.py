@@ -14,16 +14,18 @@ __all__ = [
 ]
 
 import textwrap
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 import harness
 from harness.integrations.pytest.bench import MeasuredCase
 from harness.integrations.pytest.cases import CaseSide, GpuCase
+from harness.numbers import number
+from harness.output.sheet import Column, Sheet
 from harness.output.summary import summary_of
-from harness.records import Arm, DeviceInfo, PairedBlock, Snapshot, Source, Verdict
+from harness.output.verdicts import calibrated, closing, lines_of, verdict_columns
+from harness.records import DeviceInfo, PairedBlock, Snapshot, Source, Verdict
 from harness.run.compare import ComparisonResult
 from harness.spec.suite import Case, Problem
 from harness.system.texts import harmless
@@ -170,109 +172,47 @@ def row_lines(measured: Sequence[MeasuredCase], width: int) -> list[str]:
 
 
 def _row_table(rows: Sequence[MeasuredCase], width: int) -> list[str]:
-    summaries = [summary_of(each.row, each.run) for each in rows]
-    columns = {
-        "kernel": [each.row.kernel for each in rows],
-        "size": [each.case.case.size_label for each in rows],
-        "ms": [_number(s.time_ms, 4) for s in summaries],
-        rows[0].run.headline: [_number(s.rate, 4) for s in summaries],
-        "SM MHz": [_number(s.sm_clock_mhz, 4) for s in summaries],
-        "°C": [_number(s.temperature_c, 2) for s in summaries],
-        "W": [_number(s.power_w, 3) for s in summaries],
-    }
-    return _table(columns, width, ("W", "°C", "SM MHz"))
+    found = [summary_of(each.row, each.run) for each in rows]
+    sheet = Sheet(
+        columns=[
+            Column("kernel", [each.row.kernel for each in rows], text=True),
+            Column("size", [each.case.case.size_label for each in rows]),
+            Column("ms", [number(s.time_ms) for s in found]),
+            Column(rows[0].run.headline, [number(s.rate) for s in found]),
+            Column("SM MHz", [number(s.sm_clock_mhz) for s in found], spare=2),
+            Column("°C", [number(s.temperature_c, 2) for s in found], spare=3),
+            Column("W", [number(s.power_w, 3) for s in found], spare=4),
+        ]
+    )
+    return sheet.lines(width)
 
 
 def comparison_lines(result: ComparisonResult, cases: Mapping[str, GpuCase], width: int) -> list[str]:
     """The table of a comparison, and a sentence for every verdict that somebody has to act on."""
     verdicts = [verdict for verdict in result.verdicts if verdict.case in cases]
-    found = [(cases[verdict.case], verdict) for verdict in verdicts]
-    title = _title(result.comparison.head.suite, result.comparison.device)
-    lines = [title, *_verdict_table(found, result, width)] if found else []
-    if result.calibration is None and any(verdict.time for verdict in verdicts):
-        lines.append("Not calibrated: how processes differ here is assumed.")
-    for case, verdict in found:
-        if verdict.status not in ("identical", "unchanged"):
-            cause = f", {verdict.attribution}" if verdict.attribution else ""
-            told = f"{verdict.status} {case.label} ({verdict.reason}{cause}): {verdict.message}"
-            lines += _wrapped(told, width)
-    for told in result.problem_changes:
-        lines += _wrapped(f"Problem changed: {told}", width)
-    for told in result.left_out:
-        lines += _wrapped(f"Left out: {told}", width)
-    if result.problem:
-        lines += _wrapped(f"harness: {result.problem}", width)
-    lines += _wrapped(_closing(verdicts), width)
-    if result.interrupted:
-        lines.append("Interrupted: verdicts rest on what was finished.")
+    names = {verdict.case: cases[verdict.case].label for verdict in verdicts}
+    device = result.comparison.device
+    lines = []
+    if verdicts:
+        columns = verdict_columns("kernel", [verdict.kernel for verdict in verdicts], verdicts)
+        lines = [_title(result.comparison.head.suite, device), *Sheet(columns=columns).lines(width)]
+    told = [
+        calibrated(result.calibration, device, verdicts),
+        *(line.plain for line in lines_of(verdicts, names=names, logs=False)),
+        *(f"Problem changed: {change}" for change in result.problem_changes),
+        *(f"Left out: {left_out}" for left_out in result.left_out),
+        f"harness: {result.problem}" if result.problem else "",
+        closing(verdicts, sum(verdict.gpu_s for verdict in verdicts)),
+        "Interrupted: verdicts rest on what was finished." if result.interrupted else "",
+    ]
+    lines += [line for text in told for part in text.splitlines() for line in _wrapped(part, width)]
     return [*lines, *([f"Record: {result.path}"] if result.path else []), ""]
-
-
-def _verdict_table(
-    found: Sequence[tuple[GpuCase, Verdict]], result: ComparisonResult, width: int
-) -> list[str]:
-    infos = [info_of_arm(case, "head", verdict, result) for case, verdict in found]
-    headline = found[0][0].pair.head.suite.headline
-    times = [verdict.time for _, verdict in found]
-    columns: dict[str, Sequence[str]] = {
-        "kernel": [verdict.kernel for _, verdict in found],
-        "size": [case.case.size_label for case, _ in found],
-        "base ms": [_ms(verdict.base) for _, verdict in found],
-        "head ms": [_ms(verdict.head) for _, verdict in found],
-        "change %": [f"{100 * time.effect:+.2f}" if time else "" for time in times],
-        "±": [f"{50 * (time.high - time.low):.2f}" if time else "" for time in times],
-        headline: [_number(info["rate"], 4) for info in infos],
-        "SM MHz": [_number(info["sm_clock_mhz"], 4) for info in infos],
-        "°C": [_number(info["temperature_c"], 2) for info in infos],
-        "W": [_number(info["power_w"], 3) for info in infos],
-        "verdict": [verdict.status for _, verdict in found],
-    }
-    return _table(columns, width, ("W", "°C", "SM MHz", "base ms", headline))
-
-
-def _closing(verdicts: Sequence[Verdict]) -> str:
-    """``1 regression, 3 unchanged. 12.3 s of device time.``"""
-    counts = Counter(verdict.status for verdict in verdicts)
-    told = ", ".join(f"{count} {status}" for status, count in counts.items()) or "no case was compared"
-    return f"{told}. {sum(verdict.gpu_s for verdict in verdicts):.1f} s of device time."
 
 
 def _title(suite: str, device: DeviceInfo) -> str:
     return f"{suite} on {harmless(device.name)} ({device.spec})"
 
 
-def _table(columns: Mapping[str, Sequence[str]], width: int, dispensable: Iterable[str]) -> list[str]:
-    """Columns beside one another, those that say nothing left out, and of the dispensable as many as must."""
-    shown = {name: cells for name, cells in columns.items() if any(cells)}
-    for name in dispensable:
-        if sum(_width(head, cells) + 2 for head, cells in shown.items()) - 2 <= width:
-            break
-        shown.pop(name, None)
-    rows = zip(*([name, *cells] for name, cells in shown.items()), strict=True)
-    widths = [_width(name, cells) for name, cells in shown.items()]
-    left = [name in ("kernel", "verdict") for name in shown]
-    return [
-        "  ".join(
-            cell.ljust(wide) if first else cell.rjust(wide)
-            for cell, wide, first in zip(row, widths, left, strict=True)
-        ).rstrip()
-        for row in rows
-    ]
-
-
-def _width(name: str, cells: Sequence[str]) -> int:
-    return max(len(name), *map(len, cells))
-
-
 def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(harmless(text), width, subsequent_indent="    ", break_on_hyphens=False)
-
-
-def _ms(arm: Arm | None) -> str:
-    return _number(arm.time_ns / 1e6, 4) if arm and arm.time_ns is not None else ""
-
-
-def _number(value: float | None, digits: int) -> str:
-    """A number with this many significant digits, thousands apart; empty for None."""
-    whole = len(str(int(abs(value or 0))))
-    return "" if value is None else f"{value:,.{max(0, digits - whole)}f}"
+    indent = text[: len(text) - len(text.lstrip())]
+    return textwrap.wrap(harmless(text), width, subsequent_indent=indent or "    ", break_on_hyphens=False)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 import harness
+from harness import records
 from harness.errors import UsageError
 from harness.judgement.noise import Calibration
 from harness.output.review.model import (
@@ -20,7 +21,9 @@ from harness.output.review.model import (
     Place,
     Review,
     Side,
+    Strays,
 )
+from harness.output.sentences import commit_label
 from harness.records import Arm, Comparison, Effect, Verdict
 from harness.run.compare import ComparisonResult
 
@@ -39,7 +42,10 @@ def review_of(results: Sequence[ComparisonResult], places: Places | None = None)
     """
     ends = {(result.comparison.base.commit, result.comparison.head.commit) for result in results}
     if len(ends) != 1:
-        told = ", ".join(sorted(f"{_short(base)}..{_short(head)}" for base, head in ends)) or "none at all"
+        told = (
+            ", ".join(sorted(f"{commit_label(base)}..{commit_label(head)}" for base, head in ends))
+            or "none at all"
+        )
         raise UsageError(f"A report is of two commits; these comparisons are of {told}: give one pair.")
     ((base, head),) = ends
     largest = max(len(result.verdicts) for result in results)
@@ -58,10 +64,6 @@ def review_of(results: Sequence[ComparisonResult], places: Places | None = None)
             _card(result, (places or {}).get(result.comparison.head.suite, {})) for result in results
         ),
     )
-
-
-def _short(commit: str | None) -> str:
-    return (commit or "no commit")[:10]
 
 
 def _card(result: ComparisonResult, places: Mapping[str, Place]) -> Card:
@@ -118,6 +120,7 @@ def _case(verdict: Verdict) -> CaseReview:
         time=_change(verdict.time),
         cycles=_change(verdict.cycles),
         energy=_change(verdict.energy),
+        strays=_strays(verdict.strays),
         smallest_visible=_fraction(verdict.smallest_visible),
         noise_floor=_fraction(verdict.noise_floor),
         attribution=verdict.attribution,
@@ -143,6 +146,12 @@ def _change(effect: Effect | None) -> Change | None:
     )
 
 
+def _strays(found: records.Strays | None) -> Strays | None:
+    if found is None:
+        return None
+    return Strays(base=found.base, head=found.head, slots=found.slots, cost=_within(found.cost))
+
+
 def _side(arm: Arm | None) -> Side | None:
     if arm is None:
         return None
@@ -152,6 +161,8 @@ def _side(arm: Arm | None) -> Side | None:
     return Side(
         time_ns=arm.time_ns,
         sm_clock_mhz=arm.sm_clock_mhz,
+        alone_mhz=arm.alone_mhz,
+        alone_w=arm.alone_w,
         registers=resources.registers if resources else None,
         shared_bytes=None if static is None else static + dynamic,
         local_bytes=resources.local_bytes if resources else None,

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from harness.numbers import counted
 from harness.output.review.commands import workflow_command
 from harness.output.review.comment import comment
 from harness.output.review.grouping import Found, Groups, grouped
@@ -16,7 +17,7 @@ from harness.output.review.links import Links
 from harness.output.review.markup import listed
 from harness.output.review.model import CaseReview, Place, Review
 from harness.output.review.outcome import standing
-from harness.output.review.wording import cause, counted, effect, leading, reason
+from harness.output.sentences import sentence
 from harness.spec.suite import size_label
 
 CHECK_NAME = "GPU performance"
@@ -92,29 +93,21 @@ def _verdict(case: CaseReview) -> str:
 
 
 def _message(found: Sequence[Found]) -> str:
-    """``At 1024 on NVIDIA H200: +1.70 % ± 0.07. The code: 1.68 % more cycles.``"""
+    """``At 1024 on NVIDIA H200: 1.70 % slower (+1.63 to +1.77 %) in 2 processes. The code: …``"""
     sizes: dict[tuple[str, str], list[str]] = {}
     for each in found:
-        sizes.setdefault((_plain(each.card.device), _outcome(each.case)), []).append(_size(each))
+        sizes.setdefault((_plain(each.card.device), sentence(each.case)), []).append(_size(each))
     clauses = [
-        f"At {listed(at[:_NAMED])}{' and more' if len(at) > _NAMED else ''} on {device}: {outcome}."
-        for (device, outcome), at in sizes.items()
+        f"At {listed(at[:_NAMED])}{' and more' if len(at) > _NAMED else ''} on {device}: {told}"
+        for (device, told), at in sizes.items()
     ]
     left = len(clauses) - _NAMED
     more = f"And {counted(left, 'more case')}." if left > 0 else ""
-    why = cause(found[0].case) if found[0].case.status == "regression" else ""
-    return " ".join(filter(None, (*clauses[:_NAMED], more, why)))
+    return " ".join(filter(None, (*clauses[:_NAMED], more)))
 
 
 def _size(found: Found) -> str:
     return size_label(found.case.sizes) or "its size"
-
-
-def _outcome(case: CaseReview) -> str:
-    change, more = leading(case)
-    if case.status == "regression" and change:
-        return f"{effect(change)}{'' if more == 'slower' else ' in cycles'}"
-    return reason(case) or (case.status if case.status == "missing" else f"{case.status}, {case.reason}")
 
 
 def _plain(words: str) -> str:

@@ -6,14 +6,14 @@ __all__ = ["basis", "every_case", "foot"]
 
 from collections.abc import Iterator
 
+from harness.numbers import counted, seconds, typeset
 from harness.output.review.grouping import Found, total
 from harness.output.review.markup import Item, Part, code, fixed, link, listed, pre
 from harness.output.review.model import Card
 from harness.output.review.view import View
-from harness.output.review.wording import calibrated, clocks, counted, duration, outcome, percent, twin
-
-_COLUMNS = ("case", "change", "verdict", "base", "visible from", "SM clock")
-_QUIET = ("unchanged", "identical", "new")
+from harness.output.review.wording import calibrated, rules, twin
+from harness.output.sheet import Cell, Sheet
+from harness.output.verdicts import verdict_columns
 
 
 def every_case(view: View) -> list[Part]:
@@ -21,12 +21,14 @@ def every_case(view: View) -> list[Part]:
     cases = total(view.review)
     if not cases:
         return []
-    columns = "".join(f"<th>{name}</th>" for name in _COLUMNS)
+    found = [Found(card, case) for card in view.review.cards for case in card.cases]
+    names = [Cell(each.label, "code") for each in found]
+    sheet = Sheet(columns=verdict_columns("case", names, [each.case for each in found], sizes=False))
     return [
         Part(
             tier=2,
-            opening=f"<details><summary>{counted(cases, 'case')}</summary>\n<table>\n<tr>{columns}</tr>",
-            items=_rows(view),
+            opening=f"<details><summary>{counted(cases, 'case')}</summary>\n<table>\n{sheet.html_head()}",
+            items=_rows(view, sheet),
             closing="</table>\n</details>",
             cases=cases,
             more=lambda left: f"<p>{left:,} of {counted(cases, 'case')} did not fit into the table.</p>",
@@ -34,30 +36,15 @@ def every_case(view: View) -> list[Part]:
     ]
 
 
-def _rows(view: View) -> Iterator[Item]:
+def _rows(view: View, sheet: Sheet) -> Iterator[Item]:
+    rows = sheet.html_rows()
     for card in view.review.cards:
         above = ""
         if len(view.review.cards) > 1:
-            above = f'<tr><th colspan="{len(_COLUMNS)}">{card.suite} on {code(card.device)}</th></tr>\n'
-        for case in card.cases:
-            yield Item(above + _row(Found(card, case)))
+            above = f'<tr><th colspan="{len(sheet.shown)}">{card.suite} on {code(card.device)}</th></tr>\n'
+        for _, row in zip(card.cases, rows, strict=False):
+            yield Item(above + row)
             above = ""
-
-
-def _row(found: Found) -> str:
-    case = found.case
-    verdict = case.status if case.status in _QUIET else f"<b>{case.status}</b>"
-    figures = (
-        duration(case.base.time_ns if case.base else None),
-        "" if case.smallest_visible is None else percent(case.smallest_visible),
-        clocks(case),
-    )
-    cells = (_cell(outcome(case)), f"<td>{verdict}</td>", *map(_cell, figures))
-    return f"<tr><td>{code(found.label)}</td>{''.join(cells)}</tr>"
-
-
-def _cell(figure: str) -> str:
-    return f'<td align="right">{figure}</td>' if figure else "<td></td>"
 
 
 def basis(view: View) -> list[Part]:
@@ -73,18 +60,14 @@ def basis(view: View) -> list[Part]:
 
 
 def _of_card(card: Card) -> str:
-    since = f"Calibrated {code(card.calibrated.measured_at[:10])}. " if card.calibrated else ""
     built = f", {code(card.compiler)}" if card.compiler else ""
     twins = f" The comparison's test of itself: {listed([twin(each) for each in card.twins])}."
     dirty = " Head was a working tree with changes." if card.head_dirty else ""
-    measured = f"{counted(len(card.cases), 'case')} in {card.gpu_s:,.1f} s of device time.{dirty}"
-    rules = (
-        f"Up to {percent(card.margin)} is nobody's business; unchanged is within {percent(card.tolerance)}; "
-        f"each is said with {100 * card.confidence:.4g} % confidence."
-    )
+    spent = typeset(seconds(card.gpu_s))
     told = (
         f"<b>{card.suite} on {code(card.device)}</b> ({code(card.spec)}, driver {code(card.driver)}{built}): "
-        f"{measured}<br>\n{rules}<br>\n{since}{calibrated(card)}{twins if card.twins else ''}"
+        f"{counted(len(card.cases), 'case')} in {spent} of device time.{dirty}<br>\n{rules(card)}<br>\n"
+        f"{calibrated(card)}{twins if card.twins else ''}"
     )
     problem = f"\n{pre(card.problem)}" if card.problem else ""
     left_out = "".join(f"\n<li>{code(text)}</li>" for text in card.left_out)

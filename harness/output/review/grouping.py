@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from harness.judgement.judge import wrong_twin
 from harness.output.review.model import Card, CaseReview, Review
-from harness.output.review.wording import label, leading
+from harness.output.review.wording import label
+from harness.output.sentences import leading
 
 _OF_STATUS: Mapping[str, str] = {
     "regression": "slower",

@@ -6,13 +6,15 @@ __all__ = ["headline"]
 
 from collections.abc import Callable, Sequence
 
+from harness.numbers import counted, percent, typeset
 from harness.output.review.grouping import Found, Groups, shortcomings, total
 from harness.output.review.model import Review
-from harness.output.review.wording import counted, leading, reason, rounded, verb
+from harness.output.review.wording import verb
+from harness.output.sentences import leading, reason
 
 
 def headline(review: Review, groups: Groups, mark: Callable[[str], str] = str) -> str:
-    """``1 of 24 cases is slower: matmul.shared_tile@1024 by 1.7 %.``
+    """``1 of 24 cases is slower: matmul.shared_tile@1024 by 1.70 %.``
 
     `mark` makes of a case's name what is to stand for it.
     """
@@ -44,10 +46,10 @@ def _failing(groups: Groups, every: int, mark: Callable[[str], str]) -> list[str
 
 
 def _by(found: Found) -> str:
-    change, more = leading(found.case)
+    change, what = leading(found.case)
     if found.case.status != "regression" or change is None:
         return ""
-    return f" by {rounded(change.effect)}{'' if more == 'slower' else ' in cycles'}"
+    return f" by {typeset(percent(abs(change.effect)))}{' in cycles' if what == 'cycles' else ''}"
 
 
 def _unjudged(unjudged: Sequence[Found], every: int) -> list[str]:

@@ -14,12 +14,13 @@ import html
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from harness.output.sheet import safe
 from harness.system.texts import harmless
 
 
 def code(text: str) -> str:
     """Anybody's text on one line, as text and nothing else."""
-    return f"<code>{_escape(' '.join(text.split()))}</code>"
+    return f"<code>{safe(' '.join(text.split()))}</code>"
 
 
 def pre(text: str) -> str:
@@ -36,10 +37,6 @@ def link(address: str, inner: str) -> str:
 def listed(texts: Sequence[str]) -> str:
     """``a, b and c``."""
     return " and ".join(filter(None, (", ".join(texts[:-1]), *texts[-1:])))
-
-
-def _escape(text: str) -> str:
-    return html.escape(harmless(text))
 
 
 def size_bytes(text: str) -> int:

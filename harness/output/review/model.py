@@ -17,6 +17,7 @@ __all__ = [
     "Place",
     "Review",
     "Side",
+    "Strays",
     "decode_review",
     "encode_review",
     "review_schema",
@@ -31,10 +32,11 @@ from msgspec import Meta, Struct
 from harness.errors import StoreError
 from harness.records import Attribution, VerdictStatus
 
-REVIEW_SCHEMA_VERSION = 1
+REVIEW_SCHEMA_VERSION = 2
 """Version of the document.
 
 1  first version
+2  strays of a case; what each side did alone
 """
 LIMITS = {"cards": 64, "cases": 4096, "bytes": 16 * 2**20}
 """Of one document."""
@@ -80,6 +82,9 @@ class Side(_Strict, frozen=True, kw_only=True):
 
     time_ns: Annotated[float, Meta(ge=0, le=1e15)] | None = None
     sm_clock_mhz: Megahertz | None = None
+    alone_mhz: Megahertz | None = None
+    """Its SM clock when it ran by itself."""
+    alone_w: Annotated[float, Meta(ge=0, le=1e5)] | None = None
     registers: Size | None = None
     shared_bytes: Size | None = None
     """Static and dynamic."""
@@ -87,6 +92,17 @@ class Side(_Strict, frozen=True, kw_only=True):
     """Of each thread: spills and local arrays."""
     grid: tuple[Size, Size, Size] | None = None
     block: tuple[Size, Size, Size] | None = None
+
+
+class Strays(_Strict, frozen=True, kw_only=True):
+    """Slots that took far longer than their side's usual time."""
+
+    base: Size
+    head: Size
+    slots: Size
+    """Of each side, strays included."""
+    cost: Fraction
+    """What head's cost on average more than base's, as a share of the usual time."""
 
 
 class Place(_Strict, frozen=True, kw_only=True):
@@ -112,6 +128,7 @@ class CaseReview(_Strict, frozen=True, kw_only=True):
     time: Change | None = None
     cycles: Change | None = None
     energy: Change | None = None
+    strays: Strays | None = None
     smallest_visible: Fraction | None = None
     """The smallest slowdown that would be called a regression nine times in ten with this much noise."""
     noise_floor: Fraction | None = None

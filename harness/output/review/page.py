@@ -4,11 +4,10 @@ from __future__ import annotations
 
 __all__ = ["LIMIT_BYTES", "page"]
 
-import base64
-import hashlib
-import html
 from collections.abc import Iterator
 
+from harness.numbers import counted, number
+from harness.output.html_page import CLOSING, opening
 from harness.output.review.evidence import basis, foot
 from harness.output.review.grouping import Found, grouped
 from harness.output.review.links import Links
@@ -17,12 +16,44 @@ from harness.output.review.model import Card, CaseReview, Review
 from harness.output.review.outcome import standing
 from harness.output.review.plots import Scale, axis_svg, scale_of, strip_svg
 from harness.output.review.sections import acted_on, changed_problem, fortunate
-from harness.output.review.style import STYLE
 from harness.output.review.view import View, title
-from harness.output.review.wording import counted, duration, effect, facts, interval, outcome, percent
+from harness.output.review.wording import facts, outcome
+from harness.output.sheet import Cell, Column, Sheet
+from harness.output.verdicts import verdict_columns
 
 LIMIT_BYTES = 16 * 2**20
-_CASE_COLUMNS = ("case", "base", "head", "change", "interval", "cycles", "visible from", "else", "verdict")
+_STYLE = """\
+code, pre { font: .87em/1.5 ui-monospace, monospace; background: var(--soft); border-radius: 4px }
+code { padding: .1em .3em; unicode-bidi: isolate }
+pre { padding: .7rem; overflow-x: auto; overflow-wrap: normal; unicode-bidi: plaintext }
+summary { cursor: pointer; padding: .3rem 0 }
+[align=right] { padding-left: .9rem }
+.row { display: grid; grid-template-columns: minmax(9rem, 17rem) 1fr 14.5rem; gap: 0 .8rem;
+  align-items: center; border-bottom: 1px solid var(--rule); padding: .1rem 0; font-size: .9rem }
+.row > :last-child { text-align: right; font-variant-numeric: tabular-nums }
+.row b { font-weight: 600 }
+.axis text { fill: var(--muted); font-size: 11px }
+svg { display: block; overflow: visible }
+.zone { fill: var(--zone) }
+.zero, .tick { stroke: var(--muted) }
+.interval { stroke: var(--dot); stroke-width: 2 }
+.process { fill: var(--dot); opacity: .45 }
+.effect { fill: var(--dot) }
+.row > :first-child { color: var(--text) }
+.unchanged b, .identical b { font-weight: 400; color: var(--muted) }
+.regression, .missing, .failed { color: var(--bad) }
+.improvement { color: var(--good) }
+.inconclusive, .invalid { color: var(--open) }
+.regression .effect, .improvement .effect, .inconclusive .effect, .invalid .effect { fill: currentColor }
+.regression .interval, .improvement .interval, .inconclusive .interval, .invalid .interval {
+  stroke: currentColor }
+@media (max-width: 42rem) {
+  .row { grid-template-columns: 1fr auto; padding: .4rem 0 }
+  .row > svg { grid-row: 2; grid-column: 1 / -1 }
+  .row.axes > span { display: none }
+}
+@media print { details > * { display: block } }
+"""
 
 
 def page(review: Review, links: Links) -> str:
@@ -37,7 +68,7 @@ def page(review: Review, links: Links) -> str:
     )
     groups = grouped(review)
     parts = [
-        fixed(_opening(review)),
+        fixed(opening(standing(review).headline, _STYLE)),
         title(view, groups),
         *acted_on(view, groups),
         *changed_problem(view),
@@ -45,27 +76,15 @@ def page(review: Review, links: Links) -> str:
         *(part for card in review.cards for part in _of_card(card)),
         *basis(view),
         foot(view),
-        fixed("</main></body></html>"),
+        fixed(CLOSING),
     ]
     return fit(parts, LIMIT_BYTES)
-
-
-def _opening(review: Review) -> str:
-    digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-    rules = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{rules}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="referrer" content="no-referrer">\n'
-        f"<title>{html.escape(standing(review).headline)}</title>\n<style>{STYLE}</style></head><body><main>"
-    )
 
 
 def _of_card(card: Card) -> list[Part]:
     if not card.cases:
         return []
-    scale = scale_of(card)
+    scale, figures = scale_of(card), _figures(card)
     return [
         fixed(f"<h2>{card.suite} on {code(card.device)}</h2>"),
         Part(
@@ -84,9 +103,9 @@ def _of_card(card: Card) -> list[Part]:
             opening=(
                 "<details><summary>All figures</summary>\n"
                 '<div class="scroll" role="region" aria-label="All figures" tabindex="0"><table>\n'
-                f"<tr>{''.join(f'<th scope=col>{name}</th>' for name in _CASE_COLUMNS)}</tr>"
+                f"{figures.html_head()}"
             ),
-            items=(Item(_figures(Found(card, case))) for case in card.cases),
+            items=map(Item, figures.html_rows()),
             closing="</table></div></details>",
             cases=len(card.cases),
             more=lambda left: f"<p>{counted(left, 'case')} more did not fit here.</p>",
@@ -103,26 +122,17 @@ def _row(found: Found, scale: Scale) -> str:
     )
 
 
-def _figures(found: Found) -> str:
-    case = found.case
-    cells = (
-        *(duration(side.time_ns if side else None) for side in (case.base, case.head)),
-        effect(case.time) if case.time else "",
-        interval(case.time) if case.time else "",
-        effect(case.cycles) if case.cycles else "",
-        "" if case.smallest_visible is None else percent(case.smallest_visible),
-        " · ".join((*facts(case), *_surroundings(case))),
-        case.status,
-    )
-    return f"<tr><td>{code(found.label)}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+def _figures(card: Card) -> Sheet:
+    names = [Cell(Found(card, case).label, "code") for case in card.cases]
+    others = [" · ".join((*facts(case), *_surroundings(case))) for case in card.cases]
+    columns = verdict_columns("case", names, card.cases, sizes=False)
+    return Sheet(columns=[*columns, Column("else", others, text=True)])
 
 
 def _surroundings(case: CaseReview) -> Iterator[str]:
-    if case.noise_floor is not None:
-        yield f"floor {percent(case.noise_floor)}"
     if case.temperature_c is not None:
-        yield f"{case.temperature_c:.0f} °C"
+        yield f"{number(case.temperature_c, 2)} °C"
     if case.power_w is not None:
-        yield f"{case.power_w:.0f} W"
+        yield f"{number(case.power_w, 3)} W"
     if case.touched:
-        yield f"touched {', '.join(f'{code(gate)} {quads:,}' for gate, quads in case.touched.items())}"
+        yield f"touched {', '.join(f'{gate} {quads:,}' for gate, quads in case.touched.items())}"

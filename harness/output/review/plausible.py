@@ -14,6 +14,7 @@ from itertools import islice
 from typing import TypeVar
 
 from harness.judgement.judge import TWINS, USUAL_LIMITS
+from harness.numbers import exact, percent
 from harness.output.review.grouping import wrong_twins
 from harness.output.review.model import Card, CaseReview, Change, Review, Side
 from harness.records import VerdictStatus
@@ -102,11 +103,9 @@ def _settings(card: Card) -> Iterator[str]:
     ):
         most = min(_LOOSEST * usual, _MOST)
         if not 0 < value <= most:
-            yield f"A {name} of {100 * value:g} % is not above 0 and up to {100 * most:g} %."
+            yield f"A {name} of {exact(value)} is not above 0 and up to {exact(most)}."
     if card.margin >= card.tolerance:
-        yield (
-            f"A margin of {100 * card.margin:g} % is not below the tolerance of {100 * card.tolerance:g} %."
-        )
+        yield (f"A margin of {exact(card.margin)} is not below the tolerance of {exact(card.tolerance)}.")
     low, high = _CONFIDENCE
     if not low <= card.confidence <= high:
         yield f"A confidence of {card.confidence:g} is not from {low:g} to {high:g}."
@@ -143,8 +142,8 @@ def _of_case(case: CaseReview, card: Card) -> Iterator[str]:
 def _of_change(change: Change, *, processes_have_quads: bool) -> Iterator[str]:
     if not change.low <= change.effect <= change.high:
         yield (
-            f"changed by {_percent(change.effect)}, which is outside its interval, {_percent(change.low)} to "
-            f"{_percent(change.high)}."
+            f"changed by {_signed(change.effect)}, which is outside its interval, {_signed(change.low)} to "
+            f"{_signed(change.high)}."
         )
     if processes_have_quads and change.quads < change.processes:
         yield f"rests on {change.quads} quads in {change.processes} processes: each has one at least."
@@ -153,7 +152,7 @@ def _of_change(change: Change, *, processes_have_quads: bool) -> Iterator[str]:
     if len(change.each) != min(change.processes, 64):
         yield f"has effects of {len(change.each)} processes, and says {change.processes}."
     elif change.processes <= 64 and not _within(change.effect, min(change.each), max(change.each)):
-        yield f"changed by {_percent(change.effect)}, and in no process by as much or more."
+        yield f"changed by {_signed(change.effect)}, and in no process by as much or more."
 
 
 def _unmeasured(case: CaseReview) -> Iterator[str]:
@@ -176,13 +175,13 @@ def _judged(case: CaseReview, card: Card) -> Iterator[str]:
         yield from _unchanged(case.time, tolerance)
         return
     sign = 1 if case.status == "regression" else -1
-    told = " and ".join(_percent(change.effect) for change in changes)
+    told = " and ".join(_signed(change.effect) for change in changes)
     if case.reason.endswith("-in-tail"):
         # Of strays a review has no figure. They are asked only where usual times are not sure to say more.
         if all(sign * change.effect < 0 and not _reaches(change, margin) for change in changes):
             yield f"it is called {case.status} for its strays, and yet usual times are {told} for sure."
     elif max(sign * change.effect for change in changes) < margin - _ROUNDING:
-        yield f"it is called {case.status} for {told}, within the margin of {100 * margin:g} %."
+        yield f"it is called {case.status} for {told}, within the margin of {exact(margin)}."
 
 
 def _reaches(change: Change, margin: float) -> bool:
@@ -201,8 +200,8 @@ def _unchanged(time: Change, tolerance: float) -> Iterator[str]:
         _within(time.low, low, time.effect) and _within(time.high, time.effect, high)
     ):
         yield (
-            f"it is called unchanged for {_percent(time.effect)} ({_percent(time.low)} to "
-            f"{_percent(time.high)}) with a tolerance of {100 * tolerance:g} %."
+            f"it is called unchanged for {_signed(time.effect)} ({_signed(time.low)} to "
+            f"{_signed(time.high)}) with a tolerance of {exact(tolerance)}."
         )
 
 
@@ -210,8 +209,8 @@ def _within(value: float, low: float, high: float) -> bool:
     return low - _ROUNDING <= value <= high + _ROUNDING
 
 
-def _percent(effect: float) -> str:
-    return f"{100 * effect:+.3g} %"
+def _signed(share: float) -> str:
+    return percent(share, sign=True)
 
 
 def _counted(names: Iterable[T]) -> list[tuple[T, int]]:

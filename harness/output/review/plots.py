@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from harness.numbers import typeset
 from harness.output.review.model import Card, Change
 
 _FINEST = 1e-4
@@ -141,7 +142,7 @@ def axis_svg(scale: Scale) -> str:
 
 
 def _named(tick: float) -> str:
-    return f"{100 * tick:+g}".replace("-", "\N{MINUS SIGN}") if tick else "0"
+    return typeset(f"{100 * tick:+g}") if tick else "0"
 
 
 def _x(place: float) -> str:

@@ -7,22 +7,13 @@ __all__ = ["acted_on", "changed_problem", "fortunate"]
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
+from harness.numbers import counted, percent, typeset
 from harness.output.review.grouping import Found, Groups
 from harness.output.review.markup import Item, Part, code, fixed, listed, pre
 from harness.output.review.model import CaseReview, Review
 from harness.output.review.view import View
-from harness.output.review.wording import (
-    cause,
-    counted,
-    effect,
-    facts,
-    interval,
-    leading,
-    percent,
-    reason,
-    remedy,
-    verb,
-)
+from harness.output.review.wording import by_effect, facts, verb
+from harness.output.sentences import reason, remedy, sentence
 from harness.spec.case_id import size_label
 
 
@@ -85,24 +76,15 @@ def _slower(view: View, slower: Sequence[Found]) -> list[Part]:
 
 def _slowed(view: View, found: Found) -> Item:
     case = found.case
-    change, more = leading(case)
-    lead = f"<b>{_brief(view, found)}</b>."
-    if change:
-        is_ = "is" if more == "slower" else "takes"
-        lead = f"<b>{view.name(found)} {is_} {percent(abs(change.effect))} {more}</b> ({interval(change)})."
-    told = [view.place(found), *facts(case)]
-    if case.smallest_visible is not None:
-        told.append(f"visible from {percent(case.smallest_visible)}")
+    told = [view.place(found), *facts(case), _visible(case)]
     return Item(
-        f"<p>{lead} {cause(case)}<br>\n{' · '.join(filter(None, told))}</p>",
+        f"<p><b>{view.name(found)}</b>: {typeset(sentence(case))}<br>\n{' · '.join(filter(None, told))}</p>",
         f"<p>{_brief(view, found)}</p>",
     )
 
 
 def _brief(view: View, found: Found) -> str:
-    change, more = leading(found.case)
-    cycles = "" if more == "slower" else " in cycles"
-    return f"{view.name(found)}{f' {effect(change)}{cycles}' if change else ''}"
+    return f"{view.name(found)} {by_effect(found.case)}".rstrip()
 
 
 def _commands(review: Review, found: Sequence[Found]) -> str:
@@ -132,11 +114,7 @@ def _by_evidence(found: Found) -> object:
 
 def _by_remedy(found: Found) -> object:
     case = found.case
-    return (
-        _by_evidence(found)
-        if case.status == "failed"
-        else (case.status, case.reason, remedy(found.card, case))
-    )
+    return _by_evidence(found) if case.status == "failed" else (case.status, case.reason, _remedy(found))
 
 
 def _failure(view: View, found: Sequence[Found], where: str) -> Item:
@@ -163,8 +141,12 @@ def _what(case: CaseReview) -> str:
 
 
 def _to_do(found: Found) -> str:
-    hint = remedy(found.card, found.case)
+    hint = _remedy(found)
     return f"To do: {hint}." if hint else ""
+
+
+def _remedy(found: Found) -> str:
+    return remedy(found.case, calibrated=found.card.calibrated is not None)
 
 
 def _missing(view: View, missing: Sequence[Found]) -> Item:
@@ -193,7 +175,10 @@ def _open(view: View, found: Sequence[Found]) -> Item:
     to_do = _to_do(found[0])
     if case.status != "inconclusive" or not any(each.case.time for each in found):
         return Item(f"{brief} {to_do}</p>", f"{brief}</p>", len(found))
-    lines = [f"<li>{_brief(view, each)}{_visible(each)}</li>" for each in found[: view.names]]
+    lines = [
+        f"<li>{', '.join(filter(None, (_brief(view, each), _visible(each.case))))}</li>"
+        for each in found[: view.names]
+    ]
     if left := len(found) - len(lines):
         lines.append(f"<li>{left:,} more, in the table below</li>")
     return Item(
@@ -203,9 +188,9 @@ def _open(view: View, found: Sequence[Found]) -> Item:
     )
 
 
-def _visible(found: Found) -> str:
-    visible = found.case.smallest_visible
-    return "" if visible is None else f", visible from {percent(visible)}"
+def _visible(case: CaseReview) -> str:
+    visible = case.smallest_visible
+    return "" if visible is None else f"visible from {typeset(percent(visible))}"
 
 
 def fortunate(view: View, groups: Groups) -> list[Part]:

@@ -9,6 +9,7 @@ __all__ = ["LIMIT_BYTES", "summary"]
 
 import html
 
+from harness.numbers import counted, effect, typeset
 from harness.output.review.evidence import basis, every_case, foot
 from harness.output.review.grouping import Found, grouped
 from harness.output.review.links import Links
@@ -17,7 +18,7 @@ from harness.output.review.model import Card, Review
 from harness.output.review.plots import Scale, axis_text, scale_of, strip_text
 from harness.output.review.sections import acted_on, changed_problem, fortunate
 from harness.output.review.view import View, title
-from harness.output.review.wording import counted, effect, in_cycles
+from harness.output.sentences import leading
 
 LIMIT_BYTES = 1024 * 1024
 """Of one step; GitHub drops a larger one whole."""
@@ -63,10 +64,9 @@ def _forest(card: Card) -> Part:
 def _line(found: Found, widest: int, scale: Scale) -> str:
     name, case = _name(found), found.case
     name = name if len(name) <= widest else f"…{name[1 - widest :]}"
-    shown = effect(case.time) if case.time else ""
-    return f"{name:{widest}}  {strip_text(scale, case.time, _COLUMNS)}  {shown:>15} " + ", ".join(
-        filter(None, (case.status, in_cycles(case)))
-    )
+    cycles = f", cycles {effect(case.cycles)}" if leading(case)[1] == "cycles" else ""
+    shown = f"{effect(case.time):>15} {case.status}{cycles}"
+    return f"{name:{widest}}  {strip_text(scale, case.time, _COLUMNS)}  {typeset(shown)}"
 
 
 def _name(found: Found) -> str:

@@ -14,6 +14,7 @@ from harness.output.review.links import Links
 from harness.output.review.markup import Part, code, fixed, link, listed
 from harness.output.review.model import Review
 from harness.output.review.outcome import standing
+from harness.output.sentences import commit_label
 
 _SIGNS: Mapping[str, str] = {
     "regression": "🔴",
@@ -91,5 +92,5 @@ def _ends(view: View) -> str:
     told = []
     for commit in (view.review.base, view.review.head):
         address = f"{view.links.repository}/commit/{commit}" if view.links.repository and commit else ""
-        told.append(link(address, code((commit or "no commit")[:10])))
+        told.append(link(address, code(commit_label(commit))))
     return " → ".join(told)

@@ -119,7 +119,7 @@
       ": ",
       text(reason),
       expires ? ` (until ${format.date(expires)}` : " (for good",
-      format.known(largest) ? `, up to ${format.number(largest)}${"\u202f"}%)` : ")",
+      format.known(largest) ? `, up to ${format.number(largest)}${"\u00a0"}%)` : ")",
     );
   };
 

@@ -1,8 +1,8 @@
-// Numbers, dates and the words for them.
+// Numbers, dates and the words for them. Numbers follow the rules of harness/numbers.py.
 "use strict";
 (function (harness) {
   const MINUS = "\u2212";
-  const THIN = "\u202f";
+  const SPACE = "\u00a0";
   const NONE = "–";
   const known = (value) => value !== null && value !== undefined && Number.isFinite(value);
   const format = (harness.format = { NONE, known });
@@ -14,20 +14,17 @@
     });
   }
 
-  function decimalsFor(size) {
-    if (size >= 1000) return 0;
-    if (size >= 100) return 1;
-    if (size >= 10) return 2;
-    return size >= 1 || size === 0 ? 3 : 3 - Math.floor(Math.log10(size));
+  function powerOfTen(value) {
+    return value.toExponential(2).replace(/^-/, MINUS);
   }
 
-  /** Four digits or so; whole numbers stay whole. */
-  format.number = function (value) {
+  /** So many significant digits; whole numbers stay whole. */
+  format.number = function (value, digits = 4) {
     if (!known(value)) return NONE;
     const size = Math.abs(value);
-    if (size !== 0 && (size >= 1e9 || size < 1e-4)) return value.toExponential(2).replace("-", MINUS);
-    const text = fixed(value, Number.isInteger(value) && size < 1e9 ? 0 : decimalsFor(size));
-    return value < 0 ? MINUS + text : text;
+    if (size !== 0 && (size >= 1e9 || size < 1e-4)) return powerOfTen(value);
+    const decimals = Number.isInteger(value) ? 0 : Math.max(0, digits - 1 - Math.floor(Math.log10(size)));
+    return (value < 0 ? MINUS : "") + fixed(value, decimals);
   };
 
   /** Labels of an axis: as many decimals as tell neighbours apart. */
@@ -41,34 +38,41 @@
     known(value) ? Math.round(value).toLocaleString("en-GB").replace("-", MINUS) : NONE;
 
   format.value = (value, unit) =>
-    known(value) ? `${format.number(value)}\u00a0${harness.plain(unit, 20)}` : NONE;
-
-  function sign(value) {
-    if (value === 0) return "±";
-    return value < 0 ? MINUS : "+";
-  }
+    known(value) ? `${format.number(value)}${SPACE}${harness.plain(unit, 20)}` : NONE;
 
   function decimalsOfPercent(percent) {
-    if (percent >= 100) return 0;
-    return percent >= 1 || percent === 0 ? 1 : 2;
+    if (percent >= 99.95) return 0;
+    return percent >= 9.995 ? 1 : 2;
   }
 
-  /** A relative change, signed: 0.0123 is "+1.2 %". */
+  /** In percent, without the sign or the unit. */
+  function percentFigure(value) {
+    const percent = Math.abs(value) * 100;
+    return percent >= 1e6 ? powerOfTen(percent) : fixed(percent, decimalsOfPercent(percent));
+  }
+
+  const isZero = (figure) => /^[0.]+$/.test(figure);
+
+  /** A relative change, signed: 0.0123 is "+1.23 %". */
   format.change = function (value) {
     if (!known(value)) return NONE;
-    const percent = Math.abs(value) * 100;
-    return `${sign(value)}${fixed(percent, decimalsOfPercent(percent))}${THIN}%`;
+    const figure = percentFigure(value);
+    return `${value < 0 && !isZero(figure) ? MINUS : "+"}${figure}${SPACE}%`;
   };
 
   /** A share, unsigned: 0.5 is "50.0 %". */
   format.share = function (value) {
     if (!known(value)) return NONE;
-    return `${value < 0 ? MINUS : ""}${fixed(value * 100, decimalsOfPercent(Math.abs(value) * 100))}${THIN}%`;
+    const figure = percentFigure(value);
+    return `${value < 0 && !isZero(figure) ? MINUS : ""}${figure}${SPACE}%`;
   };
+
+  /** A bound, of which two digits are enough. */
+  format.rough = (value) => (known(value) ? `${format.number(value * 100, 2)}${SPACE}%` : NONE);
 
   format.interval = (low, high) =>
     known(low) && known(high)
-      ? `${format.change(low).replace(`${THIN}%`, "")} to ${format.change(high)}`
+      ? `${format.change(low).replace(`${SPACE}%`, "")} to ${format.change(high)}`
       : "";
 
   format.probability = function (p) {

@@ -5,7 +5,7 @@
 
   function alarms({ verdicts, false_alarms: count, bound, measured_at: at }) {
     const rate = format.known(bound)
-      ? ` The rate of false alarms is below ${format.share(bound)} with 95${"\u202f"}% confidence.`
+      ? ` The rate of false alarms is below ${format.rough(bound)} with 95${"\u00a0"}% confidence.`
       : "";
     return el(
       "p",
@@ -24,7 +24,7 @@
         key: "percent",
         label: "Planted slowdown",
         sort: (row) => row.percent,
-        cell: (row) => `${row.percent}${"\u202f"}%`,
+        cell: (row) => `${row.percent}${"\u00a0"}%`,
       },
       harness.figure("planted", "Planted"),
       harness.figure("found", "Found"),

@@ -214,7 +214,7 @@
       "a",
       { href: address },
       `${format.whole(alarms)} false in ${format.count(verdicts, "verdict")}`,
-      format.known(bound) ? `, at most ${format.share(bound)}` : null,
+      format.known(bound) ? `, at most ${format.rough(bound)}` : null,
     );
   }
 

@@ -1,0 +1,169 @@
+"""Numbers as people read them, in one form for every face. What is not known is an empty text.
+
+The pages of the site follow the same rules: site/assets/static/format.js.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "binary",
+    "clock",
+    "counted",
+    "duration",
+    "effect",
+    "exact",
+    "half_width",
+    "interval",
+    "milliseconds",
+    "moved",
+    "number",
+    "percent",
+    "percent_figure",
+    "rough",
+    "seconds",
+    "times",
+    "typeset",
+]
+
+import math
+import re
+from typing import Protocol
+
+_MINUS, _NBSP = "\N{MINUS SIGN}", "\N{NO-BREAK SPACE}"
+_TOO_WIDE = 4.0
+"""An interval whose ends are so far apart, the larger ratio over the smaller, tells of too few processes."""
+
+
+class Change(Protocol):
+    """Head over base, minus 1, with the interval that holds it."""
+
+    @property
+    def effect(self) -> float: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """``1,234``, ``56.78``, ``0.01234``: so many significant digits; a count is whole."""
+    if value is None or not math.isfinite(value):
+        return ""
+    size = abs(value)
+    if size and not 1e-4 <= size < 1e9:
+        return _power_of_ten(value)
+    decimals = 0 if not size or isinstance(value, int) else max(0, digits - 1 - math.floor(math.log10(size)))
+    return f"{value:,.{decimals}f}"
+
+
+def _power_of_ten(value: float) -> str:
+    mantissa, _, exponent = f"{value:.2e}".partition("e")
+    return f"{mantissa}e{int(exponent):+d}"
+
+
+def percent_figure(share: float | None, *, sign: bool = False) -> str:
+    """``1.70``, ``18.9``, ``271``: a share in percent, for a column whose heading has the unit."""
+    if share is None or not math.isfinite(share):
+        return ""
+    value = 100 * share
+    size = abs(value)
+    if size >= 1e6:
+        return ("+" if sign and value > 0 else "") + _power_of_ten(value)
+    decimals = 2 if size < 9.995 else 1 if size < 99.95 else 0
+    return f"{round(value, decimals) + 0.0:{'+' if sign else ''},.{decimals}f}"  # no minus before zero
+
+
+def percent(share: float | None, *, sign: bool = False) -> str:
+    """``1.70 %``."""
+    figure = percent_figure(share, sign=sign)
+    return figure and f"{figure} %"
+
+
+def exact(share: float) -> str:
+    """``0.25 %``, ``99.99 %``: a setting, with every digit that it has."""
+    return f"{100 * share:g} %"
+
+
+def rough(share: float) -> str:
+    """``0.57 %``: a bound, of which two digits are enough."""
+    return f"{number(100 * share, 2)} %"
+
+
+def half_width(change: Change | None) -> float | None:
+    return None if change is None else abs(change.high - change.low) / 2
+
+
+def effect(change: Change | None) -> str:
+    """``+1.70 % ± 0.07``."""
+    if change is None:
+        return ""
+    return f"{percent(change.effect, sign=True)} ± {percent_figure(half_width(change))}"
+
+
+def interval(low: float, high: float) -> str:
+    """``+1.63 to +1.77 %``."""
+    return f"{percent_figure(low, sign=True)} to {percent(high, sign=True)}"
+
+
+def moved(change: Change, more: str, less: str) -> str:
+    """``1.70 % slower (+1.63 to +1.77 %)``: bounds are in the direction of the word."""
+    size = f"{percent(abs(change.effect))} {more if change.effect >= 0 else less}"
+    if (1 + change.high) > _TOO_WIDE * (1 + change.low):
+        return f"{size} (no interval can be told)"
+    low, high = (change.low, change.high) if change.effect >= 0 else (-change.high, -change.low)
+    return f"{size} ({interval(low, high)})"
+
+
+def milliseconds(time_ns: float | None) -> str:
+    """``1.204``, for a column whose heading has the unit."""
+    return "" if time_ns is None else number(time_ns / 1e6)
+
+
+def duration(time_ns: float | None) -> str:
+    """``1.204 ms``, with the unit that suits it."""
+    if time_ns is None:
+        return ""
+    for unit, scale in (("ns", 1.0), ("µs", 1e3), ("ms", 1e6)):
+        if time_ns < 1000 * scale:
+            return f"{number(time_ns / scale)} {unit}"
+    return f"{number(time_ns / 1e9)} s"
+
+
+def seconds(value: float) -> str:
+    """``12.3 s``: of device time, of waiting."""
+    return f"{value:,.1f} s"
+
+
+def clock(mhz: float | None) -> str:
+    """``1,980``: whole megahertz."""
+    return "" if mhz is None else f"{mhz:,.0f}"
+
+
+def binary(size_bytes: float | None) -> str:
+    """``139 GiB``, ``48 KiB``, ``12 B``."""
+    if size_bytes is None:
+        return ""
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if size_bytes >= scale:
+            found = size_bytes / scale
+            return f"{number(int(found) if found == int(found) else found, 3)} {unit}"
+    return f"{size_bytes:.0f} B"
+
+
+def times(ratio: float | None) -> str:
+    """``1.8x``, ``123x``."""
+    if ratio is None:
+        return ""
+    return f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.1f}x"
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """``1 case``, ``24 cases``."""
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+
+
+def typeset(text: str) -> str:
+    """Our own words as a page shows them: with a minus for a hyphen, and no line that ends before a unit."""
+    text = re.sub(r"(?<![\w.-])-(?=\d)", _MINUS, text)
+    text = text.replace(" ± ", f"{_NBSP}±{_NBSP}")
+    return re.sub(r"(?<=\d) (?=(?:%|[nµm]?s|MHz|[KMG]iB|B|W|°C)(?!\w))", _NBSP, text)
