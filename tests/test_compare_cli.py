@@ -571,9 +571,11 @@ def _is_compare(path: Path) -> bool:
     return read_comparison(path).comparison.command == "compare"
 
 
-def test_without_a_calibration_it_says_so(harness, untouched):
-    done = harness("compare", "HEAD~1", *NULL, "--no-save", cwd=untouched[0])
-    assert "Not calibrated: how processes differ here is assumed. Run 'harness calibrate' once." in done.out
+def test_without_a_calibration_it_says_so_where_anything_was_measured(harness, repository):
+    advice = "Not calibrated: how processes differ here is assumed. Run 'harness calibrate' once."
+    for kernel, is_there in (("changed", True), ("fresh", False)):
+        done = harness("compare", "HEAD~1", "HEAD", kernel, *NULL, "--no-save", cwd=repository)
+        assert (advice in done.out) is is_there
 
 
 NEWER = b'{"schema_version": 99, "measured_at": "", "harness_version": "", "uuid": null, "driver": ""}'
