@@ -204,7 +204,7 @@ def site(project):
 @pytest.fixture(scope="module")
 def blind_site(project):
     """Published by asv alone, but so that a browser without a network can read it."""
-    return project.publish(".harness.integrations.asv_site", into="html-blind")
+    return project.publish(".harness.integrations.asv.site", into="html-blind")
 
 
 def regressions(html: Path) -> dict[tuple[str, str], tuple[float, float, list[list[Any]]]]:

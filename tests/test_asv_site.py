@@ -216,7 +216,7 @@ def test_a_style_sheet_that_imports_from_elsewhere_is_refused(www):
 
 
 def test_asv_ends_with_one_clear_line_when_the_site_is_refused(tmp_path):
-    root = make_project(tmp_path / "project", plugins=(".harness.integrations.asv_site", ".adds_remote"))
+    root = make_project(tmp_path / "project", plugins=(".harness.integrations.asv.site", ".adds_remote"))
     (root / "adds_remote.py").write_text(
         "from pathlib import Path\n"
         "from asv.publishing import OutputPublisher\n"

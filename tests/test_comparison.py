@@ -157,10 +157,6 @@ def test_cases_are_matched_by_their_ids():
         ("tiny.one[n=32]", "missing", "only-in-base"),
         ("tiny.one[n=64]", "missing", "only-in-base"),
     ]
-    assert [v.message for v in alone[1:3]] == [
-        "There is no such case at base.",
-        "There is no such case at head.",
-    ]
 
 
 def test_one_side_without_any_case():
@@ -266,7 +262,7 @@ def test_a_wrong_twin_makes_what_was_measured_invalid(same, planted_status, reas
         return
     for before, after in zip(given, stand[: len(EVERY)], strict=False):
         assert (after.status, after.reason, after.attribution) == ("invalid", reason, None)
-        assert after.message.endswith(f"What was measured: {before.message}")
+        assert after.message == before.message
 
 
 def test_a_planted_twin_that_was_cut_short_is_not_missed():

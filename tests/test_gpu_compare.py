@@ -162,7 +162,7 @@ def test_twins_hold(project):
 COMPETITOR = """\
 import numpy as np
 from pathlib import Path
-from harness import backends
+from harness.device import backends
 from harness.records import Launch
 from harness.spec.sources import Program
 

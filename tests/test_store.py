@@ -405,7 +405,7 @@ def test_leaving_early_keeps_the_rows_and_says_so(tmp_path):
 KILLED = """
 import os, sys
 from pathlib import Path
-from harness import store
+from harness.store import records_file as store
 from tests.test_store import ROW, RUN
 writer = store.RecordWriter(Path(sys.argv[1]), RUN)
 writer.add(ROW)
@@ -433,7 +433,7 @@ def test_what_was_measured_outlives_the_harness(tmp_path):
 FULL = """
 import resource, sys
 from pathlib import Path
-from harness import store
+from harness.store import records_file as store
 from harness.errors import StoreError
 from tests.test_store import BARE, ROW, RUN
 limit = int(sys.argv[2])
@@ -463,7 +463,7 @@ def test_a_full_disk_is_a_sentence_and_keeps_the_rows_before(tmp_path):
 FULL_AT_FIRST = """
 import resource, sys, warnings
 from pathlib import Path
-from harness import store
+from harness.store import records_file as store
 from harness.errors import StoreError
 from tests.test_store import RUN
 warnings.simplefilter("error")
@@ -668,7 +668,7 @@ def test_a_run_is_no_comparison_and_the_other_way_round(tmp_path):
 KILLED_COMPARING = """
 import os, sys
 from pathlib import Path
-from harness import store
+from harness.store import records_file as store
 from tests.test_store import BLOCK, COMPARISON, VERDICT
 journal = store.Journal(store.RecordWriter(Path(sys.argv[1]), COMPARISON))
 journal.add(BLOCK)
@@ -741,7 +741,7 @@ def test_without_a_writer_a_journal_keeps_nothing():
 FULL_JOURNAL = """
 import resource, sys
 from pathlib import Path
-from harness import store
+from harness.store import records_file as store
 from tests.test_store import BLOCK, COMPARISON, VERDICT
 with store.Journal(store.RecordWriter(Path(sys.argv[1]), COMPARISON)) as journal:
     journal.add(BLOCK)

@@ -174,8 +174,11 @@ class Contest:
     def end(self, status: VerdictStatus, reason: str, message: str, log: str = "", side: Side = "") -> None:
         """Settle the case by something other than its times; `side` is the one that failed, if one did."""
         self.settled = True
-        bare = self._verdict(status, reason, message, log=log)
-        self._ending = dataclasses.replace(bare, side=side if status == "failed" else "")
+        if status == "failed":
+            self._ending = dataclasses.replace(self._verdict(status, reason, message, log=log), side=side)
+        else:
+            told = f"At {side}: {message}" if side else message
+            self._ending = self._verdict(status, reason, told, log=log)
 
     @property
     def ended(self) -> bool:

@@ -19,7 +19,7 @@ KERNELS = ["'naive'", "'thread_tiling_2d'"]
 PARAMS = {"machine": MACHINE, "os": "Linux", "arch": "x86_64", "cpu": "cpu", "num_cpu": "8", "ram": "64GB"}
 
 
-def make_project(root: Path, plugins: tuple[str, ...] = (".harness.integrations.asv_site",)) -> Path:
+def make_project(root: Path, plugins: tuple[str, ...] = (".harness.integrations.asv.site",)) -> Path:
     """A repository, its configuration and its results, with a step at one commit."""
     hashes = _make_repository(root / "repo")
     results = root / "results"
