@@ -70,6 +70,7 @@ PURE = (
     "judgement.case_trial",
     "judgement.gates",
     "judgement.judge",
+    "judgement.limits",
     "judgement.saved_runs",
     "run.rejudge",
     "doctor.card",

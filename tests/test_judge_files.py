@@ -942,9 +942,9 @@ def test_what_is_told(harness, files):
     rows = {line.split()[0]: line.split() for line in lines[2:6]}
     # Of a name that is there twice, the full one.
     assert rows[SUM][-1] == "regression"
-    assert rows["other.py::test_sum"][1:3] == ["10", "s"]
-    assert rows["test_sorted[red]"][1:3] == ["50", "ns"]
-    assert rows["test_sorted[/bold]"][1:3] == ["2", "ms"]
+    assert rows["other.py::test_sum"][1:3] == ["10.00", "s"]
+    assert rows["test_sorted[red]"][1:3] == ["50.00", "ns"]
+    assert rows["test_sorted[/bold]"][1:3] == ["2.000", "ms"]
     assert "4 of base and 4 of head. Margin 2 %, tolerance 10 %, confidence 99.9 %" in done.out
     assert "1 regression, 3 unchanged. Exit status 1." in done.out
     assert "device time" not in done.out

@@ -501,7 +501,7 @@ def test_other_sizes_have_the_authors_figures_only_where_the_ladder_has_one_size
     assert ["plain", "10", "1.0x", "2.50", "8.000", "1.0x", "0.800"] in lines_of(done.out)
     assert "Ours: New card (cuda:0), size 128" in done.out
     assert "Author: Old card, size 64." in done.out
-    assert ["128", "cuda:0", DASH, DASH, "0.000064", "16.00", DASH] in lines_of(done.out)
+    assert ["128", "cuda:0", DASH, DASH, "6.40e-5", "16.00", DASH] in lines_of(done.out)
 
 
 def test_json_says_what_the_tables_say(shelf, harness):

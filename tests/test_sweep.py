@@ -702,6 +702,7 @@ def test_a_process_is_used_again_until_a_job_fails_in_it_or_must_be_fresh(tmp_pa
                     pid
                     for file in Path("/proc/self/task").glob("*/children")
                     for pid in file.read_text().split()
+                    if "harness.bench.worker" in Path(f"/proc/{pid}/cmdline").read_text()
                 }
             )
     done = protocol.Measured

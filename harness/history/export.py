@@ -47,7 +47,7 @@ def export(history: History, path: Path) -> int:
     if path.suffix not in writers:
         raise UsageError(f"Cannot export to {path}: expected a name that ends in {' or '.join(writers)}.")
     try:
-        with replacing(path) as part:
+        with replacing(path, make_parents=False) as part:
             count = writers[path.suffix](history, part)
     except OSError as error:
         raise StoreError(f"Cannot write {path}: {error.strerror or error}.") from None

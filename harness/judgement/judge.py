@@ -12,10 +12,6 @@ look calls slower or faster is only flagged: fresh processes must say so again.
 from __future__ import annotations
 
 __all__ = [
-    "TWINS",
-    "TWIN_PLANTED",
-    "TWIN_SAME",
-    "USUAL_LIMITS",
     "Direction",
     "Flag",
     "Interval",
@@ -27,7 +23,6 @@ __all__ = [
     "confirm",
     "judge",
     "p_again",
-    "wrong_twin",
 ]
 
 import math
@@ -45,15 +40,6 @@ Status = Literal["slower", "faster", "same", "undecided"]
 LegName = Literal["time", "cycles", "tail"]
 """The tail, of slots that stray, is no leg of `judge`: it is counted, not measured."""
 
-USUAL_LIMITS: Mapping[str, tuple[float, float]] = {
-    "gpu": (0.0025, 0.01),
-    "cpu": (0.02, 0.1),
-    "other": (0.0025, 0.01),
-}
-"""Margin and tolerance by kind of device, unless something else is asked for."""
-TWIN_SAME, TWIN_PLANTED = "twin.same", "twin.planted"
-"""A comparison's test of itself: a kernel against itself, and against itself with a slowdown planted."""
-TWINS = (TWIN_SAME, TWIN_PLANTED)
 SAME_AGAIN = 0.2
 """Of the error of calling a case the same, the part of the looks at cases that are measured again."""
 _POWER = 0.9
@@ -242,17 +228,6 @@ def confirm(p_values: Mapping[str, float], policy: Policy) -> frozenset[str]:
     them would be so after it.
     """
     return holm(p_values, policy.confirm)
-
-
-def wrong_twin(case: str, status: str, *, complete: bool) -> str:
-    """Why a twin's verdict says that the comparison cannot be trusted, as a code; empty where it can.
-    `complete` is false for a twin whose measurement was ended early.
-    """
-    if case == TWIN_SAME and status in ("regression", "improvement"):
-        return "twin-flagged"
-    if case == TWIN_PLANTED and complete and status not in ("regression", "invalid", "failed"):
-        return "twin-missed"
-    return ""
 
 
 def _p(estimate: Moderated, direction: Direction, policy: Policy) -> float:

@@ -80,7 +80,7 @@ def _changes(shown: Sequence[Stated], commits: Commits) -> Sheet:
             Column("state", [Cell(state, marks.get(state, state)) for state in states], text=True),
             Column("case", [clean(change.case) for change in changes], text=True),
             Column("change %", [percent_figure(change.effect, sign=True) for change in changes]),
-            Column("±", [percent_figure(half_width(change)) for change in changes]),
+            Column("±", [percent_figure(half_width(change)) for change in changes], spare=1),
             Column(
                 "commits",
                 [_span(change.good, change.bad, commits) for change in changes],

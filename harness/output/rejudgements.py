@@ -13,6 +13,7 @@ from rich.console import Console
 
 from harness.errors import ExitCode
 from harness.numbers import exact, rough, seconds
+from harness.output.sentences import verdict_columns
 from harness.output.sheet import Cell, Column, Sheet
 from harness.output.tables import console, print_out
 from harness.output.verdicts import (
@@ -21,7 +22,6 @@ from harness.output.verdicts import (
     exit_code,
     lines_of,
     title,
-    verdict_columns,
     with_sentence,
 )
 from harness.records import VerdictStatus

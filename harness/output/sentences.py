@@ -15,17 +15,35 @@ __all__ = [
     "reason",
     "remedy",
     "sentence",
+    "verdict_columns",
 ]
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from harness.judgement.attribution import POWER_COUPLED
-from harness.numbers import Change, clock, counted, effect, moved, number, percent, rough
+from harness.numbers import (
+    Change,
+    clock,
+    counted,
+    duration,
+    effect,
+    half_width,
+    milliseconds,
+    moved,
+    number,
+    percent,
+    percent_figure,
+    rough,
+)
+from harness.output.sheet import Cell, Column
 from harness.records import Attribution, Verdict, VerdictStatus
+from harness.spec.case_id import size_label
 from harness.statistics.rates import false_alarm_bound
 
+_SMALL_NS = 1e4
+"""Shorter times than this are awkward in milliseconds."""
 _UNITS = ("process", "processes")
 _REASONS: Mapping[str, tuple[str, str]] = {
     "too-noisy": ("too noisy to tell", "quieten the card (harness doctor), or allow a wider tolerance"),
@@ -289,3 +307,33 @@ def _coupled(case: Case) -> str:
     if case.energy:
         told += f", energy per launch {effect(case.energy)}"
     return f"{told}."
+
+
+def verdict_columns(
+    heading: str, names: Sequence[str | Cell], cases: Sequence[Case], *, sizes: bool = True
+) -> list[Column]:
+    """The table of verdicts, a line a case, on every face; columns that say least can be spared. Without
+    `sizes` for names that hold them.
+    """
+    times_ns = [case.base.time_ns if case.base else None for case in cases]
+    small = any(time_ns is not None and time_ns < _SMALL_NS for time_ns in times_ns)
+    return [
+        Column(heading, names, text=True),
+        Column("size", [size_label(case.sizes) if sizes else "" for case in cases]),
+        Column("base", list(map(duration, times_ns)), spare=2)
+        if small
+        else Column("base ms", list(map(milliseconds, times_ns)), spare=2),
+        Column(
+            "change %", [percent_figure(case.time.effect if case.time else None, sign=True) for case in cases]
+        ),
+        Column("±", [percent_figure(half_width(case.time)) for case in cases]),
+        Column(
+            "cycles %",
+            [percent_figure(case.cycles.effect if case.cycles else None, sign=True) for case in cases],
+            spare=4,
+        ),
+        Column("visible", [percent_figure(case.smallest_visible) for case in cases], spare=1),
+        Column("floor", [percent_figure(case.noise_floor) for case in cases], spare=3),
+        Column("MHz", list(map(clocks, cases))),
+        Column("verdict", [Cell(case.status, case.status) for case in cases], text=True),
+    ]

@@ -15,7 +15,6 @@ __all__ = [
     "print_comparison",
     "print_judgement",
     "title",
-    "verdict_columns",
     "with_sentence",
 ]
 
@@ -32,13 +31,12 @@ from rich.text import Text
 from harness.errors import ExitCode
 from harness.judgement.noise import Calibration
 from harness.judgement.saved_runs import FilesResult
-from harness.numbers import duration, exact, half_width, milliseconds, percent_figure, seconds
-from harness.output.sentences import Case, basis, clocks, commit_label, explained
-from harness.output.sheet import Cell, Column, Sheet
+from harness.numbers import exact, seconds
+from harness.output.sentences import Case, basis, commit_label, explained, verdict_columns
+from harness.output.sheet import Sheet
 from harness.output.tables import console, print_out, styled
 from harness.records import FAILING, Comparison, DeviceInfo, Verdict, nothing_compared
 from harness.run.compare import ComparisonResult
-from harness.spec.suite import size_label
 from harness.system.texts import harmless
 
 _BY_DEFAULT = frozenset(FAILING[:5])
@@ -55,8 +53,6 @@ _ORDER = (
     "missing",
     "failed",
 )
-_SMALL_NS = 1e4
-"""Shorter times than this are awkward in milliseconds."""
 _QUIET = ("identical", "unchanged")
 """Verdicts that the table says enough of."""
 
@@ -199,36 +195,6 @@ def _of_files(result: FilesResult) -> _Shown:
         f"Margin {exact(policy.margin)}, tolerance {exact(policy.tolerance)}, confidence "
         f"{exact(policy.confidence)} of each verdict.",
     )
-
-
-def verdict_columns(
-    heading: str, names: Sequence[str | Cell], cases: Sequence[Case], *, sizes: bool = True
-) -> list[Column]:
-    """The table of verdicts, a line a case, on every face; columns that say least can be spared. Without
-    `sizes` for names that hold them.
-    """
-    times_ns = [case.base.time_ns if case.base else None for case in cases]
-    small = any(time_ns is not None and time_ns < _SMALL_NS for time_ns in times_ns)
-    return [
-        Column(heading, names, text=True),
-        Column("size", [size_label(case.sizes) if sizes else "" for case in cases]),
-        Column("base", list(map(duration, times_ns)), spare=2)
-        if small
-        else Column("base ms", list(map(milliseconds, times_ns)), spare=2),
-        Column(
-            "change %", [percent_figure(case.time.effect if case.time else None, sign=True) for case in cases]
-        ),
-        Column("±", [percent_figure(half_width(case.time)) for case in cases]),
-        Column(
-            "cycles %",
-            [percent_figure(case.cycles.effect if case.cycles else None, sign=True) for case in cases],
-            spare=4,
-        ),
-        Column("visible", [percent_figure(case.smallest_visible) for case in cases], spare=1),
-        Column("floor", [percent_figure(case.noise_floor) for case in cases], spare=3),
-        Column("MHz", list(map(clocks, cases))),
-        Column("verdict", [Cell(case.status, case.status) for case in cases], text=True),
-    ]
 
 
 def _print(results: Sequence[_Shown], status: ExitCode) -> None:

@@ -42,7 +42,8 @@ from harness.errors import Side, UsageError, WorkerError
 from harness.judgement.attribution import SoloBlocks, solo_of
 from harness.judgement.case_trial import Contest, Noise, settle
 from harness.judgement.gates import CanaryLevel, GatePolicy, canary_level, gate, usual_level
-from harness.judgement.judge import TWIN_PLANTED, TWIN_SAME, USUAL_LIMITS, Policy, wrong_twin
+from harness.judgement.judge import Policy
+from harness.judgement.limits import TWIN_PLANTED, TWIN_SAME, USUAL_LIMITS, wrong_twin
 from harness.judgement.noise import Calibration, noise_of_card, noise_of_case, read_calibration
 from harness.records import (
     Arm,

@@ -13,7 +13,8 @@ import msgspec
 
 from harness.errors import StoreError, UsageError
 from harness.judgement.case_trial import Noise
-from harness.judgement.judge import TWINS, Policy
+from harness.judgement.judge import Policy
+from harness.judgement.limits import TWINS
 from harness.judgement.noise import Calibration, noise_of_card, noise_of_case, read_calibration
 from harness.records import Comparison, Verdict
 from harness.run.compare import CompareSettings, pair_settings_for, policy_for, with_twins

@@ -48,11 +48,12 @@ def export_root(folder: Path) -> Path | None:
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, *, make_parents: bool = True) -> Iterator[Path]:
     """Where to write what is to take a file's place: a reader sees all of it or the old one, whatever happens
     on the way.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if make_parents:
+        path.parent.mkdir(parents=True, exist_ok=True)
     # Not mkstemp, whose files are private: results and caches are shared like any other file.
     scratch = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
     try:

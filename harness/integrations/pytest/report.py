@@ -22,9 +22,10 @@ import harness
 from harness.integrations.pytest.bench import MeasuredCase
 from harness.integrations.pytest.cases import CaseSide, GpuCase
 from harness.numbers import number
+from harness.output.sentences import verdict_columns
 from harness.output.sheet import Column, Sheet
 from harness.output.summary import summary_of
-from harness.output.verdicts import calibrated, closing, lines_of, verdict_columns
+from harness.output.verdicts import calibrated, closing, lines_of
 from harness.records import DeviceInfo, PairedBlock, Snapshot, Source, Verdict
 from harness.run.compare import ComparisonResult
 from harness.spec.suite import Case, Problem

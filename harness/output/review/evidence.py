@@ -12,8 +12,8 @@ from harness.output.review.markup import Item, Part, code, fixed, link, listed, 
 from harness.output.review.model import Card
 from harness.output.review.view import View
 from harness.output.review.wording import calibrated, rules, twin
+from harness.output.sentences import verdict_columns
 from harness.output.sheet import Cell, Sheet
-from harness.output.verdicts import verdict_columns
 
 
 def every_case(view: View) -> list[Part]:

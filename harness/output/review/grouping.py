@@ -7,7 +7,7 @@ __all__ = ["Found", "Groups", "grouped", "shortcomings", "total", "wrong_twins"]
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.judgement.judge import wrong_twin
+from harness.judgement.limits import wrong_twin
 from harness.output.review.model import Card, CaseReview, Review
 from harness.output.review.wording import label
 from harness.output.sentences import leading

@@ -18,8 +18,8 @@ from harness.output.review.plots import Scale, axis_svg, scale_of, strip_svg
 from harness.output.review.sections import acted_on, changed_problem, fortunate
 from harness.output.review.view import View, title
 from harness.output.review.wording import facts, outcome
+from harness.output.sentences import verdict_columns
 from harness.output.sheet import Cell, Column, Sheet
-from harness.output.verdicts import verdict_columns
 
 LIMIT_BYTES = 16 * 2**20
 _STYLE = """\

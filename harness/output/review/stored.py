@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from harness.errors import StoreError
-from harness.judgement.judge import TWINS
+from harness.judgement.limits import TWINS
 from harness.judgement.noise import read_calibration
 from harness.run.compare import ComparisonResult
 from harness.store.records_file import read_comparison
