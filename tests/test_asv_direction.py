@@ -40,7 +40,7 @@ PLUGIN = ".harness.integrations.asv_plugin"
 BLIND = ".blind"
 """The same plugin, but that asv is taught no direction: what every test here must be able to tell."""
 BLIND_CODE = """\
-from harness.integrations import asv_commands
+from harness.integrations.asv import commands as asv_commands
 asv_commands.setup = lambda: None
 from harness.integrations.asv.plugin import setup
 """

@@ -464,7 +464,7 @@ def test_a_budget_that_ends_before_confirming(tmp_path):
     )
     assert [purpose for _, _, purpose in watching.processes] == ["look", "look"]
     assert statuses(result) == {"one": ("inconclusive", "budget-spent")}
-    assert "no time to measure it again" in result.verdicts[0].message
+    assert "was not measured again" in result.verdicts[0].message
 
 
 def interrupting(number: int):

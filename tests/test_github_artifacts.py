@@ -94,7 +94,7 @@ def tarred() -> bytes:
 
 
 GOOD = Member.of(DOCUMENT)
-TWICE = f'"schema_version": 1, "harness_version": "{SECRET}", "harness_version": "1"'
+TWICE = f'"schema_version": 2, "harness_version": "{SECRET}", "harness_version": "1"'
 
 ARCHIVES: dict[str, tuple[bytes, str]] = {
     "parent folder": (archive(Member.of(DOCUMENT, name=b"../review.json")), r"called '\.\./review"),
@@ -208,13 +208,13 @@ DOCUMENTS: dict[str, tuple[bytes, str]] = {
     "unknown field of a card": (of_card(html="<b>"), "unknown field `html`"),
     "unknown field of a case": (of_case(comment="LGTM"), "unknown field `comment`"),
     "unknown field that is a command": (of_case(**{"\n::error::x ##[debug]y": 1}), "unknown field"),
-    "future schema": (json.dumps(document(schema_version=2)).encode(), "version 2; this harness reads 1"),
+    "future schema": (json.dumps(document(schema_version=3)).encode(), "version 3; this harness reads 2"),
     "schema before the first": (json.dumps(document(schema_version=0)).encode(), "version 0"),
     "schema as a string": (json.dumps(document(schema_version="1")).encode(), "Expected `int`"),
     "no schema": (changed(lambda made: made.pop("schema_version")), "required field `schema_version`"),
     "no base at all": (changed(lambda made: made.pop("base")), "required field `base`"),
     "unknown status": (of_case(status="approved"), "Invalid enum value"),
-    "deep nesting": (b'{"schema_version":1,"cards":' + b"[" * 100_000, "not one"),
+    "deep nesting": (b'{"schema_version":2,"cards":' + b"[" * 100_000, "not one"),
     "deep nesting of a field": (literally('"margin": 0.0025', f'"margin": {"[" * 5000}'), "not one"),
     "huge number": (of_case(sizes={"m": 10**400}), "not one"),
     "number of 5000 digits": (literally('"m": 1024', f'"m": {"9" * 5000}'), "not one"),
@@ -224,7 +224,7 @@ DOCUMENTS: dict[str, tuple[bytes, str]] = {
     "UTF-16": (json.dumps(document()).encode("utf-16"), "not one"),
     "byte order mark": (b"\xef\xbb\xbf" + DOCUMENT, "not one"),
     "half of a surrogate": (literally('"message": "', '"message": "\\ud800'), "not one"),
-    "a name twice": (literally(f'"schema_version": 1, "harness_version": "{SECRET}"', TWICE), "name twice"),
+    "a name twice": (literally(f'"schema_version": 2, "harness_version": "{SECRET}"', TWICE), "name twice"),
     "a size twice": (literally('"m": 1024', '"m": 1, "m": 1024'), "name twice"),
     "a status twice": (
         literally('"status": "improvement"', '"status": "regression", "status": "improvement"'),
@@ -323,26 +323,26 @@ IMPLAUSIBLE: dict[str, tuple[Review, str]] = {
     "negative floor": (spoilt(noise_floor=-0.1), "negative"),
     "regression that is faster": (
         spoilt(status="regression", time=moved(-0.1), cycles=None),
-        "called regression for -10 %",
+        "called regression for -10.0 %",
     ),
     "improvement in its strays that is sure to be slower": (
         spoilt(status="improvement", reason="faster-in-tail", time=moved(0.02), cycles=moved(0.01)),
-        r"for its strays, and yet usual times are \+2 % and \+1 % for sure",
+        r"for its strays, and yet usual times are \+2.00 % and \+1.00 % for sure",
     ),
     "regression in its strays that is sure to be faster": (
         spoilt(status="regression", reason="slower-in-tail", time=moved(-0.02), cycles=None),
-        r"for its strays, and yet usual times are -2 % for sure",
+        r"for its strays, and yet usual times are -2.00 % for sure",
     ),
     "regression within the margin": (
         spoilt(status="regression", time=moved(0.001), cycles=moved(0.002)),
-        r"called regression for \+0.1 % and \+0.2 %",
+        r"called regression for \+0.10 % and \+0.20 %",
     ),
     "improvement that is slower": (
         spoilt(status="improvement", time=moved(0.1), cycles=None),
         "called improvement",
     ),
-    "slowdown called unchanged": (spoilt(time=moved(0.05)), "called unchanged for \\+5 %"),
-    "speed-up called unchanged": (spoilt(time=moved(-0.05)), "called unchanged for -5 %"),
+    "slowdown called unchanged": (spoilt(time=moved(0.05)), "called unchanged for \\+5.00 %"),
+    "speed-up called unchanged": (spoilt(time=moved(-0.05)), "called unchanged for -5.00 %"),
     "anything called unchanged": (spoilt(time=moved(0.0, low=-0.9, high=5.0)), "called unchanged"),
     "regression without a figure": (spoilt(status="regression", time=None), "nothing was measured"),
     "unchanged without a figure": (spoilt(time=None), "nothing was measured"),

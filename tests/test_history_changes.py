@@ -686,9 +686,9 @@ def test_the_id_of_a_change_stays_when_more_commits_come():
             SLOWER,
             {},
             FLAT,
-            ("8.0 % slower", "cycles changed by +8.7 %: the code."),
+            ("8.00 % slower", "cycles changed by +8.69 %: the code."),
         ),
-        (step(92, 100), {}, FLAT, ("8.7 % faster", "cycles changed by -8.0 %")),
+        (step(92, 100), {}, FLAT, ("8.70 % faster", "cycles changed by -8.00 %")),
         (SLOWER, {}, CLOCKS, ("slower", "the SM clock moved and cycles did not: the card, not the code.")),
         (
             SLOWER,
@@ -701,13 +701,13 @@ def test_the_id_of_a_change_stays_when_more_commits_come():
             step(92, 100),
             {"metric": "time_ms", "unit": "ms", "direction": "lower"},
             {"sm_clock_mhz": told(1980, 1980)},
-            ("8.7 % slower", "the code."),
+            ("8.70 % slower", "the code."),
         ),
         (
             SLOWER,
             {"metric": "power_w", "unit": "W", "direction": "lower"},
             {},
-            ("8.0 % less", "cycles are not known"),
+            ("8.00 % less", "cycles are not known"),
         ),
     ],
 )
