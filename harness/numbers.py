@@ -90,14 +90,21 @@ def rough(share: float) -> str:
 
 
 def half_width(change: Change | None) -> float | None:
-    return None if change is None else abs(change.high - change.low) / 2
+    """Half of an effect's interval; None for one so wide that it tells nothing."""
+    return None if change is None or _is_too_wide(change) else abs(change.high - change.low) / 2
+
+
+def _is_too_wide(change: Change) -> bool:
+    return (1 + change.high) > _TOO_WIDE * (1 + change.low)
 
 
 def effect(change: Change | None) -> str:
     """``+1.70 % ± 0.07``."""
     if change is None:
         return ""
-    return f"{percent(change.effect, sign=True)} ± {percent_figure(half_width(change))}"
+    half = half_width(change)
+    told = percent(change.effect, sign=True)
+    return told if half is None else f"{told} ± {percent_figure(half)}"
 
 
 def interval(low: float, high: float) -> str:
@@ -108,7 +115,7 @@ def interval(low: float, high: float) -> str:
 def moved(change: Change, more: str, less: str) -> str:
     """``1.70 % slower (+1.63 to +1.77 %)``: bounds are in the direction of the word."""
     size = f"{percent(abs(change.effect))} {more if change.effect >= 0 else less}"
-    if (1 + change.high) > _TOO_WIDE * (1 + change.low):
+    if _is_too_wide(change):
         return f"{size} (no interval can be told)"
     low, high = (change.low, change.high) if change.effect >= 0 else (-change.high, -change.low)
     return f"{size} ({interval(low, high)})"
