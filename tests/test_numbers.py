@@ -86,11 +86,12 @@ def test_figures_that_belong_together():
     assert moved(change(0.017), "slower", "faster") == "1.70 % slower (+1.63 to +1.77 %)"
     assert moved(change(-0.017), "slower", "faster") == "1.70 % faster (+1.63 to +1.77 %)"
     assert moved(change(0.1, 5.0), "slower", "faster") == "10.0 % slower (no interval can be told)"
+    assert effect(change(0.1, 5.0)) == "+10.0 %"
 
 
 def test_a_width_is_never_negative():
     wild = Effect(effect=0.5, low=1.0, high=-1.0, processes=1, quads=0)
-    assert effect(wild) == "+50.0 %"
+    assert effect(wild) == "+50.0 % ± 100"
 
 
 @pytest.mark.parametrize(
