@@ -4,8 +4,6 @@ then options.
 
 from __future__ import annotations
 
-__all__ = ["FILES", "VARIABLES", "Config", "check_environment", "load_config", "suites_said"]
-
 import contextlib
 import os
 import sys

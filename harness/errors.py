@@ -24,28 +24,6 @@ machines.
 
 from __future__ import annotations
 
-__all__ = [
-    "BuildError",
-    "BusyError",
-    "ConfigError",
-    "DeviceError",
-    "ExitCode",
-    "GitError",
-    "HarnessError",
-    "KernelError",
-    "LaunchError",
-    "MeasureError",
-    "NoSuiteError",
-    "OutOfMemoryError",
-    "RefusedError",
-    "RemoteError",
-    "Side",
-    "StoreError",
-    "SuiteError",
-    "UsageError",
-    "WorkerError",
-]
-
 from enum import IntEnum
 from typing import Literal
 

@@ -5,26 +5,6 @@ The pages of the site follow the same rules: site/assets/static/format.js.
 
 from __future__ import annotations
 
-__all__ = [
-    "binary",
-    "clock",
-    "counted",
-    "duration",
-    "effect",
-    "exact",
-    "half_width",
-    "interval",
-    "milliseconds",
-    "moved",
-    "number",
-    "percent",
-    "percent_figure",
-    "rough",
-    "seconds",
-    "times",
-    "typeset",
-]
-
 import math
 import re
 from typing import Protocol

@@ -6,37 +6,6 @@ Every quantity has its unit in its name. A value that a device could not tell is
 
 from __future__ import annotations
 
-__all__ = [
-    "FAILING",
-    "METHOD_VERSION",
-    "SCHEMA_VERSION",
-    "Arm",
-    "Attribution",
-    "CaseBlock",
-    "Check",
-    "Comparison",
-    "DeviceInfo",
-    "Effect",
-    "Host",
-    "Launch",
-    "LibraryShare",
-    "Measurement",
-    "PairedBlock",
-    "Quad",
-    "Resources",
-    "Row",
-    "RowStatus",
-    "Run",
-    "Snapshot",
-    "Source",
-    "Telemetry",
-    "Toolchain",
-    "Verdict",
-    "VerdictStatus",
-    "Verification",
-    "nothing_compared",
-]
-
 import itertools
 import operator
 from collections.abc import Iterable, Iterator, Mapping

@@ -17,8 +17,8 @@ from pathlib import Path
 from statistics import median
 
 from harness.spec.export import export
+from harness.spec.loader import load_folder
 from harness.spec.sources import program
-from harness.spec.suite_file import load_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 HARNESS = "import sys; from harness.cli import main; sys.argv[0] = 'harness'; main()"

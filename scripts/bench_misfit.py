@@ -46,8 +46,14 @@ from harness.judgement.judge import Policy
 from harness.records import PairedBlock, Quad, Snapshot, Telemetry, Verdict
 from harness.spec.suite import Case
 from harness.statistics.moderated import DEFAULT_PRIOR, PROPORTION, Prior, prior_of_case
-from harness.statistics.paired import MIN_QUADS, ProcessEffect, log_ratios, more_quads
-from harness.statistics.rates import clopper_pearson, false_alarm_bound
+from harness.statistics.paired import (
+    MIN_QUADS,
+    ProcessEffect,
+    clopper_pearson,
+    false_alarm_bound,
+    log_ratios,
+    more_quads,
+)
 
 Floats = NDArray[np.float64]
 

@@ -36,9 +36,9 @@ from harness.bench.measure import Subject
 from harness.bench.verifier import Checker, emulator
 from harness.device.backends import open_device, parse_spec
 from harness.device.backends.base import Device
+from harness.spec.loader import load_folder
 from harness.spec.planning import launch_of
 from harness.spec.sources import program
-from harness.spec.suite_file import load_folder
 
 Said = Literal["slower", "faster", "same", "undecided"]
 Line = dict[str, Any]

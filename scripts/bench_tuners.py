@@ -27,8 +27,8 @@ from typing import Any
 
 import numpy as np
 
+from harness.spec.loader import load_folder
 from harness.spec.sources import program
-from harness.spec.suite_file import load_folder
 
 ROOT = Path(__file__).resolve().parents[1]
 KERNEL = "thread_tiling_2d"

@@ -46,6 +46,7 @@ from harness.run.device_session import find_device, unfit
 from harness.spec.case_id import CaseId
 from harness.spec.loader import LoadedSuite, discover, load
 from harness.spec.planning import PlannedCase
+from harness.system.process import Failed
 
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = ROOT / "scripts" / "bench_peers.py"
@@ -168,7 +169,7 @@ class Ours:
                     pair=pair, seed=self.comparing.settings.seed, target=percent / 100
                 )
                 reply = self.comparing.ask(request, timeout_s)
-                if isinstance(reply, protocol.Failed):
+                if isinstance(reply, Failed):
                     raise MeasureError(reply.message, log=reply.log)
                 ends[percent] = reply.steps
         finally:

@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.errors import HarnessError
-from harness.output.summary import summary_of
-from harness.spec.suite import size_label
+from harness.output.tables import summary_of
+from harness.spec.case_id import size_label
 from harness.store.records_file import StoredRun, read_run
 from harness.system import git
 

@@ -28,22 +28,12 @@ if __package__ in (None, ""):  # run as a command: the folder above is where `sc
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from harness.errors import HarnessError
-from harness.output.summary import RowSummary, summary_of
+from harness.output.tables import RowSummary, summary_of
 from harness.records import Launch, Row, Run
+from harness.spec.case_id import size_label
+from harness.spec.loader import load_folder
 from harness.spec.planning import launch_of
-from harness.spec.suite import (
-    Case,
-    Generated,
-    HostFunction,
-    HostLibrary,
-    Kernel,
-    Ladder,
-    Rung,
-    Source,
-    Suite,
-    size_label,
-)
-from harness.spec.suite_file import load_folder
+from harness.spec.suite import Case, Generated, HostFunction, HostLibrary, Kernel, Ladder, Rung, Source, Suite
 from harness.store.records_file import read_run
 from scripts import kernel_pictures as pictures
 

@@ -15,7 +15,7 @@ if __package__ in (None, ""):  # run as a command: the folder above is where `te
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from harness.output.review.faces import faces, write_faces
-from harness.output.review.outcome import standing
+from harness.output.review.grouping import standing
 from tests.review_samples import LINKS, SAMPLES
 
 

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.integrations.asv.site import ASSETS, VENDOR, Asset, Manifest, find_remote_loads
+from harness.integrations.asv.publish import ASSETS, VENDOR, Asset, Manifest, find_remote_loads
 
 TARGET = ASSETS / VENDOR
 

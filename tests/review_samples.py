@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from harness.output.review.links import Links
+from harness.output.review.grouping import Links
 from harness.output.review.model import Calibrated, Card, CaseReview, Change, Place, Review, Side
 from harness.records import VerdictStatus
 

@@ -18,6 +18,7 @@ from harness.spec.loader import LoadedSuite, load
 from harness.sweep.bench import Job, JobResult, LocalExecutor
 from harness.sweep.engine import Sweeping, SweepOptions
 from harness.sweep.model import SweepResult, SweepSettings
+from harness.system.process import Failed
 from tests.support import write_files
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class Here:
         try:
             return self.worker.answer(job.request)
         except HarnessError as error:
-            return protocol.Failed(reason=error.reason, message=error.message, log=error.log)
+            return Failed(reason=error.reason, message=error.message, log=error.log)
 
 
 class Watched:

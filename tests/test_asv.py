@@ -25,7 +25,7 @@ pytest.importorskip("asv")
 import benchmarks.suites
 from harness.device.backends import survey
 from harness.integrations.asv import plugin
-from harness.integrations.asv.site import find_remote_loads
+from harness.integrations.asv.publish import find_remote_loads
 from harness.integrations.asv.tracks import ANSWERS, TRACKS, SuiteTracks
 from harness.spec.loader import discover, load
 from tests import toy

@@ -22,9 +22,16 @@ pytest.importorskip("asv")
 import asv
 
 from harness.errors import ConfigError
-from harness.integrations.asv.direction import KNOWN_SOURCES, check_sources, direction_of
-from harness.integrations.asv.pages import HISTORY, SCRIPT, DirectedPages, link_pages
-from harness.integrations.asv.site import ASSETS
+from harness.history.figures import direction_of
+from harness.integrations.asv.publish import (
+    ASSETS,
+    HISTORY,
+    KNOWN_SOURCES,
+    SCRIPT,
+    DirectedPages,
+    check_sources,
+    link_pages,
+)
 from harness.integrations.asv.tracks import TRACKS
 from tests.browser.chromium import Site, chromium, serve
 from tests.support import IMPORT_PATH, commit, make_repository

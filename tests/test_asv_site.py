@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("asv")
 
 from harness.errors import ConfigError
-from harness.integrations.asv.site import (
+from harness.integrations.asv.publish import (
     ASSETS,
     VENDOR,
     OfflineSite,

@@ -16,10 +16,9 @@ from harness.device.telemetry import probe_for
 from harness.errors import BuildError, HarnessError
 from harness.records import Launch
 from harness.run.run import Session, SessionSettings
-from harness.spec.loader import load
+from harness.spec.loader import load, load_folder
 from harness.spec.planning import divided, plan
 from harness.spec.sources import Program
-from harness.spec.suite_file import load_folder
 from tests.support import KERNELS, MATMUL_SIZES, ROOT, Recorder, run_command, statuses, write_files
 
 ANY_LAUNCH = Launch(grid=(1, 1, 1), block=(1, 1, 1))

@@ -13,7 +13,7 @@ import pytest
 from harness.bench import protocol
 from harness.bench.worker import Worker
 from harness.device import backends
-from harness.device.backends import gl, opengl
+from harness.device.backends import opengl
 from harness.device.backends.base import check_launch
 from harness.device.telemetry import probe_for
 from harness.errors import BuildError, DeviceError, KernelError, LaunchError, MeasureError, OutOfMemoryError
@@ -278,7 +278,7 @@ def egl_with(monkeypatch, *contexts):
             raise contexts[index]
         return contexts[index]
 
-    monkeypatch.setattr(gl, "_egl", open_context)
+    monkeypatch.setattr(opengl, "_egl", open_context)
 
 
 def test_egl_without_a_device_is_a_sentence(unknown, monkeypatch):
@@ -292,7 +292,7 @@ def test_devices_without_a_context_are_a_sentence(unknown, monkeypatch):
 
 
 def test_a_driver_that_answers_nonsense_does_not_hide_the_others(device, monkeypatch):
-    described, asked = gl.Context.describe, []
+    described, asked = opengl.Context.describe, []
 
     def describe(self):
         asked.append(self)
@@ -301,9 +301,9 @@ def test_a_driver_that_answers_nonsense_does_not_hide_the_others(device, monkeyp
         return described(self)
 
     monkeypatch.setattr(opengl, "device_count", lambda: 3)
-    real = gl._egl
-    monkeypatch.setattr(gl, "_egl", lambda index: real(0))
-    monkeypatch.setattr(gl.Context, "describe", describe)
+    real = opengl._egl
+    monkeypatch.setattr(opengl, "_egl", lambda index: real(0))
+    monkeypatch.setattr(opengl.Context, "describe", describe)
     opengl._found.cache_clear()
     try:
         assert [(egl_index, info.spec) for egl_index, info in opengl._found()] == [(1, "opengl:0")]
@@ -323,9 +323,9 @@ def test_cards_come_first_and_what_gives_no_context_is_left_out(unknown, monkeyp
     egl_with(monkeypatch, llvmpipe, OSError("no"), card)
     opengl._found.cache_clear()
 
-    class Described(gl.Context):
+    class Described(opengl.Context):
         def __init__(self, egl_index):
-            self.mgl = SimpleNamespace(info=gl._egl(egl_index))
+            self.mgl = SimpleNamespace(info=opengl._egl(egl_index))
 
         def _integer(self, name):
             return 7

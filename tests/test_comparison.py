@@ -14,8 +14,7 @@ from harness.bench.abba import PairSettings
 from harness.device.backends.null import devices
 from harness.errors import UsageError
 from harness.judgement.case_trial import SPARE_PROCESSES
-from harness.judgement.judge import Policy
-from harness.judgement.limits import TWIN_PLANTED, TWIN_SAME
+from harness.judgement.judge import TWIN_PLANTED, TWIN_SAME, Policy
 from harness.records import Verdict
 from harness.run import compare as compare_module
 from harness.run.compare import (

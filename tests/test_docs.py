@@ -34,11 +34,10 @@ from harness.judgement.gates import GATES, GatePolicy
 from harness.judgement.judge import Direction, LegName
 from harness.judgement.noise import Calibration, CaseNoise, PlantedRate, write_calibration
 from harness.output.histories import as_json as history_json
-from harness.output.summary import RowSummary
+from harness.output.tables import RowSummary
 from harness.run.run import RunResult, Session, SessionSettings
 from harness.site import cards as site_cards
-from harness.site import files as site_files
-from harness.site import publishing
+from harness.site import documents, publishing
 from harness.statistics import changepoints
 from harness.statistics.paired import ProcessEffect
 from harness.store.records_file import RecordWriter
@@ -385,8 +384,8 @@ def test_the_exception_tree_is_that_of_the_code():
 
 RECORDS = [
     value
-    for name in records.__all__
-    if is_dataclass(value := getattr(records, name)) and isinstance(value, type)
+    for value in vars(records).values()
+    if is_dataclass(value) and isinstance(value, type) and value.__module__ == records.__name__
 ]
 
 
@@ -576,7 +575,7 @@ def test_rows_of_commits_are_documented(published):
         row[1] for row in rows(section("history.md", "JSON API")) if words(row[0]) == ["commits/<k>.json"]
     )
     assert len(published["commits"][0]) == len(told.rpartition("lists of ")[2].split(", "))
-    assert f"{site_files.COMMITS_A_FILE} k" in told
+    assert f"{documents.COMMITS_A_FILE} k" in told
 
 
 def test_every_document_of_the_api_is_listed(published):
@@ -684,7 +683,7 @@ def test_figures_of_a_history_are_those_of_the_code():
         f"{100 * changes._CLOCKED:g} %",
         f"{publishing._CHANGES}",
     )
-    told("JSON API", f"{publishing._CHANGES}", f"is {site_files.SCHEMA_VERSION};", f": {site_files.EVERY} |")
+    told("JSON API", f"{publishing._CHANGES}", f"is {documents.SCHEMA_VERSION};", f": {documents.EVERY} |")
     told("How a change is found", f"{changepoints.LOOK_AHEAD} points back")
 
 

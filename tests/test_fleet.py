@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from harness.errors import ConfigError
-from harness.github.fleet import Fleet, FleetCard, decode_fleet, encode_fleet, matrix_of, read_fleet
+from harness.github.scaffold import Fleet, FleetCard, decode_fleet, encode_fleet, matrix_of, read_fleet
 from tests.support import ROOT, caller
 
 CARD = {"name": "h200", "labels": ["self-hosted", "gpu-h200"]}

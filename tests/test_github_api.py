@@ -12,8 +12,7 @@ import pytest
 
 from harness.errors import ConfigError, RefusedError, RemoteError
 from harness.github.api import Api, ApiError, UnclearError, Waits, check_address, path_of
-from harness.github.events import measured_run, measurement_asked, read_event
-from harness.github.surroundings import error_line, quoted
+from harness.github.events import error_line, measured_run, measurement_asked, quoted, read_event
 from tests.github_server import HEAD, REPOSITORY, TOKEN, Artifact, comment_event, run_event, serving
 
 PULL = path_of(REPOSITORY, "pulls", 12)

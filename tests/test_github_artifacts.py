@@ -27,10 +27,9 @@ from msgspec.structs import replace
 from harness.errors import RefusedError
 from harness.github.artifacts import MAX_ARTIFACTS, merged, read_review, unpacked
 from harness.judgement.judge import Leg, LegName, Policy, judge
-from harness.output.review.building import review_of
+from harness.output.review.building import newest_comparisons, review_of
 from harness.output.review.model import LIMITS, Calibrated, Change, Review, Side, encode_review
 from harness.output.review.plausible import problems
-from harness.output.review.stored import newest_comparisons
 from harness.run.compare import CompareSettings, policy_for
 from harness.statistics.moderated import Prior
 from harness.statistics.paired import ProcessEffect

@@ -16,7 +16,7 @@ from harness.errors import RemoteError
 from harness.github import api as github_api
 from harness.github.api import Api, Waits
 from harness.github.posting import Stamp, post_comment
-from harness.output.review.checks import CHECK_NAME
+from harness.output.review.faces import CHECK_NAME
 from harness.output.review.model import encode_review
 from tests import review_samples as samples
 from tests.github_reports import honest, left, posting, zipped

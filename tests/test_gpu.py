@@ -13,13 +13,12 @@ import pytest
 
 from harness.bench.measure import MeasureSettings
 from harness.errors import DeviceError
-from harness.output.summary import summary_of
+from harness.output.tables import summary_of
 from harness.records import DeviceInfo, Row
 from harness.run.device_session import find_device
 from harness.run.run import Session, SessionSettings
-from harness.spec.loader import load
+from harness.spec.loader import load, load_folder
 from harness.spec.planning import PlannedCase, plan
-from harness.spec.suite_file import load_folder
 from tests.mutations import MUTATIONS, TENSOR, broken_suite
 from tests.support import (
     GPU,

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from harness.history.changes import Evidence, analyse, change_id
+from harness.history.figures import Case
 from harness.history.reading import read_history, sentence
-from harness.history.series import Case, Epoch, Series
+from harness.history.series import Epoch, Series
 from harness.judgement.noise import Calibration, CaseNoise, write_calibration
 from harness.records import Launch
 from scripts.synthetic_history import (

@@ -18,8 +18,8 @@ import pytest
 
 from harness.errors import ExitCode
 from harness.history import cards
-from harness.history.commits import Commits
 from harness.history.export import COLUMNS, export
+from harness.history.facts import Commits
 from harness.history.reading import read_history
 from harness.history.triage import FILE, Decision, read_triage
 from harness.output.histories import print_history

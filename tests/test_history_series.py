@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from harness.history.cards import open_results, read_card
-from harness.history.commits import Commit, Commits, read_commits
-from harness.history.direction import direction_of
-from harness.history.facts import CardRecords, Layout, RunFacts
-from harness.history.metrics import METRICS
+from harness.history.facts import CardRecords, Commit, Commits, Layout, RunFacts, read_commits
+from harness.history.figures import METRICS, direction_of
 from harness.history.series import series_of
 from harness.history.tables import Benchmark, CardTable, figures_of, groups_of
 from harness.system import git

@@ -13,8 +13,7 @@ import pytest
 
 from harness.errors import ExitCode, StoreError
 from harness.history.cards import card_folders
-from harness.history.facts import read_facts
-from harness.history.kept import kept_file
+from harness.history.facts import kept_file, read_facts
 from harness.history.tables import Benchmark, read_benchmarks, read_table
 from scripts.synthetic_history import CARDS, DriverChange, History, Suite, make_newer, truncate, write
 

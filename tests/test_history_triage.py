@@ -10,8 +10,9 @@ import pytest
 
 from harness.errors import ConfigError, ExitCode, StoreError
 from harness.history.changes import analyse
-from harness.history.commits import Commit, Commits
-from harness.history.series import Case, Epoch, Series
+from harness.history.facts import Commit, Commits
+from harness.history.figures import Case
+from harness.history.series import Epoch, Series
 from harness.history.triage import FILE, Decision, acknowledge, read_triage, stated
 
 TODAY = dt.date(2026, 11, 1)

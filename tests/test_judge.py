@@ -12,8 +12,7 @@ from scipy import stats
 
 from harness.judgement.judge import Direction, Flag, Leg, LegName, Policy, confirm, judge, p_again
 from harness.statistics.moderated import DEFAULT_PRIOR, Prior, fit_prior, moderate, prior_of_case
-from harness.statistics.paired import ProcessEffect, log_ratios, more_quads, process_effect
-from harness.statistics.rates import clopper_pearson
+from harness.statistics.paired import ProcessEffect, clopper_pearson, log_ratios, more_quads, process_effect
 
 QUIET = Prior(variance=0.0001**2, df=100)
 POLICY = Policy()

@@ -11,8 +11,8 @@ from urllib.parse import unquote
 
 import pytest
 
+from harness.spec.loader import load_folder
 from harness.spec.planning import launch_of
-from harness.spec.suite_file import load_folder
 from harness.store.records_file import read_run
 from scripts import kernel_pages as pages
 from scripts import kernel_pictures as pictures

@@ -12,8 +12,8 @@ from harness.bench.worker import Worker
 from harness.errors import DeviceError
 from harness.records import Row
 from harness.run.run import Session, SessionSettings
+from harness.spec.loader import load_folder
 from harness.spec.planning import PlannedCase
-from harness.spec.suite_file import load_folder
 from tests.mutations import MUTATIONS, TENSOR, broken_suite
 from tests.support import KERNELS, MATMUL_SIZES, Recorder, device_is_missing
 

@@ -24,12 +24,10 @@ from harness.records import (
     Row,
     Run,
 )
-from harness.spec.loader import load
-from harness.spec.suite_file import load_folder
+from harness.spec.loader import load, load_folder
 from harness.store.records_file import RecordWriter, newest_rows
-from harness.sweep.configurations import configurations, points
 from harness.sweep.journal import SweepJournal
-from harness.sweep.model import Prepared, Sweep, SweepRow, SweepSettings
+from harness.sweep.model import Prepared, Sweep, SweepRow, SweepSettings, configurations, points
 from tests import toy
 from tests.support import KERNELS, ROOT, caller, run_command
 

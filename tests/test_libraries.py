@@ -22,19 +22,17 @@ import pytest
 
 from harness.bench import verify
 from harness.bench.abba import PairSettings
-from harness.bench.library_ratio import MOST_QUADS, TIME_S, pair_settings, share_of
 from harness.bench.measure import MeasureSettings
+from harness.bench.pair_runner import MOST_QUADS, TIME_S, pair_settings, share_of
 from harness.errors import SuiteError
-from harness.output.summary import summary_of
-from harness.output.tables import print_out, run_tables
+from harness.output.tables import print_out, run_tables, summary_of
 from harness.records import PairedBlock, Quad
 from harness.run.run import Session, SessionSettings
 from harness.site.publishing import FOLDER, publish_pages
-from harness.spec.loader import load
+from harness.spec.loader import load, load_folder
 from harness.spec.planning import plan
 from harness.spec.sources import lacking, program
 from harness.spec.suite import HostFunction, HostLibrary, numpy_dtype
-from harness.spec.suite_file import load_folder
 from harness.store.records_file import read_run
 from scripts import synthetic_history as synthetic
 from tests.support import KERNELS, Recorder, caller, write_files, write_null_script

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ExitCode, GitError, NoSuiteError, SuiteError
-from harness.spec.loader import discover, discover_at, load
+from harness.spec.loader import discover, discover_at, load, load_folder
 from harness.spec.sources import program, tree_sha256
-from harness.spec.suite_file import load_folder
 from tests import toy
 from tests.support import run_command
 

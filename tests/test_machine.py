@@ -7,8 +7,7 @@ import dataclasses
 import pytest
 
 from harness.device.backends import null
-from harness.device.host import describe_host
-from harness.device.machine import ANNOTATIONS, machine_entry, machine_name
+from harness.device.machine import ANNOTATIONS, describe_host, machine_entry, machine_name
 from harness.records import Host
 
 UUID = "GPU-3f2a9c1e-0a1b-2c3d-4e5f-a0b1c2d3e4f5"

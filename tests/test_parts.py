@@ -12,15 +12,15 @@ import pytest
 
 from harness import Axis, Generated, HostFunction, Input, Kernel, Output, Problem, Suite
 from harness.bench import protocol
-from harness.bench.chunks import largest_dispatch, single_blocks
+from harness.bench.measure import largest_dispatch, single_blocks
 from harness.bench.worker import Worker
 from harness.device.backends import null
 from harness.device.backends.base import check_launch
 from harness.errors import DeviceError, LaunchError
 from harness.records import Launch
+from harness.spec.loader import load_folder
 from harness.spec.planning import launch_of
 from harness.spec.sources import program
-from harness.spec.suite_file import load_folder
 from tests.support import KERNELS, PORTABLE, device_is_missing, write_files
 
 DEVICE = "opencl:0"

@@ -19,9 +19,9 @@ from harness.bench.injection import planted, steps_for
 from harness.device.backends import null, open_device
 from harness.errors import BuildError, DeviceError, MeasureError, SuiteError
 from harness.records import Launch
+from harness.spec.loader import load_folder
 from harness.spec.planning import launch_of
 from harness.spec.sources import Program, program
-from harness.spec.suite_file import load_folder
 from tests.support import KERNELS, device_is_missing
 
 DEVICE = "opencl:0"

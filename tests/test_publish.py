@@ -25,9 +25,7 @@ from harness.history.reading import read_history
 from harness.history.triage import FILE, Decision, acknowledge
 from harness.integrations.asv.conf import SiteConf, read_conf
 from harness.records import Snapshot
-from harness.site.documents import run_document
-from harness.site.feed import atom, badge, badge_svg
-from harness.site.files import Numbers, Site, file_name
+from harness.site.documents import Numbers, Site, atom, badge, badge_svg, file_name, run_document
 from harness.site.publishing import FOLDER, publish_pages
 from harness.store.records_file import StoredRun, read_run
 from scripts import synthetic_history as synthetic

@@ -8,10 +8,8 @@ import random
 import pytest
 
 from harness.errors import StoreError, UsageError
-from harness.output.review.building import review_of
+from harness.output.review.building import kernel_places, newest_comparisons, review_of, stored_result
 from harness.output.review.model import Place, decode_review, encode_review
-from harness.output.review.source_lines import kernel_places
-from harness.output.review.stored import newest_comparisons, stored_result
 from harness.records import Effect
 from harness.spec.loader import load
 from tests.commits import make_project, only

@@ -19,19 +19,27 @@ import pytest
 from markdown_it import MarkdownIt
 
 from harness.judgement.gates import GATES
-from harness.output.review import comment as comments
-from harness.output.review import summary as summaries
-from harness.output.review.checks import CHECK_NAME, check_run, workflow_commands
-from harness.output.review.commands import workflow_command
-from harness.output.review.comment import comment
-from harness.output.review.grouping import grouped, total
-from harness.output.review.links import Links
-from harness.output.review.markup import Item, Part, code, fit, fixed, listed, pre
+from harness.output.review import markdown
+from harness.output.review.faces import CHECK_NAME, check_run, workflow_command, workflow_commands
+from harness.output.review.grouping import Links, calibrated, facts, grouped, total
+from harness.output.review.markdown import (
+    Item,
+    Part,
+    axis_svg,
+    axis_text,
+    code,
+    comment,
+    fit,
+    fixed,
+    listed,
+    pre,
+    scale_of,
+    strip_svg,
+    strip_text,
+    summary,
+)
 from harness.output.review.model import Calibrated, Review, decode_review, encode_review
 from harness.output.review.page import page
-from harness.output.review.plots import axis_svg, axis_text, scale_of, strip_svg, strip_text
-from harness.output.review.summary import summary
-from harness.output.review.wording import calibrated, facts
 from harness.output.sentences import reason, remedy
 from tests.review_samples import (
     ATTACKS,
@@ -633,5 +641,5 @@ def test_lists_are_told_in_english():
 
 
 def test_limits_are_githubs():
-    assert comments.LIMIT_BYTES == 65_536
-    assert summaries.LIMIT_BYTES == 2**20
+    assert markdown.COMMENT_BYTES == 65_536
+    assert markdown.SUMMARY_BYTES == 2**20

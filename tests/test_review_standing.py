@@ -9,9 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from harness.errors import ExitCode
-from harness.output.review.grouping import Groups, grouped, total, wrong_twins
+from harness.output.review.grouping import Groups, grouped, standing, total, wrong_twins
 from harness.output.review.model import CaseReview, Review
-from harness.output.review.outcome import standing
 from harness.output.verdicts import exit_code
 from harness.records import Verdict
 from harness.run.compare import ComparisonResult

@@ -12,8 +12,14 @@ from typing import Any
 import pytest
 
 from harness.errors import StoreError, UsageError
-from harness.github.fleet import read_fleet
-from harness.github.scaffold import COPIED, HARNESS_FILE, check_requirement, own_requirement, scaffold
+from harness.github.scaffold import (
+    COPIED,
+    HARNESS_FILE,
+    check_requirement,
+    own_requirement,
+    read_fleet,
+    scaffold,
+)
 from tests.support import ROOT, caller, make_repository
 from tests.workflow_policy import load, violations
 

@@ -20,11 +20,11 @@ from harness.bench.worker import Worker
 from harness.device.backends import cpu
 from harness.device.backends.base import check_launch
 from harness.errors import BuildError, LaunchError
+from harness.spec.loader import load_folder
 from harness.spec.planning import launch_of
 from harness.spec.sources import lacking, program
 from harness.spec.suite import Tuning
-from harness.spec.suite_file import load_folder
-from harness.sweep.configurations import Rules, configurations
+from harness.sweep.model import Rules, configurations
 from tests.support import IMPORT_PATH, KERNELS, MATMUL_SIZES, ROOT, caller
 
 MATMUL = load_folder(KERNELS / "matmul")
@@ -189,7 +189,7 @@ def test_a_matrix_too_large_for_32_bits_gets_64_bit_offsets(tvm):
 GENERATE = """\
 import sys
 from pathlib import Path
-from harness.spec.suite_file import load_folder
+from harness.spec.loader import load_folder
 suite = load_folder(Path(sys.argv[1]))
 kernel = suite.by_name["schedule"]
 case = suite.case(kernel, {"m": 500, "n": 300, "k": 700})

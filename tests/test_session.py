@@ -15,7 +15,7 @@ import pytest
 from harness.bench.measure import MeasureSettings
 from harness.device.backends import null
 from harness.errors import DeviceError, GitError, SuiteError, UsageError
-from harness.output.summary import summary_of
+from harness.output.tables import summary_of
 from harness.run import device_session
 from harness.run.device_session import find_device
 from harness.run.run import Session, SessionSettings

@@ -18,11 +18,10 @@ import pytest
 
 from harness.bench import protocol
 from harness.errors import DeviceError, MeasureError, StoreError, SuiteError
-from harness.output.sweep_progress import SweepProgress
+from harness.output.progress import SweepProgress
 from harness.records import Effect, PairedBlock, Quad
 from harness.spec.loader import load
 from harness.sweep.bench import Job, LocalExecutor
-from harness.sweep.configurations import configurations, points
 from harness.sweep.engine import SCREENING, identity
 from harness.sweep.halving import Decision, Duels, duel_effect, next_step
 from harness.sweep.journal import SweepState, read_sweep
@@ -35,7 +34,10 @@ from harness.sweep.model import (
     Sweep,
     SweepRow,
     SweepSettings,
+    configurations,
+    points,
 )
+from harness.system.process import Failed
 from tests.support import IMPORT_PATH, ROOT, caller, run_command
 from tests.sweeps import MS, Here, project, sweep
 
@@ -310,7 +312,7 @@ def test_what_fails_in_a_pair_is_a_row_and_the_next_best_wins(tmp_path):
 
     def breaks(answer, job):
         if isinstance(job.request, protocol.Compare) and 1_000_000 in job.request.pair.base.macros.values():
-            failed = protocol.Failed(reason="wrong-result", message="Element 3 is wrong.", side="base")
+            failed = Failed(reason="wrong-result", message="Element 3 is wrong.", side="base")
             return replace(answer, reply=failed)
         return answer
 
@@ -325,7 +327,7 @@ def test_a_winner_that_fails_in_a_fresh_process_does_not_win(tmp_path):
 
     def breaks(answer, job):
         if job.fresh and 1_000_000 in job.request.macros.values():
-            return replace(answer, reply=protocol.Failed(reason="crashed", message="It crashed."))
+            return replace(answer, reply=Failed(reason="crashed", message="It crashed."))
         return answer
 
     result, _ = sweep(root, changed=breaks, near=1.0)
@@ -706,7 +708,7 @@ def test_a_process_is_used_again_until_a_job_fails_in_it_or_must_be_fresh(tmp_pa
                 }
             )
     done = protocol.Measured
-    assert kinds == [done, done, protocol.Failed, done, done]
+    assert kinds == [done, done, Failed, done, done]
     first, again, failed, next_, fresh = processes
     assert first == again
     assert all([first, next_, fresh])

@@ -21,9 +21,10 @@ import harness
 from harness.bench import protocol
 from harness.errors import DeviceError, MeasureError, StoreError, UsageError, WorkerError
 from harness.records import DeviceInfo
-from harness.sweep import clients, posts
+from harness.sweep import exchange
 from harness.sweep.bench import Job, JobResult
 from harness.sweep.cluster import DaskExecutor
+from harness.system.process import Failed
 from tests import toy
 from tests.support import IMPORT_PATH, write_files
 
@@ -178,7 +179,7 @@ def test_a_lost_device_costs_nothing_while_another_is_left_and_ends_it_when_none
     with local(told, "null:0", "null:0") as executor:
         answers = {answer.key: answer for answer in executor.run(jobs(FALL, *sizes))}
         fallen = answers.pop(f"job {FALL}")
-        assert isinstance(fallen.reply, protocol.Failed)
+        assert isinstance(fallen.reply, Failed)
         assert "SIGSEGV" in fallen.reply.message
         assert verified(list(answers.values())) == keys(*sizes)
         # The last device is lost with its process: what runs needs none, but the next job does.
@@ -380,23 +381,23 @@ def test_a_cluster_gets_the_suite_sent_and_only_who_announces_a_gpu_works(told, 
 
 def test_the_same_suite_is_packed_the_same_and_comes_out_whole(told, tmp_path):
     text = told.suite / "suite.py"
-    sent, place = posts.pack(told.suite)
+    sent, place = exchange.pack(told.suite)
     os.utime(text, (1, 1))
     write_files(told.suite, {"__pycache__/suite.pyc": "as this host compiled it"})
-    assert posts.pack(told.suite) == (sent, place)
-    folder = posts.unpack(sent, tmp_path)
+    assert exchange.pack(told.suite) == (sent, place)
+    folder = exchange.unpack(sent, tmp_path)
     assert (folder / place / "suite.py").read_bytes() == text.read_bytes()
     assert not list(folder.rglob("*.pyc"))
     text.write_text(f"{text.read_text()}# another\n")
-    assert posts.unpack(posts.pack(told.suite)[0], tmp_path) != folder
+    assert exchange.unpack(exchange.pack(told.suite)[0], tmp_path) != folder
     # What is there already is not written again.
     (folder / "mark").touch()
-    assert (posts.unpack(sent, tmp_path) / "mark").exists()
+    assert (exchange.unpack(sent, tmp_path) / "mark").exists()
 
 
 def test_where_a_suite_cannot_be_unpacked_is_said(told, tmp_path):
     with pytest.raises(StoreError, match=r"cannot be unpacked in .*nowhere"):
-        posts.unpack(posts.pack(told.suite)[0], tmp_path / "nowhere")
+        exchange.unpack(exchange.pack(told.suite)[0], tmp_path / "nowhere")
 
 
 def test_another_version_of_the_harness_is_refused(told, scheduler, monkeypatch):
@@ -451,7 +452,7 @@ def test_workers_of_a_cluster_are_told_one_device_at_most(told, scheduler):
 
 
 def test_an_address_where_nothing_listens_or_answers_is_said(told, monkeypatch):
-    monkeypatch.setattr(clients, "CONNECT_S", 0.5)
+    monkeypatch.setattr("harness.sweep.cluster.CONNECT_S", 0.5)
     with socket.socket() as mute:
         mute.bind(("127.0.0.1", 0))
         mute.listen()

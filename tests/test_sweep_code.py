@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.device.backends.cubin import code_sha256, has_no_memory
+from harness.device.backends.nvcc import code_sha256, has_no_memory
 
 KERNEL = """\
 static __device__ float kept[64];

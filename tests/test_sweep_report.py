@@ -20,8 +20,8 @@ from rich.console import Console
 from harness import Case, Kernel, Tuning, ceil_div
 from harness.errors import StoreError, SuiteError
 from harness.numbers import typeset
-from harness.output import sweep_page, sweep_sheets, sweeps
-from harness.output.sweep_page import write_page
+from harness.output import sweep_sheets, sweeps
+from harness.output.sweeps import write_page
 from harness.output.tables import natural_width, print_out
 from harness.records import DeviceInfo, Effect, Host, Launch, Resources, Source, Toolchain
 from harness.sweep import exchange
@@ -247,9 +247,9 @@ def test_rates_are_bytes_where_operations_are_not_counted():
 def test_without_a_peak_nothing_is_said_of_it():
     sweep = dataclasses.replace(SWEEP, peaks={})
     result = dataclasses.replace(RESULT, sweep=sweep)
-    assert "% peak" not in tables(result) + sweep_page.sweep_page(result)
+    assert "% peak" not in tables(result) + sweeps.sweep_page(result)
     assert "% peak" in tables(RESULT)
-    assert "% peak" in sweep_page.sweep_page(RESULT)
+    assert "% peak" in sweeps.sweep_page(RESULT)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -364,7 +364,7 @@ def test_numbers_can_be_read_on_every_colour_and_page_and_terminal_agree():
     names = {"white": "#fff", "black": "#000"}
     for level, style in enumerate(sweeps._COLOURS):
         ink, _, ground = style.partition(" on ")
-        assert f".l{level} {{ background: {ground}; color: {names[ink]} }}" in sweep_page._STYLE
+        assert f".l{level} {{ background: {ground}; color: {names[ink]} }}" in sweeps._STYLE
         bright, dark = sorted(
             (luminance(f"{names[ink]}fff"[:7]) if ink == "white" else 0.0, luminance(ground))
         )[::-1]
@@ -395,7 +395,7 @@ def test_a_sweep_without_a_measurement_says_what_became_of_it(result):
     assert ("6  rejected" in text) == (result is REJECTED)
     assert "by pattern" not in text
     assert list(sweeps.heat_map(result, 80)) == []
-    assert "Heat map" not in sweep_page.sweep_page(result)
+    assert "Heat map" not in sweeps.sweep_page(result)
     json.loads(msgspec.json.encode(sweeps.as_json(result)))
 
 
@@ -404,7 +404,7 @@ def test_an_interrupted_sweep_shows_what_it_has():
     assert "138 configurations, not complete" in text
     assert "134  not reached" in text
     assert "when screened" in tables(with_rows(*ROWS[:4], total=138), 120)
-    page = sweep_page.sweep_page(with_rows(*ROWS[:4], total=138, problem="The disk is full."))
+    page = sweeps.sweep_page(with_rows(*ROWS[:4], total=138, problem="The disk is full."))
     assert "4 of 138 configurations" in page
     assert "The disk is full." in page
 
@@ -454,7 +454,7 @@ def tags(page):
 
 
 def test_texts_of_others_are_texts_on_the_page(hostile):
-    page = sweep_page.sweep_page(hostile)
+    page = sweeps.sweep_page(hostile)
     assert page.count("&lt;script&gt;") > 8
     assert {tag for tag, _ in tags(page)} & {"script", "img", "link", "iframe"} == set()
     assert not set(page) & set("\x1b\r\u202e")
@@ -481,14 +481,14 @@ def test_texts_of_others_are_texts_on_the_page(hostile):
 
 
 def test_the_page_needs_nothing_else():
-    page = sweep_page.sweep_page(RESULT)
+    page = sweeps.sweep_page(RESULT)
     assert not re.search(r"\b(src|href|url|import|on\w+)\s*[=(]", page)
     (policy,) = [a["content"] for tag, a in tags(page) if a.get("http-equiv")]
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
 
 
 def test_tables_of_the_page_can_be_heard():
-    page = sweep_page.sweep_page(RESULT)
+    page = sweeps.sweep_page(RESULT)
     found = tags(page)
     tables_, captions = (sum(tag == name for tag, _ in found) for name in ("table", "caption"))
     assert tables_ == captions == 6
@@ -503,7 +503,7 @@ def test_tables_of_the_page_can_be_heard():
 
 
 def test_the_page_says_what_the_terminal_says():
-    page = html.unescape(re.sub(r"<[^>]+>", " ", sweep_page.sweep_page(RESULT)))
+    page = html.unescape(re.sub(r"<[^>]+>", " ", sweeps.sweep_page(RESULT)))
     for sheet in sweep_sheets.sheets(RESULT):
         assert sheet.title in page
         for column in sheet.columns:

@@ -26,7 +26,7 @@ from asv.util import write_json
 from asv_runner.statistics import compute_stats
 
 from harness.integrations.asv.tracks import TRACKS
-from harness.output.summary import summary_of
+from harness.output.tables import summary_of
 from harness.store.records_file import read_run
 from scripts import bench_history
 from scripts import synthetic_history as synthetic

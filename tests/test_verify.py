@@ -12,7 +12,7 @@ import pytest
 from harness import Axis, Case, Input, Output, Problem
 from harness.bench import verify
 from harness.errors import SuiteError
-from harness.spec.suite_file import load_folder
+from harness.spec.loader import load_folder
 
 MATMUL = load_folder(Path(__file__).parents[1] / "kernels" / "matmul")
 

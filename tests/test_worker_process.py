@@ -8,8 +8,8 @@ import pytest
 
 from harness.bench import protocol
 from harness.errors import DeviceError, WorkerError
+from harness.run.device_session import Child
 from harness.run.run import Session, SessionSettings
-from harness.run.worker_process import Child
 from harness.spec.loader import load
 from harness.system.process import Failed, Process, Progress, failure
 from tests import toy

@@ -7,8 +7,6 @@ the same way. Both were measured; docs/comparison.md has the figures.
 
 from __future__ import annotations
 
-__all__ = ["Alone", "Pair", "PairSettings", "least_quads", "measure_pair", "run_alone"]
-
 import math
 import random
 import time

@@ -8,8 +8,6 @@ output would leave the damage looking intact.
 
 from __future__ import annotations
 
-__all__ = ["GUARD_BYTES", "POISON", "Arena", "Kept", "digest", "needed_bytes", "same_bits"]
-
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping

@@ -7,8 +7,6 @@ serves as the slowed kernel and as the one that it is compared with.
 
 from __future__ import annotations
 
-__all__ = ["planted", "steps_for"]
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

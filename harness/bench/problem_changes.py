@@ -6,8 +6,6 @@ holds head's kernels to base's problem too.
 
 from __future__ import annotations
 
-__all__ = ["Changes", "case_changes", "definition_sha256", "demanding", "sentences", "suite_changes"]
-
 import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence

@@ -2,39 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "BuildAll",
-    "BuiltAll",
-    "CaseOf",
-    "Compare",
-    "Compared",
-    "Differences",
-    "Differing",
-    "Failed",
-    "FindSteps",
-    "HoldAgainst",
-    "Inspect",
-    "Inspected",
-    "InspectedAll",
-    "LibraryMeasured",
-    "Measure",
-    "Measured",
-    "Open",
-    "Opened",
-    "PairOf",
-    "PairSide",
-    "Prepare",
-    "Prepared",
-    "RanAlone",
-    "SideFacts",
-    "Solo",
-    "StepsFound",
-    "Ticks",
-    "Timers",
-    "WorkerReply",
-    "WorkerRequest",
-]
-
 from collections.abc import Mapping
 from typing import Literal
 
@@ -44,7 +11,7 @@ from harness.bench.abba import Alone, PairSettings
 from harness.bench.measure import MeasureSettings
 from harness.records import DeviceInfo, Launch, LibraryShare, PairedBlock, Resources, Row, Toolchain
 from harness.spec.suite import Value
-from harness.system.process import Failed, Request
+from harness.system.process import Request
 
 
 class CaseOf(msgspec.Struct, frozen=True, kw_only=True):

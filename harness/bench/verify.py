@@ -7,20 +7,6 @@ written fails too.
 
 from __future__ import annotations
 
-__all__ = [
-    "Comparison",
-    "bands",
-    "combine",
-    "compare",
-    "cut",
-    "host_bytes",
-    "integer_data",
-    "origin",
-    "reference_of",
-    "sample",
-    "tolerance_of",
-]
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ error.
 
 from __future__ import annotations
 
-__all__ = ["main"]
-
 import contextlib
 import random
 import sys
@@ -19,21 +17,18 @@ from typing import Literal
 
 from harness.bench import protocol
 from harness.bench.buffers import Arena
-from harness.bench.chunks import limited, single_blocks
-from harness.bench.library_ratio import Held, check_library, library_share
-from harness.bench.measure import Subject, measure
-from harness.bench.pair_runner import PairBench, Prepared, build, prepare
-from harness.bench.rotation import Rotation
-from harness.bench.verifier import Checker
+from harness.bench.measure import Subject, limited, measure, single_blocks
+from harness.bench.pair_runner import Held, PairBench, Prepared, build, check_library, library_share, prepare
+from harness.bench.verifier import Checker, Rotation
 from harness.device.backends import open_device
 from harness.device.backends.base import Device, compile_all
 from harness.device.peaks import check_rates
 from harness.errors import HarnessError, Side
 from harness.records import Launch, LibraryShare, Row
+from harness.spec.loader import load_folder
 from harness.spec.planning import launch_of
 from harness.spec.sources import Program
 from harness.spec.suite import Case, Suite, Value
-from harness.spec.suite_file import load_folder
 from harness.spec.tampering import TamperCheck
 from harness.system.file_access import check_committed, watch
 from harness.system.process import Progress, serve

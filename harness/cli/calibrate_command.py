@@ -71,8 +71,7 @@ def command(
     from harness.output.progress import CompareProgress
     from harness.run.calibrate import CalibrateSettings, calibrate
     from harness.run.compare import CompareSettings, Comparing
-    from harness.spec.planning import plan
-    from harness.spec.selection import load_suites
+    from harness.spec.planning import load_suites, plan
 
     config = load_config()
     chosen = CalibrateSettings(trials=trials, planted_trials=planted_trials, levels=_levels(levels))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["COMMANDS", "command"]
-
 from harness.cli.lazy import lazy_group
 
 COMMANDS = {

@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from harness.cli import completion
-from harness.cli.options import Selection, case_options, echo_json, no_save_option, path_option
-from harness.cli.verdict_options import comparison_options
+from harness.cli.options import (
+    Selection,
+    case_options,
+    comparison_options,
+    echo_json,
+    no_save_option,
+    path_option,
+)
 from harness.config import Config, load_config
 from harness.errors import UsageError
 from harness.system import git
@@ -87,7 +93,7 @@ def compare_commits(
     """
     from harness.output.progress import CompareProgress
     from harness.run.compare import Comparing
-    from harness.spec.selection import fitting_pairs, load_pairs
+    from harness.spec.planning import fitting_pairs, load_pairs
 
     pairs = load_pairs(config, base, head, selection.cases, timeout_s=selection.timeout)
     wanted = fitting_pairs(pairs, selection.cases, selection.size)

@@ -2,18 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "VARIABLE",
-    "cases",
-    "commits",
-    "commits_then_cases",
-    "complete",
-    "devices",
-    "ladders",
-    "sizes",
-    "tuned",
-]
-
 import contextlib
 import functools
 import io
@@ -30,7 +18,7 @@ from harness.spec.case_id import Selector
 from harness.system.texts import harmless
 
 if TYPE_CHECKING:
-    from harness.spec.known_suites import KnownSuite
+    from harness.spec.loader import KnownSuite
 
 VARIABLE = "_HARNESS_COMPLETE"
 """click's: what the shell asks for, such as bash_complete."""
@@ -155,8 +143,7 @@ def commits_then_cases(context: click.Context, begun: str) -> Offered:
 
 def _suites() -> list[KnownSuite]:
     from harness.config import load_config
-    from harness.spec.known_suites import known_suites
-    from harness.spec.loader import discover
+    from harness.spec.loader import discover, known_suites
 
     config = load_config()
     return [*known_suites(discover(config.root, config.suites))]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["execute", "fitting", "status_of", "tell_result"]
-
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,10 +16,9 @@ from harness.config import load_config
 from harness.device.lock import Busy
 from harness.errors import ExitCode
 from harness.output.progress import ProgressObserver
-from harness.output.summary import summary_of
-from harness.output.tables import check_table, print_out, run_tables
+from harness.output.tables import check_table, print_out, run_tables, summary_of
 from harness.run.run import RunResult, Session, SessionSettings
-from harness.spec import selection
+from harness.spec import planning
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import divided, plan
 
@@ -53,7 +50,7 @@ def execute(
     )
     finished: list[RunResult] = []
     with ProgressObserver() as observer:
-        suites = selection.load_suites(config, chosen.commit, chosen.cases, timeout_s=chosen.timeout)
+        suites = planning.load_suites(config, chosen.commit, chosen.cases, timeout_s=chosen.timeout)
         for loaded, sizes in fitting(suites, chosen):
             with Session(loaded, settings, observer) as session:
                 quick = chosen.quick or session.device.kind != "gpu"
@@ -79,7 +76,7 @@ def fitting(
     suites: Sequence[LoadedSuite], chosen: Selection
 ) -> tuple[tuple[LoadedSuite, tuple[str, ...]], ...]:
     """The suites that are asked for, each with the sizes that fit it; what is left out is told."""
-    found = selection.fitting(suites, chosen.cases, chosen.size)
+    found = planning.fitting(suites, chosen.cases, chosen.size)
     for line in found.left_out:
         click.echo(line, err=True)
     return found.chosen

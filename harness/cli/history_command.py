@@ -76,7 +76,7 @@ def command(
     from harness.history.triage import acknowledge as write_decision
     from harness.output.histories import as_json as history_json
     from harness.output.histories import exit_code, print_history
-    from harness.output.waiting import Waiting
+    from harness.output.progress import Waiting
 
     config = load_config()
     with Waiting("reading results") as waiting:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from harness.cli.options import echo_json, json_option
-from harness.cli.verdict_options import fail_on_option, limit_options
+from harness.cli.options import echo_json, fail_on_option, json_option, limit_options
 from harness.errors import UsageError
 from harness.judgement.saved_runs import judge_files
 from harness.output.verdicts import exit_code, judgement_as_json, print_judgement

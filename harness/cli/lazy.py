@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LazyGroup", "lazy_group"]
-
 import importlib
 from collections.abc import Callable, Mapping
 from typing import Any

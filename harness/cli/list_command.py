@@ -11,7 +11,7 @@ from harness.cli.options import cases_argument, commit_option, echo_json, json_o
 from harness.config import load_config
 from harness.spec.case_id import Selector
 from harness.spec.loader import LoadedSuite
-from harness.spec.selection import load_suites
+from harness.spec.planning import load_suites
 from harness.spec.suite import Kernel, Ladder, Rung, Suite
 
 
@@ -63,7 +63,7 @@ def _tune_json(suite: Suite, kernel: Kernel) -> dict[str, Any] | None:
     """What a sweep of the kernel tries."""
     if kernel.tune is None:
         return None
-    from harness.sweep.configurations import configurations, parameters, points
+    from harness.sweep.model import configurations, parameters, points
 
     sizes = points(suite, kernel.tune)
     return {

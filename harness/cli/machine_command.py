@@ -16,7 +16,7 @@ def command(device: str | None, as_json: bool) -> None:
 
     One card is one asv machine: its name is made of its model and UUID. 'asv run' does this by itself.
     """
-    from harness.integrations.asv.machine import register
+    from harness.integrations.asv.conf import register
 
     registered = register(device or load_config().device)
     entry = registered.entry

@@ -12,7 +12,7 @@ from harness.config import load_config
 from harness.errors import ExitCode
 from harness.history.triage import read_triage
 from harness.integrations.asv.conf import read_conf, run_publish, write_pages
-from harness.output.waiting import Waiting
+from harness.output.progress import Waiting
 from harness.system.texts import harmless
 
 Folder = click.Path(path_type=Path, file_okay=False)

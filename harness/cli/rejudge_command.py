@@ -6,14 +6,13 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import echo_json, flag, json_option, path_option
-from harness.cli.verdict_options import fail_on_option, limit_options
+from harness.cli.options import echo_json, fail_on_option, flag, json_option, limit_options, path_option
 from harness.errors import StoreError, UsageError
 from harness.judgement.noise import FILE, Calibration, read_calibration
+from harness.output.progress import Waiting
 from harness.output.rejudgements import as_json as record_as_json
 from harness.output.rejudgements import exit_status, print_rejudged
-from harness.output.waiting import Waiting
-from harness.run.rejudged_records import Limits, RejudgedRecord, read_labels, rejudge_record, unmatched
+from harness.run.rejudge import Limits, RejudgedRecord, read_labels, rejudge_record, unmatched
 from harness.store.records_file import find_comparisons, read_comparison
 from harness.system.texts import harmless
 

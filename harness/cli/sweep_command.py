@@ -61,7 +61,7 @@ def command(kernel: str, **options: Any) -> int:
     measured again in fresh processes. What was measured is stored: a sweep that was ended goes on where it
     was, and one that is complete is only shown.
     """
-    from harness.output.sweep_progress import SweepProgress
+    from harness.output.progress import SweepProgress
     from harness.sweep.engine import Sweeping, SweepOptions
     from harness.sweep.model import SweepSettings
 
@@ -87,7 +87,7 @@ def command(kernel: str, **options: Any) -> int:
 
 def _chosen(pattern: str, selector: Selector) -> tuple[LoadedSuite, Kernel]:
     """The one kernel that a pattern names. Raises UsageError, with the kernels that can be swept."""
-    from harness.spec.selection import load_suites
+    from harness.spec.planning import load_suites
 
     suites = load_suites(load_config())
     every = [(loaded, kernel) for loaded in suites for kernel in loaded.suite.kernels]
@@ -153,7 +153,7 @@ def _export(wanted: str) -> tuple[str, Path]:
 
 def _write(result: SweepResult, form: str, file: Path) -> None:
     if form == "html":
-        from harness.output.sweep_page import write_page
+        from harness.output.sweeps import write_page
 
         write_page(result, file)
         click.echo(f"Page: {file}", err=True)

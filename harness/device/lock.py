@@ -7,8 +7,6 @@ holds it.
 
 from __future__ import annotations
 
-__all__ = ["Busy", "busy_with", "held", "lock_folder"]
-
 import contextlib
 import datetime as dt
 import errno

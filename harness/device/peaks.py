@@ -20,8 +20,6 @@ Sources, each recomputed as TFLOP/s over multiprocessors and boost clock in GHz:
 
 from __future__ import annotations
 
-__all__ = ["BeyondPeakError", "check_rates", "peaks"]
-
 import math
 import re
 from collections.abc import Mapping

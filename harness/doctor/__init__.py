@@ -7,6 +7,6 @@ from __future__ import annotations
 
 __all__ = ["Disk", "Facts", "Finding", "diagnose", "gather", "is_fit", "verdict"]
 
-from harness.doctor.facts import Disk, Facts
-from harness.doctor.findings import Finding, diagnose, is_fit, verdict
+from harness.doctor.card import Disk, Facts
+from harness.doctor.checks import Finding, diagnose, is_fit, verdict
 from harness.doctor.gather import gather

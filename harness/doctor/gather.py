@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["gather", "watch"]
-
 import contextlib
 import os
 import platform
@@ -18,16 +16,14 @@ from typing import Any
 import harness
 from harness.bench.protocol import Open, Opened, Timers
 from harness.device.backends import parse_spec
-from harness.device.host import describe_host
-from harness.device.machine import machine_name
+from harness.device.machine import describe_host, machine_name
 from harness.device.telemetry import Probe, probe_for
 from harness.device.telemetry.host import HostProbe
-from harness.doctor.facts import Disk, Facts
+from harness.doctor.card import Disk, Facts
 from harness.errors import DeviceError, ExitCode, GitError, StoreError, UsageError, WorkerError
 from harness.judgement.noise import read_calibration
 from harness.records import DeviceInfo
-from harness.run.device_session import OPEN_TIMEOUT_S, identified
-from harness.run.worker_process import Child
+from harness.run.device_session import OPEN_TIMEOUT_S, Child, identified
 from harness.system import git
 from harness.system.cache import cache_dir
 from harness.system.files import scratch_folder

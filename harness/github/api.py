@@ -9,19 +9,6 @@ holds them to that.
 
 from __future__ import annotations
 
-__all__ = [
-    "MAX_ANSWER_BYTES",
-    "Answer",
-    "Api",
-    "ApiError",
-    "Request",
-    "UnclearError",
-    "Waits",
-    "check_address",
-    "check_repository",
-    "path_of",
-]
-
 import datetime as dt
 import http.client
 import ipaddress
@@ -39,7 +26,7 @@ import msgspec
 
 import harness
 from harness.errors import ConfigError, RefusedError, RemoteError
-from harness.github.surroundings import quoted
+from harness.github.events import quoted
 
 T = TypeVar("T")
 Method = Literal["GET", "POST", "PATCH", "DELETE"]

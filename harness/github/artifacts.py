@@ -6,8 +6,6 @@ Nothing is unpacked and nothing is written. Of a run's archives only those count
 
 from __future__ import annotations
 
-__all__ = ["MAX_ARTIFACTS", "MAX_TOTAL_BYTES", "fetch_reviews", "merged", "read_review", "unpacked"]
-
 import io
 import json
 import re
@@ -22,7 +20,7 @@ import msgspec
 
 from harness.errors import RefusedError, StoreError
 from harness.github.api import Api, ApiError, path_of
-from harness.github.surroundings import quoted
+from harness.github.events import quoted
 from harness.output.review.model import LIMITS, Review, decode_review
 
 MEMBER = "review.json"

@@ -7,8 +7,6 @@ or index is touched.
 
 from __future__ import annotations
 
-__all__ = ["AgainError", "Clone", "Entry", "ProblemError", "Target", "address_of", "branch_of", "identities"]
-
 import base64
 import hashlib
 import os

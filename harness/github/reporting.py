@@ -7,8 +7,6 @@ each write.
 
 from __future__ import annotations
 
-__all__ = ["AUTHOR", "Outcome", "Prepared", "given_reviews", "post", "prepare"]
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +15,11 @@ from typing import Any
 from harness.errors import ConfigError, RefusedError, RemoteError
 from harness.github.api import Api
 from harness.github.artifacts import MAX_TOTAL_BYTES, fetch_reviews, merged, read_review, unpacked
-from harness.github.events import MeasuredRun
-from harness.github.posting import Posted, Stamp, post_check, post_comment
-from harness.github.pulls import current_pull, merge_bases
-from harness.github.surroundings import quoted
-from harness.output.review.checks import CHECK_NAME, check_run
-from harness.output.review.comment import comment
-from harness.output.review.links import Links
+from harness.github.events import MeasuredRun, quoted
+from harness.github.posting import Posted, Stamp, current_pull, merge_bases, post_check, post_comment
+from harness.output.review.faces import CHECK_NAME, check_run
+from harness.output.review.grouping import Links
+from harness.output.review.markdown import comment
 from harness.output.review.model import Review
 from harness.output.review.plausible import problems
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CardHistory", "Results", "card_folders", "open_results", "read_card", "side_by_side"]
-
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,8 +15,7 @@ from typing import Any
 from harness.device.machine import machine_entry
 from harness.errors import StoreError
 from harness.history.changes import Analysed, Evidence, analyse
-from harness.history.commits import Commits
-from harness.history.facts import RunFacts, card_records, suites_of
+from harness.history.facts import Commits, RunFacts, card_records, suites_of
 from harness.history.figures import Group, united
 from harness.history.series import Series, series_of
 from harness.history.tables import Benchmark, figures_of, groups_of, has_results, read_benchmarks, read_table

@@ -2,18 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "SIGNIFICANCE",
-    "TIMED",
-    "Analysed",
-    "Attribution",
-    "Change",
-    "Evidence",
-    "Kind",
-    "analyse",
-    "change_id",
-]
-
 import hashlib
 import math
 from collections.abc import Callable
@@ -24,7 +12,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from harness.history.metrics import HEADLINES
+from harness.history.figures import HEADLINES
 from harness.history.series import Series
 from harness.records import Launch
 from harness.statistics.changepoints import ChangePoint, Level, find_changes

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["COLUMNS", "export"]
-
 import csv
 import datetime as dt
 import math
@@ -13,7 +11,7 @@ from typing import Any
 
 from harness.errors import StoreError, UsageError
 from harness.history.changes import Analysed
-from harness.history.commits import Commits
+from harness.history.facts import Commits
 from harness.history.reading import History
 from harness.history.series import COMPANIONS
 from harness.system.cache import replacing

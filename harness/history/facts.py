@@ -1,33 +1,87 @@
-"""What the records of a card say: of each run the driver, compiler and card, and the figures of its rows.
-
-A history may hold tens of thousands of records, and a new run adds one of them, so what was read is kept in
-the harness's cache, by each file's name, size and time.
-"""
+"""The commits of a history, oldest first."""
 
 from __future__ import annotations
 
-__all__ = ["CONTEXT", "RunFacts", "card_records", "read_facts", "suites_of"]
-
+import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from harness.errors import StoreError
-from harness.history.commits import Commits
-from harness.history.figures import HOW, Figures, Group, laid_over
-from harness.history.kept import kept_file, read_kept, write_kept
-from harness.history.metrics import HEADLINES, METRICS, figure_of
+from harness.history.figures import HEADLINES, HOW, METRICS, Figures, Group, figure_of, laid_over
 from harness.records import SCHEMA_VERSION, Row, Run
-from harness.spec.suite import size_label
+from harness.spec.case_id import size_label
 from harness.store.records_file import PACKED, PART, StoredRun, opened, read_run
-from harness.system.files import MOST_BYTES, stat_of
+from harness.system import git
+from harness.system.cache import cache_dir, write_atomically
+from harness.system.files import MOST_BYTES, read_regular, stat_of
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    hash: str
+    time: int
+    """Of the committer, in seconds since 1970: shown, never used to order, as clocks of authors differ."""
+    author: str
+    subject: str
+
+
+@dataclass(frozen=True)
+class Commits:
+    """A line of first parents. What is called a position elsewhere is an index into it."""
+
+    line: tuple[Commit, ...]
+
+    @cached_property
+    def positions(self) -> Mapping[str, int]:
+        """Position by full hash."""
+        return {commit.hash: position for position, commit in enumerate(self.line)}
+
+    def __len__(self) -> int:
+        return len(self.line)
+
+    def __getitem__(self, position: int) -> Commit:
+        return self.line[position]
+
+
+def read_commits(repository: Path, revision: str = "HEAD") -> Commits:
+    """The first parents of a revision. Raises GitError where it cannot be read."""
+    return Commits(tuple(Commit(*fields) for fields in git.first_parents(repository, revision)))
+
+
+T = TypeVar("T")
+
+
+def kept_file(folder: Path, kind: str) -> Path:
+    """Where to keep what was made of a results folder."""
+    return (
+        cache_dir() / "history" / f"{hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()[:24]}.{kind}"
+    )
+
+
+def read_kept(file: Path, kind: type[T]) -> T | None:
+    """None where there is nothing kept, or it cannot be used."""
+    try:
+        return msgspec.msgpack.decode(read_regular(file), type=kind)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def write_kept(file: Path, kept: Any) -> None:
+    """What cannot be kept is no error, only slower."""
+    try:
+        write_atomically(file, msgspec.msgpack.encode(kept), durable=False)
+    except OSError:
+        return
+
 
 _RECORDS = (".jsonl", f".jsonl{PART}", f".jsonl{PACKED}")
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Failing", "History", "StatedCard", "read_history", "sentence", "stated_card"]
-
 import datetime as dt
 import difflib
 from collections.abc import Callable, Iterator, Sequence
@@ -16,8 +14,9 @@ import numpy as np
 from harness.errors import StoreError, UsageError
 from harness.history.cards import CardHistory, Results, open_results, read_card, side_by_side
 from harness.history.changes import Change
-from harness.history.commits import Commits, read_commits
-from harness.history.series import Case, Series, cases_of
+from harness.history.facts import Commits, read_commits
+from harness.history.figures import Case
+from harness.history.series import Series, cases_of
 from harness.history.tables import no_history
 from harness.history.triage import Decision, Stated, read_triage, stated
 from harness.numbers import moved, percent

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Case", "Epoch", "Series", "cases_of", "series_of"]
-
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,8 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from harness.history.commits import Commits
-from harness.history.facts import CONTEXT
+from harness.history.facts import CONTEXT, Commits
 from harness.history.figures import Case, Figures, Floats, Group, Key
 
 COMPANIONS = (

@@ -9,19 +9,6 @@ the harness's cache, by each file's name, size and time.
 
 from __future__ import annotations
 
-__all__ = [
-    "Benchmark",
-    "CardTable",
-    "checked_document",
-    "figures_of",
-    "groups_of",
-    "has_results",
-    "no_history",
-    "read_benchmarks",
-    "read_table",
-    "suites_tracked",
-]
-
 import ast
 import json
 import os
@@ -37,11 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import StoreError
-from harness.history.direction import Direction, direction_of
-from harness.history.facts import CONTEXT
-from harness.history.figures import Figures, Group, Key
-from harness.history.kept import kept_file, read_kept, write_kept
-from harness.history.metrics import HEADLINES, METRICS
+from harness.history.facts import CONTEXT, kept_file, read_kept, write_kept
+from harness.history.figures import HEADLINES, METRICS, Direction, Figures, Group, Key, direction_of
 from harness.system.files import read_regular, stat_of
 
 API_VERSION = 2

@@ -15,8 +15,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FILE", "Decision", "State", "Stated", "acknowledge", "read_triage", "stated"]
-
 import datetime as dt
 import json
 import math
@@ -29,7 +27,7 @@ from typing import Any, Literal
 
 from harness.errors import ConfigError, StoreError
 from harness.history.changes import Analysed, Change
-from harness.history.commits import Commits
+from harness.history.facts import Commits
 from harness.spec.case_id import in_short
 from harness.system.cache import write_atomically
 from harness.system.files import read_regular

@@ -6,8 +6,6 @@ alone, and what the gates caught can, mostly; where they cannot, there is no att
 
 from __future__ import annotations
 
-__all__ = ["POWER_COUPLED", "Solo", "SoloBlocks", "attribute", "solo_of"]
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Contest", "Noise", "Precision", "Round", "settle"]
-
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence

@@ -10,17 +10,6 @@ A gate that has nothing to go by is listed as unavailable, with the reason: it w
 
 from __future__ import annotations
 
-__all__ = [
-    "GATES",
-    "CanaryLevel",
-    "GatePolicy",
-    "Gated",
-    "canary_level",
-    "combine",
-    "gate",
-    "usual_level",
-]
-
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

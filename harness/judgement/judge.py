@@ -1,29 +1,9 @@
-"""From effects of processes to a judgement: slower, faster, the same, or not decided yet. Pure.
+"""The usual limits of verdicts, and a comparison's test of itself.
 
-Time and SM cycles are two rulers. Time is cycles over clock, or follows the clock less, and the clock does
-what it likes: what the code itself did lies between the effect in time and the effect in cycles. So a case is
-slower where both are, and the same where both are; where they disagree the clocks had a part in it, and one
-of them has to be chosen.
-
-Every look at the data may decide, and each has its share of the error allowed in all (Bonferroni). What a
-look calls slower or faster is only flagged: fresh processes must say so again.
+It imports nothing heavy: the job that holds a token reads it.
 """
 
 from __future__ import annotations
-
-__all__ = [
-    "Direction",
-    "Flag",
-    "Interval",
-    "Judgement",
-    "Leg",
-    "LegName",
-    "Policy",
-    "Status",
-    "confirm",
-    "judge",
-    "p_again",
-]
 
 import math
 from collections.abc import Mapping, Sequence
@@ -32,8 +12,29 @@ from itertools import pairwise
 from typing import Literal
 
 from harness.statistics.moderated import Moderated, Prior, moderate
-from harness.statistics.paired import ProcessEffect
-from harness.statistics.rates import holm
+from harness.statistics.paired import ProcessEffect, holm
+
+USUAL_LIMITS: Mapping[str, tuple[float, float]] = {
+    "gpu": (0.0025, 0.01),
+    "cpu": (0.02, 0.1),
+    "other": (0.0025, 0.01),
+}
+"""Margin and tolerance by kind of device, unless something else is asked for."""
+TWIN_SAME, TWIN_PLANTED = "twin.same", "twin.planted"
+"""A comparison's test of itself: a kernel against itself, and against itself with a slowdown planted."""
+TWINS = (TWIN_SAME, TWIN_PLANTED)
+
+
+def wrong_twin(case: str, status: str, *, complete: bool) -> str:
+    """Why a twin's verdict says that the comparison cannot be trusted, as a code; empty where it can.
+    `complete` is false for a twin whose measurement was ended early.
+    """
+    if case == TWIN_SAME and status in ("regression", "improvement"):
+        return "twin-flagged"
+    if case == TWIN_PLANTED and complete and status not in ("regression", "invalid", "failed"):
+        return "twin-missed"
+    return ""
+
 
 Direction = Literal["slower", "faster"]
 Status = Literal["slower", "faster", "same", "undecided"]

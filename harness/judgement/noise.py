@@ -6,18 +6,6 @@ there, what the smallest visible change of each case is, and how often the harne
 
 from __future__ import annotations
 
-__all__ = [
-    "FILE",
-    "Calibration",
-    "CaseNoise",
-    "PlantedRate",
-    "noise_of",
-    "noise_of_card",
-    "noise_of_case",
-    "read_calibration",
-    "write_calibration",
-]
-
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -7,16 +7,6 @@ times is what is judged.
 
 from __future__ import annotations
 
-__all__ = [
-    "MIN_PAIRS",
-    "ROBUST_PAIRS",
-    "FilesResult",
-    "FilesSide",
-    "judge_files",
-    "judge_pairs",
-    "policy_for",
-]
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

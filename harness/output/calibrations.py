@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["as_json", "print_calibration", "trust"]
-
 from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean, stdev
@@ -18,8 +16,8 @@ from harness.output.sheet import Column, Sheet
 from harness.output.tables import console, print_out
 from harness.output.verdicts import counted_statuses, with_sentence
 from harness.run.calibrate import CalibrationResult, Planting
-from harness.spec.suite import size_label
-from harness.statistics.rates import clopper_pearson, false_alarm_bound
+from harness.spec.case_id import size_label
+from harness.statistics.paired import clopper_pearson, false_alarm_bound
 
 CONFIDENCE = 0.95
 TRUSTED = 0.005

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["as_json", "exit_code", "print_history"]
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -13,9 +11,9 @@ from rich.text import Text
 
 from harness.errors import ExitCode
 from harness.history.changes import Change
-from harness.history.commits import Commits
+from harness.history.facts import Commits
+from harness.history.figures import Case
 from harness.history.reading import History, StatedCard, sentence
-from harness.history.series import Case
 from harness.history.triage import Stated
 from harness.numbers import counted, half_width, percent, percent_figure
 from harness.output.sheet import Cell, Column, Sheet

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["markdown", "print_hints", "print_ladder"]
-
 import dataclasses
 import datetime as dt
 from collections.abc import Iterator, Sequence
@@ -13,7 +11,7 @@ from harness.output.ladders import LadderReport, Line, Ours, Place
 from harness.output.sentences import commit_label
 from harness.output.sheet import Column, Sheet, inline
 from harness.output.tables import console, print_out
-from harness.spec.suite import size_label
+from harness.spec.case_id import size_label
 
 NOTHING = "\N{EN DASH}"
 WITH_SLOW = (f"{NOTHING}, with", "--slow")

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "LadderReport",
-    "Line",
-    "Ours",
-    "Place",
-    "Swept",
-    "as_json",
-    "fastest",
-    "is_plain",
-    "is_slow",
-    "ladder_report",
-    "placed",
-]
-
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.output.summary import summary_of
+from harness.output.tables import summary_of
 from harness.records import DeviceInfo, Host, RowStatus, Source
-from harness.spec.suite import Case, Kernel, Ladder, Rung, Suite, Value, size_label
+from harness.spec.case_id import size_label
+from harness.spec.suite import Case, Kernel, Ladder, Rung, Suite, Value
 from harness.store.records_file import StoredRow
 
 SLOW_FLOP = 4e9

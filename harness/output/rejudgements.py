@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["as_json", "exit_status", "print_rejudged"]
-
 import dataclasses
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -25,9 +23,8 @@ from harness.output.verdicts import (
     with_sentence,
 )
 from harness.records import VerdictStatus
-from harness.run.rejudge import Label, Rejudged, Truth, score
-from harness.run.rejudged_records import RejudgedRecord
-from harness.statistics.rates import false_alarm_bound
+from harness.run.rejudge import Label, Rejudged, RejudgedRecord, Truth, score
+from harness.statistics.paired import false_alarm_bound
 from harness.system.texts import harmless
 
 _NOTHING = "nothing"

@@ -5,19 +5,6 @@ All but `explained` is made from numbers and codes alone, so it may be said of w
 
 from __future__ import annotations
 
-__all__ = [
-    "Case",
-    "basis",
-    "clocks",
-    "commit_label",
-    "explained",
-    "leading",
-    "reason",
-    "remedy",
-    "sentence",
-    "verdict_columns",
-]
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -40,7 +27,7 @@ from harness.numbers import (
 from harness.output.sheet import Cell, Column
 from harness.records import Attribution, Verdict, VerdictStatus
 from harness.spec.case_id import size_label
-from harness.statistics.rates import false_alarm_bound
+from harness.statistics.paired import false_alarm_bound
 
 _SMALL_NS = 1e4
 """Shorter times than this are awkward in milliseconds."""

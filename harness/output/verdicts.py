@@ -2,22 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "Judged",
-    "as_json",
-    "calibrated",
-    "closing",
-    "counted_statuses",
-    "exit_code",
-    "fails",
-    "judgement_as_json",
-    "lines_of",
-    "print_comparison",
-    "print_judgement",
-    "title",
-    "with_sentence",
-]
-
 import dataclasses
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CalibrateSettings", "CalibrationResult", "Planting", "calibrate"]
-
 import dataclasses
 import datetime as dt
 import math

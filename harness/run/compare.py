@@ -4,20 +4,6 @@ planned looks, and measured again where something was found.
 
 from __future__ import annotations
 
-__all__ = [
-    "CompareObserver",
-    "CompareSettings",
-    "Comparing",
-    "ComparisonResult",
-    "Entry",
-    "Purpose",
-    "against_itself",
-    "match",
-    "pair_settings_for",
-    "policy_for",
-    "with_twins",
-]
-
 import dataclasses
 import itertools
 import math
@@ -42,8 +28,7 @@ from harness.errors import Side, UsageError, WorkerError
 from harness.judgement.attribution import SoloBlocks, solo_of
 from harness.judgement.case_trial import Contest, Noise, settle
 from harness.judgement.gates import CanaryLevel, GatePolicy, canary_level, gate, usual_level
-from harness.judgement.judge import Policy
-from harness.judgement.limits import TWIN_PLANTED, TWIN_SAME, USUAL_LIMITS, wrong_twin
+from harness.judgement.judge import TWIN_PLANTED, TWIN_SAME, USUAL_LIMITS, Policy, wrong_twin
 from harness.judgement.noise import Calibration, noise_of_card, noise_of_case, read_calibration
 from harness.records import (
     Arm,
@@ -56,9 +41,10 @@ from harness.records import (
     VerdictStatus,
 )
 from harness.run.device_session import DeviceObserver, Workplace
+from harness.spec.case_id import size_label
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import PlannedCase
-from harness.spec.suite import Case, ceil_div, size_label
+from harness.spec.suite import Case, ceil_div
 from harness.store.records_file import Journal, RecordWriter
 from harness.system.process import Failed, failure
 

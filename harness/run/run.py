@@ -4,8 +4,6 @@ child processes.
 
 from __future__ import annotations
 
-__all__ = ["Observer", "RunResult", "Session", "SessionSettings"]
-
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence

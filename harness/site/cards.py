@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CardPages", "CardSummary"]
-
 import datetime as dt
 import hashlib
 from dataclasses import dataclass
@@ -18,21 +16,23 @@ import numpy.typing as npt
 from harness.errors import StoreError
 from harness.history.cards import CardHistory, Results, read_card
 from harness.history.changes import Analysed
-from harness.history.commits import Commits
-from harness.history.facts import RunFacts
+from harness.history.facts import Commits, RunFacts
+from harness.history.figures import Case
 from harness.history.reading import StatedCard, stated_card
-from harness.history.series import Case
 from harness.history.triage import Decision, Stated
 from harness.records import Row
 from harness.site.documents import (
+    EVERY,
+    Numbers,
+    Site,
     calibration_document,
     calibration_summary,
     change_document,
     figure,
+    file_name,
     numbers,
     run_document,
 )
-from harness.site.files import EVERY, Numbers, Site, file_name
 from harness.spec.case_id import CaseId
 from harness.store.records_file import StoredRun, read_run
 from harness.system.texts import harmless

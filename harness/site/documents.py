@@ -1,34 +1,156 @@
-"""Records of a history as the documents that pages and programs read: plain functions, no files."""
+"""Documents on disk, twice: for the pages, which cannot fetch where they are opened from a disk, and for
+programs.
+"""
 
 from __future__ import annotations
 
-__all__ = [
-    "calibration_document",
-    "calibration_summary",
-    "change_document",
-    "figure",
-    "numbers",
-    "run_document",
-]
-
-from collections.abc import Iterator, Sequence
+import base64
+import datetime as dt
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlencode
+from xml.etree import ElementTree as ET
+from xml.sax.saxutils import escape
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from harness.history.commits import Commits
+from harness.errors import StoreError
+from harness.history.facts import Commits
+from harness.history.figures import Case
 from harness.history.reading import sentence
-from harness.history.series import Case
 from harness.history.triage import Stated
 from harness.judgement.noise import Calibration
-from harness.output.summary import summary_of
+from harness.output.tables import summary_of
 from harness.records import Row, Snapshot
-from harness.site.files import Numbers
 from harness.spec.case_id import CaseId
-from harness.statistics.rates import false_alarm_bound
+from harness.statistics.paired import false_alarm_bound
 from harness.store.records_file import StoredRun
+from harness.system.cache import write_atomically
+
+SCHEMA_VERSION = 1
+"""Of every document; raised when a page or program that knows the older one would read it wrongly."""
+COMMITS_A_FILE = 128
+EVERY = 64
+"""Commits between two whose times the first document has, and in a file of figures by commit."""
+
+Array = npt.NDArray[Any]
+_DTYPES = {"f32": "<f4", "u32": "<u4", "u16": "<u2", "u8": "<u1"}
+
+
+class Numbers:
+    """Many numbers of one kind: base64 for the pages, a list for programs. NaN is no figure."""
+
+    # No dataclass: msgspec would take it apart by itself.
+    def __init__(self, values: Array, kind: Literal["f32", "u32", "u16", "u8"] = "f32") -> None:
+        self.values, self.kind = values, kind
+
+    def packed(self) -> dict[str, Any]:
+        """As the pages read them. Whole numbers that move little are kept as first value and differences, of
+        one byte or all the same: most of a page is numbers.
+        """
+        if self.kind == "f32":
+            return {"t": "f32", "d": _base64(self.values.astype("<f4"))}
+        whole = self._whole()
+        steps = np.diff(whole.astype(np.int64))
+        if steps.size and (steps == steps[0]).all():
+            return {"t": self.kind, "n": whole.size, "first": int(whole[0]), "step": int(steps[0])}
+        if steps.size and np.abs(steps).max() <= np.iinfo(np.int8).max:
+            return {"t": self.kind, "first": int(whole[0]), "steps": _base64(steps.astype(np.int8))}
+        return {"t": self.kind, "d": _base64(whole)}
+
+    def _whole(self) -> Array:
+        dtype, values = np.dtype(_DTYPES[self.kind]), self.values
+        if values.dtype.kind == "f":
+            largest = np.iinfo(dtype).max
+            values = np.where(np.isfinite(values), np.clip(np.rint(values), 0, largest - 1), largest)
+        return values.astype(dtype)
+
+    def plain(self) -> list[Any]:
+        if self.values.dtype.kind != "f":
+            whole: list[Any] = self.values.tolist()
+            return whole
+        values = _rounded(self.values.astype(np.float64))
+        return [value if value == value else None for value in values.tolist()]  # noqa: PLR0124 - NaN
+
+
+class Rows:
+    """Many objects with the same keys: for the pages the keys once, for programs as they are."""
+
+    def __init__(self, objects: Sequence[Mapping[str, Any]]) -> None:
+        self.objects = objects
+
+    def packed(self) -> dict[str, Any]:
+        keys = list(self.objects[0]) if self.objects else []
+        return {"keys": keys, "rows": [[each[key] for key in keys] for each in self.objects]}
+
+    def plain(self) -> list[Any]:
+        return list(self.objects)
+
+
+def _base64(values: Array) -> str:
+    return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
+
+
+def _rounded(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Six significant digits: what single precision and a glance can tell apart."""
+    sizes = np.abs(values)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        digits = np.where(sizes > 0, 5 - np.floor(np.log10(np.where(sizes > 0, sizes, 1))), 0)
+        scale = 10.0**digits
+        return np.where(np.isfinite(values), np.round(values * scale) / scale, np.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The folder of the pages."""
+
+    folder: Path
+
+    def write(self, name: str, document: Any, *, api: bool = True) -> None:
+        """Write a document by its name. Raises StoreError where it cannot be written."""
+        packed = msgspec.json.encode(document, enc_hook=lambda value: value.packed())
+        # Scripts once did not allow two line ends that JSON does, and what they hold may end up in a page.
+        for unsafe, safe in ((b"</", b"<\\/"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029")):
+            packed = packed.replace(unsafe, safe)
+        call = b"harness.data(%s, %s);\n" % (msgspec.json.encode(name), packed)
+        self.put(f"data/{name}.js", call)
+        if api:
+            self.write_json(f"api/{name}.json", document)
+
+    def write_json(self, name: str, document: Any) -> None:
+        self.put(name, msgspec.json.encode(document, enc_hook=lambda value: value.plain()) + b"\n")
+
+    def put(self, name: str, content: bytes) -> None:
+        path = self.folder / name
+        try:
+            write_atomically(path, content, durable=False)
+        except OSError as error:
+            raise StoreError(
+                f"Cannot write {path}: {error.strerror or error}. Publish again once there is room; what was "
+                "published before may be mixed with what is new."
+            ) from None
+
+    def remove(self, name: str) -> None:
+        try:
+            (self.folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"Cannot remove {self.folder / name}: {error.strerror or error}.") from None
+
+
+def file_name(text: str) -> str:
+    """A name for a file and a URL: the text itself where that will do, else with a digest of it."""
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")
+    if plain == text and 0 < len(text) <= 80:
+        return text
+    return f"{plain[:60]}-{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:8]}".strip("-")
+
 
 _TRACES = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w")
 
@@ -181,3 +303,94 @@ def _reasons(snapshots: Sequence[Snapshot], zero_ns: int) -> Iterator[tuple[floa
         span = list(group)
         if reasons:
             yield (span[0].at_ns - zero_ns) / 1e9, (span[-1].at_ns - zero_ns) / 1e9, ", ".join(reasons)
+
+
+_ATOM = "http://www.w3.org/2005/Atom"
+_FORBIDDEN = re.compile(
+    r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]"
+)
+"""What XML cannot hold, and what turns the direction of the text around it."""
+_LAST_S = 253_402_300_799
+"""The end of the year 9999."""
+_GREEN, _RED, _GREY = "#2a7d4f", "#b3261e", "#6b6b6b"
+
+
+def atom(
+    changes: Sequence[Mapping[str, Any]],
+    cards: Sequence[tuple[str, str]],
+    cases: Sequence[str],
+    project: str,
+    generated_at: str,
+) -> bytes:
+    """An Atom feed (RFC 4287) of regressions and improvements. An entry is one change, by its id.
+
+    `cards` are file and name of each card, by number, `cases` the names of cases.
+    """
+    ET.register_namespace("", _ATOM)
+    feed = ET.Element(f"{{{_ATOM}}}feed")
+    _add(feed, "title", f"{project}: changes of speed")
+    _add(feed, "id", f"urn:gpu-harness:{_urn(project)}")
+    _add(feed, "updated", generated_at)
+    _add(_add(feed, "author"), "name", "gpu-harness")
+    _add(feed, "link", rel="self", href="feed.xml")
+    _add(feed, "link", rel="alternate", href="index.html")
+    for change in changes:
+        _entry(feed, change, cards[change["card"]], cases[change["case"]])
+    written: bytes = ET.tostring(feed, encoding="utf-8", xml_declaration=True)
+    return written
+
+
+def _entry(feed: ET.Element, change: Mapping[str, Any], card: tuple[str, str], case: str) -> None:
+    file, name = card
+    entry = _add(feed, "entry")
+    state = f" ({change['state']})" if change["state"] else ""
+    _add(entry, "title", f"{change['kind']}{state}: {case} on {name} {100 * change['effect']:+.1f} %")
+    _add(entry, "id", f"urn:gpu-harness:change:{change['id']}")
+    # git takes dates of which a calendar knows nothing.
+    time = dt.datetime.fromtimestamp(min(max(change["time"], 0), _LAST_S), tz=dt.timezone.utc)
+    _add(entry, "updated", time.isoformat(timespec="seconds"))
+    place = urlencode({"card": file, "case": case, "change": change["id"]}, errors="replace")
+    _add(entry, "link", href=f"case.html#{place}")
+    commit = f"{change['bad_hash'][:10]} {change['subject']} ({change['author']})"
+    _add(entry, "summary", f"{change['sentence']} {commit}")
+
+
+def _add(parent: ET.Element, name: str, text: str = "", **attributes: str) -> ET.Element:
+    child = ET.SubElement(parent, f"{{{_ATOM}}}{name}", attributes)
+    if text:
+        child.text = _FORBIDDEN.sub("\ufffd", text)
+    return child
+
+
+def _urn(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text) or "project"
+
+
+def badge(card: str, opened: int, *, measured: bool) -> dict[str, Any]:
+    """What shields.io's endpoint badge reads."""
+    message, colour = _says(opened, measured=measured)
+    return {"schemaVersion": 1, "label": card, "message": message, "color": colour.removeprefix("#")}
+
+
+def _says(opened: int, *, measured: bool) -> tuple[str, str]:
+    if not measured:
+        return "not measured", _GREY
+    if opened:
+        return f"{opened} regression{'s' if opened > 1 else ''}", _RED
+    return "no regression", _GREEN
+
+
+def badge_svg(card: str, opened: int, *, measured: bool) -> bytes:
+    """The same as a picture, for where no other site may be asked."""
+    message, colour = _says(opened, measured=measured)
+    label = _FORBIDDEN.sub("\ufffd", card)[:40]
+    left, right = (round(6.6 * len(text)) + 12 for text in (label, message))
+    said = escape(f"{label}: {message}", {'"': "&quot;"})
+    return f"""<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img" \
+aria-label="{said}"><title>{said}</title>
+<rect width="{left}" height="20" rx="3" fill="#444"/>
+<rect x="{left - 3}" width="{right + 3}" height="20" rx="3" fill="{colour}"/>
+<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11" text-anchor="middle">
+<text x="{left / 2:g}" y="14" textLength="{left - 12}">{escape(label)}</text>
+<text x="{left + right / 2:g}" y="14" textLength="{right - 12}">{message}</text></g></svg>
+""".encode()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FOLDER", "Published", "publish_pages"]
-
 import datetime as dt
 import functools
 import hashlib
@@ -17,13 +15,12 @@ import msgspec
 
 from harness import __version__
 from harness.history.cards import open_results, side_by_side
-from harness.history.commits import Commits, read_commits
-from harness.history.kept import kept_file, read_kept, write_kept
-from harness.history.series import Case, cases_of
+from harness.history.facts import Commits, kept_file, read_commits, read_kept, write_kept
+from harness.history.figures import Case
+from harness.history.series import cases_of
 from harness.history.triage import read_triage
 from harness.site.cards import CardPages, CardSummary
-from harness.site.feed import atom, badge, badge_svg
-from harness.site.files import COMMITS_A_FILE, EVERY, SCHEMA_VERSION, Rows, Site
+from harness.site.documents import COMMITS_A_FILE, EVERY, SCHEMA_VERSION, Rows, Site, atom, badge, badge_svg
 from harness.store.records_file import PACKED, PART
 from harness.system.files import stat_of
 

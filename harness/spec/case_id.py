@@ -5,8 +5,6 @@ Whatever prints a case or a size writes it as here, and whatever is asked for on
 
 from __future__ import annotations
 
-__all__ = ["MAX_AXIS", "CaseId", "Selector", "Size", "in_short", "parse_asv_name", "short_id", "size_label"]
-
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

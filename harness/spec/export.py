@@ -9,8 +9,6 @@ out of the repository leads nowhere: what it holds is in no commit.
 
 from __future__ import annotations
 
-__all__ = ["export", "why_missing"]
-
 import atexit
 import contextlib
 import ctypes

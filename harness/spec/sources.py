@@ -6,17 +6,6 @@ backend. Where the host does the work itself, the text is what tells one such pr
 
 from __future__ import annotations
 
-__all__ = [
-    "Program",
-    "files_outside",
-    "is_self_contained",
-    "lacking",
-    "program",
-    "tree_files",
-    "tree_sha256",
-    "unusual_options",
-]
-
 import contextlib
 import dataclasses
 import functools

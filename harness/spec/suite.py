@@ -6,30 +6,6 @@ any commit, keeps loading with every later harness.
 
 from __future__ import annotations
 
-__all__ = [
-    "Axis",
-    "Case",
-    "Generated",
-    "HostFunction",
-    "HostLibrary",
-    "Input",
-    "Kernel",
-    "Ladder",
-    "Output",
-    "Parameter",
-    "Problem",
-    "Rung",
-    "Source",
-    "Suite",
-    "Tuning",
-    "Value",
-    "argument_names",
-    "ceil_div",
-    "numpy_dtype",
-    "point_of",
-    "size_label",
-]
-
 import builtins
 import inspect
 import itertools

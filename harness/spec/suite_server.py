@@ -7,8 +7,6 @@ functions at a case.
 
 from __future__ import annotations
 
-__all__ = ["main"]
-
 import contextlib
 import sys
 from collections.abc import Callable
@@ -17,8 +15,8 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import SuiteError
+from harness.spec.loader import load_folder
 from harness.spec.suite_data import Call, Described, Functions, Load, Returned, SuiteData, describe
-from harness.spec.suite_file import load_folder
 from harness.system.process import Failed, Progress, serve
 
 

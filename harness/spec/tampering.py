@@ -7,8 +7,6 @@ process's memory.
 
 from __future__ import annotations
 
-__all__ = ["TamperCheck", "TamperedError"]
-
 import sys
 from collections.abc import Iterator
 from types import FunctionType, ModuleType

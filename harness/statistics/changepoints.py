@@ -18,8 +18,6 @@ All is local: what is found more than LOOK_AHEAD figures before the end does not
 
 from __future__ import annotations
 
-__all__ = ["LOOK_AHEAD", "ChangePoint", "Level", "Segmentation", "find_changes"]
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ moderated t of limma weighs the two: Smyth, Statistical Applications in Genetics
 
 from __future__ import annotations
 
-__all__ = ["DEFAULT_PRIOR", "PROPORTION", "Moderated", "Prior", "fit_prior", "moderate", "prior_of_case"]
-
 import dataclasses
 import math
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ slots.
 
 from __future__ import annotations
 
-__all__ = ["CONFIDENCE", "Summary", "summarize"]
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ strictly, whoever measured what with them.
 
 from __future__ import annotations
 
-__all__ = ["Benchmark", "BenchmarkFile", "Extra", "find_files", "read_benchmark_file"]
-
 import datetime as dt
 import glob
 import json

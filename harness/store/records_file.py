@@ -8,26 +8,6 @@ the next run that writes a record beside it. A record may be packed by gzip afte
 
 from __future__ import annotations
 
-__all__ = [
-    "PACKED",
-    "PART",
-    "FoundRecords",
-    "Journal",
-    "JsonLines",
-    "RecordWriter",
-    "StoredComparison",
-    "StoredRow",
-    "StoredRun",
-    "decoded_line",
-    "find_comparisons",
-    "newest_rows",
-    "opened",
-    "read_comparison",
-    "read_run",
-    "record_name",
-    "schema",
-]
-
 import contextlib
 import errno
 import gzip

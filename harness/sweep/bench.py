@@ -5,8 +5,6 @@ A job is one request to a worker process, so that whoever carries it out needs t
 
 from __future__ import annotations
 
-__all__ = ["Executor", "Job", "JobResult", "LocalExecutor"]
-
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -20,7 +18,7 @@ from harness.device.lock import Busy, held
 from harness.errors import DeviceError, HarnessError
 from harness.records import DeviceInfo, Toolchain
 from harness.run.device_session import DeviceObserver, Workplace
-from harness.system.process import Request
+from harness.system.process import Failed, Request
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -44,7 +42,7 @@ class Job:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobResult:
     key: str
-    reply: protocol.Prepared | protocol.Measured | protocol.Compared | protocol.Failed
+    reply: protocol.Prepared | protocol.Measured | protocol.Compared | Failed
     device: str
     """UUID or spec of the device that did it."""
     host_s: float

@@ -1,19 +1,15 @@
-"""A sweep on several devices: those of one host, or those of a Dask cluster.
-
-Who does which job, and what becomes of it when a worker is lost, is Dask's. A worker is one process with one
-device, which announces the Dask resource GPU=1 and has one job at a time. Locally there is a process for
-each device asked for. On a cluster every worker that announces the resource is used, and opens the device it
-was left to see; what it needs of the suite is sent to it.
-"""
+"""Dask's side of a sweep: a cluster of this host's own, or somebody's, and whether everybody there fits."""
 
 from __future__ import annotations
 
-__all__ = ["DaskExecutor"]
-
+import asyncio
 import contextlib
 import dataclasses
+import logging
+import pkgutil
 import secrets
 import traceback
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -22,18 +18,183 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import harness
-from harness.bench import protocol
 from harness.device.lock import Busy
-from harness.errors import BusyError, HarnessError, UsageError, WorkerError
+from harness.errors import BusyError, HarnessError, MeasureError, UsageError, WorkerError
 from harness.records import DeviceInfo, Toolchain
 from harness.run.device_session import DeviceObserver
-from harness.sweep import clients, posts
+from harness.sweep import exchange
 from harness.sweep.bench import Job, JobResult
-from harness.sweep.clients import CONNECT_S, OPEN_S, RESOURCE, said
-from harness.sweep.posts import OpenedDevice, WorkerSetup
+from harness.sweep.exchange import OpenedDevice, WorkerSetup
+from harness.system.files import scratch_folder
+from harness.system.process import Failed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+RESOURCE = "GPU"
+"""What a worker announces that has a device to give: ``dask worker --resources GPU=1``."""
+CONNECT_S = 10.0
+OPEN_S = 180.0
+"""For every worker to open its device: the slowest takes its own time, and may be busy for somebody else."""
+_DEAF = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+"""What our own workers run first: Ctrl-C reaches every process of a terminal, and is for the client."""
+
+
+def _library() -> Any:
+    """Dask's package. Raises UsageError where it is not installed."""
+    try:
+        import distributed
+    except ImportError as error:
+        raise UsageError(
+            f"Sweeps on several devices need Dask, which cannot be imported ({error}). Install this project "
+            "with its extra 'dask': pip install -e '.[dask]' in a clone."
+        ) from None
+    return distributed
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Dask's loggers say what is said here in sentences."""
+    _library()  # with it come its loggers
+    names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] == "distributed"]
+    before = {logger: logger.level for logger in map(logging.getLogger, names)}
+    for logger in before:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for logger, level in before.items():
+            logger.setLevel(level)
+
+
+def local(stack: contextlib.ExitStack, specs: Sequence[str]) -> Any:
+    """A client of a cluster of our own, on this host and for this host only."""
+    distributed = _library()
+    import dask
+
+    if not specs:
+        raise UsageError("A sweep on this host needs a device at least, such as cuda:0.")
+    # What a worker that was killed leaves behind goes with the folder.
+    scratch = stack.enter_context(scratch_folder())
+    settings: dict[str, list[str]] = {
+        "distributed.scheduler.http.routes": [],
+        "distributed.worker.http.routes": [],
+    }
+    try:
+        with dask.config.set(settings):
+            cluster = stack.enter_context(
+                distributed.LocalCluster(
+                    n_workers=len(specs),
+                    threads_per_worker=1,
+                    processes=True,
+                    host="127.0.0.1",
+                    # A port of its own for what serves nothing: None would ask for Dask's usual one.
+                    dashboard_address="127.0.0.1:0",
+                    scheduler_kwargs={"dashboard": False},
+                    resources={RESOURCE: 1},
+                    memory_limit=None,
+                    local_directory=str(scratch),
+                    env={"TMPDIR": str(scratch)},
+                    preload=[_DEAF],
+                    silence_logs=logging.CRITICAL,
+                )
+            )
+            client = stack.enter_context(distributed.Client(cluster, set_as_default=False))
+            client.wait_for_workers(len(specs), timeout=OPEN_S)
+    except Exception as error:
+        raise MeasureError(
+            f"Dask could not start {len(specs)} workers on this host: {said(error)}.",
+            log=traceback.format_exc(),
+        ) from error
+    return client
+
+
+def connected(stack: contextlib.ExitStack, scheduler: str) -> Any:
+    """A client of somebody's cluster."""
+    distributed = _library()
+    try:
+        asyncio.run(_knock(scheduler))
+        with warnings.catch_warnings():
+            # Dask only warns of versions that differ; check_cluster refuses them.
+            warnings.simplefilter("ignore")
+            return stack.enter_context(distributed.Client(scheduler, timeout=CONNECT_S, set_as_default=False))
+    except Exception as error:
+        raise MeasureError(
+            f"No Dask scheduler answers at {scheduler} within {CONNECT_S:g} s ({said(error)}). Expected the "
+            "address that `dask scheduler` says when it starts, such as tcp://host:8786."
+        ) from error
+
+
+async def _knock(scheduler: str) -> None:
+    """Raises where nothing answers as Dask does. A client would wait for ever for what only listens."""
+    distributed = _library()
+    security = distributed.Security().get_connection_args("client")
+    comm = await asyncio.wait_for(
+        distributed.comm.connect(scheduler, timeout=CONNECT_S, **security), CONNECT_S
+    )
+    comm.abort()
+
+
+def check_cluster(client: Any, scheduler: str, announced: Mapping[str, Any]) -> None:
+    """Raises MeasureError where nobody has a GPU, UsageError where a worker has several or versions do not
+    fit.
+    """
+    if not announced:
+        raise MeasureError(
+            f"No worker of {scheduler} announces a GPU. Start one for each: "
+            f"CUDA_VISIBLE_DEVICES=0 dask worker {scheduler} --nthreads 1 --resources {RESOURCE}=1."
+        )
+    if greedy := [worker for worker in announced.values() if worker["resources"][RESOURCE] != 1]:
+        told = "; ".join(f"{worker['name']} {worker['resources'][RESOURCE]:g}" for worker in greedy)
+        raise UsageError(
+            f"Workers of {scheduler} announce another number of GPUs than 1 each ({told}). Start one worker "
+            "for each GPU, which sees no other: CUDA_VISIBLE_DEVICES says which."
+        )
+    told = client.get_versions()
+    dask = {"the scheduler": _dask_version(told["scheduler"])}
+    dask |= {
+        f"worker {worker['name']}": _dask_version(told["workers"].get(address))
+        for address, worker in announced.items()
+    }
+    ours, our_dask = f"harness {harness.__version__}", _dask_version(told["client"])
+    different = {who: found for who, found in dask.items() if found != our_dask}
+    different |= {who: found for who, found in _harness_versions(client, announced).items() if found != ours}
+    if different:
+        told = "; ".join(f"{who}: {found}" for who, found in different.items())
+        raise UsageError(
+            f"Versions at {scheduler} do not fit: {told}. Expected {ours} and {our_dask}, as here: "
+            "install the same everywhere."
+        )
+
+
+def _harness_versions(client: Any, announced: Mapping[str, Any]) -> dict[str, str]:
+    """What each one has, the scheduler too: it reads all that is sent to workers."""
+    # By its name, since whatever is sent of ours is found by importing the harness there.
+    asked = (pkgutil.resolve_name, "harness:__version__")
+    found: dict[str, Any] = {}
+    try:
+        found["the scheduler"] = client.run_on_scheduler(*asked)
+    except Exception as error:  # noqa: BLE001 - whatever importing it raises there
+        found["the scheduler"] = error
+    versions = client.run(*asked, workers=list(announced), on_error="return")
+    found |= {f"worker {announced[address]['name']}": version for address, version in versions.items()}
+    return {
+        who: f"no harness ({said(version)})" if isinstance(version, BaseException) else f"harness {version}"
+        for who, version in found.items()
+    }
+
+
+def _dask_version(told: Any) -> str:
+    """What must be the same for one process to read what another sends."""
+    if not told:
+        return "an unknown version of Dask"
+    python = ".".join(str(told["packages"]["python"]).split(".")[:2])
+    return f"distributed {told['packages']['distributed']} on Python {python}"
+
+
+def said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".strip().rstrip(".:")
+
 
 CHECK_S = 2.0
 """Between two looks whether any worker is left, while nothing is heard."""
@@ -84,20 +245,20 @@ class DaskExecutor:
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
-            stack.enter_context(clients.quiet())
+            stack.enter_context(quiet())
             if self._scheduler is None:
-                self._client = clients.local(stack, self._specs)
+                self._client = local(stack, self._specs)
                 suite, sent = str(self._suite), b""
             else:
-                self._client = clients.connected(stack, self._scheduler)
-                clients.check_cluster(self._client, self._scheduler, self._announced())
+                self._client = connected(stack, self._scheduler)
+                check_cluster(self._client, self._scheduler, self._announced())
                 if len(set(self._specs)) > 1:
                     raise UsageError(
                         f"Workers of {self._scheduler} were told to open {', '.join(self._specs)}; expected "
                         "one device, which each of them opens: what it sees is said where it is started, "
                         "with CUDA_VISIBLE_DEVICES."
                     )
-                sent, suite = posts.pack(self._suite)
+                sent, suite = exchange.pack(self._suite)
             self._setup = WorkerSetup(
                 sweep=self._name,
                 version=harness.__version__,
@@ -108,7 +269,7 @@ class DaskExecutor:
             )
             # A builtin, so that whichever worker holds the bytes needs nothing of ours.
             self._sent = self._client.submit(bytes, sent, key=f"{self._name}-suite", pure=False)
-            stack.callback(self._tell, posts.end_sweep)
+            stack.callback(self._tell, exchange.end_sweep)
             self._open()
             self._stack = stack.pop_all()
         return self
@@ -147,7 +308,7 @@ class DaskExecutor:
                 with contextlib.suppress(Exception):
                     self._client.cancel(list(running), force=True)
                 # What runs is not stopped by that.
-                self._tell(posts.close_device)
+                self._tell(exchange.close_device)
 
     def _send(self, waiting: deque[Job], running: dict[Any, Job]) -> None:
         while waiting and len(running) < AHEAD * len(self.devices):
@@ -168,7 +329,7 @@ class DaskExecutor:
         """Have every worker open its device, all at once, and see that they are of one model."""
         futures = [
             self._client.submit(
-                posts.open_device,
+                exchange.open_device,
                 self._setup,
                 self._sent,
                 key=f"{self._name}-open-{number}",
@@ -218,7 +379,7 @@ class DaskExecutor:
         if self._lost:
             self._bound[key] = self._fit()
         return self._client.submit(
-            posts.run_job,
+            exchange.run_job,
             self._setup,
             self._sent,
             job,
@@ -278,7 +439,7 @@ class DaskExecutor:
         try:
             result: tuple[str, JobResult | HarnessError] = future.result()
         except distributed.scheduler.KilledWorker:
-            failed = protocol.Failed(
+            failed = Failed(
                 reason=WorkerError.reason,
                 message="Every Dask worker that was given this job was lost at it, several in turn.",
             )

@@ -4,8 +4,6 @@ the best, and the winner measured again.
 
 from __future__ import annotations
 
-__all__ = ["SweepObserver", "SweepOptions", "Sweeping", "identity"]
-
 import dataclasses
 import datetime as dt
 import hashlib
@@ -25,8 +23,7 @@ import harness
 from harness.bench import protocol
 from harness.bench.abba import PairSettings
 from harness.bench.measure import MeasureSettings
-from harness.device.host import describe_host
-from harness.device.machine import machine_name
+from harness.device.machine import describe_host, machine_name
 from harness.device.peaks import peaks
 from harness.device.telemetry import probe_for
 from harness.errors import MeasureError
@@ -37,7 +34,6 @@ from harness.spec.sources import lacking
 from harness.spec.suite import Kernel, Tuning, ceil_div
 from harness.statistics import summarize
 from harness.sweep.bench import Executor, Job, JobResult
-from harness.sweep.configurations import Rules, configurations, parameters, points
 from harness.sweep.halving import Contender, Decision, Duels, duel_effect, next_step
 from harness.sweep.journal import SweepJournal, SweepState, Unsaved
 from harness.sweep.model import (
@@ -46,12 +42,17 @@ from harness.sweep.model import (
     Final,
     Prepared,
     Repeat,
+    Rules,
     Sweep,
     SweepResult,
     SweepRow,
     SweepSettings,
+    configurations,
+    parameters,
+    points,
 )
 from harness.system import packages
+from harness.system.process import Failed
 
 SCREENING = MeasureSettings(
     min_slots=5, max_slots=10, min_time_s=0.0, max_time_s=0.25, warmup_min_s=0.02, warmup_max_s=0.1
@@ -227,7 +228,7 @@ class Sweeping:
         for chunk, result in self._run(
             self._preparing(wanted[at : at + size]) for at in range(0, len(wanted), size)
         ):
-            if isinstance(result.reply, protocol.Failed) and len(chunk) > 1:
+            if isinstance(result.reply, Failed) and len(chunk) > 1:
                 again += chunk
             else:
                 self._keep_prepared(chunk, result)
@@ -255,7 +256,7 @@ class Sweeping:
 
     def _keep_prepared(self, chunk: Sequence[Configuration], result: JobResult) -> None:
         reply = result.reply
-        if isinstance(reply, protocol.Failed):
+        if isinstance(reply, Failed):
             facts = [protocol.SideFacts(reason=reply.reason, message=reply.message, log=reply.log)]
         else:
             assert isinstance(reply, protocol.Prepared)
@@ -282,7 +283,7 @@ class Sweeping:
         if prepared.reason and prepared.number not in self.state.rows:
             self.journal.add(self._failed(prepared.number, prepared))
 
-    def _failed(self, number: int, why: Prepared | protocol.Failed | Row) -> SweepRow:
+    def _failed(self, number: int, why: Prepared | Failed | Row) -> SweepRow:
         prepared = self.state.prepared[number]
         return SweepRow(
             configuration=self._by_number[number],
@@ -350,15 +351,15 @@ class Sweeping:
 
     def _screened(self, number: int, place: int, result: JobResult) -> SweepRow:
         reply = result.reply
-        measured: protocol.Failed | Row
-        if isinstance(reply, protocol.Failed):
+        measured: Failed | Row
+        if isinstance(reply, Failed):
             measured = reply
         else:
             assert isinstance(reply, protocol.Measured)
             measured = reply.row
         row = self._failed(number, measured)
         row = dataclasses.replace(row, place=place, device=result.device, host_s=row.host_s + result.host_s)
-        if isinstance(measured, protocol.Failed):
+        if isinstance(measured, Failed):
             return row
         row = dataclasses.replace(
             row,
@@ -418,7 +419,7 @@ class Sweeping:
         ]
         for (each, number), result in self._run(work):
             reply = result.reply
-            if isinstance(reply, protocol.Failed):
+            if isinstance(reply, Failed):
                 # Nobody's side is the newcomer's: the other one has been through this before.
                 self._undo(each.against if reply.side == "base" else number, reply)
             else:
@@ -463,7 +464,7 @@ class Sweeping:
         # Both sides are verified.
         return Job(key=key, request=request, timeout_s=2 * self.settings.timeout_s)
 
-    def _undo(self, number: int, failed: protocol.Failed | Row) -> None:
+    def _undo(self, number: int, failed: Failed | Row) -> None:
         """What was measured once and fails now is a failure."""
         row = self.state.rows[number]
         if row.status == "measured":
@@ -500,7 +501,7 @@ class Sweeping:
 
     def _keep_repeat(self, number: int, process: int, result: JobResult) -> None:
         reply = result.reply
-        if isinstance(reply, protocol.Failed):
+        if isinstance(reply, Failed):
             self._undo(number, reply)
             return
         assert isinstance(reply, protocol.Measured)

@@ -6,8 +6,6 @@ an interruption decides as it would have without.
 
 from __future__ import annotations
 
-__all__ = ["Contender", "Decision", "Duels", "duel_effect", "next_step"]
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

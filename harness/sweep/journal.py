@@ -7,8 +7,6 @@ the sweep came to its end.
 
 from __future__ import annotations
 
-__all__ = ["SweepJournal", "SweepState", "Unsaved", "read_sweep", "sweep_name"]
-
 import contextlib
 import time
 from dataclasses import dataclass, field

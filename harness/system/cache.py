@@ -2,16 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "EXPORTS",
-    "BinaryCache",
-    "Manifest",
-    "cache_dir",
-    "export_root",
-    "replacing",
-    "write_atomically",
-]
-
 import contextlib
 import hashlib
 import os

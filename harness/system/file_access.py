@@ -6,8 +6,6 @@ repository is known only from what it does, so a worker watches.
 
 from __future__ import annotations
 
-__all__ = ["check_committed", "committed", "is_beside", "opened_beside", "reaches_beside", "watch"]
-
 import contextlib
 import functools
 import os

@@ -4,16 +4,6 @@ live one.
 
 from __future__ import annotations
 
-__all__ = [
-    "MOST_BYTES",
-    "no_temporary_folder",
-    "open_regular",
-    "read_regular",
-    "scratch_folder",
-    "stat_of",
-    "try_lock",
-]
-
 import contextlib
 import errno
 import fcntl

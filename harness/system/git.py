@@ -2,24 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "ask",
-    "committed_at",
-    "files",
-    "first_parents",
-    "has",
-    "is_commit",
-    "is_dirty",
-    "merge_base",
-    "names_of_commits",
-    "newest_commits",
-    "read",
-    "repository_of",
-    "resolve",
-    "run",
-    "user_name",
-]
-
 import os
 import subprocess
 from collections.abc import Mapping, Sequence

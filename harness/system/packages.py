@@ -5,8 +5,6 @@ Apart from the rest, because asking takes longer to import than all else that mo
 
 from __future__ import annotations
 
-__all__ = ["lacking", "versions"]
-
 from collections.abc import Sequence
 from importlib import metadata
 

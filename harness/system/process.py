@@ -4,8 +4,6 @@ answer has a deadline, and the process is ended with everything that it started.
 
 from __future__ import annotations
 
-__all__ = ["LOG_BYTES", "Failed", "LostError", "Process", "Progress", "Request", "Side", "failure", "serve"]
-
 import contextlib
 import ctypes
 import functools

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["harmless"]
-
 import unicodedata
 
 _HARMFUL = ("Cc", "Cf", "Cs", "Zl", "Zp")

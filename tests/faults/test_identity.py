@@ -17,8 +17,8 @@ from harness.bench import protocol
 from harness.bench.worker import Worker
 from harness.device.backends import nvcc
 from harness.spec import sources
+from harness.spec.loader import load_folder
 from harness.spec.sources import Program
-from harness.spec.suite_file import load_folder
 from harness.system.cache import BinaryCache
 from tests.support import GPU, IMPORT_PATH, Done, caller, commit, make_repository, run_command, write_files
 

@@ -69,7 +69,7 @@ HARMLESS = {
     "a child that stays": "import os, time\nif os.fork() == 0: time.sleep(1000)",
     "a child in a session of its own": "import os, time\nif os.fork() == 0: os.setsid(); time.sleep(1000)",
     "patches": (
-        "import harness.errors, harness.spec.suite_client, harness.cli, sys\n"
+        "import harness.errors, harness.spec.suite_data, harness.cli, sys\n"
         "harness.errors.ExitCode.REGRESSION._value_ = 0\n"
         "harness.cli.sys.exit = sys.exit = lambda *_: None"
     ),

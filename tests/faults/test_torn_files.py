@@ -16,8 +16,7 @@ import msgspec
 import pytest
 
 from harness.errors import ExitCode, HarnessError, StoreError
-from harness.history.facts import read_facts
-from harness.history.kept import read_kept
+from harness.history.facts import read_facts, read_kept
 from harness.history.tables import read_benchmarks, read_table
 from harness.judgement.noise import FILE, read_calibration
 from harness.store.records_file import newest_rows, read_run

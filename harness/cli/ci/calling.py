@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Calling", "annotated", "calling_options", "line_safe"]
-
 import json
 import os
 from collections.abc import Iterator
@@ -17,7 +15,7 @@ import click
 from harness.cli.options import flag, path_option, together
 from harness.errors import ConfigError, HarnessError
 from harness.github.api import Api, check_address, check_repository
-from harness.github.surroundings import error_line, in_workflow
+from harness.github.events import error_line, in_workflow
 
 calling_options = together(
     path_option("--event", "What started the workflow; default: GITHUB_EVENT_PATH.", metavar="FILE"),

@@ -9,16 +9,21 @@ from typing import Any
 import click
 
 from harness.cli.compare_command import compare_commits, settings_from
-from harness.cli.options import Selection, case_options, cases_argument, commit_option, echo_json, path_option
-from harness.cli.verdict_options import comparison_options
+from harness.cli.options import (
+    Selection,
+    case_options,
+    cases_argument,
+    commit_option,
+    comparison_options,
+    echo_json,
+    path_option,
+)
 from harness.config import load_config
 from harness.errors import UsageError
-from harness.github.surroundings import append_summary, in_workflow, links_of_run
-from harness.output.review.building import review_of
-from harness.output.review.checks import workflow_commands
-from harness.output.review.faces import faces, write_faces
-from harness.output.review.source_lines import kernel_places
-from harness.output.review.summary import summary
+from harness.github.events import append_summary, in_workflow, links_of_run
+from harness.output.review.building import kernel_places, review_of
+from harness.output.review.faces import faces, workflow_commands, write_faces
+from harness.output.review.markdown import summary
 from harness.output.verdicts import as_json, exit_code, print_comparison
 from harness.system import git
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from harness.errors import ExitCode
-from harness.github.fleet import FLEET_FILE, matrix_of, read_fleet
-from harness.github.surroundings import append_file
+from harness.github.events import append_file
+from harness.github.scaffold import FLEET_FILE, matrix_of, read_fleet
 
 
 @click.command("fleet")

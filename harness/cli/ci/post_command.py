@@ -12,13 +12,11 @@ from harness.cli.ci.calling import Calling, annotated, calling_options, line_saf
 from harness.cli.options import flag, json_option, path_option
 from harness.errors import ExitCode
 from harness.github.api import check_address
-from harness.github.events import measured_run, read_event
-from harness.github.posting import Posted
-from harness.github.pulls import StaleError
+from harness.github.events import append_summary, measured_run, read_event
+from harness.github.posting import Posted, StaleError
 from harness.github.reporting import AUTHOR, Outcome, Prepared, given_reviews, post, prepare
-from harness.github.surroundings import append_summary
 from harness.output.review.faces import faces, write_faces
-from harness.output.review.summary import summary
+from harness.output.review.markdown import summary
 
 
 @click.command("post")

@@ -11,7 +11,7 @@ from harness.cli.ci.calling import Calling, annotated, calling_options
 from harness.cli.options import json_option
 from harness.errors import ExitCode
 from harness.github.events import Asked, measurement_asked, read_event
-from harness.github.pulls import start_measurement
+from harness.github.posting import start_measurement
 
 
 @click.command("request")

@@ -11,7 +11,7 @@ import click
 from harness.cli.options import echo_json, flag, json_option
 from harness.config import load_config
 from harness.errors import ExitCode
-from harness.github.data_branch import BRANCH, Stored, store_results
+from harness.github.data_files import BRANCH, Stored, store_results
 from harness.system.texts import harmless
 
 _LISTED = 20

@@ -31,7 +31,7 @@ from harness.output.ladders import LadderReport
 from harness.output.ladders import as_json as ladder_as_json
 from harness.output.progress import ProgressObserver
 from harness.run.run import RunResult, Session, SessionSettings
-from harness.spec.selection import load_suites
+from harness.spec.planning import load_suites
 
 SLOW_TIMEOUT_S = 3600.0
 

@@ -6,21 +6,6 @@ A backend is one module with two functions, `devices()` and `open_device(index)`
 
 from __future__ import annotations
 
-__all__ = [
-    "Argument",
-    "Backend",
-    "Built",
-    "Device",
-    "Looks",
-    "Memory",
-    "Stamp",
-    "Stamping",
-    "Timing",
-    "check_launch",
-    "check_parts",
-    "compile_all",
-]
-
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -6,8 +6,6 @@ compiler's code for this machine. There is nothing to launch, so a grid and a bl
 
 from __future__ import annotations
 
-__all__ = ["CpuDevice", "devices", "open_device"]
-
 import hashlib
 import os
 import platform
@@ -20,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.device.backends.base import Argument, Built, Looks, Memory, Stamping, Timing
-from harness.device.host import cpu_name
+from harness.device.machine import cpu_name
 from harness.errors import BuildError, KernelError, OutOfMemoryError
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
 from harness.spec.sources import Program

@@ -7,8 +7,6 @@ version.
 
 from __future__ import annotations
 
-__all__ = ["CudaDevice", "devices", "open_device"]
-
 import contextlib
 import ctypes
 import dataclasses
@@ -28,7 +26,7 @@ import numpy as np
 
 from harness.device.backends import nvcc
 from harness.device.backends.base import Argument, Built, Looks, Memory, Stamp, Stamping, Timing, check_parts
-from harness.device.backends.cubin import code_sha256, has_no_memory
+from harness.device.backends.nvcc import code_sha256, has_no_memory
 from harness.errors import (
     BuildError,
     DeviceError,

@@ -6,8 +6,6 @@ see the same drift, modes and clocks.
 
 from __future__ import annotations
 
-__all__ = ["KINDS", "Noise"]
-
 import math
 import random
 from dataclasses import dataclass, field

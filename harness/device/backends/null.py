@@ -16,8 +16,6 @@ kernel.
 
 from __future__ import annotations
 
-__all__ = ["NullDevice", "devices", "open_device"]
-
 import dataclasses
 import itertools
 import json

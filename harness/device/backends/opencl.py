@@ -6,8 +6,6 @@ module writes a right one and points the loader at it before PyOpenCL is importe
 
 from __future__ import annotations
 
-__all__ = ["OpenCLDevice", "devices", "open_device"]
-
 import contextlib
 import dataclasses
 import operator

@@ -6,8 +6,6 @@ the values, never as an exception.
 
 from __future__ import annotations
 
-__all__ = ["Limits", "Probe", "Sampler", "foreign_processes", "nearest_or_within", "telemetry_of"]
-
 import threading
 import time
 from bisect import bisect_left, bisect_right

@@ -6,8 +6,6 @@ the interval between two samples. Which files there are is settled once, on open
 
 from __future__ import annotations
 
-__all__ = ["HostProbe"]
-
 import os
 import time
 from math import ceil

@@ -6,8 +6,6 @@ ways of being asked, and what refuses for good is not asked again.
 
 from __future__ import annotations
 
-__all__ = ["CLOCK_EVENT_REASONS", "NvmlProbe", "clock_event_reasons"]
-
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any

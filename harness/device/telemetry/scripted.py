@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["STEADY", "NoProbe", "ScriptedProbe"]
-
 import time
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING

@@ -1,51 +1,259 @@
-"""asv's commands made to heed which way is better.
+"""Options of asv's that reach into a measurement: `--dry-run` and `--skip-save` write nothing, a part of the
+cases is measured by itself, and an asv that is told to end cleans up as after Ctrl-C.
 
-publish (regressions.json and the Atom feed; the pages are `harness.integrations.asv.pages`), compare,
-continuous and find. What judges figures, finds regressions and searches commits stays asv's: its functions
-are given figures turned round, and what they answer is turned back. Benchmarks of which less is better never
-take that way. A command is changed when it is called, and refused where what it needs of asv is another.
+asv measures by way of `run_benchmarks`, which alone knows which parameters were asked for; setup_cache, which
+measures, is told by a Request.
 """
 
 from __future__ import annotations
 
-__all__ = ["setup"]
-
+import contextlib
 import functools
 import math
+import os
 import re
-from collections.abc import Iterator, Mapping
+import signal
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import prod
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from asv import feed
+from asv import feed, util
 from asv.benchmarks import Benchmarks
-from asv.commands import compare, find
+from asv.commands import compare, find, rm, run
 from asv.commands.continuous import Continuous
 from asv.commands.publish import Publish
 from asv.console import log
-from asv.plugins import regressions
+from asv.plugins import github, regressions
+from asv.results import Results
 from asv.util import UserError
 
-from harness.integrations.asv.direction import (
-    Direction,
-    check_asv,
-    direction_of,
-    directions_of,
-    warn_of_unknown_directions,
-)
-from harness.integrations.asv.runs import replaced, when_called
-from harness.integrations.asv.tracks import TRACKS
-
-_NEGATIVE_BEFORE_WORSE = re.compile(r"\(-(?=\S+(?: units|) worse\b)")
+from harness.config import load_config
+from harness.errors import HarnessError
+from harness.history.facts import read_facts
+from harness.history.figures import Direction, direction_of
+from harness.history.tables import read_benchmarks
+from harness.integrations.asv.conf import site_conf, write_pages
+from harness.integrations.asv.publish import check_asv, directions_of, warn_of_unknown_directions
+from harness.integrations.asv.tracks import TRACKS, Request
 
 
 def setup() -> None:
-    """Change what asv's commands do; to be called once."""
+    """Change what asv's commands do; to be called once. What few commands need waits until one is called."""
+    for module in (run, find):
+        module.run_benchmarks = _selecting(module.run_benchmarks)
+    run.Run.run = classmethod(_measuring(run.Run.run.__func__, "dry_run"))
+    find.Find.run = classmethod(_measuring(find.Find.run.__func__, "skip_save"))
+    when_called((rm.Rm,), _remove_records_too)
+    when_called((github.GithubPages,), _commit_our_pages_too)
     when_called((Publish,), _heed_in_publish)
     when_called((compare.Compare,), lambda: _heed_in_compare("commands/compare.py"))
     # It measures, which takes hours, and then prints the table of the other.
     when_called((Continuous,), lambda: _heed_in_compare("commands/compare.py", "commands/continuous.py"))
     when_called((find.Find,), _heed_in_find)
+
+
+@contextmanager
+def replaced(owner: Any, **names: Any) -> Iterator[None]:
+    """Names of a module or class exchanged for as long as one of asv's commands runs."""
+    before = {name: vars(owner)[name] for name in names}
+    for name, value in names.items():
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(owner, name, value)
+
+
+def when_called(commands: Sequence[Any], change: Callable[[], None]) -> None:
+    """Make a change to asv once one of these commands is called: the others do not depend on it."""
+    before = {command: vars(command)["run"] for command in commands}
+
+    def changed(cls: Any, *args: Any, **options: Any) -> Any:
+        for command, own in before.items():
+            command.run = own
+        change()
+        return cls.run(*args, **options)
+
+    for command in commands:
+        command.run = classmethod(changed)
+
+
+def _measuring(command: Callable[..., Any], dry: str) -> Callable[..., Any]:
+    """A command that measures: with the option `dry` it writes nothing at all, where asv by itself would
+    still write the machine and the list of benchmarks.
+    """
+
+    @functools.wraps(command)
+    def commanded(cls: Any, *args: Any, **options: Any) -> Any:
+        with _cleaned_up():
+            if not options.get(dry):
+                return command(cls, *args, **options)
+            with _requesting(dry_run=True), replaced(Benchmarks, save=lambda _: None):
+                return command(cls, *args, **options)
+
+    return commanded
+
+
+def _selecting(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(run_benchmarks)
+    def selecting(benchmarks: Any, env: Any, *args: Any, **options: Any) -> Any:
+        with _requesting(selected=_selected(benchmarks), environment=env.name):
+            return run_benchmarks(benchmarks, env, *args, **options)
+
+    return selecting
+
+
+def _selected(benchmarks: Any) -> dict[str, list[int]]:
+    """Of each class of which only some parameters were asked for, by any of its tracks: their places."""
+    asked: dict[str, set[int]] = defaultdict(set)
+    combinations: dict[str, int] = {}
+    for name, benchmark in benchmarks.items():
+        group = name.rpartition(".")[0]
+        combinations[group] = prod(map(len, benchmark["params"]))
+        asked[group].update(benchmarks.benchmark_selection.get(name) or ())
+    return {group: sorted(places) for group, places in asked.items() if len(places) < combinations[group]}
+
+
+@contextmanager
+def _requesting(**facts: Any) -> Iterator[None]:
+    """While it lasts, these facts are part of what asv's processes are asked."""
+    given = Request.given()
+    before = {name: getattr(given, name) for name in facts}
+    os.environ.update(Request.given(**facts).variables)
+    try:
+        yield
+    finally:
+        os.environ.update(Request.given(**before).variables)
+
+
+@contextmanager
+def _cleaned_up() -> Iterator[None]:
+    """While it lasts, TERM and HUP end asv by way of its own cleaning up; by themselves they would end it on
+    the spot and leave its temporary folders. What is ignored, as HUP under nohup, stays so.
+    """
+    both = (signal.SIGTERM, signal.SIGHUP) if util.is_main_thread() else ()
+    numbers = [number for number in both if signal.getsignal(number) is signal.SIG_DFL]
+
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# asv rm
+
+
+class _Removable:
+    """One of asv's result files, which tells when asv removes it, or something of it."""
+
+    def __init__(self, results: Any, touched: dict[str, set[str]]) -> None:
+        self._results, self._touched = results, touched
+        # asv looks for the pattern python=... here, where its own results have nothing.
+        self.env = SimpleNamespace(python=results.params.get("python", ""))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._results, name)
+
+    def rm(self, folder: str) -> None:
+        self._results.rm(folder)
+        self._touched[self._results.params["machine"]].add(self._results.commit_hash)
+
+    def save(self, folder: str) -> None:
+        self._results.save(folder)
+        self._touched[self._results.params["machine"]].add(self._results.commit_hash)
+
+
+def _remove_records_too() -> None:
+    run, iter_results = rm.Rm.run.__func__, rm.iter_results
+
+    def removing(cls: Any, conf: Any, *args: Any, **options: Any) -> Any:
+        touched: dict[str, set[str]] = defaultdict(set)
+
+        def removable(folder: str) -> Iterator[_Removable]:
+            return (_Removable(results, touched) for results in iter_results(folder))
+
+        with replaced(rm, iter_results=removable):
+            outcome = run(cls, conf, *args, **options)
+        try:
+            removed = sum(_remove_records(Path(conf.results_dir), *each) for each in touched.items())
+        except (HarnessError, OSError) as error:
+            raise UserError(f"asv's results are removed, but not all records of them: {error}") from error
+        if removed:
+            log.info(f"Removing {removed} records")
+        return outcome
+
+    rm.Rm.run = classmethod(removing)
+
+
+def _remove_records(results: Path, machine: str, commits: Collection[str]) -> int:
+    """Remove asv's records of commits of whose suite asv has no result left; tell how many."""
+    suites: dict[str, str] = {}
+    with contextlib.suppress(HarnessError):  # then only what has no result at all is known to have none
+        suites = {name: benchmark.suite or "" for name, benchmark in read_benchmarks(results).items()}
+    left = {commit: _suites_left(results / machine, commit, suites) for commit in commits}
+    known = {*suites.values()}
+    gone = [
+        facts.file
+        for facts in read_facts(results / machine)
+        if facts.command == "asv"
+        and (there := left.get(facts.commit)) is not None
+        # A suite that had another name at that commit may be one of those that are left.
+        and (not there or (facts.suite in known and facts.suite not in there))
+    ]
+    for name in gone:
+        (results / machine / name).unlink(missing_ok=True)
+    return len(gone)
+
+
+def _suites_left(folder: Path, commit: str, suites: Mapping[str, str]) -> set[str] | None:
+    """The suites of which asv still has results of a commit; None where that cannot be known."""
+    try:
+        left = [Results.load(str(path)) for path in folder.glob(f"{commit[:8]}-*.json")]
+        return {suites[name] for name in _names(left, commit)}
+    except (OSError, UserError, LookupError, TypeError, ValueError):
+        return None
+
+
+def _names(results: Iterable[Any], commit: str) -> Iterator[str]:
+    for each in results:
+        if each.commit_hash == commit:
+            yield from each.get_all_result_keys()
+
+
+# asv gh-pages
+
+
+def _commit_our_pages_too() -> None:
+    run = github.GithubPages.run.__func__
+
+    def publish(conf: Any) -> None:
+        github_publish.run(conf)
+        try:
+            written = write_pages(site_conf(conf, Path.cwd(), Path("asv.conf.json")), load_config().root)
+        except HarnessError as error:
+            raise UserError(error.message) from error
+        for problem in written.problems:
+            log.warning(problem)
+
+    def publishing(cls: Any, *args: Any, **options: Any) -> Any:
+        with replaced(github, Publish=SimpleNamespace(run=publish)):
+            return run(cls, *args, **options)
+
+    github_publish = github.Publish
+    github.GithubPages.run = classmethod(publishing)
+
+
+_NEGATIVE_BEFORE_WORSE = re.compile(r"\(-(?=\S+(?: units|) worse\b)")
 
 
 # publish: regressions and their feed
@@ -114,7 +322,7 @@ def _heed_in_publish() -> None:
         return -last, -best, turned_back
 
     def directed_publish(cls: Any, conf: Any, repo: Any, benchmarks: Any, *rest: Any) -> None:
-        from harness.integrations.asv.explained import Explained
+        from harness.integrations.asv.publish import Explained
 
         warn_of_unknown_directions(benchmarks)
         explained = Explained(conf, benchmarks)

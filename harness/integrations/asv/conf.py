@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["SiteConf", "link_from_asv", "loaded_conf", "read_conf", "run_publish", "site_conf", "write_pages"]
-
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,8 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from harness.config import load_config
-from harness.errors import ConfigError, MeasureError
+from harness.device.machine import describe_host, machine_entry
+from harness.errors import ConfigError, MeasureError, StoreError
+from harness.records import DeviceInfo
+from harness.run.device_session import find_device
 from harness.site.publishing import Published, publish_pages
+from harness.system.cache import write_atomically
+from harness.system.files import read_regular
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +117,57 @@ def run_publish(conf: SiteConf) -> None:
 def link_from_asv(conf: SiteConf, html: Path) -> None:
     """Let asv's pages lead to ours, where there are any of asv's. A page of somebody else's is left alone."""
     if conf.file and (html / "asv.js").exists():
-        from harness.integrations.asv.pages import link_pages
+        from harness.integrations.asv.publish import link_pages
 
         link_pages(html)
+
+
+_API_VERSION = 1
+
+
+def machine_file() -> Path:
+    return Path("~/.asv-machine.json").expanduser()
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A card in asv's machine file."""
+
+    file: Path
+    entry: dict[str, str]
+    device: DeviceInfo
+
+
+def register(spec: str | None, *, write: bool = True) -> Registration:
+    """Put the device into asv's machine file, leaving every other machine alone; without `write`, tell only
+    what would be put there.
+
+    Raises ConfigError for a file that is no machine file, StoreError where it cannot be written.
+    """
+    device = find_device(spec)
+    entry = machine_entry(device, describe_host())
+    path = machine_file()
+    machines = _read(path)
+    if write and machines.get(entry["machine"]) != entry:
+        machines[entry["machine"]] = entry
+        try:
+            write_atomically(path, json.dumps(machines, indent=4, sort_keys=True).encode())
+        except OSError as error:
+            raise StoreError(
+                f"Cannot write {path}: {error.strerror or error}. asv reads its machines from there."
+            ) from None
+    return Registration(path, entry, device)
+
+
+def _read(path: Path) -> dict[str, object]:
+    try:
+        machines = json.loads(read_regular(path))
+    except FileNotFoundError:
+        return {"version": _API_VERSION}
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} is no machine file of asv's: {error}. Mend it, or move it away.") from None
+    if not isinstance(machines, dict):
+        raise ConfigError(
+            f"{path} is no machine file of asv's: it holds no JSON object. Mend it, or move it away."
+        )
+    return machines

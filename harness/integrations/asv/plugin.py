@@ -7,7 +7,7 @@
   track, kernel and size to read one number of it, and here they are read in this process.
 - machines: the card is registered by itself, and what an update changes (driver, kernel) does not split a
   history.
-- pages that need no network (`harness.integrations.asv.site`).
+- pages that need no network (`harness.integrations.asv.publish`).
 - which way is better, in every command and page (`harness.integrations.asv.commands`, `asv_pages`).
 - options of asv's that reach into a measurement (`asv_runs`), and records and pages that go where asv's go
   (`asv_alongside`).
@@ -17,8 +17,6 @@ which is an error, so an asv.conf.json that names it cannot run without this mod
 """
 
 from __future__ import annotations
-
-__all__ = ["CheckoutEnvironment", "setup"]
 
 import functools
 import json
@@ -32,21 +30,19 @@ from pathlib import Path
 from typing import Any
 
 from asv import util
-from asv.commands.rm import Rm
 from asv.console import log
 from asv.environment import Environment
 from asv.machine import Machine, MachineCollection
-from asv.plugins.github import GithubPages
 from asv.runner import BENCHMARK_RUN_SCRIPT
 
 from harness.config import load_config
 from harness.device.machine import ANNOTATIONS
 from harness.errors import HarnessError
-from harness.integrations.asv import alongside, commands, pages, runs, site
-from harness.integrations.asv.machine import register
+from harness.integrations.asv import commands, publish
+from harness.integrations.asv.conf import register
 from harness.integrations.asv.tracks import ANSWERS, Request
 
-_ = pages, site  # asv finds publishers by subclass: importing is using
+_ = publish  # asv finds publishers by subclass: importing is using
 
 
 class CheckoutEnvironment(Environment):  # type: ignore[misc]
@@ -160,9 +156,7 @@ def setup() -> None:
     """Called by asv once it has imported the plugin; a second call does nothing."""
     if getattr(Machine.load, "registers", False):
         return
-    runs.setup()
     commands.setup()
-    runs.when_called((Rm, GithubPages), alongside.setup)
     original_load, original_save = Machine.load, Machine.save
 
     def load(

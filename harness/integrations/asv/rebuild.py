@@ -7,8 +7,6 @@ recorded, and asv's stamps of what comes out as it was.
 
 from __future__ import annotations
 
-__all__ = ["Rebuilt", "rebuild"]
-
 import ast
 import contextlib
 import datetime as dt

@@ -15,16 +15,6 @@ benchmarks/ holds one small class a suite::
 
 from __future__ import annotations
 
-__all__ = [
-    "ANSWERS",
-    "TRACKS",
-    "Answer",
-    "Request",
-    "SuiteTracks",
-    "answers_of",
-    "label_of",
-]
-
 import contextlib
 import ctypes
 import inspect
@@ -44,13 +34,14 @@ import msgspec
 from harness.bench.measure import MeasureSettings
 from harness.config import load_config
 from harness.errors import HarnessError
-from harness.history.metrics import METRICS, Metric
-from harness.output.summary import outcome
+from harness.history.figures import METRICS, Metric
+from harness.output.tables import outcome
 from harness.records import METHOD_VERSION, DeviceInfo, Row
 from harness.run.run import RunResult, Session, SessionSettings
+from harness.spec.case_id import size_label
 from harness.spec.loader import load
 from harness.spec.planning import PlannedCase, divided, plan
-from harness.spec.suite import Suite, size_label
+from harness.spec.suite import Suite
 
 ANSWERS = "harness-answers.json"
 """In the folder that a class's benchmarks share: track name to one answer a parameter combination, in

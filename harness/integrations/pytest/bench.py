@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CaseRunner", "MeasuredCase"]
-
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -18,8 +16,14 @@ from harness.records import DeviceInfo, Row, Run
 from harness.run.compare import CompareObserver, CompareSettings, Comparing, ComparisonResult
 from harness.run.device_session import find_device
 from harness.run.run import Session, SessionSettings
-from harness.spec.planning import PlannedCase, check_patterns
-from harness.spec.selection import SuitePair, fitting_pairs, load_pairs, load_suites
+from harness.spec.planning import (
+    PlannedCase,
+    SuitePair,
+    check_patterns,
+    fitting_pairs,
+    load_pairs,
+    load_suites,
+)
 
 
 class MeasuredCase(NamedTuple):

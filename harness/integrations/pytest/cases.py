@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CaseOptions", "CaseSide", "GpuCase", "PluginOptions", "case_options"]
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,8 +13,7 @@ from harness.config import Config
 from harness.device.lock import Busy
 from harness.errors import UsageError
 from harness.records import L2Policy
-from harness.spec.planning import PlannedCase
-from harness.spec.selection import SuitePair
+from harness.spec.planning import PlannedCase, SuitePair
 from harness.spec.suite import Case
 
 CaseSide = Literal["base", "head"]

@@ -7,8 +7,6 @@ device's own time, to the last bit.
 
 from __future__ import annotations
 
-__all__ = ["GpuBenchmark", "device_clock", "refuse"]
-
 import contextlib
 from collections.abc import Sequence
 from typing import Any, NoReturn

@@ -9,14 +9,11 @@ for one of its fixtures.
 
 from __future__ import annotations
 
-__all__ = ["pytest_addoption", "pytest_configure"]
-
 from typing import Any
 
 import pytest
 
-from harness.integrations.pytest.session import GpuSession, OnBenchmark, WithoutBenchmark
-from harness.integrations.pytest.summary import Summary
+from harness.integrations.pytest.session import GpuSession, OnBenchmark, Summary, WithoutBenchmark
 
 MARKER = (
     "gpu_cases(*kernels, sizes, quick, margin, tolerance, requires, l2): which cases of the project's suites "

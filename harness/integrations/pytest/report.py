@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "card_of",
-    "comparison_lines",
-    "info_of_arm",
-    "info_of_row",
-    "other_card",
-    "row_lines",
-    "sentence",
-    "times_of",
-]
-
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
@@ -24,7 +13,7 @@ from harness.integrations.pytest.cases import CaseSide, GpuCase
 from harness.numbers import number
 from harness.output.sentences import verdict_columns
 from harness.output.sheet import Column, Sheet
-from harness.output.summary import summary_of
+from harness.output.tables import summary_of
 from harness.output.verdicts import calibrated, closing, lines_of
 from harness.records import DeviceInfo, PairedBlock, Snapshot, Source, Verdict
 from harness.run.compare import ComparisonResult

@@ -1,17 +1,92 @@
-"""What the plugin knows and does in one pytest session: its hooks and fixtures. Whatever measures is imported
-when a test first asks for it.
-"""
+"""What files that pytest-benchmark saved say of benchmarks of ours: the card, and which are gone."""
 
 from __future__ import annotations
 
-__all__ = ["GpuSession", "OnBenchmark", "WithoutBenchmark"]
-
 import contextlib
-from typing import TYPE_CHECKING, Any
+import shutil
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import pytest
 
-from harness.integrations.pytest.baselines import Baseline, MissingBenchmark, asked_for, baseline_of
+if TYPE_CHECKING:
+    from harness.integrations.pytest.cases import GpuCase
+    from harness.records import Verdict
+    from harness.run.compare import ComparisonResult
+
+
+class Baseline(NamedTuple):
+    """Of one file."""
+
+    card: Mapping[str, Any]
+    """Empty where the file does not say."""
+    names: tuple[str, ...]
+
+
+def baseline_of(content: dict[str, Any]) -> Baseline | None:
+    """What a file says of benchmarks of ours; None where it has none.
+
+    The card is taken out of the content: pytest-benchmark, to which any difference is worth a warning,
+    compares the rest, at a moment when this session's card is not known yet.
+    """
+    card = content.get("machine_info", {}).pop("gpu", None)
+    names = tuple(
+        str(each.get("fullname"))
+        for each in content.get("benchmarks", ())
+        if "harness_version" in (each.get("extra_info") or {})
+    )
+    return Baseline(card if isinstance(card, dict) else {}, names) if names else None
+
+
+def asked_for(config: pytest.Config, name: str) -> bool:
+    """Whether a test of this name would lie in what the command line names."""
+    file, _, inside = name.partition("::")
+    place = (config.rootpath / file).resolve()
+    for argument in config.args:
+        path, _, wanted = argument.partition("::")
+        asked = (config.invocation_params.dir / path).resolve()
+        if not wanted and place.is_relative_to(asked):
+            return True
+        if wanted and place == asked and f"{inside}[".startswith((f"{wanted}[", f"{wanted}::")):
+            return True
+    return False
+
+
+class MissingBenchmark(pytest.Item):
+    """A benchmark that a baseline has and this session has not. As a test that fails it obeys -k, -m and
+    --deselect like any other, and has its line in pytest's summary.
+    """
+
+    fixturenames = ("benchmark",)
+    """By which pytest-benchmark tells benchmarks from other tests."""
+    funcargs: ClassVar[dict[str, Any]] = {}
+    """Which its version 5.0.0 takes for granted."""
+
+    @classmethod
+    def like(cls, nodeid: str, session: pytest.Session, items: Sequence[pytest.Item]) -> MissingBenchmark:
+        """One of that name, where its nearest relative among the items is, and with its markers."""
+        relatives = [item for item in items if item.nodeid.partition("[")[0] == nodeid.partition("[")[0]]
+        neighbours = [item for item in items if item.nodeid.partition("::")[0] == nodeid.partition("::")[0]]
+        near = next(iter([*relatives, *neighbours]), None)
+        module = near.getparent(pytest.Module) if near else None
+        made: MissingBenchmark = cls.from_parent(
+            module or session, name=nodeid.rpartition("::")[2], nodeid=nodeid
+        )
+        made.own_markers += [mark for item in relatives[:1] for mark in item.own_markers]
+        made.extra_keyword_matches.update(Path(nodeid.partition("::")[0]).parts)
+        return made
+
+    def runtest(self) -> None:
+        pytest.fail(
+            "missing: the baseline has this benchmark and this run has not. It was renamed or removed, or is "
+            "measured at other sizes now.",
+            pytrace=False,
+        )
+
+    def reportinfo(self) -> tuple[str, None, str]:
+        return self.nodeid.partition("::")[0], None, self.name
+
 
 if TYPE_CHECKING:
     from harness.integrations.pytest.bench import CaseRunner
@@ -246,3 +321,105 @@ class _Progress:
 def _place(node: Any, label: str) -> CaseKey:
     """A case of one test function: node is one of its items, or its definition."""
     return node.parent.nodeid, getattr(node, "originalname", None) or node.name, label
+
+
+class Summary:
+    """Hooks at the end of a session."""
+
+    def __init__(self, session: GpuSession) -> None:
+        self._session = session
+        self._option = session.option
+        self._lines: list[str] = []
+        """Why the gate fails where no test could tell."""
+        self._passes = False
+
+    @property
+    def _judges(self) -> bool:
+        """Whether this process decides over the gate."""
+        return bool(
+            self._option("perf_gate") and not self._option("collectonly") and not self._session.in_worker
+        )
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail the session for what no test could fail for."""
+        if self._judges and self._option("perf_base") is not None and not session.exitstatus:
+            self._lines = [*self._untold()]
+        if self._lines:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        self._passes = session.exitstatus == pytest.ExitCode.OK or not self._gate_fails()
+
+    def _untold(self) -> Iterator[str]:
+        if self._nothing_compared:
+            yield f"No kernel was compared with {self._option('perf_base')}."
+        for result, cases in self._compared:
+            if result.problem:
+                yield "The record of the comparison is not whole."
+            for verdict in self._failing(result):
+                if (result.comparison.run_id, verdict.case) not in self._session.reported:
+                    yield f"{verdict.status} {cases[verdict.case].label}: none of the tests that ran says so."
+
+    @property
+    def _compared(self) -> list[tuple[ComparisonResult, Mapping[str, GpuCase]]]:
+        return [*self._session.started.compared] if self._session.started else []
+
+    def _failing(self, result: ComparisonResult) -> list[Verdict]:
+        from harness.output.verdicts import fails
+
+        fail_on = self._option("perf_fail_on")
+        return [verdict for verdict in result.verdicts if fails(verdict, fail_on)]
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter
+    ) -> Generator[None, object, object]:
+        """Behind pytest-benchmark's wide tables, and before pytest's own summary."""
+        try:
+            return (yield)
+        finally:
+            self._summarise(terminalreporter)
+
+    def _summarise(self, terminalreporter: pytest.TerminalReporter) -> None:
+        runner, width = self._session.started, shutil.get_terminal_size().columns
+        if runner and runner.measured:
+            from harness.integrations.pytest.report import row_lines
+
+            _write(terminalreporter, "GPU benchmarks", row_lines(runner.measured, width))
+        if self._judges:
+            _write(terminalreporter, "GPU performance gate", [*self._gate_section(width)])
+        elif self._compared:
+            title = f"GPU kernels against {self._option('perf_base')}"
+            _write(terminalreporter, title, [*self._gate_section(width)])
+        if runner and runner.notes:
+            _write(terminalreporter, "GPU suites left out", [*runner.notes])
+
+    def _gate_section(self, width: int) -> Iterator[str]:
+        if self._option("perf_base") is None:
+            yield "Times of another session are not judged: only benchmarks that are gone fail. To"
+            yield "judge the code, measure both commits in one session with --perf-base REV."
+            return
+        for result, cases in self._compared:
+            from harness.integrations.pytest.report import comparison_lines
+
+            yield from comparison_lines(result, cases, width)
+        yield from self._lines
+        if self._option("perf_gate"):
+            yield f"The gate {'passes' if self._passes else 'fails'}."
+
+    def _gate_fails(self) -> bool:
+        """Of a session that does not pass: whether the gate has a part in it."""
+        if self._nothing_compared or self._lines or (self._session.started and self._session.started.broken):
+            return True
+        return any(result.interrupted or self._failing(result) for result, _ in self._compared)
+
+    @property
+    def _nothing_compared(self) -> bool:
+        from harness.records import nothing_compared
+
+        return nothing_compared(each.status for result, _ in self._compared for each in result.verdicts)
+
+
+def _write(reporter: pytest.TerminalReporter, title: str, lines: Sequence[str]) -> None:
+    if lines:
+        reporter.section(title)
+    for line in lines:
+        reporter.write_line(line)

@@ -1,16 +1,18 @@
-"""From results of comparisons to the model of a review."""
+"""Where each kernel of a suite begins, for a reviewer's eyes."""
 
 from __future__ import annotations
 
-__all__ = ["review_of"]
-
+import contextlib
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import harness
 from harness import records
-from harness.errors import UsageError
-from harness.judgement.noise import Calibration
+from harness.errors import HarnessError, StoreError, UsageError
+from harness.judgement.judge import TWINS
+from harness.judgement.noise import Calibration, read_calibration
 from harness.output.review.model import (
     LIMITS,
     REVIEW_SCHEMA_VERSION,
@@ -26,6 +28,84 @@ from harness.output.review.model import (
 from harness.output.sentences import commit_label
 from harness.records import Arm, Comparison, Effect, Verdict
 from harness.run.compare import ComparisonResult
+from harness.spec.loader import LoadedSuite
+from harness.spec.suite import Kernel
+from harness.store.records_file import read_comparison
+
+_SAFE = re.compile(r"[A-Za-z0-9_.+@/-]{1,300}")
+_QUALIFIER = r"\b(?:KERNEL|__global__|__kernel|kernel)\b"
+
+
+def kernel_places(loaded: LoadedSuite) -> dict[str, Place]:
+    """By kernel: its file, from the repository's top, and the line on which its function begins.
+
+    A kernel whose file is outside the repository, or cannot be read, is left out.
+    """
+    found: dict[str, Place] = {}
+    if loaded.absent or loaded.repository is None:
+        return found
+    with contextlib.suppress(HarnessError):
+        folder = loaded.source.path
+        for kernel in loaded.suite.kernels:
+            if not kernel.files:
+                continue
+            path = posixpath.normpath(posixpath.join(folder, kernel.files[0]))
+            line = _line(loaded, kernel)
+            if line and _SAFE.fullmatch(path) and not path.startswith(("../", "/")):
+                found[kernel.name] = Place(path=path, line=line)
+    return found
+
+
+def _line(loaded: LoadedSuite, kernel: Kernel) -> int | None:
+    try:
+        text = (loaded.suite.root / kernel.files[0]).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    # The qualifier and the name may be lines apart, with launch bounds between them.
+    declared = re.search(rf"{_QUALIFIER}[^;{{}}]*?\b{re.escape(kernel.function)}\s*\(", text)
+    return text.count("\n", 0, declared.start()) + 1 if declared else 1
+
+
+_NAME = re.compile(r"(?P<stamp>[0-9TZ]+)-(?P<ends>[^-]+\.\.[^-]+)-(?P<suite>\w+)-[0-9a-f]+\.jsonl")
+
+
+def stored_result(path: Path) -> ComparisonResult:
+    """A comparison from its record; of one that was killed, without verdicts. Raises StoreError."""
+    stored = read_comparison(path)
+    verdicts = stored.verdicts
+    return ComparisonResult(
+        stored.comparison,
+        tuple(verdict for verdict in verdicts if verdict.case not in TWINS),
+        tuple(verdict for verdict in verdicts if verdict.case in TWINS),
+        stored.left_out,
+        read_calibration(path.parent),
+        path,
+        interrupted=not stored.complete,
+        problem_changes=stored.problem_changes,
+    )
+
+
+def newest_comparisons(results: Path) -> list[ComparisonResult]:
+    """The newest comparison below a folder of results, with those of the same two commits of other suites
+    and cards: the newest of each. Raises StoreError where there is none.
+    """
+    found = [(match, path) for path in results.glob("*/*.jsonl") if (match := _NAME.fullmatch(path.name))]
+    ends = None
+    chosen: dict[tuple[str, str], ComparisonResult] = {}
+    for match, path in sorted(found, key=lambda each: each[1].name, reverse=True):
+        key = (path.parent.name, match["suite"])
+        if (ends and match["ends"] != ends) or key in chosen:
+            continue
+        result = stored_result(path)
+        if result.comparison.command == "compare":  # a calibration's record looks alike
+            ends = match["ends"]
+            chosen[key] = result
+    if not chosen:
+        raise StoreError(
+            f"No comparison is stored in {results}: run 'harness compare BASE HEAD' first, or name records."
+        )
+    return list(reversed(chosen.values()))
+
 
 _TEXT, _LOG, _WORDS = 2000, 8000, 200
 _FARTHEST = 1e6

@@ -1,16 +1,110 @@
-"""The cases of a review by what is to be done about them, and what holds a whole comparison back."""
+"""The cases of a review by what is to be done about them, what it comes to, and the words for it."""
 
 from __future__ import annotations
 
-__all__ = ["Found", "Groups", "grouped", "shortcomings", "total", "wrong_twins"]
-
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from harness.judgement.limits import wrong_twin
-from harness.output.review.model import Card, CaseReview, Review
-from harness.output.review.wording import label
-from harness.output.sentences import leading
+from harness.judgement.judge import wrong_twin
+from harness.numbers import binary, counted, effect, exact, percent, typeset
+from harness.output.review.model import Card, CaseReview, Review, Side
+from harness.output.sentences import basis, clocks, leading, reason
+from harness.records import nothing_compared
+from harness.spec.case_id import CaseId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """Addresses, from who renders a review and never from the review itself; empty where there is none."""
+
+    run: str = ""
+    """Of the workflow run that measured."""
+    history: str = ""
+    """Of the published pages."""
+    repository: str = ""
+    """Of the repository's own page: commits and files are below it."""
+
+
+_TIMES = "\N{MULTIPLICATION SIGN}"
+
+
+def verb(number: int, one: str, many: str) -> str:
+    return one if number == 1 else many
+
+
+def label(card: Card, case: CaseReview) -> str:
+    """``matmul.naive@1024``."""
+    return CaseId.of(card.suite, case.kernel, case.sizes).short
+
+
+def by_effect(case: CaseReview) -> str:
+    """``+1.19 % ± 0.06 in cycles``: what a verdict rests on; empty where nothing was measured."""
+    change, what = leading(case)
+    return typeset(effect(change)) + (" in cycles" if what == "cycles" else "")
+
+
+def outcome(case: CaseReview) -> str:
+    """Effect on time, and on cycles where the verdict rests on them."""
+    told = [effect(case.time)]
+    if leading(case)[1] == "cycles":
+        told.append(f"cycles {effect(case.cycles)}")
+    return typeset(", ".join(filter(None, told)))
+
+
+def facts(case: CaseReview) -> list[str]:
+    """What else is known of both sides: clocks, what was built, launch, source."""
+    found = clocks(case)
+    told = [f"SM clock {found} MHz{'' if '→' in found else ' on both sides'}"] if found else []
+    if case.energy and not case.energy.low <= 0 <= case.energy.high:
+        told.append(f"energy {effect(case.energy)}")
+    told += _static(case.base or Side(), case.head or Side())
+    if case.source_changed is not None:
+        told.append("source changed" if case.source_changed else "same source")
+    return [typeset(each) for each in told]
+
+
+def _static(base: Side, head: Side) -> list[str]:
+    pairs = {
+        "registers": (_text(base.registers), _text(head.registers)),
+        "shared memory": (binary(base.shared_bytes), binary(head.shared_bytes)),
+        "spills": (binary(base.local_bytes), binary(head.local_bytes)),
+        "grid": (_extent(base.grid), _extent(head.grid)),
+        "block": (_extent(base.block), _extent(head.block)),
+    }
+    return [f"{name} {a} → {b}" for name, (a, b) in pairs.items() if a and b and a != b]
+
+
+def _text(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+def _extent(value: tuple[int, int, int] | None) -> str:
+    return "" if value is None else _TIMES.join(map(str, value))
+
+
+def rules(card: Card) -> str:
+    """By which limits a card's cases are judged."""
+    return typeset(
+        f"Up to {percent(card.margin)} is nobody's business; unchanged is within {percent(card.tolerance)}; "
+        f"each is said with {exact(card.confidence)} confidence."
+    )
+
+
+def calibrated(card: Card) -> str:
+    """What verdicts rest on; empty where nothing was measured."""
+    known = card.calibrated
+    if known and known.verdicts:
+        return typeset(basis(known.verdicts, known.false_alarms, known.measured_at))
+    return basis(0, 0, "") if any(case.time for case in card.cases) else ""
+
+
+def twin(case: CaseReview) -> str:
+    """What a comparison's test of itself came to."""
+    what = "a slowdown planted in a kernel" if case.case.endswith("planted") else "a kernel against itself"
+    shown = f" ({typeset(effect(case.time))})" if case.time else ""
+    return f"{what} came out as {case.status}{shown}"
+
 
 _OF_STATUS: Mapping[str, str] = {
     "regression": "slower",
@@ -109,3 +203,104 @@ def wrong_twins(card: Card) -> list[CaseReview]:
         for twin in card.twins
         if wrong_twin(twin.case, twin.status, complete=twin.reason not in _ENDED_EARLY)
     ]
+
+
+def headline(review: Review, groups: Groups, mark: Callable[[str], str] = str) -> str:
+    """``1 of 24 cases is slower: matmul.shared_tile@1024 by 1.70 %.``
+
+    `mark` makes of a case's name what is to stand for it.
+    """
+    every = total(review)
+    if groups.failing:
+        clauses = _failing(groups, every, mark)
+    elif len(groups.new) == every:
+        clauses = [f"No case was compared{f': base has none of {every:,}' if every else ''}"]
+    elif groups.unjudged:
+        clauses = _unjudged(groups.unjudged, every)
+    else:
+        clauses = _judged(review, groups, every)
+    return f"{'; '.join(clauses)}."
+
+
+def _failing(groups: Groups, every: int, mark: Callable[[str], str]) -> list[str]:
+    told = [
+        (groups.slower, verb(len(groups.slower), "is slower", "are slower")),
+        (groups.broken, verb(len(groups.broken), "fails at head", "fail at head")),
+        (groups.missing, verb(len(groups.missing), "is missing", "are missing")),
+        (groups.unjudged, "could not be judged"),
+    ]
+    clauses = [f"{len(found):,} {what}" for found, what in told if found]
+    found, what = next((found, what) for found, what in told if found)
+    foremost = f"{': ' if len(found) == 1 else ', most of all '}{mark(found[0].label)}{_by(found[0])}"
+    if found is not groups.slower and len(found) > 1:
+        foremost = f", {mark(found[0].label)} among them"
+    return [f"{len(found):,} of {counted(every, 'case')} {what}{foremost}", *clauses[1:]]
+
+
+def _by(found: Found) -> str:
+    change, what = leading(found.case)
+    if found.case.status != "regression" or change is None:
+        return ""
+    return f" by {typeset(percent(abs(change.effect)))}{' in cycles' if what == 'cycles' else ''}"
+
+
+def _unjudged(unjudged: Sequence[Found], every: int) -> list[str]:
+    reasons = {reason(found.case) for found in unjudged}
+    why = reasons.pop() if len(reasons) == 1 else ""
+    clause = f"{len(unjudged):,} of {counted(every, 'case')} could not be judged{': ' if why else ''}{why}"
+    return [clause, "none of the others is slower"] if len(unjudged) < every else [clause]
+
+
+def _judged(review: Review, groups: Groups, every: int) -> list[str]:
+    held = [(card, sentence) for card in review.cards for sentence in shortcomings(card)]
+    fine = f"None of {counted(every, 'case')} is slower" if every > 1 else "The only case is not slower"
+    if held:
+        cards = len({id(card) for card, _ in held})
+        where = f" (on {cards} of {len(review.cards)} cards)" if len(review.cards) > 1 else ""
+        return [f"{held[0][1].removesuffix('.')}{where}", fine[0].lower() + fine[1:]]
+    faster, new = len(groups.faster), len(groups.new)
+    identical = sum(found.case.status == "identical" for found in groups.same)
+    clauses = [f"{fine}: their code is the same" if identical == every > 1 else fine]
+    if faster:
+        clauses.append(f"{faster:,} {verb(faster, 'is', 'are')} faster")
+    if new:
+        clauses.append(f"{new:,} {verb(new, 'is', 'are')} new")
+    return clauses
+
+
+State = Literal["clean", "regression", "inconclusive", "invalid", "empty"]
+Conclusion = Literal["success", "failure", "neutral"]
+
+_CONCLUSIONS: Mapping[State, Conclusion] = {"clean": "success", "regression": "failure"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    state: State
+    """The worst of what was found; regression where a case is slower, missing, or fails at head."""
+    conclusion: Conclusion
+    """Of a check. Success is said only where every case of every card was judged and is fine."""
+    headline: str
+    """One sentence of plain text."""
+
+
+def standing(review: Review) -> Standing:
+    groups = grouped(review)
+    state = _state(review, groups)
+    return Standing(
+        state=state,
+        conclusion=_CONCLUSIONS.get(state, "neutral"),
+        headline=headline(review, groups).replace("\N{NO-BREAK SPACE}", " "),
+    )
+
+
+def _state(review: Review, groups: Groups) -> State:
+    if groups.failing:
+        return "regression"
+    if nothing_compared(case.status for card in review.cards for case in card.cases):
+        return "empty"
+    if groups.invalid or any(card.problem or wrong_twins(card) for card in review.cards):
+        return "invalid"
+    if groups.inconclusive or not all(card.complete for card in review.cards):
+        return "inconclusive"
+    return "clean" if all(card.cases for card in review.cards) else "empty"

@@ -7,22 +7,6 @@ has a pattern or a length, every number a range, and a field that is not known i
 
 from __future__ import annotations
 
-__all__ = [
-    "LIMITS",
-    "REVIEW_SCHEMA_VERSION",
-    "Calibrated",
-    "Card",
-    "CaseReview",
-    "Change",
-    "Place",
-    "Review",
-    "Side",
-    "Strays",
-    "decode_review",
-    "encode_review",
-    "review_schema",
-]
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-__all__ = ["LIMIT_BYTES", "page"]
-
 from collections.abc import Iterator
 
 from harness.numbers import counted, number
-from harness.output.html_page import CLOSING, opening
-from harness.output.review.evidence import basis, foot
-from harness.output.review.grouping import Found, grouped
-from harness.output.review.links import Links
-from harness.output.review.markup import Item, Part, code, fit, fixed
+from harness.output.review.grouping import Found, Links, facts, grouped, outcome, standing
+from harness.output.review.markdown import (
+    Item,
+    Part,
+    Scale,
+    View,
+    acted_on,
+    axis_svg,
+    basis,
+    changed_problem,
+    code,
+    fit,
+    fixed,
+    foot,
+    fortunate,
+    scale_of,
+    strip_svg,
+    title,
+)
 from harness.output.review.model import Card, CaseReview, Review
-from harness.output.review.outcome import standing
-from harness.output.review.plots import Scale, axis_svg, scale_of, strip_svg
-from harness.output.review.sections import acted_on, changed_problem, fortunate
-from harness.output.review.view import View, title
-from harness.output.review.wording import facts, outcome
 from harness.output.sentences import verdict_columns
-from harness.output.sheet import Cell, Column, Sheet
+from harness.output.sheet import CLOSING, Cell, Column, Sheet, opening
 
 LIMIT_BYTES = 16 * 2**20
 _STYLE = """\

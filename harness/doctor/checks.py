@@ -1,10 +1,13 @@
-"""Judgements on the machine around the device, and on the project."""
+"""Judgements on the machine around the device, on the project, and the order in which they are told."""
 
 from __future__ import annotations
 
-__all__ = ["calibration", "cpu_governor", "cpu_load", "disk", "git", "packages", "python", "repository"]
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from harness.doctor.facts import Facts, Judge, Told, gib, unknown
+from harness.doctor import card
+from harness.doctor.card import Facts, Judge, Status, Told, gib, unknown
 
 BUSY_PER_CORE = 0.5
 BUSY_PER_CORE_OF_A_DEVICE = 0.25
@@ -123,3 +126,90 @@ def calibration(facts: Facts) -> Told | None:
         f"{said}, under driver {facts.calibrated_driver}",
         f"The driver is {driver} now: run harness calibrate again.",
     )
+
+
+Group = Literal["card", "timers", "host", "project"]
+
+STATUSES: tuple[Status, ...] = ("good", "note", "warn", "bad", "unknown")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One line of the diagnosis."""
+
+    id: str
+    """Stable, for scripts."""
+    group: Group
+    status: Status
+    found: str
+    advice: str = ""
+
+
+LINES: tuple[tuple[Group, str, Judge], ...] = (
+    ("card", "device", card.device),
+    ("card", "cuda", card.cuda),
+    ("card", "telemetry", card.telemetry),
+    ("card", "driver", card.driver),
+    ("card", "toolkit", card.toolkit),
+    ("card", "persistence", card.persistence),
+    ("card", "clocks", card.clocks),
+    ("card", "power-limit", card.power_limit),
+    ("card", "ecc", card.ecc),
+    ("card", "mig", card.mig),
+    ("card", "compute-mode", card.compute_mode),
+    ("card", "display", card.display),
+    ("card", "processes", card.processes),
+    ("card", "memory", card.memory),
+    ("card", "utilization", card.utilization),
+    ("card", "temperature", card.temperature),
+    ("card", "clock-events", card.clock_events),
+    ("card", "throttle-counters", card.throttle_counters),
+    ("card", "pcie", card.pcie),
+    ("card", "virtualization", card.virtualization),
+    ("timers", "event-tick", card.event_tick),
+    ("timers", "globaltimer-tick", card.globaltimer_tick),
+    ("host", "cpu-load", cpu_load),
+    ("host", "cpu-governor", cpu_governor),
+    ("host", "disk-results", disk("results")),
+    ("host", "disk-cache", disk("cache")),
+    ("host", "disk-temporary", disk("temporary")),
+    ("host", "python", python),
+    ("host", "packages", packages),
+    ("project", "git", git),
+    ("project", "repository", repository),
+    ("project", "calibration", calibration),
+)
+"""Group, id and judgement of every line, in the order in which they are shown."""
+
+
+def diagnose(facts: Facts) -> tuple[Finding, ...]:
+    """Every line that applies to this machine."""
+    return tuple(
+        Finding(id=line, group=group, status=told.status, found=told.found, advice=told.advice)
+        for group, line, judge in LINES
+        if (told := judge(facts))
+    )
+
+
+def is_fit(findings: Sequence[Finding]) -> bool:
+    """Whether this machine can measure at all."""
+    return not _names(findings, "bad")
+
+
+def verdict(facts: Facts, findings: Sequence[Finding]) -> str:
+    """The diagnosis in a sentence or two."""
+    if bad := _names(findings, "bad"):
+        return f"Not fit: nothing can be measured here before this is put right: {', '.join(bad)}."
+    kind = facts.device.kind if facts.device else "other"
+    fit = {
+        "gpu": "Fit to judge performance",
+        "cpu": "Fit to judge kernels on this CPU, which says nothing about a GPU",
+    }.get(kind, "Fit to try things out, but no time taken on this device means anything")
+    warned, unknown = _names(findings, "warn"), _names(findings, "unknown")
+    but = f"; verdicts are surer with this put right: {', '.join(warned)}" if warned else ""
+    untold = f" Not known: {', '.join(unknown)}." if unknown else ""
+    return f"{fit}{but}.{untold}"
+
+
+def _names(findings: Sequence[Finding], status: Status) -> list[str]:
+    return [finding.id for finding in findings if finding.status == status]

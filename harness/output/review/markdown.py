@@ -1,0 +1,696 @@
+"""A review as a comment and as a job's summary."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.numbers import counted, effect, percent, seconds, typeset
+from harness.output.review.grouping import (
+    Found,
+    Groups,
+    Links,
+    by_effect,
+    calibrated,
+    facts,
+    grouped,
+    headline,
+    rules,
+    shortcomings,
+    standing,
+    total,
+    twin,
+    verb,
+)
+from harness.output.review.model import Card, CaseReview, Change, Review
+from harness.output.sentences import commit_label, leading, reason, remedy, sentence, verdict_columns
+from harness.output.sheet import Cell, Sheet, safe
+from harness.spec.case_id import size_label
+from harness.system.texts import harmless
+
+
+def code(text: str) -> str:
+    """Anybody's text on one line, as text and nothing else."""
+    return f"<code>{safe(' '.join(text.split()))}</code>"
+
+
+def pre(text: str) -> str:
+    """Anybody's lines. Blank ones are left out: they would end the block for Markdown."""
+    lines = [harmless(line, keep="\t") for line in text.splitlines()]
+    return f"<pre>{html.escape(chr(10).join(line for line in lines if line.strip()))}</pre>"
+
+
+def link(address: str, inner: str) -> str:
+    """HTML as a link; without one where there is no address."""
+    return f'<a href="{html.escape(address)}">{inner}</a>' if address else inner
+
+
+def listed(texts: Sequence[str]) -> str:
+    """``a, b and c``."""
+    return " and ".join(filter(None, (", ".join(texts[:-1]), *texts[-1:])))
+
+
+def size_bytes(text: str) -> int:
+    return len(text.encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Something that is shown in full or, where room is short, in brief."""
+
+    full: str
+    brief: str = ""
+    """Empty where there is no shorter form."""
+    cases: int = 1
+    """How many cases it names."""
+
+    @property
+    def short(self) -> str:
+        return self.brief or self.full
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of a face: what opens it, as many of its items as fit, what closes it, what was left out."""
+
+    tier: int = 0
+    """Lower ones are served first, in brief and then in full."""
+    opening: str = ""
+    items: Iterable[Item] = ()
+    closing: str = ""
+    cases: int = 0
+    """How many there are to be named."""
+    more: Callable[[int], str] = str
+    """Says of how many cases no item was shown. It grows with the number alone."""
+
+
+def fixed(text: str) -> Part:
+    """What is always shown whole."""
+    return Part(opening=text)
+
+
+def fit(parts: Sequence[Part], limit_bytes: int) -> str:
+    """The parts in order, with as many items as there is room for.
+
+    Within a tier every item is shown in brief before any is shown in full. What opens and closes a part and
+    the sentence on what it leaves out are always there: the caller keeps them short.
+    """
+    shown = [_Shown(part) for part in parts]
+    room = limit_bytes - sum(each.frame_bytes() for each in shown)
+    for tier in sorted({part.tier for part in parts}):
+        served = [each for each in shown if each.part.tier == tier]
+        for each in served:
+            room = each.take(room)
+        for each in served:
+            room = each.expand(room)
+    return "\n\n".join(each.text() for each in shown) + "\n"
+
+
+@dataclass(slots=True)
+class _Shown:
+    part: Part
+    taken: list[Item] = field(default_factory=list)
+    whole: set[int] = field(default_factory=set)
+    """Indices of the items that are shown in full."""
+
+    def frame_bytes(self) -> int:
+        part = self.part
+        more = part.more(part.cases) if part.cases else ""
+        return sum(size_bytes(text) + 1 for text in (part.opening, part.closing, more)) + 2
+
+    def take(self, room: int) -> int:
+        for item in self.part.items:
+            if (needed := size_bytes(item.short) + 1) > room:
+                break
+            room -= needed
+            self.taken.append(item)
+        return room
+
+    def expand(self, room: int) -> int:
+        for index, item in enumerate(self.taken):
+            needed = size_bytes(item.full) - size_bytes(item.short)
+            if needed <= room:
+                room -= needed
+                self.whole.add(index)
+        return room
+
+    def text(self) -> str:
+        part = self.part
+        left = part.cases - sum(item.cases for item in self.taken)
+        items = (item.full if index in self.whole else item.short for index, item in enumerate(self.taken))
+        texts = (part.opening, *items, part.closing, part.more(left) if left > 0 else "")
+        return "\n".join(filter(None, texts))
+
+
+_FINEST = 1e-4
+_TICKS = tuple(digit * 10.0**power for power in range(6, -5, -1) for digit in (5, 2, 1))
+_TICKS_APART = 0.07
+_BEYOND = 1.2
+"""How much further a scale goes than what it is to hold."""
+_WIDE = 5
+"""Tolerances: where an interval ends further out it is cut off."""
+_DOTS = 16
+"""Processes that are drawn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """Places of effects from 0, on the left, to 1. Linear about no effect, logarithmic further out, so that
+    one large effect leaves the small ones their room.
+    """
+
+    linear: float
+    """An effect up to which it is about linear."""
+    reach: float
+    """The effect at its right end."""
+    margin: float
+
+    def place(self, share: float) -> float:
+        """Where an effect is drawn; one beyond the scale at its end."""
+        at = math.asinh(share / self.linear) / math.asinh(self.reach / self.linear)
+        return min(max((1 + at) / 2, 0.0), 1.0)
+
+    def ticks(self) -> list[float]:
+        """None, and round effects on both sides whose places are apart, the largest first."""
+        chosen = [0.0]
+        last = 1.0 + _TICKS_APART / 2
+        for tick in (tick for tick in _TICKS if tick <= self.reach):
+            at = self.place(tick)
+            if min(last - at, at - 0.5) >= _TICKS_APART:
+                chosen += [tick, -tick]
+                last = at
+        return chosen
+
+
+def scale_of(card: Card) -> Scale:
+    """One that holds every effect of a card, and intervals unless they are wide."""
+    changes = [case.time for case in card.cases if case.time]
+    linear = max(card.tolerance, _FINEST)
+    bounds = (min(abs(bound), _WIDE * linear) for change in changes for bound in (change.low, change.high))
+    reach = max(2 * linear, *bounds, *(abs(change.effect) for change in changes), 0.0)
+    return Scale(linear=linear, reach=_BEYOND * reach, margin=max(card.margin, 0.0))
+
+
+def axis_text(scale: Scale, columns: int) -> str:
+    """The ticks above strips of text; one that would touch another is left out."""
+    line = [" "] * (columns + 8)
+    for tick in scale.ticks():
+        told = _named(tick)
+        start = max(_column(scale, tick, columns) - len(told) // 2, 0)
+        if not "".join(line[max(start - 1, 0) : start + len(told) + 1]).strip():
+            line[start : start + len(told)] = told
+    return "".join(line).rstrip() + " %"
+
+
+def strip_text(scale: Scale, change: Change | None, columns: int) -> str:
+    """``..:..   |---o---|``: the margin's zone in dots about no effect, and the interval with its effect."""
+    line = [" "] * columns
+    _fill(line, _column(scale, -scale.margin, columns), _column(scale, scale.margin, columns), ".")
+    line[_column(scale, 0.0, columns)] = ":"
+    if change:
+        low, high = sorted((change.low, change.high))
+        first, last = _column(scale, low, columns), _column(scale, high, columns)
+        if last - first > 1:
+            _fill(line, first, last, "-")
+            line[first] = "|" if scale.place(low) > 0 else "<"
+            line[last] = "|" if scale.place(high) < 1 else ">"
+        line[_column(scale, change.effect, columns)] = "o"
+    return "".join(line)
+
+
+def _column(scale: Scale, share: float, columns: int) -> int:
+    return round(scale.place(share) * (columns - 1))
+
+
+def _fill(line: list[str], first: int, last: int, mark: str) -> None:
+    line[first : last + 1] = mark * (last + 1 - first)
+
+
+def strip_svg(scale: Scale, change: Change, told: str) -> str:
+    """One case: zone of the margin, no effect, interval, processes as dots, effect. `told` says it in words;
+    the colours are the page's.
+    """
+    said = html.escape(told)
+    drawn = "".join((_frame(scale), *_drawn(scale, change)))
+    return (
+        f'<svg class="strip" width="100%" height="22" role="img" aria-label="{said}">'
+        f"<title>{said}</title>{drawn}</svg>"
+    )
+
+
+def _frame(scale: Scale) -> str:
+    left, right = scale.place(-scale.margin), scale.place(scale.margin)
+    return (
+        f'<rect class="zone" x="{_x(left)}" width="{_x(right - left)}" y="0" height="22"/>'
+        '<line class="zero" x1="50%" x2="50%" y1="0" y2="22"/>'
+    )
+
+
+def _drawn(scale: Scale, change: Change) -> Iterable[str]:
+    low, high = (scale.place(share) for share in sorted((change.low, change.high)))
+    yield f'<line class="interval" x1="{_x(low)}" x2="{_x(high)}" y1="11" y2="11"/>'
+    for end in (low, high):
+        if 0 < end < 1:  # elsewhere it goes on beyond the strip
+            yield f'<line class="interval" x1="{_x(end)}" x2="{_x(end)}" y1="7" y2="15"/>'
+    for each in change.each[:_DOTS]:
+        yield f'<circle class="process" cx="{_x(scale.place(each))}" cy="11" r="2"/>'
+    yield f'<circle class="effect" cx="{_x(scale.place(change.effect))}" cy="11" r="4"/>'
+
+
+def axis_svg(scale: Scale) -> str:
+    """The ticks above the strips."""
+    marks = "".join(
+        f'<line class="tick" x1="{_x(scale.place(tick))}" x2="{_x(scale.place(tick))}" y1="17" y2="22"/>'
+        f'<text x="{_x(scale.place(tick))}" y="13" text-anchor="middle">{_named(tick)}</text>'
+        for tick in scale.ticks()
+    )
+    return f'<svg class="axis" width="100%" height="22" aria-hidden="true">{marks}</svg>'
+
+
+def _named(tick: float) -> str:
+    return typeset(f"{100 * tick:+g}") if tick else "0"
+
+
+def _x(place: float) -> str:
+    return f"{100 * place:.2f}%"
+
+
+_SIGNS: Mapping[str, str] = {
+    "regression": "🔴",
+    "invalid": "🟠",
+    "inconclusive": "🟡",
+    "empty": "⚪",
+    "clean": "🟢",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A review on its way to a face, and how much the face shows before it folds."""
+
+    review: Review
+    links: Links
+    paragraphs: int
+    """Cases, or groups of them, of one kind that get a paragraph of their own."""
+    names: int
+    """Cases that are named in a row."""
+    log_characters: int
+    heading: str = "h3"
+    sign: bool = True
+    """Whether a coloured dot goes before the headline: not every machine has a font with one."""
+
+    def name(self, found: Found) -> str:
+        """A case, and its card where there are several."""
+        where = f" on {code(found.card.device)}" if len(self.review.cards) > 1 else ""
+        return f"{code(found.label)}{where}"
+
+    def names_of(self, found: Sequence[Found]) -> str:
+        """Names in a row, those of one card together."""
+        of_cards: dict[str, list[str]] = defaultdict(list)
+        for each in found[: self.names]:
+            of_cards[each.card.device].append(code(each.label))
+        several = len(self.review.cards) > 1
+        told = [
+            f"{listed(names)}{f' on {code(device)}' if several else ''}" for device, names in of_cards.items()
+        ]
+        left = len(found) - self.names
+        return "; ".join([*told, f"{left:,} more"] if left > 0 else told)
+
+    def place(self, found: Found) -> str:
+        """Where the kernel begins, as a link to it at head; empty where that is not known."""
+        where = found.card.places.get(found.case.kernel)
+        if where is None:
+            return ""
+        repository, head = self.links.repository, self.review.head
+        address = f"{repository}/blob/{head}/{where.path}#L{where.line}" if repository and head else ""
+        shown = where.path.rpartition("/")[2] if address else where.path
+        return link(address, code(f"{shown}:{where.line}"))
+
+
+def title(view: View, groups: Groups) -> Part:
+    """The headline, the commits, the cards, and what keeps verdicts from being all that they should be."""
+    review = view.review
+    devices = list(dict.fromkeys(card.device for card in review.cards))
+    where = listed([code(device) for device in devices]) if len(devices) < 4 else f"{len(devices)} models"
+    sign = f"{_SIGNS[standing(review).state]} " if view.sign else ""
+    lines = [
+        f"<{view.heading}>{sign}{headline(review, groups, code)}</{view.heading}>",
+        f"<p>{_ends(view)}{' on ' if where else ''}{where}</p>",
+    ]
+    held: dict[str, int] = defaultdict(int)
+    for card in review.cards:
+        for said in shortcomings(card):
+            held[said] += 1
+    for said, cards in held.items():
+        of = f" (On {cards} of {len(review.cards)} cards.)" if len(review.cards) > 1 else ""
+        lines.append(f"<p><b>{said}</b>{of}</p>")
+    return fixed("\n".join(lines))
+
+
+def _ends(view: View) -> str:
+    told = []
+    for commit in (view.review.base, view.review.head):
+        address = f"{view.links.repository}/commit/{commit}" if view.links.repository and commit else ""
+        told.append(link(address, code(commit_label(commit))))
+    return " → ".join(told)
+
+
+def every_case(view: View) -> list[Part]:
+    """One table of all cards: case by case, in the order of the suite."""
+    cases = total(view.review)
+    if not cases:
+        return []
+    found = [Found(card, case) for card in view.review.cards for case in card.cases]
+    names = [Cell(each.label, "code") for each in found]
+    sheet = Sheet(columns=verdict_columns("case", names, [each.case for each in found], sizes=False))
+    return [
+        Part(
+            tier=2,
+            opening=f"<details><summary>{counted(cases, 'case')}</summary>\n<table>\n{sheet.html_head()}",
+            items=_rows(view, sheet),
+            closing="</table>\n</details>",
+            cases=cases,
+            more=lambda left: f"<p>{left:,} of {counted(cases, 'case')} did not fit into the table.</p>",
+        )
+    ]
+
+
+def _rows(view: View, sheet: Sheet) -> Iterator[Item]:
+    rows = sheet.html_rows()
+    for card in view.review.cards:
+        above = ""
+        if len(view.review.cards) > 1:
+            above = f'<tr><th colspan="{len(sheet.shown)}">{card.suite} on {code(card.device)}</th></tr>\n'
+        for _, row in zip(card.cases, rows, strict=False):
+            yield Item(above + row)
+            above = ""
+
+
+def basis(view: View) -> list[Part]:
+    """What the verdicts rest on, card by card."""
+    return [
+        Part(
+            tier=1,
+            opening="<details><summary>What this rests on</summary>\n<ul>",
+            items=(Item(f"<li>{_of_card(card)}</li>") for card in view.review.cards),
+            closing="</ul>\n</details>",
+        )
+    ]
+
+
+def _of_card(card: Card) -> str:
+    built = f", {code(card.compiler)}" if card.compiler else ""
+    twins = f" The comparison's test of itself: {listed([twin(each) for each in card.twins])}."
+    dirty = " Head was a working tree with changes." if card.head_dirty else ""
+    spent = typeset(seconds(card.gpu_s))
+    told = (
+        f"<b>{card.suite} on {code(card.device)}</b> ({code(card.spec)}, driver {code(card.driver)}{built}): "
+        f"{counted(len(card.cases), 'case')} in {spent} of device time.{dirty}<br>\n{rules(card)}<br>\n"
+        f"{calibrated(card)}{twins if card.twins else ''}"
+    )
+    problem = f"\n{pre(card.problem)}" if card.problem else ""
+    left_out = "".join(f"\n<li>{code(text)}</li>" for text in card.left_out)
+    return f"{told}{problem}" + (f"<br>\nLeft out:\n<ul>{left_out}\n</ul>" if left_out else "")
+
+
+def foot(view: View) -> Part:
+    """Where to go on from here."""
+    links = view.links
+    told = [
+        link(address, text)
+        for address, text in ((links.run, "the run that measured"), (links.history, "history"))
+        if address
+    ]
+    told.append(f"gpu-harness {code(view.review.harness_version)}, {code(view.review.created_at)}")
+    return fixed(f"<p>{' · '.join(told)}</p>")
+
+
+def acted_on(view: View, groups: Groups) -> list[Part]:
+    """What somebody has to look at, the worst first."""
+    return [
+        *_slower(view, groups.slower),
+        *_paragraphs(
+            [_failure(view, found, "at head") for found in _alike(groups.broken, _by_evidence)],
+            len(groups.broken),
+            "fail at head",
+        ),
+        *_paragraphs([_missing(view, groups.missing)], len(groups.missing), "are missing at head"),
+        *_paragraphs(_unjudged(view, groups.unjudged), len(groups.unjudged), "could not be judged"),
+    ]
+
+
+def changed_problem(view: View) -> list[Part]:
+    """What head's problem asks for otherwise than base's: `verified` means something else there."""
+    of_suites: dict[str, dict[str, None]] = defaultdict(dict)
+    for card in view.review.cards:
+        of_suites[card.suite] |= dict.fromkeys(card.problem_changes)
+    return [
+        Part(
+            opening=f"<p><b>The problem of {suite} changed</b>, and with it what verified means:</p>\n<ul>",
+            items=(Item(f"<li>{code(change)}</li>", f"<li>{code(change[:200])}</li>") for change in changes),
+            closing="</ul>",
+            cases=len(changes),
+            more=lambda left: f"<p>{counted(left, 'change')} more did not fit here.</p>",
+        )
+        for suite, changes in of_suites.items()
+        if changes
+    ]
+
+
+def _paragraphs(items: Sequence[Item], cases: int, what: str) -> list[Part]:
+    if not cases:
+        return []
+    return [Part(items=items, cases=cases, more=lambda left: f"<p>{left:,} more {what}.</p>")]
+
+
+def _slower(view: View, slower: Sequence[Found]) -> list[Part]:
+    first, rest = slower[: view.paragraphs], slower[view.paragraphs :]
+    parts = _paragraphs([_slowed(view, found) for found in first], len(first), "are slower")
+    if rest:
+        parts.append(
+            Part(
+                tier=1,
+                opening=f"<details><summary>{len(rest):,} more are slower</summary>\n<ul>",
+                items=(Item(f"<li>{_brief(view, found)}</li>") for found in rest),
+                closing="</ul>\n</details>",
+                cases=len(rest),
+                more=lambda left: f"<p>{left:,} of those that are slower are not named here.</p>",
+            )
+        )
+    if again := _commands(view.review, first):
+        parts.append(fixed(f"<p>To see it again, on the same card:</p>\n{pre(again)}"))
+    return parts
+
+
+def _slowed(view: View, found: Found) -> Item:
+    case = found.case
+    told = [view.place(found), *facts(case), _visible(case)]
+    return Item(
+        f"<p><b>{view.name(found)}</b>: {typeset(sentence(case))}<br>\n{' · '.join(filter(None, told))}</p>",
+        f"<p>{_brief(view, found)}</p>",
+    )
+
+
+def _brief(view: View, found: Found) -> str:
+    return f"{view.name(found)} {by_effect(found.case)}".rstrip()
+
+
+def _commands(review: Review, found: Sequence[Found]) -> str:
+    """What compares these cases again, a line for each suite."""
+    lines = []
+    for suite in dict.fromkeys(each.card.suite for each in found):
+        cases = [each.case for each in found if each.card.suite == suite]
+        kernels = dict.fromkeys(f"{suite}.{case.kernel}" for case in cases)
+        sizes = dict.fromkeys(f"--size {size_label(case.sizes)}" for case in cases if case.sizes)
+        ends = [(commit or "")[:10] for commit in (review.base, review.head)]
+        lines.append(" \\\n  ".join((" ".join(("harness compare", *ends)), *kernels, " ".join(sizes))))
+    return "\n".join(lines) if review.base and review.head else ""
+
+
+def _alike(found: Iterable[Found], key: Callable[[Found], object]) -> list[list[Found]]:
+    groups: dict[object, list[Found]] = defaultdict(list)
+    for each in found:
+        groups[key(each)].append(each)
+    return list(groups.values())
+
+
+def _by_evidence(found: Found) -> object:
+    """One broken file costs many cases, and is shown once."""
+    case = found.case
+    return case.status, case.side, case.reason, case.log or case.message
+
+
+def _by_remedy(found: Found) -> object:
+    case = found.case
+    return _by_evidence(found) if case.status == "failed" else (case.status, case.reason, _remedy(found))
+
+
+def _failure(view: View, found: Sequence[Found], where: str) -> Item:
+    case = found[0].case
+    what = f"{counted(len(found), 'case')} {verb(len(found), 'fails', 'fail')} {where}"
+    brief = f"<b>{what}</b>: {_what(case)}. {view.names_of(found)}."
+    places = dict.fromkeys(filter(None, (view.place(each) for each in found[: view.names])))
+    told = [brief, f"{listed(list(places))}." if places else "", _to_do(found[0]), _again(found[0])]
+    evidence = "\n".join(filter(None, (case.message, case.log[-view.log_characters :])))
+    said = f"\n<details><summary>Message and log</summary>\n{pre(evidence)}\n</details>" if evidence else ""
+    return Item(f"<p>{' '.join(filter(None, told))}</p>{said}", f"<p>{brief}</p>", len(found))
+
+
+def _again(found: Found) -> str:
+    if found.case.side != "head":
+        return ""
+    return f"To see it again: {code(f'harness check {found.label}')}"
+
+
+def _what(case: CaseReview) -> str:
+    """What is the matter; of an invalid case with the gate, by whose name it is documented."""
+    told = reason(case)
+    return f"{told} ({code(case.reason)})" if told and case.status == "invalid" else told or code(case.reason)
+
+
+def _to_do(found: Found) -> str:
+    hint = _remedy(found)
+    return f"To do: {hint}." if hint else ""
+
+
+def _remedy(found: Found) -> str:
+    return remedy(found.case, calibrated=found.card.calibrated is not None)
+
+
+def _missing(view: View, missing: Sequence[Found]) -> Item:
+    what = f"{counted(len(missing), 'case')} {verb(len(missing), 'is', 'are')} missing at head"
+    return Item(
+        f"<p><b>{what}</b>: {view.names_of(missing)}. "
+        "Fine where a kernel or a size was removed or renamed on purpose; else bring it back.</p>",
+        cases=len(missing),
+    )
+
+
+def _unjudged(view: View, unjudged: Sequence[Found]) -> list[Item]:
+    return [
+        _failure(view, found, f"at {found[0].case.side or 'base or head'}")
+        if found[0].case.status == "failed"
+        else _open(view, found)
+        for found in _alike(unjudged, _by_remedy)
+    ]
+
+
+def _open(view: View, found: Sequence[Found]) -> Item:
+    case = found[0].case
+    are = f"{verb(len(found), 'is', 'are')} {case.status}"
+    lead = f"<b>{counted(len(found), 'case')} {are}</b>: {_what(case)}."
+    brief = f"<p>{lead} {view.names_of(found)}."
+    to_do = _to_do(found[0])
+    if case.status != "inconclusive" or not any(each.case.time for each in found):
+        return Item(f"{brief} {to_do}</p>", f"{brief}</p>", len(found))
+    lines = [
+        f"<li>{', '.join(filter(None, (_brief(view, each), _visible(each.case))))}</li>"
+        for each in found[: view.names]
+    ]
+    if left := len(found) - len(lines):
+        lines.append(f"<li>{left:,} more, in the table below</li>")
+    return Item(
+        "\n".join((f"<p>{lead} {to_do}</p>", "<ul>", *lines, "</ul>")),
+        f"{brief}</p>",
+        len(found),
+    )
+
+
+def _visible(case: CaseReview) -> str:
+    visible = case.smallest_visible
+    return "" if visible is None else f"visible from {typeset(percent(visible))}"
+
+
+def fortunate(view: View, groups: Groups) -> list[Part]:
+    """What got better, and what is new: a line each."""
+    told = []
+    for found, what in ((groups.faster, "faster"), (groups.new, "new, and right")):
+        named = [_brief(view, each) for each in found[: view.names]]
+        left = len(found) - len(named)
+        names = listed([*named, f"{left:,} more"] if left else named)
+        lead = f"<b>{len(found):,} {verb(len(found), 'is', 'are')} {what}</b>"
+        if found:
+            told.append(Part(tier=1, items=[Item(f"<p>{lead}: {names}.</p>", f"<p>{lead}.</p>")]))
+    return told
+
+
+COMMENT_BYTES = 65_536
+"""GitHub takes as many characters; so many bytes are never more."""
+
+
+def comment(review: Review, links: Links, *, marker: str = "", limit_bytes: int = COMMENT_BYTES) -> str:
+    """The comment's body, whose first line is `marker`, an HTML comment, where one is given.
+
+    Where not everything fits, what is folded goes first; of what somebody has to act on, at least the number
+    of those that are not named is told.
+    """
+    view = View(review=review, links=links, paragraphs=8, names=6, log_characters=2000)
+    groups = grouped(review)
+    parts: list[Part] = [
+        *([fixed(marker)] if marker else []),
+        title(view, groups),
+        *acted_on(view, groups),
+        *changed_problem(view),
+        *fortunate(view, groups),
+        *every_case(view),
+        *basis(view),
+        foot(view),
+    ]
+    return fit(parts, limit_bytes)
+
+
+SUMMARY_BYTES = 1024 * 1024
+"""Of one step; GitHub drops a larger one whole."""
+_COLUMNS = 41
+_WIDEST = 32
+"""Characters of a case's name."""
+
+
+def summary(review: Review, links: Links) -> str:
+    view = View(review=review, links=links, paragraphs=20, names=20, log_characters=8000)
+    groups = grouped(review)
+    parts = [
+        title(view, groups),
+        *acted_on(view, groups),
+        *changed_problem(view),
+        *fortunate(view, groups),
+        *(_forest(card) for card in review.cards if any(case.time for case in card.cases)),
+        *every_case(view),
+        *basis(view),
+        foot(view),
+    ]
+    return fit(parts, SUMMARY_BYTES)
+
+
+def _forest(card: Card) -> Part:
+    """Each case that was measured on a line of its own, under one axis."""
+    measured = [Found(card, case) for case in card.cases if case.time]
+    widest = min(max(len(_name(found)) for found in measured), _WIDEST)
+    scale = scale_of(card)
+    return Part(
+        tier=1,
+        opening=(
+            f"<p><b>{card.suite} on {code(card.device)}</b>: change of time; the dots are the margin.</p>\n"
+            f"<pre>{' ' * widest}  {axis_text(scale, _COLUMNS)}"
+        ),
+        items=(Item(html.escape(_line(found, widest, scale))) for found in measured),
+        closing="</pre>",
+        cases=len(measured),
+        more=lambda left: f"<p>{counted(left, 'case')} more did not fit into the plot.</p>",
+    )
+
+
+def _line(found: Found, widest: int, scale: Scale) -> str:
+    name, case = _name(found), found.case
+    name = name if len(name) <= widest else f"…{name[1 - widest :]}"
+    cycles = f", cycles {effect(case.cycles)}" if leading(case)[1] == "cycles" else ""
+    shown = f"{effect(case.time):>15} {case.status}{cycles}"
+    return f"{name:{widest}}  {strip_text(scale, case.time, _COLUMNS)}  {typeset(shown)}"
+
+
+def _name(found: Found) -> str:
+    """Without the suite's: it is above the plot."""
+    return found.label.removeprefix(f"{found.card.suite}.")
