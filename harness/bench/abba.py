@@ -258,9 +258,13 @@ class _QuadRunner:
 
     def _lead_in(self, time_ns: float, duration_s: float) -> None:
         pairs = max(1, min(20, round(duration_s * 1e9 / (2 * self.launches * time_ns))))
+        began_ns = time.monotonic_ns()
         for _ in range(pairs):
             self._slot(self.pair.base)
             self._slot(self.pair.head)
+            # Held, a slot may take the host far longer than the card, and there is no queue to fill.
+            if self._held and time.monotonic_ns() - began_ns > duration_s * 1e9:
+                return
 
     def _quad(self, number: int) -> Callable[[], _QuadRead]:
         if self.l2 == "cold" and number:
