@@ -220,8 +220,10 @@ class _QuadRunner:
 
     def _host_bound(self, subject: Subject) -> bool:
         """Whether a slot takes the host longer to enqueue than the device to run: a short kernel, or one that
-        a library or a just-in-time compiler launches. Asked of one slot that waits until it is enqueued.
+        a library or a just-in-time compiler launches. Asked of one slot that waits until it is enqueued; the
+        one before it takes memory and loads kernels, for which the host may wait for the card.
         """
+        self._slot(subject)
         self.device.synchronize()
         release = self.device.hold()
         began_ns = time.monotonic_ns()
