@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from harness.bench import protocol
 from harness.bench.abba import PairSettings
 from harness.device.backends.null import devices
 from harness.errors import StoreError
@@ -270,6 +271,27 @@ def test_code_against_itself_and_with_slowdowns_planted(bench):
     assert read_calibration(bench.records) == known
     assert len(list(bench.records.glob("*.jsonl"))) == 2
     assert not result.interrupted
+
+
+def test_a_calibration_verifies_in_full_once(bench):
+    """Later trials and slowdowns planted are held to what the first trial's outputs were."""
+    asked: list[protocol.Compare] = []
+
+    def prepare(comparing):
+        ask = comparing.ask
+
+        def listen(request, timeout_s):
+            if isinstance(request, protocol.Compare):
+                asked.append(request)
+            return ask(request, timeout_s)
+
+        comparing.ask = listen
+
+    result = bench.calibrate(prepare, trials=2, planted_trials=1, levels=(0.03,))
+    assert [v.status for v in result.same] == ["unchanged"] * 4
+    assert [each.verdict.status for each in result.planted] == ["regression"] * 2
+    assert {request.pair.id for request in asked[:2]} == {ONE, TWO}
+    assert [set(request.verified) for request in asked] == [set()] * 2 + [{"base", "head"}] * (len(asked) - 2)
 
 
 def test_later_calibrations_add_to_earlier_ones(bench):

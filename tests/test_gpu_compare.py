@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -227,5 +228,34 @@ def test_stamps_count_cycles_and_time(card):
         assert canary
         assert canary() > 0
         assert (device.globaltimer_tick_ns() or 0) > 0
+    finally:
+        device.close()
+
+
+@pytest.mark.parametrize("how", ["hold", "occupy"])
+def test_the_host_enqueues_while_the_card_waits(card, how):
+    """What waits for the card in there would wait until the card gives up, and make any host look slow."""
+    device = backends.open_device(GPU)
+
+    def enqueue() -> None:
+        for _ in range(10):
+            device.flush_l2()
+            device.stamp()
+            device.canary()
+
+    try:
+        enqueue()  # takes the memory
+        device.hold()()
+        device.synchronize()
+        release = device.hold() if how == "hold" else None
+        if release is None:
+            device.occupy(100_000_000)
+        began = time.monotonic()
+        enqueue()
+        enqueued_s = time.monotonic() - began
+        if release:
+            release()
+        device.synchronize()
+        assert enqueued_s < 0.05
     finally:
         device.close()

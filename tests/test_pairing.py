@@ -463,6 +463,14 @@ def test_a_host_that_is_slower_than_the_card_has_it_wait_for_each_slot(clock, en
     assert quads == ("".join(f"H{arm}h" for arm in expected) if held else expected)
 
 
+def test_launches_whose_times_are_thrown_away_take_no_longer_on_a_slow_host(clock):
+    """Held, each slot takes the host 4 ms: two pairs fill 10 ms, which would take the card 100."""
+    device = Slow(clock, 4 * MS)
+    measured(device, pair((50 * US,), (50 * US,)), min_quads=6, max_quads=6, lead_in_s=0.01)
+    told = "".join(what[0] for what in device.slots if what[0] in "ABHh")
+    assert told.count("H") == 2 * 2 + 4 * 6
+
+
 def test_a_card_that_found_its_queue_empty_is_held_from_then_on(clock):
     """Every second canary waited for the host, which no slot of the trial did."""
     device = Slow(clock, 0.0)

@@ -218,8 +218,10 @@ class _QuadRunner:
 
     def _host_bound(self, subject: Subject) -> bool:
         """Whether a slot takes the host longer to enqueue than the device to run: a short kernel, or one that
-        a library or a just-in-time compiler launches. Asked of one slot that waits until it is enqueued.
+        a library or a just-in-time compiler launches. Asked of one slot that waits until it is enqueued; the
+        one before it takes memory and loads kernels, for which the host may wait for the card.
         """
+        self._slot(subject)
         self.device.synchronize()
         release = self.device.hold()
         began_ns = time.monotonic_ns()
@@ -256,9 +258,13 @@ class _QuadRunner:
 
     def _lead_in(self, time_ns: float, duration_s: float) -> None:
         pairs = max(1, min(20, round(duration_s * 1e9 / (2 * self.launches * time_ns))))
+        began_ns = time.monotonic_ns()
         for _ in range(pairs):
             self._slot(self.pair.base)
             self._slot(self.pair.head)
+            # Held, a slot may take the host far longer than the card, and there is no queue to fill.
+            if self._held and time.monotonic_ns() - began_ns > duration_s * 1e9:
+                return
 
     def _quad(self, number: int) -> Callable[[], _QuadRead]:
         if self.l2 == "cold" and number:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import harness
+from harness.bench import protocol
 from harness.judgement.noise import Calibration, CaseNoise, PlantedRate, read_calibration, write_calibration
 from harness.records import Verdict
 from harness.run.compare import Comparing, Entry, against_itself
@@ -84,6 +85,8 @@ class _Work:
         self.same: list[Verdict] = []
         self.planted: list[Planting] = []
         self.path: Path | None = None
+        self._digests: dict[str, dict[str, str]] = {}
+        """By case: what its outputs were when they were verified in full, in the first trial."""
 
     def measure(self) -> None:
         for _ in range(self.settings.trials):
@@ -95,10 +98,10 @@ class _Work:
 
     def _same(self) -> None:
         entries = [
-            self.comparing.entry(against_itself(planned.case, planned.case.id), planned.case)
-            for planned in self.plan
+            self._entry(against_itself(planned.case, planned.case.id), planned) for planned in self.plan
         ]
         result = self.comparing.compare(entries)
+        self._digests |= {entry.pair.id: entry.digests for entry in entries if entry.digests}
         self.same += result.verdicts
         self._keep(lambda known: _with_same(known, entries, result.verdicts))
         if result.interrupted:
@@ -113,9 +116,7 @@ class _Work:
 
     def _plant(self, plantings: Sequence[tuple[PlannedCase, float, int]]) -> None:
         entries = [
-            self.comparing.entry(
-                against_itself(planned.case, f"{planned.case.id} +{100 * level:g} %", steps), planned.case
-            )
+            self._entry(against_itself(planned.case, f"{planned.case.id} +{100 * level:g} %", steps), planned)
             for planned, level, steps in plantings
         ]
         result = self.comparing.compare(entries)
@@ -127,6 +128,14 @@ class _Work:
         self._keep(lambda known: _with_planted(known, levels, result.verdicts))
         if result.interrupted:
             raise KeyboardInterrupt
+
+    def _entry(self, pair: protocol.PairOf, planned: PlannedCase) -> Entry:
+        """Verified in full once in a calibration: what is planted in a case leaves its outputs alone. Where
+        they are others after all, they are verified again.
+        """
+        entry = self.comparing.entry(pair, planned.case)
+        entry.digests = dict(self._digests.get(planned.case.id, {}))
+        return entry
 
     def _keep(self, change: Callable[[Calibration], Calibration]) -> None:
         """Add to what is on disk now, and judge by it from here on."""

@@ -234,7 +234,7 @@ class CudaDevice:
         self._flush: tuple[Any, Any, Any, int] | None = None
         self._canary: tuple[CudaBuilt, Memory] | None = None
         self._idle = True
-        """Whether nothing was enqueued to flush since the last wait."""
+        """Whether nothing was enqueued since the last wait to flush, hold or occupy the card."""
         self._stamps_taken = 0
         self._held = 0
         """How often the card was held."""
@@ -402,6 +402,7 @@ class CudaDevice:
         with _translated("Copying from the card"):
             _driver().memcpy_dtoh_async(out, int(memory) + offset_bytes, self.stream)
             self.stream.synchronize()
+            self._idle = True
 
     def fill(self, memory: Memory, offset_bytes: int, size_bytes: int, byte: int) -> None:
         with _translated("Filling the card's memory"):
@@ -494,9 +495,7 @@ class CudaDevice:
         if self.info.l2_bytes is None:
             return
         with _translated("Flushing the L2 cache"):
-            if self._idle:
-                self._idle = False
-                _forget_persisting(int(self.stream.handle))
+            self._forget_persisting()
             if self._flush is None:
                 size_bytes = 3 * self.info.l2_bytes // 16 * 16
                 function = self._helpers.get_function("harness_flush")
@@ -508,13 +507,23 @@ class CudaDevice:
                 function, Launch(grid=(4 * self.info.compute_units, 1, 1), block=(512, 1, 1)), arguments
             )
 
+    def _forget_persisting(self) -> None:
+        """Before the first flush since a wait, and before what keeps the card busy until then: the host waits
+        here until the card has done all that it was given.
+        """
+        if self._idle:
+            self._idle = False
+            _forget_persisting(int(self.stream.handle))
+
     def occupy(self, duration_ns: int) -> None:
         with _translated("Occupying the card"):
+            self._forget_persisting()
             function = self._helpers_occupy
             self._enqueue(function, Launch(grid=(1, 1, 1), block=(1, 1, 1)), (np.uint64(duration_ns),))
 
     def hold(self) -> Callable[[], None]:
         with _translated("Holding the card"):
+            self._forget_persisting()
             function, released, address = self._gate
             self._held += 1
             ticket = self._held
