@@ -38,6 +38,11 @@ LONG = (
 KEPT = ("HARNESS_REQUIRE_", "HARNESS_SCREENSHOTS")
 """How the tests themselves are run, which is nothing the harness reads."""
 
+# Hundreds of processes are started that import NumPy, each of which would start a thread a core for BLAS, and
+# these spin before they sleep: a third of such a process's time. Nor is each to compile the harness anew.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {name: place for place, name in enumerate(LONG)}
