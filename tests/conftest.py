@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from harness.system import process
 from tests import toy
+from tests.fork_server import ForkServer
 
 GIT_SETTINGS = {
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -88,6 +92,19 @@ def own_environment(
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path_factory.getbasetemp().parent))
     for name, value in GIT_SETTINGS.items():
         monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[ForkServer]:
+    with contextlib.closing(ForkServer()) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def forked_workers(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of ours are forked. Tests of how they are started have a fixture of this name instead."""
+    started = SimpleNamespace(Popen=fork_server.popen, PIPE=subprocess.PIPE)
+    monkeypatch.setattr(process, "subprocess", started)
 
 
 @pytest.fixture
