@@ -94,17 +94,18 @@ def own_environment(
         monkeypatch.setenv(name, value)
 
 
-@pytest.fixture(scope="session")
-def fork_server() -> Iterator[ForkServer]:
-    with contextlib.closing(ForkServer()) as server:
-        yield server
+@pytest.fixture(scope="session", autouse=True)
+def forked_workers() -> Iterator[None]:
+    """Our processes are forked, but for those of tests that use `started_workers`."""
+    with contextlib.closing(ForkServer()) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "subprocess", SimpleNamespace(Popen=server.popen, PIPE=subprocess.PIPE))
+        yield
 
 
-@pytest.fixture(autouse=True)
-def forked_workers(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes of ours are forked. Tests of how they are started have a fixture of this name instead."""
-    started = SimpleNamespace(Popen=fork_server.popen, PIPE=subprocess.PIPE)
-    monkeypatch.setattr(process, "subprocess", started)
+@pytest.fixture
+def started_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our processes are started as they are for users."""
+    monkeypatch.setattr(process, "subprocess", subprocess)
 
 
 @pytest.fixture

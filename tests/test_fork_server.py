@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
 from harness.spec.suite_client import Loading
-from harness.system import process
 from tests import toy
 from tests.support import write_files
 
@@ -25,7 +23,7 @@ print(json.dumps({
 """
 
 
-def test_a_forked_process_is_as_one_that_is_started(tmp_path, capfd, monkeypatch):
+def test_a_forked_process_is_as_one_that_is_started(tmp_path, capfd, request):
     folder = write_files(tmp_path, {"suite.py": FACTS + toy.SUITE, **toy.FILES})
 
     def facts():
@@ -33,5 +31,5 @@ def test_a_forked_process_is_as_one_that_is_started(tmp_path, capfd, monkeypatch
         return json.loads(capfd.readouterr().err)
 
     forked = facts()
-    monkeypatch.setattr(process, "subprocess", subprocess)
+    request.getfixturevalue("started_workers")
     assert forked == facts()
