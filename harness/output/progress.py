@@ -21,11 +21,12 @@ from rich.progress import (
 
 from harness.output.summary import outcome
 from harness.records import DeviceInfo, Row
-from harness.run.compare import Purpose
 from harness.spec.planning import PlannedCase
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from harness.run.compare import Purpose
 
 
 _PURPOSES: dict[Purpose, str] = {

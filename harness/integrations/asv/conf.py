@@ -9,11 +9,13 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.config import load_config
 from harness.errors import ConfigError, MeasureError
-from harness.site.publishing import Published, publish_pages
+
+if TYPE_CHECKING:
+    from harness.site.publishing import Published
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +86,8 @@ def write_pages(
     tell: Callable[[str], None] = lambda _: None,
 ) -> Published:
     """Write our pages beside asv's, and let asv's lead to them. Raises what publish_pages raises."""
+    from harness.site.publishing import publish_pages
+
     site = html or conf.html
     published = publish_pages(
         results or conf.results,
