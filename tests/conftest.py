@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -146,13 +147,24 @@ class Project:
         return self.git("rev-parse", "HEAD")
 
 
+@pytest.fixture(scope="session")
+def first_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project of every test, to be copied: git takes longer to make one than most tests."""
+    made = Project(tmp_path_factory.mktemp("first") / "project")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in GIT_SETTINGS.items():
+            patch.setenv(name, value)
+        made.root.mkdir()
+        made.git("init", "--quiet", "--initial-branch=main")
+        made.commit(toy.FILES)
+    shutil.rmtree(made.root / ".git/hooks")
+    return made.root
+
+
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+def project(first_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project with one commit, which is also the current folder."""
-    made = Project(tmp_path / "project")
-    made.root.mkdir()
-    made.git("init", "--quiet", "--initial-branch=main")
-    made.commit(toy.FILES)
+    made = Project(Path(shutil.copytree(first_project, tmp_path / "project")))
     monkeypatch.chdir(made.root)
     return made
 
