@@ -46,7 +46,8 @@ KEPT = ("HARNESS_REQUIRE_", "HARNESS_SCREENSHOTS")
 # Hundreds of processes are started that import NumPy, each of which would start a thread a core for BLAS, and
 # these spin before they sleep: a third of such a process's time. Nor is each to compile the harness anew.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+for _name in ("PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED"):
+    os.environ.pop(_name, None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -80,6 +81,7 @@ def own_environment(
     shared_locks: Path,
 ) -> None:
     """Neither the user's settings nor the user's git reach a test, and nothing of it reaches them."""
+    os.environ.pop("PYTHONHASHSEED", None)  # Dask sets it, and leaves it set
     for name in list(os.environ):
         foreign = name.startswith(("GIT_", "GITHUB_", "PYTEST_XDIST")) or name == "COLUMNS"
         if foreign or (name.startswith("HARNESS_") and not name.startswith(KEPT)):
