@@ -29,15 +29,22 @@ GIT_SETTINGS = {
 }
 LONG = (
     "test_pytest_plugin",
-    "test_verdicts",
-    "test_compare_cli",
-    "test_asv",
-    "test_sweep_cluster",
     "test_asv_habits",
+    "test_asv_direction",
+    "test_verdicts",
+    "test_asv",
     "test_pages",
+    "test_compare_cli",
+    "test_suite_process",
+    "test_identity",
+    "test_sweep_cluster",
+    "test_exploits",
+    "test_case_names",
+    "test_pull_request",
+    "test_changepoints",
+    "test_runner_files",
     "test_kernels_opencl",
     "test_locks",
-    "test_pull_request",
 )
 """Files that take longest. Begun first, none of them is left to one process at the end."""
 KEPT = ("HARNESS_REQUIRE_", "HARNESS_SCREENSHOTS")
