@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from harness.system import process
 from tests import toy
+from tests.fork_server import ForkServer
 
 GIT_SETTINGS = {
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -24,19 +29,32 @@ GIT_SETTINGS = {
 }
 LONG = (
     "test_pytest_plugin",
-    "test_verdicts",
-    "test_compare_cli",
-    "test_asv",
-    "test_sweep_cluster",
     "test_asv_habits",
+    "test_asv_direction",
+    "test_verdicts",
+    "test_asv",
     "test_pages",
+    "test_compare_cli",
+    "test_suite_process",
+    "test_identity",
+    "test_sweep_cluster",
+    "test_exploits",
+    "test_case_names",
+    "test_pull_request",
+    "test_changepoints",
+    "test_runner_files",
     "test_kernels_opencl",
     "test_locks",
-    "test_pull_request",
 )
 """Files that take longest. Begun first, none of them is left to one process at the end."""
 KEPT = ("HARNESS_REQUIRE_", "HARNESS_SCREENSHOTS")
 """How the tests themselves are run, which is nothing the harness reads."""
+
+# Hundreds of processes are started that import NumPy, each of which would start a thread a core for BLAS, and
+# these spin before they sleep: a third of such a process's time. Nor is each to compile the harness anew.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+for _name in ("PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED"):
+    os.environ.pop(_name, None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -70,6 +88,7 @@ def own_environment(
     shared_locks: Path,
 ) -> None:
     """Neither the user's settings nor the user's git reach a test, and nothing of it reaches them."""
+    os.environ.pop("PYTHONHASHSEED", None)  # Dask sets it, and leaves it set
     for name in list(os.environ):
         foreign = name.startswith(("GIT_", "GITHUB_", "PYTEST_XDIST")) or name == "COLUMNS"
         if foreign or (name.startswith("HARNESS_") and not name.startswith(KEPT)):
@@ -83,6 +102,20 @@ def own_environment(
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path_factory.getbasetemp().parent))
     for name, value in GIT_SETTINGS.items():
         monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_workers() -> Iterator[None]:
+    """Our processes are forked, but for those of tests that use `started_workers`."""
+    with contextlib.closing(ForkServer()) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "subprocess", SimpleNamespace(Popen=server.popen, PIPE=subprocess.PIPE))
+        yield
+
+
+@pytest.fixture
+def started_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our processes are started as they are for users."""
+    monkeypatch.setattr(process, "subprocess", subprocess)
 
 
 @pytest.fixture
@@ -123,13 +156,24 @@ class Project:
         return self.git("rev-parse", "HEAD")
 
 
+@pytest.fixture(scope="session")
+def first_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project of every test, to be copied: git takes longer to make one than most tests."""
+    made = Project(tmp_path_factory.mktemp("first") / "project")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in GIT_SETTINGS.items():
+            patch.setenv(name, value)
+        made.root.mkdir()
+        made.git("init", "--quiet", "--initial-branch=main")
+        made.commit(toy.FILES)
+    shutil.rmtree(made.root / ".git/hooks")
+    return made.root
+
+
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+def project(first_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project with one commit, which is also the current folder."""
-    made = Project(tmp_path / "project")
-    made.root.mkdir()
-    made.git("init", "--quiet", "--initial-branch=main")
-    made.commit(toy.FILES)
+    made = Project(Path(shutil.copytree(first_project, tmp_path / "project")))
     monkeypatch.chdir(made.root)
     return made
 

@@ -38,7 +38,7 @@ from tests.commits import make_project, only
 from tests.github_reports import Member, archive, deflated, honest, left, posting, zeros, zipped
 from tests.github_server import BASE, HEAD, RUN, Artifact, run_event, serving
 from tests.support import ROOT, run_command, write_null_script
-from tests.test_store import RUN as STORED_RUN
+from tests.test_records_file import RUN as STORED_RUN
 
 CLEAN = honest(samples.clean())
 DOCUMENT = encode_review(CLEAN)

@@ -24,7 +24,7 @@ from harness.output.verdicts import as_json, print_comparison
 from harness.records import Arm, Effect, Strays, Verdict
 from harness.run.compare import ComparisonResult
 from tests.review_samples import case
-from tests.test_rejudging import COMPARISON
+from tests.test_rejudge import COMPARISON
 
 
 def change(percent: float, half: float = 0.07, processes: int = 2) -> Effect:

@@ -1,4 +1,4 @@
-"""Two and a half thousand verdicts on the null device, whose noise is made up and whose truth is known.
+"""A thousand verdicts on the null device, whose noise is made up and whose truth is known.
 
 Here in one process: a fresh null device stands for a fresh worker, whose programs it slows or speeds up as
 the places of code and data do on a card. All else is as `Comparing` has it: blocks as long as the verdict
@@ -37,10 +37,8 @@ SETTINGS = PairSettings(warmup_min_s=0, warmup_max_s=0, lead_in_s=0.005, max_tim
 SAME, MARGIN, HALF, ONE = 0.0, POLICY.margin, 0.005, 0.01
 SUITE = (*[SAME] * 12, *[MARGIN] * 2, *[HALF] * 2, *[ONE] * 4)
 """By how much slower each kernel of a suite is at head. One suite is one comparison."""
-QUICK, ALL = range(10), range(10, 25)
-"""Comparisons by their seeds: of the test that always runs, and of the long one. Together 500 verdicts of
-each kind of noise, 2500 in all.
-"""
+SEEDS = range(10)
+"""Comparisons by their seeds: 200 verdicts of each kind of noise."""
 FEWEST_FOUND = {HALF: 0.95, ONE: 0.99}
 """Share of slowdowns that are called regressions, at least, whatever the noise."""
 
@@ -178,14 +176,10 @@ def check_what_is_said(battery: Battery) -> None:
             assert verdict.time.low - width <= outcome.slower <= verdict.time.high + width
 
 
-@pytest.mark.parametrize(
-    "seeds",
-    [pytest.param(QUICK, id="200 verdicts"), pytest.param(ALL, id="300 verdicts", marks=pytest.mark.slow)],
-)
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_called_slower_that_is_not_and_what_is_slower_is_found(kind, seeds):
-    battery = Battery(kind, seeds)
-    assert len(battery.outcomes) == len(SUITE) * len(seeds)
+def test_nothing_is_called_slower_that_is_not_and_what_is_slower_is_found(kind):
+    battery = Battery(kind, SEEDS)
+    assert len(battery.outcomes) == len(SUITE) * len(SEEDS)
     check_false_alarms(battery)
     check_slowdowns(battery)
     check_effects(battery)
@@ -199,7 +193,7 @@ SPREAD = (*[SAME] * 8, *[MARGIN] * 4, *[ONE] * 3, *[0.02] * 3, *[0.05] * 3, *[0.
 @pytest.mark.parametrize(("offset", "found"), [(0.0007, 0.99), (0.0014, 0.95), (0.003, 0.8)])
 def test_where_processes_differ_by_more_than_assumed_power_still_grows_with_the_effect(offset, found):
     """By as much as is assumed, twice as much, and four times."""
-    battery = Battery("quiet", range(10), suite=SPREAD, offset=offset)
+    battery = Battery("quiet", SEEDS, suite=SPREAD, offset=offset)
     for slower in (SAME, MARGIN):
         told = battery.statuses(slower)
         assert no_oftener_than(POLICY.confirm, told["regression"] + told["improvement"], told.total())

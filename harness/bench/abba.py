@@ -29,7 +29,6 @@ from harness.bench.measure import (
 )
 from harness.device.backends.base import Device, Stamp
 from harness.records import L2Policy, PairedBlock, Quad
-from harness.statistics.paired import MIN_QUADS, log_ratios, more_quads, readable
 
 CANARY_EVERY = 2
 """Quads: one that strays costs those on both of its sides, which must not be a fifth of the fewest quads."""
@@ -153,6 +152,9 @@ def least_quads(settings: PairSettings, slot_ns: float) -> int:
 
 def _wanted(quads: Sequence[Quad], settings: PairSettings, least: int) -> int:
     """How many quads there should be."""
+    # Who only asks a worker to measure needs no NumPy.
+    from harness.statistics.paired import MIN_QUADS, log_ratios, more_quads, readable
+
     if not quads:
         return min(least, settings.max_quads)
     told = [quad for quad in quads if readable(quad.times_ns)]

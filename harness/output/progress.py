@@ -19,15 +19,16 @@ from rich.progress import (
 )
 
 from harness.output.tables import outcome
-from harness.records import DeviceInfo, Row
-from harness.run.compare import Purpose
 from harness.spec.case_id import size_label
-from harness.spec.planning import PlannedCase
-from harness.sweep.journal import SweepState
-from harness.sweep.model import Sweep, SweepRow
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from harness.records import DeviceInfo, Row
+    from harness.run.compare import Purpose
+    from harness.spec.planning import PlannedCase
+    from harness.sweep.journal import SweepState
+    from harness.sweep.model import Sweep, SweepRow
 
 
 class Waiting:

@@ -19,7 +19,7 @@ from harness.spec.planning import plan
 from harness.spec.suite import Axis, Case, Input, Output, Problem
 from tests import toy
 from tests.support import write_files
-from tests.test_comparison import Watching
+from tests.test_compare import Watching
 
 pytestmark = pytest.mark.fault
 

@@ -33,9 +33,7 @@ from asv.util import UserError
 
 from harness.config import load_config
 from harness.errors import HarnessError
-from harness.history.facts import read_facts
 from harness.history.figures import Direction, direction_of
-from harness.history.tables import read_benchmarks
 from harness.integrations.asv.conf import site_conf, write_pages
 from harness.integrations.asv.publish import check_asv, directions_of, warn_of_unknown_directions
 from harness.integrations.asv.tracks import TRACKS, Request
@@ -197,6 +195,9 @@ def _remove_records_too() -> None:
 
 def _remove_records(results: Path, machine: str, commits: Collection[str]) -> int:
     """Remove asv's records of commits of whose suite asv has no result left; tell how many."""
+    from harness.history.facts import read_facts
+    from harness.history.tables import read_benchmarks
+
     suites: dict[str, str] = {}
     with contextlib.suppress(HarnessError):  # then only what has no result at all is known to have none
         suites = {name: benchmark.suite or "" for name, benchmark in read_benchmarks(results).items()}

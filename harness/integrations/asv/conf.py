@@ -8,16 +8,17 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.config import load_config
 from harness.device.machine import describe_host, machine_entry
 from harness.errors import ConfigError, MeasureError, StoreError
-from harness.records import DeviceInfo
-from harness.run.device_session import find_device
-from harness.site.publishing import Published, publish_pages
 from harness.system.cache import write_atomically
 from harness.system.files import read_regular
+
+if TYPE_CHECKING:
+    from harness.records import DeviceInfo
+    from harness.site.publishing import Published
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +89,8 @@ def write_pages(
     tell: Callable[[str], None] = lambda _: None,
 ) -> Published:
     """Write our pages beside asv's, and let asv's lead to them. Raises what publish_pages raises."""
+    from harness.site.publishing import publish_pages
+
     site = html or conf.html
     published = publish_pages(
         results or conf.results,
@@ -144,6 +147,8 @@ def register(spec: str | None, *, write: bool = True) -> Registration:
 
     Raises ConfigError for a file that is no machine file, StoreError where it cannot be written.
     """
+    from harness.run.device_session import find_device
+
     device = find_device(spec)
     entry = machine_entry(device, describe_host())
     path = machine_file()

@@ -408,7 +408,7 @@ KILLED = """
 import os, sys
 from pathlib import Path
 from harness.store import records_file as store
-from tests.test_store import ROW, RUN
+from tests.test_records_file import ROW, RUN
 writer = store.RecordWriter(Path(sys.argv[1]), RUN)
 writer.add(ROW)
 {last}
@@ -437,7 +437,7 @@ import resource, sys
 from pathlib import Path
 from harness.store import records_file as store
 from harness.errors import StoreError
-from tests.test_store import BARE, ROW, RUN
+from tests.test_records_file import BARE, ROW, RUN
 limit = int(sys.argv[2])
 with store.RecordWriter(Path(sys.argv[1]), RUN) as writer:
     writer.add(ROW)
@@ -467,7 +467,7 @@ import resource, sys, warnings
 from pathlib import Path
 from harness.store import records_file as store
 from harness.errors import StoreError
-from tests.test_store import RUN
+from tests.test_records_file import RUN
 warnings.simplefilter("error")
 resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
 try:
@@ -671,7 +671,7 @@ KILLED_COMPARING = """
 import os, sys
 from pathlib import Path
 from harness.store import records_file as store
-from tests.test_store import BLOCK, COMPARISON, VERDICT
+from tests.test_records_file import BLOCK, COMPARISON, VERDICT
 journal = store.Journal(store.RecordWriter(Path(sys.argv[1]), COMPARISON))
 journal.add(BLOCK)
 journal.add(BLOCK)
@@ -744,7 +744,7 @@ FULL_JOURNAL = """
 import resource, sys
 from pathlib import Path
 from harness.store import records_file as store
-from tests.test_store import BLOCK, COMPARISON, VERDICT
+from tests.test_records_file import BLOCK, COMPARISON, VERDICT
 with store.Journal(store.RecordWriter(Path(sys.argv[1]), COMPARISON)) as journal:
     journal.add(BLOCK)
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))

@@ -41,7 +41,7 @@ from harness.spec.planning import plan
 from harness.statistics.moderated import DEFAULT_PRIOR, Prior
 from harness.statistics.paired import ProcessEffect
 from tests.support import write_null_script
-from tests.test_comparison import MS, Watching, breaks, ladder, takes
+from tests.test_compare import MS, Watching, breaks, ladder, takes
 
 QUICK = PairSettings(min_quads=25, max_quads=25, warmup_min_s=0, warmup_max_s=0, lead_in_s=0.005)
 NULL = devices()[0]
