@@ -21,8 +21,8 @@ from harness import Case, Kernel, Tuning, ceil_div
 from harness.errors import StoreError, SuiteError
 from harness.numbers import typeset
 from harness.output import sweeps
-from harness.output.sweeps import write_page
 from harness.output.sheet import SHADES
+from harness.output.sweeps import write_page
 from harness.output.tables import STYLES, print_out
 from harness.records import DeviceInfo, Effect, Host, Launch, Resources, Source, Toolchain
 from harness.sweep import exchange

@@ -142,9 +142,19 @@ STYLES: Mapping[str, str] = {
 
 
 def console() -> Console:
-    """Standard output, as wide as the terminal; a log gets the room it needs, unless COLUMNS is set."""
-    out = Console()
-    return out if out.is_terminal or "COLUMNS" in os.environ else Console(width=LOG_WIDTH)
+    """Standard output, as wide as the terminal; a log gets the room it needs, unless COLUMNS is set. Texts
+    are shown as they are.
+    """
+    out = Console(highlight=False, markup=False, emoji=False)
+    if not out.is_terminal and "COLUMNS" not in os.environ:
+        out.width = LOG_WIDTH
+    return out
+
+
+def print_error(text: str) -> None:
+    """A line on standard error, as it is and never wrapped."""
+    out = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    out.print(harmless(text), soft_wrap=True)
 
 
 def print_out(sheet: Sheet | Text, out: Console | None = None) -> None:
