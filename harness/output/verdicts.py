@@ -106,7 +106,9 @@ def judgement_as_json(result: FilesResult) -> dict[str, Any]:
         "head": result.head,
         "pairs": result.pairs,
         "device": result.device,
-        **_limits(result.policy),
+        "margin": result.policy.margin,
+        "tolerance": result.policy.tolerance,
+        "confidence": result.policy.confidence,
         "verdicts": [with_sentence(verdict, _PAIRS) for verdict in result.verdicts],
     }
 
@@ -117,7 +119,9 @@ def rejudged_as_json(record: RejudgedRecord) -> dict[str, Any]:
         "comparison": record.comparison,
         "complete": record.complete,
         "record": str(record.path),
-        **_limits(record.policy),
+        "margin": record.policy.margin,
+        "tolerance": record.policy.tolerance,
+        "confidence": record.policy.confidence,
         "calibrated_at": record.calibration.measured_at if record.calibration else None,
         "verdicts": [_rejudged_case_json(record, case) for case in record.cases],
         "twins": [_rejudged_case_json(record, case) for case in record.twins],
@@ -133,10 +137,6 @@ def _rejudged_case_json(record: RejudgedRecord, case: Rejudged) -> dict[str, Any
         "processes": case.blocks,
         "truth": label.truth if label else None,
     }
-
-
-def _limits(policy: Policy) -> dict[str, float]:
-    return {name: getattr(policy, name) for name in ("margin", "tolerance", "confidence")}
 
 
 def with_sentence(verdict: Verdict, units: tuple[str, str] = PROCESSES) -> Verdict:
