@@ -80,7 +80,6 @@ PURE = (
     "output.review.faces",
     "output.review.grouping",
     "output.review.markdown",
-    "output.review.page",
     "output.review.plausible",
 )
 EFFECTS = {"os", "shutil", "socket", "subprocess", "sys", "tempfile", "threading", "time"}

@@ -16,12 +16,13 @@ import msgspec
 import numpy as np
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from harness import Case, Kernel, Tuning, ceil_div
 from harness.errors import StoreError, SuiteError
 from harness.numbers import typeset
 from harness.output import sweeps
-from harness.output.sheet import SHADES
+from harness.output.sheet import SHADES, Sheet
 from harness.output.sweeps import write_page
 from harness.output.tables import STYLES, print_out
 from harness.records import DeviceInfo, Effect, Host, Launch, Resources, Source, Toolchain
@@ -317,7 +318,9 @@ def test_columns_that_have_no_room_go_on_in_another_table():
     rows = [row(n, tile=(n % 15, n // 15), time_ns=1000.0 * (n + 1)) for n in range(225)]
     sweep = dataclasses.replace(SWEEP, groups={})
     result = dataclasses.replace(with_rows(*rows), sweep=sweep)
-    *parts, legend = sweeps.heat_map(result, 60)
+    shown = list(sweeps.heat_map(result, 60))
+    parts = [each for each in shown if isinstance(each, Sheet)]
+    assert isinstance(legend := shown[-1], Text)
     assert len(parts) > 1
     assert all(part.width <= 60 for part in parts)
     assert all(len(line) <= 80 for line in legend.plain.splitlines())

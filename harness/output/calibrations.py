@@ -60,7 +60,6 @@ def print_calibration(results: Sequence[CalibrationResult]) -> None:
 
 
 def _noise_table(result: CalibrationResult) -> Sheet:
-    """Of every case against itself: how far apart processes were, and what would be seen."""
     cases = list(dict.fromkeys(verdict.case for verdict in result.same))
     trials = [[verdict for verdict in result.same if verdict.case == case] for case in cases]
     effects = [[effect for v in trial if v.time for effect in v.time.process_effects] for trial in trials]
@@ -85,7 +84,6 @@ def _noise_table(result: CalibrationResult) -> Sheet:
 
 
 def _planted_table(planted: Sequence[Planting]) -> Sheet:
-    """How many slowdowns of each size were found, and what they measured."""
     levels = sorted({each.level for each in planted})
     found = [[each.verdict for each in planted if each.level == level] for level in levels]
     missed = [Counter(v.status for v in each if v.status != "regression") for each in found]

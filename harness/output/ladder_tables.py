@@ -240,7 +240,6 @@ def _notes(
 
 
 def _of_libraries(ours: Sequence[Ours | None]) -> Iterator[str]:
-    """What the shares are of, and why there are none."""
     told = [each for each in ours if each and each.library]
     named = dict.fromkeys(each.library for each in told if each.library_percent is not None)
     if named:
@@ -250,7 +249,6 @@ def _of_libraries(ours: Sequence[Ours | None]) -> Iterator[str]:
 
 
 def _not_for(lines: Sequence[Line], machine: Machine) -> Iterator[str]:
-    """Rungs that were never made for a device."""
     backend = machine.device.backend
     others = [
         line.rung.label
@@ -277,7 +275,6 @@ def _age(started_at: str, now: dt.datetime | None) -> str:
 
 
 def _given(value: float | None) -> str:
-    """A published figure as it was published."""
     return "" if value is None else f"{value:,.6g}"
 
 

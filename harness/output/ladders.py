@@ -25,7 +25,7 @@ from harness.sweep.journal import SweepState, read_sweep
 from harness.sweep.model import Configuration, Sweep, SweepRow, configurations
 
 SLOW_FLOP = 4e9
-"""Of one launch on a processor that stands in for a card: beyond, measuring takes more than some seconds."""
+"""Operations of a launch that are too many for a processor in a card's place to be measured unasked."""
 MORE_DEVICES = ("opengl:0", "cpu:0")
 """Where ladders are measured too, beside the default device: the compute shader's, and what both are held
 against."""
@@ -78,13 +78,9 @@ class Line:
     sizes: Mapping[str, int]
     """Empty for what stands for a whole sweep."""
     speed_up: float | None = None
-    """The author's."""
     peak_percent: float | None = None
-    """The author's."""
     ours: Mapping[str, Ours] = field(default_factory=dict)
-    """By machine."""
     slow: frozenset[str] = frozenset()
-    """Machines on which measuring it must be asked for."""
     reference: bool = False
     """Whether it is no rung of the author's but a vendor's own kernel, beside which the others stand."""
 
@@ -102,8 +98,6 @@ class LadderReport:
 
 @dataclass(frozen=True, slots=True)
 class SweptConfiguration:
-    """One configuration that a sweep has measured."""
-
     machine: str
     sweep: Sweep
     sizes: Mapping[str, int]
@@ -277,7 +271,6 @@ def _machines(measured: _Measured, ladder: Ladder, lines: Sequence[Line]) -> lis
 
 
 def _is_host(suite: Suite, ladder: Ladder, device: DeviceInfo) -> bool:
-    """Whether a device is what the others are held against."""
     return (
         any(rung.backend == device.backend for rung in ladder.rungs if rung.kernel == ladder.against)
         and suite.by_name[ladder.against].source_for(device.backend) is not None
@@ -649,12 +642,7 @@ def as_json(report: LadderReport) -> dict[str, Any]:
         "suite": report.suite,
         "unit": report.unit,
         "ladder": ladder.name,
-        "title": ladder.title,
-        "source": ladder.source,
-        "card": ladder.card,
-        "peak": ladder.peak,
-        "against": ladder.against,
-        "note": ladder.note,
+        **{name: getattr(ladder, name) for name in ("title", "source", "card", "peak", "against", "note")},
         "rungs": [_line_json(line) for line in report.lines],
         "held_against": {
             machine: {size: _ours_json(ours) for size, ours in by_size.items()}
@@ -665,6 +653,7 @@ def as_json(report: LadderReport) -> dict[str, Any]:
 
 def _line_json(line: Line) -> dict[str, Any]:
     rung = line.rung
+    published = {name: getattr(rung, name) for name in ("rate", "average", "time_ms")}
     return {
         "label": rung.label,
         "reference": line.reference,
@@ -672,14 +661,8 @@ def _line_json(line: Line) -> dict[str, Any]:
         "about": line.kernel.about,
         "sizes": line.sizes,
         "macros": rung.macros,
-        "published": {
-            "rate": rung.rate,
-            "average": rung.average,
-            "time_ms": rung.time_ms,
-            "speed_up": line.speed_up,
-            "peak_percent": line.peak_percent,
-        },
-        "ours": [_ours_json(ours) for ours in line.ours.values()],
+        "published": {**published, "speed_up": line.speed_up, "peak_percent": line.peak_percent},
+        "ours": list(map(_ours_json, line.ours.values())),
     }
 
 

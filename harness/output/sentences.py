@@ -76,7 +76,6 @@ _REASONS: Mapping[str, tuple[str, str]] = {
 }
 """By reason: what is the matter, and what to do about it."""
 
-
 Case: TypeAlias = Verdict | CaseReview
 """What words and tables are made from."""
 

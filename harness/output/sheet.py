@@ -16,10 +16,8 @@ from harness.numbers import typeset
 from harness.system.texts import harmless
 
 _LEAST = 12
-"""Characters of a text that is cut."""
+"""Characters that are left of a text that is cut, at the least."""
 _MARKDOWN = "\\`*_|<["
-
-
 SHADES = tuple(f"l{level}" for level in range(7))
 """Marks of cells with the colours of a heat map, from the slowest to the fastest."""
 _COLOURED = {*SHADES, "none"}
@@ -41,7 +39,6 @@ class Column:
     text: bool = field(default=False, kw_only=True)
     """Whether it holds words, on the left and folded where there is no room. Numbers never are."""
     whole: bool = field(default=False, kw_only=True)
-    """Whether its words are never folded."""
     over: str = field(default="", kw_only=True)
     """What stands above the name, in a line of its own."""
     heads: bool = field(default=False, kw_only=True)
@@ -88,7 +85,12 @@ class Sheet:
         sheet = replace(self, columns=self.shown)
         while sheet.width > width and (most := max(column.spare for column in sheet.columns)):
             sheet = replace(sheet, columns=[column for column in sheet.columns if column.spare < most])
-        return _shortened(sheet, width) if self.cut else sheet
+        if not self.cut:
+            return sheet
+        *others, last = sheet.columns
+        room = max(_LEAST, width - sum(column.width + self.gap for column in others))
+        texts = [text if len(text) <= room else f"{text[: room - 1]}…" for text in last.texts]
+        return replace(sheet, columns=[*others, replace(last, cells=texts)])
 
     def parts(self, width: int) -> Iterator[Sheet]:
         """Sheets no wider than so many characters, where that can be: each has the columns that name the
@@ -110,17 +112,14 @@ class Sheet:
 
     def lines(self, width: int) -> list[str]:
         """As plain text: the headings, then a line a row."""
-        columns = self.fitting(width).shown
-        rows = zip(*([column.name, *column.texts] for column in columns), strict=True)
-        return [
-            (" " * self.gap)
-            .join(
-                harmless(cell).ljust(column.width) if column.text else harmless(cell).rjust(column.width)
-                for cell, column in zip(row, columns, strict=True)
-            )
-            .rstrip()
-            for row in rows
+        columns = [
+            [
+                f"{harmless(text):{'<' if column.text else '>'}{column.width}}"
+                for text in (column.name, *column.texts)
+            ]
+            for column in self.fitting(width).shown
         ]
+        return [(" " * self.gap).join(row).rstrip() for row in zip(*columns, strict=True)]
 
     def markdown(self) -> str:
         columns = self.shown
@@ -130,14 +129,12 @@ class Sheet:
         return "\n".join(f"| {' | '.join(cells)} |" for cells in (names, rulers, *rows))
 
     @property
-    def marked_rows(self) -> Iterator[tuple[str, ...]]:
-        """The cells of each row after its mark."""
+    def marked_rows(self) -> Iterator[tuple[str, tuple[str | Cell, ...]]]:
         columns = self.shown
         marks = self.marks or ("",) * len(columns[0].cells)
-        return zip(marks, *(column.cells for column in columns), strict=True)
+        return zip(marks, zip(*(column.cells for column in columns), strict=True), strict=True)
 
     def html_head(self) -> str:
-        """A row of headings."""
         cells = (
             f'<th scope="col"{_align(column)}>{safe(column.name.strip())}</th>'
             if column.name
@@ -148,16 +145,9 @@ class Sheet:
 
     def html_rows(self) -> Iterator[str]:
         columns = self.shown
-        for mark, *row in self.marked_rows:
+        for mark, row in self.marked_rows:
             cells = "".join(_html(column, cell) for column, cell in zip(columns, row, strict=True))
             yield f'<tr class="{mark}">{cells}</tr>' if mark else f"<tr>{cells}</tr>"
-
-
-def _shortened(sheet: Sheet, width: int) -> Sheet:
-    *others, last = sheet.columns
-    room = max(_LEAST, width - sum(column.width + sheet.gap for column in others))
-    texts = [text if len(text) <= room else f"{text[: room - 1]}…" for text in last.texts]
-    return replace(sheet, columns=[*others, replace(last, cells=texts)])
 
 
 def inline(text: str) -> str:

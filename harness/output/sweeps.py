@@ -45,7 +45,6 @@ class RankedRow:
     """A measured configuration among those of its size, identical ones counted once."""
 
     place: int
-    """From 1."""
     row: SweepRow
     time_ns: float
     half_width: float | None
@@ -72,9 +71,7 @@ class GroupLine:
     best_number: int | None
     best_size: str
     peak_percent: float | None
-    """Of the best."""
     averages: Mapping[str, float]
-    """By size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -540,16 +537,23 @@ def sweep_page(result: SweepResult) -> str:
     """The tables that the terminal shows and the heat map, as HTML."""
     found = list(sheets(result))
     heats = list(heat_sheets(result))
-    title = f"Sweep of {title_of(result)}"
+    sweep, title = result.sweep, f"Sweep of {title_of(result)}"
+    problems = [safe(result.problem)] if result.problem else []
+    if not result.complete:
+        done = f"{len(result.rows):,} of {sweep.total:,}"
+        problems.insert(0, f"Not complete: {done} configurations have come to an end.")
+    told = "".join(f'<p class="problem">{problem}</p>\n' for problem in problems)
+    built = f", {sweep.toolchain.compiler}" if sweep.toolchain else ""
+    origin = f"Sweep {sweep.sweep_id}, begun {sweep.started_at}, by gpu-harness {sweep.harness_version}."
     parts = [
-        f"{opening(title, _STYLE)}\n<h1>{safe(title)}</h1>\n{''.join(_problems(result))}",
+        f"{opening(title, _STYLE)}\n<h1>{safe(title)}</h1>\n{told}",
         *_of_kind(found, "best"),
         *_of_kind(found, "standings", "What became of the configurations"),
         *_of_kind(found, "group", "What made the difference"),
         *_of_kind(heats, "heat", "Heat map", _legend()),
         *_of_kind(found, "ranking", "The best of each size"),
         *_of_kind(found, "failures", "What failed"),
-        _foot(result),
+        f'<p class="muted">{safe(f"Driver {sweep.device.driver}{built}. {origin}")}</p>',
         CLOSING,
     ]
     return "\n".join(parts) + "\n"
@@ -563,14 +567,6 @@ def write_page(result: SweepResult, path: Path) -> None:
         raise StoreError(
             f"Cannot write {path}: {error.strerror or error}. Name a file in a folder with room."
         ) from error
-
-
-def _problems(result: SweepResult) -> Iterator[str]:
-    if not result.complete:
-        done = f"{len(result.rows):,} of {result.sweep.total:,}"
-        yield f'<p class="problem">Not complete: {done} configurations have come to an end.</p>\n'
-    if result.problem:
-        yield f'<p class="problem">{safe(result.problem)}</p>\n'
 
 
 def _of_kind(found: Sequence[Sheet], kind: str, heading: str = "", introduction: str = "") -> Iterator[str]:
@@ -592,16 +588,6 @@ def _legend() -> str:
         '\n<p class="muted">Colours are shares of the best rate of the size.</p>\n'
         f'<ul class="legend">{steps}{marks}</ul>'
     )
-
-
-def _foot(result: SweepResult) -> str:
-    sweep = result.sweep
-    built = f", {sweep.toolchain.compiler}" if sweep.toolchain else ""
-    told = (
-        f"Driver {sweep.device.driver}{built}. Sweep {sweep.sweep_id}, begun {sweep.started_at}, "
-        f"by gpu-harness {sweep.harness_version}."
-    )
-    return f'<p class="muted">{safe(told)}</p>'
 
 
 def as_json(result: SweepResult) -> dict[str, Any]:

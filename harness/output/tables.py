@@ -14,7 +14,7 @@ from harness.history.figures import median_during
 from harness.numbers import binary, number, percent_figure, times
 from harness.output.sentences import commit_label
 from harness.output.sheet import Cell, Column, Sheet
-from harness.records import DeviceInfo, LibraryShare, Row, Run
+from harness.records import DeviceInfo, Row, Run
 from harness.run.run import RunResult
 from harness.spec.case_id import size_label
 from harness.statistics import summarize
@@ -59,6 +59,10 @@ def summary_of(row: Row, run: Run) -> RowSummary:
     gbytes = row.moved_bytes / times.median_ns if row.moved_bytes else None
     rate = gflops if run.headline == "GFLOP/s" else gbytes
     peak = run.peaks.get(row.dtype if run.headline == "GFLOP/s" else "memory")
+    library = row.library
+    during = row.telemetry.during if row.telemetry else ()
+    energies = [each.energy_j for each in during if each.energy_j is not None]
+    reasons = [each.clock_event_reasons for each in during if each.clock_event_reasons is not None]
     return RowSummary(
         time_ms=times.median_ns / 1e6,
         time_low_ms=times.low_ns / 1e6,
@@ -69,35 +73,20 @@ def summary_of(row: Row, run: Run) -> RowSummary:
         gflops=gflops,
         gbytes_per_s=gbytes,
         peak_percent=100 * rate / peak if rate and peak else None,
-        **_library(row.library),
+        library_percent=_percent(library.share if library else None),
+        library_low_percent=_percent(library.low if library else None),
+        library_high_percent=_percent(library.high if library else None),
         sm_clock_mhz=median_during(row, "sm_clock_mhz"),
         memory_clock_mhz=median_during(row, "memory_clock_mhz"),
         temperature_c=median_during(row, "temperature_c"),
         power_w=median_during(row, "power_w"),
-        energy_j=_energy(row),
-        clock_event_reasons=_reasons(row),
+        energy_j=energies[-1] - energies[0] if len(energies) > 1 else None,
+        clock_event_reasons=tuple(sorted(set().union(*reasons))) if reasons else None,
     )
 
 
-def _library(found: LibraryShare | None) -> dict[str, float | None]:
-    if found is None:
-        return {}
-    shares = {"": found.share, "low_": found.low, "high_": found.high}
-    return {f"library_{name}percent": share and 100 * share for name, share in shares.items()}
-
-
-def _energy(row: Row) -> float | None:
-    values = [s.energy_j for s in (row.telemetry.during if row.telemetry else ()) if s.energy_j is not None]
-    return values[-1] - values[0] if len(values) > 1 else None
-
-
-def _reasons(row: Row) -> tuple[str, ...] | None:
-    seen = [
-        s.clock_event_reasons
-        for s in (row.telemetry.during if row.telemetry else ())
-        if s.clock_event_reasons is not None
-    ]
-    return tuple(sorted({reason for reasons in seen for reason in reasons})) if seen else None
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
 
 
 def outcome(row: Row) -> str:
@@ -182,16 +171,15 @@ def _table(sheet: Sheet) -> Table:
             overflow="fold",
             no_wrap=column.whole or not column.text,
         )
-    for mark, *row in sheet.marked_rows:
-        table.add_row(*map(_text, row), style=STYLES.get(mark, ""))
+    for mark, row in sheet.marked_rows:
+        table.add_row(
+            *(styled(*cell[:2]) if isinstance(cell, Cell) else styled(cell) for cell in row),
+            style=STYLES.get(mark, ""),
+        )
     return table
 
 
-def _text(cell: str | Cell) -> Text:
-    return styled(cell.text, cell.mark) if isinstance(cell, Cell) else Text(harmless(cell))
-
-
-def styled(text: str, mark: str) -> Text:
+def styled(text: str, mark: str = "") -> Text:
     return Text(harmless(text), style=STYLES.get(mark, ""))
 
 
@@ -211,13 +199,14 @@ def devices_table(devices: Sequence[DeviceInfo]) -> Sheet:
 
 def check_table(result: RunResult) -> Sheet:
     """A line a kernel and size: verified or not, and how far the largest error is from its bound."""
+    rows = result.rows
     return Sheet(
         title=_title(result.run),
         columns=[
-            Column("kernel", [row.kernel for row in result.rows], text=True),
-            Column("size", [size_label(row.sizes) for row in result.rows]),
-            Column("result", [_status(row) for row in result.rows], text=True),
-            Column("error / bound", [_error(row) for row in result.rows]),
+            Column("kernel", [row.kernel for row in rows], text=True),
+            Column("size", [size_label(row.sizes) for row in rows]),
+            Column("result", list(map(_status, rows)), text=True),
+            Column("error / bound", list(map(_error, rows))),
         ],
     )
 
@@ -237,7 +226,7 @@ def run_tables(result: RunResult) -> Iterator[Sheet]:
             columns=[
                 Column("kernel", [row.kernel for row in rows], text=True),
                 *_figures(result.run, rows),
-                Column("result", [_status(row) for row in rows], text=True),
+                Column("result", list(map(_status, rows)), text=True),
             ],
             caption="\n".join(_library_notes(rows)),
         )
@@ -284,7 +273,6 @@ def _title(run: Run) -> str:
 
 
 def _status(row: Row) -> Cell:
-    """``verified``, or why not: a measured row is a verified one too."""
     return Cell(row.reason or "verified", row.status)
 
 

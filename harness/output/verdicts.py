@@ -168,7 +168,6 @@ def print_comparison(results: Sequence[ComparisonResult], status: ExitCode) -> N
 
 
 def print_judgement(result: FilesResult, status: ExitCode) -> None:
-    """The same for files of pytest-benchmark."""
     often = Counter(verdict.kernel for verdict in result.verdicts)
     names = [each.kernel if often[each.kernel] == 1 else each.case for each in result.verdicts]
     base, head = result.base, result.head
@@ -216,7 +215,6 @@ def calibrated(known: Calibration | None, device: DeviceInfo, cases: Iterable[Ca
 
 
 def title(comparison: Comparison) -> str:
-    """Suite, both commits and device."""
     ends = (comparison.base, comparison.head)
     base, head = (commit_label(source.commit, dirty=source.dirty) for source in ends)
     device = comparison.device
@@ -225,7 +223,7 @@ def title(comparison: Comparison) -> str:
 
 def lines_of(
     verdicts: Sequence[Verdict],
-    units: tuple[str, str] = ("process", "processes"),
+    units: tuple[str, str] = PROCESSES,
     names: Mapping[str, str] | None = None,
     *,
     logs: bool = True,
@@ -240,9 +238,7 @@ def lines_of(
         words = f"{more} ({verdict.reason}{cause}): {explained(verdict, units)}"
         name = names[verdict.case] if names else verdict.case
         yield Text.assemble(
-            styled(f"{verdict.status} ", verdict.status),
-            (harmless(name), "bold"),
-            harmless(words, keep="\n"),
+            styled(f"{verdict.status} ", verdict.status), (harmless(name), "bold"), harmless(words, keep="\n")
         )
         if logs and verdict.log and verdict.log not in shown:
             shown.add(verdict.log)  # one broken file costs many cases
@@ -272,7 +268,6 @@ def counted_statuses(counts: Mapping[Any, int]) -> str:
 
 
 def _why_nothing(counts: Collection[str]) -> str:
-    """Why nothing was compared."""
     if len(counts) > 1:
         return "base and head have no case in common"
     return "base has none of these cases" if "new" in counts else "head has none of these cases"
@@ -292,7 +287,12 @@ def print_rejudged(records: Sequence[RejudgedRecord], asides: Sequence[str], sta
     if labelled:
         print_out(_scores(labelled))
         out.print()
-    for line in dict.fromkeys(map(_rests_on, records)):
+    told: dict[str, None] = {}
+    for record in records:
+        cases = [case.now for case in (*record.cases, *record.twins)]
+        rests_on = calibrated(record.calibration, record.comparison.device, cases)
+        told[f"{_limits_in_words(record.policy)}. {rests_on}".strip()] = None
+    for line in told:
         out.print(harmless(line), style="dim")
     for aside in asides:
         print_error(aside)
@@ -367,12 +367,6 @@ def _scores(labelled: Sequence[tuple[RejudgedRecord, Label, Rejudged]]) -> Sheet
             Column("device s", [_seconds(sum(gpu_s for *_, gpu_s in told)) for told in said.values()]),
         ],
     )
-
-
-def _rests_on(record: RejudgedRecord) -> str:
-    cases = [case.now for case in (*record.cases, *record.twins)]
-    told = calibrated(record.calibration, record.comparison.device, cases)
-    return f"{_limits_in_words(record.policy)}. {told}".strip()
 
 
 def _closing_of_records(records: Sequence[RejudgedRecord], status: ExitCode) -> str:

@@ -152,7 +152,6 @@ _FIGURES = (
     *("before", "after", "effect", "low", "high", "p_value"),
     *("cycles_effect", "clock_before", "clock_after"),
 )
-"""Of a change."""
 _TRACES = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w")
 
 

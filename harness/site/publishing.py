@@ -25,13 +25,12 @@ from harness.store.records_file import PACKED, PART
 from harness.system.files import stat_of
 
 FOLDER = "harness"
-"""Of our pages, beside asv's index.html."""
+"""Where our pages lie, beside asv's index.html."""
 _ASSETS = Path(__file__).resolve().parent / "assets"
 _CHANGES = 120
 """How many changes the overview has at most, open ones first; every series has all of its own."""
 _KINDS = ("new", "acknowledged", "expired", "fixed", "improvement", "environment")
 _OF_CARD = ("file", "name", "gpu", "driver", "kind", "newest", "open", "points", "calibration")
-"""What the overview has of each card's summary."""
 _READ = (".json", ".jsonl", PACKED, PART, ".harness")
 """What is read of a card's folder, by how its name ends."""
 

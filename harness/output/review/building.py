@@ -103,10 +103,10 @@ def newest_comparisons(results: Path) -> list[ComparisonResult]:
 
 _TEXT, _LOG, _WORDS = 2000, 8000, 200
 _FARTHEST = 1e6
-"""Of an effect: one wild process can put the bound of an interval anywhere."""
+"""The largest effect: one wild process can put the bound of an interval anywhere."""
 
 Places = Mapping[str, Mapping[str, Place]]
-"""By suite, then by kernel."""
+"""Where kernels begin, by suite and kernel."""
 
 
 def review_of(results: Sequence[ComparisonResult], places: Places | None = None) -> Review:

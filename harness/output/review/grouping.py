@@ -71,7 +71,6 @@ def _static(side: Side) -> list[tuple[str, str]]:
 
 
 def rules(card: Card) -> str:
-    """By which limits a card's cases are judged."""
     return typeset(
         f"Up to {percent(card.margin)} is nobody's business; unchanged is within {percent(card.tolerance)}; "
         f"each is said with {exact(card.confidence)} confidence."
@@ -121,10 +120,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Groups:
-    """Every case of a review, in one group."""
-
     slower: tuple[Found, ...]
-    """The most first."""
     broken: tuple[Found, ...]
     """Failed at head."""
     missing: tuple[Found, ...]
@@ -132,10 +128,8 @@ class Groups:
     """With those that failed at base, or nobody can tell where."""
     inconclusive: tuple[Found, ...]
     faster: tuple[Found, ...]
-    """The most first."""
     new: tuple[Found, ...]
     same: tuple[Found, ...]
-    """Unchanged or identical."""
 
     @property
     def failing(self) -> tuple[Found, ...]:
@@ -169,23 +163,24 @@ def _effect_of(found: Found) -> float:
 
 def shortcomings(card: Card) -> list[str]:
     """Sentences on what keeps a card's verdicts from being all that they should be."""
-    told = {
-        "No case was compared.": not card.cases,
-        "Interrupted: verdicts rest on what was finished.": not card.complete,
-        "The test of the comparison itself went wrong: its verdicts are not to be trusted.": bool(
-            wrong_twins(card)
-        ),
-        "The comparison reports a problem of its own.": bool(card.problem),
-    }
-    return [sentence for sentence, holds in told.items() if holds]
+    told = []
+    if not card.cases:
+        told.append("No case was compared.")
+    if not card.complete:
+        told.append("Interrupted: verdicts rest on what was finished.")
+    if wrong_twins(card):
+        told.append("The test of the comparison itself went wrong: its verdicts are not to be trusted.")
+    if card.problem:
+        told.append("The comparison reports a problem of its own.")
+    return told
 
 
 def wrong_twins(card: Card) -> list[CaseReview]:
     """Twins by which a kernel differs from itself, or a slowdown that was planted was not found."""
     return [
-        twin
-        for twin in card.twins
-        if wrong_twin(twin.case, twin.status, complete=twin.reason not in _ENDED_EARLY)
+        each
+        for each in card.twins
+        if wrong_twin(each.case, each.status, complete=each.reason not in _ENDED_EARLY)
     ]
 
 
@@ -233,12 +228,11 @@ def _unjudged(unjudged: Sequence[Found], every: int) -> list[str]:
 
 
 def _judged(review: Review, groups: Groups, every: int) -> list[str]:
-    held = [(card, sentence) for card in review.cards for sentence in shortcomings(card)]
+    held = [told for card in review.cards if (told := shortcomings(card))]
     fine = f"None of {counted(every, 'case')} is slower" if every > 1 else "The only case is not slower"
     if held:
-        cards = len({id(card) for card, _ in held})
-        where = f" (on {cards} of {len(review.cards)} cards)" if len(review.cards) > 1 else ""
-        return [f"{held[0][1].removesuffix('.')}{where}", fine[0].lower() + fine[1:]]
+        where = f" (on {len(held)} of {len(review.cards)} cards)" if len(review.cards) > 1 else ""
+        return [f"{held[0][0].removesuffix('.')}{where}", fine[0].lower() + fine[1:]]
     faster, new = len(groups.faster), len(groups.new)
     identical = sum(found.case.status == "identical" for found in groups.same)
     clauses = [f"{fine}: their code is the same" if identical == every > 1 else fine]

@@ -65,7 +65,6 @@ class Item:
     brief: str = ""
     """Empty where there is no shorter form."""
     cases: int = 1
-    """How many cases it names."""
 
     @property
     def short(self) -> str:
@@ -82,7 +81,6 @@ class Part:
     items: Iterable[Item] = ()
     closing: str = ""
     cases: int = 0
-    """How many there are to be named."""
     more: Callable[[int], str] = str
     """Says of how many cases no item was shown. It grows with the number alone."""
 
@@ -118,7 +116,6 @@ class _Shown:
     part: Part
     taken: list[Item] = field(default_factory=list)
     whole: set[int] = field(default_factory=set)
-    """Indices of the items that are shown in full."""
 
     def frame_bytes(self) -> int:
         part = self.part
@@ -157,7 +154,6 @@ _BEYOND = 1.2
 _WIDE = 5
 """Tolerances: where an interval ends further out it is cut off."""
 _DOTS = 16
-"""Processes that are drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +165,6 @@ class Scale:
     linear: float
     """An effect up to which it is about linear."""
     reach: float
-    """The effect at its right end."""
     margin: float
 
     def place(self, share: float) -> float:
@@ -262,7 +257,6 @@ def strip_svg(scale: Scale, change: Change, told: str) -> str:
 
 
 def axis_svg(scale: Scale) -> str:
-    """The ticks above the strips."""
     places = {_named(tick): _x(scale.place(tick)) for tick in scale.ticks()}
     marks = "".join(
         f'<line class="tick" x1="{x}" x2="{x}" y1="17" y2="22"/>'
@@ -305,7 +299,6 @@ class View:
     """Whether a coloured dot goes before the headline: not every machine has a font with one."""
 
     def name(self, found: Found) -> str:
-        """A case, and its card where there are several."""
         return f"{code(found.label)}{self._on(found.card.device)}"
 
     def _on(self, device: str) -> str:
@@ -346,7 +339,6 @@ def body(view: View, middle: Sequence[Part] = ()) -> list[Part]:
 
 
 def _title(view: View, groups: Groups) -> Part:
-    """The headline, the commits, the cards, and what keeps verdicts from being all that they should be."""
     review, several = view.review, len(view.review.cards) > 1
     devices = list(dict.fromkeys(card.device for card in review.cards))
     where = listed(list(map(code, devices))) if len(devices) < 4 else f"{len(devices)} models"
@@ -400,7 +392,6 @@ def _rows(view: View, sheet: Sheet) -> Iterator[Item]:
 
 
 def _basis(view: View) -> Part:
-    """What the verdicts rest on, card by card."""
     return Part(
         tier=1,
         opening="<details><summary>What this rests on</summary>\n<ul>",
@@ -425,7 +416,6 @@ def _of_card(card: Card) -> str:
 
 
 def _foot(view: View) -> Part:
-    """Where to go on from here."""
     addresses = {"the run that measured": view.links.run, "history": view.links.history}
     told = [link(address, text) for text, address in addresses.items() if address]
     told.append(f"gpu-harness {code(view.review.harness_version)}, {code(view.review.created_at)}")
@@ -591,7 +581,6 @@ def _visible(case: CaseReview) -> str:
 
 
 def _fortunate(view: View, groups: Groups) -> list[Part]:
-    """What got better, and what is new: a line each."""
     told = []
     for found, what in ((groups.faster, "faster"), (groups.new, "new, and right")):
         named = [_brief(view, each) for each in found[: view.names]]
