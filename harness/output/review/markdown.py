@@ -6,7 +6,7 @@ import html
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from harness.numbers import counted, effect, percent, seconds, typeset
 from harness.output.review.grouping import (
@@ -53,10 +53,6 @@ def listed(texts: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(texts[:-1]), *texts[-1:])))
 
 
-def size_bytes(text: str) -> int:
-    return len(text.encode())
-
-
 @dataclass(frozen=True, slots=True)
 class Item:
     """Something that is shown in full or, where room is short, in brief."""
@@ -100,50 +96,37 @@ def fit(parts: Sequence[Part], limit_bytes: int) -> str:
     Within a tier every item is shown in brief before any is shown in full. What opens and closes a part and
     the sentence on what it leaves out are always there: the caller keeps them short.
     """
-    shown = [_Shown(part) for part in parts]
-    room = limit_bytes - sum(each.frame_bytes() for each in shown)
+    texts: list[list[str]] = [[] for _ in parts]
+    unnamed = [part.cases for part in parts]
+    room = limit_bytes - sum(map(_frame_bytes, parts))
     for tier in sorted({part.tier for part in parts}):
-        served = [each for each in shown if each.part.tier == tier]
-        for each in served:
-            room = each.take(room)
-        for each in served:
-            room = each.expand(room)
-    return "\n\n".join(each.text() for each in shown) + "\n"
-
-
-@dataclass(slots=True)
-class _Shown:
-    part: Part
-    taken: list[Item] = field(default_factory=list)
-    whole: set[int] = field(default_factory=set)
-
-    def frame_bytes(self) -> int:
-        part = self.part
-        more = part.more(part.cases) if part.cases else ""
-        return sum(size_bytes(text) + 1 for text in (part.opening, part.closing, more)) + 2
-
-    def take(self, room: int) -> int:
-        for item in self.part.items:
-            if (needed := size_bytes(item.short) + 1) > room:
-                break
-            room -= needed
-            self.taken.append(item)
-        return room
-
-    def expand(self, room: int) -> int:
-        for index, item in enumerate(self.taken):
-            needed = size_bytes(item.full) - size_bytes(item.short)
-            if needed <= room:
+        taken = []
+        for at, part in enumerate(parts):
+            for item in part.items if part.tier == tier else ():
+                if (needed := _bytes(item.short) + 1) > room:
+                    break
                 room -= needed
-                self.whole.add(index)
-        return room
+                taken.append((texts[at], len(texts[at]), item))
+                texts[at].append(item.short)
+                unnamed[at] -= item.cases
+        for shown, index, item in taken:
+            if (needed := _bytes(item.full) - _bytes(item.short)) <= room:
+                room -= needed
+                shown[index] = item.full
+    whole = (
+        (part.opening, *shown, part.closing, part.more(left) if left > 0 else "")
+        for part, shown, left in zip(parts, texts, unnamed, strict=True)
+    )
+    return "\n\n".join("\n".join(filter(None, each)) for each in whole) + "\n"
 
-    def text(self) -> str:
-        part = self.part
-        left = part.cases - sum(item.cases for item in self.taken)
-        items = (item.full if index in self.whole else item.short for index, item in enumerate(self.taken))
-        texts = (part.opening, *items, part.closing, part.more(left) if left > 0 else "")
-        return "\n".join(filter(None, texts))
+
+def _frame_bytes(part: Part) -> int:
+    more = part.more(part.cases) if part.cases else ""
+    return sum(_bytes(text) + 1 for text in (part.opening, part.closing, more)) + 2
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode())
 
 
 _FINEST = 1e-4
@@ -502,14 +485,15 @@ def _brief(view: View, found: Found) -> str:
 
 def _commands(review: Review, found: Sequence[Found]) -> str:
     """What compares these cases again, a line for each suite."""
-    lines = []
+    if not review.base or not review.head:
+        return ""
+    compare, lines = f"harness compare {review.base[:10]} {review.head[:10]}", []
     for suite in dict.fromkeys(each.card.suite for each in found):
         cases = [each.case for each in found if each.card.suite == suite]
         kernels = dict.fromkeys(f"{suite}.{case.kernel}" for case in cases)
         sizes = dict.fromkeys(f"--size {size_label(case.sizes)}" for case in cases if case.sizes)
-        ends = [(commit or "")[:10] for commit in (review.base, review.head)]
-        lines.append(" \\\n  ".join((" ".join(("harness compare", *ends)), *kernels, " ".join(sizes))))
-    return "\n".join(lines) if review.base and review.head else ""
+        lines.append(" \\\n  ".join((compare, *kernels, " ".join(sizes))))
+    return "\n".join(lines)
 
 
 def _alike(found: Iterable[Found], key: Callable[[Found], object]) -> list[list[Found]]:
@@ -527,7 +511,7 @@ def _by_evidence(found: Found) -> object:
 
 def _by_remedy(found: Found) -> object:
     case = found.case
-    return _by_evidence(found) if case.status == "failed" else (case.status, case.reason, _remedy(found))
+    return _by_evidence(found) if case.status == "failed" else (case.status, case.reason, _to_do(found))
 
 
 def _failure(view: View, found: Sequence[Found], where: str) -> Item:
@@ -549,12 +533,8 @@ def _what(case: CaseReview) -> str:
 
 
 def _to_do(found: Found) -> str:
-    hint = _remedy(found)
+    hint = remedy(found.case, calibrated=found.card.calibrated is not None)
     return f"To do: {hint}." if hint else ""
-
-
-def _remedy(found: Found) -> str:
-    return remedy(found.case, calibrated=found.card.calibrated is not None)
 
 
 def _open(view: View, found: Sequence[Found]) -> Item:
