@@ -89,12 +89,28 @@ def _parts(report: LadderReport, now: dt.datetime | None) -> Iterator[tuple[str,
     if report.ladder.against:
         yield "", _held_against(report), list(_sources(report, now))
         return
-    for machine in report.machines or (None,):
+    if not report.machines:
+        lines = _shown(report, None)
+        yield "Not measured here.", _ladder(lines, [None] * len(lines), report.unit), []
+    for machine in report.machines:
         lines = _shown(report, machine)
-        ours = [line.ours.get(machine.name) if machine else None for line in lines]
-        notes = [*_notes(lines, ours, now), *_of_libraries(ours)]
-        notes += _not_for(lines, machine) if machine else ()
-        yield _heading(lines, machine), _ladder(lines, ours, report.unit), notes
+        sizes = {size_label(line.sizes) for line in lines if line.sizes}
+        at = f", size {sizes.pop()}" if len(sizes) == 1 else ""
+        ours = [line.ours.get(machine.name) for line in lines]
+        notes = [*_notes(lines, ours, now), *_of_libraries(ours), *_not_for(lines, machine)]
+        heading = f"Ours: {machine.device.name} ({machine.device.spec}){at}"
+        yield heading, _ladder(lines, ours, report.unit), notes
+
+
+def _sources(report: LadderReport, now: dt.datetime | None) -> Iterator[str]:
+    """Which device each line is of, which kernel it ran, and how old the figures are."""
+    lines = [line for line in report.lines if line.rung.backend]
+    for machine in report.machines:
+        best = report.best.get(machine.name, {})
+        kernels = ", ".join(dict.fromkeys(ours.kernel for ours in best.values())) or "nothing measured"
+        yield f"{machine.device.spec}: {machine.device.name}, {kernels}"
+        ours = [line.ours.get(machine.name) for line in lines]
+        yield from _notes(lines, ours, now, tuple(best.values()))
 
 
 def _shown(report: LadderReport, machine: Machine | None) -> list[Line]:
@@ -108,14 +124,6 @@ def _shown(report: LadderReport, machine: Machine | None) -> list[Line]:
     if any(line.reference for line in lines):
         lines.sort(key=lambda line: order.index(size_label(line.sizes)))
     return lines
-
-
-def _heading(lines: Sequence[Line], machine: Machine | None) -> str:
-    if machine is None:
-        return "Not measured here."
-    sizes = {size_label(line.sizes) for line in lines if line.sizes}
-    at = f", size {sizes.pop()}" if len(sizes) == 1 else ""
-    return f"Ours: {machine.device.name} ({machine.device.spec}){at}"
 
 
 def _ladder(lines: Sequence[Line], ours: Sequence[Ours | None], unit: str) -> list[Column]:
@@ -201,17 +209,6 @@ def _measured(base: Line | None, best: Ours | None, others: Sequence[Line], mach
         first = WITH_SLOW
     beside = [_rate(line.ours.get(machine)) for line in others]
     return [*first, _time(best), _rate(best), times(best.speed_up if best else None), *beside]
-
-
-def _sources(report: LadderReport, now: dt.datetime | None) -> Iterator[str]:
-    """Which device each line is of, which kernel it ran, and how old the figures are."""
-    lines = [line for line in report.lines if line.rung.backend]
-    for machine in report.machines:
-        best = report.best.get(machine.name, {})
-        kernels = ", ".join(dict.fromkeys(ours.kernel for ours in best.values())) or "nothing measured"
-        yield f"{machine.device.spec}: {machine.device.name}, {kernels}"
-        ours = [line.ours.get(machine.name) for line in lines]
-        yield from _notes(lines, ours, now, tuple(best.values()))
 
 
 def _notes(

@@ -232,9 +232,10 @@ def lines_of(
     say the same. `names` are what cases are called, where not by their ids.
     """
     shown: set[str] = set()
-    for verdict, alike in _alike(verdicts):
+    loud = (verdict for verdict in verdicts if verdict.status not in _QUIET)
+    for _, (verdict, *alike) in groupby(loud, key=lambda v: (v.status, v.reason, explained(v), v.log)):
         cause = f", {verdict.attribution}" if verdict.attribution else ""
-        more = f" and {alike} more" if alike else ""
+        more = f" and {len(alike)} more" if alike else ""
         words = f"{more} ({verdict.reason}{cause}): {explained(verdict, units)}"
         name = names[verdict.case] if names else verdict.case
         yield Text.assemble(
@@ -245,32 +246,20 @@ def lines_of(
             yield Text("\n".join(f"    {line}" for line in verdict.log.splitlines()), style="dim")
 
 
-def _alike(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, int]]:
-    """Verdicts that say something new, and how many after each say the same."""
-    loud = (verdict for verdict in verdicts if verdict.status not in _QUIET)
-    for _, same in groupby(loud, key=lambda v: (v.status, v.reason, explained(v), v.log)):
-        first, *others = same
-        yield first, len(others)
-
-
 def closing(verdicts: Sequence[Verdict], device_s: float | None) -> str:
     """``1 regression, 3 unchanged. 12.3 s of device time.``"""
     counts = Counter(verdict.status for verdict in verdicts)
     told = counted_statuses(counts) or "no case was compared"
     if counts and nothing_compared(counts):
-        told += f". Nothing was compared: {_why_nothing(counts)}"
+        why = f"{'base' if 'new' in counts else 'head'} has none of these cases"
+        why = why if len(counts) == 1 else "base and head have no case in common"
+        told += f". Nothing was compared: {why}"
     return f"{told}." + (f" {seconds(device_s)} of device time." if device_s is not None else "")
 
 
 def counted_statuses(counts: Mapping[Any, int]) -> str:
     """``1 regression, 3 unchanged``; what matters most comes first."""
     return ", ".join(f"{counts[name]} {name}" for name in _ORDER if counts.get(name))
-
-
-def _why_nothing(counts: Collection[str]) -> str:
-    if len(counts) > 1:
-        return "base and head have no case in common"
-    return "base has none of these cases" if "new" in counts else "head has none of these cases"
 
 
 def print_rejudged(records: Sequence[RejudgedRecord], asides: Sequence[str], status: ExitCode) -> None:

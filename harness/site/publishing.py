@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -73,14 +72,11 @@ def publish_pages(
         for number, folder in enumerate(found.folders)
     ]
     cards = _publish_changed(work, tell)
-    _write_commits(site, commits)
-    generated_at = now.isoformat(timespec="seconds")
-    changes = [change for card in cards for change in card.changes]
-    # Open regressions first, then the newest.
-    changes.sort(key=lambda each: (each["state"] not in ("new", "expired"), -each["bad"]))
-    site.write("changes", changes[:_CHANGES])
-    site.write("site", _overview(cards, cases, commits, changes, project, commit_url, html, generated_at))
-    _write_faces(site, cards, cases, changes, project, generated_at)
+    for first in range(0, len(commits), COMMITS_A_FILE):
+        line = commits.line[first : first + COMMITS_A_FILE]
+        rows = [(each.hash, each.time, each.author[:200], each.subject[:500]) for each in line]
+        site.write(f"commits/{first // COMMITS_A_FILE}", rows)
+    _write_overview(site, cards, cases, commits, project, commit_url, now.isoformat(timespec="seconds"))
     return Published(
         folder=site.folder,
         cards=len(cards),
@@ -110,32 +106,28 @@ def _publish_changed(work: Sequence[CardPages], tell: Callable[[str], None]) -> 
     return [card for card in cards.values() if card]
 
 
-def _write_commits(site: Site, commits: Commits) -> None:
-    for first in range(0, len(commits), COMMITS_A_FILE):
-        line = commits.line[first : first + COMMITS_A_FILE]
-        rows = [(each.hash, each.time, each.author[:200], each.subject[:500]) for each in line]
-        site.write(f"commits/{first // COMMITS_A_FILE}", rows)
-
-
-def _overview(
+def _write_overview(
+    site: Site,
     cards: Sequence[CardSummary],
     cases: Sequence[Case],
     commits: Commits,
-    changes: Sequence[dict[str, Any]],
     project: str,
     commit_url: str,
-    html: Path,
     generated_at: str,
-) -> dict[str, Any]:
-    newest = commits[-1]
-    kinds = [each["state"] or each["kind"] for each in changes]
-    return {
+) -> None:
+    """What shows every card: the first document, the changes, the feed and the badges."""
+    changes = [change for card in cards for change in card.changes]
+    # Open regressions first, then the newest.
+    changes.sort(key=lambda each: (each["state"] not in ("new", "expired"), -each["bad"]))
+    site.write("changes", changes[:_CHANGES])
+    newest, kinds = commits[-1], [each["state"] or each["kind"] for each in changes]
+    overview = {
         "schema": SCHEMA_VERSION,
         "generated_at": generated_at,
         "harness_version": __version__,
         "project": project,
         "commit_url": commit_url,
-        "asv": (html / "asv.js").exists(),
+        "asv": (site.folder.parent / "asv.js").exists(),
         "commits": {
             "count": len(commits),
             "chunk": COMMITS_A_FILE,
@@ -155,29 +147,20 @@ def _overview(
         "counts": {kind: kinds.count(kind) for kind in _KINDS},
         "problems": [problem for card in cards for problem in card.problems],
     }
+    site.write("site", overview)
+    fed = [each for each in changes if each["kind"] != "environment"][:100]
+    names = [(card.file, card.gpu or card.name) for card in cards]
+    site.put("feed.xml", atom(fed, names, [case.name for case in cases], project, generated_at))
+    for card, (file, name) in zip(cards, names, strict=True):
+        measured = bool(card.series)
+        site.write_json(f"badges/{file}.json", badge(name, card.open, measured=measured))
+        site.put(f"badges/{file}.svg", badge_svg(name, card.open, measured=measured))
 
 
 def _behind(card: CardSummary, commits: Commits) -> list[dict[str, str]]:
     behind = len(commits) - 1 - card.newest["commit"] if card.newest else 0
     text = f"{behind} commit{'s' if behind > 1 else ''} behind the newest."
     return [{"level": "warning" if behind > EVERY else "good", "text": text}] if behind else []
-
-
-def _write_faces(
-    site: Site,
-    cards: Sequence[CardSummary],
-    cases: Sequence[Case],
-    changes: Sequence[dict[str, Any]],
-    project: str,
-    generated_at: str,
-) -> None:
-    told = [each for each in changes if each["kind"] != "environment"][:100]
-    names = [(card.file, card.gpu or card.name) for card in cards]
-    site.put("feed.xml", atom(told, names, [case.name for case in cases], project, generated_at))
-    for card, (file, name) in zip(cards, names, strict=True):
-        measured = bool(card.series)
-        site.write_json(f"badges/{file}.json", badge(name, card.open, measured=measured))
-        site.put(f"badges/{file}.svg", badge_svg(name, card.open, measured=measured))
 
 
 class _Written(msgspec.Struct):

@@ -310,14 +310,23 @@ class View:
 def body(view: View, middle: Sequence[Part] = ()) -> list[Part]:
     """What every face shows, with what it shows of its own in the middle."""
     groups = grouped(view.review)
+    basis = Part(
+        tier=1,
+        opening="<details><summary>What this rests on</summary>\n<ul>",
+        items=(Item(f"<li>{_of_card(card)}</li>") for card in view.review.cards),
+        closing="</ul>\n</details>",
+    )
+    further = {"the run that measured": view.links.run, "history": view.links.history}
+    foot = [link(address, text) for text, address in further.items() if address]
+    foot.append(f"gpu-harness {code(view.review.harness_version)}, {code(view.review.created_at)}")
     return [
         _title(view, groups),
         *_acted_on(view, groups),
         *_changed_problems(view),
         *_fortunate(view, groups),
         *middle,
-        _basis(view),
-        _foot(view),
+        basis,
+        fixed(f"<p>{' · '.join(foot)}</p>"),
     ]
 
 
@@ -374,15 +383,6 @@ def _rows(view: View, sheet: Sheet) -> Iterator[Item]:
             above = ""
 
 
-def _basis(view: View) -> Part:
-    return Part(
-        tier=1,
-        opening="<details><summary>What this rests on</summary>\n<ul>",
-        items=(Item(f"<li>{_of_card(card)}</li>") for card in view.review.cards),
-        closing="</ul>\n</details>",
-    )
-
-
 def _of_card(card: Card) -> str:
     built = f", {code(card.compiler)}" if card.compiler else ""
     twins = f" The comparison's test of itself: {listed([twin(each) for each in card.twins])}."
@@ -396,13 +396,6 @@ def _of_card(card: Card) -> str:
     problem = f"\n{pre(card.problem)}" if card.problem else ""
     left_out = "".join(f"\n<li>{code(text)}</li>" for text in card.left_out)
     return f"{told}{problem}" + (f"<br>\nLeft out:\n<ul>{left_out}\n</ul>" if left_out else "")
-
-
-def _foot(view: View) -> Part:
-    addresses = {"the run that measured": view.links.run, "history": view.links.history}
-    told = [link(address, text) for text, address in addresses.items() if address]
-    told.append(f"gpu-harness {code(view.review.harness_version)}, {code(view.review.created_at)}")
-    return fixed(f"<p>{' · '.join(told)}</p>")
 
 
 def _acted_on(view: View, groups: Groups) -> list[Part]:
