@@ -10,6 +10,7 @@ import hashlib
 import html
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 from harness.numbers import typeset
@@ -43,12 +44,22 @@ class Column:
     """What stands above the name, in a line of its own."""
     heads: bool = field(default=False, kw_only=True)
     """Whether it names the rows."""
+    spans: bool = field(default=False, kw_only=True)
+    """Whether a text also holds for the rows below it that have none."""
     spare: int = field(default=0, kw_only=True)
     """Where a table is too wide, columns with the highest of these go first; 0 never goes."""
 
     @property
     def texts(self) -> list[str]:
         return [cell.text if isinstance(cell, Cell) else cell for cell in self.cells]
+
+    def rows_spanned(self) -> list[int]:
+        """By row, how many its cell stands for; none where one above it does."""
+        if not self.spans:
+            return [1] * len(self.cells)
+        starts = [at for at, text in enumerate(self.texts) if text]
+        spans = {start: stop - start for start, stop in pairwise([*starts, len(self.cells)])}
+        return [spans.get(at, 0) for at in range(len(self.cells))]
 
     @property
     def width(self) -> int:
@@ -144,10 +155,12 @@ class Sheet:
         return f"<tr>{''.join(cells)}</tr>"
 
     def html_rows(self) -> Iterator[str]:
-        columns = self.shown
-        for mark, row in self.marked_rows:
-            cells = "".join(_html(column, cell) for column, cell in zip(columns, row, strict=True))
-            yield f'<tr class="{mark}">{cells}</tr>' if mark else f"<tr>{cells}</tr>"
+        columns = [(column, column.rows_spanned()) for column in self.shown]
+        for at, (mark, row) in enumerate(self.marked_rows):
+            cells = (
+                _html(column, cell, spans[at]) for (column, spans), cell in zip(columns, row, strict=True)
+            )
+            yield f'<tr class="{mark}">{"".join(cells)}</tr>' if mark else f"<tr>{''.join(cells)}</tr>"
 
 
 def inline(text: str) -> str:
@@ -166,13 +179,16 @@ _LOUD = ("regression", "improvement", "inconclusive", "invalid", "missing", "fai
 _TAGS: Mapping[str, str] = {"code": "code", **dict.fromkeys(_LOUD, "b")}
 
 
-def _html(column: Column, cell: str | Cell) -> str:
+def _html(column: Column, cell: str | Cell, rows: int) -> str:
+    if not rows:
+        return ""
     text, mark, hint = cell if isinstance(cell, Cell) else (cell, "", "")
     inner = safe(text.strip()) if column.text else safe(typeset(text.strip()))
     if tag := _TAGS.get(mark):
         inner = f"<{tag}>{inner}</{tag}>"
-    if column.heads and text:
-        return f'<th scope="row"{_align(column)}>{inner}</th>'
+    if column.heads:
+        span = f' rowspan="{rows}"' if rows > 1 else ""
+        return f'<th scope="row"{span}{_align(column)}>{inner}</th>'
     if mark in _COLOURED:
         title = f' title="{hint}"' if hint else ""
         return f'<td class="{mark}"{title}>{inner}</td>'

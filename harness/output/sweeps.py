@@ -444,7 +444,7 @@ def heat_sheets(result: SweepResult) -> Iterator[Sheet]:
         titles = [
             f"{' '.join(panel)}  " if mark else "" for (panel, _), mark in zip(rows, marks, strict=True)
         ]
-        naming.append(Column("", titles, text=True, heads=True, whole=True))
+        naming.append(Column("", titles, text=True, heads=True, whole=True, spans=True))
     if down:
         labels = [f"{' '.join(line)}  " for _, line in rows]
         naming.append(Column(down, labels, text=True, heads=True, whole=True))
@@ -517,11 +517,10 @@ p { margin: .4rem 0 }
 .tied th, .tied td { color: var(--good) }
 .of-failures td:last-child { white-space: normal; min-width: 20rem }
 .of-heat th, .of-heat td { padding: .3rem .6rem; border: 0 }
-.of-heat th { padding-left: 0 }
+.of-heat th { padding-left: 0; vertical-align: top }
 .of-heat thead [align=right] { padding-left: .6rem }
 .of-heat .panel > * { border-top: 1px solid var(--rule) }
 .of-heat td { border: 1px solid var(--page); text-align: right; min-width: 4.5rem }
-.of-heat td:empty { min-width: 0 }
 .legend { display: flex; flex-wrap: wrap; gap: .3rem; list-style: none; padding: 0; font-size: .87rem }
 .legend li { padding: .1rem .6rem; border: 1px solid var(--rule) }
 .l0 { background: #440154; color: #fff } .l1 { background: #443983; color: #fff }
