@@ -76,11 +76,10 @@ PURE = (
     "doctor.checks",
     "output.sentences",
     "output.sheet",
-    "output.sweep_sheets",
+    "output.sweeps",
     "output.review.faces",
     "output.review.grouping",
     "output.review.markdown",
-    "output.review.page",
     "output.review.plausible",
 )
 EFFECTS = {"os", "shutil", "socket", "subprocess", "sys", "tempfile", "threading", "time"}

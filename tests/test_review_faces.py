@@ -20,7 +20,7 @@ from markdown_it import MarkdownIt
 
 from harness.judgement.gates import GATES
 from harness.output.review import markdown
-from harness.output.review.faces import CHECK_NAME, check_run, workflow_command, workflow_commands
+from harness.output.review.faces import CHECK_NAME, check_run, page, workflow_command, workflow_commands
 from harness.output.review.grouping import Links, calibrated, facts, grouped, total
 from harness.output.review.markdown import (
     Item,
@@ -39,7 +39,6 @@ from harness.output.review.markdown import (
     summary,
 )
 from harness.output.review.model import Calibrated, Review, decode_review, encode_review
-from harness.output.review.page import page
 from harness.output.sentences import reason, remedy
 from tests.review_samples import (
     ATTACKS,

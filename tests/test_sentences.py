@@ -14,11 +14,10 @@ from harness.errors import ExitCode
 from harness.integrations.pytest.report import comparison_lines
 from harness.numbers import typeset
 from harness.output.review.building import review_of
-from harness.output.review.faces import check_run, workflow_commands
+from harness.output.review.faces import check_run, page, workflow_commands
 from harness.output.review.grouping import Links
 from harness.output.review.markdown import comment, summary
 from harness.output.review.model import Place, Review
-from harness.output.review.page import page
 from harness.output.sentences import basis, explained, sentence
 from harness.output.verdicts import as_json, print_comparison
 from harness.records import Arm, Effect, Strays, Verdict

@@ -13,11 +13,10 @@ from harness.cli.options import echo_json, fail_on_option, json_option, path_opt
 from harness.config import Config, load_config
 from harness.errors import HarnessError, UsageError
 from harness.output.review.building import kernel_places, newest_comparisons, review_of, stored_result
-from harness.output.review.faces import faces, write_faces
+from harness.output.review.faces import faces, page, write_faces
 from harness.output.review.grouping import Links
 from harness.output.review.markdown import comment
 from harness.output.review.model import Place, Review
-from harness.output.review.page import page
 from harness.output.verdicts import as_json as result_as_json
 from harness.output.verdicts import exit_code, print_comparison
 from harness.run.compare import ComparisonResult

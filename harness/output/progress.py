@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -18,6 +17,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from harness.numbers import counted
 from harness.output.tables import outcome
 from harness.spec.case_id import size_label
 
@@ -47,17 +47,11 @@ class Waiting:
             self.status.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.status.stop()
 
 
-_PURPOSES: dict[Purpose, str] = {
-    "look": "",
-    "confirm": ", confirming",
-    "attribute": ", each side alone",
-}
+_PURPOSES: dict[Purpose, str] = {"look": "", "confirm": ", confirming", "attribute": ", each side alone"}
 
 
 class DeviceProgress:
@@ -85,14 +79,12 @@ class DeviceProgress:
         self.progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.progress.stop()
 
     def opened(self, device: DeviceInfo) -> None:
         if device.spec != self.device:
-            self.console.print(f"Device: {device.spec}, {device.name}", highlight=False)
+            self.waiting(f"Device: {device.spec}, {device.name}")
         self.device = device.spec
 
     def waiting(self, sentence: str) -> None:
@@ -103,8 +95,6 @@ class DeviceProgress:
 
 
 class ProgressObserver(DeviceProgress):
-    """Shows a run as it goes."""
-
     def started(self, planned: PlannedCase, number: int, total: int) -> None:
         self.name = planned.case.short_id
         self.began = time.monotonic()
@@ -114,14 +104,10 @@ class ProgressObserver(DeviceProgress):
         self.progress.advance(self.task)
         if not self.console.is_terminal:
             took = time.monotonic() - self.began
-            self.console.print(
-                f"{self.name}: {outcome(row)} ({took:.1f} s in all)", highlight=False, soft_wrap=True
-            )
+            self.waiting(f"{self.name}: {outcome(row)} ({took:.1f} s in all)")
 
 
 class CompareProgress(DeviceProgress):
-    """Shows a comparison as it goes: the process, and the case it is at."""
-
     label = ""
 
     def process(self, number: int, cases: int, purpose: Purpose) -> None:
@@ -129,7 +115,7 @@ class CompareProgress(DeviceProgress):
         self.began = time.monotonic()
         self.progress.update(self.task, description=self.label, completed=0, total=cases)
         if not self.console.is_terminal:
-            self.console.print(f"{self.label}: {cases} case{'s' if cases > 1 else ''}", highlight=False)
+            self.waiting(f"{self.label}: {counted(cases, 'case')}")
 
     def started(self, case: str) -> None:
         self.name = f"{self.label}: {escape(case)}"
@@ -146,7 +132,7 @@ _PHASES = {
     "repeat": "the winner in fresh processes",
 }
 _EVERY_S = 10.0
-"""Between two lines in a log."""
+"""Seconds between two lines in a log."""
 
 
 class SweepProgress(DeviceProgress):
@@ -196,11 +182,9 @@ class SweepProgress(DeviceProgress):
         # Later on they are held against each other, and what was fastest by itself says little.
         if self.best is None or self.best.time_ns is None or self.part != _PHASES["screen"]:
             return ""
-        chosen = self.best.configuration
+        chosen, time_ms = self.best.configuration, self.best.time_ns / 1e6
         values = ", ".join(f"{name} {value}" for name, value in chosen.parameters.items())
-        return escape(
-            f"best so far {self.best.time_ns / 1e6:.4g} ms at {size_label(chosen.sizes)} ({values})"
-        )
+        return escape(f"best so far {time_ms:.4g} ms at {size_label(chosen.sizes)} ({values})")
 
 
 def _speed(row: SweepRow) -> float:

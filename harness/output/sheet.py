@@ -10,23 +10,27 @@ import hashlib
 import html
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 from harness.numbers import typeset
 from harness.system.texts import harmless
 
-_GAP = 2
-"""Spaces between two columns."""
 _LEAST = 12
-"""Characters of a text that is cut."""
+"""Characters that are left of a text that is cut, at the least."""
 _MARKDOWN = "\\`*_|<["
+SHADES = tuple(f"l{level}" for level in range(7))
+"""Marks of cells with the colours of a heat map, from the slowest to the fastest."""
+_COLOURED = {*SHADES, "none"}
 
 
 class Cell(NamedTuple):
-    """A text with a word on what it is: a verdict's status, ``code``, best, tied."""
+    """A text with a word on what it is: a verdict's status, ``code``, best, tied, a shade."""
 
     text: str
     mark: str = ""
+    hint: str = ""
+    """What a page says of a coloured cell that holds a sign only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +40,26 @@ class Column:
     text: bool = field(default=False, kw_only=True)
     """Whether it holds words, on the left and folded where there is no room. Numbers never are."""
     whole: bool = field(default=False, kw_only=True)
-    """Whether its words are never folded."""
     over: str = field(default="", kw_only=True)
     """What stands above the name, in a line of its own."""
     heads: bool = field(default=False, kw_only=True)
     """Whether it names the rows."""
+    spans: bool = field(default=False, kw_only=True)
+    """Whether a text also holds for the rows below it that have none."""
     spare: int = field(default=0, kw_only=True)
     """Where a table is too wide, columns with the highest of these go first; 0 never goes."""
 
     @property
     def texts(self) -> list[str]:
         return [cell.text if isinstance(cell, Cell) else cell for cell in self.cells]
+
+    def rows_spanned(self) -> list[int]:
+        """By row, how many its cell stands for; none where one above it does."""
+        if not self.spans:
+            return [1] * len(self.cells)
+        starts = [at for at, text in enumerate(self.texts) if text]
+        spans = {start: stop - start for start, stop in pairwise([*starts, len(self.cells)])}
+        return [spans.get(at, 0) for at in range(len(self.cells))]
 
     @property
     def width(self) -> int:
@@ -64,6 +77,13 @@ class Sheet:
     """Of each row: best, tied or nothing."""
     cut: bool = False
     """Whether the last column is cut where a line has no room for it, so that each row is one line."""
+    dense: bool = False
+    """Whether columns touch: their texts have room around them."""
+
+    @property
+    def gap(self) -> int:
+        """Spaces between two columns."""
+        return 0 if self.dense else 2
 
     @property
     def shown(self) -> list[Column]:
@@ -76,26 +96,41 @@ class Sheet:
         sheet = replace(self, columns=self.shown)
         while sheet.width > width and (most := max(column.spare for column in sheet.columns)):
             sheet = replace(sheet, columns=[column for column in sheet.columns if column.spare < most])
-        return _shortened(sheet, width) if self.cut else sheet
+        if not self.cut:
+            return sheet
+        *others, last = sheet.columns
+        room = max(_LEAST, width - sum(column.width + self.gap for column in others))
+        texts = [text if len(text) <= room else f"{text[: room - 1]}…" for text in last.texts]
+        return replace(sheet, columns=[*others, replace(last, cells=texts)])
+
+    def parts(self, width: int) -> Iterator[Sheet]:
+        """Sheets no wider than so many characters, where that can be: each has the columns that name the
+        rows, and as many of the others as fit.
+        """
+        naming = [column for column in self.columns if column.heads]
+        others = [column for column in self.columns if not column.heads]
+        while others:
+            taken = len(others)
+            while taken > 1 and replace(self, columns=[*naming, *others[:taken]]).width > width:
+                taken -= 1
+            yield replace(self, columns=[*naming, *others[:taken]])
+            others = others[taken:]
 
     @property
     def width(self) -> int:
         """Characters of a line where nothing is folded."""
-        return sum(column.width + _GAP for column in self.shown) - _GAP
+        return sum(column.width + self.gap for column in self.shown) - self.gap
 
     def lines(self, width: int) -> list[str]:
         """As plain text: the headings, then a line a row."""
-        columns = self.fitting(width).shown
-        rows = zip(*([column.name, *column.texts] for column in columns), strict=True)
-        return [
-            (" " * _GAP)
-            .join(
-                harmless(cell).ljust(column.width) if column.text else harmless(cell).rjust(column.width)
-                for cell, column in zip(row, columns, strict=True)
-            )
-            .rstrip()
-            for row in rows
+        columns = [
+            [
+                f"{harmless(text):{'<' if column.text else '>'}{column.width}}"
+                for text in (column.name, *column.texts)
+            ]
+            for column in self.fitting(width).shown
         ]
+        return [(" " * self.gap).join(row).rstrip() for row in zip(*columns, strict=True)]
 
     def markdown(self) -> str:
         columns = self.shown
@@ -104,27 +139,28 @@ class Sheet:
         rows = zip(*([inline(text.strip()) for text in column.texts] for column in columns), strict=True)
         return "\n".join(f"| {' | '.join(cells)} |" for cells in (names, rulers, *rows))
 
+    @property
+    def marked_rows(self) -> Iterator[tuple[str, tuple[str | Cell, ...]]]:
+        columns = self.shown
+        marks = self.marks or ("",) * len(columns[0].cells)
+        return zip(marks, zip(*(column.cells for column in columns), strict=True), strict=True)
+
     def html_head(self) -> str:
-        """A row of headings."""
         cells = (
-            f'<th scope="col"{_align(column)}>{safe(column.name)}</th>' if column.name else "<td></td>"
+            f'<th scope="col"{_align(column)}>{safe(column.name.strip())}</th>'
+            if column.name
+            else "<td></td>"
             for column in self.shown
         )
         return f"<tr>{''.join(cells)}</tr>"
 
     def html_rows(self) -> Iterator[str]:
-        columns = self.shown
-        marks = self.marks or ("",) * len(columns[0].cells)
-        for mark, *row in zip(marks, *(column.cells for column in columns), strict=True):
-            cells = "".join(_html(column, cell) for column, cell in zip(columns, row, strict=True))
-            yield f'<tr class="{mark}">{cells}</tr>' if mark else f"<tr>{cells}</tr>"
-
-
-def _shortened(sheet: Sheet, width: int) -> Sheet:
-    *others, last = sheet.columns
-    room = max(_LEAST, width - sum(column.width + _GAP for column in others))
-    texts = [text if len(text) <= room else f"{text[: room - 1]}…" for text in last.texts]
-    return replace(sheet, columns=[*others, replace(last, cells=texts)])
+        columns = [(column, column.rows_spanned()) for column in self.shown]
+        for at, (mark, row) in enumerate(self.marked_rows):
+            cells = (
+                _html(column, cell, spans[at]) for (column, spans), cell in zip(columns, row, strict=True)
+            )
+            yield f'<tr class="{mark}">{"".join(cells)}</tr>' if mark else f"<tr>{''.join(cells)}</tr>"
 
 
 def inline(text: str) -> str:
@@ -143,13 +179,19 @@ _LOUD = ("regression", "improvement", "inconclusive", "invalid", "missing", "fai
 _TAGS: Mapping[str, str] = {"code": "code", **dict.fromkeys(_LOUD, "b")}
 
 
-def _html(column: Column, cell: str | Cell) -> str:
-    text, mark = cell if isinstance(cell, Cell) else (cell, "")
-    inner = safe(text) if column.text else safe(typeset(text))
+def _html(column: Column, cell: str | Cell, rows: int) -> str:
+    if not rows:
+        return ""
+    text, mark, hint = cell if isinstance(cell, Cell) else (cell, "", "")
+    inner = safe(text.strip()) if column.text else safe(typeset(text.strip()))
     if tag := _TAGS.get(mark):
         inner = f"<{tag}>{inner}</{tag}>"
     if column.heads:
-        return f'<th scope="row"{_align(column)}>{inner}</th>'
+        span = f' rowspan="{rows}"' if rows > 1 else ""
+        return f'<th scope="row"{span}{_align(column)}>{inner}</th>'
+    if mark in _COLOURED:
+        title = f' title="{hint}"' if hint else ""
+        return f'<td class="{mark}"{title}>{inner}</td>'
     return f"<td{_align(column) if text else ''}>{inner}</td>"
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -15,7 +14,7 @@ from harness.history.figures import median_during
 from harness.numbers import binary, number, percent_figure, times
 from harness.output.sentences import commit_label
 from harness.output.sheet import Cell, Column, Sheet
-from harness.records import DeviceInfo, LibraryShare, Row, Run
+from harness.records import DeviceInfo, Row, Run
 from harness.run.run import RunResult
 from harness.spec.case_id import size_label
 from harness.statistics import summarize
@@ -60,6 +59,10 @@ def summary_of(row: Row, run: Run) -> RowSummary:
     gbytes = row.moved_bytes / times.median_ns if row.moved_bytes else None
     rate = gflops if run.headline == "GFLOP/s" else gbytes
     peak = run.peaks.get(row.dtype if run.headline == "GFLOP/s" else "memory")
+    library = row.library
+    during = row.telemetry.during if row.telemetry else ()
+    energies = [each.energy_j for each in during if each.energy_j is not None]
+    reasons = [each.clock_event_reasons for each in during if each.clock_event_reasons is not None]
     return RowSummary(
         time_ms=times.median_ns / 1e6,
         time_low_ms=times.low_ns / 1e6,
@@ -70,35 +73,20 @@ def summary_of(row: Row, run: Run) -> RowSummary:
         gflops=gflops,
         gbytes_per_s=gbytes,
         peak_percent=100 * rate / peak if rate and peak else None,
-        **_library(row.library),
+        library_percent=_percent(library.share if library else None),
+        library_low_percent=_percent(library.low if library else None),
+        library_high_percent=_percent(library.high if library else None),
         sm_clock_mhz=median_during(row, "sm_clock_mhz"),
         memory_clock_mhz=median_during(row, "memory_clock_mhz"),
         temperature_c=median_during(row, "temperature_c"),
         power_w=median_during(row, "power_w"),
-        energy_j=_energy(row),
-        clock_event_reasons=_reasons(row),
+        energy_j=energies[-1] - energies[0] if len(energies) > 1 else None,
+        clock_event_reasons=tuple(sorted(set().union(*reasons))) if reasons else None,
     )
 
 
-def _library(found: LibraryShare | None) -> dict[str, float | None]:
-    if found is None:
-        return {}
-    shares = {"": found.share, "low_": found.low, "high_": found.high}
-    return {f"library_{name}percent": share and 100 * share for name, share in shares.items()}
-
-
-def _energy(row: Row) -> float | None:
-    values = [s.energy_j for s in (row.telemetry.during if row.telemetry else ()) if s.energy_j is not None]
-    return values[-1] - values[0] if len(values) > 1 else None
-
-
-def _reasons(row: Row) -> tuple[str, ...] | None:
-    seen = [
-        s.clock_event_reasons
-        for s in (row.telemetry.during if row.telemetry else ())
-        if s.clock_event_reasons is not None
-    ]
-    return tuple(sorted({reason for reasons in seen for reason in reasons})) if seen else None
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
 
 
 def outcome(row: Row) -> str:
@@ -109,9 +97,7 @@ def outcome(row: Row) -> str:
 
 
 LOG_WIDTH = 120
-_RULER = Console(width=1000)
-"""To measure how wide a table would be if it could."""
-_STYLES: Mapping[str, str] = {
+STYLES: Mapping[str, str] = {
     "measured": "green",
     "verified": "green",
     "skipped": "dim",
@@ -131,59 +117,70 @@ _STYLES: Mapping[str, str] = {
     "acknowledged": "yellow",
     "fixed": "green",
     "environment": "cyan",
+    "none": "dim",
+    # Viridis, whose brightness rises evenly, so that it also reads in grey.
+    "l0": "white on #440154",
+    "l1": "white on #443983",
+    "l2": "white on #31688e",
+    "l3": "black on #21918c",
+    "l4": "black on #35b779",
+    "l5": "black on #90d743",
+    "l6": "black on #fde725",
 }
 """By mark."""
 
 
 def console() -> Console:
-    """Standard output, as wide as the terminal; a log gets the room it needs, unless COLUMNS is set."""
-    out = Console()
-    return out if out.is_terminal or "COLUMNS" in os.environ else Console(width=LOG_WIDTH)
+    """Standard output, as wide as the terminal; a log gets the room it needs, unless COLUMNS is set. Texts
+    are shown as they are.
+    """
+    out = Console(highlight=False, markup=False, emoji=False)
+    if not out.is_terminal and "COLUMNS" not in os.environ:
+        out.width = LOG_WIDTH
+    return out
 
 
-def print_out(sheet: Sheet | Table, out: Console | None = None) -> None:
-    """A sheet with its title and caption, with the columns that fit; a table as it is."""
+def print_error(text: str) -> None:
+    """A line on standard error, as it is and never wrapped."""
+    out = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    out.print(harmless(text), soft_wrap=True)
+
+
+def print_out(sheet: Sheet | Text, out: Console | None = None) -> None:
+    """A sheet with its title and caption, with the columns that fit; a text as it is."""
     out = out or console()
-    table = sheet if isinstance(sheet, Table) else _table(sheet.fitting(out.width))
-    # Printed apart: what is inside is wrapped at the table's width, which may be a few words.
-    title, table.title = table.title, None
-    if title:
-        out.print(title, style="bold", highlight=False, soft_wrap=True)
-    out.print(table)
-    if isinstance(sheet, Sheet) and sheet.caption:
-        out.print(Text(harmless(sheet.caption, keep="\n")), style="dim", highlight=False, soft_wrap=True)
+    if isinstance(sheet, Text):
+        out.print(sheet)
+        return
+    # Apart from the table: what is inside is wrapped at the table's width, which may be a few words.
+    if sheet.title:
+        out.print(Text(harmless(sheet.title)), style="bold", soft_wrap=True)
+    out.print(_table(sheet.fitting(out.width)))
+    if sheet.caption:
+        out.print(Text(harmless(sheet.caption, keep="\n")), style="dim", soft_wrap=True)
 
 
 def _table(sheet: Sheet) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.title = Text(harmless(sheet.title)) if sheet.title else None
+    table = Table(box=None, padding=(0, sheet.gap // 2), pad_edge=False, header_style="dim")
     columns = sheet.shown
     over = "\n" if any(column.over for column in columns) else ""
     for column in columns:
-        heading = Text(f"{harmless(column.over)}{over}{harmless(column.name)}")
         table.add_column(
-            heading,
+            Text(f"{harmless(column.over)}{over}{harmless(column.name)}"),
             justify="left" if column.text else "right",
             overflow="fold",
             no_wrap=column.whole or not column.text,
         )
-    marks = sheet.marks or ("",) * len(columns[0].cells)
-    for mark, *row in zip(marks, *(column.cells for column in columns), strict=True):
-        table.add_row(*map(_text, row), style=_STYLES.get(mark, ""))
+    for mark, row in sheet.marked_rows:
+        table.add_row(
+            *(styled(*cell[:2]) if isinstance(cell, Cell) else styled(cell) for cell in row),
+            style=STYLES.get(mark, ""),
+        )
     return table
 
 
-def _text(cell: str | Cell) -> Text:
-    return styled(cell.text, cell.mark) if isinstance(cell, Cell) else Text(harmless(cell))
-
-
-def styled(text: str, mark: str) -> Text:
-    return Text(harmless(text), style=_STYLES.get(mark, ""))
-
-
-def natural_width(table: Table) -> int:
-    """Columns that a table takes where nothing wraps."""
-    return Measurement.get(_RULER, _RULER.options, table).maximum
+def styled(text: str, mark: str = "") -> Text:
+    return Text(harmless(text), style=STYLES.get(mark, ""))
 
 
 def devices_table(devices: Sequence[DeviceInfo]) -> Sheet:
@@ -202,13 +199,14 @@ def devices_table(devices: Sequence[DeviceInfo]) -> Sheet:
 
 def check_table(result: RunResult) -> Sheet:
     """A line a kernel and size: verified or not, and how far the largest error is from its bound."""
+    rows = result.rows
     return Sheet(
         title=_title(result.run),
         columns=[
-            Column("kernel", [row.kernel for row in result.rows], text=True),
-            Column("size", [size_label(row.sizes) for row in result.rows]),
-            Column("result", [_status(row) for row in result.rows], text=True),
-            Column("error / bound", [_error(row) for row in result.rows]),
+            Column("kernel", [row.kernel for row in rows], text=True),
+            Column("size", [size_label(row.sizes) for row in rows]),
+            Column("result", list(map(_status, rows)), text=True),
+            Column("error / bound", list(map(_error, rows))),
         ],
     )
 
@@ -228,7 +226,7 @@ def run_tables(result: RunResult) -> Iterator[Sheet]:
             columns=[
                 Column("kernel", [row.kernel for row in rows], text=True),
                 *_figures(result.run, rows),
-                Column("result", [_status(row) for row in rows], text=True),
+                Column("result", list(map(_status, rows)), text=True),
             ],
             caption="\n".join(_library_notes(rows)),
         )
@@ -275,7 +273,6 @@ def _title(run: Run) -> str:
 
 
 def _status(row: Row) -> Cell:
-    """``verified``, or why not: a measured row is a verified one too."""
     return Cell(row.reason or "verified", row.status)
 
 

@@ -33,11 +33,6 @@ def verb(number: int, one: str, many: str) -> str:
     return one if number == 1 else many
 
 
-def label(card: Card, case: CaseReview) -> str:
-    """``matmul.naive@1024``."""
-    return CaseId.of(card.suite, case.kernel, case.sizes).short
-
-
 def by_effect(case: CaseReview) -> str:
     """``+1.19 % ± 0.06 in cycles``: what a verdict rests on; empty where nothing was measured."""
     change, what = leading(case)
@@ -58,33 +53,24 @@ def facts(case: CaseReview) -> list[str]:
     told = [f"SM clock {found} MHz{'' if '→' in found else ' on both sides'}"] if found else []
     if case.energy and not case.energy.low <= 0 <= case.energy.high:
         told.append(f"energy {effect(case.energy)}")
-    told += _static(case.base or Side(), case.head or Side())
+    pairs = zip(_static(case.base or Side()), _static(case.head or Side()), strict=True)
+    told += [f"{name} {a} → {b}" for (name, a), (_, b) in pairs if a and b and a != b]
     if case.source_changed is not None:
         told.append("source changed" if case.source_changed else "same source")
     return [typeset(each) for each in told]
 
 
-def _static(base: Side, head: Side) -> list[str]:
-    pairs = {
-        "registers": (_text(base.registers), _text(head.registers)),
-        "shared memory": (binary(base.shared_bytes), binary(head.shared_bytes)),
-        "spills": (binary(base.local_bytes), binary(head.local_bytes)),
-        "grid": (_extent(base.grid), _extent(head.grid)),
-        "block": (_extent(base.block), _extent(head.block)),
-    }
-    return [f"{name} {a} → {b}" for name, (a, b) in pairs.items() if a and b and a != b]
-
-
-def _text(value: int | None) -> str:
-    return "" if value is None else f"{value:,}"
-
-
-def _extent(value: tuple[int, int, int] | None) -> str:
-    return "" if value is None else _TIMES.join(map(str, value))
+def _static(side: Side) -> list[tuple[str, str]]:
+    return [
+        ("registers", "" if side.registers is None else f"{side.registers:,}"),
+        ("shared memory", binary(side.shared_bytes)),
+        ("spills", binary(side.local_bytes)),
+        ("grid", _TIMES.join(map(str, side.grid or ()))),
+        ("block", _TIMES.join(map(str, side.block or ()))),
+    ]
 
 
 def rules(card: Card) -> str:
-    """By which limits a card's cases are judged."""
     return typeset(
         f"Up to {percent(card.margin)} is nobody's business; unchanged is within {percent(card.tolerance)}; "
         f"each is said with {exact(card.confidence)} confidence."
@@ -128,15 +114,13 @@ class Found:
 
     @property
     def label(self) -> str:
-        return label(self.card, self.case)
+        """``matmul.naive@1024``."""
+        return CaseId.of(self.card.suite, self.case.kernel, self.case.sizes).short
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Groups:
-    """Every case of a review, in one group."""
-
     slower: tuple[Found, ...]
-    """The most first."""
     broken: tuple[Found, ...]
     """Failed at head."""
     missing: tuple[Found, ...]
@@ -144,10 +128,8 @@ class Groups:
     """With those that failed at base, or nobody can tell where."""
     inconclusive: tuple[Found, ...]
     faster: tuple[Found, ...]
-    """The most first."""
     new: tuple[Found, ...]
     same: tuple[Found, ...]
-    """Unchanged or identical."""
 
     @property
     def failing(self) -> tuple[Found, ...]:
@@ -166,42 +148,39 @@ def grouped(review: Review) -> Groups:
     found: dict[str, list[Found]] = {name: [] for name in Groups.__dataclass_fields__}
     for card in review.cards:
         for case in card.cases:
-            found[_group(case)].append(Found(card, case))
-    found["slower"].sort(key=lambda each: -_size(each.case))
-    found["faster"].sort(key=lambda each: _size(each.case))
+            at_head = case.status == "failed" and case.side == "head"
+            group = "broken" if at_head else _OF_STATUS.get(case.status, "invalid")
+            found[group].append(Found(card, case))
+    found["slower"].sort(key=_effect_of, reverse=True)
+    found["faster"].sort(key=_effect_of)
     return Groups(**{name: tuple(members) for name, members in found.items()})
 
 
-def _group(case: CaseReview) -> str:
-    if case.status == "failed" and case.side == "head":
-        return "broken"
-    return _OF_STATUS.get(case.status, "invalid")
-
-
-def _size(case: CaseReview) -> float:
-    change = leading(case)[0]
+def _effect_of(found: Found) -> float:
+    change = leading(found.case)[0]
     return change.effect if change else 0.0
 
 
 def shortcomings(card: Card) -> list[str]:
     """Sentences on what keeps a card's verdicts from being all that they should be."""
-    told = {
-        "No case was compared.": not card.cases,
-        "Interrupted: verdicts rest on what was finished.": not card.complete,
-        "The test of the comparison itself went wrong: its verdicts are not to be trusted.": bool(
-            wrong_twins(card)
-        ),
-        "The comparison reports a problem of its own.": bool(card.problem),
-    }
-    return [sentence for sentence, holds in told.items() if holds]
+    told = []
+    if not card.cases:
+        told.append("No case was compared.")
+    if not card.complete:
+        told.append("Interrupted: verdicts rest on what was finished.")
+    if wrong_twins(card):
+        told.append("The test of the comparison itself went wrong: its verdicts are not to be trusted.")
+    if card.problem:
+        told.append("The comparison reports a problem of its own.")
+    return told
 
 
 def wrong_twins(card: Card) -> list[CaseReview]:
     """Twins by which a kernel differs from itself, or a slowdown that was planted was not found."""
     return [
-        twin
-        for twin in card.twins
-        if wrong_twin(twin.case, twin.status, complete=twin.reason not in _ENDED_EARLY)
+        each
+        for each in card.twins
+        if wrong_twin(each.case, each.status, complete=each.reason not in _ENDED_EARLY)
     ]
 
 
@@ -231,17 +210,14 @@ def _failing(groups: Groups, every: int, mark: Callable[[str], str]) -> list[str
     ]
     clauses = [f"{len(found):,} {what}" for found, what in told if found]
     found, what = next((found, what) for found, what in told if found)
-    foremost = f"{': ' if len(found) == 1 else ', most of all '}{mark(found[0].label)}{_by(found[0])}"
-    if found is not groups.slower and len(found) > 1:
+    foremost = f"{': ' if len(found) == 1 else ', most of all '}{mark(found[0].label)}"
+    if found is groups.slower:
+        change, basis_of = leading(found[0].case)
+        foremost += f" by {typeset(percent(abs(change.effect)))}" if change else ""
+        foremost += " in cycles" if change and basis_of == "cycles" else ""
+    elif len(found) > 1:
         foremost = f", {mark(found[0].label)} among them"
     return [f"{len(found):,} of {counted(every, 'case')} {what}{foremost}", *clauses[1:]]
-
-
-def _by(found: Found) -> str:
-    change, what = leading(found.case)
-    if found.case.status != "regression" or change is None:
-        return ""
-    return f" by {typeset(percent(abs(change.effect)))}{' in cycles' if what == 'cycles' else ''}"
 
 
 def _unjudged(unjudged: Sequence[Found], every: int) -> list[str]:
@@ -252,12 +228,11 @@ def _unjudged(unjudged: Sequence[Found], every: int) -> list[str]:
 
 
 def _judged(review: Review, groups: Groups, every: int) -> list[str]:
-    held = [(card, sentence) for card in review.cards for sentence in shortcomings(card)]
+    held = [told for card in review.cards if (told := shortcomings(card))]
     fine = f"None of {counted(every, 'case')} is slower" if every > 1 else "The only case is not slower"
     if held:
-        cards = len({id(card) for card, _ in held})
-        where = f" (on {cards} of {len(review.cards)} cards)" if len(review.cards) > 1 else ""
-        return [f"{held[0][1].removesuffix('.')}{where}", fine[0].lower() + fine[1:]]
+        where = f" (on {len(held)} of {len(review.cards)} cards)" if len(review.cards) > 1 else ""
+        return [f"{held[0][0].removesuffix('.')}{where}", fine[0].lower() + fine[1:]]
     faster, new = len(groups.faster), len(groups.new)
     identical = sum(found.case.status == "identical" for found in groups.same)
     clauses = [f"{fine}: their code is the same" if identical == every > 1 else fine]
@@ -274,7 +249,7 @@ Conclusion = Literal["success", "failure", "neutral"]
 _CONCLUSIONS: Mapping[State, Conclusion] = {"clean": "success", "regression": "failure"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Standing:
     state: State
     """The worst of what was found; regression where a case is slower, missing, or fails at head."""
@@ -287,11 +262,8 @@ class Standing:
 def standing(review: Review) -> Standing:
     groups = grouped(review)
     state = _state(review, groups)
-    return Standing(
-        state=state,
-        conclusion=_CONCLUSIONS.get(state, "neutral"),
-        headline=headline(review, groups).replace("\N{NO-BREAK SPACE}", " "),
-    )
+    told = headline(review, groups).replace("\N{NO-BREAK SPACE}", " ")
+    return Standing(state, _CONCLUSIONS.get(state, "neutral"), told)
 
 
 def _state(review: Review, groups: Groups) -> State:

@@ -23,7 +23,7 @@ REVIEW_SCHEMA_VERSION = 2
 2  strays of a case; what each side did alone
 """
 LIMITS = {"cards": 64, "cases": 4096, "bytes": 16 * 2**20}
-"""Of one document."""
+"""The most that one document may hold."""
 
 _END = r"(?![\s\S])"
 """In Python as in JavaScript, where $ may leave a line's end behind."""
@@ -62,12 +62,9 @@ class Change(_Strict, frozen=True, kw_only=True):
 
 
 class Side(_Strict, frozen=True, kw_only=True):
-    """A case at one commit."""
-
     time_ns: Annotated[float, Meta(ge=0, le=1e15)] | None = None
     sm_clock_mhz: Megahertz | None = None
     alone_mhz: Megahertz | None = None
-    """Its SM clock when it ran by itself."""
     alone_w: Annotated[float, Meta(ge=0, le=1e5)] | None = None
     registers: Size | None = None
     shared_bytes: Size | None = None
@@ -90,16 +87,12 @@ class Strays(_Strict, frozen=True, kw_only=True):
 
 
 class Place(_Strict, frozen=True, kw_only=True):
-    """Where a kernel begins."""
-
     path: RelativePath
     """From the repository's top."""
     line: Annotated[int, Meta(ge=1, le=10_000_000)]
 
 
 class CaseReview(_Strict, frozen=True, kw_only=True):
-    """What became of one case."""
-
     case: CaseId
     kernel: Identifier
     sizes: Annotated[Mapping[Identifier, Size], Meta(max_length=16)]
@@ -120,7 +113,6 @@ class CaseReview(_Strict, frozen=True, kw_only=True):
     base: Side | None = None
     head: Side | None = None
     source_changed: bool | None = None
-    """None where nobody can tell."""
     temperature_c: Annotated[float, Meta(ge=-273, le=1000)] | None = None
     power_w: Annotated[float, Meta(ge=0, le=1e5)] | None = None
     touched: Annotated[Mapping[Code, Size], Meta(max_length=32)] = {}
@@ -128,8 +120,6 @@ class CaseReview(_Strict, frozen=True, kw_only=True):
 
 
 class Calibrated(_Strict, frozen=True, kw_only=True):
-    """What the card's calibration has shown so far."""
-
     measured_at: Words
     verdicts: Size
     false_alarms: Size
@@ -152,7 +142,6 @@ class Card(_Strict, frozen=True, kw_only=True):
     confidence: Annotated[float, Meta(gt=0, lt=1)]
     calibrated: Calibrated | None = None
     complete: bool = True
-    """False where the comparison was interrupted."""
     problem: Text = ""
     left_out: Annotated[tuple[Text, ...], Meta(max_length=64)] = ()
     problem_changes: Annotated[tuple[Text, ...], Meta(max_length=64)] = ()
@@ -161,7 +150,6 @@ class Card(_Strict, frozen=True, kw_only=True):
     cases: Annotated[tuple[CaseReview, ...], Meta(max_length=LIMITS["cases"])]
     """In ladder order."""
     twins: Annotated[tuple[CaseReview, ...], Meta(max_length=2)] = ()
-    """The comparison's test of itself."""
     places: Annotated[Mapping[Identifier, Place], Meta(max_length=LIMITS["cases"])] = {}
     """By kernel, at head."""
 

@@ -23,7 +23,7 @@ T = TypeVar("T", bound=Hashable)
 _LOOSEST = 10
 """A pull request must not loosen its own gate: so many times the usual, and no more."""
 _MOST = 0.5
-"""Of either, on any device."""
+"""The largest margin or tolerance on any device."""
 _CONFIDENCE = (0.9, 0.999999)
 """Above it nothing would ever be sure enough to be a regression."""
 _JUDGED: tuple[VerdictStatus, ...] = ("regression", "improvement", "unchanged")
@@ -74,8 +74,13 @@ def _of_card(card: Card) -> Iterator[str]:
     if card.calibrated and card.calibrated.false_alarms > card.calibrated.verdicts:
         yield "Its calibration has more false alarms than verdicts."
     yield from _names(card)
-    if wrong := _wrong_twin(card):
-        yield wrong
+    wrong = wrong_twins(card)
+    judged = [case for case in card.cases if case.status in (*_JUDGED, "inconclusive")]
+    if wrong and judged:
+        yield (
+            f"{judged[0].case} is {judged[0].status}, although {wrong[0].case} came out as "
+            f"{wrong[0].status}: with that every case is invalid."
+        )
     for case in (*card.cases, *card.twins):
         for problem in _of_case(case, card):
             yield f"{case.case}: {problem}"
@@ -103,22 +108,10 @@ def _settings(card: Card) -> Iterator[str]:
         if not 0 < value <= most:
             yield f"A {name} of {exact(value)} is not above 0 and up to {exact(most)}."
     if card.margin >= card.tolerance:
-        yield (f"A margin of {exact(card.margin)} is not below the tolerance of {exact(card.tolerance)}.")
+        yield f"A margin of {exact(card.margin)} is not below the tolerance of {exact(card.tolerance)}."
     low, high = _CONFIDENCE
     if not low <= card.confidence <= high:
         yield f"A confidence of {card.confidence:g} is not from {low:g} to {high:g}."
-
-
-def _wrong_twin(card: Card) -> str | None:
-    """The comparison's own test failed, and yet it judges."""
-    wrong = wrong_twins(card)
-    judged = [case for case in card.cases if case.status in (*_JUDGED, "inconclusive")]
-    if wrong and judged:
-        return (
-            f"{judged[0].case} is {judged[0].status}, although {wrong[0].case} came out as "
-            f"{wrong[0].status}: with that every case is invalid."
-        )
-    return None
 
 
 def _of_case(case: CaseReview, card: Card) -> Iterator[str]:
@@ -176,15 +169,11 @@ def _judged(case: CaseReview, card: Card) -> Iterator[str]:
     told = " and ".join(_signed(change.effect) for change in changes)
     if case.reason.endswith("-in-tail"):
         # Of strays a review has no figure. They are asked only where usual times are not sure to say more.
-        if all(sign * change.effect < 0 and not _reaches(change, margin) for change in changes):
+        edge = margin + _ROUNDING
+        if all(sign * each.effect < 0 and not (each.low <= edge and -edge <= each.high) for each in changes):
             yield f"it is called {case.status} for its strays, and yet usual times are {told} for sure."
     elif max(sign * change.effect for change in changes) < margin - _ROUNDING:
         yield f"it is called {case.status} for {told}, within the margin of {exact(margin)}."
-
-
-def _reaches(change: Change, margin: float) -> bool:
-    """Whether its interval reaches into the margin."""
-    return change.low <= margin + _ROUNDING and -margin - _ROUNDING <= change.high
 
 
 def _unchanged(time: Change, tolerance: float) -> Iterator[str]:
