@@ -13,7 +13,7 @@ from harness.errors import ExitCode
 from harness.history.changes import Change
 from harness.history.facts import Commits
 from harness.history.figures import Case
-from harness.history.reading import History, StatedCard, sentence
+from harness.history.reading import CardHistory, History, sentence
 from harness.history.triage import Stated
 from harness.numbers import counted, half_width, percent, percent_figure
 from harness.output.sheet import Cell, Column, Sheet
@@ -37,11 +37,11 @@ def print_history(history: History, *, every: bool) -> None:
     console().print(_closing(history), highlight=False)
 
 
-def _print_card(card: StatedCard, commits: Commits, *, every: bool) -> None:
+def _print_card(card: CardHistory, commits: Commits, *, every: bool) -> None:
     out, errors = console(), Console(stderr=True)
     out.print(_title(card, commits), style="bold", emoji=False, highlight=False, markup=False, soft_wrap=True)
     shown = [each for each in card.changes if every or each.is_open]
-    cases = {one.series.case.name: one.series.case for one in card.card.analysed}
+    cases = {one.series.case.name: one.series.case for one in card.analysed}
     for one in card.failing:
         since = f" {clean(one.case)} since {_span(one.good, one.bad, commits)}"
         out.print(Text.assemble(styled("failing", "failed"), since), highlight=False)
@@ -54,18 +54,18 @@ def _print_card(card: StatedCard, commits: Commits, *, every: bool) -> None:
             out.print(line, emoji=False, highlight=False, markup=False)
     for line in _epochs(card, commits):
         out.print(line, emoji=False, highlight=False, markup=False, style="dim")
-    for problem in card.card.problems:
-        told = harmless(f"{card.card.folder}: {problem}")
+    for problem in card.problems:
+        told = harmless(f"{card.folder}: {problem}")
         errors.print(told, emoji=False, highlight=False, markup=False, soft_wrap=True)
     out.print()
 
 
-def _title(card: StatedCard, commits: Commits) -> str:
-    newest = max((int(one.series.positions[-1]) for one in card.card.analysed), default=None)
-    measured = {int(at) for one in card.card.analysed for at in one.series.positions}
+def _title(card: CardHistory, commits: Commits) -> str:
+    newest = max((int(one.series.positions[-1]) for one in card.analysed), default=None)
+    measured = {int(at) for one in card.analysed for at in one.series.positions}
     told = f", newest {commits[newest].hash[:10]}" if newest is not None else ""
-    name = harmless(f"{card.card.folder} ({card.card.machine.get('gpu', 'unknown card')})")
-    cases, commits_told = counted(len(card.card.analysed), "case"), counted(len(measured), "commit")
+    name = harmless(f"{card.folder} ({card.machine.get('gpu', 'unknown card')})")
+    cases, commits_told = counted(len(card.analysed), "case"), counted(len(measured), "commit")
     return f"{name}: {cases}, {commits_told}{told}"
 
 
@@ -110,7 +110,7 @@ def _print_sentence(each: Stated, case: Case, commits: Commits) -> None:
         out.print(why, emoji=False, highlight=False, markup=False, style="dim")
 
 
-def _summary(card: StatedCard, commits: Commits) -> Iterable[str]:
+def _summary(card: CardHistory, commits: Commits) -> Iterable[str]:
     """What is not open, a line for each thing that happened: one of them often moves many cases."""
     happened: dict[tuple[int, str], list[Change]] = defaultdict(list)
     for each in card.changes:
@@ -127,10 +127,10 @@ def _summary(card: StatedCard, commits: Commits) -> Iterable[str]:
         yield f"{what:13} {commits[bad].hash[:10]} {cases}: {size}"
 
 
-def _epochs(card: StatedCard, commits: Commits) -> Iterable[str]:
+def _epochs(card: CardHistory, commits: Commits) -> Iterable[str]:
     """Each beginning of an epoch once, however many series it splits."""
     seen: dict[tuple[str, ...], int] = {}
-    for one in card.card.analysed:
+    for one in card.analysed:
         for epoch in one.series.epochs[1:]:
             at = int(one.series.positions[epoch.start])
             seen[epoch.changed] = min(at, seen.get(epoch.changed, at))
@@ -172,12 +172,12 @@ def as_json(history: History) -> dict[str, Any]:
     }
 
 
-def _card_json(card: StatedCard, commits: Commits) -> dict[str, Any]:
-    analysed = card.card.analysed
+def _card_json(card: CardHistory, commits: Commits) -> dict[str, Any]:
+    analysed = card.analysed
     cases = {one.series.case.name: one.series.case for one in analysed}
     return {
-        "name": card.card.folder,
-        "machine": card.card.machine,
+        "name": card.folder,
+        "machine": card.machine,
         "cases": [
             {
                 "case": one.series.case,
@@ -199,7 +199,7 @@ def _card_json(card: StatedCard, commits: Commits) -> dict[str, Any]:
             for one in card.failing
         ],
         "changes": [_change_json(each, cases[each.change.case], commits) for each in card.changes],
-        "problems": card.card.problems,
+        "problems": card.problems,
     }
 
 
