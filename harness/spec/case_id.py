@@ -46,7 +46,6 @@ class Size:
 
     lengths: tuple[int, ...]
     axes: tuple[str, ...] = ()
-    """Empty where it does not name them."""
 
     @classmethod
     def of(cls, sizes: Mapping[str, int]) -> Size:
@@ -161,7 +160,6 @@ class _Parts(NamedTuple):
 
 
 def _split(text: str) -> _Parts:
-    """An id, or a glob of ids, in its parts, each as it is written."""
     if test := _TEST.match(text):
         text = test["case"]
     if asv := parse_asv_name(text):
@@ -193,13 +191,10 @@ def parse_asv_name(name: str) -> AsvName | None:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """What a person names cases by: a suite, a kernel, an id in full or in short, what asv or pytest calls a
-    case, or a glob of any of them.
-    """
+    """What a person names cases by: a suite, a kernel, an id as anything prints it, or a glob of these."""
 
     name: str
     size: str | None = None
-    """As it is written; None for every size."""
 
     @classmethod
     def parse(cls, text: str) -> Selector:
