@@ -24,7 +24,7 @@ BUSY_PER_CORE_OF_A_DEVICE = 0.25
 TOO_FULL_BYTES = 2**30
 NEARLY_FULL_BYTES = 10 * 2**30
 
-_UNTOLD = "unavailable: "
+_UNAVAILABLE = "unavailable: "
 _NOT_THERE = "Not Supported"
 _GEFORCE_BLACKWELL = 12
 """Major compute capability."""
@@ -117,7 +117,7 @@ class Finding:
     advice: str = ""
 
 
-class Told(NamedTuple):
+class Answer(NamedTuple):
     """A status, what was found with its unit, and what to do about it."""
 
     status: Status
@@ -125,23 +125,25 @@ class Told(NamedTuple):
     advice: str = ""
 
 
-class Untold(Exception):  # noqa: N818 - an answer, not an error
+def good_if(is_good: bool, found: str, otherwise: Status, advice: str) -> Answer:
+    return Answer("good", found) if is_good else Answer(otherwise, found, advice)
+
+
+class NotKnown(Exception):  # noqa: N818 - an answer, not an error
     """What a line is about is not known, for a reason that may be empty."""
 
 
-Judge = Callable[[Facts], "Told | None"]
-"""None where the line does not apply. Raises Untold."""
+Judge = Callable[[Facts], "Answer | None"]
+"""None where the line does not apply. Raises NotKnown."""
 LINES: list[tuple[Group, str, Judge]] = []
 """Group, id and judgement of every line, in the order in which they are shown."""
 
 
 def line(group: Group, *, watched: bool = False) -> Callable[[Judge], Judge]:
-    """A line of the diagnosis, called what the function is called; `watched` where NVML must tell of the
-    device.
-    """
+    """A line, called what its function is called; `watched` where NVML must tell of the device."""
 
     def add(judge: Judge) -> Judge:
-        def applies(facts: Facts) -> Told | None:
+        def applies(facts: Facts) -> Answer | None:
             return judge(facts) if not watched or (facts.device and facts.probe == "nvml") else None
 
         LINES.append((group, judge.__name__.replace("_", "-"), applies))
@@ -155,11 +157,11 @@ def diagnose(facts: Facts) -> tuple[Finding, ...]:
     findings = []
     for group, name, judge in LINES:
         try:
-            told = judge(facts)
-        except Untold as why:
-            told = Told("unknown", f"not told: {why}" if str(why) else "not told")
-        if told:
-            findings.append(Finding(id=name, group=group, **told._asdict()))
+            answer = judge(facts)
+        except NotKnown as why:
+            answer = Answer("unknown", f"not told: {why}" if str(why) else "not told")
+        if answer:
+            findings.append(Finding(id=name, group=group, **answer._asdict()))
     return tuple(findings)
 
 
@@ -193,36 +195,38 @@ def _names(findings: Sequence[Finding], status: Status) -> list[str]:
 
 
 @line("card")
-def device(facts: Facts) -> Told:
+def device(facts: Facts) -> Answer:
     found = facts.device
     if found is None:
-        return Told("bad", "none", facts.device_problem)
+        return Answer("bad", "none", facts.device_problem)
     said = f"{found.spec}, {found.name}, {found.compute_units} units, {_gib(found.memory_bytes)}"
     if found.kind == "gpu":
-        return Told("good", f"{said}, {found.arch}" if found.backend == "cuda" else said)
+        return Answer("good", f"{said}, {found.arch}" if found.backend == "cuda" else said)
     if found.backend == "null":
-        return Told("note", said, "Its times are made up: use it to try a pipeline, never to judge a kernel.")
+        return Answer(
+            "note", said, "Its times are made up: use it to try a pipeline, never to judge a kernel."
+        )
     meaning = "Right and wrong show here, and changes on this processor. Its times say nothing about a GPU."
-    return Told("note", said, meaning)
+    return Answer("note", said, meaning)
 
 
 @line("card")
-def cuda(facts: Facts) -> Told | None:
+def cuda(facts: Facts) -> Answer | None:
     if facts.device is None or not facts.cuda_problem:
         return None
     if facts.nvidia_driver:
-        return Told("warn", "not used, though an NVIDIA driver is loaded", facts.cuda_problem)
-    return Told("note", "no card", facts.cuda_problem)
+        return Answer("warn", "not used, though an NVIDIA driver is loaded", facts.cuda_problem)
+    return Answer("note", "no card", facts.cuda_problem)
 
 
 @line("card")
-def telemetry(facts: Facts) -> Told | None:
+def telemetry(facts: Facts) -> Answer | None:
     if facts.device is None or facts.device.kind != "gpu":
         return None
     if facts.probe != "none":
-        return Told("good", facts.probe)
+        return Answer("good", facts.probe)
     why = next(iter(facts.unavailable.values()), "no probe fits this device").rstrip(".")
-    return Told(
+    return Answer(
         "warn",
         "none",
         f"{why[:1].upper()}{why[1:]}. Nobody watches the card, so what heat, the power limit or another "
@@ -231,30 +235,32 @@ def telemetry(facts: Facts) -> Told | None:
 
 
 @line("card")
-def driver(facts: Facts) -> Told | None:
+def driver(facts: Facts) -> Answer | None:
     if facts.device is None or facts.backend == "null":
         return None
     version = facts.device.driver
     newest = f"CUDA up to {facts.cuda_version}" if facts.cuda_version else ""
-    return Told("good", ", ".join(filter(None, (version if version != facts.cuda_version else "", newest))))
+    return Answer("good", ", ".join(filter(None, (version if version != facts.cuda_version else "", newest))))
 
 
 @line("card")
-def toolkit(facts: Facts) -> Told | None:
+def toolkit(facts: Facts) -> Answer | None:
     if facts.backend != "cuda":
         return None
     if facts.compiler in ("", "no nvcc"):
-        return Told("bad", "nvcc is not on PATH", "Install the CUDA toolkit, or add its bin folder to PATH.")
+        return Answer(
+            "bad", "nvcc is not on PATH", "Install the CUDA toolkit, or add its bin folder to PATH."
+        )
     if facts.kernel_problem:
-        return Told("bad", f"{facts.compiler}; not even a small kernel runs", facts.kernel_problem)
+        return Answer("bad", f"{facts.compiler}; not even a small kernel runs", facts.kernel_problem)
     nvcc = _version(r"nvcc (\d+)\.(\d+)", facts.compiler)
     known = _version(r"(\d+)\.(\d+)", facts.cuda_version)
     if not nvcc or not known or nvcc <= known:
-        return Told("good", facts.compiler)
+        return Answer("good", facts.compiler)
     newer = f"{facts.compiler}, newer than the driver's CUDA {facts.cuda_version}"
     if nvcc[0] == known[0]:
-        return Told("note", newer, "Within one major version that works, but not for PTX.")
-    return Told("warn", newer, "Update the driver, or put an older toolkit first on PATH.")
+        return Answer("note", newer, "Within one major version that works, but not for PTX.")
+    return Answer("warn", newer, "Update the driver, or put an older toolkit first on PATH.")
 
 
 def _version(pattern: str, text: str) -> tuple[int, int] | None:
@@ -266,32 +272,31 @@ def _version(pattern: str, text: str) -> tuple[int, int] | None:
 
 
 @line("card", watched=True)
-def persistence(facts: Facts) -> Told:
+def persistence(facts: Facts) -> Answer:
     mode = _identity(facts, "persistence")
-    if mode == "on":
-        return Told("good", mode)
-    return Told(
-        "warn",
+    return good_if(
+        mode == "on",
         mode,
+        "warn",
         "With nobody on the card the driver unloads and forgets locked clocks and limits, and each process "
         f"pays for loading it. Let root enable nvidia-persistenced, or: {_smi(facts, '-pm 1')}",
     )
 
 
 @line("card", watched=True)
-def clocks(facts: Facts) -> Told:
-    most = _if_told(facts, "max_sm_clock_mhz")
+def clocks(facts: Facts) -> Answer:
+    most = _identity_or_none(facts, "max_sm_clock_mhz")
     now = facts.rest.sm_clock_mhz if facts.rest else None
     if most is None and now is None:
         _identity(facts, "max_sm_clock_mhz")  # says why
-    chosen = _if_told(facts, "application_sm_clock_mhz")
+    chosen = _identity_or_none(facts, "application_sm_clock_mhz")
     said = [] if now is None else [f"SM {now:,.0f} MHz now"]
     said += [] if most is None else [f"{float(most):,.0f} MHz at most"]
     said += [] if chosen in (None, most) else [f"application clock {float(chosen):,.0f} MHz"]
     found = facts.device
     newest = found and "GeForce" in found.name and (found.compute_capability or (0,))[0] >= _GEFORCE_BLACKWELL
     never = " Never lock the memory clock of a GeForce Blackwell card (-lmc): that alone can slow it."
-    return Told(
+    return Answer(
         "note",
         ", ".join(said),
         "Whether they are locked cannot be read back. Free is fine: comparisons are paired, and clocks are "
@@ -302,14 +307,14 @@ def clocks(facts: Facts) -> Told:
 
 
 @line("card", watched=True)
-def power_limit(facts: Facts) -> Told:
+def power_limit(facts: Facts) -> Answer:
     limit = float(_identity(facts, "power_limit_w"))
-    default = float(_if_told(facts, "power_limit_default_w") or limit)
+    default = float(_identity_or_none(facts, "power_limit_default_w") or limit)
     draw = facts.rest.power_w if facts.rest else None
     said = f"{limit:,.0f} W" + (f", drawing {draw:,.0f} W now" if draw is not None else "")
     if limit == default:
-        return Told("good", said)
-    return Told(
+        return Answer("good", said)
+    return Answer(
         "note",
         f"{said}; the default is {default:,.0f} W",
         "Hot kernels run at whatever clock the limit allows: always keep the same one, or the default: "
@@ -318,16 +323,16 @@ def power_limit(facts: Facts) -> Told:
 
 
 @line("card", watched=True)
-def ecc(facts: Facts) -> Told:
+def ecc(facts: Facts) -> Answer:
     return _setting(facts, "ecc")
 
 
 @line("card", watched=True)
-def mig(facts: Facts) -> Told:
-    told = _setting(facts, "mig")
-    if told.found != "on":
-        return told
-    return Told(
+def mig(facts: Facts) -> Answer:
+    answer = _setting(facts, "mig")
+    if answer.found != "on":
+        return answer
+    return Answer(
         "warn",
         "on",
         "Instances share the card's power and clocks, and NVML tells less of them: leave the other instances "
@@ -336,36 +341,36 @@ def mig(facts: Facts) -> Told:
 
 
 @line("card", watched=True)
-def compute_mode(facts: Facts) -> Told:
+def compute_mode(facts: Facts) -> Answer:
     mode = _identity(facts, "compute_mode")
     if mode == "default":
-        return Told(
+        return Answer(
             "note",
             mode,
             "Anybody's process may join in while a kernel is timed; it would be noticed. To shut others out: "
             f"{_smi(facts, '-c EXCLUSIVE_PROCESS')}",
         )
     if mode == "prohibited":
-        return Told("bad", mode, f"No process may compute on this card: {_smi(facts, '-c DEFAULT')}")
-    return Told("good", mode)
+        return Answer("bad", mode, f"No process may compute on this card: {_smi(facts, '-c DEFAULT')}")
+    return Answer("good", mode)
 
 
 @line("card", watched=True)
-def display(facts: Facts) -> Told:
+def display(facts: Facts) -> Answer:
     if _identity(facts, "display_active") == "no":
-        return Told("good", "none active")
+        return Answer("good", "none active")
     shared = "What is drawn shares the card with what is timed: stop the desktop, or give it another card."
-    return Told("warn", "active", shared)
+    return Answer("warn", "active", shared)
 
 
 @line("card", watched=True)
-def processes(facts: Facts) -> Told:
+def processes(facts: Facts) -> Answer:
     pids = facts.rest.processes if facts.rest else None
     if pids is None:
-        raise Untold(_why(facts, "processes"))
+        raise NotKnown(_why(facts, "processes"))
     if not pids:
-        return Told("good", "none other")
-    return Told(
+        return Answer("good", "none other")
+    return Answer(
         "warn",
         f"{len(pids)} other: {', '.join(map(str, pids))}",
         "Those are process ids, of the host where this is a container. Their kernels slow what is timed: end "
@@ -374,56 +379,53 @@ def processes(facts: Facts) -> Told:
 
 
 @line("card", watched=True)
-def memory(facts: Facts) -> Told:
+def memory(facts: Facts) -> Answer:
     assert facts.device is not None
     used, size = _at_rest(facts, "memory_used_bytes"), facts.device.memory_bytes
     said = f"{_gib(used)} of {_gib(size)} used"
-    if used <= HELD_AT_REST * size:
-        return Told("good", said)
-    return Told("warn", said, "Somebody holds it, listed above or not: a container's processes need not be.")
+    holder = "Somebody holds it, listed above or not: a container's processes need not be."
+    return good_if(used <= HELD_AT_REST * size, said, "warn", holder)
 
 
 @line("card", watched=True)
-def utilization(facts: Facts) -> Told:
+def utilization(facts: Facts) -> Answer:
     busy = _at_rest(facts, "utilization_percent")
     if busy == 0:
-        return Told("good", "0 %")
+        return Answer("good", "0 %")
     status: Status = "warn" if busy >= BUSY_AT_REST_PERCENT else "note"
     whom = "The card works for somebody else. 'nvidia-smi pmon -c 1' tells whom."
-    return Told(status, f"{busy:.0f} %", whom)
+    return Answer(status, f"{busy:.0f} %", whom)
 
 
 @line("card", watched=True)
-def temperature(facts: Facts) -> Told:
+def temperature(facts: Facts) -> Answer:
     degrees = _at_rest(facts, "temperature_c")
-    if degrees <= WARM_AT_REST_C:
-        return Told("good", f"{degrees:.0f} °C")
     cool = "Hot before any work of ours: let it cool; look after fans, dust and the air's way."
-    return Told("warn", f"{degrees:.0f} °C", cool)
+    return good_if(degrees <= WARM_AT_REST_C, f"{degrees:.0f} °C", "warn", cool)
 
 
 @line("card", watched=True)
-def clock_events(facts: Facts) -> Told:
+def clock_events(facts: Facts) -> Answer:
     events = facts.rest.clock_event_reasons if facts.rest else None
     if events is None:
-        raise Untold(_why(facts, "clock_event_reasons"))
+        raise NotKnown(_why(facts, "clock_event_reasons"))
     said = ", ".join(events) or "none"
     if slowing := _SLOWING_EVENTS.intersection(events):
         suspects = "cooling" if slowing <= _THERMAL_EVENTS else "power supply, connectors and cooling"
-        return Told("warn", said, f"The card is slowed before any work of ours: look at {suspects}.")
+        return Answer("warn", said, f"The card is slowed before any work of ours: look at {suspects}.")
     if set(events) <= _QUIET_EVENTS:
-        return Told("good", said)
-    return Told("note", said, "Something other than idleness holds the clock, before any work of ours.")
+        return Answer("good", said)
+    return Answer("note", said, "Something other than idleness holds the clock, before any work of ours.")
 
 
 @line("card", watched=True)
-def throttle_counters(facts: Facts) -> Told:
+def throttle_counters(facts: Facts) -> Answer:
     counted = (facts.rest.throttle_ns if facts.rest else None) or {}
     missing = [name for name in _NEEDED_COUNTERS if name not in counted]
     if not missing:
-        return Told("good", ", ".join(_NEEDED_COUNTERS))
+        return Answer("good", ", ".join(_NEEDED_COUNTERS))
     none = len(missing) == len(_NEEDED_COUNTERS)
-    return Told(
+    return Answer(
         "note",
         f"none: {_why(facts, 'throttle_ns')}" if none else f"without {', '.join(missing)}",
         "Throttling is then known from samples alone, and what falls between two of them goes unseen. A "
@@ -432,13 +434,13 @@ def throttle_counters(facts: Facts) -> Told:
 
 
 @line("card", watched=True)
-def pcie(facts: Facts) -> Told:
+def pcie(facts: Facts) -> Answer:
     now, most = _identity(facts, "pcie_width_now"), _identity(facts, "pcie_width")
-    generation = _if_told(facts, "pcie_generation")
+    generation = _identity_or_none(facts, "pcie_generation")
     said = f"x{now}" + (f", generation {generation}" if generation else "")
     if now == most:
-        return Told("good", said)
-    return Told(
+        return Answer("good", said)
+    return Answer(
         "note",
         f"{said}; card and slot allow x{most}",
         "Kernel times do not hang on it, copies do. Some cards narrow it when idle; else reseat the card.",
@@ -446,46 +448,44 @@ def pcie(facts: Facts) -> Told:
 
 
 @line("card", watched=True)
-def virtualization(facts: Facts) -> Told:
+def virtualization(facts: Facts) -> Answer:
     kind = _identity(facts, "virtualization")
-    if kind in ("none", "passthrough"):
-        return Told("good", kind)
     whole = "Others may share the card without being seen: judge on a card passed through whole."
-    return Told("warn", kind, whole)
+    return good_if(kind in ("none", "passthrough"), kind, "warn", whole)
 
 
-def _setting(facts: Facts, name: str) -> Told:
+def _setting(facts: Facts, name: str) -> Answer:
     """A setting that some cards do not have."""
     try:
-        return Told("good", _identity(facts, name))
-    except Untold as why:
+        return Answer("good", _identity(facts, name))
+    except NotKnown as why:
         if _NOT_THERE in str(why):
-            return Told("good", "this card has none")
+            return Answer("good", "this card has none")
         raise
 
 
 def _identity(facts: Facts, name: str) -> str:
-    """What the card says of itself. Raises Untold with the reason why it does not."""
+    """What the card says of itself. Raises NotKnown with the reason why it does not."""
     value = facts.identity.get(name)
     if value is None:
-        raise Untold(facts.rest_problem)
-    if value.startswith(_UNTOLD):
-        raise Untold(value.removeprefix(_UNTOLD))
+        raise NotKnown(facts.rest_problem)
+    if value.startswith(_UNAVAILABLE):
+        raise NotKnown(value.removeprefix(_UNAVAILABLE))
     return value
 
 
-def _if_told(facts: Facts, name: str) -> str | None:
+def _identity_or_none(facts: Facts, name: str) -> str | None:
     try:
         return _identity(facts, name)
-    except Untold:
+    except NotKnown:
         return None
 
 
 def _at_rest(facts: Facts, name: str) -> float:
-    """A number of the card before it is given any work. Raises Untold."""
+    """A number of the card before it is given any work. Raises NotKnown."""
     value: float | None = getattr(facts.rest, name, None)
     if value is None:
-        raise Untold(_why(facts, name))
+        raise NotKnown(_why(facts, name))
     return value
 
 
@@ -506,82 +506,77 @@ def _gib(size_bytes: float) -> str:
 
 
 @line("timers")
-def event_tick(facts: Facts) -> Told | None:
+def event_tick(facts: Facts) -> Answer | None:
     if facts.backend in ("", "null"):
         return None
     if facts.tick_ns is None:
-        raise Untold(facts.timers_problem)
-    said = f"{facts.tick_ns:,.0f} ns"
-    if facts.tick_ns < COARSE_TICK_NS:
-        return Told("good", said)
-    return Told(
+        raise NotKnown(facts.timers_problem)
+    return good_if(
+        facts.tick_ns < COARSE_TICK_NS,
+        f"{facts.tick_ns:,.0f} ns",
         "warn",
-        said,
         "Times move in steps of that size, as on GeForce and RTX A-series cards. A slot lasts at least 100 "
         "steps, so a short kernel is launched many times in each; a single launch of it cannot be told.",
     )
 
 
 @line("timers")
-def globaltimer_tick(facts: Facts) -> Told | None:
+def globaltimer_tick(facts: Facts) -> Answer | None:
     if facts.backend != "cuda":
         return None
     if facts.globaltimer_tick_ns is None:
-        raise Untold(facts.kernel_problem or facts.timers_problem)
-    said = f"{facts.globaltimer_tick_ns:,.0f} ns"
-    if facts.globaltimer_tick_ns < COARSE_TICK_NS:
-        return Told("good", said)
-    return Told("note", said, "The SM clock is told from long spans only: less sure for short slots.")
+        raise NotKnown(facts.kernel_problem or facts.timers_problem)
+    said, is_fine = f"{facts.globaltimer_tick_ns:,.0f} ns", facts.globaltimer_tick_ns < COARSE_TICK_NS
+    return good_if(
+        is_fine, said, "note", "The SM clock is told from long spans only: less sure for short slots."
+    )
 
 
 # The host
 
 
 @line("host")
-def cpu_load(facts: Facts) -> Told:
+def cpu_load(facts: Facts) -> Answer:
     if facts.load_average is None:
-        raise Untold("the system has no load average")
-    said = f"{facts.load_average:.1f} on {facts.cpu_count} cores"
+        raise NotKnown("the system has no load average")
     most = BUSY_PER_CORE_OF_A_DEVICE if facts.is_cpu else BUSY_PER_CORE
-    if facts.load_average <= most * facts.cpu_count:
-        return Told("good", said)
-    return Told(
+    return good_if(
+        facts.load_average <= most * facts.cpu_count,
+        f"{facts.load_average:.1f} on {facts.cpu_count} cores",
         "warn",
-        said,
         "Others keep the processor busy: launches come late, and builds and references take longer. Judge on "
         "a quiet machine.",
     )
 
 
 @line("host")
-def cpu_governor(facts: Facts) -> Told:
+def cpu_governor(facts: Facts) -> Answer:
     if facts.governor is None:
-        raise Untold("the kernel shows no frequency scaling, as in most virtual machines")
-    if facts.governor == "performance":
-        return Told("good", facts.governor)
-    return Told(
-        "warn" if facts.is_cpu else "note",
+        raise NotKnown("the kernel shows no frequency scaling, as in most virtual machines")
+    return good_if(
+        facts.governor == "performance",
         facts.governor,
+        "warn" if facts.is_cpu else "note",
         "The processor's clock follows its load. For steadier launches: "
         "sudo cpupower frequency-set -g performance",
     )
 
 
-def _disk(purpose: str, variable: str, facts: Facts) -> Told | None:
+def _disk(purpose: str, variable: str, facts: Facts) -> Answer | None:
     folder = facts.disks.get(purpose)
     if folder is None:
         return None
     if folder.free_bytes is None:
-        raise Untold(f"{folder.path}: {folder.problem}")
+        raise NotKnown(f"{folder.path}: {folder.problem}")
     elsewhere = f"point {variable} at another folder"
     if not folder.writable:
-        return Told("bad", f"{folder.path} cannot be written to", f"Change its owner, or {elsewhere}.")
+        return Answer("bad", f"{folder.path} cannot be written to", f"Change its owner, or {elsewhere}.")
     said = f"{_gib(folder.free_bytes)} free for {folder.path}"
     if folder.free_bytes < TOO_FULL_BYTES:
-        return Told("bad", said, f"Free some space, or {elsewhere}.")
+        return Answer("bad", said, f"Free some space, or {elsewhere}.")
     if folder.free_bytes < NEARLY_FULL_BYTES:
-        return Told("note", said, f"Little: sooner or later free some space, or {elsewhere}.")
-    return Told("good", said)
+        return Answer("note", said, f"Little: sooner or later free some space, or {elsewhere}.")
+    return Answer("good", said)
 
 
 for _purpose, _variable in (
@@ -593,37 +588,37 @@ for _purpose, _variable in (
 
 
 @line("host")
-def python(facts: Facts) -> Told:
-    return Told("good", facts.python)
+def python(facts: Facts) -> Answer:
+    return Answer("good", facts.python)
 
 
 @line("host")
-def packages(facts: Facts) -> Told:
-    return Told("good", ", ".join(f"{name} {version}" for name, version in facts.packages.items()))
+def packages(facts: Facts) -> Answer:
+    return Answer("good", ", ".join(f"{name} {version}" for name, version in facts.packages.items()))
 
 
 # The project
 
 
 @line("project")
-def git(facts: Facts) -> Told:
+def git(facts: Facts) -> Answer:
     if facts.git is not None:
-        return Told("good", facts.git)
+        return Answer("good", facts.git)
     only = "Without it only the working tree can be measured, under no commit: install git."
-    return Told("warn", "not on PATH", only)
+    return Answer("warn", "not on PATH", only)
 
 
 @line("project")
-def repository(facts: Facts) -> Told | None:
+def repository(facts: Facts) -> Answer | None:
     if facts.git is None:
         return None
     if facts.repository_problem:
-        raise Untold(facts.repository_problem)
+        raise NotKnown(facts.repository_problem)
     if facts.repository is None:
-        return Told("note", "none", "Only the working tree can be measured here, under no commit.")
+        return Answer("note", "none", "Only the working tree can be measured here, under no commit.")
     if not facts.shallow:
-        return Told("good", "with all of its history")
-    return Told(
+        return Answer("good", "with all of its history")
+    return Answer(
         "warn",
         "shallow",
         "Older commits are not there to be measured or compared with: git fetch --unshallow; in GitHub "
@@ -632,13 +627,13 @@ def repository(facts: Facts) -> Told | None:
 
 
 @line("project")
-def calibration(facts: Facts) -> Told | None:
+def calibration(facts: Facts) -> Answer | None:
     if facts.device is None:
         return None
     if facts.calibration_problem:
-        return Told("warn", "unreadable", facts.calibration_problem)
+        return Answer("warn", "unreadable", facts.calibration_problem)
     if facts.calibrated_at is None:
-        return Told(
+        return Answer(
             "note",
             f"none of {facts.machine}",
             "How far two measurements of the same code lie apart here is assumed, not measured: "
@@ -646,6 +641,6 @@ def calibration(facts: Facts) -> Told | None:
         )
     said, version = f"of {facts.calibrated_at}", facts.device.driver
     if facts.calibrated_driver in (None, version):
-        return Told("good", said)
+        return Answer("good", said)
     again = f"The driver is {version} now: run harness calibrate again."
-    return Told("note", f"{said}, under driver {facts.calibrated_driver}", again)
+    return Answer("note", f"{said}, under driver {facts.calibrated_driver}", again)

@@ -36,7 +36,6 @@ SETTLE_S = 1.5
 _NVIDIA_DRIVER = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidiactl"), Path("/dev/dxg"))
 
 Fields = dict[str, Any]
-"""Some of the fields of Facts."""
 
 
 def gather(spec: str | None, root: Path, results: Path) -> Facts:
