@@ -46,7 +46,6 @@ class JobResult:
     device: str
     """UUID or spec of the device that did it."""
     host_s: float
-    """Wall-clock time, process start included."""
 
 
 class Executor(Protocol):
@@ -63,7 +62,9 @@ class Executor(Protocol):
         """Carry out jobs; results come as they are ready, in any order."""
 
 
-class _Silent:
+class Silent:
+    """A DeviceObserver that tells nobody."""
+
     def opened(self, device: DeviceInfo) -> None:
         pass
 
@@ -89,12 +90,12 @@ class LocalExecutor:
         self,
         suite: Path,
         device: str | None = None,
-        observer: DeviceObserver | None = None,
+        observer: DeviceObserver = Silent(),  # noqa: B008 - it has no state
         busy: Busy = "wait",
         *,
         hold_later: bool = False,
     ) -> None:
-        self._place = Workplace(observer or _Silent(), suite, device=device, busy="ignore")
+        self._place = Workplace(observer, suite, device=device, busy="ignore")
         self._busy = busy
         self._hold_later = hold_later
         self._lock = ExitStack()
@@ -123,7 +124,6 @@ class LocalExecutor:
             self._place.__exit__(kind, error, trace)
 
     def run(self, jobs: Sequence[Job]) -> Iterator[JobResult]:
-        """Carry out jobs, in their order. Raises DeviceError where the device is lost."""
         return map(self.run_one, jobs)
 
     def run_one(self, job: Job) -> JobResult:
