@@ -209,8 +209,8 @@ def _log_time(series: Series, value: float) -> float:
 def _beside(series: Series, own: npt.NDArray[np.bool_], start: int, stop: int) -> dict[str, float]:
     """Medians of what stood beside the figure in points start..stop of one epoch."""
     there = own[start:stop] & np.isfinite(series.values[start:stop])
-    told = {name: figures[start:stop][there] for name, figures in series.beside.items()}
-    known = {name: figures[np.isfinite(figures)] for name, figures in told.items()}
+    figures_there = {name: figures[start:stop][there] for name, figures in series.beside.items()}
+    known = {name: figures[np.isfinite(figures)] for name, figures in figures_there.items()}
     return {name: float(np.median(figures)) for name, figures in known.items() if figures.size}
 
 

@@ -261,9 +261,9 @@ def suites_of(cards: Iterable[CardRecords], commits: Commits) -> Iterator[Group]
     for card in cards:
         known = [each for each in card.facts if each.layout >= 0 and each.commit in commits.positions]
         for facts in known:
-            told = commits.positions[facts.commit], facts.started_at, card.layouts[facts.layout]
-            if facts.suite not in newest or newest[facts.suite][:2] <= told[:2]:
-                newest[facts.suite] = told
+            candidate = commits.positions[facts.commit], facts.started_at, card.layouts[facts.layout]
+            if facts.suite not in newest or newest[facts.suite][:2] <= candidate[:2]:
+                newest[facts.suite] = candidate
         for suite, number in {(each.suite, each.layout) for each in known}:
             cells[suite].update(card.layouts[number].cells)
     for suite, (_, _, layout) in sorted(newest.items()):
@@ -389,16 +389,16 @@ def _of_comparison(nothing: RunFacts, found: _Comparison, file: IO[bytes], *, pa
     if not packed:
         file.seek(max(0, nothing.size - _TAIL_BYTES))
     lines = file.read().splitlines()
-    told = msgspec.json.decode(lines[-1], type=_LastLine).problem_changes if lines else ()
-    if not told:
+    changes = msgspec.json.decode(lines[-1], type=_LastLine).problem_changes if lines else ()
+    if not changes:
         return nothing
     return msgspec.structs.replace(
-        nothing, suite=head.suite, base=base.commit, head=head.commit, problem_changes=told
+        nothing, suite=head.suite, base=base.commit, head=head.commit, problem_changes=changes
     )
 
 
 def _context(run: Run) -> dict[str, str]:
-    told = {
+    values = {
         **run.identity,
         "driver": run.device.driver,
         "gpu_uuid": run.device.uuid or "",
@@ -407,5 +407,5 @@ def _context(run: Run) -> dict[str, str]:
         "l2": str(run.settings.get("l2") or ""),
         "environment": str(run.settings.get("environment") or ""),
     }
-    known = {key: told.get(key, "") for key in CONTEXT}
+    known = {key: values.get(key, "") for key in CONTEXT}
     return {key: value for key, value in known.items() if value and not value.startswith("unavailable")}

@@ -340,10 +340,10 @@ def sentence(change: Change, case: Case) -> str:
         word = "slower" if less is (case.direction == "higher") else "faster"
     else:
         word = "less" if less else "more"
-    told = moved(change, word, word)
+    phrase = moved(change, word, word)
     if change.cycles_effect is not None and change.attribution == "code":
         why = f"cycles changed by {percent(change.cycles_effect, sign=True)}: the code"
     else:
         why = _BY.get(change.attribution, "the code")
     static = f" {'; '.join(change.static).capitalize()}." if change.static else ""
-    return f"{told}: {why}.{static}"
+    return f"{phrase}: {why}.{static}"

@@ -146,7 +146,7 @@ def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[s
     )
 
 
-def _epochs(told: Sequence[Mapping[str, str]]) -> tuple[tuple[Epoch, ...], npt.NDArray[np.int64]]:
+def _epochs(contexts: Sequence[Mapping[str, str]]) -> tuple[tuple[Epoch, ...], npt.NDArray[np.int64]]:
     """Epochs in the order in which they begin, and of each row its own.
 
     What a row does not tell is taken to be as it was before: only a difference begins an epoch. A context
@@ -154,9 +154,9 @@ def _epochs(told: Sequence[Mapping[str, str]]) -> tuple[tuple[Epoch, ...], npt.N
     """
     known: dict[str, str] = {}
     found: list[Epoch] = []
-    epoch = np.zeros(len(told), np.int64)
+    epoch = np.zeros(len(contexts), np.int64)
     current = 0
-    for at, context in enumerate(told):
+    for at, context in enumerate(contexts):
         if at and all(known.get(key) == value for key, value in context.items()):
             epoch[at] = current
             continue

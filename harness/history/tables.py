@@ -129,19 +129,21 @@ def read_benchmarks(results: Path) -> dict[str, Benchmark]:
         raise StoreError(f"{path} is no list of benchmarks ({error}). 'asv run' writes it anew.") from None
     if listed.pop("version", None) != API_VERSION:
         raise StoreError(f"{path} is not of the format that this harness reads, which is {API_VERSION}.")
-    return {name: _benchmark(name, told) for name, told in listed.items() if isinstance(told, dict)}
+    return {
+        name: _benchmark(name, described) for name, described in listed.items() if isinstance(described, dict)
+    }
 
 
-def _benchmark(name: str, told: Mapping[str, Any]) -> Benchmark:
-    params = told.get("params") or []
+def _benchmark(name: str, described: Mapping[str, Any]) -> Benchmark:
+    params = described.get("params") or []
     return Benchmark(
         name=name,
-        type=str(told.get("type", "")),
-        unit=str(told.get("unit", "")),
-        direction=told.get("direction"),
-        suite=told.get("suite"),
-        version=str(told.get("version", "")),
-        param_names=tuple(map(str, told.get("param_names") or [])),
+        type=str(described.get("type", "")),
+        unit=str(described.get("unit", "")),
+        direction=described.get("direction"),
+        suite=described.get("suite"),
+        version=str(described.get("version", "")),
+        param_names=tuple(map(str, described.get("param_names") or [])),
         params=tuple(tuple(map(str, values)) for values in params if isinstance(values, list)),
     )
 
@@ -168,8 +170,8 @@ def checked_document(name: str, content: bytes) -> dict[str, Any]:
         if not isinstance(document.get("machine"), str):
             raise _damaged("it names no machine")
     elif name == "benchmarks.json":
-        for benchmark, told in document.items():
-            if benchmark != "version" and not isinstance(told, dict):
+        for benchmark, described in document.items():
+            if benchmark != "version" and not isinstance(described, dict):
                 raise _damaged(f"benchmark {benchmark!r} is no object")
     else:
         _check_result(name, document)
@@ -213,8 +215,8 @@ def suites_tracked(document: Mapping[str, Any], listed: Mapping[str, Any]) -> se
         group, _, method = name.rpartition(".")
         if method.removeprefix("track_") not in METRICS:
             return None
-        told = listed.get(name)
-        suite = told.get("suite") if isinstance(told, dict) else None
+        described = listed.get(name)
+        suite = described.get("suite") if isinstance(described, dict) else None
         suites.add(str(suite or _suite_of_class(group)))
     return suites
 
@@ -255,8 +257,8 @@ def _read_file(table: _Table, path: Path, file: _ResultFile, rows: int) -> _Resu
             raise ValueError(f"its format is {found.version}, which is not {API_VERSION}")  # noqa: TRY301
         placed = {
             benchmark: _place(table, benchmark, dict(zip(found.result_columns, fields, strict=False)), rows)
-            for benchmark, told in found.results.items()
-            for fields in [told if isinstance(told, list) else [told]]
+            for benchmark, row in found.results.items()
+            for fields in [row if isinstance(row, list) else [row]]
         }
     except OSError as error:
         file.problem = f"{path.name} cannot be read: {error.strerror or error}."
@@ -381,8 +383,8 @@ def _finished(table: _Table, folder: Path, benchmarks: Mapping[str, Benchmark]) 
     )
 
 
-def _context(told: Mapping[str, str], method: str, environment: str) -> dict[str, str]:
-    known = {**told, "method": method, "environment": environment}
+def _context(params: Mapping[str, str], method: str, environment: str) -> dict[str, str]:
+    known = {**params, "method": method, "environment": environment}
     return {key: value for key, value in known.items() if value and key in CONTEXT}
 
 
@@ -422,10 +424,10 @@ def _by_time(table: _Table, benchmark: Benchmark, rows: list[int]) -> list[int]:
 
 def _machine(folder: Path) -> tuple[dict[str, str], str]:
     try:
-        told = msgspec.json.decode(read_regular(folder / "machine.json"), type=dict[str, Any])
+        stored = msgspec.json.decode(read_regular(folder / "machine.json"), type=dict[str, Any])
     except (OSError, *UNREADABLE) as error:
         return {}, f"machine.json is missing or damaged ({error}); the card is called {folder.name}."
-    return {key: str(value) for key, value in told.items() if key != "version" and value is not None}, ""
+    return {key: str(value) for key, value in stored.items() if key != "version" and value is not None}, ""
 
 
 def _problems(files: Sequence[_ResultFile], benchmarks: Mapping[str, Benchmark]) -> Iterator[str]:

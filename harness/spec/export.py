@@ -141,8 +141,8 @@ def _own_folder() -> Path:
 
 
 def _clone(repository: Path) -> _Clone:
-    told = git.ask(repository, "rev-parse", "--is-bare-repository", "--absolute-git-dir")
-    bare, git_dir = told.removesuffix(b"\n").split(b"\n", 1)
+    output = git.ask(repository, "rev-parse", "--is-bare-repository", "--absolute-git-dir")
+    bare, git_dir = output.removesuffix(b"\n").split(b"\n", 1)
     return _Clone(Path(os.fsdecode(git_dir)), None if bare == b"true" else repository)
 
 
@@ -377,24 +377,24 @@ def _are_converted(place: Path, tree: _Tree, paths: Sequence[bytes]) -> bool:
                 return False
             names = map(os.fsdecode, some)
             try:
-                told = part.clone.ask(
+                hashes = part.clone.ask(
                     "hash-object", "--", *names, work_tree=place / os.fsdecode(part.prefix)
                 ).split()
             except GitError:
                 return False
-            if told != [part.entries[path].hash for path in some]:
+            if hashes != [part.entries[path].hash for path in some]:
                 return False
     return True
 
 
-def why_missing(repository: Path, commit: str, work_tree: Path | None, told: str) -> str:
+def why_missing(repository: Path, commit: str, work_tree: Path | None, message: str) -> str:
     """What an error at a commit may go back to, where it tells of a file that is not there: a sentence for
     each submodule that the clone lacks, link that leads out, and file that only the working tree has.
 
     `work_tree` is a folder of the working tree in which to look for such files. Empty where nothing is
     lacking.
     """
-    lines = "\n".join(line for line in told.splitlines() if _IS_MISSING.search(line))
+    lines = "\n".join(line for line in message.splitlines() if _IS_MISSING.search(line))
     if not lines:
         return ""
     try:
@@ -408,12 +408,12 @@ def why_missing(repository: Path, commit: str, work_tree: Path | None, told: str
 
 def _lacking(clone: _Clone, tree: _Tree) -> list[str]:
     commit = tree.parts[0].commit[:12]
-    told = []
+    reasons = []
     for each in tree.absent[:_MOST_REASONS]:
         whole = os.fsdecode(each.inside + each.path)
         path, inside = (shlex.quote(os.fsdecode(name)) for name in (each.path, each.inside or b"."))
         if clone.work_tree is None:
-            told.append(
+            reasons.append(
                 f"Submodule {whole} of commit {commit} is not in {clone.git_dir}, a mirror, which has no "
                 'submodules: measure from a clone that has them (asv\'s "repo").'
             )
@@ -422,12 +422,12 @@ def _lacking(clone: _Clone, tree: _Tree) -> list[str]:
         remedy = f"git{where} submodule update --init {path}"
         if each.known:
             remedy = f"git -C {shlex.quote(whole)} fetch origin {each.commit}"
-        told.append(f"Submodule {whole} of commit {commit} is not in this clone: {remedy}.")
-    return told
+        reasons.append(f"Submodule {whole} of commit {commit} is not in this clone: {remedy}.")
+    return reasons
 
 
 def _leading_out(tree: _Tree, lines: str) -> list[str]:
-    told = []
+    reasons = []
     for part in tree.parts:
         for path, entry in part.entries.items():
             name = os.fsdecode(part.prefix + path)
@@ -435,10 +435,10 @@ def _leading_out(tree: _Tree, lines: str) -> list[str]:
                 continue
             target = os.fsdecode(part.clone.ask("cat-file", "blob", entry.hash.decode()))
             if target.startswith("/") or os.path.normpath(Path(name).parent / target).startswith(".."):
-                told.append(
+                reasons.append(
                     f"{name} is a link to {target}, out of the repository: what it leads to is in no commit."
                 )
-    return told[:_MOST_REASONS]
+    return reasons[:_MOST_REASONS]
 
 
 def _uncommitted(tree: _Tree, work_tree: Path | None, lines: str) -> list[str]:

@@ -279,9 +279,9 @@ class Begun:
         except SuiteError as error:
             if self.commit is None or self.repository is None:
                 raise
-            told = f"At commit {self.commit[:12]}: {error.message}"
-            told = _explained(told, error.log, self.path, self.repository, self.commit)
-            raise SuiteError(told, log=error.log) from error
+            message = f"At commit {self.commit[:12]}: {error.message}"
+            message = _explained(message, error.log, self.path, self.repository, self.commit)
+            raise SuiteError(message, log=error.log) from error
 
 
 def load(

@@ -275,9 +275,9 @@ def _globs(config: Config, repository: Path, *commits: str | None) -> list[str]:
     inside = config.root.resolve().relative_to(repository.resolve())
     globs = dict.fromkeys(config.suites)
     for commit in filter(None, commits):
-        told = {name: git.read(repository, commit, (inside / name).as_posix()) for name in FILES}
+        files = {name: git.read(repository, commit, (inside / name).as_posix()) for name in FILES}
         globs |= dict.fromkeys(
-            suites_said({name: text.decode(errors="replace") for name, text in told.items() if text})
+            suites_said({name: text.decode(errors="replace") for name, text in files.items() if text})
         )
     return list(globs)
 

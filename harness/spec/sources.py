@@ -237,11 +237,11 @@ def _in_parts(whole: Program, launch: Launch, backend: str) -> Program:
             f"{whole.name} cannot be launched in parts of at most {launch.dispatch} blocks: {problem}"
         )
     extents = zip("XYZ", launch.grid, strict=True)
-    told = [f"#define HARNESS_GRID_{axis} {extent}" for axis, extent in extents]
+    defines = [f"#define HARNESS_GRID_{axis} {extent}" for axis, extent in extents]
     version, text = whole.text.split("\n", 1) if backend == "opengl" else ("", whole.text)
     return dataclasses.replace(
         whole,
-        text="\n".join(filter(None, (version, "#define HARNESS_DISPATCH 1", *told, text))),
+        text="\n".join(filter(None, (version, "#define HARNESS_DISPATCH 1", *defines, text))),
         in_parts=True,
     )
 
@@ -307,7 +307,7 @@ def _versions(needs: tuple[str, ...]) -> list[str]:
         return []
     from harness.system import packages
 
-    return [f"// {told}" for told in packages.versions(needs)]
+    return [f"// {version}" for version in packages.versions(needs)]
 
 
 def _identity(function: Callable[..., Any], needs: tuple[str, ...], case: Case) -> str:

@@ -166,7 +166,7 @@ def describe(suite: Suite, functions: Functions) -> SuiteData:
     plain = functions.plain
     problem = suite.problem
     axes = list({id(axis): axis for axis in problem.axes.values()}.values())
-    told = {
+    document = {
         "type": "SuiteData",
         "name": suite.name,
         "headline": suite.headline,
@@ -187,7 +187,7 @@ def describe(suite: Suite, functions: Functions) -> SuiteData:
         "kernels": [_kernel(kernel, functions) for kernel in suite.kernels],
         "ladders": msgspec.to_builtins(tuple(suite.ladders)),
     }
-    return msgspec.convert(told, SuiteData)
+    return msgspec.convert(document, SuiteData)
 
 
 def _count(value: Any) -> int | None:

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.bench import protocol
@@ -113,15 +112,13 @@ class LocalExecutor:
             stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._is_over = True
         try:
             self._place.leave()
         finally:
             self._lock.close()
-            self._place.__exit__(kind, error, trace)
+            self._place.__exit__(None, None, None)
 
     def run(self, jobs: Sequence[Job]) -> Iterator[JobResult]:
         return map(self.run_one, jobs)

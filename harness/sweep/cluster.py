@@ -13,7 +13,6 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import harness
@@ -138,9 +137,9 @@ def check_cluster(client: Any, scheduler: str, announced: Mapping[str, Any]) -> 
             f"CUDA_VISIBLE_DEVICES=0 dask worker {scheduler} --nthreads 1 --resources {RESOURCE}=1."
         )
     if greedy := [worker for worker in announced.values() if worker["resources"][RESOURCE] != 1]:
-        told = "; ".join(f"{worker['name']} {worker['resources'][RESOURCE]:g}" for worker in greedy)
+        many = "; ".join(f"{worker['name']} {worker['resources'][RESOURCE]:g}" for worker in greedy)
         raise UsageError(
-            f"Workers of {scheduler} announce another number of GPUs than 1 each ({told}). Start one worker "
+            f"Workers of {scheduler} announce another number of GPUs than 1 each ({many}). Start one worker "
             "for each GPU, which sees no other: CUDA_VISIBLE_DEVICES says which."
         )
     versions = client.get_versions()
@@ -152,9 +151,9 @@ def check_cluster(client: Any, scheduler: str, announced: Mapping[str, Any]) -> 
     different = {who: found for who, of in dask.items() if (found := _dask_version(of)) != our_dask}
     different |= {who: found for who, found in _harness_versions(client, announced).items() if found != ours}
     if different:
-        told = "; ".join(f"{who}: {found}" for who, found in different.items())
+        listed = "; ".join(f"{who}: {found}" for who, found in different.items())
         raise UsageError(
-            f"Versions at {scheduler} do not fit: {told}. Expected {ours} and {our_dask}, as here: "
+            f"Versions at {scheduler} do not fit: {listed}. Expected {ours} and {our_dask}, as here: "
             "install the same everywhere."
         )
 
@@ -175,11 +174,11 @@ def _harness_versions(client: Any, announced: Mapping[str, Any]) -> dict[str, st
     }
 
 
-def _dask_version(told: Any) -> str:
-    if not told:
+def _dask_version(versions: Any) -> str:
+    if not versions:
         return "an unknown version of Dask"
-    python = ".".join(str(told["packages"]["python"]).split(".")[:2])
-    return f"distributed {told['packages']['distributed']} on Python {python}"
+    python = ".".join(str(versions["packages"]["python"]).split(".")[:2])
+    return f"distributed {versions['packages']['distributed']} on Python {python}"
 
 
 def said(error: BaseException) -> str:
@@ -262,10 +261,8 @@ class DaskExecutor:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def __exit__(self, *raised: object) -> None:
+        self._stack.close()
 
     def run(self, jobs: Sequence[Job]) -> Iterator[JobResult]:
         """Carry out jobs; results come as they are ready, in any order.
@@ -322,11 +319,13 @@ class DaskExecutor:
 
     def _announced(self) -> dict[str, Any]:
         try:
-            told = self._client.sync(self._client.scheduler.identity, callback_timeout=CONNECT_S)["workers"]
+            workers = self._client.sync(self._client.scheduler.identity, callback_timeout=CONNECT_S)[
+                "workers"
+            ]
         except Exception as error:
             raise self._scheduler_lost(error) from error
         return {
-            address: worker for address, worker in told.items() if worker["resources"].get(RESOURCE, 0) > 0
+            address: worker for address, worker in workers.items() if worker["resources"].get(RESOURCE, 0) > 0
         }
 
     def _open(self) -> None:
@@ -453,8 +452,8 @@ def _check_devices(opened: Sequence[OpenedDevice]) -> None:
             "each device once, or start each worker with its own CUDA_VISIBLE_DEVICES."
         )
     if len({one.model for one in opened}) > 1:
-        told = "; ".join(f"worker {one.worker} on {one.host} has {', '.join(one.model)}" for one in opened)
+        listed = "; ".join(f"worker {one.worker} on {one.host} has {', '.join(one.model)}" for one in opened)
         raise UsageError(
             "A sweep needs devices of one model, driver and compiler, or it would rank cards instead of "
-            f"configurations: {told}. Choose devices that are alike."
+            f"configurations: {listed}. Choose devices that are alike."
         )
