@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from harness.config import FILES, Config, suites_said
 from harness.errors import NoSuiteError, SuiteError, UsageError
 from harness.records import DeviceInfo, Launch
 from harness.spec.case_id import CaseId, Selector, Size
 from harness.spec.loader import Begun, LoadedSuite, begin, discover, discover_at, remember
-from harness.spec.suite import Case, Geometry, Kernel, Suite
+from harness.spec.suite import Case, Geometry, Kernel, Suite, computed
 from harness.system import git
 
 
@@ -123,7 +123,7 @@ def _problem_of_size(selector: Selector, suite: Suite, kernel: Kernel) -> str:
 
 def launch_of(kernel: Kernel, case: Case) -> Launch:
     """The launch geometry of a case. Raises SuiteError where it is not one to three integers."""
-    shared = _computed(kernel, "dynamic_shared_bytes", kernel.dynamic_shared_bytes, case)
+    shared = computed(kernel, "dynamic_shared_bytes", kernel.dynamic_shared_bytes, case)
     if not isinstance(shared, int) or shared < 0:
         raise SuiteError(
             f"Kernel {kernel.name!r} has dynamic_shared_bytes {shared!r}; expected an integer from 0."
@@ -136,19 +136,8 @@ def launch_of(kernel: Kernel, case: Case) -> Launch:
     )
 
 
-def _computed(kernel: Kernel, what: str, spec: Any, case: Case) -> Any:
-    if not callable(spec):
-        return spec
-    try:
-        return spec(case)
-    except Exception as error:
-        raise SuiteError(
-            f"Kernel {kernel.name!r}: {what} at {case.size_label} raised {type(error).__name__}: {error}"
-        ) from error
-
-
 def _extents(kernel: Kernel, what: str, geometry: Geometry | None, case: Case) -> tuple[int, int, int]:
-    value = 1 if geometry is None else _computed(kernel, what, geometry, case)
+    value = 1 if geometry is None else computed(kernel, what, geometry, case)
     extents = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if not 1 <= len(extents) <= 3 or not all(isinstance(extent, int) for extent in extents):
         raise SuiteError(

@@ -244,6 +244,7 @@ class Parameter:
     name: str
     dtype: str
     shape: tuple[int, ...] | None = None
+    """None for an axis."""
 
 
 @dataclass(frozen=True)
@@ -586,6 +587,7 @@ class Suite:
     problem: Problem
     kernels: Sequence[Kernel]
     headline: str = "GFLOP/s"
+    """GFLOP/s or GB/s."""
     prelude: Mapping[str, str] = field(default_factory=dict)
     """A header per backend that goes before every kernel's source, relative to the suite's folder."""
     root: Path = Path()
@@ -599,10 +601,8 @@ class Suite:
                 f"Suite {self.name!r} has headline {self.headline!r}; expected 'GFLOP/s' or 'GB/s'."
             )
         if not isinstance(self.problem, Problem):
-            raise SuiteError(
-                f"The problem of suite {self.name!r} is {self.problem!r}; "
-                "expected an instance, such as Matmul()."
-            )
+            wrong = f"The problem of suite {self.name!r} is {self.problem!r}"
+            raise SuiteError(f"{wrong}; expected an instance, such as Matmul().")
         if not self.kernels:
             raise SuiteError(f"Suite {self.name!r} has no kernels.")
         if twice := _twice([kernel.name for kernel in self.kernels]):
@@ -651,13 +651,7 @@ class Suite:
         plain = Case(self.name, kernel.name, dict(sizes), kernel.dtype, dict(chosen or {}))
         macros: dict[str, Value] = {}
         for name, value in {**kernel.macros, **(chosen or {})}.items():
-            try:
-                macros[name] = value(plain) if callable(value) else value
-            except Exception as error:
-                raise SuiteError(
-                    f"Kernel {kernel.name!r}: macro {name} at {plain.size_label} raised "
-                    f"{type(error).__name__}: {error}"
-                ) from error
+            macros[name] = computed(kernel, f"macro {name}", value, plain)
             if not isinstance(macros[name], int) and not _IDENTIFIER.match(str(macros[name])):
                 raise SuiteError(
                     f"Kernel {kernel.name!r} has macro {name} = {macros[name]!r}; "
@@ -682,6 +676,18 @@ class Suite:
                 what = f"argument {name!r}, which is no array and no axis of its problem"
                 raise SuiteError(f"Kernel {kernel.name!r} has {what}.")
         return tuple(found)
+
+
+def computed(kernel: Kernel, what: str, spec: Any, case: Case) -> Any:
+    """What a kernel's spec says at a case. Raises SuiteError for whatever a suite's own function raises."""
+    if not callable(spec):
+        return spec
+    try:
+        return spec(case)
+    except Exception as error:
+        raise SuiteError(
+            f"Kernel {kernel.name!r}: {what} at {case.size_label} raised {type(error).__name__}: {error}"
+        ) from error
 
 
 def point_of(problem: Problem, given: int | Mapping[str, int] | None) -> dict[str, int] | None:
