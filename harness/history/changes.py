@@ -173,14 +173,11 @@ def _change(
     attribution = _attribution(series, epoch, slower, cycles, before, after)
     if attribution in ("code", "unknown") and _same_build(record(series, good), record(series, step.last)):
         attribution = "environment"
-    kind: Kind = "regression" if slower > 0 else "improvement"
-    if attribution not in ("code", "unknown"):
-        kind = "environment"
     return Change(
         id=change_id(series.card, case.name, case.metric, commits[int(series.positions[step.at])].hash),
         card=series.card,
         case=case.name,
-        kind=kind,
+        kind=_kind(attribution, slower),
         attribution=attribution,
         at=step.at,
         first=step.first,
@@ -249,6 +246,12 @@ def _same_build(before: Row | None, after: Row | None) -> bool:
     if all(binaries):
         return binaries[0] == binaries[1]
     return bool(before.source_sha256) and before.source_sha256 == after.source_sha256
+
+
+def _kind(attribution: Attribution, slower: float) -> Kind:
+    if attribution not in ("code", "unknown"):
+        return "environment"
+    return "regression" if slower > 0 else "improvement"
 
 
 def _static(before: dict[str, float], after: dict[str, float]) -> tuple[str, ...]:
