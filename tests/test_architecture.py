@@ -72,7 +72,6 @@ PURE = (
     "judgement.judge",
     "judgement.saved_runs",
     "run.rejudge",
-    "doctor.card",
     "doctor.checks",
     "output.sentences",
     "output.sheet",

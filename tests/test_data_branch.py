@@ -460,7 +460,7 @@ def test_of_results_that_were_appended_the_later_figure_of_each_counts(place, te
     checkout = tmp_path / "checkout"
     git(tmp_path, "clone", "--quiet", "--branch", BRANCH, str(place.remote), str(checkout))
     [card] = read_history(checkout, template.repository).cards
-    figures = {one.series.case.name: one.series.values.tolist() for one in card.card.analysed}
+    figures = {one.series.case.name: one.series.values.tolist() for one in card.analysed}
     assert figures == {"a": [1], "b": [4]}
 
 
@@ -1405,11 +1405,11 @@ def test_what_is_stored_is_read_as_the_results_were(place, template, tmp_path):
     assert everything(checkout) == {name: wanted[name] for name in wanted if name not in derived}
     told = read_history(checkout, template.repository)
     wanted = read_history(template.results, template.repository)
-    assert [card.card.folder for card in told.cards] == [card.card.folder for card in wanted.cards]
+    assert [card.folder for card in told.cards] == [card.folder for card in wanted.cards]
     for ours, theirs in zip(told.cards, wanted.cards, strict=True):
         assert ours.changes == theirs.changes
-        assert not ours.card.problems
-        for one, other in zip(ours.card.analysed, theirs.card.analysed, strict=True):
+        assert not ours.problems
+        for one, other in zip(ours.analysed, theirs.analysed, strict=True):
             assert one.series.values.tolist() == other.series.values.tolist()
             assert len(one.series.values) == 40
 

@@ -17,8 +17,7 @@ from harness.cli import cli
 from harness.device import backends
 from harness.device.telemetry import NoProbe, ScriptedProbe
 from harness.device.telemetry.nvml import NvmlProbe
-from harness.doctor import Disk, Facts, Finding, diagnose, is_fit, verdict
-from harness.doctor.checks import LINES, STATUSES
+from harness.doctor.checks import LINES, STATUSES, Disk, Facts, Finding, diagnose, is_fit, verdict
 from harness.doctor.gather import watch
 from harness.errors import DeviceError, ExitCode
 from harness.judgement.noise import Calibration, write_calibration

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 from harness.spec.suite_data import Loading
-
 from tests import toy
 from tests.support import write_files
 

@@ -10,12 +10,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from harness.history.changes import Evidence, analyse, change_id
+from harness.history.changes import analyse, change_id
+from harness.history.facts import Commit, Commits
 from harness.history.figures import Case
 from harness.history.reading import read_history, sentence
 from harness.history.series import Epoch, Series
 from harness.judgement.noise import Calibration, CaseNoise, write_calibration
-from harness.records import Launch
+from harness.records import Launch, Resources, Row
 from scripts.synthetic_history import (
     CARDS,
     DriverChange,
@@ -80,8 +81,11 @@ def made(
     )
 
 
+COMMITS = Commits(tuple(Commit(f"commit {number}", 0, "", "") for number in range(2000)))
+
+
 def analysed(series, floor=None, evidence=lambda _series, _point: None):
-    return analyse(series, floor, lambda position: f"commit {position}", evidence)
+    return analyse(series, floor, COMMITS, evidence)
 
 
 def only(series, **others):
@@ -131,7 +135,7 @@ def shown(tmp_path_factory):
 def by_kind(history, kind):
     """Card, case and change."""
     return [
-        (card.card.folder, each.change.case, each)
+        (card.folder, each.change.case, each)
         for card in history.cards
         for each in card.changes
         if each.change.kind == kind
@@ -187,13 +191,13 @@ def test_the_hot_stretch_is_the_cards_doing_in_every_case(shown):
 def test_the_driver_is_an_epoch_and_its_step_no_change(shown):
     for history in shown.values():
         for card in history.cards:
-            own = DRIVER if card.card.folder == A100.machine else None
-            for each in card.card.analysed:
+            own = DRIVER if card.folder == A100.machine else None
+            for each in card.analysed:
                 starts = [epoch.start for epoch in each.series.epochs]
                 assert starts == ([0] if own is None else [0, own])
                 assert own not in [change.at for change in each.changes]
             if own is not None:
-                epoch = card.card.analysed[0].series.epochs[1]
+                epoch = card.analysed[0].series.epochs[1]
                 assert epoch.changed == ("driver 580.159.04 → 590.44.01",)
 
 
@@ -342,6 +346,20 @@ def test_power_has_no_cycles_and_nobody_to_blame():
     assert (change.attribution, change.cycles_effect) == ("unknown", None)
 
 
+def built(source_sha256=None, binary_sha256=None, launch=None):
+    """A row of a record."""
+    return Row(
+        case="matmul.naive@1024",
+        kernel="naive",
+        sizes={"n": 1024},
+        dtype="float32",
+        status="measured",
+        source_sha256=source_sha256,
+        resources=Resources(binary_sha256=binary_sha256) if binary_sha256 else None,
+        launch=launch,
+    )
+
+
 def evidence_of(before, after):
     return lambda _series, point: before if point < AT else after
 
@@ -353,26 +371,26 @@ SMALL, LARGE = Launch(grid=(64, 64, 1), block=(16, 16, 1)), Launch(grid=(32, 32,
 @pytest.mark.parametrize(
     ("before", "after", "attribution"),
     [
-        (Evidence(binary_sha256=A), Evidence(binary_sha256=A), "environment"),
-        (Evidence(binary_sha256=A), Evidence(binary_sha256=B), "code"),
-        (Evidence(source_sha256=A, binary_sha256=A), None, "code"),
-        (None, Evidence(source_sha256=A, binary_sha256=A), "code"),
-        (Evidence(source_sha256=A), Evidence(source_sha256=A), "environment"),
-        (Evidence(binary_sha256=A, launch=SMALL), Evidence(binary_sha256=A, launch=SMALL), "environment"),
-        (Evidence(binary_sha256=A, launch=SMALL), Evidence(binary_sha256=A, launch=LARGE), "code"),
-        (Evidence(source_sha256=A), Evidence(source_sha256=B), "code"),
+        (built(binary_sha256=A), built(binary_sha256=A), "environment"),
+        (built(binary_sha256=A), built(binary_sha256=B), "code"),
+        (built(source_sha256=A, binary_sha256=A), None, "code"),
+        (None, built(source_sha256=A, binary_sha256=A), "code"),
+        (built(source_sha256=A), built(source_sha256=A), "environment"),
+        (built(binary_sha256=A, launch=SMALL), built(binary_sha256=A, launch=SMALL), "environment"),
+        (built(binary_sha256=A, launch=SMALL), built(binary_sha256=A, launch=LARGE), "code"),
+        (built(source_sha256=A), built(source_sha256=B), "code"),
         (
-            Evidence(source_sha256=A, binary_sha256=A),
-            Evidence(source_sha256=A, binary_sha256=B),
+            built(source_sha256=A, binary_sha256=A),
+            built(source_sha256=A, binary_sha256=B),
             "code",
         ),
         (
-            Evidence(source_sha256=A, binary_sha256=A),
-            Evidence(source_sha256=B, binary_sha256=A),
+            built(source_sha256=A, binary_sha256=A),
+            built(source_sha256=B, binary_sha256=A),
             "environment",
         ),
-        (Evidence(), Evidence(), "code"),
-        (Evidence(source_sha256=A, binary_sha256=A), Evidence(source_sha256=A), "environment"),
+        (built(), built(), "code"),
+        (built(source_sha256=A, binary_sha256=A), built(source_sha256=A), "environment"),
     ],
 )
 def test_the_very_same_build_on_both_sides_clears_the_code(before, after, attribution):
@@ -383,14 +401,14 @@ def test_the_very_same_build_on_both_sides_clears_the_code(before, after, attrib
 
 
 def test_the_same_build_clears_the_code_where_no_clock_is_known_either():
-    same = Evidence(binary_sha256=A)
+    same = built(binary_sha256=A)
     assert only(made(noisy(SLOWER)), evidence=evidence_of(same, same)).attribution == "environment"
 
 
 def test_what_the_clock_explains_stays_the_clocks_whatever_was_built():
     change = only(
         made(noisy(SLOWER), **CLOCKS),
-        evidence=evidence_of(Evidence(binary_sha256=A), Evidence(binary_sha256=A)),
+        evidence=evidence_of(built(binary_sha256=A), built(binary_sha256=A)),
     )
     assert change.attribution == "clocks"
 
@@ -464,8 +482,8 @@ def test_a_cards_calibration_says_what_is_the_smallest_change_of_a_case(tmp_path
     def read(**how):
         found = read_history(written.results, written.repository, **how)
         [card] = found.cards
-        floors = {one.series.case.name: one.floor for one in card.card.analysed}
-        return floors, {each.change.case for each in found.open}, card.card.problems
+        floors = {one.series.case.name: one.floor for one in card.analysed}
+        return floors, {each.change.case for each in found.open}, card.problems
 
     both = {"matmul.naive@1024", "matmul.tiled@1024"}
     floors = {"matmul.naive@1024": 0.05, "matmul.tiled@1024": 0.01}
@@ -540,7 +558,7 @@ def test_failures_in_a_whole_history_widen_the_range(tmp_path):
     found = read_history(written.results, written.repository)
     [each] = found.open
     assert (each.change.good, each.change.bad, each.change.attribution) == (28, 32, "code")
-    assert found.cards[0].card.analysed[0].series.failed.sum() == 3
+    assert found.cards[0].analysed[0].series.failed.sum() == 3
 
 
 def test_a_stray_figure_at_the_step_is_on_neither_side():

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from harness.errors import ExitCode
-from harness.history import cards
+from harness.history import reading
 from harness.history.export import COLUMNS, export
 from harness.history.facts import Commits
 from harness.history.reading import read_history
@@ -779,12 +779,12 @@ def test_hostile_subjects_are_whole_as_json(harness, made):
 
 def test_cards_that_are_read_side_by_side_are_as_one_by_one(shown, monkeypatch, own_cache):
     one = read_history(shown.results, shown.repository)
-    monkeypatch.setattr(cards, "_MANY", 1)
+    monkeypatch.setattr(reading, "_MANY", 1)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     told: list[str] = []
     two = read_history(shown.results, shown.repository, tell=told.append)
     assert told == [f"{A100.machine}: 3 cases", f"{H200.machine}: 3 cases"]
-    assert [card.card.folder for card in two.cards] == [card.card.folder for card in one.cards]
+    assert [card.folder for card in two.cards] == [card.folder for card in one.cards]
     assert [card.changes for card in two.cards] == [card.changes for card in one.cards]
 
 

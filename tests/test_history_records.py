@@ -56,7 +56,7 @@ def told(made, **options):
 
 
 def series_of(history, card=H200):
-    [found] = [each.card for each in history.cards if each.card.folder == card.machine]
+    [found] = [each for each in history.cards if each.folder == card.machine]
     return {one.series.case.name: one.series for one in found.analysed}
 
 
@@ -97,7 +97,7 @@ def test_runs_at_commits_are_a_history_without_asv(capsys, monkeypatch, project,
     assert harness("history", "toy.plain@64", "--metric", "time_ms").status == ExitCode.FINE
     assert not list((project.root / ".asv").rglob("*.json"))
     [found] = read_history(project.root / ".asv" / "results", project.root, metric="time_ms").cards
-    figures = {one.series.case.name: one.series.values.tolist() for one in found.card.analysed}
+    figures = {one.series.case.name: one.series.values.tolist() for one in found.analysed}
     assert figures["toy.plain@64"] == pytest.approx([500e-6, 600e-6, 700e-6])
 
 
@@ -108,8 +108,8 @@ def test_records_alone_tell_what_they_tell_beside_asvs_results(made):
     for ours, theirs in zip(alone.cards, both.cards, strict=True):
         assert ours.changes == theirs.changes
         assert ours.failing == theirs.failing
-        assert ours.card.machine == theirs.card.machine
-        assert ours.card.problems == theirs.card.problems == ()
+        assert ours.machine == theirs.machine
+        assert ours.problems == theirs.problems == ()
     for name, one in series_of(alone, A100).items():
         other = series_of(both, A100)[name]
         assert one.case == other.case
@@ -220,7 +220,7 @@ def test_a_record_with_an_impossible_time_is_left_out_and_told(made):
     before = series_of(told(made))
     path = measured_again(made, 9, lambda rows: [at_rate(rows[0], float("inf"))])
     history = told(made)
-    assert any(each.startswith(f"{path.name} is left out: ") for each in history.cards[1].card.problems)
+    assert any(each.startswith(f"{path.name} is left out: ") for each in history.cards[1].problems)
     np.testing.assert_array_equal(
         series_of(history)["matmul.naive@1024"].values, before["matmul.naive@1024"].values
     )
@@ -266,9 +266,9 @@ def test_the_results_of_another_asv_project_are_a_history(made):
     foreign(made, "one")
     foreign(made, "two", factor=3.0)
     history = told(made)
-    assert [each.card.folder for each in history.cards] == ["one", "two"]
+    assert [each.folder for each in history.cards] == ["one", "two"]
     for card in history.cards:
-        found = {one.series.case.name: one.series for one in card.card.analysed}
+        found = {one.series.case.name: one.series for one in card.analysed}
         assert [*found] == [
             *(
                 f"sorting.Sort.time_sort({each})"
@@ -303,6 +303,6 @@ def test_without_a_list_of_benchmarks_records_are_read_and_the_rest_is_told(made
     path.unlink() if content is None else path.write_text(content, "utf-8")
     history = told(made)
     for card in history.cards:
-        assert any(each.startswith("Results of asv's are left out: ") for each in card.card.problems)
+        assert any(each.startswith("Results of asv's are left out: ") for each in card.problems)
     for name, one in series_of(history).items():
         np.testing.assert_array_equal(one.values, before[name].values)

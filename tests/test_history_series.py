@@ -8,9 +8,9 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from harness.history.cards import open_results, read_card
-from harness.history.facts import CardRecords, Commit, Commits, Layout, RunFacts, read_commits
+from harness.history.facts import CONTEXT, CardRecords, Commit, Commits, Layout, RunFacts, read_commits
 from harness.history.figures import METRICS, direction_of
+from harness.history.reading import open_results, read_card
 from harness.history.series import series_of
 from harness.history.tables import Benchmark, CardTable, figures_of, groups_of
 from harness.system import git
@@ -62,24 +62,28 @@ def table(hashes, columns=None, values=None, versions=None, annotations=None, en
     """A card's table; `values` by benchmark, a row a commit, and inf for what failed."""
     columns = columns or {RATE: KEYS}
     values = values or {RATE: [[float(n + 1)] * len(columns[RATE]) for n in range(len(hashes))]}
-    arrays = {name: np.array(rows, np.float32).reshape(len(hashes), -1) for name, rows in values.items()}
+    contexts = {}
+    for name in values:
+        contexts[name] = [
+            {key: value for key, value in known.items() if key in CONTEXT}
+            for known in annotations or [{} for _ in hashes]
+        ]
+        for key, told in (("method", (versions or {}).get(name)), ("environment", environments)):
+            for known, value in zip(contexts[name], told or [], strict=False):
+                known.update({key: value} if value else {})
     return CardTable(
-        folder="card",
         machine={},
-        hashes=tuple(hashes),
+        commits=tuple(hashes),
         columns=columns,
-        values={name: np.where(np.isinf(rows), np.nan, rows) for name, rows in arrays.items()},
-        failed={name: np.isinf(rows) for name, rows in arrays.items()},
-        versions={name: tuple((versions or {}).get(name, [""] * len(hashes))) for name in values},
-        environments={name: tuple(environments or [""] * len(hashes)) for name in values},
-        annotations=tuple(annotations or [{}] * len(hashes)),
+        values={name: np.array(rows, np.float32).reshape(len(hashes), -1) for name, rows in values.items()},
+        contexts={name: tuple(each) for name, each in contexts.items()},
         problems=(),
     )
 
 
 def series(of, benchmarks=None, commits=None, facts=(), metric=None):
     listed = {each.name: each for each in ([benchmark()] if benchmarks is None else benchmarks)}
-    commits = commits or line(len(of.hashes))
+    commits = commits or line(len(of.commits))
     layout = Layout("GFLOP/s", ("naive", "tiled"), ())
     records = CardRecords(tuple(facts), (layout,), np.empty((0, len(METRICS)), np.float32))
     figures = records.over(figures_of(of, listed))

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from harness.errors import ExitCode, StoreError
-from harness.history.cards import card_folders
-from harness.history.facts import kept_file, read_facts
+from harness.history.facts import cache_file, read_facts
+from harness.history.reading import card_folders
 from harness.history.tables import Benchmark, read_benchmarks, read_table
 from scripts.synthetic_history import CARDS, DriverChange, History, Suite, make_newer, truncate, write
 
@@ -71,18 +71,18 @@ def put(folder, number, results=None, **changes):
     return path
 
 
-def told(value, failed):
-    return "failed" if failed else None if math.isnan(value) else float(value)
+def told(value):
+    return "failed" if math.isinf(value) else None if math.isnan(value) else float(value)
 
 
 def figures(table, name=RATE):
     """Of each commit, a figure for each parameters that it has one for, "failed", or None."""
     return {
         commit_hash: {
-            parameters: told(table.values[name][row, column], table.failed[name][row, column])
+            parameters: told(table.values[name][row, column])
             for column, parameters in enumerate(table.columns[name])
         }
-        for row, commit_hash in enumerate(table.hashes)
+        for row, commit_hash in enumerate(table.commits)
     }
 
 
@@ -96,10 +96,9 @@ def without_nothing(found):
 def everything(table):
     """What a table tells, but for the order of columns, which is that in which they were met."""
     return (
-        table.hashes,
+        table.commits,
         {name: without_nothing(figures(table, name)) for name in table.values},
-        table.versions,
-        table.annotations,
+        table.contexts,
         table.problems,
         table.machine,
     )
@@ -129,11 +128,10 @@ def test_figures_stand_beside_their_commit_and_parameters(folder):
     put(folder, 1)
     put(folder, 2, {RATE: [[5, 6, 7, 8], ALL, "1", 7], CLOCK: [[1980] * 4, ALL, "2", 7]})
     table = both(folder)
-    assert table.folder == "card"
     assert table.machine == {"machine": "card", "gpu": "A card"}
     assert table.problems == ()
-    assert table.annotations == ({"driver": "570.1", "python": "any"},) * 2
-    assert table.versions == {RATE: ("1", "1"), CLOCK: ("", "2")}
+    assert table.contexts[RATE] == ({"driver": "570.1", "method": "1"},) * 2
+    assert table.contexts[CLOCK] == ({"driver": "570.1"}, {"driver": "570.1", "method": "2"})
     assert figures(table) == {
         commit(1): {
             ("'naive'", "1024"): 1,
@@ -171,7 +169,7 @@ def test_a_new_file_is_all_that_is_read_beside_the_cache(folder, number):
     read_table(folder, BENCHMARKS)
     put(folder, number, {RATE: [[5, 6, 7, 8], ALL, "2", 7]})
     table = both(folder)
-    assert table.hashes == tuple(sorted(map(commit, (1, 3, number))))
+    assert table.commits == tuple(sorted(map(commit, (1, 3, number))))
     assert figures(table)[commit(number)]["'tiled'", "2048"] == 8
     for path in others:
         same_in_disguise(path, path.read_text().replace("1.0, 2.0", "9.0, 9.0"))
@@ -196,7 +194,7 @@ def test_a_removed_file_is_gone_from_the_table(folder):
     read_table(folder, BENCHMARKS)
     paths[1].unlink()
     after = both(folder)
-    assert after.hashes == (commit(1), commit(3))
+    assert after.commits == (commit(1), commit(3))
     assert {row["'tiled'", "1024"] for row in figures(after).values()} == {1, 3}
 
 
@@ -205,10 +203,10 @@ def test_when_every_file_is_gone_the_cache_is_no_obstacle(folder):
     read_table(folder, BENCHMARKS)
     for path in paths:
         path.unlink()
-    assert read_table(folder, BENCHMARKS).hashes == ()
-    assert read_table(folder, BENCHMARKS).hashes == ()
+    assert read_table(folder, BENCHMARKS).commits == ()
+    assert read_table(folder, BENCHMARKS).commits == ()
     put(folder, 3)
-    assert both(folder).hashes == (commit(3),)
+    assert both(folder).commits == (commit(3),)
 
 
 @pytest.mark.parametrize("cached", [True, False])
@@ -236,8 +234,7 @@ def test_nothing_to_measure_is_not_a_failure(folder):
     put(folder, 1, {RATE: [[None, math.nan, 3, math.inf], ALL, "1", 7]})
     table = both(folder)
     assert list(only(table).values()) == ["failed", None, 3, "failed"]
-    assert np.isnan(table.values[RATE][0]).tolist() == [True, True, False, True]
-    assert table.failed[RATE].tolist() == [[True, False, False, True]]
+    assert np.isinf(table.values[RATE]).tolist() == [[True, False, False, True]]
 
 
 def test_pythons_tokens_beyond_json_are_read(folder):
@@ -269,7 +266,7 @@ def test_columns_are_found_by_their_names_and_missing_ones_at_the_end_are_none(f
     put(folder, 1, {RATE: [ALL, VALUES]}, result_columns=["params", "result", "version"])
     table = both(folder)
     assert list(only(table).values()) == VALUES
-    assert table.versions == {RATE: ("",)}
+    assert table.contexts == {RATE: ({"driver": "570.1"},)}
 
 
 def test_a_benchmark_without_parameters_has_one_column(folder):
@@ -319,7 +316,7 @@ def test_a_damaged_file_is_named_and_the_others_are_read(folder, damage, words):
     put(folder, 3)
     damage(path)
     table = both(folder)
-    assert table.hashes == (commit(1), commit(3))
+    assert table.commits == (commit(1), commit(3))
     assert [list(row.values()) for row in figures(table).values()] == [VALUES, VALUES]
     [problem] = table.problems
     assert problem.startswith(f"{path.name} is left out: ")
@@ -334,7 +331,7 @@ def test_a_file_that_cannot_be_opened_is_a_problem(folder):
     target.unlink()
     target.mkdir()
     table = both(folder)
-    assert table.hashes == (commit(1),)
+    assert table.commits == (commit(1),)
     assert table.problems == (f"{target.name} cannot be read: Is a directory.",)
 
 
@@ -393,7 +390,7 @@ def test_a_damaged_cache_is_made_anew(folder, damage):
     for number in (1, 2):
         put(folder, number)
     first = read_table(folder, BENCHMARKS)
-    file = kept_file(folder, "table")
+    file = cache_file(folder, "table")
     whole = file.read_bytes()
     file.write_bytes(damage(file))
     assert everything(read_table(folder, BENCHMARKS)) == everything(first)
@@ -423,7 +420,7 @@ def test_which_of_two_files_of_one_commit_comes_first_does_not_depend_on_the_cac
         values = [float(ord(name))] * 4
         names[name].write_text(json.dumps(described(1, {RATE: [values, ALL, "1", 7]})))
         table = read_table(folder, BENCHMARKS)
-    assert table.hashes == (commit(1),)
+    assert table.commits == (commit(1),)
     assert table.values[RATE][:, 0].tolist() == [98]
 
 
@@ -438,11 +435,11 @@ def test_of_two_environments_the_newest_figure_of_each_case_counts(folder):
     in_environment(folder, "a", [None, 20.0, None, 40.0], started_at=8)
     table = read_table(folder, BENCHMARKS)
     assert list(only(table).values()) == [1, 20, "failed", 40]
-    assert table.environments[RATE] == ("a",)
+    assert table.contexts[RATE][0]["environment"] == "a"
     in_environment(folder, "a", [None, 20.0, None, math.nan], started_at=6)
     table = read_table(folder, BENCHMARKS)
     assert list(only(table).values()) == [1, 2, "failed", None]
-    assert table.environments[RATE] == ("z",)
+    assert table.contexts[RATE][0]["environment"] == "z"
 
 
 def test_an_environment_where_nothing_ran_hides_none_that_did(folder):
@@ -450,7 +447,7 @@ def test_an_environment_where_nothing_ran_hides_none_that_did(folder):
     in_environment(folder, "b", None, started_at=9)
     table = read_table(folder, BENCHMARKS)
     assert list(only(table).values()) == VALUES
-    assert table.environments[RATE] == ("a",)
+    assert table.contexts[RATE][0]["environment"] == "a"
 
 
 def test_figures_of_another_method_do_not_fill_a_gap(folder):
@@ -461,7 +458,7 @@ def test_figures_of_another_method_do_not_fill_a_gap(folder):
 
 def test_where_all_is_of_one_environment_none_is_told(folder):
     in_environment(folder, "a", VALUES, started_at=7)
-    assert read_table(folder, BENCHMARKS).environments[RATE] == ("",)
+    assert "environment" not in read_table(folder, BENCHMARKS).contexts[RATE][0]
 
 
 def test_a_folder_that_is_not_there_is_an_error_in_words(tmp_path):
@@ -588,9 +585,9 @@ def test_what_was_read_of_records_is_kept(recorded):
 def test_a_damaged_cache_of_records_is_made_anew(recorded, content):
     folder = folder_of(recorded)
     facts = read_facts(folder)
-    kept_file(folder, "records").write_bytes(content)
+    cache_file(folder, "records").write_bytes(content)
     assert read_facts(folder) == facts
-    assert len(kept_file(folder, "records").read_bytes()) > 100
+    assert len(cache_file(folder, "records").read_bytes()) > 100
 
 
 @pytest.mark.parametrize(

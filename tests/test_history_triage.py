@@ -47,7 +47,7 @@ def analysed(*levels, length=20, clock=None, epoch=None, card="card", metric="gf
         ),
         beside={"sm_clock_mhz": np.repeat(np.array(clock or [1980.0] * len(levels)), length)},
     )
-    return analyse(series, None, lambda position: COMMITS[position].hash)
+    return analyse(series, None, COMMITS)
 
 
 def states(found, *decisions, today=TODAY):

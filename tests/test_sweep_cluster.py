@@ -21,7 +21,7 @@ import harness
 from harness.bench import protocol
 from harness.errors import DeviceError, MeasureError, StoreError, UsageError, WorkerError
 from harness.records import DeviceInfo
-from harness.sweep import exchange
+from harness.sweep import dask_worker
 from harness.sweep.bench import Job, JobResult
 from harness.sweep.cluster import DaskExecutor
 from harness.system.process import Failed
@@ -381,23 +381,23 @@ def test_a_cluster_gets_the_suite_sent_and_only_who_announces_a_gpu_works(told, 
 
 def test_the_same_suite_is_packed_the_same_and_comes_out_whole(told, tmp_path):
     text = told.suite / "suite.py"
-    sent, place = exchange.pack(told.suite)
+    sent, place = dask_worker.pack(told.suite)
     os.utime(text, (1, 1))
     write_files(told.suite, {"__pycache__/suite.pyc": "as this host compiled it"})
-    assert exchange.pack(told.suite) == (sent, place)
-    folder = exchange.unpack(sent, tmp_path)
+    assert dask_worker.pack(told.suite) == (sent, place)
+    folder = dask_worker.unpack(sent, tmp_path)
     assert (folder / place / "suite.py").read_bytes() == text.read_bytes()
     assert not list(folder.rglob("*.pyc"))
     text.write_text(f"{text.read_text()}# another\n")
-    assert exchange.unpack(exchange.pack(told.suite)[0], tmp_path) != folder
+    assert dask_worker.unpack(dask_worker.pack(told.suite)[0], tmp_path) != folder
     # What is there already is not written again.
     (folder / "mark").touch()
-    assert (exchange.unpack(sent, tmp_path) / "mark").exists()
+    assert (dask_worker.unpack(sent, tmp_path) / "mark").exists()
 
 
 def test_where_a_suite_cannot_be_unpacked_is_said(told, tmp_path):
     with pytest.raises(StoreError, match=r"cannot be unpacked in .*nowhere"):
-        exchange.unpack(exchange.pack(told.suite)[0], tmp_path / "nowhere")
+        dask_worker.unpack(dask_worker.pack(told.suite)[0], tmp_path / "nowhere")
 
 
 def test_another_version_of_the_harness_is_refused(told, scheduler, monkeypatch):

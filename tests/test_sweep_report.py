@@ -26,8 +26,8 @@ from harness.output.sheet import SHADES, Sheet
 from harness.output.sweeps import write_page
 from harness.output.tables import STYLES, print_out
 from harness.records import DeviceInfo, Effect, Host, Launch, Resources, Source, Toolchain
-from harness.sweep import exchange
-from harness.sweep.exchange import t4_results, write_t4
+from harness.sweep import journal
+from harness.sweep.journal import t4_results, write_t4
 from harness.sweep.model import Configuration, Final, Sweep, SweepResult, SweepRow, SweepSettings
 from tests.support import ROOT
 
@@ -642,7 +642,7 @@ def test_t4_that_cannot_be_written_is_an_error_of_the_store(tmp_path, monkeypatc
     def full(path, data):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(exchange, "write_atomically", full)
+    monkeypatch.setattr(journal, "write_atomically", full)
     with pytest.raises(StoreError, match="No space left on device"):
         write_t4(RESULT, tmp_path / "sweep.json")
 

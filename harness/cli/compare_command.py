@@ -93,10 +93,10 @@ def compare_commits(
     """
     from harness.output.progress import CompareProgress
     from harness.run.compare import Comparing
-    from harness.spec.planning import fitting_pairs, load_pairs
+    from harness.spec.planning import fitting, load_pairs
 
     pairs = load_pairs(config, base, head, selection.cases, timeout_s=selection.timeout)
-    wanted = fitting_pairs(pairs, selection.cases, selection.size)
+    wanted = fitting(pairs, selection.cases, selection.size)
     for line in wanted.left_out:
         click.echo(line, err=True)
     done = Compared([], [])

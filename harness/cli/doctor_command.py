@@ -12,7 +12,8 @@ import click
 
 from harness.cli.options import device_option, echo_json, json_option
 from harness.config import load_config
-from harness.doctor import Finding, diagnose, gather, is_fit, verdict
+from harness.doctor.checks import Finding, diagnose, is_fit, verdict
+from harness.doctor.gather import gather
 from harness.errors import ExitCode
 
 _MARKS = {"good": "✓", "note": "·", "warn": "!", "bad": "✗", "unknown": "?"}

@@ -63,11 +63,11 @@ def _tune_json(suite: Suite, kernel: Kernel) -> dict[str, Any] | None:
     """What a sweep of the kernel tries."""
     if kernel.tune is None:
         return None
-    from harness.sweep.model import configurations, parameters, points
+    from harness.sweep.model import configurations, points
 
     sizes = points(suite, kernel.tune)
     return {
-        "parameters": parameters(kernel.tune),
+        "parameters": kernel.tune.names,
         "sizes": sizes,
         "configurations": len(configurations(suite, kernel, kernel.tune, sizes)),
     }

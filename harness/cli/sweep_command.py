@@ -158,7 +158,7 @@ def _write(result: SweepResult, form: str, file: Path) -> None:
         write_page(result, file)
         click.echo(f"Page: {file}", err=True)
         return
-    from harness.sweep.exchange import write_t4
+    from harness.sweep.journal import write_t4
 
     for written in write_t4(result, file):
         click.echo(f"T4: {written}", err=True)

@@ -1,136 +1,108 @@
-"""Judgements on the machine around the device, on the project, and the order in which they are told."""
+"""What the doctor knows of a machine, and what it makes of it line by line.
+
+A fact that could not be told is None or empty, with a problem beside it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal, NamedTuple
 
-from harness.doctor import card
-from harness.doctor.card import Facts, Judge, Status, Told, gib, unknown
+from harness.records import DeviceInfo, Snapshot
 
+WARM_AT_REST_C = 60.0
+BUSY_AT_REST_PERCENT = 5.0
+HELD_AT_REST = 0.1
+"""Share of the card's memory in use at rest that is more than what the driver keeps for itself."""
+COARSE_TICK_NS = 500.0
 BUSY_PER_CORE = 0.5
 BUSY_PER_CORE_OF_A_DEVICE = 0.25
 """The share of each core above which a CPU device is too busy to be measured."""
 TOO_FULL_BYTES = 2**30
 NEARLY_FULL_BYTES = 10 * 2**30
 
-_MOVE = {"results": "HARNESS_RESULTS", "cache": "HARNESS_CACHE_DIR", "temporary": "TMPDIR"}
+_UNAVAILABLE = "unavailable: "
+_NOT_THERE = "Not Supported"
+_GEFORCE_BLACKWELL = 12
+"""Major compute capability."""
+_NEEDED_COUNTERS = ("sw_power_cap", "sw_thermal", "hw_thermal", "hw_power_brake")
+_QUIET_EVENTS = {"idle", "application_clocks"}
+_THERMAL_EVENTS = {"hw_thermal", "sw_thermal"}
+_SLOWING_EVENTS = {"hw_slowdown", "hw_power_brake", *_THERMAL_EVENTS}
 
 
-def _on_cpu(facts: Facts) -> bool:
-    return facts.device is not None and facts.device.kind == "cpu"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disk:
+    """A folder that the harness writes to, there already or not."""
+
+    path: str
+    free_bytes: int | None
+    writable: bool = True
+    problem: str = ""
 
 
-def cpu_load(facts: Facts) -> Told:
-    if facts.load_average is None:
-        return unknown("the system has no load average")
-    said = f"{facts.load_average:.1f} on {facts.cpu_count} cores"
-    most = BUSY_PER_CORE_OF_A_DEVICE if _on_cpu(facts) else BUSY_PER_CORE
-    if facts.load_average <= most * facts.cpu_count:
-        return Told("good", said)
-    return Told(
-        "warn",
-        said,
-        "Others keep the processor busy: launches come late, and builds and references take longer. Judge on "
-        "a quiet machine.",
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """A device and the machine around it."""
+
+    device: DeviceInfo | None = None
+    device_problem: str = ""
+    cuda_problem: str = ""
+    """Why the default is no CUDA card; empty where it is one, or the device was named."""
+    nvidia_driver: bool = False
+    """Whether the host has NVIDIA's driver loaded."""
+    cuda_version: str = ""
+    """The newest CUDA that the driver knows."""
+    compiler: str = ""
+
+    probe: str = "none"
+    identity: Mapping[str, str] = field(default_factory=dict)
+    rest: Snapshot | None = None
+    """The device before it is given any work."""
+    rest_problem: str = ""
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+
+    tick_ns: float | None = None
+    globaltimer_tick_ns: float | None = None
+    timers_problem: str = ""
+    kernel_problem: str = ""
+    """Why not even the harness's own small kernel runs."""
+
+    load_average: float | None = None
+    cpu_count: int = 1
+    governor: str | None = None
+    disks: Mapping[str, Disk] = field(default_factory=dict)
+    """Disks by what they are for: results, cache, temporary."""
+    python: str = ""
+    packages: Mapping[str, str] = field(default_factory=dict)
+
+    git: str | None = None
+    """Its version; None where the command is not on PATH."""
+    repository: str | None = None
+    """The repository's top folder; None outside any."""
+    shallow: bool = False
+    repository_problem: str = ""
+    machine: str = ""
+    calibrated_at: str | None = None
+    calibrated_driver: str | None = None
+    calibration_problem: str = ""
+
+    @property
+    def backend(self) -> str:
+        """The device's, or empty."""
+        return self.device.backend if self.device else ""
+
+    @property
+    def is_cpu(self) -> bool:
+        return self.device is not None and self.device.kind == "cpu"
 
 
-def cpu_governor(facts: Facts) -> Told:
-    if facts.governor is None:
-        return unknown("the kernel shows no frequency scaling, as in most virtual machines")
-    if facts.governor == "performance":
-        return Told("good", facts.governor)
-    return Told(
-        "warn" if _on_cpu(facts) else "note",
-        facts.governor,
-        "The processor's clock follows its load. For steadier launches: "
-        "sudo cpupower frequency-set -g performance",
-    )
-
-
-def disk(purpose: str) -> Judge:
-    def judge(facts: Facts) -> Told | None:
-        folder = facts.disks.get(purpose)
-        if folder is None:
-            return None
-        if folder.free_bytes is None:
-            return unknown(f"{folder.path}: {folder.problem}")
-        elsewhere = f"point {_MOVE[purpose]} at another folder"
-        if not folder.writable:
-            return Told("bad", f"{folder.path} cannot be written to", f"Change its owner, or {elsewhere}.")
-        said = f"{gib(folder.free_bytes)} free for {folder.path}"
-        if folder.free_bytes < TOO_FULL_BYTES:
-            return Told("bad", said, f"Free some space, or {elsewhere}.")
-        if folder.free_bytes < NEARLY_FULL_BYTES:
-            return Told("note", said, f"Little: sooner or later free some space, or {elsewhere}.")
-        return Told("good", said)
-
-    return judge
-
-
-def python(facts: Facts) -> Told:
-    return Told("good", facts.python)
-
-
-def packages(facts: Facts) -> Told:
-    return Told("good", ", ".join(f"{name} {version}" for name, version in facts.packages.items()))
-
-
-def git(facts: Facts) -> Told:
-    if facts.git is not None:
-        return Told("good", facts.git)
-    return Told(
-        "warn",
-        "not on PATH",
-        "Without it only the working tree can be measured, under no commit: install git.",
-    )
-
-
-def repository(facts: Facts) -> Told | None:
-    if facts.git is None:
-        return None
-    if facts.repository_problem:
-        return unknown(facts.repository_problem)
-    if facts.repository is None:
-        return Told("note", "none", "Only the working tree can be measured here, under no commit.")
-    if not facts.shallow:
-        return Told("good", "with all of its history")
-    return Told(
-        "warn",
-        "shallow",
-        "Older commits are not there to be measured or compared with: git fetch --unshallow; in GitHub "
-        "Actions, give actions/checkout 'fetch-depth: 0'.",
-    )
-
-
-def calibration(facts: Facts) -> Told | None:
-    if facts.device is None:
-        return None
-    if facts.calibration_problem:
-        return Told("warn", "unreadable", facts.calibration_problem)
-    if facts.calibrated_at is None:
-        return Told(
-            "note",
-            f"none of {facts.machine}",
-            "How far two measurements of the same code lie apart here is assumed, not measured: "
-            "run harness calibrate.",
-        )
-    driver = facts.device.driver
-    said = f"of {facts.calibrated_at}"
-    if facts.calibrated_driver in (None, driver):
-        return Told("good", said)
-    return Told(
-        "note",
-        f"{said}, under driver {facts.calibrated_driver}",
-        f"The driver is {driver} now: run harness calibrate again.",
-    )
-
-
-Group = Literal["card", "timers", "host", "project"]
-
+Status = Literal["good", "note", "warn", "bad", "unknown"]
 STATUSES: tuple[Status, ...] = ("good", "note", "warn", "bad", "unknown")
+Group = Literal["card", "timers", "host", "project"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,50 +117,52 @@ class Finding:
     advice: str = ""
 
 
-LINES: tuple[tuple[Group, str, Judge], ...] = (
-    ("card", "device", card.device),
-    ("card", "cuda", card.cuda),
-    ("card", "telemetry", card.telemetry),
-    ("card", "driver", card.driver),
-    ("card", "toolkit", card.toolkit),
-    ("card", "persistence", card.persistence),
-    ("card", "clocks", card.clocks),
-    ("card", "power-limit", card.power_limit),
-    ("card", "ecc", card.ecc),
-    ("card", "mig", card.mig),
-    ("card", "compute-mode", card.compute_mode),
-    ("card", "display", card.display),
-    ("card", "processes", card.processes),
-    ("card", "memory", card.memory),
-    ("card", "utilization", card.utilization),
-    ("card", "temperature", card.temperature),
-    ("card", "clock-events", card.clock_events),
-    ("card", "throttle-counters", card.throttle_counters),
-    ("card", "pcie", card.pcie),
-    ("card", "virtualization", card.virtualization),
-    ("timers", "event-tick", card.event_tick),
-    ("timers", "globaltimer-tick", card.globaltimer_tick),
-    ("host", "cpu-load", cpu_load),
-    ("host", "cpu-governor", cpu_governor),
-    ("host", "disk-results", disk("results")),
-    ("host", "disk-cache", disk("cache")),
-    ("host", "disk-temporary", disk("temporary")),
-    ("host", "python", python),
-    ("host", "packages", packages),
-    ("project", "git", git),
-    ("project", "repository", repository),
-    ("project", "calibration", calibration),
-)
+class Answer(NamedTuple):
+    """A status, what was found with its unit, and what to do about it."""
+
+    status: Status
+    found: str
+    advice: str = ""
+
+
+def good_if(is_good: bool, found: str, otherwise: Status, advice: str) -> Answer:
+    return Answer("good", found) if is_good else Answer(otherwise, found, advice)
+
+
+class NotKnown(Exception):  # noqa: N818 - an answer, not an error
+    """What a line is about is not known, for a reason that may be empty."""
+
+
+Judge = Callable[[Facts], "Answer | None"]
+"""None where the line does not apply. Raises NotKnown."""
+LINES: list[tuple[Group, str, Judge]] = []
 """Group, id and judgement of every line, in the order in which they are shown."""
+
+
+def line(group: Group, *, watched: bool = False) -> Callable[[Judge], Judge]:
+    """A line, called what its function is called; `watched` where NVML must tell of the device."""
+
+    def add(judge: Judge) -> Judge:
+        def applies(facts: Facts) -> Answer | None:
+            return judge(facts) if not watched or (facts.device and facts.probe == "nvml") else None
+
+        LINES.append((group, judge.__name__.replace("_", "-"), applies))
+        return judge
+
+    return add
 
 
 def diagnose(facts: Facts) -> tuple[Finding, ...]:
     """Every line that applies to this machine."""
-    return tuple(
-        Finding(id=line, group=group, status=told.status, found=told.found, advice=told.advice)
-        for group, line, judge in LINES
-        if (told := judge(facts))
-    )
+    findings = []
+    for group, name, judge in LINES:
+        try:
+            answer = judge(facts)
+        except NotKnown as why:
+            answer = Answer("unknown", f"not told: {why}" if str(why) else "not told")
+        if answer:
+            findings.append(Finding(id=name, group=group, **answer._asdict()))
+    return tuple(findings)
 
 
 def is_fit(findings: Sequence[Finding]) -> bool:
@@ -200,11 +174,13 @@ def verdict(facts: Facts, findings: Sequence[Finding]) -> str:
     """The diagnosis in a sentence or two."""
     if bad := _names(findings, "bad"):
         return f"Not fit: nothing can be measured here before this is put right: {', '.join(bad)}."
-    kind = facts.device.kind if facts.device else "other"
     fit = {
         "gpu": "Fit to judge performance",
         "cpu": "Fit to judge kernels on this CPU, which says nothing about a GPU",
-    }.get(kind, "Fit to try things out, but no time taken on this device means anything")
+    }.get(
+        facts.device.kind if facts.device else "other",
+        "Fit to try things out, but no time taken on this device means anything",
+    )
     warned, unknown = _names(findings, "warn"), _names(findings, "unknown")
     but = f"; verdicts are surer with this put right: {', '.join(warned)}" if warned else ""
     untold = f" Not known: {', '.join(unknown)}." if unknown else ""
@@ -213,3 +189,458 @@ def verdict(facts: Facts, findings: Sequence[Finding]) -> str:
 
 def _names(findings: Sequence[Finding], status: Status) -> list[str]:
     return [finding.id for finding in findings if finding.status == status]
+
+
+# The device
+
+
+@line("card")
+def device(facts: Facts) -> Answer:
+    found = facts.device
+    if found is None:
+        return Answer("bad", "none", facts.device_problem)
+    said = f"{found.spec}, {found.name}, {found.compute_units} units, {_gib(found.memory_bytes)}"
+    if found.kind == "gpu":
+        return Answer("good", f"{said}, {found.arch}" if found.backend == "cuda" else said)
+    if found.backend == "null":
+        return Answer(
+            "note", said, "Its times are made up: use it to try a pipeline, never to judge a kernel."
+        )
+    meaning = "Right and wrong show here, and changes on this processor. Its times say nothing about a GPU."
+    return Answer("note", said, meaning)
+
+
+@line("card")
+def cuda(facts: Facts) -> Answer | None:
+    if facts.device is None or not facts.cuda_problem:
+        return None
+    if facts.nvidia_driver:
+        return Answer("warn", "not used, though an NVIDIA driver is loaded", facts.cuda_problem)
+    return Answer("note", "no card", facts.cuda_problem)
+
+
+@line("card")
+def telemetry(facts: Facts) -> Answer | None:
+    if facts.device is None or facts.device.kind != "gpu":
+        return None
+    if facts.probe != "none":
+        return Answer("good", facts.probe)
+    why = next(iter(facts.unavailable.values()), "no probe fits this device").rstrip(".")
+    return Answer(
+        "warn",
+        "none",
+        f"{why[:1].upper()}{why[1:]}. Nobody watches the card, so what heat, the power limit or another "
+        "process slows looks like the code's fault.",
+    )
+
+
+@line("card")
+def driver(facts: Facts) -> Answer | None:
+    if facts.device is None or facts.backend == "null":
+        return None
+    version = facts.device.driver
+    newest = f"CUDA up to {facts.cuda_version}" if facts.cuda_version else ""
+    return Answer("good", ", ".join(filter(None, (version if version != facts.cuda_version else "", newest))))
+
+
+@line("card")
+def toolkit(facts: Facts) -> Answer | None:
+    if facts.backend != "cuda":
+        return None
+    if facts.compiler in ("", "no nvcc"):
+        return Answer(
+            "bad", "nvcc is not on PATH", "Install the CUDA toolkit, or add its bin folder to PATH."
+        )
+    if facts.kernel_problem:
+        return Answer("bad", f"{facts.compiler}; not even a small kernel runs", facts.kernel_problem)
+    nvcc = _version(r"nvcc (\d+)\.(\d+)", facts.compiler)
+    known = _version(r"(\d+)\.(\d+)", facts.cuda_version)
+    if not nvcc or not known or nvcc <= known:
+        return Answer("good", facts.compiler)
+    newer = f"{facts.compiler}, newer than the driver's CUDA {facts.cuda_version}"
+    if nvcc[0] == known[0]:
+        return Answer("note", newer, "Within one major version that works, but not for PTX.")
+    return Answer("warn", newer, "Update the driver, or put an older toolkit first on PATH.")
+
+
+def _version(pattern: str, text: str) -> tuple[int, int] | None:
+    found = re.search(pattern, text)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+# What NVML tells of the card
+
+
+@line("card", watched=True)
+def persistence(facts: Facts) -> Answer:
+    mode = _identity(facts, "persistence")
+    return good_if(
+        mode == "on",
+        mode,
+        "warn",
+        "With nobody on the card the driver unloads and forgets locked clocks and limits, and each process "
+        f"pays for loading it. Let root enable nvidia-persistenced, or: {_smi(facts, '-pm 1')}",
+    )
+
+
+@line("card", watched=True)
+def clocks(facts: Facts) -> Answer:
+    most = _identity_or_none(facts, "max_sm_clock_mhz")
+    now = facts.rest.sm_clock_mhz if facts.rest else None
+    if most is None and now is None:
+        _identity(facts, "max_sm_clock_mhz")  # says why
+    chosen = _identity_or_none(facts, "application_sm_clock_mhz")
+    said = [] if now is None else [f"SM {now:,.0f} MHz now"]
+    said += [] if most is None else [f"{float(most):,.0f} MHz at most"]
+    said += [] if chosen in (None, most) else [f"application clock {float(chosen):,.0f} MHz"]
+    found = facts.device
+    newest = found and "GeForce" in found.name and (found.compute_capability or (0,))[0] >= _GEFORCE_BLACKWELL
+    never = " Never lock the memory clock of a GeForce Blackwell card (-lmc): that alone can slow it."
+    return Answer(
+        "note",
+        ", ".join(said),
+        "Whether they are locked cannot be read back. Free is fine: comparisons are paired, and clocks are "
+        "recorded. For a steadier history root can lock them, outside the job, at a step that the hottest "
+        "kernel holds without throttling, as a rule 75 to 90 % of the highest: "
+        f"{_smi(facts, '-lgc MHZ,MHZ')} (-rgc undoes it).{never if newest else ''}",
+    )
+
+
+@line("card", watched=True)
+def power_limit(facts: Facts) -> Answer:
+    limit = float(_identity(facts, "power_limit_w"))
+    default = float(_identity_or_none(facts, "power_limit_default_w") or limit)
+    draw = facts.rest.power_w if facts.rest else None
+    said = f"{limit:,.0f} W" + (f", drawing {draw:,.0f} W now" if draw is not None else "")
+    if limit == default:
+        return Answer("good", said)
+    return Answer(
+        "note",
+        f"{said}; the default is {default:,.0f} W",
+        "Hot kernels run at whatever clock the limit allows: always keep the same one, or the default: "
+        f"{_smi(facts, f'-pl {default:.0f}')}",
+    )
+
+
+@line("card", watched=True)
+def ecc(facts: Facts) -> Answer:
+    return _setting(facts, "ecc")
+
+
+@line("card", watched=True)
+def mig(facts: Facts) -> Answer:
+    answer = _setting(facts, "mig")
+    if answer.found != "on":
+        return answer
+    return Answer(
+        "warn",
+        "on",
+        "Instances share the card's power and clocks, and NVML tells less of them: leave the other instances "
+        "idle, or switch MIG off.",
+    )
+
+
+@line("card", watched=True)
+def compute_mode(facts: Facts) -> Answer:
+    mode = _identity(facts, "compute_mode")
+    if mode == "default":
+        return Answer(
+            "note",
+            mode,
+            "Anybody's process may join in while a kernel is timed; it would be noticed. To shut others out: "
+            f"{_smi(facts, '-c EXCLUSIVE_PROCESS')}",
+        )
+    if mode == "prohibited":
+        return Answer("bad", mode, f"No process may compute on this card: {_smi(facts, '-c DEFAULT')}")
+    return Answer("good", mode)
+
+
+@line("card", watched=True)
+def display(facts: Facts) -> Answer:
+    if _identity(facts, "display_active") == "no":
+        return Answer("good", "none active")
+    shared = "What is drawn shares the card with what is timed: stop the desktop, or give it another card."
+    return Answer("warn", "active", shared)
+
+
+@line("card", watched=True)
+def processes(facts: Facts) -> Answer:
+    pids = facts.rest.processes if facts.rest else None
+    if pids is None:
+        raise NotKnown(_why(facts, "processes"))
+    if not pids:
+        return Answer("good", "none other")
+    return Answer(
+        "warn",
+        f"{len(pids)} other: {', '.join(map(str, pids))}",
+        "Those are process ids, of the host where this is a container. Their kernels slow what is timed: end "
+        "them, or wait.",
+    )
+
+
+@line("card", watched=True)
+def memory(facts: Facts) -> Answer:
+    assert facts.device is not None
+    used, size = _at_rest(facts, "memory_used_bytes"), facts.device.memory_bytes
+    said = f"{_gib(used)} of {_gib(size)} used"
+    holder = "Somebody holds it, listed above or not: a container's processes need not be."
+    return good_if(used <= HELD_AT_REST * size, said, "warn", holder)
+
+
+@line("card", watched=True)
+def utilization(facts: Facts) -> Answer:
+    busy = _at_rest(facts, "utilization_percent")
+    if busy == 0:
+        return Answer("good", "0 %")
+    status: Status = "warn" if busy >= BUSY_AT_REST_PERCENT else "note"
+    whom = "The card works for somebody else. 'nvidia-smi pmon -c 1' tells whom."
+    return Answer(status, f"{busy:.0f} %", whom)
+
+
+@line("card", watched=True)
+def temperature(facts: Facts) -> Answer:
+    degrees = _at_rest(facts, "temperature_c")
+    cool = "Hot before any work of ours: let it cool; look after fans, dust and the air's way."
+    return good_if(degrees <= WARM_AT_REST_C, f"{degrees:.0f} °C", "warn", cool)
+
+
+@line("card", watched=True)
+def clock_events(facts: Facts) -> Answer:
+    events = facts.rest.clock_event_reasons if facts.rest else None
+    if events is None:
+        raise NotKnown(_why(facts, "clock_event_reasons"))
+    said = ", ".join(events) or "none"
+    if slowing := _SLOWING_EVENTS.intersection(events):
+        suspects = "cooling" if slowing <= _THERMAL_EVENTS else "power supply, connectors and cooling"
+        return Answer("warn", said, f"The card is slowed before any work of ours: look at {suspects}.")
+    if set(events) <= _QUIET_EVENTS:
+        return Answer("good", said)
+    return Answer("note", said, "Something other than idleness holds the clock, before any work of ours.")
+
+
+@line("card", watched=True)
+def throttle_counters(facts: Facts) -> Answer:
+    counted = (facts.rest.throttle_ns if facts.rest else None) or {}
+    missing = [name for name in _NEEDED_COUNTERS if name not in counted]
+    if not missing:
+        return Answer("good", ", ".join(_NEEDED_COUNTERS))
+    none = len(missing) == len(_NEEDED_COUNTERS)
+    return Answer(
+        "note",
+        f"none: {_why(facts, 'throttle_ns')}" if none else f"without {', '.join(missing)}",
+        "Throttling is then known from samples alone, and what falls between two of them goes unseen. A "
+        "newer driver may count it.",
+    )
+
+
+@line("card", watched=True)
+def pcie(facts: Facts) -> Answer:
+    now, most = _identity(facts, "pcie_width_now"), _identity(facts, "pcie_width")
+    generation = _identity_or_none(facts, "pcie_generation")
+    said = f"x{now}" + (f", generation {generation}" if generation else "")
+    if now == most:
+        return Answer("good", said)
+    return Answer(
+        "note",
+        f"{said}; card and slot allow x{most}",
+        "Kernel times do not hang on it, copies do. Some cards narrow it when idle; else reseat the card.",
+    )
+
+
+@line("card", watched=True)
+def virtualization(facts: Facts) -> Answer:
+    kind = _identity(facts, "virtualization")
+    whole = "Others may share the card without being seen: judge on a card passed through whole."
+    return good_if(kind in ("none", "passthrough"), kind, "warn", whole)
+
+
+def _setting(facts: Facts, name: str) -> Answer:
+    """A setting that some cards do not have."""
+    try:
+        return Answer("good", _identity(facts, name))
+    except NotKnown as why:
+        if _NOT_THERE in str(why):
+            return Answer("good", "this card has none")
+        raise
+
+
+def _identity(facts: Facts, name: str) -> str:
+    """What the card says of itself. Raises NotKnown with the reason why it does not."""
+    value = facts.identity.get(name)
+    if value is None:
+        raise NotKnown(facts.rest_problem)
+    if value.startswith(_UNAVAILABLE):
+        raise NotKnown(value.removeprefix(_UNAVAILABLE))
+    return value
+
+
+def _identity_or_none(facts: Facts, name: str) -> str | None:
+    try:
+        return _identity(facts, name)
+    except NotKnown:
+        return None
+
+
+def _at_rest(facts: Facts, name: str) -> float:
+    """A number of the card before it is given any work. Raises NotKnown."""
+    value: float | None = getattr(facts.rest, name, None)
+    if value is None:
+        raise NotKnown(_why(facts, name))
+    return value
+
+
+def _why(facts: Facts, name: str) -> str:
+    return facts.unavailable.get(name) or facts.rest_problem
+
+
+def _smi(facts: Facts, option: str) -> str:
+    bus = facts.device.pci_bus_id if facts.device else None
+    return f"sudo nvidia-smi {f'-i {bus} ' if bus else ''}{option}"
+
+
+def _gib(size_bytes: float) -> str:
+    return f"{size_bytes / 2**30:.1f} GiB"
+
+
+# Timers
+
+
+@line("timers")
+def event_tick(facts: Facts) -> Answer | None:
+    if facts.backend in ("", "null"):
+        return None
+    if facts.tick_ns is None:
+        raise NotKnown(facts.timers_problem)
+    return good_if(
+        facts.tick_ns < COARSE_TICK_NS,
+        f"{facts.tick_ns:,.0f} ns",
+        "warn",
+        "Times move in steps of that size, as on GeForce and RTX A-series cards. A slot lasts at least 100 "
+        "steps, so a short kernel is launched many times in each; a single launch of it cannot be told.",
+    )
+
+
+@line("timers")
+def globaltimer_tick(facts: Facts) -> Answer | None:
+    if facts.backend != "cuda":
+        return None
+    if facts.globaltimer_tick_ns is None:
+        raise NotKnown(facts.kernel_problem or facts.timers_problem)
+    said, is_fine = f"{facts.globaltimer_tick_ns:,.0f} ns", facts.globaltimer_tick_ns < COARSE_TICK_NS
+    return good_if(
+        is_fine, said, "note", "The SM clock is told from long spans only: less sure for short slots."
+    )
+
+
+# The host
+
+
+@line("host")
+def cpu_load(facts: Facts) -> Answer:
+    if facts.load_average is None:
+        raise NotKnown("the system has no load average")
+    most = BUSY_PER_CORE_OF_A_DEVICE if facts.is_cpu else BUSY_PER_CORE
+    return good_if(
+        facts.load_average <= most * facts.cpu_count,
+        f"{facts.load_average:.1f} on {facts.cpu_count} cores",
+        "warn",
+        "Others keep the processor busy: launches come late, and builds and references take longer. Judge on "
+        "a quiet machine.",
+    )
+
+
+@line("host")
+def cpu_governor(facts: Facts) -> Answer:
+    if facts.governor is None:
+        raise NotKnown("the kernel shows no frequency scaling, as in most virtual machines")
+    return good_if(
+        facts.governor == "performance",
+        facts.governor,
+        "warn" if facts.is_cpu else "note",
+        "The processor's clock follows its load. For steadier launches: "
+        "sudo cpupower frequency-set -g performance",
+    )
+
+
+def _disk(purpose: str, variable: str, facts: Facts) -> Answer | None:
+    folder = facts.disks.get(purpose)
+    if folder is None:
+        return None
+    if folder.free_bytes is None:
+        raise NotKnown(f"{folder.path}: {folder.problem}")
+    elsewhere = f"point {variable} at another folder"
+    if not folder.writable:
+        return Answer("bad", f"{folder.path} cannot be written to", f"Change its owner, or {elsewhere}.")
+    said = f"{_gib(folder.free_bytes)} free for {folder.path}"
+    if folder.free_bytes < TOO_FULL_BYTES:
+        return Answer("bad", said, f"Free some space, or {elsewhere}.")
+    if folder.free_bytes < NEARLY_FULL_BYTES:
+        return Answer("note", said, f"Little: sooner or later free some space, or {elsewhere}.")
+    return Answer("good", said)
+
+
+for _purpose, _variable in (
+    ("results", "HARNESS_RESULTS"),
+    ("cache", "HARNESS_CACHE_DIR"),
+    ("temporary", "TMPDIR"),
+):
+    LINES.append(("host", f"disk-{_purpose}", partial(_disk, _purpose, _variable)))
+
+
+@line("host")
+def python(facts: Facts) -> Answer:
+    return Answer("good", facts.python)
+
+
+@line("host")
+def packages(facts: Facts) -> Answer:
+    return Answer("good", ", ".join(f"{name} {version}" for name, version in facts.packages.items()))
+
+
+# The project
+
+
+@line("project")
+def git(facts: Facts) -> Answer:
+    if facts.git is not None:
+        return Answer("good", facts.git)
+    only = "Without it only the working tree can be measured, under no commit: install git."
+    return Answer("warn", "not on PATH", only)
+
+
+@line("project")
+def repository(facts: Facts) -> Answer | None:
+    if facts.git is None:
+        return None
+    if facts.repository_problem:
+        raise NotKnown(facts.repository_problem)
+    if facts.repository is None:
+        return Answer("note", "none", "Only the working tree can be measured here, under no commit.")
+    if not facts.shallow:
+        return Answer("good", "with all of its history")
+    return Answer(
+        "warn",
+        "shallow",
+        "Older commits are not there to be measured or compared with: git fetch --unshallow; in GitHub "
+        "Actions, give actions/checkout 'fetch-depth: 0'.",
+    )
+
+
+@line("project")
+def calibration(facts: Facts) -> Answer | None:
+    if facts.device is None:
+        return None
+    if facts.calibration_problem:
+        return Answer("warn", "unreadable", facts.calibration_problem)
+    if facts.calibrated_at is None:
+        return Answer(
+            "note",
+            f"none of {facts.machine}",
+            "How far two measurements of the same code lie apart here is assumed, not measured: "
+            "run harness calibrate.",
+        )
+    said, version = f"of {facts.calibrated_at}", facts.device.driver
+    if facts.calibrated_driver in (None, version):
+        return Answer("good", said)
+    again = f"The driver is {version} now: run harness calibrate again."
+    return Answer("note", f"{said}, under driver {facts.calibrated_driver}", again)

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import harness
-from harness.bench.protocol import Open, Opened, Timers
+from harness.bench.protocol import Open, Timers
 from harness.device.backends import parse_spec
 from harness.device.machine import describe_host, machine_name
 from harness.device.telemetry import Probe, probe_for
 from harness.device.telemetry.host import HostProbe
-from harness.doctor.card import Disk, Facts
+from harness.doctor.checks import Disk, Facts
 from harness.errors import DeviceError, ExitCode, GitError, StoreError, UsageError, WorkerError
 from harness.judgement.noise import read_calibration
 from harness.records import DeviceInfo
@@ -36,7 +36,6 @@ SETTLE_S = 1.5
 _NVIDIA_DRIVER = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidiactl"), Path("/dev/dxg"))
 
 Fields = dict[str, Any]
-"""Some of the fields of Facts."""
 
 
 def gather(spec: str | None, root: Path, results: Path) -> Facts:
@@ -71,7 +70,13 @@ def _device(spec: str | None) -> Fields:
         with scratch_folder() as scratch, closing(Child(scratch)) as child:
             opened = child.ask(Open(device=spec, suite=None, scratch=str(scratch)), OPEN_TIMEOUT_S)
             if not isinstance(opened, Failed):
-                return {**_described(opened), **_timers(child)}
+                found = opened.device
+                return {
+                    "device": found,
+                    "compiler": opened.toolchain.compiler,
+                    "cuda_version": found.driver if found.backend == "cuda" else "",
+                    **_timers(child),
+                }
     except WorkerError as error:
         return {"device_problem": _with_first_line(error.message, error.log)}
     except StoreError as error:
@@ -79,15 +84,6 @@ def _device(spec: str | None) -> Fields:
     if opened.exit_code == ExitCode.USAGE:
         raise UsageError(opened.message, log=opened.log)
     return {"device_problem": opened.message}
-
-
-def _described(opened: Opened) -> Fields:
-    device = opened.device
-    return {
-        "device": device,
-        "compiler": opened.toolchain.compiler,
-        "cuda_version": device.driver if device.backend == "cuda" else "",
-    }
 
 
 def _timers(child: Child) -> Fields:
@@ -127,13 +123,10 @@ def _calibration(device: DeviceInfo, results: Path) -> Fields:
         calibration = read_calibration(results / machine)
     except StoreError as error:
         return {"machine": machine, "calibration_problem": error.message}
-    if calibration is None:
-        return {"machine": machine}
-    return {
-        "machine": machine,
-        "calibrated_at": calibration.measured_at,
-        "calibrated_driver": calibration.driver,
-    }
+    found = {"machine": machine}
+    if calibration is not None:
+        found |= {"calibrated_at": calibration.measured_at, "calibrated_driver": calibration.driver}
+    return found
 
 
 def _host() -> Fields:
@@ -157,27 +150,21 @@ def _disks(results: Path) -> dict[str, Disk]:
     except OSError:  # every candidate is full or closed
         temporary = os.environ.get("TMPDIR", "/tmp")  # noqa: S108
     folders = {"results": results, "cache": cache_dir(), "temporary": Path(temporary)}
-    return {purpose: _disk(folder) for purpose, folder in folders.items()}
+    return {purpose: _disk(folder.absolute()) for purpose, folder in folders.items()}
 
 
 def _disk(folder: Path) -> Disk:
-    shown = _shown(folder)
+    shown = str(folder)
+    with contextlib.suppress(ValueError, RuntimeError):
+        shown = str("~" / folder.relative_to(Path.home()))
+    with contextlib.suppress(ValueError):
+        shown = str(folder.relative_to(Path.cwd()))
     try:
         there = next((path for path in (folder, *folder.parents) if path.exists()), folder)
         free_bytes = shutil.disk_usage(there).free
     except OSError as error:
         return Disk(path=shown, free_bytes=None, problem=error.strerror or str(error))
     return Disk(path=shown, free_bytes=free_bytes, writable=os.access(there, os.W_OK | os.X_OK))
-
-
-def _shown(folder: Path) -> str:
-    """As short as it can be and still be found."""
-    folder = folder.absolute()
-    with contextlib.suppress(ValueError):
-        return str(folder.relative_to(Path.cwd()))
-    with contextlib.suppress(ValueError, RuntimeError):
-        return str("~" / folder.relative_to(Path.home()))
-    return str(folder)
 
 
 def _repository(root: Path) -> Fields:

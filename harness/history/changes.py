@@ -6,15 +6,15 @@ import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from harness.history.facts import Commits
 from harness.history.figures import HEADLINES
 from harness.history.series import Series
-from harness.records import Launch
+from harness.records import Row
 from harness.statistics.changepoints import ChangePoint, Level, find_changes
 
 Kind = Literal["regression", "improvement", "environment"]
@@ -47,42 +47,23 @@ _CLOCKED = 0.97
 """Of the clock that is usual in an epoch: a point below it is shown as set aside by its clock."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """What the record of a run says of what was timed."""
-
-    source_sha256: str | None = None
-    binary_sha256: str | None = None
-    launch: Launch | None = None
+RecordOf = Callable[[Series, int], Row | None]
+"""What the record of a run says of a point of a series, where there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """One step of one series. `at`, `first` and `last` are indices of points, `good` and `bad` positions of
-    commits.
-    """
+class Change(ChangePoint):
+    """A step of a series: `at`, `first` and `last` are points, `good` and `bad` positions of commits."""
 
     id: str
     card: str
     case: str
     kind: Kind
     attribution: Attribution
-    at: int
-    """The first point of the new level."""
-    first: int
-    last: int
-    """It lies in first..last, 95 % sure."""
     good: int
     """The commit of the last point that is surely before."""
     bad: int
     """The commit of the first point that is surely after: the change is in good+1..bad."""
-    before: float
-    after: float
-    effect: float
-    """after / before - 1, of the figure as it is shown."""
-    low: float
-    high: float
-    p_value: float
     cycles_effect: float | None = None
     """Of the cycles a launch takes; None where the clock is not known."""
     clock_before: float | None = None
@@ -93,14 +74,11 @@ class Change:
 
     @property
     def commits(self) -> int:
-        """How many commits may have done it."""
         return self.bad - self.good
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysed:
-    """A series with what was found in it."""
-
     series: Series
     changes: tuple[Change, ...]
     levels: tuple[Level, ...]
@@ -120,43 +98,43 @@ def change_id(card: str, case: str, metric: str, commit: str) -> str:
 def analyse(
     series: Series,
     floor: float | None,
-    commit_hash: Callable[[int], str],
-    evidence: Callable[[Series, int], Evidence | None] = lambda _series, _point: None,
+    commits: Commits,
+    record: RecordOf = lambda _series, _point: None,
 ) -> Analysed:
     """Search each epoch by itself: what moves between two of them is neither's.
 
-    `floor` is the smallest visible change that the card's calibration knows; None without one. `evidence`
-    tells of a point's build, where there is a record of it.
+    `floor` is the smallest visible change that the card's calibration knows; None without one. `record`
+    is what tells of a point's build.
     """
     smallest = floor or SMALLEST
-    if series.case.direction == "none":
-        return _nothing(series, smallest)
     changes: list[Change] = []
     levels: list[Level] = []
     outliers: list[int] = []
     noises: list[tuple[int, float]] = []
-    for number in range(len(series.epochs)):
+    searched = series.case.direction != "none"
+    for number in range(len(series.epochs) if searched else 0):
         points = np.flatnonzero(series.epoch == number)
         significance = SIGNIFICANCE if points.size >= _MANY else SIGNIFICANCE_OF_FEW
         found = find_changes(series.values[points], smallest=smallest, significance=significance)
-        levels += [_placed_level(level, points) for level in found.levels]
+        levels += [
+            replace(level, start=int(points[level.start]), stop=int(points[level.stop - 1]) + 1)
+            for level in found.levels
+        ]
         outliers += points[list(found.outliers)].tolist()
         noises.append((int(np.isfinite(series.values[points]).sum()), found.noise))
-        edges = [points[0], *(points[step.at] for step in found.changes), points[-1] + 1]
-        for step, (low, _, high) in zip(found.changes, _triples(edges), strict=True):
-            placed = replace(
-                step,
-                at=int(points[step.at]),
-                first=int(points[step.first]),
-                last=int(points[step.last]),
-            )
-            changes.append(_change(series, placed, int(low), int(high), number, commit_hash, evidence))
+        steps = [
+            replace(step, at=int(points[step.at]), first=int(points[step.first]), last=int(points[step.last]))
+            for step in found.changes
+        ]
+        edges = [int(points[0]), *(step.at for step in steps), int(points[-1]) + 1]
+        for step, low, high in zip(steps, edges, edges[2:], strict=False):
+            changes.append(_change(series, step, low, high, number, commits, record))
     return Analysed(
         series=series,
         changes=tuple(sorted(changes, key=lambda change: change.at)),
         levels=tuple(sorted(levels, key=lambda level: level.start)),
         outliers=tuple(sorted(outliers)),
-        clocked=_clocked(series),
+        clocked=_clocked(series) if searched else (),
         noise=_noise(noises),
         floor=smallest,
     )
@@ -173,49 +151,32 @@ def _noise(epochs: list[tuple[int, float]]) -> float:
     return noise if figures >= _FEWEST else math.nan
 
 
-def _nothing(series: Series, floor: float) -> Analysed:
-    return Analysed(
-        series=series, changes=(), levels=(), outliers=(), clocked=(), noise=math.nan, floor=floor
-    )
-
-
-def _triples(edges: list[int]) -> list[tuple[int, int, int]]:
-    """Of each inner edge, the one before it, itself, and the one after."""
-    return [(a, b, c) for (a, b), (_, c) in pairwise(pairwise(edges))]
-
-
-def _placed_level(level: Level, points: npt.NDArray[np.intp]) -> Level:
-    return replace(level, start=int(points[level.start]), stop=int(points[level.stop - 1]) + 1)
-
-
 def _change(
     series: Series,
     step: ChangePoint,
     low: int,
     high: int,
     epoch: int,
-    commit_hash: Callable[[int], str],
-    evidence: Callable[[Series, int], Evidence | None],
+    commits: Commits,
+    record: RecordOf,
 ) -> Change:
-    own = series.epoch == epoch
+    own, case = series.epoch == epoch, series.case
     before = _beside(series, own, max(low, step.first - _WINDOW), step.first)
     after = _beside(series, own, step.last, min(high, step.last + _WINDOW))
-    good = _point_before(series, own, step.first)
+    # There is one: a change has a level before it.
+    good = int(np.flatnonzero(own[: step.first] & np.isfinite(series.values[: step.first]))[-1])
     slower = _log_time(series, step.after) - _log_time(series, step.before)
     clocks = before.get("sm_clock_mhz"), after.get("sm_clock_mhz")
-    timed = series.case.metric in TIMED
-    cycles = slower + math.log(clocks[1] / clocks[0]) if timed and clocks[0] and clocks[1] else None
+    cycles = None
+    if case.metric in TIMED and clocks[0] and clocks[1]:
+        cycles = slower + math.log(clocks[1] / clocks[0])
     attribution = _attribution(series, epoch, slower, cycles, before, after)
-    if attribution in ("code", "unknown") and _same_build(
-        evidence(series, good), evidence(series, step.last)
-    ):
+    if attribution in ("code", "unknown") and _same_build(record(series, good), record(series, step.last)):
         attribution = "environment"
     return Change(
-        id=change_id(
-            series.card, series.case.name, series.case.metric, commit_hash(int(series.positions[step.at]))
-        ),
+        id=change_id(series.card, case.name, case.metric, commits[int(series.positions[step.at])].hash),
         card=series.card,
-        case=series.case.name,
+        case=case.name,
         kind=_kind(attribution, slower),
         attribution=attribution,
         at=step.at,
@@ -245,14 +206,9 @@ def _log_time(series: Series, value: float) -> float:
 def _beside(series: Series, own: npt.NDArray[np.bool_], start: int, stop: int) -> dict[str, float]:
     """Medians of what stood beside the figure in points start..stop of one epoch."""
     there = own[start:stop] & np.isfinite(series.values[start:stop])
-    told = {name: figures[start:stop][there] for name, figures in series.beside.items()}
-    known = {name: figures[np.isfinite(figures)] for name, figures in told.items()}
+    figures_there = {name: figures[start:stop][there] for name, figures in series.beside.items()}
+    known = {name: figures[np.isfinite(figures)] for name, figures in figures_there.items()}
     return {name: float(np.median(figures)) for name, figures in known.items() if figures.size}
-
-
-def _point_before(series: Series, own: npt.NDArray[np.bool_], first: int) -> int:
-    """The last point with a figure before `first`. There is one: a change has a level before it."""
-    return int(np.flatnonzero(own[:first] & np.isfinite(series.values[:first]))[-1])
 
 
 def _attribution(
@@ -282,14 +238,13 @@ def _attribution(
     return "power" if slow.get("power_w", 0.0) > _AT_LIMIT * limit_w else "clocks"
 
 
-def _same_build(before: Evidence | None, after: Evidence | None) -> bool:
-    """Whether the very same binary, launched in the same way, was timed on both sides; without binaries, the
-    very same source.
-    """
+def _same_build(before: Row | None, after: Row | None) -> bool:
+    """Whether the same binary, or the same source without one, was launched in the same way on both sides."""
     if before is None or after is None or before.launch != after.launch:
         return False
-    if before.binary_sha256 and after.binary_sha256:
-        return before.binary_sha256 == after.binary_sha256
+    binaries = [row.resources.binary_sha256 if row.resources else None for row in (before, after)]
+    if all(binaries):
+        return binaries[0] == binaries[1]
     return bool(before.source_sha256) and before.source_sha256 == after.source_sha256
 
 

@@ -10,27 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import StoreError, UsageError
-from harness.history.changes import Analysed
-from harness.history.facts import Commits
 from harness.history.reading import History
 from harness.history.series import COMPANIONS
 from harness.system.cache import replacing
 
+_OF_CASE = ("suite", "kernel", "size", "metric", "unit", "direction")
 COLUMNS = (
-    "card",
-    "case",
-    "suite",
-    "kernel",
-    "size",
-    "metric",
-    "unit",
-    "direction",
-    "position",
-    "commit",
-    "committed_at",
-    "value",
-    "failed",
-    "epoch",
+    *("card", "case", *_OF_CASE, "position", "commit", "committed_at", "value", "failed", "epoch"),
     *COMPANIONS,
 )
 
@@ -80,51 +66,38 @@ def _parquet(history: History, path: Path) -> int:
     count = 0
     with parquet.ParquetWriter(path, schema) as writer:
         for columns in _tables(history):
-            told = {**columns, "committed_at": [_seconds(each) for each in columns["committed_at"]]}
-            table = pa.table({name: told[name] for name in COLUMNS}, schema=schema)
+            times = [int(dt.datetime.fromisoformat(each).timestamp()) for each in columns["committed_at"]]
+            table = pa.table({**columns, "committed_at": times}, schema=schema)
             writer.write_table(table)
             count += table.num_rows
     return count
 
 
-def _seconds(written: str) -> int:
-    return int(dt.datetime.fromisoformat(written).timestamp())
-
-
 def _tables(history: History) -> Iterator[dict[str, list[Any]]]:
-    """Columns of each series."""
     for card in history.cards:
-        for one in card.card.analysed:
-            yield _columns(one, history.commits)
-
-
-def _columns(one: Analysed, commits: Commits) -> dict[str, list[Any]]:
-    series, case = one.series, one.series.case
-    count = len(series.positions)
-    line = [commits[at] for at in series.positions.tolist()]
-    same = {
-        "card": series.card,
-        "case": case.name,
-        "suite": case.suite,
-        "kernel": case.kernel,
-        "size": case.size,
-        "metric": case.metric,
-        "unit": case.unit,
-        "direction": case.direction,
-    }
-    return {
-        **{name: [value] * count for name, value in same.items()},
-        "position": series.positions.tolist(),
-        "commit": [commit.hash for commit in line],
-        "committed_at": [_utc(commit.time) for commit in line],
-        "value": _figures(series.values.tolist()),
-        "failed": series.failed.tolist(),
-        "epoch": series.epoch.tolist(),
-        **{
-            name: _figures(series.beside[name].tolist()) if name in series.beside else [None] * count
-            for name in COMPANIONS
-        },
-    }
+        for one in card.analysed:
+            series, case = one.series, one.series.case
+            count = len(series.positions)
+            line = [history.commits[at] for at in series.positions.tolist()]
+            same = {
+                "card": series.card,
+                "case": case.name,
+                **{name: getattr(case, name) for name in _OF_CASE},
+            }
+            columns = {
+                **{name: [value] * count for name, value in same.items()},
+                "position": series.positions.tolist(),
+                "commit": [commit.hash for commit in line],
+                "committed_at": [_utc(commit.time) for commit in line],
+                "value": _figures(series.values.tolist()),
+                "failed": series.failed.tolist(),
+                "epoch": series.epoch.tolist(),
+            }
+            for name in COMPANIONS:
+                columns[name] = (
+                    _figures(series.beside[name].tolist()) if name in series.beside else [None] * count
+                )
+            yield columns
 
 
 def _utc(seconds: int) -> str:

@@ -1,12 +1,15 @@
-"""The commits of a history, oldest first."""
+"""What a history is made of: commits, oldest first, and what every record of a card's folder tells."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, pairwise
 from math import prod
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -19,7 +22,7 @@ from harness.errors import StoreError
 from harness.history.figures import HEADLINES, HOW, METRICS, Figures, Group, figure_of, laid_over
 from harness.records import SCHEMA_VERSION, Row, Run
 from harness.spec.case_id import size_label
-from harness.store.records_file import PACKED, PART, StoredRun, opened, read_run
+from harness.store.records_file import PACKED, PART, opened, read_run
 from harness.system import git
 from harness.system.cache import cache_dir, write_atomically
 from harness.system.files import MOST_BYTES, read_regular, stat_of
@@ -42,7 +45,6 @@ class Commits:
 
     @cached_property
     def positions(self) -> Mapping[str, int]:
-        """Position by full hash."""
         return {commit.hash: position for position, commit in enumerate(self.line)}
 
     def __len__(self) -> int:
@@ -60,33 +62,44 @@ def read_commits(repository: Path, revision: str = "HEAD") -> Commits:
 T = TypeVar("T")
 
 
-def kept_file(folder: Path, kind: str) -> Path:
+def cache_file(folder: Path, kind: str) -> Path:
     """Where to keep what was made of a results folder."""
-    return (
-        cache_dir() / "history" / f"{hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()[:24]}.{kind}"
-    )
+    name = hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()[:24]
+    return cache_dir() / "history" / f"{name}.{kind}"
 
 
-def read_kept(file: Path, kind: type[T]) -> T | None:
-    """None where there is nothing kept, or it cannot be used."""
+def read_cached(file: Path, kind: type[T]) -> T | None:
+    """None where there is nothing, or it cannot be used."""
     try:
         return msgspec.msgpack.decode(read_regular(file), type=kind)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (OSError, *UNREADABLE):
         return None
 
 
-def write_kept(file: Path, kept: Any) -> None:
-    """What cannot be kept is no error, only slower."""
+def write_cached(file: Path, content: Any) -> None:
+    """What cannot be written is no error, only slower."""
+    with contextlib.suppress(OSError):
+        write_atomically(file, msgspec.msgpack.encode(content), durable=False)
+
+
+def listing(folder: Path, wanted: Callable[[str], bool]) -> list[tuple[str, int, int]]:
+    """Name, size and time of every file that is wanted by its name, in order. Raises StoreError."""
+    found = []
     try:
-        write_atomically(file, msgspec.msgpack.encode(kept), durable=False)
-    except OSError:
-        return
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if wanted(entry.name):
+                    stat = stat_of(entry)
+                    found.append((entry.name, stat.st_size, stat.st_mtime_ns))
+    except OSError as error:
+        raise StoreError(f"Cannot read {folder}: {error.strerror or error}.") from None
+    return sorted(found)
 
 
 _RECORDS = (".jsonl", f".jsonl{PART}", f".jsonl{PACKED}")
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _FORMAT = 1
-"""Of what is kept: raise it when figures are read in another way."""
+"""Of what is cached: raise it when figures are read in another way."""
 
 CONTEXT = {
     "driver": "driver",
@@ -137,16 +150,13 @@ _TAIL_BYTES = 2**18
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """What many records of a suite have in common."""
-
     headline: str
     kernels: tuple[str, ...]
-    """Every kernel of the suite, in its order."""
     cells: tuple[tuple[str, str, float], ...]
     """Kernel, size and number of elements of each row that was timed, or was to be."""
 
 
-class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
+class RunFacts(msgspec.Struct, frozen=True):
     """A record, as far as a history needs it, but for its figures."""
 
     file: str
@@ -168,10 +178,10 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     problem_changes: tuple[str, ...] = ()
 
 
-class _Kept(msgspec.Struct):
+class _Cached(msgspec.Struct):
     format: int
     keys: list[str]
-    """Of CONTEXT and METRICS when they were read: with others they have to be read anew."""
+    """Those of CONTEXT and METRICS when they were read: with others they have to be read anew."""
     facts: list[RunFacts]
     layouts: list[Layout]
     values: bytes
@@ -186,83 +196,60 @@ class CardRecords:
     values: npt.NDArray[np.float32]
     """A row a cell of the records in turn, a column a metric; infinite where the kernel failed."""
 
-    def newest_layouts(self, commits: Commits) -> dict[str, tuple[int, str, Layout]]:
-        """Of each suite the layout at the newest commit of a history, after its position and time."""
-        found: dict[str, tuple[int, str, Layout]] = {}
-        for facts in self.facts:
-            position = commits.positions.get(facts.commit)
-            if position is not None and facts.layout >= 0:
-                told = (position, facts.started_at, self.layouts[facts.layout])
-                if facts.suite not in found or found[facts.suite][:2] <= told[:2]:
-                    found[facts.suite] = told
-        return found
-
-    def cells(self, commits: Commits) -> dict[str, set[tuple[str, str, float]]]:
-        """Of each suite every cell of any record of a history."""
-        found: dict[str, set[tuple[str, str, float]]] = {}
-        for suite, layout in {(each.suite, each.layout) for each in self._of(commits)}:
-            found.setdefault(suite, set()).update(self.layouts[layout].cells)
-        return found
-
-    def _of(self, commits: Commits) -> Iterator[RunFacts]:
-        return (each for each in self.facts if each.layout >= 0 and each.commit in commits.positions)
+    @property
+    def rows(self) -> list[slice]:
+        """The rows of `values` that each record has."""
+        counts = (len(self.layouts[each.layout].cells) if each.layout >= 0 else 0 for each in self.facts)
+        return [slice(start, stop) for start, stop in pairwise(accumulate(counts, initial=0))]
 
     def over(self, imported: Sequence[Figures]) -> tuple[Figures, ...]:
         """The figures of every suite, and of what was imported: where both know a case at a commit, the
         records have the say. Of several records of a commit the newest one of each case counts.
         """
-        starts: list[int] = []
-        end = 0
-        for facts in self.facts:
-            starts.append(end)
-            end += len(self.layouts[facts.layout].cells) if facts.layout >= 0 else 0
-        by_suite: dict[str, list[int]] = {}
-        for number, facts in enumerate(self.facts):
+        by_suite: dict[str, list[tuple[RunFacts, npt.NDArray[np.float32]]]] = defaultdict(list)
+        for facts, rows in zip(self.facts, self.rows, strict=True):
             if facts.commit:
-                by_suite.setdefault(facts.suite, []).append(number)
+                by_suite[facts.suite].append((facts, self.values[rows]))
         found = {each.group: each for each in imported}
-        for suite, numbers in by_suite.items():
-            figures, there = self._figures(suite, numbers, starts)
+        for suite, records in by_suite.items():
+            figures, there = self._figures(suite, records)
             below = found.get(suite)
             found[suite] = laid_over(below, figures, there) if below else figures
         return tuple(found.values())
 
     def _figures(
-        self, suite: str, numbers: Sequence[int], starts: Sequence[int]
+        self, suite: str, records: Sequence[tuple[RunFacts, npt.NDArray[np.float32]]]
     ) -> tuple[Figures, npt.NDArray[np.bool_]]:
-        chosen = [self.facts[number] for number in numbers]
-        rows = {commit: row for row, commit in enumerate(dict.fromkeys(each.commit for each in chosen))}
+        """The figures of a suite's records, and at which commits they have which cases."""
+        rows = {commit: row for row, commit in enumerate(dict.fromkeys(each.commit for each, _ in records))}
         columns: dict[tuple[str, str], int] = {}
-        places: dict[int, npt.NDArray[np.intp]] = {-1: np.empty(0, np.intp)}
-        for each in chosen:
-            if each.layout not in places:
-                cells = self.layouts[each.layout].cells
-                taken = [columns.setdefault(cell[:2], len(columns)) for cell in cells]
-                places[each.layout] = np.array(taken, np.intp)
+        columns_of: dict[int, npt.NDArray[np.intp]] = {-1: np.empty(0, np.intp)}
+        for number in dict.fromkeys(each.layout for each, _ in records if each.layout >= 0):
+            taken = [columns.setdefault(cell[:2], len(columns)) for cell in self.layouts[number].cells]
+            columns_of[number] = np.array(taken, np.intp)
         values = np.full((len(METRICS), len(rows), len(columns)), np.nan, np.float32)
         there = np.zeros((len(rows), len(columns)), np.bool_)
         contexts: list[dict[str, str]] = [{} for _ in rows]
-        for number, each in zip(numbers, chosen, strict=True):
-            row, taken_by = rows[each.commit], places[each.layout]
-            context = contexts[row]
+        for each, figures in records:
+            row, own = rows[each.commit], columns_of[each.layout]
+            context, read = contexts[row], figures.T
             if any(context.get(key, each.context.get(key)) != each.context.get(key) for key in HOW):
                 values[:, row], there[row] = np.nan, False
-            read = self.values[starts[number] : starts[number] + taken_by.size].T
             if context.get("environment") != each.context.get("environment"):
                 # A failure in one of asv's environments hides no figure of another.
-                before = values[:, row, taken_by]
+                before = values[:, row, own]
                 read = np.where(np.isinf(read) & np.isfinite(before), before, read)
-            values[:, row, taken_by] = read
+            values[:, row, own] = read
             context.update(each.context)
-            there[row, taken_by] = True
-        figures = Figures(
+            there[row, own] = True
+        found = Figures(
             group=suite,
             commits=tuple(rows),
             keys=tuple(columns),
             values=dict(zip(METRICS, values, strict=True)),
             contexts=tuple(contexts),
         )
-        return figures, there
+        return found, there
 
 
 def suites_of(cards: Iterable[CardRecords], commits: Commits) -> Iterator[Group]:
@@ -270,17 +257,19 @@ def suites_of(cards: Iterable[CardRecords], commits: Commits) -> Iterator[Group]
     record of the newest commit; sizes follow each other by how much there is to do.
     """
     newest: dict[str, tuple[int, str, Layout]] = {}
-    cells: dict[str, set[tuple[str, str, float]]] = {}
+    cells: dict[str, set[tuple[str, str, float]]] = defaultdict(set)
     for card in cards:
-        for suite, told in card.newest_layouts(commits).items():
-            if suite not in newest or newest[suite][:2] < told[:2]:
-                newest[suite] = told
-        for suite, more in card.cells(commits).items():
-            cells.setdefault(suite, set()).update(more)
+        known = [each for each in card.facts if each.layout >= 0 and each.commit in commits.positions]
+        for facts in known:
+            candidate = commits.positions[facts.commit], facts.started_at, card.layouts[facts.layout]
+            if facts.suite not in newest or newest[facts.suite][:2] <= candidate[:2]:
+                newest[facts.suite] = candidate
+        for suite, number in {(each.suite, each.layout) for each in known}:
+            cells[suite].update(card.layouts[number].cells)
     for suite, (_, _, layout) in sorted(newest.items()):
         kernels = {kernel: place for place, kernel in enumerate(layout.kernels)}
         there = sorted((kernels[cell[0]], cell[2], cell) for cell in cells[suite] if cell[0] in kernels)
-        known = {
+        metrics = {
             name: (metric.unit, metric.direction)
             for name, metric in METRICS.items()
             if metric.headline in (None, layout.headline)
@@ -288,7 +277,7 @@ def suites_of(cards: Iterable[CardRecords], commits: Commits) -> Iterator[Group]
         yield Group(
             name=suite,
             is_suite=True,
-            metrics=known,
+            metrics=metrics,
             headlines=(HEADLINES[layout.headline],) if layout.headline in HEADLINES else (),
             kernels=layout.kernels,
             keys=tuple(dict.fromkeys(cell[:2] for _, _, cell in there)),
@@ -301,76 +290,57 @@ def read_facts(folder: Path, *, cached: bool = True) -> tuple[RunFacts, ...]:
 
 
 def card_records(folder: Path, *, cached: bool = True) -> CardRecords:
-    """Every record of a card's folder. A record that cannot be read says so in its facts.
-
-    Raises StoreError where the folder cannot be read.
-    """
-    try:
-        with os.scandir(folder) as entries:
-            found = sorted(
-                (each.name, seen.st_size, seen.st_mtime_ns)
-                for each in entries
-                if each.name.endswith(_RECORDS) and (seen := stat_of(each))
-            )
-    except OSError as error:
-        raise StoreError(f"Cannot read {folder}: {error.strerror or error}.") from None
-    file = kept_file(folder, "records")
-    kept = (_usable(read_kept(file, _Kept)) if cached else None) or CardRecords((), (), _NONE)
-    if [(each.file, each.size, each.mtime_ns) for each in kept.facts] == found:
-        return kept
-    records = _read_all(folder, found, kept)
+    """The records of a card's folder; one that cannot be read says so. Raises StoreError for the folder."""
+    found = listing(folder, lambda name: name.endswith(_RECORDS))
+    file = cache_file(folder, "records")
+    known = (_usable(read_cached(file, _Cached)) if cached else None) or CardRecords((), (), _NONE)
+    if [(each.file, each.size, each.mtime_ns) for each in known.facts] == found:
+        return known
+    records = _read_all(folder, found, known)
     if cached:
-        told = _Kept(_FORMAT, _keys(), [*records.facts], [*records.layouts], records.values.tobytes())
-        write_kept(file, told)
+        facts, layouts = list(records.facts), list(records.layouts)
+        write_cached(file, _Cached(_FORMAT, _KEYS, facts, layouts, records.values.tobytes()))
     return records
 
 
 _NONE = np.empty((0, len(METRICS)), np.float32)
+_KEYS = [*CONTEXT, *METRICS]
 
 
-def _keys() -> list[str]:
-    return [*CONTEXT, *METRICS]
-
-
-def _usable(kept: _Kept | None) -> CardRecords | None:
-    if kept is None or kept.format != _FORMAT or kept.keys != _keys():
+def _usable(cached: _Cached | None) -> CardRecords | None:
+    if cached is None or cached.format != _FORMAT or cached.keys != _KEYS:
         return None
     try:
-        values = np.frombuffer(kept.values, np.float32).reshape(-1, len(METRICS))
-        rows = sum(len(kept.layouts[each.layout].cells) for each in kept.facts if each.layout >= 0)
+        values = np.frombuffer(cached.values, np.float32).reshape(-1, len(METRICS))
+        records = CardRecords(tuple(cached.facts), tuple(cached.layouts), values)
+        whole = sum(rows.stop - rows.start for rows in records.rows) == len(values)
     except (ValueError, IndexError):
         return None
-    return CardRecords(tuple(kept.facts), tuple(kept.layouts), values) if rows == len(values) else None
+    return records if whole else None
 
 
-def _read_all(folder: Path, found: Sequence[tuple[str, int, int]], kept: CardRecords) -> CardRecords:
-    """Every record that is there: what was kept as it is, the others from their files."""
-    known: dict[tuple[str, int, int], tuple[RunFacts, npt.NDArray[np.float32]]] = {}
-    end = 0
-    for facts in kept.facts:
-        begin, end = end, end + (len(kept.layouts[facts.layout].cells) if facts.layout >= 0 else 0)
-        known[facts.file, facts.size, facts.mtime_ns] = facts, kept.values[begin:end]
-    layouts = {layout: place for place, layout in enumerate(kept.layouts)}
-    read = [known.get(entry) or _read(folder, entry, layouts) for entry in found]
-    return CardRecords(
-        tuple(facts for facts, _ in read),
-        tuple(layouts),
-        np.concatenate([values for _, values in read]) if read else _NONE,
-    )
+def _read_all(folder: Path, found: Sequence[tuple[str, int, int]], before: CardRecords) -> CardRecords:
+    """Every record that is there: what was cached as it is, the others from their files."""
+    known = {
+        (facts.file, facts.size, facts.mtime_ns): (facts, before.values[rows])
+        for facts, rows in zip(before.facts, before.rows, strict=True)
+    }
+    layouts = {layout: number for number, layout in enumerate(before.layouts)}
+    read = [known.get(entry) or _read(folder, RunFacts(*entry), layouts) for entry in found]
+    values = np.concatenate([values for _, values in read]) if read else _NONE
+    return CardRecords(tuple(facts for facts, _ in read), tuple(layouts), values)
 
 
 def _read(
-    folder: Path, entry: tuple[str, int, int], layouts: dict[Layout, int]
+    folder: Path, nothing: RunFacts, layouts: dict[Layout, int]
 ) -> tuple[RunFacts, npt.NDArray[np.float32]]:
-    name, size, mtime_ns = entry
-    nothing = RunFacts(file=name, size=size, mtime_ns=mtime_ns)
     try:
-        return _read_record(nothing, folder / name, layouts)
+        return _read_record(nothing, folder / nothing.file, layouts)
     except StoreError as error:
         why = error.message.rstrip(".")
-    except (*_UNREADABLE, ArithmeticError) as error:  # such as a time of 0, or a size beyond all numbers
+    except (*UNREADABLE, ArithmeticError) as error:  # such as a time of 0, or a size beyond all numbers
         why = str(error)
-    return _left_out(nothing, why), _NONE
+    return msgspec.structs.replace(nothing, problem=f"{nothing.file} is left out: {why}."), _NONE
 
 
 def _read_record(
@@ -385,18 +355,12 @@ def _read_record(
     if run is None or run.source.dirty or not run.source.commit or run.command not in ("asv", "run"):
         return nothing, _NONE
     if run.schema_version > SCHEMA_VERSION:
-        why = f"its schema is {run.schema_version}, and this harness reads up to {SCHEMA_VERSION}"
-        return _left_out(nothing, why), _NONE
-    return _told(nothing, read_run(path), layouts)
-
-
-def _told(
-    nothing: RunFacts, stored: StoredRun, layouts: dict[Layout, int]
-) -> tuple[RunFacts, npt.NDArray[np.float32]]:
+        raise StoreError(f"its schema is {run.schema_version}, and this harness reads up to {SCHEMA_VERSION}")
+    stored = read_run(path)
     rows = [row for row in stored.rows if row.status not in ("skipped", "verified")]
     cells = tuple((row.kernel, size_label(row.sizes), float(prod(row.sizes.values()))) for row in rows)
-    values = _figures(rows, stored.run.headline)
     layout = Layout(stored.run.headline, stored.run.kernels, cells)
+    values = _figures(rows, stored.run.headline)
     facts = msgspec.structs.replace(
         nothing,
         suite=stored.run.source.suite,
@@ -407,10 +371,6 @@ def _told(
         layout=layouts.setdefault(layout, len(layouts)),
     )
     return facts, values
-
-
-def _left_out(nothing: RunFacts, why: str) -> RunFacts:
-    return msgspec.structs.replace(nothing, problem=f"{nothing.file} is left out: {why}.")
 
 
 def _figures(rows: Sequence[Row], headline: str) -> npt.NDArray[np.float32]:
@@ -429,16 +389,16 @@ def _of_comparison(nothing: RunFacts, found: _Comparison, file: IO[bytes], *, pa
     if not packed:
         file.seek(max(0, nothing.size - _TAIL_BYTES))
     lines = file.read().splitlines()
-    told = msgspec.json.decode(lines[-1], type=_LastLine).problem_changes if lines else ()
-    if not told:
+    changes = msgspec.json.decode(lines[-1], type=_LastLine).problem_changes if lines else ()
+    if not changes:
         return nothing
     return msgspec.structs.replace(
-        nothing, suite=head.suite, base=base.commit, head=head.commit, problem_changes=told
+        nothing, suite=head.suite, base=base.commit, head=head.commit, problem_changes=changes
     )
 
 
 def _context(run: Run) -> dict[str, str]:
-    told = {
+    values = {
         **run.identity,
         "driver": run.device.driver,
         "gpu_uuid": run.device.uuid or "",
@@ -447,5 +407,5 @@ def _context(run: Run) -> dict[str, str]:
         "l2": str(run.settings.get("l2") or ""),
         "environment": str(run.settings.get("environment") or ""),
     }
-    known = {key: told.get(key, "") for key in CONTEXT}
+    known = {key: values.get(key, "") for key in CONTEXT}
     return {key: value for key, value in known.items() if value and not value.startswith("unavailable")}

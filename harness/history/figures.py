@@ -1,10 +1,10 @@
-"""Which way is better for one of asv's benchmarks; asv by itself takes every rise for a regression."""
+"""The numbers of a history: what each metric is, which way is better, and tables of them."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Literal, TypeAlias
@@ -16,7 +16,6 @@ from harness.records import Row
 from harness.spec.case_id import short_id
 
 Direction: TypeAlias = Literal["higher", "lower", "none"]
-"""Which figures are the better ones. "none": neither, the benchmark is there to explain others."""
 
 DIRECTIONS: tuple[Direction, ...] = ("higher", "lower", "none")
 
@@ -35,7 +34,7 @@ def direction_of(benchmark: Mapping[str, Any]) -> Direction:
     """Which way is better for a benchmark as in benchmarks.json.
 
     Its attribute `direction` decides; without one, a track in an unmistakable rate counts as "higher", and
-    everything else as "lower", which is what asv takes it for.
+    everything else as "lower": asv by itself takes every rise for a regression.
     """
     for direction in DIRECTIONS:
         if benchmark.get("direction") == direction:
@@ -55,7 +54,6 @@ class Metric:
 
     unit: str
     direction: Direction
-    """Which way is better."""
     read: Callable[[Row], float | tuple[float, ...] | None]
     """The number, or one a slot, whose median is the number; None where the row has none."""
     headline: str | None = None
@@ -160,28 +158,26 @@ class Group:
     """Of a suite: those that it has now, in its order."""
     keys: tuple[Key, ...]
 
-    def cases(self, metric: str, first: int) -> tuple[Case, ...]:
+    def cases(self, metric: str, first: int) -> Iterator[Case]:
         """Every case, numbered from `first`."""
-        return tuple(self._case(key, metric, first + place) for place, key in enumerate(self.keys))
-
-    def _case(self, key: Key, metric: str, order: int) -> Case:
-        if self.is_suite:
-            suite, (kernel, size) = self.name, key
-            name = short_id(suite, kernel, size)
-        else:
-            (suite, _, kernel), size = self.name.rpartition("."), ", ".join(key)
-            name = self.name + (f"({size})" if key else "")
         unit, direction = self.metrics[metric]
-        return Case(
-            name=name,
-            suite=suite,
-            kernel=kernel,
-            size=size,
-            metric=metric,
-            unit=unit,
-            direction=direction,
-            order=order,
-        )
+        for order, key in enumerate(self.keys, first):
+            if self.is_suite:
+                suite, (kernel, size) = self.name, key
+                name = short_id(suite, kernel, size)
+            else:
+                (suite, _, kernel), size = self.name.rpartition("."), ", ".join(key)
+                name = self.name + (f"({size})" if key else "")
+            yield Case(
+                name=name,
+                suite=suite,
+                kernel=kernel,
+                size=size,
+                metric=metric,
+                unit=unit,
+                direction=direction,
+                order=order,
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,14 +204,9 @@ def united(groups: Iterable[Group]) -> tuple[Group, ...]:
             found[group.name] = group
         elif known.is_suite and group.is_suite:
             more = [key for key in group.keys if key not in known.keys and key[0] in known.kernels]
-            metrics = {**group.metrics, **known.metrics}
-            found[group.name] = replace(known, keys=_ordered([*known.keys, *more], known), metrics=metrics)
+            keys = sorted([*known.keys, *more], key=lambda key: known.kernels.index(key[0]))
+            found[group.name] = replace(known, keys=tuple(keys), metrics={**group.metrics, **known.metrics})
     return tuple(found.values())
-
-
-def _ordered(keys: Sequence[Key], group: Group) -> tuple[Key, ...]:
-    kernels = {kernel: place for place, kernel in enumerate(group.kernels)}
-    return tuple(sorted(keys, key=lambda key: kernels[key[0]]))
 
 
 def laid_over(below: Figures, above: Figures, there: npt.NDArray[np.bool_]) -> Figures:
@@ -223,9 +214,8 @@ def laid_over(below: Figures, above: Figures, there: npt.NDArray[np.bool_]) -> F
     rows, columns = _places(below.commits, above.commits), _places(below.keys, above.keys)
     at_rows = np.array([rows[commit] for commit in above.commits], np.intp)
     at_columns = np.array([columns[key] for key in above.keys], np.intp)
-    contexts = [dict(context) for context in below.contexts] + [
-        {} for _ in range(len(rows) - len(below.commits))
-    ]
+    contexts = [dict(context) for context in below.contexts]
+    contexts += [{} for _ in range(len(rows) - len(below.commits))]
     other = np.zeros(len(rows), np.bool_)
     for row, context in zip(at_rows.tolist(), above.contexts, strict=True):
         known = contexts[row]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,7 +31,6 @@ class Epoch:
     """A span with one driver, one compiler, one card and one method of measuring."""
 
     start: int
-    """Index of its first point."""
     context: Mapping[str, str]
     changed: tuple[str, ...] = ()
     """What differs from the epoch before, such as "driver 570.1 → 580.2"; empty for the first."""
@@ -50,7 +49,6 @@ class Series:
     card: str
     case: Case
     positions: npt.NDArray[np.int64]
-    """Of each point's commit."""
     values: Floats
     failed: npt.NDArray[np.bool_]
     epoch: npt.NDArray[np.int64]
@@ -63,7 +61,7 @@ class Series:
 def series_of(
     card: str,
     figures: Sequence[Figures],
-    groups: Sequence[Group],
+    groups: Iterable[Group],
     commits: Commits,
     metric: str | None = None,
 ) -> Iterator[Series]:
@@ -75,12 +73,12 @@ def series_of(
             yield from _of_group(card, found, shown, cases_by_key, commits)
 
 
-def cases_of(groups: Sequence[Group], metric: str | None = None) -> tuple[Case, ...]:
+def cases_of(groups: Iterable[Group], metric: str | None = None) -> tuple[Case, ...]:
     """Every case that a card may have a series of. A case's `order` is its place among them."""
     return tuple(case for _, _, cases in _numbered(groups, metric) for case in cases)
 
 
-def _numbered(groups: Sequence[Group], metric: str | None) -> Iterator[tuple[Group, str, tuple[Case, ...]]]:
+def _numbered(groups: Iterable[Group], metric: str | None) -> Iterator[tuple[Group, str, tuple[Case, ...]]]:
     """Each metric of each group that is to be shown, with its cases."""
     order = 0
     for group in groups:
@@ -89,7 +87,7 @@ def _numbered(groups: Sequence[Group], metric: str | None) -> Iterator[tuple[Gro
         else:
             chosen = (metric,) if group.is_suite and metric in group.metrics else ()
         for shown in chosen:
-            cases = group.cases(shown, order)
+            cases = tuple(group.cases(shown, order))
             yield group, shown, cases
             order += len(cases)
 
@@ -148,7 +146,7 @@ def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[s
     )
 
 
-def _epochs(told: Sequence[Mapping[str, str]]) -> tuple[tuple[Epoch, ...], npt.NDArray[np.int64]]:
+def _epochs(contexts: Sequence[Mapping[str, str]]) -> tuple[tuple[Epoch, ...], npt.NDArray[np.int64]]:
     """Epochs in the order in which they begin, and of each row its own.
 
     What a row does not tell is taken to be as it was before: only a difference begins an epoch. A context
@@ -156,25 +154,19 @@ def _epochs(told: Sequence[Mapping[str, str]]) -> tuple[tuple[Epoch, ...], npt.N
     """
     known: dict[str, str] = {}
     found: list[Epoch] = []
-    epoch = np.zeros(len(told), np.int64)
+    epoch = np.zeros(len(contexts), np.int64)
     current = 0
-    for at, context in enumerate(told):
+    for at, context in enumerate(contexts):
         if at and all(known.get(key) == value for key, value in context.items()):
             epoch[at] = current
             continue
         before, known = known, {**known, **context}
-        current = _epoch_like(found, known)
+        # The last epoch that nothing known speaks against; else a new one.
+        like = (n for n, each in enumerate(found) if not _differences(each.context, known))
+        current = max(like, default=len(found))
         if current == len(found):
             found.append(Epoch(start=at, context=known, changed=_differences(before, known)))
         elif len(known) > len(found[current].context):
             found[current] = dataclasses.replace(found[current], context=known)
         epoch[at] = current
     return tuple(found), epoch
-
-
-def _epoch_like(epochs: Sequence[Epoch], context: Mapping[str, str]) -> int:
-    """Number of the epoch that nothing known of a context speaks against; a new one's where there is none."""
-    for number, epoch in reversed(list(enumerate(epochs))):
-        if all(epoch.context.get(key, value) == value for key, value in context.items()):
-            return number
-    return len(epochs)

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +23,18 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import StoreError
-from harness.history.facts import CONTEXT, kept_file, read_kept, write_kept
+from harness.history.facts import CONTEXT, UNREADABLE, cache_file, listing, read_cached, write_cached
 from harness.history.figures import HEADLINES, METRICS, Direction, Figures, Group, Key, direction_of
-from harness.system.files import read_regular, stat_of
+from harness.system.files import read_regular
 
 API_VERSION = 2
 """Of asv's result files and benchmarks.json."""
 _FORMAT = 2
 """Of the cached tables: raise it when they are made in another way."""
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """One of asv's benchmarks, as benchmarks.json describes it."""
-
     name: str
     type: str
     unit: str
@@ -52,24 +48,17 @@ class Benchmark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardTable:
-    """Everything asv has stored of one card."""
+    """Everything asv has stored of one card. Mappings are by benchmark."""
 
-    folder: str
     machine: Mapping[str, str]
-    hashes: tuple[str, ...]
-    """Of each row, its commit."""
+    commits: tuple[str, ...]
+    """The full hash of each row."""
     columns: Mapping[str, tuple[tuple[str, ...], ...]]
-    """Of each benchmark, the parameters of its columns."""
+    """The parameters of each column, as asv writes them."""
     values: Mapping[str, npt.NDArray[np.float32]]
-    """Of each benchmark, a row per commit and a column per parameters; NaN where there is no figure."""
-    failed: Mapping[str, npt.NDArray[np.bool_]]
-    """Where a figure is missing because its kernel failed, rather than because nothing was to be measured."""
-    versions: Mapping[str, tuple[str, ...]]
-    """Of each benchmark, the version of its method in each row; empty where the row has none."""
-    environments: Mapping[str, tuple[str, ...]]
-    """Of each benchmark, the environment of each row's newest figure; empty where all are of one."""
-    annotations: tuple[Mapping[str, str], ...]
-    """Of each row, what asv stored of the machine at that time."""
+    """A row per commit and a column per parameters: NaN for no figure, infinite where it failed."""
+    contexts: Mapping[str, tuple[Mapping[str, str], ...]]
+    """How each row was measured, by key of CONTEXT; the environment where there are several."""
     problems: tuple[str, ...]
     """What could not be read, a sentence each."""
     machine_problem: str = ""
@@ -77,8 +66,6 @@ class CardTable:
 
 
 class _Results(msgspec.Struct):
-    """One result file of asv's."""
-
     commit_hash: str
     version: int
     result_columns: list[str]
@@ -87,12 +74,8 @@ class _Results(msgspec.Struct):
     env_name: str | None = None
 
 
-class _VersionOnly(msgspec.Struct):
-    version: Any = None
-
-
-class _Kept(msgspec.Struct):
-    """What one file came to, but for its figures."""
+class _ResultFile(msgspec.Struct):
+    """A result file that was read, but for its figures."""
 
     name: str
     size: int
@@ -102,13 +85,16 @@ class _Kept(msgspec.Struct):
     params: dict[str, str] = msgspec.field(default_factory=dict)
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     started_at: dict[str, float] = msgspec.field(default_factory=dict)
-    """Of each benchmark, when its figures were taken, as asv stamps it: milliseconds since 1970."""
+    """By benchmark, in milliseconds since 1970, as asv stamps it."""
     problem: str = ""
+
+
+_DECODER = msgspec.json.Decoder(_Results)
 
 
 class _Cached(msgspec.Struct):
     format: int
-    files: list[_Kept]
+    files: list[_ResultFile]
     columns: dict[str, list[list[str]]]
     values: dict[str, bytes]
 
@@ -117,7 +103,7 @@ class _Cached(msgspec.Struct):
 class _Table:
     """A table in the making. Columns are added as files bring them: renamed parameters never shift."""
 
-    files: list[_Kept] = field(default_factory=list)
+    files: list[_ResultFile] = field(default_factory=list)
     columns: dict[str, dict[tuple[str, ...], int]] = field(default_factory=dict)
     values: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
     places: dict[tuple[str, str], npt.NDArray[np.intp]] = field(default_factory=dict)
@@ -139,34 +125,38 @@ def read_benchmarks(results: Path) -> dict[str, Benchmark]:
         raise no_history(results) from None
     except OSError as error:
         raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise StoreError(f"{path} is no list of benchmarks ({error}). 'asv run' writes it anew.") from None
     if listed.pop("version", None) != API_VERSION:
         raise StoreError(f"{path} is not of the format that this harness reads, which is {API_VERSION}.")
-    return {name: _benchmark(name, told) for name, told in listed.items() if isinstance(told, dict)}
+    return {
+        name: _benchmark(name, described) for name, described in listed.items() if isinstance(described, dict)
+    }
 
 
-def _benchmark(name: str, told: Mapping[str, Any]) -> Benchmark:
-    params = told.get("params") or []
+def _benchmark(name: str, described: Mapping[str, Any]) -> Benchmark:
+    params = described.get("params") or []
     return Benchmark(
         name=name,
-        type=str(told.get("type", "")),
-        unit=str(told.get("unit", "")),
-        direction=told.get("direction"),
-        suite=told.get("suite"),
-        version=str(told.get("version", "")),
-        param_names=tuple(map(str, told.get("param_names") or [])),
+        type=str(described.get("type", "")),
+        unit=str(described.get("unit", "")),
+        direction=described.get("direction"),
+        suite=described.get("suite"),
+        version=str(described.get("version", "")),
+        param_names=tuple(map(str, described.get("param_names") or [])),
         params=tuple(tuple(map(str, values)) for values in params if isinstance(values, list)),
     )
 
 
 def read_table(folder: Path, benchmarks: Mapping[str, Benchmark], *, cached: bool = True) -> CardTable:
     """A card's table, from its cache where files have not changed since."""
-    listing = _listing(folder)
-    file = kept_file(folder, "table")
+    found = listing(folder, lambda name: name.endswith(".json") and name != "machine.json")
+    file = cache_file(folder, "table")
     table = (_load(file) if cached else None) or _Table()
-    if _update(table, folder, listing) and cached:
-        _save(file, table)
+    if _update(table, folder, found) and cached:
+        columns = {name: [list(each) for each in known] for name, known in table.columns.items()}
+        values = {name: values.tobytes() for name, values in table.values.items()}
+        write_cached(file, _Cached(_FORMAT, table.files, columns, values))
     return _finished(table, folder, benchmarks)
 
 
@@ -180,8 +170,8 @@ def checked_document(name: str, content: bytes) -> dict[str, Any]:
         if not isinstance(document.get("machine"), str):
             raise _damaged("it names no machine")
     elif name == "benchmarks.json":
-        for benchmark, told in document.items():
-            if benchmark != "version" and not isinstance(told, dict):
+        for benchmark, described in document.items():
+            if benchmark != "version" and not isinstance(described, dict):
                 raise _damaged(f"benchmark {benchmark!r} is no object")
     else:
         _check_result(name, document)
@@ -193,7 +183,6 @@ def _damaged(why: str) -> ValueError:
 
 
 def _json_of(content: bytes, version: int) -> dict[str, Any]:
-    """With NaN and infinities, which asv writes."""
     try:
         document = json.loads(content.decode())
     except (ValueError, RecursionError) as error:
@@ -220,16 +209,14 @@ def _check_result(name: str, document: Mapping[str, Any]) -> None:
 
 
 def suites_tracked(document: Mapping[str, Any], listed: Mapping[str, Any]) -> set[str] | None:
-    """The suites that a result is of; None where it has another benchmark than their tracks. `listed` is what
-    benchmarks.json holds.
-    """
+    """A result's suites, by what benchmarks.json lists; None where it has more than their tracks."""
     suites: set[str] = set()
     for name in document["results"]:
         group, _, method = name.rpartition(".")
         if method.removeprefix("track_") not in METRICS:
             return None
-        told = listed.get(name)
-        suite = told.get("suite") if isinstance(told, dict) else None
+        described = listed.get(name)
+        suite = described.get("suite") if isinstance(described, dict) else None
         suites.add(str(suite or _suite_of_class(group)))
     return suites
 
@@ -239,34 +226,18 @@ def has_results(folder: Path) -> bool:
     return any(path.name != "machine.json" for path in folder.glob("*.json"))
 
 
-def _listing(folder: Path) -> list[tuple[str, int, int]]:
-    """Name, size and time of every result file, in order."""
-    found = []
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name.endswith(".json") and entry.name != "machine.json":
-                    stat = stat_of(entry)
-                    found.append((entry.name, stat.st_size, stat.st_mtime_ns))
-    except OSError as error:
-        raise StoreError(f"Cannot read {folder}: {error.strerror or error}.") from None
-    return sorted(found)
-
-
-def _update(table: _Table, folder: Path, listing: list[tuple[str, int, int]]) -> bool:
+def _update(table: _Table, folder: Path, found: list[tuple[str, int, int]]) -> bool:
     """Read what the table does not have yet, and drop what is gone. Tells whether anything was to do."""
-    known = {(kept.name, kept.size, kept.mtime_ns): row for row, kept in enumerate(table.files)}
-    kept_rows = [known[entry] for entry in listing if entry in known]
-    new = [entry for entry in listing if entry not in known]
-    if not new and len(kept_rows) == len(table.files):
+    known = {(file.name, file.size, file.mtime_ns): row for row, file in enumerate(table.files)}
+    known_rows = [known[entry] for entry in found if entry in known]
+    new = [entry for entry in found if entry not in known]
+    if not new and len(known_rows) == len(table.files):
         return False
-    table.files = [table.files[row] for row in kept_rows]
+    table.files = [table.files[row] for row in known_rows]
     for name, values in table.values.items():
-        table.values[name] = _grown(values[kept_rows], len(listing), values.shape[1])
-    decoder = msgspec.json.Decoder(_Results)
+        table.values[name] = _grown(values[known_rows], len(found), values.shape[1])
     for entry in new:
-        row = len(table.files)
-        table.files.append(_read_file(table, folder / entry[0], entry, row, len(listing), decoder))
+        table.files.append(_read_file(table, folder / entry[0], _ResultFile(*entry), len(found)))
     return True
 
 
@@ -276,69 +247,60 @@ def _grown(values: npt.NDArray[np.float32], rows: int, columns: int) -> npt.NDAr
     return grown
 
 
-def _read_file(
-    table: _Table, path: Path, entry: tuple[str, int, int], row: int, rows: int, decoder: Any
-) -> _Kept:
-    name, size, mtime_ns = entry
-    kept = _Kept(name, size, mtime_ns)
+def _read_file(table: _Table, path: Path, file: _ResultFile, rows: int) -> _ResultFile:
+    """Read a file into the table's next row, of `rows` that there will be."""
+    content = b""
     try:
         content = read_regular(path)
-        found = _decoded(content, decoder)
+        found = _decoded(content)
         if found.version != API_VERSION:
             raise ValueError(f"its format is {found.version}, which is not {API_VERSION}")  # noqa: TRY301
         placed = {
-            benchmark: _place(table, benchmark, told, found.result_columns, row, rows)
-            for benchmark, told in found.results.items()
+            benchmark: _place(table, benchmark, dict(zip(found.result_columns, fields, strict=False)), rows)
+            for benchmark, row in found.results.items()
+            for fields in [row if isinstance(row, list) else [row]]
         }
     except OSError as error:
-        kept.problem = f"{path.name} cannot be read: {error.strerror or error}."
-    except (*_UNREADABLE, ValueError, TypeError, OverflowError) as error:
-        kept.problem = f"{path.name} is left out: {_newer(content) or error}."
+        file.problem = f"{path.name} cannot be read: {error.strerror or error}."
+    except (*UNREADABLE, ValueError, TypeError, OverflowError) as error:
+        file.problem = f"{path.name} is left out: {_other_format(content) or error}."
     else:
-        kept.commit = found.commit_hash
-        kept.params = {str(key): str(value) for key, value in found.params.items() if value is not None}
-        kept.environment = found.env_name or ""
-        kept.versions = {benchmark: version for benchmark, (version, _) in placed.items()}
-        kept.started_at = {benchmark: started_at for benchmark, (_, started_at) in placed.items()}
-    return kept
+        file.commit = found.commit_hash
+        file.params = {str(key): str(value) for key, value in found.params.items() if value is not None}
+        file.environment = found.env_name or ""
+        file.versions = {benchmark: version for benchmark, (version, _) in placed.items()}
+        file.started_at = {benchmark: started_at for benchmark, (_, started_at) in placed.items()}
+    return file
 
 
-def _decoded(content: bytes, decoder: Any) -> _Results:
+def _decoded(content: bytes) -> _Results:
     try:
-        found: _Results = decoder.decode(content)
+        return _DECODER.decode(content)
     except msgspec.DecodeError:
         if b"NaN" not in content and b"Infinity" not in content:
             raise
         # asv writes what Python's json writes, which is more than JSON has.
-        found = msgspec.convert(json.loads(content), _Results)
-    return found
+        return msgspec.convert(json.loads(content), _Results)
 
 
-def _newer(content: bytes) -> str:
+def _other_format(content: bytes) -> str:
     """Says that a file is of another format, where that is why it could not be read."""
     try:
-        version = msgspec.convert(json.loads(content), _VersionOnly).version
-    except (*_UNREADABLE, ValueError):
+        version = json.loads(content).get("version")
+    except (ValueError, AttributeError, RecursionError):
         return ""
     return "" if version == API_VERSION else f"its format is {version!r}, which is not {API_VERSION}"
 
 
-def _place(
-    table: _Table, benchmark: str, told: Any, names: Sequence[str], row: int, rows: int
-) -> tuple[str, float]:
+def _place(table: _Table, benchmark: str, given: Mapping[str, Any], rows: int) -> tuple[str, float]:
     """Put the figures of one benchmark into its table; return the version of its method, and when it ran."""
-    fields = told if isinstance(told, list) else [told]
-    given = dict(zip(names, fields, strict=False))
-    params, result = given.get("params") or [], given.get("result")
-    where = _columns(table, benchmark, params)
-    values = table.values.get(benchmark)
-    width = len(table.columns[benchmark])
-    if values is None or values.shape[0] < rows or values.shape[1] < width:
+    where = _columns(table, benchmark, given.get("params") or [])
+    values = table.values.get(benchmark, np.empty((0, 0), np.float32))
+    if values.shape[0] < rows or values.shape[1] < len(table.columns[benchmark]):
         # Grown to more than is needed: files come one by one, and each may bring a column.
-        empty = np.empty((0, 0), np.float32)
-        values = _grown(empty if values is None else values, rows, max(width, len(where)))
+        values = _grown(values, rows, max(len(table.columns[benchmark]), len(where)))
         table.values[benchmark] = values
-    values[row, where] = _numbers(result, len(where))
+    values[len(table.files), where] = _numbers(given.get("result"), len(where))
     started_at = given.get("started_at")
     return str(given.get("version") or ""), started_at if isinstance(started_at, (int, float)) else 0.0
 
@@ -371,7 +333,7 @@ def _numbers(result: Any, width: int) -> npt.NDArray[np.float32]:
 
 def _load(file: Path) -> _Table | None:
     """The cached table; None where there is none, or it cannot be used."""
-    cached = read_kept(file, _Cached)
+    cached = read_cached(file, _Cached)
     if cached is None or cached.format != _FORMAT or not cached.files:
         return None
     columns = {
@@ -388,59 +350,51 @@ def _load(file: Path) -> _Table | None:
     return _Table(cached.files, columns, values)
 
 
-def _save(file: Path, table: _Table) -> None:
-    columns = {name: [list(each) for each in known] for name, known in table.columns.items()}
-    values = {name: values.tobytes() for name, values in table.values.items()}
-    write_kept(file, _Cached(_FORMAT, table.files, columns, values))
-
-
 def _finished(table: _Table, folder: Path, benchmarks: Mapping[str, Benchmark]) -> CardTable:
     # By name, whatever order they came in: what counts of several files of one commit must not depend on it.
     rows = sorted(
-        (row for row, kept in enumerate(table.files) if kept.commit), key=lambda row: table.files[row].name
+        (row for row, file in enumerate(table.files) if file.commit), key=lambda row: table.files[row].name
     )
-    by_commit: dict[str, list[int]] = {}
+    by_commit: dict[str, list[int]] = defaultdict(list)
     for row in rows:
-        by_commit.setdefault(table.files[row].commit, []).append(row)
+        by_commit[table.files[row].commit].append(row)
     groups = list(by_commit.values())
     several = len({table.files[row].environment for row in rows}) > 1
+    machines = [_newest([table.files[row] for row in rows]).params for rows in groups]
     values: dict[str, npt.NDArray[np.float32]] = {}
-    newest: dict[str, list[_Kept]] = {}
+    contexts: dict[str, tuple[Mapping[str, str], ...]] = {}
     for name, benchmark in benchmarks.items():
-        if name in table.values:
-            values[name], newest[name] = _merged(table, benchmark, groups)
-    failed = {name: np.isinf(figures) for name, figures in values.items()}
-    for name, figures in values.items():
-        figures[failed[name]] = np.nan
+        if name not in table.values:
+            continue
+        values[name], newest = _merged(table, benchmark, groups)
+        contexts[name] = tuple(
+            _context(params, file.versions.get(name, ""), file.environment if several else "")
+            for params, file in zip(machines, newest, strict=True)
+        )
     machine, problem = _machine(folder)
     return CardTable(
-        folder=folder.name,
         machine=machine,
-        hashes=tuple(by_commit),
+        commits=tuple(by_commit),
         columns={name: tuple(table.columns[name]) for name in values},
         values=values,
-        failed=failed,
-        versions={name: tuple(kept.versions.get(name, "") for kept in newest[name]) for name in values},
-        environments={
-            name: tuple(kept.environment if several else "" for kept in newest[name]) for name in values
-        },
-        annotations=tuple(_newest(table, rows).params for rows in groups),
+        contexts=contexts,
         problems=tuple(_problems(table.files, benchmarks)),
         machine_problem=problem,
     )
 
 
-def _newest(table: _Table, rows: list[int]) -> _Kept:
-    if len(rows) == 1:
-        return table.files[rows[0]]
-    return max(
-        (table.files[row] for row in rows), key=lambda kept: max(kept.started_at.values(), default=0.0)
-    )
+def _context(params: Mapping[str, str], method: str, environment: str) -> dict[str, str]:
+    known = {**params, "method": method, "environment": environment}
+    return {key: value for key, value in known.items() if value and key in CONTEXT}
+
+
+def _newest(files: Sequence[_ResultFile]) -> _ResultFile:
+    return max(files, key=lambda file: max(file.started_at.values(), default=0.0))
 
 
 def _merged(
     table: _Table, benchmark: Benchmark, groups: Sequence[list[int]]
-) -> tuple[npt.NDArray[np.float32], list[_Kept]]:
+) -> tuple[npt.NDArray[np.float32], list[_ResultFile]]:
     """A row a commit of a benchmark's figures, of each case the newest that there is, else that it failed;
     and of each commit the newest file with figures.
     """
@@ -470,15 +424,15 @@ def _by_time(table: _Table, benchmark: Benchmark, rows: list[int]) -> list[int]:
 
 def _machine(folder: Path) -> tuple[dict[str, str], str]:
     try:
-        told = msgspec.json.decode(read_regular(folder / "machine.json"), type=dict[str, Any])
-    except (OSError, *_UNREADABLE) as error:
+        stored = msgspec.json.decode(read_regular(folder / "machine.json"), type=dict[str, Any])
+    except (OSError, *UNREADABLE) as error:
         return {}, f"machine.json is missing or damaged ({error}); the card is called {folder.name}."
-    return {key: str(value) for key, value in told.items() if key != "version" and value is not None}, ""
+    return {key: str(value) for key, value in stored.items() if key != "version" and value is not None}, ""
 
 
-def _problems(files: Sequence[_Kept], benchmarks: Mapping[str, Benchmark]) -> Iterator[str]:
-    yield from (kept.problem for kept in files if kept.problem)
-    gone = sorted({name for kept in files for name in kept.versions} - set(benchmarks))
+def _problems(files: Sequence[_ResultFile], benchmarks: Mapping[str, Benchmark]) -> Iterator[str]:
+    yield from (file.problem for file in files if file.problem)
+    gone = sorted({name for file in files for name in file.versions} - set(benchmarks))
     if gone:
         some = "1 benchmark has" if len(gone) == 1 else f"{len(gone)} benchmarks have"
         names = f"{', '.join(gone[:5])}{' ...' if len(gone) > 5 else ''}"
@@ -488,22 +442,25 @@ def _problems(files: Sequence[_Kept], benchmarks: Mapping[str, Benchmark]) -> It
 # As figures
 
 
-def groups_of(benchmarks: Mapping[str, Benchmark]) -> tuple[Group, ...]:
+def groups_of(benchmarks: Mapping[str, Benchmark]) -> Iterator[Group]:
     """Suites, whose benchmarks are tracks of kernels and sizes, and then every other benchmark."""
     suites, others = _sorted(benchmarks)
-    return (
-        *(_suite_group(suite, tracks) for suite, tracks in suites.items()),
-        *(
-            Group(
-                name=each.name,
-                is_suite=False,
-                metrics={each.type: _unit(each)},
-                headlines=(each.type,),
-                keys=_keys(each.params),
-            )
-            for each in others
-        ),
-    )
+    for suite, tracks in suites.items():
+        headlines = tuple(name for name in HEADLINES.values() if name in tracks)
+        first = tracks[headlines[0]] if headlines else next(iter(tracks.values()))
+        yield Group(
+            name=suite,
+            is_suite=True,
+            metrics={name: _unit(track) for name, track in tracks.items()},
+            headlines=headlines,
+            kernels=tuple(map(_plain, first.params[0])),
+            keys=_keys(first.params),
+        )
+    for each in others:
+        metrics = {each.type: _unit(each)}
+        yield Group(
+            name=each.name, is_suite=False, metrics=metrics, headlines=(each.type,), keys=_keys(each.params)
+        )
 
 
 def figures_of(table: CardTable, benchmarks: Mapping[str, Benchmark]) -> tuple[Figures, ...]:
@@ -513,10 +470,8 @@ def figures_of(table: CardTable, benchmarks: Mapping[str, Benchmark]) -> tuple[F
     return tuple(each for each in found if each)
 
 
-def _sorted(
-    benchmarks: Mapping[str, Benchmark],
-) -> tuple[dict[str, dict[str, Benchmark]], list[Benchmark]]:
-    """Of each suite its tracks by metric, and benchmarks that are of none."""
+def _sorted(benchmarks: Mapping[str, Benchmark]) -> tuple[dict[str, dict[str, Benchmark]], list[Benchmark]]:
+    """The tracks of each suite by metric, and benchmarks that are of no suite."""
     suites: dict[str, dict[str, Benchmark]] = defaultdict(dict)
     others: list[Benchmark] = []
     for benchmark in benchmarks.values():
@@ -530,21 +485,7 @@ def _sorted(
 
 
 def _suite_of_class(name: str) -> str:
-    """What a suite is called whose tracks do not tell."""
     return name.rpartition(".")[2].lower()
-
-
-def _suite_group(suite: str, tracks: Mapping[str, Benchmark]) -> Group:
-    headlines = tuple(name for name in HEADLINES.values() if name in tracks)
-    first = tracks[headlines[0]] if headlines else next(iter(tracks.values()))
-    return Group(
-        name=suite,
-        is_suite=True,
-        metrics={name: _unit(track) for name, track in tracks.items()},
-        headlines=headlines,
-        kernels=tuple(map(_plain, first.params[0])),
-        keys=_keys(first.params),
-    )
 
 
 def _unit(benchmark: Benchmark) -> tuple[str, Direction]:
@@ -571,27 +512,12 @@ def _figures(name: str, table: CardTable, tracks: Mapping[str, Benchmark]) -> Fi
     if not there:
         return None
     plain = {track: [tuple(map(_plain, key)) for key in table.columns[track]] for track in there.values()}
-    keys = {
-        key: place for place, key in enumerate(dict.fromkeys(key for each in plain.values() for key in each))
-    }
+    keys = {key: place for place, key in enumerate(dict.fromkeys(chain.from_iterable(plain.values())))}
     values = {}
     for metric, track in there.items():
-        values[metric] = np.full((len(table.hashes), len(keys)), np.nan, np.float32)
-        figures = np.where(table.failed[track], np.inf, table.values[track])
-        values[metric][:, [keys[key] for key in plain[track]]] = figures[:, : len(plain[track])]
+        values[metric] = np.full((len(table.commits), len(keys)), np.nan, np.float32)
+        values[metric][:, [keys[key] for key in plain[track]]] = table.values[track][:, : len(plain[track])]
     shown = next((there[name] for name in HEADLINES.values() if name in there), next(iter(there.values())))
     return Figures(
-        group=name,
-        commits=table.hashes,
-        keys=tuple(keys),
-        values=values,
-        contexts=tuple(_contexts(table, shown)),
+        group=name, commits=table.commits, keys=tuple(keys), values=values, contexts=table.contexts[shown]
     )
-
-
-def _contexts(table: CardTable, benchmark: str) -> Iterator[Mapping[str, str]]:
-    """Of each row, what asv knows of how the benchmark was measured."""
-    versions, environments = table.versions[benchmark], table.environments[benchmark]
-    for told, version, environment in zip(table.annotations, versions, environments, strict=True):
-        known = {**told, "method": version, "environment": environment}
-        yield {key: value for key, value in known.items() if value and key in CONTEXT}

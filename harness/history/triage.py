@@ -38,7 +38,6 @@ else:
     import tomli as tomllib
 
 FILE = "harness-triage.toml"
-"""In the project's root."""
 
 State = Literal["new", "acknowledged", "expired", "fixed", ""]
 """Of a regression: nobody has decided; decided; decided, but no longer; gone since. Other kinds have none."""
@@ -49,8 +48,6 @@ _BACK = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """That a change is accepted."""
-
     id: str
     case: str
     commit: str
@@ -94,12 +91,7 @@ def read_triage(root: Path) -> tuple[Decision, ...]:
 
 
 _KINDS: dict[str, tuple[type, ...]] = {
-    "id": (str,),
-    "case": (str,),
-    "commit": (str,),
-    "reason": (str,),
-    "author": (str,),
-    "card": (str,),
+    **dict.fromkeys(("id", "case", "commit", "reason", "author", "card"), (str,)),
     "expires": (dt.date,),
     "largest_percent": (int, float),
 }
@@ -126,9 +118,7 @@ def _decision(path: Path, number: int, entry: Any) -> Decision:
 
 
 def acknowledge(root: Path, decision: Decision) -> Path:
-    """Add a decision to the project's file. Raises ConfigError where the file is damaged or has it already,
-    StoreError where it cannot be written.
-    """
+    """Add a decision to the project's file. Raises ConfigError for a damaged file, StoreError."""
     path = root / FILE
     if any(known.id == decision.id for known in read_triage(root)):
         raise ConfigError(f"{path} has an entry for {decision.id} already: edit it there.")
@@ -155,20 +145,17 @@ def _entry(decision: Decision) -> str:
     lines = ["[[change]]"]
     for key in _KINDS:
         value = getattr(decision, key)
+        if isinstance(value, str):
+            # A JSON string is a TOML string, but for DEL, which JSON leaves as it is, and escapes in halves.
+            value = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
         if value is not None:
-            lines.append(f"{key} = {_quoted(value) if isinstance(value, str) else value}")
+            lines.append(f"{key} = {value}")
     return "\n".join(lines) + "\n"
-
-
-def _quoted(text: str) -> str:
-    """A JSON string is a TOML string, but for DEL, which JSON leaves as it is, and escapes in two halves."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def stated(
     analysed: Analysed, decisions: Iterable[Decision], commits: Commits, today: dt.date
 ) -> tuple[Stated, ...]:
-    """The changes of one series with their states."""
     name = analysed.series.case.name
     known = [each for each in decisions if name in (each.case, in_short(each.case))]
     return tuple(_stated(change, analysed, known, commits, today) for change in analysed.changes)

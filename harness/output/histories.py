@@ -12,7 +12,7 @@ from harness.errors import ExitCode
 from harness.history.changes import Change
 from harness.history.facts import Commits
 from harness.history.figures import Case
-from harness.history.reading import History, StatedCard, sentence
+from harness.history.reading import CardHistory, History, sentence
 from harness.history.triage import Stated
 from harness.numbers import counted, half_width, percent, percent_figure
 from harness.output.sheet import Cell, Column, Sheet
@@ -36,7 +36,7 @@ def print_history(history: History, *, every: bool) -> None:
     console().print(_closing(history))
 
 
-def _print_card(card: StatedCard, commits: Commits, *, every: bool) -> None:
+def _print_card(card: CardHistory, commits: Commits, *, every: bool) -> None:
     out = console()
     out.print(_title(card, commits), style="bold", soft_wrap=True)
     for one in card.failing:
@@ -45,24 +45,24 @@ def _print_card(card: StatedCard, commits: Commits, *, every: bool) -> None:
     shown = [each for each in card.changes if every or each.is_open]
     if shown:
         print_out(_changes(shown, commits))
-    cases = {one.series.case.name: one.series.case for one in card.card.analysed}
+    cases = {one.series.case.name: one.series.case for one in card.analysed}
     for each in shown:
         _print_change(each, cases[each.change.case], commits)
     for line in _summary(card, commits) if not every else ():
         out.print(line)
     for line in _epochs(card, commits):
         out.print(line, style="dim")
-    for problem in card.card.problems:
-        print_error(f"{card.card.folder}: {problem}")
+    for problem in card.problems:
+        print_error(f"{card.folder}: {problem}")
     out.print()
 
 
-def _title(card: StatedCard, commits: Commits) -> str:
-    newest = max((int(one.series.positions[-1]) for one in card.card.analysed), default=None)
-    measured = {int(at) for one in card.card.analysed for at in one.series.positions}
+def _title(card: CardHistory, commits: Commits) -> str:
+    newest = max((int(one.series.positions[-1]) for one in card.analysed), default=None)
+    measured = {int(at) for one in card.analysed for at in one.series.positions}
     told = f", newest {commits[newest].hash[:10]}" if newest is not None else ""
-    name = harmless(f"{card.card.folder} ({card.card.machine.get('gpu', 'unknown card')})")
-    cases, commits_told = counted(len(card.card.analysed), "case"), counted(len(measured), "commit")
+    name = harmless(f"{card.folder} ({card.machine.get('gpu', 'unknown card')})")
+    cases, commits_told = counted(len(card.analysed), "case"), counted(len(measured), "commit")
     return f"{name}: {cases}, {commits_told}{told}"
 
 
@@ -99,7 +99,7 @@ def _print_change(each: Stated, case: Case, commits: Commits) -> None:
         out.print(why, style="dim")
 
 
-def _summary(card: StatedCard, commits: Commits) -> Iterable[str]:
+def _summary(card: CardHistory, commits: Commits) -> Iterable[str]:
     """What is not open, a line for each thing that happened: one of them often moves many cases."""
     happened: dict[tuple[int, str], list[Change]] = defaultdict(list)
     for each in card.changes:
@@ -115,10 +115,10 @@ def _summary(card: StatedCard, commits: Commits) -> Iterable[str]:
         yield f"{what:13} {commits[bad].hash[:10]} {cases}: {size}"
 
 
-def _epochs(card: StatedCard, commits: Commits) -> Iterable[str]:
+def _epochs(card: CardHistory, commits: Commits) -> Iterable[str]:
     """Each beginning of an epoch once, however many series it splits."""
     seen: dict[tuple[str, ...], int] = {}
-    for one in card.card.analysed:
+    for one in card.analysed:
         for epoch in one.series.epochs[1:]:
             at = int(one.series.positions[epoch.start])
             seen[epoch.changed] = min(at, seen.get(epoch.changed, at))
@@ -158,12 +158,12 @@ def as_json(history: History) -> dict[str, Any]:
     }
 
 
-def _card_json(card: StatedCard, commits: Commits) -> dict[str, Any]:
-    analysed = card.card.analysed
+def _card_json(card: CardHistory, commits: Commits) -> dict[str, Any]:
+    analysed = card.analysed
     cases = {one.series.case.name: one.series.case for one in analysed}
     return {
-        "name": card.card.folder,
-        "machine": card.card.machine,
+        "name": card.folder,
+        "machine": card.machine,
         "cases": [
             {
                 "case": one.series.case,
@@ -185,7 +185,7 @@ def _card_json(card: StatedCard, commits: Commits) -> dict[str, Any]:
             for one in card.failing
         ],
         "changes": [_change_json(each, cases[each.change.case], commits) for each in card.changes],
-        "problems": card.card.problems,
+        "problems": card.problems,
     }
 
 

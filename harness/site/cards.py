@@ -14,11 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import StoreError
-from harness.history.cards import CardHistory, Results, read_card
 from harness.history.changes import Analysed
 from harness.history.facts import Commits, RunFacts
 from harness.history.figures import Case
-from harness.history.reading import StatedCard, stated_card
+from harness.history.reading import CardHistory, Results, read_card
 from harness.history.triage import Decision, Stated
 from harness.numbers import counted
 from harness.records import Row
@@ -85,11 +84,7 @@ class CardPages:
 
     @cached_property
     def card(self) -> CardHistory:
-        return read_card(self.folder, self.results, self.commits)
-
-    @cached_property
-    def stated(self) -> StatedCard:
-        return stated_card(self.card, self.decisions, self.commits, self.today)
+        return read_card(self.folder, self.results, self.commits, self.decisions, today=self.today)
 
     def write(self) -> CardSummary:
         series = list(map(self._series, self.card.analysed))
@@ -118,11 +113,11 @@ class CardPages:
             kind="cpu" if machine.get("compute_capability") == "none" else "gpu",
             newest=newest,
             points=sum(len(one.series.positions) for one in self.card.analysed),
-            open=sum(each.is_open for each in self.stated.changes),
+            open=sum(each.is_open for each in self.card.changes),
             calibration=calibration_summary(self.card.calibration),
             health=self._health(),
             series=series,
-            changes=[self._change(each) for each in self.stated.changes],
+            changes=[self._change(each) for each in self.card.changes],
             problems=[f"{self.folder.name}: {problem}" for problem in self.card.problems],
         )
 
@@ -135,7 +130,7 @@ class CardPages:
         file = self._series_file(case)
         changes = [
             self._change(each) | {"at": each.change.at, "first": each.change.first, "last": each.change.last}
-            for each in reversed(self.stated.changes)
+            for each in reversed(self.card.changes)
             if each.change.case == case.name
         ]
         beside = series.beside
@@ -236,7 +231,7 @@ class CardPages:
         return told[-1] if told else self.card.machine.get("driver", "")
 
     def _health(self) -> list[dict[str, str]]:
-        known, failing = self.card.calibration, self.stated.failing
+        known, failing = self.card.calibration, self.card.failing
         found = [
             ("problem", f"{one.case[:80]} fails since {self.commits[one.bad].hash[:8]}.")
             for one in failing[:_NAMED]

@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 
 from harness import __version__
-from harness.history.cards import open_results, side_by_side
-from harness.history.facts import Commits, kept_file, read_commits, read_kept, write_kept
+from harness.history.facts import Commits, cache_file, read_cached, read_commits, write_cached
 from harness.history.figures import Case
+from harness.history.reading import open_results, side_by_side
 from harness.history.series import cases_of
 from harness.history.triage import read_triage
 from harness.site.cards import CardPages, CardSummary
@@ -91,7 +91,7 @@ def _publish(work: CardPages) -> CardSummary:
     summary = work.write()
     count = len(work.commits)
     written = _Written(_key(work), count, _line(work.commits, count), summary)
-    write_kept(kept_file(work.folder, "published"), written)
+    write_cached(cache_file(work.folder, "published"), written)
     return summary
 
 
@@ -175,7 +175,7 @@ class _Written(msgspec.Struct):
 
 def _recall(work: CardPages) -> CardSummary | None:
     """What the card's pages came to, if they are there and would come out the same."""
-    kept = read_kept(kept_file(work.folder, "published"), _Written)
+    kept = read_cached(cache_file(work.folder, "published"), _Written)
     if kept is None or kept.key != _key(work) or kept.commits > len(work.commits):
         return None
     written = work.site.folder / f"data/cards/{kept.summary.file}.js"

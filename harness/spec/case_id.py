@@ -46,7 +46,6 @@ class Size:
 
     lengths: tuple[int, ...]
     axes: tuple[str, ...] = ()
-    """Empty where it does not name them."""
 
     @classmethod
     def of(cls, sizes: Mapping[str, int]) -> Size:
@@ -122,15 +121,15 @@ class CaseId:
     @classmethod
     def parse(cls, text: str) -> CaseId:
         """The case of an id in full or in short, or of asv's name of it. Raises UsageError."""
-        parts = _split(text)
-        suite, dot, kernel = parts.name.partition(".")
-        if not dot or not suite or not kernel or _WILD.search(parts.name):
+        name, size, planted = _split(text)
+        suite, dot, kernel = name.partition(".")
+        if not dot or not suite or not kernel or _WILD.search(name):
             raise UsageError(
                 f"{text!r} is the id of no case; expected one such as matmul.naive@4096 or "
                 "matmul.naive[m=500,n=300,k=700]."
             )
-        size = Size(()) if parts.size == "" else Size.parse(parts.size) if parts.size else None
-        return cls(suite, kernel, size, parts.planted)
+        known = Size(()) if size == "" else Size.parse(size) if size else None
+        return cls(suite, kernel, known, planted)
 
     def __str__(self) -> str:
         """In full where the axes' names are known."""
@@ -154,24 +153,18 @@ def in_short(text: str) -> str:
         return text
 
 
-class _Parts(NamedTuple):
-    name: str
-    size: str | None = None
-    planted: str = ""
-
-
-def _split(text: str) -> _Parts:
-    """An id, or a glob of ids, in its parts, each as it is written."""
+def _split(text: str) -> tuple[str, str | None, str]:
+    """Name, size and planted slowdown of an id or a glob of ids, each as it is written."""
     if test := _TEST.match(text):
         text = test["case"]
     if asv := parse_asv_name(text):
-        return _Parts(f"{asv.group.lower() or '*'}.{asv.kernel}", asv.size)
+        return f"{asv.group.lower() or '*'}.{asv.kernel}", asv.size, ""
     planted = _PLANTED.match(text)
-    case, told = (planted["case"], planted["planted"]) if planted else (text, "")
+    case, slowdown = (planted["case"], planted["planted"]) if planted else (text, "")
     if full := _FULL.match(case):
-        return _Parts(full["name"], full["size"], told)
+        return full["name"], full["size"], slowdown
     name, at, size = case.rpartition("@")
-    return _Parts(name, size, told) if at else _Parts(case, None, told)
+    return (name, size, slowdown) if at else (case, None, slowdown)
 
 
 class AsvName(NamedTuple):
@@ -193,9 +186,7 @@ def parse_asv_name(name: str) -> AsvName | None:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """What a person names cases by: a suite, a kernel, an id in full or in short, what asv or pytest calls a
-    case, or a glob of any of them.
-    """
+    """What a person names cases by: a suite, a kernel, an id as anything prints it, or a glob of these."""
 
     name: str
     size: str | None = None
@@ -203,8 +194,8 @@ class Selector:
 
     @classmethod
     def parse(cls, text: str) -> Selector:
-        parts = _split(text)
-        return cls(parts.name, parts.size or None)
+        name, size, _ = _split(text)
+        return cls(name, size or None)
 
     @property
     def has_glob_size(self) -> bool:

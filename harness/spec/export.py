@@ -42,8 +42,7 @@ _NOWHERE = b"/dev/null/outside:"
 """What a link that leads out of the repository leads to in its place: below a file there is nothing."""
 _CHUNK = 1 << 20
 _AT_ONCE = 500
-"""Names on one command line."""
-_TOLD = 3
+_MOST_REASONS = 3
 """The most reasons of one kind that a message gives."""
 _IS_MISSING = re.compile(
     r"no such file|not a directory|not found|no module named|cannot (?:import|open|read|find)|could not open"
@@ -124,9 +123,9 @@ def export(repository: Path, commit: str) -> Path:
     """
     tree = _tree(_clone(repository), commit)
     with contextlib.suppress(OSError, GitError):  # a cache that is full, read-only or another user's
-        return _kept(tree, cache_dir() / EXPORTS)
+        return _in_folder(tree, cache_dir() / EXPORTS)
     try:
-        return _kept(tree, _own_folder() / EXPORTS)
+        return _in_folder(tree, _own_folder() / EXPORTS)
     except OSError as error:
         raise StoreError(
             f"Cannot write the files of commit {commit[:12]} to {error.filename or cache_dir()}: "
@@ -142,8 +141,8 @@ def _own_folder() -> Path:
 
 
 def _clone(repository: Path) -> _Clone:
-    told = git.ask(repository, "rev-parse", "--is-bare-repository", "--absolute-git-dir")
-    bare, git_dir = told.removesuffix(b"\n").split(b"\n", 1)
+    output = git.ask(repository, "rev-parse", "--is-bare-repository", "--absolute-git-dir")
+    bare, git_dir = output.removesuffix(b"\n").split(b"\n", 1)
     return _Clone(Path(os.fsdecode(git_dir)), None if bare == b"true" else repository)
 
 
@@ -154,7 +153,7 @@ def _tree(clone: _Clone, commit: str, prefix: bytes = b"") -> _Tree:
     absent: list[_Absent] = []
     for path, name in _submodules(own):
         wanted = own.entries[path].hash.decode()
-        found = [each for each in _places(clone, path, name) if each.git_dir.is_dir()]
+        found = [each for each in _possible_clones(clone, path, name) if each.git_dir.is_dir()]
         if there := next((each for each in found if each.has(wanted)), None):
             below = _tree(there, wanted, prefix + path + b"/")
             parts += below.parts
@@ -166,7 +165,6 @@ def _tree(clone: _Clone, commit: str, prefix: bytes = b"") -> _Tree:
 
 @functools.lru_cache(maxsize=64)
 def _entries(clone: _Clone, commit: str) -> Mapping[bytes, _Entry]:
-    """A commit's files by path. A commit never changes, so git is asked once."""
     listed = clone.ask("ls-tree", "-r", "-z", "--full-tree", commit)
     entries = {}
     for line in listed.split(b"\0")[:-1]:
@@ -195,10 +193,8 @@ def _submodules(part: _Part) -> Iterator[tuple[bytes, bytes]]:
         yield path, b"" if b".." in name.split(b"/") or name.startswith(b"/") else name
 
 
-def _places(clone: _Clone, path: bytes, name: bytes) -> Iterator[_Clone]:
-    """The places where a clone may have a submodule: beside its own objects, those of the worktree or of all;
-    or in the working tree.
-    """
+def _possible_clones(clone: _Clone, path: bytes, name: bytes) -> Iterator[_Clone]:
+    """Where a clone may have a submodule: beside its objects or its worktree's, or in the working tree."""
     work_tree = clone.work_tree and clone.work_tree / os.fsdecode(path)
     if name:
         yield _Clone(clone.git_dir / "modules" / os.fsdecode(name), work_tree)
@@ -210,7 +206,7 @@ def _places(clone: _Clone, path: bytes, name: bytes) -> Iterator[_Clone]:
             yield _clone(work_tree)
 
 
-def _kept(tree: _Tree, home: Path) -> Path:
+def _in_folder(tree: _Tree, home: Path) -> Path:
     """The files in a folder of `home`, written where they are not there already. Raises OSError, GitError."""
     place = home / tree.name
     if _is_whole(place, tree):
@@ -274,9 +270,7 @@ def _put(made: Path, place: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Have two paths change names in one step, so that there is no moment without either; false where the
-    system cannot.
-    """
+    """Have two paths change names in one step; false where the system cannot."""
     at_folder, exchange = -100, 2
     with contextlib.suppress(AttributeError):  # Linux alone has it
         rename = ctypes.CDLL(None).renameat2
@@ -285,7 +279,6 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def _all(tree: _Tree) -> dict[bytes, _Entry]:
-    """Every file, by its path from the top."""
     return {
         part.prefix + path: entry
         for part in tree.parts
@@ -384,24 +377,24 @@ def _are_converted(place: Path, tree: _Tree, paths: Sequence[bytes]) -> bool:
                 return False
             names = map(os.fsdecode, some)
             try:
-                told = part.clone.ask(
+                hashes = part.clone.ask(
                     "hash-object", "--", *names, work_tree=place / os.fsdecode(part.prefix)
                 ).split()
             except GitError:
                 return False
-            if told != [part.entries[path].hash for path in some]:
+            if hashes != [part.entries[path].hash for path in some]:
                 return False
     return True
 
 
-def why_missing(repository: Path, commit: str, work_tree: Path | None, told: str) -> str:
+def why_missing(repository: Path, commit: str, work_tree: Path | None, message: str) -> str:
     """What an error at a commit may go back to, where it tells of a file that is not there: a sentence for
     each submodule that the clone lacks, link that leads out, and file that only the working tree has.
 
     `work_tree` is a folder of the working tree in which to look for such files. Empty where nothing is
     lacking.
     """
-    lines = "\n".join(line for line in told.splitlines() if _IS_MISSING.search(line))
+    lines = "\n".join(line for line in message.splitlines() if _IS_MISSING.search(line))
     if not lines:
         return ""
     try:
@@ -415,12 +408,12 @@ def why_missing(repository: Path, commit: str, work_tree: Path | None, told: str
 
 def _lacking(clone: _Clone, tree: _Tree) -> list[str]:
     commit = tree.parts[0].commit[:12]
-    told = []
-    for each in tree.absent[:_TOLD]:
+    reasons = []
+    for each in tree.absent[:_MOST_REASONS]:
         whole = os.fsdecode(each.inside + each.path)
         path, inside = (shlex.quote(os.fsdecode(name)) for name in (each.path, each.inside or b"."))
         if clone.work_tree is None:
-            told.append(
+            reasons.append(
                 f"Submodule {whole} of commit {commit} is not in {clone.git_dir}, a mirror, which has no "
                 'submodules: measure from a clone that has them (asv\'s "repo").'
             )
@@ -429,12 +422,12 @@ def _lacking(clone: _Clone, tree: _Tree) -> list[str]:
         remedy = f"git{where} submodule update --init {path}"
         if each.known:
             remedy = f"git -C {shlex.quote(whole)} fetch origin {each.commit}"
-        told.append(f"Submodule {whole} of commit {commit} is not in this clone: {remedy}.")
-    return told
+        reasons.append(f"Submodule {whole} of commit {commit} is not in this clone: {remedy}.")
+    return reasons
 
 
 def _leading_out(tree: _Tree, lines: str) -> list[str]:
-    told = []
+    reasons = []
     for part in tree.parts:
         for path, entry in part.entries.items():
             name = os.fsdecode(part.prefix + path)
@@ -442,16 +435,14 @@ def _leading_out(tree: _Tree, lines: str) -> list[str]:
                 continue
             target = os.fsdecode(part.clone.ask("cat-file", "blob", entry.hash.decode()))
             if target.startswith("/") or os.path.normpath(Path(name).parent / target).startswith(".."):
-                told.append(
+                reasons.append(
                     f"{name} is a link to {target}, out of the repository: what it leads to is in no commit."
                 )
-    return told[:_TOLD]
+    return reasons[:_MOST_REASONS]
 
 
 def _uncommitted(tree: _Tree, work_tree: Path | None, lines: str) -> list[str]:
-    """The files which git does not track and the lines name: by their path in the export, or near the
-    suite by a part of it.
-    """
+    """The files which git does not track and the lines name, by path or, near the suite, by a part of it."""
     top = work_tree and git.repository_of(work_tree)
     if work_tree is None or top is None:
         return []
@@ -468,4 +459,4 @@ def _uncommitted(tree: _Tree, work_tree: Path | None, lines: str) -> list[str]:
         f"{name} is in your working tree but not in commit {tree.parts[0].commit[:12]}: git add it."
         for name in map(os.fsdecode, others)
         if "__pycache__" not in name and any(part in f"/{name}$" for part in parts)
-    ][:_TOLD]
+    ][:_MOST_REASONS]

@@ -1,5 +1,5 @@
-"""What suites are called and hold, as the last command that loaded them saw it: for completion in a shell,
-which must be quick and runs nothing of a project's own.
+"""Suites, loaded from a folder or a commit, and what the last command that loaded them saw: for completion
+in a shell, which must be quick and runs nothing of a project's own.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ from harness.system.files import read_regular
 
 @dataclass(frozen=True, slots=True)
 class KnownSuite:
+    """What a suite was when it was last loaded."""
+
     name: str
     kernels: Mapping[str, str]
     """What each is about, by its name."""
@@ -65,19 +67,15 @@ def remember(folder: Path, suite: Suite) -> None:
         ladders=tuple(ladder.name for ladder in suite.ladders),
     )
     if [*known_suites([folder])] != [seen]:
-        try:
+        with contextlib.suppress(OSError):
             write_atomically(_file(folder), msgspec.json.encode(seen), durable=False)
-        except OSError:
-            return
 
 
 def known_suites(folders: Iterable[Path]) -> Iterator[KnownSuite]:
-    """Of each folder whose suite was ever loaded."""
+    """The suite of each folder, where it was ever loaded."""
     for folder in folders:
-        try:
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
             yield msgspec.json.decode(read_regular(_file(folder)), type=KnownSuite)
-        except (OSError, msgspec.MsgspecError):
-            continue
 
 
 def _file(folder: Path) -> Path:
@@ -91,9 +89,7 @@ def load_folder(folder: Path) -> Suite:
     `suite`.
     """
     folder = folder.resolve()
-    file = folder / "suite.py"
-    if not file.is_file():
-        raise SuiteError(f"No suite.py in {folder}: a suite is a folder with a suite.py and its sources.")
+    file = _present(folder) / "suite.py"
     name = "_harness_suite_" + hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:16]
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
@@ -108,15 +104,12 @@ def load_folder(folder: Path) -> Suite:
             # Compiled here rather than by the import system, which would trust a stale .pyc of the same size
             # and second.
             exec(compile(file.read_bytes(), str(file), "exec"), module.__dict__)  # noqa: S102
-    except SuiteError as error:
-        raise SuiteError(
-            f"{_place(error, file)} is wrong: {error.message}", log=traceback.format_exc()
-        ) from error
     except BaseException as error:
         what = error.msg if isinstance(error, SyntaxError) else error
-        raise SuiteError(
-            f"{_place(error, file)} raised {type(error).__name__}: {what}", log=traceback.format_exc()
-        ) from error
+        said = f"raised {type(error).__name__}: {what}"
+        if isinstance(error, SuiteError):
+            said = f"is wrong: {error.message}"
+        raise SuiteError(f"{_place(error, file)} {said}", log=traceback.format_exc()) from error
     # What suite.py added stays, for functions that import when they are called.
     sys.path[:] = [entry for entry in _own[folder][0] if entry != str(folder)]
     suite = getattr(module, "suite", None)
@@ -146,7 +139,6 @@ class _FromSource(SourceFileLoader):
 
 
 def _hook_for(folder: Path) -> Callable[[str], Any]:
-    """What finds modules in a suite's folder and beside it in its repository."""
     finder = FileFinder.path_hook((ExtensionFileLoader, EXTENSION_SUFFIXES), (_FromSource, SOURCE_SUFFIXES))
 
     def find(place: str) -> Any:
@@ -172,11 +164,8 @@ def _importing_from(folder: Path) -> Iterator[None]:
     names = {path.stem for path in folder.glob("*.py")}
     names |= {path.name for path in folder.iterdir() if path.is_dir() and any(path.rglob("*.py"))}
     searched, modules = _own.get(folder, ([str(folder), *sys.path], {}))
-    hidden = {
-        name: module
-        for name, module in sys.modules.items()
-        if name.partition(".")[0] in names or name in modules
-    }
+    known = sys.modules.items()
+    hidden = {name: each for name, each in known if name.partition(".")[0] in names or name in modules}
     before = sys.modules.keys() - hidden.keys()
     path, sys.path[:] = list(sys.path), searched
     wrote_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
@@ -208,26 +197,20 @@ def imports_of(suite: Suite, kernel: Kernel, backend: str) -> contextlib.Abstrac
 
 def modules_of(folder: Path, before: AbstractSet[str]) -> list[str]:
     """The modules that were not there `before` and lie in a folder, or beside it in its repository."""
-    places = {name: _place_of(sys.modules[name]) for name in sys.modules.keys() - before}
-    return [
-        name
-        for name, place in places.items()
-        if place is not None and (place.is_relative_to(folder) or is_beside(place, folder))
-    ]
-
-
-def _place_of(module: ModuleType) -> Path | None:
-    """A module's file; of a package without an __init__.py, its first folder."""
-    try:
-        return Path(getattr(module, "__file__", None) or next(iter(module.__path__)))
-    except (AttributeError, TypeError, StopIteration):  # built in, or no module at all
-        return None
+    found = []
+    for name in sys.modules.keys() - before:
+        module = sys.modules[name]
+        try:  # its file; of a package without an __init__.py, its first folder
+            place = Path(getattr(module, "__file__", None) or next(iter(module.__path__)))
+        except (AttributeError, TypeError, StopIteration):  # built in, or no module at all
+            continue
+        if place.is_relative_to(folder) or is_beside(place, folder):
+            found.append(name)
+    return found
 
 
 @dataclass(frozen=True)
 class LoadedSuite:
-    """A suite and where it came from."""
-
     suite: Suite
     path: Path
     """The folder that was asked for, in the working tree."""
@@ -242,18 +225,16 @@ class LoadedSuite:
     @cached_property
     def source(self) -> Source:
         """Provenance for a record. Asking git takes longer than loading, so it waits until wanted."""
-        repository, inside = self.repository, self.path
+        repository, commit = self.repository, self.commit
         tree = "" if self.absent else tree_sha256(self.suite)
         if repository is None:
-            return Source(suite=self.suite.name, path=inside.as_posix(), tree_sha256=tree)
-        inside = _inside(self.path, repository)
-        commit = self.commit
+            return Source(suite=self.suite.name, path=self.path.as_posix(), tree_sha256=tree)
         if commit is None:
             with contextlib.suppress(GitError):  # a repository without a commit yet
                 commit = git.resolve(repository, "HEAD")
         return Source(
             suite=self.suite.name,
-            path=inside.as_posix(),
+            path=_inside(self.path, repository).as_posix(),
             commit=commit,
             committed_at=git.committed_at(repository, commit) if commit else None,
             dirty=self.commit is None and commit is not None and self._is_dirty(repository),
@@ -265,8 +246,7 @@ class LoadedSuite:
         """The folder where the repository is worked on: nothing in it belongs to a commit's suite."""
         if self.commit is None:
             return None
-        top = git.repository_of(self.path if self.path.exists() else _existing_parent(self.path))
-        return top and top.resolve()
+        return _repository_around(self.path)
 
     def explained(self, message: str, log: str = "") -> str:
         """The message of an error that this suite led to; at a commit, with why something may be missing."""
@@ -275,10 +255,10 @@ class LoadedSuite:
         return _explained(message, log, self.path, self.repository, self.commit)
 
     def _is_dirty(self, repository: Path) -> bool:
-        named = {self.suite.root / name for kernel in self.suite.kernels for name in kernel.files}
-        used = files_outside(self.suite) | {Path(os.path.normpath(path)) for path in named}
-        inside = [path for path in used if path.is_relative_to(repository)]
-        return git.is_dirty(repository, self.path, *inside)
+        suite = self.suite
+        named = {Path(os.path.normpath(suite.root / name)) for each in suite.kernels for name in each.files}
+        used = [path for path in files_outside(suite) | named if path.is_relative_to(repository)]
+        return git.is_dirty(repository, self.path, *used)
 
 
 @dataclass(frozen=True)
@@ -291,7 +271,6 @@ class Begun:
     loading: Loading
 
     def result(self) -> LoadedSuite:
-        """Raises SuiteError where the suite is broken."""
         try:
             suite = self.loading.suite()
             if self.commit is not None and self.repository is not None:
@@ -300,9 +279,9 @@ class Begun:
         except SuiteError as error:
             if self.commit is None or self.repository is None:
                 raise
-            told = f"At commit {self.commit[:12]}: {error.message}"
-            told = _explained(told, error.log, self.path, self.repository, self.commit)
-            raise SuiteError(told, log=error.log) from error
+            message = f"At commit {self.commit[:12]}: {error.message}"
+            message = _explained(message, error.log, self.path, self.repository, self.commit)
+            raise SuiteError(message, log=error.log) from error
 
 
 def load(
@@ -321,18 +300,18 @@ def begin(
 ) -> Begun:
     """The same, begun: several are loaded side by side. Raises SuiteError where there is no such suite."""
     path = path.resolve()
-    repository = repository or git.repository_of(path if path.exists() else _existing_parent(path))
-    repository = repository and repository.resolve()
+    repository = repository.resolve() if repository else _repository_around(path)
     if commit is None:
         return Begun(path, repository, None, Loading(_present(path), timeout_s))
     if repository is None:
         raise SuiteError(f"{path} is in no git repository, so it cannot be loaded at commit {commit!r}.")
     commit = git.resolve(repository, commit)
-    try:
-        exported = _exported(repository, commit, _inside(path, repository))
-    except NoSuiteError as error:
-        lacks = f"No such file: {_inside(path, repository).as_posix()}/suite.py"
-        raise NoSuiteError(_explained(error.message, lacks, path, repository, commit)) from None
+    inside = _inside(path, repository)
+    exported = export(repository, commit) / inside
+    if not (exported / "suite.py").is_file():
+        lacks = f"Commit {commit[:12]} has no suite {inside.as_posix()}."
+        log = f"No such file: {inside.as_posix()}/suite.py"
+        raise NoSuiteError(_explained(lacks, log, path, repository, commit))
     return Begun(path, repository, commit, Loading(exported, timeout_s))
 
 
@@ -363,34 +342,24 @@ def _inside(path: Path, repository: Path) -> Path:
     """The suite's path within a repository, which may be a mirror, elsewhere, of the one around it."""
     if path.is_relative_to(repository):
         return path.relative_to(repository)
-    around = git.repository_of(path if path.exists() else _existing_parent(path))
+    around = _repository_around(path)
     if around is None:
         raise SuiteError(f"{path} is neither in {repository} nor in a repository of its own.")
-    return path.relative_to(around.resolve())
+    return path.relative_to(around)
 
 
-def _existing_parent(path: Path) -> Path:
-    return next(parent for parent in path.parents if parent.exists())
-
-
-def _exported(repository: Path, commit: str, inside: Path) -> Path:
-    """The suite's folder at a commit, in all that the commit has around it."""
-    exported = export(repository, commit) / inside
-    if not (exported / "suite.py").is_file():
-        raise NoSuiteError(f"Commit {commit[:12]} has no suite {inside.as_posix()}.")
-    return exported
+def _repository_around(path: Path) -> Path | None:
+    """Of a folder that may be gone."""
+    around = git.repository_of(next(each for each in (path, *path.parents) if each.exists()))
+    return around and around.resolve()
 
 
 def discover(root: Path, patterns: Sequence[str]) -> list[Path]:
-    """The folders with a suite.py that match `patterns`, such as kernels/*, below `root`, in order of
-    name.
-    """
-    found = {
-        folder.resolve(): None
-        for pattern in patterns
-        for folder in sorted(root / match for match in glob.glob(pattern, root_dir=root))  # noqa: PTH207 - Path.glob takes no absolute pattern
-        if (folder / "suite.py").is_file()
-    }
+    """The folders with a suite.py below `root` that match patterns, such as kernels/*, by name."""
+    found: dict[Path, None] = {}
+    for pattern in patterns:
+        folders = sorted(root / match for match in glob.glob(pattern, root_dir=root))  # noqa: PTH207 - Path.glob takes no absolute pattern
+        found |= {folder.resolve(): None for folder in folders if (folder / "suite.py").is_file()}
     return list(found)
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from harness.config import FILES, Config, suites_said
 from harness.errors import NoSuiteError, SuiteError, UsageError
 from harness.records import DeviceInfo, Launch
 from harness.spec.case_id import CaseId, Selector, Size
 from harness.spec.loader import Begun, LoadedSuite, begin, discover, discover_at, remember
-from harness.spec.suite import Case, Geometry, Kernel, Suite
+from harness.spec.suite import Case, Geometry, Kernel, Suite, computed
 from harness.system import git
 
 
@@ -54,9 +55,7 @@ def plan(
 def _points(
     suite: Suite, kernel: Kernel, selectors: Sequence[Selector], points: Sequence[Mapping[str, int]]
 ) -> Iterator[Mapping[str, int]]:
-    """Where a kernel is asked for, each point once. A glob of sizes that none of `points` fits selects among
-    all of the suite's.
-    """
+    """The points that are asked for, each once; a glob that none of `points` fits has all of the suite's."""
     problem = suite.problem
     seen: list[Mapping[str, int]] = []
     for selector in selectors:
@@ -77,47 +76,38 @@ def divided(
 
     A kernel that is asked for by name stays, to be refused with its reason.
     """
-    kept: list[PlannedCase] = []
+    chosen: list[PlannedCase] = []
     others: dict[str, list[str]] = {}
+    named = {Selector.parse(pattern).name.rpartition(".")[2] for pattern in patterns}
     for planned in plan:
         kernel = planned.kernel
-        named = any(Selector.parse(pattern).name.rpartition(".")[2] == kernel.name for pattern in patterns)
-        if named or kernel.source_for(device.backend) is not None:
-            kept.append(planned)
+        if kernel.name in named or kernel.source_for(device.backend) is not None:
+            chosen.append(planned)
         elif kernel.name not in (names := others.setdefault(" or ".join(kernel.sources), [])):
             names.append(kernel.name)
-    return kept, others
+    return chosen, others
 
 
 def check_patterns(patterns: Sequence[str], suites: Sequence[Suite]) -> None:
-    """Raise UsageError for a pattern that selects nothing: a misspelt kernel must not pass as an empty
-    success.
-    """
+    """Raise UsageError for a pattern that selects nothing: a misspelt kernel must not pass for success."""
     for pattern in patterns:
         selector = Selector.parse(pattern)
-        named = [
-            (suite, kernel)
-            for suite in suites
-            for kernel in suite.kernels
-            if selector.names(suite.name, kernel.name)
-        ]
+        every = [(suite, kernel) for suite in suites for kernel in suite.kernels]
+        named = [(suite, kernel) for suite, kernel in every if selector.names(suite.name, kernel.name)]
         if not named:
-            raise _no_kernel(pattern, selector.name, suites)
+            # Both commits of a suite have most names.
+            names = list(dict.fromkeys(f"{suite.name}.{kernel.name}" for suite, kernel in every))
+            ends = (each.partition(".")[2] for each in names)
+            near = difflib.get_close_matches(selector.name, [*names, *ends], 3)
+            hint = f"Did you mean {' or '.join(near)}?" if near else "'harness list' shows every kernel."
+            raise UsageError(f"No kernel matches {pattern!r}. {hint}")
         problem = _problem_of_size(selector, *named[0])
         if problem and all(_problem_of_size(selector, *each) for each in named):
             raise UsageError(f"No case matches {pattern!r}. {problem}")
 
 
-def _no_kernel(pattern: str, name: str, suites: Sequence[Suite]) -> UsageError:
-    every = (f"{suite.name}.{kernel.name}" for suite in suites for kernel in suite.kernels)
-    names = list(dict.fromkeys(every))  # both commits of a suite have most of them
-    near = difflib.get_close_matches(name, [*names, *(each.partition(".")[2] for each in names)], 3)
-    hint = f" Did you mean {' or '.join(near)}?" if near else " 'harness list' shows every kernel."
-    return UsageError(f"No kernel matches {pattern!r}.{hint}")
-
-
 def _problem_of_size(selector: Selector, suite: Suite, kernel: Kernel) -> str:
-    """Why a selector is of no size that a kernel can have; empty where it is."""
+    """Why a kernel cannot have the size that a selector names; empty where it can."""
     problem = suite.problem
     if selector.size and not selector.has_glob_size:
         try:
@@ -132,10 +122,8 @@ def _problem_of_size(selector: Selector, suite: Suite, kernel: Kernel) -> str:
 
 
 def launch_of(kernel: Kernel, case: Case) -> Launch:
-    """The launch geometry of a case. Raises SuiteError where the kernel's spec does not give one to three
-    integers.
-    """
-    shared = _computed(kernel, "dynamic_shared_bytes", kernel.dynamic_shared_bytes, case)
+    """The launch geometry of a case. Raises SuiteError where it is not one to three integers."""
+    shared = computed(kernel, "dynamic_shared_bytes", kernel.dynamic_shared_bytes, case)
     if not isinstance(shared, int) or shared < 0:
         raise SuiteError(
             f"Kernel {kernel.name!r} has dynamic_shared_bytes {shared!r}; expected an integer from 0."
@@ -148,20 +136,8 @@ def launch_of(kernel: Kernel, case: Case) -> Launch:
     )
 
 
-def _computed(kernel: Kernel, what: str, spec: Any, case: Case) -> Any:
-    """What a spec says at a case. A suite's own function may raise anything."""
-    if not callable(spec):
-        return spec
-    try:
-        return spec(case)
-    except Exception as error:
-        raise SuiteError(
-            f"Kernel {kernel.name!r}: {what} at {case.size_label} raised {type(error).__name__}: {error}"
-        ) from error
-
-
 def _extents(kernel: Kernel, what: str, geometry: Geometry | None, case: Case) -> tuple[int, int, int]:
-    value = 1 if geometry is None else _computed(kernel, what, geometry, case)
+    value = 1 if geometry is None else computed(kernel, what, geometry, case)
     extents = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if not 1 <= len(extents) <= 3 or not all(isinstance(extent, int) for extent in extents):
         raise SuiteError(
@@ -172,21 +148,17 @@ def _extents(kernel: Kernel, what: str, geometry: Geometry | None, case: Case) -
 
 
 def refusal(kernel: Kernel, device: DeviceInfo) -> Refusal | None:
-    """Why a kernel cannot run on a device at all, or None."""
+    name, needs = kernel.name, kernel.requires
     if kernel.capability is None:
         if kernel.source_for(device.backend) is not None:
             return None
         there = " or ".join(kernel.sources)
-        return Refusal("needs-backend", f"{kernel.name} runs on {there}; {device.spec} is {device.name}.")
+        return Refusal("needs-backend", f"{name} runs on {there}; {device.spec} is {device.name}.")
     if device.compute_capability is None:
-        return Refusal(
-            "needs-cuda", f"{kernel.name} needs CUDA ({kernel.requires}); {device.spec} is {device.name}."
-        )
+        return Refusal("needs-cuda", f"{name} needs CUDA ({needs}); {device.spec} is {device.name}.")
     if tuple(device.compute_capability) < kernel.capability:
         major, minor = device.compute_capability
-        return Refusal(
-            "needs-capability", f"{kernel.name} needs {kernel.requires}; {device.name} is sm_{major}{minor}."
-        )
+        return Refusal("needs-capability", f"{name} needs {needs}; {device.name} is sm_{major}{minor}.")
     return None
 
 
@@ -211,11 +183,14 @@ class SuitePair(NamedTuple):
         return base, head
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Fitting(Generic[T]):
+S = TypeVar("S", bound=LoadedSuite | SuitePair)
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting(Generic[S]):
     """What is asked for, each with the sizes that have as many numbers as it has axes."""
 
-    chosen: tuple[tuple[T, tuple[str, ...]], ...]
+    chosen: tuple[tuple[S, tuple[str, ...]], ...]
     left_out: tuple[str, ...]
     """Why suites that patterns select are not there, a sentence each."""
 
@@ -227,9 +202,7 @@ def load_suites(
     *,
     timeout_s: float | None = None,
 ) -> list[LoadedSuite]:
-    """Every suite of the project, at a commit or in the working tree; at least one. Raises SuiteError,
-    UsageError.
-    """
+    """The suites of the project, at least one. Raises SuiteError, UsageError."""
     folders = discover(config.root, config.suites)
     if not folders:
         raise SuiteError(
@@ -271,11 +244,15 @@ def load_pairs(
         raise SuiteError(
             f"No suite in {root} at either commit: no folder with a suite.py matches {', '.join(globs)}."
         )
-    begun = [[_begin(folder, commit, timeout_s) for commit in (base, head)] for folder in folders]
-    pairs = [
-        _pair(folder, repository, _result(before), _result(after), base, head)
-        for folder, (before, after) in zip(folders, begun, strict=True)
+    begun = [
+        [_tried(partial(begin, folder, commit, timeout_s=timeout_s)) for commit in (base, head)]
+        for folder in folders
     ]
+    pairs = []
+    for folder, each in zip(folders, begun, strict=True):
+        before, after = (_tried(side.result) if isinstance(side, Begun) else side for side in each)
+        vanished = head is None and not (folder / "suite.py").is_file()
+        pairs.append(_pair(folder, repository, before, None if vanished else after, base, head))
     check_patterns(patterns, [side.suite for pair in pairs for side in pair])
     return pairs
 
@@ -287,9 +264,9 @@ def _globs(config: Config, repository: Path, *commits: str | None) -> list[str]:
     inside = config.root.resolve().relative_to(repository.resolve())
     globs = dict.fromkeys(config.suites)
     for commit in filter(None, commits):
-        told = {name: git.read(repository, commit, (inside / name).as_posix()) for name in FILES}
+        files = {name: git.read(repository, commit, (inside / name).as_posix()) for name in FILES}
         globs |= dict.fromkeys(
-            suites_said({name: text.decode(errors="replace") for name, text in told.items() if text})
+            suites_said({name: text.decode(errors="replace") for name, text in files.items() if text})
         )
     return list(globs)
 
@@ -311,7 +288,13 @@ def _pair(
         before = _hollow(before, folder, base, repository)
     if isinstance(after, NoSuiteError):
         after = None  # its cases are missing
-    return SuitePair(_standing_in(before, present, base), _standing_in(after, present, head))
+    sides = (
+        side
+        if isinstance(side, LoadedSuite)
+        else dataclasses.replace(present, commit=commit, absent=True, problem=side)
+        for side, commit in ((before, base), (after, head))
+    )
+    return SuitePair(*sides)
 
 
 def _hollow(error: NoSuiteError, folder: Path, base: str, repository: Path) -> NoSuiteError | None:
@@ -327,68 +310,31 @@ def _hollow(error: NoSuiteError, folder: Path, base: str, repository: Path) -> N
     return None
 
 
-def _begin(folder: Path, commit: str | None, timeout_s: float | None) -> Begun | SuiteError | None:
-    """The suite at a commit, or its error: NoSuiteError where the commit does not have it. None where the
-    working tree does not.
-    """
-    if commit is None and not (folder / "suite.py").is_file():
-        return None
+def _tried(load: Callable[[], T]) -> T | SuiteError:
     try:
-        return begin(folder, commit, timeout_s=timeout_s)
+        return load()
     except SuiteError as error:
         return error
 
 
-def _result(begun: Begun | SuiteError | None) -> LoadedSuite | SuiteError | None:
-    if not isinstance(begun, Begun):
-        return begun
-    try:
-        return begun.result()
-    except SuiteError as error:
-        return error
-
-
-def _standing_in(
-    side: LoadedSuite | SuiteError | None, present: LoadedSuite, commit: str | None
-) -> LoadedSuite:
-    if isinstance(side, LoadedSuite):
-        return side
-    return dataclasses.replace(present, commit=commit, absent=True, problem=side)
-
-
-def fitting(
-    suites: Sequence[LoadedSuite], patterns: Sequence[str] = (), sizes: Sequence[str] = ()
-) -> Fitting[LoadedSuite]:
+def fitting(suites: Sequence[S], patterns: Sequence[str] = (), sizes: Sequence[str] = ()) -> Fitting[S]:
     """The suites that patterns select, each with the sizes that fit it; without sizes, all of them.
 
-    Raises UsageError for a size that is wrong, or that fits no suite.
+    Of suites at two commits, a kernel that only base has may be asked for too: that it vanished is the
+    answer. Raises UsageError for a size that is wrong, or that fits no suite.
     """
-    return _fitting([(loaded, loaded) for loaded in suites], patterns, sizes)
-
-
-def fitting_pairs(
-    pairs: Sequence[SuitePair], patterns: Sequence[str] = (), sizes: Sequence[str] = ()
-) -> Fitting[SuitePair]:
-    """The same of suites at two commits. A kernel that only base has may be asked for too: that it vanished
-    is the answer.
-    """
-    return _fitting([(pair, pair.asked(patterns)) for pair in pairs], patterns, sizes)
-
-
-def _fitting(
-    each: Sequence[tuple[T, LoadedSuite]], patterns: Sequence[str], sizes: Sequence[str]
-) -> Fitting[T]:
-    wanted = [(whole, side.suite) for whole, side in each if plan(side.suite, patterns)]
+    sides = ((each, each.asked(patterns) if isinstance(each, SuitePair) else each) for each in suites)
+    wanted = [(each, side.suite) for each, side in sides if plan(side.suite, patterns)]
     asked = {text: Size.parse(text) for text in sizes}
     for size in asked.values() if wanted else ():
         if not any(size.fits(suite.problem.axes) for _, suite in wanted):
             size.at(wanted[0][1].problem.axes)  # says what is wrong with it
-    chosen: list[tuple[T, tuple[str, ...]]] = []
+    chosen: list[tuple[S, tuple[str, ...]]] = []
     left_out = []
-    for whole, suite in wanted:
+    for each, suite in wanted:
         axes = suite.problem.axes
         if plan(suite, patterns, sizes):
-            chosen.append((whole, tuple(text for text, size in asked.items() if size.fits(axes))))
+            chosen.append((each, tuple(text for text, size in asked.items() if size.fits(axes))))
         else:
             left_out.append(f"{suite.name} is left out: no --size gives numbers for {', '.join(axes)}.")
     return Fitting(tuple(chosen), tuple(left_out) if chosen else ())

@@ -113,10 +113,7 @@ def is_self_contained(text: str, options: Sequence[str], *, system_headers: bool
 
 @dataclass(frozen=True)
 class Program:
-    """One kernel of one case as source text, ready for a backend."""
-
     name: str
-    """suite.kernel, for messages and file names."""
     function: str
     text: str
     options: tuple[str, ...] = ()
@@ -240,11 +237,11 @@ def _in_parts(whole: Program, launch: Launch, backend: str) -> Program:
             f"{whole.name} cannot be launched in parts of at most {launch.dispatch} blocks: {problem}"
         )
     extents = zip("XYZ", launch.grid, strict=True)
-    told = [f"#define HARNESS_GRID_{axis} {extent}" for axis, extent in extents]
+    defines = [f"#define HARNESS_GRID_{axis} {extent}" for axis, extent in extents]
     version, text = whole.text.split("\n", 1) if backend == "opengl" else ("", whole.text)
     return dataclasses.replace(
         whole,
-        text="\n".join(filter(None, (version, "#define HARNESS_DISPATCH 1", *told, text))),
+        text="\n".join(filter(None, (version, "#define HARNESS_DISPATCH 1", *defines, text))),
         in_parts=True,
     )
 
@@ -283,9 +280,7 @@ def _without_origin(code: str, launch: Launch) -> str:
 
 
 def _glsl(path: Path, case: Case) -> str:
-    """GLSL wants its version before all else, and numbers for files; each stands in a comment beside its
-    name, for whoever reads a compiler's log.
-    """
+    """GLSL wants its version first, and numbers for files: their names follow in comments, for logs."""
     text = "\n".join(("#version 430", *_defines(case), _flatten(path, set()))) + "\n"
     numbers: dict[str, int] = {}
 
@@ -312,7 +307,7 @@ def _versions(needs: tuple[str, ...]) -> list[str]:
         return []
     from harness.system import packages
 
-    return [f"// {told}" for told in packages.versions(needs)]
+    return [f"// {version}" for version in packages.versions(needs)]
 
 
 def _identity(function: Callable[..., Any], needs: tuple[str, ...], case: Case) -> str:
@@ -331,10 +326,10 @@ def _identity(function: Callable[..., Any], needs: tuple[str, ...], case: Case) 
 def _generated(source: Generated, root: Path, case: Case, arch: str, scratch: Path | None) -> str:
     """What the function writes for a case, kept: importing a compiler takes longer than asking it."""
     asked = repr((str(root), case.id, case.dtype, sorted(case.macros.items()), arch))
-    kept = scratch and scratch / f"generated-{hashlib.sha256(asked.encode()).hexdigest()}"
-    if kept is not None:
+    file = scratch and scratch / f"generated-{hashlib.sha256(asked.encode()).hexdigest()}"
+    if file is not None:
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            return read_regular(kept).decode()
+            return read_regular(file).decode()
     try:
         text = source.function(case, arch)
     except Exception as error:
@@ -343,9 +338,9 @@ def _generated(source: Generated, root: Path, case: Case, arch: str, scratch: Pa
         ) from error
     if not isinstance(text, str):
         raise SuiteError(f"{case.suite}.{case.kernel}: its function gave {text!r}; expected source text.")
-    if kept is not None:
+    if file is not None:
         with contextlib.suppress(OSError):  # a full disk costs time, not the answer
-            write_atomically(kept, text.encode(), durable=False)
+            write_atomically(file, text.encode(), durable=False)
     return text
 
 
@@ -359,7 +354,7 @@ def _flatten(path: Path, once: set[Path], including: tuple[Path, ...] = ()) -> s
     if path in once:
         return ""
     try:
-        text = _read(path).decode("utf-8-sig")
+        text = read_regular(path).decode("utf-8-sig")
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     except (OSError, UnicodeDecodeError) as error:
         by = f", included by {including[-1].name}" if including else ""
@@ -385,19 +380,16 @@ def tree_sha256(suite: Suite) -> str:
     Raises SuiteError where a file cannot be read.
     """
     digest = hashlib.sha256()
-    for name, path in sorted((_relative(path, suite.root), path) for path in tree_files(suite)):
+    for name, path in sorted(
+        (Path(os.path.relpath(path, suite.root)).as_posix(), path) for path in tree_files(suite)
+    ):
         try:
-            content = _read(path)
+            content = read_regular(path)
         except OSError as error:
             raise SuiteError(f"Cannot read {path}: {error.strerror or error}.") from None
         digest.update(f"{len(name)}:{name}{len(content)}:".encode(errors="surrogateescape"))
         digest.update(content)
     return digest.hexdigest()
-
-
-def _read(path: Path) -> bytes:
-    """What a path leads to, by links too. Raises OSError for what is no regular file."""
-    return read_regular(path)
 
 
 def tree_files(suite: Suite) -> set[Path]:
@@ -440,13 +432,9 @@ def files_outside(suite: Suite) -> set[Path]:
         if path in found:
             continue
         try:
-            text = _read(path).decode(errors="replace")
+            text = read_regular(path).decode(errors="replace")
         except OSError:  # told by the build that needs it
             continue
         found.add(path)
         wanted += [path.parent / match[1] for match in _INCLUDE.finditer(text)]
     return {path for path in found if not path.is_relative_to(suite.root)}
-
-
-def _relative(path: Path, root: Path) -> str:
-    return Path(os.path.relpath(path, root)).as_posix()

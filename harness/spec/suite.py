@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import inspect
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -51,6 +52,15 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
         raise SuiteError(
             f"dtype {name!r} is unknown: expected NumPy's name of one, tf32 or bfloat16."
         ) from None
+
+
+def _check_identifier(what: str, name: str) -> None:
+    if not _IDENTIFIER.match(name):
+        raise SuiteError(f"{what} name {name!r} is not an identifier (letters, digits and underscores).")
+
+
+def _twice(names: Sequence[str]) -> str | None:
+    return min((name for name in names if names.count(name) > 1), default=None)
 
 
 def ceil_div(dividend: int, divisor: int) -> int:
@@ -107,9 +117,7 @@ class Output(Array):
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel at one point of its problem's axes. Axis sizes and macros read as attributes: ``case.m``,
-    ``case.BM``.
-    """
+    """A kernel at a point of its problem's axes. Sizes and macros are attributes: ``case.m``, ``case.BM``."""
 
     suite: str
     kernel: str
@@ -181,9 +189,7 @@ class Problem:
         return {name: array for name, array in self.arrays.items() if isinstance(array, Output)}
 
     def data(self, case: Case, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-        """The inputs, host side. Unless overridden: standard normal, because zeros and small integers run
-        faster.
-        """
+        """The inputs by name. Unless overridden: standard normal, as zeros and small integers run faster."""
         return {
             name: rng.standard_normal(array.shape_at(case), dtype="float32").astype(
                 numpy_dtype(array.dtype_at(case)), copy=False
@@ -198,15 +204,11 @@ class Problem:
         )
 
     def tolerance(self, case: Case, *args: Any, **inputs: Any) -> Any:  # noqa: ARG002
-        """The largest absolute error allowed per element, broadcast to the output. Unless overridden:
-        exact.
-        """
+        """The largest absolute error allowed, broadcast to the output. Unless overridden: exact."""
         return 0.0
 
     def integer_bound(self, case: Case) -> int | None:  # noqa: ARG002
-        """The largest r for which inputs that are integers in [-r, r] make every kernel's arithmetic
-        exact; None if none.
-        """
+        """The largest r for which integers in [-r, r] keep every kernel's arithmetic exact; None if none."""
         return None
 
     def flop(self, case: Case) -> int | None:  # noqa: ARG002
@@ -214,15 +216,12 @@ class Problem:
         return None
 
     def moved_bytes(self, case: Case) -> int:
-        """The fewest bytes of device memory one launch can move: each input read once, each output written
-        once.
-        """
+        """The fewest bytes one launch can move: each input read once, each output written once."""
         return self.size_bytes(case, self.arrays)
 
     def size_bytes(self, case: Case, arrays: Mapping[str, Array]) -> int:
-        """The size of these arrays together."""
         return sum(
-            numpy_dtype(array.dtype_at(case)).itemsize * _product(array.shape_at(case))
+            numpy_dtype(array.dtype_at(case)).itemsize * math.prod(array.shape_at(case))
             for array in arrays.values()
         )
 
@@ -272,7 +271,6 @@ class HostFunction:
 
     function: Callable[[Case, int], Callable[..., object]]
     needs: tuple[str, ...] = ()
-    """Packages that the function imports, as pip names them."""
 
 
 @dataclass(frozen=True)
@@ -319,15 +317,17 @@ class Tuning:
     def __post_init__(self) -> None:
         if bool(self.parameters) == bool(self.configurations):
             raise SuiteError("Tuning() takes either parameters or configurations.")
-        names = dict.fromkeys([*self.parameters, *(name for each in self.configurations for name in each)])
         grouped = [name for group in self.groups.values() for name in group]
-        for name in grouped:
-            if name not in names:
-                raise SuiteError(
-                    f"Tuning() groups {name!r}, which is no parameter; expected of {', '.join(names)}."
-                )
-            if grouped.count(name) > 1:
-                raise SuiteError(f"Tuning() has {name!r} in its groups twice; expected once.")
+        if unknown := [name for name in grouped if name not in self.names]:
+            names = ", ".join(self.names)
+            raise SuiteError(f"Tuning() groups {unknown[0]!r}, which is no parameter; expected of {names}.")
+        if twice := _twice(grouped):
+            raise SuiteError(f"Tuning() has {twice!r} in its groups twice; expected once.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parameters' names, in their order."""
+        return tuple(self.parameters) or tuple(dict.fromkeys(itertools.chain(*self.configurations)))
 
     @classmethod
     def from_kernel_tuner(
@@ -345,10 +345,9 @@ class Tuning:
         for python-constraint's objects. Booleans become 0 and 1. Raises SuiteError for what no macro can be.
         """
         parameters = {name: _brought_values(name, tune_params[name]) for name in tune_params}
-        several = isinstance(restrictions, list) or (
-            isinstance(restrictions, tuple) and not _is_selective(restrictions)
-        )
-        given = restrictions if several else () if restrictions is None else (restrictions,)
+        given = () if restrictions is None else restrictions
+        if not isinstance(given, (list, tuple)) or _is_selective(given):
+            given = (given,)
         rules = tuple(_brought_rule(each, tuple(parameters)) for each in given)
         return cls(parameters=parameters, rules=rules, sizes=sizes, groups=groups or {})
 
@@ -368,30 +367,24 @@ def _brought_values(name: str, values: Any) -> tuple[Value, ...]:
         listed = []
     if not listed:
         raise SuiteError(f"Kernel Tuner's parameter {name!r} is {values!r}; expected values, as in [32, 64].")
-    return tuple(_brought_value(name, value) for value in listed)
-
-
-def _brought_value(name: str, value: Any) -> Value:
-    plain = value.item() if hasattr(value, "item") else value  # NumPy's numbers
-    if isinstance(plain, int):
-        return int(plain)
-    if isinstance(plain, str) and _IDENTIFIER.match(plain):
-        return plain
-    raise SuiteError(
-        f"Kernel Tuner's parameter {name!r} has the value {plain!r} ({type(plain).__name__}), which no macro "
-        "can have: expected an integer, a boolean or a word. Number what you choose between, and let the "
-        "source say what each number means."
-    )
+    brought: list[Value] = []
+    for value in listed:
+        plain = value.item() if hasattr(value, "item") else value  # NumPy's numbers
+        if not isinstance(plain, int) and not (isinstance(plain, str) and _IDENTIFIER.match(plain)):
+            raise SuiteError(
+                f"Kernel Tuner's parameter {name!r} has the value {plain!r} ({type(plain).__name__}), which "
+                "no macro can have: expected an integer, a boolean or a word. Number what you choose "
+                "between, and let the source say what each number means."
+            )
+        brought.append(plain if isinstance(plain, str) else int(plain))
+    return tuple(brought)
 
 
 def _is_selective(restriction: Any) -> bool:
     """Whether it is a function with the names of the parameters that it is given."""
-    return (
-        isinstance(restriction, tuple)
-        and len(restriction) == 2
-        and callable(restriction[0])
-        and isinstance(restriction[1], (list, tuple))
-    )
+    if not isinstance(restriction, tuple) or len(restriction) != 2:
+        return False
+    return callable(restriction[0]) and isinstance(restriction[1], (list, tuple))
 
 
 def _brought_rule(restriction: Any, names: tuple[str, ...]) -> str | Callable[[Case], bool]:
@@ -464,10 +457,8 @@ class Kernel:
     """Least CUDA compute capability, such as "sm_70"; such a kernel is CUDA only."""
     dynamic_shared_bytes: int | Callable[[Case], int] = 0
     args: tuple[str, ...] = ()
-    """Names of arrays and axes in the order of the function's parameters; empty for the problem's own
-    order."""
+    """Arrays and axes in the order of the function's parameters; empty for the problem's own order."""
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Extra compiler options by backend name."""
     dispatch: tuple[int, ...] = ()
     """Most blocks of one dispatch, x first: a larger grid is launched in parts, so that none runs so long
     that the system takes the card for dead. Its source must find its block by BLOCK_X, BLOCK_Y and BLOCK_Z,
@@ -478,10 +469,7 @@ class Kernel:
     about: str = ""
 
     def __post_init__(self) -> None:
-        if not _IDENTIFIER.match(self.name):
-            raise SuiteError(
-                f"Kernel name {self.name!r} is not an identifier (letters, digits and underscores)."
-            )
+        _check_identifier("Kernel", self.name)
         if self.requires is not None and not _CAPABILITY.match(self.requires):
             raise SuiteError(f"Kernel {self.name!r} requires {self.requires!r}; expected the form 'sm_70'.")
         text = any(isinstance(source, (str, Generated)) for source in self.sources.values())
@@ -511,7 +499,6 @@ class Kernel:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Its source files, relative to the suite's folder."""
         found = (s if isinstance(s, str) else getattr(s, "file", "") for s in self.sources.values())
         return tuple(dict.fromkeys(filter(None, found)))
 
@@ -578,20 +565,15 @@ class Ladder:
     against: str = ""
     """A kernel that the others are held against at every size: a line a size, not a line a rung."""
     note: str = ""
-    """What a reader of the figures should know."""
 
     def __post_init__(self) -> None:
-        if not _IDENTIFIER.match(self.name):
-            raise SuiteError(
-                f"Ladder name {self.name!r} is not an identifier (letters, digits and underscores)."
-            )
+        _check_identifier("Ladder", self.name)
         if not self.rungs:
             raise SuiteError(f"Ladder {self.name!r} has no rungs.")
-        if self.sizes is None and (
-            unsized := [rung for rung in self.rungs if rung.sizes is None and not rung.swept]
-        ):
+        unsized = [rung.label for rung in self.rungs if rung.sizes is None and not rung.swept]
+        if self.sizes is None and unsized:
             raise SuiteError(
-                f"Ladder {self.name!r}: {unsized[0].label!r} has no sizes, and neither has the ladder."
+                f"Ladder {self.name!r}: {unsized[0]!r} has no sizes, and neither has the ladder."
             )
         if self.against and self.against not in {rung.kernel for rung in self.rungs}:
             raise SuiteError(f"Ladder {self.name!r} is against {self.against!r}, which none of its rungs is.")
@@ -611,27 +593,20 @@ class Suite:
     root: Path = Path()
     """The suite's folder; set by the loader."""
     ladders: Sequence[Ladder] = ()
-    """What others published, for `harness report ladder`."""
 
     def __post_init__(self) -> None:
-        if not _IDENTIFIER.match(self.name):
-            raise SuiteError(
-                f"Suite name {self.name!r} is not an identifier (letters, digits and underscores)."
-            )
+        _check_identifier("Suite", self.name)
         if self.headline not in ("GFLOP/s", "GB/s"):
             raise SuiteError(
                 f"Suite {self.name!r} has headline {self.headline!r}; expected 'GFLOP/s' or 'GB/s'."
             )
         if not isinstance(self.problem, Problem):
-            raise SuiteError(
-                f"The problem of suite {self.name!r} is {self.problem!r}; "
-                "expected an instance, such as Matmul()."
-            )
+            wrong = f"The problem of suite {self.name!r} is {self.problem!r}"
+            raise SuiteError(f"{wrong}; expected an instance, such as Matmul().")
         if not self.kernels:
             raise SuiteError(f"Suite {self.name!r} has no kernels.")
-        names = [kernel.name for kernel in self.kernels]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise SuiteError(f"Suite {self.name!r} has two kernels named {min(twice)!r}.")
+        if twice := _twice([kernel.name for kernel in self.kernels]):
+            raise SuiteError(f"Suite {self.name!r} has two kernels named {twice!r}.")
         if not self.problem.outputs:
             raise SuiteError(
                 f"The problem of suite {self.name!r} declares no Output: there is nothing to verify."
@@ -639,18 +614,16 @@ class Suite:
         self._check_ladders()
 
     def _check_ladders(self) -> None:
-        names = [ladder.name for ladder in self.ladders]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise SuiteError(f"Suite {self.name!r} has two ladders named {min(twice)!r}.")
-        for ladder in self.ladders:
-            for rung in ladder.rungs:
-                if rung.kernel not in self.by_name:
-                    raise SuiteError(
-                        f"Ladder {ladder.name!r}: {rung.label!r} is kernel {rung.kernel!r}, "
-                        f"which suite {self.name!r} does not have."
-                    )
-                if not rung.swept:
-                    self.rung_sizes(ladder, rung)
+        if twice := _twice([ladder.name for ladder in self.ladders]):
+            raise SuiteError(f"Suite {self.name!r} has two ladders named {twice!r}.")
+        for ladder, rung in ((each, rung) for each in self.ladders for rung in each.rungs):
+            if rung.kernel not in self.by_name:
+                raise SuiteError(
+                    f"Ladder {ladder.name!r}: {rung.label!r} is kernel {rung.kernel!r}, "
+                    f"which suite {self.name!r} does not have."
+                )
+            if not rung.swept:
+                self.rung_sizes(ladder, rung)
 
     def rung_sizes(self, ladder: Ladder, rung: Rung) -> dict[str, int]:
         """The point of the axes that a rung is at. Raises SuiteError where it is none."""
@@ -678,13 +651,7 @@ class Suite:
         plain = Case(self.name, kernel.name, dict(sizes), kernel.dtype, dict(chosen or {}))
         macros: dict[str, Value] = {}
         for name, value in {**kernel.macros, **(chosen or {})}.items():
-            try:
-                macros[name] = value(plain) if callable(value) else value
-            except Exception as error:
-                raise SuiteError(
-                    f"Kernel {kernel.name!r}: macro {name} at {plain.size_label} raised "
-                    f"{type(error).__name__}: {error}"
-                ) from error
+            macros[name] = computed(kernel, f"macro {name}", value, plain)
             if not isinstance(macros[name], int) and not _IDENTIFIER.match(str(macros[name])):
                 raise SuiteError(
                     f"Kernel {kernel.name!r} has macro {name} = {macros[name]!r}; "
@@ -706,17 +673,25 @@ class Suite:
             elif name in problem.axes:
                 found.append(Parameter(name, "int32"))
             else:
-                raise SuiteError(
-                    f"Kernel {kernel.name!r} has argument {name!r}, which is no array and no axis of its "
-                    "problem."
-                )
+                what = f"argument {name!r}, which is no array and no axis of its problem"
+                raise SuiteError(f"Kernel {kernel.name!r} has {what}.")
         return tuple(found)
 
 
+def computed(kernel: Kernel, what: str, spec: Any, case: Case) -> Any:
+    """What a kernel's spec says at a case. Raises SuiteError for whatever a suite's own function raises."""
+    if not callable(spec):
+        return spec
+    try:
+        return spec(case)
+    except Exception as error:
+        raise SuiteError(
+            f"Kernel {kernel.name!r}: {what} at {case.size_label} raised {type(error).__name__}: {error}"
+        ) from error
+
+
 def point_of(problem: Problem, given: int | Mapping[str, int] | None) -> dict[str, int] | None:
-    """A point of a problem's axes, in their order: a size for all of them, or sizes by name. None where it is
-    none.
-    """
+    """A point of a problem's axes: a size for all of them, or sizes by name. None where it is none."""
     axes = problem.axes
     sizes = given if isinstance(given, Mapping) else dict.fromkeys(axes, given)
     if sizes.keys() != axes.keys():
@@ -729,10 +704,3 @@ def argument_names(problem: Problem, kernel: Kernel | None = None) -> tuple[str,
     """What a kernel's function is called with, in order; without a kernel, what the problem says of all."""
     own = (*problem.inputs, *problem.outputs, *problem.axes)
     return (kernel and kernel.args) or own
-
-
-def _product(shape: Sequence[int]) -> int:
-    product = 1
-    for extent in shape:
-        product *= extent
-    return product

@@ -38,8 +38,6 @@ from harness.system.texts import harmless
 
 
 class Function(msgspec.Struct, frozen=True, tag="function"):
-    """A function of the suite, by its number in the process that has loaded it."""
-
     number: int
     name: str
 
@@ -55,8 +53,7 @@ class Unknown(msgspec.Struct, frozen=True, tag="unknown"):
 
 Plain = bool | int | float | str | None | Unknown
 Asked = Plain | tuple[Any, ...] | Function
-"""A number, a word, an extent, or what to ask for one; or what is none of these, for whoever wants one to
-refuse."""
+"""What a spec may be at a case: a value, a function to ask for one, or what is to be refused."""
 
 
 class ArrayData(msgspec.Struct, frozen=True):
@@ -110,7 +107,7 @@ class KernelData(msgspec.Struct, frozen=True):
     about: str
 
 
-class SuiteData(msgspec.Struct, frozen=True):
+class SuiteData(msgspec.Struct, frozen=True, tag=True):
     name: str
     headline: str
     prelude: dict[str, str]
@@ -119,11 +116,7 @@ class SuiteData(msgspec.Struct, frozen=True):
     ladders: tuple[Ladder, ...]
 
 
-class Described(msgspec.Struct, frozen=True, tag=True):
-    suite: SuiteData
-
-
-class Load(Request[Described], frozen=True):
+class Load(Request[SuiteData], frozen=True):
     """Load the suite in a folder; the first message, once."""
 
     folder: str
@@ -173,7 +166,8 @@ def describe(suite: Suite, functions: Functions) -> SuiteData:
     plain = functions.plain
     problem = suite.problem
     axes = list({id(axis): axis for axis in problem.axes.values()}.values())
-    told = {
+    document = {
+        "type": "SuiteData",
         "name": suite.name,
         "headline": suite.headline,
         "prelude": plain(suite.prelude),
@@ -193,7 +187,7 @@ def describe(suite: Suite, functions: Functions) -> SuiteData:
         "kernels": [_kernel(kernel, functions) for kernel in suite.kernels],
         "ladders": msgspec.to_builtins(tuple(suite.ladders)),
     }
-    return msgspec.convert(told, SuiteData)
+    return msgspec.convert(document, SuiteData)
 
 
 def _count(value: Any) -> int | None:
@@ -205,13 +199,16 @@ def _array(array: Array) -> dict[str, Any]:
     return {"what": what, "shape": list(array.shape), "dtype": array.dtype}
 
 
+_SAME_IN_KERNEL = (
+    *("name", "block", "grid", "macros", "entry", "dtype", "requires", "dynamic_shared_bytes", "args"),
+    *("options", "dispatch", "library", "about"),
+)
+"""What a kernel and its data have by the same name."""
+
+
 def _kernel(kernel: Kernel, functions: Functions) -> dict[str, Any]:
-    same = (
-        *("name", "block", "grid", "macros", "entry", "dtype", "requires", "dynamic_shared_bytes", "args"),
-        *("options", "dispatch", "library", "about"),
-    )
     return {
-        **{name: functions.plain(getattr(kernel, name)) for name in same},
+        **{name: functions.plain(getattr(kernel, name)) for name in _SAME_IN_KERNEL},
         "sources": {backend: _source(source) for backend, source in kernel.sources.items()},
         "tune": kernel.tune and _tuning(kernel.tune, functions),
     }
@@ -237,17 +234,11 @@ def _source(source: Source) -> dict[str, Any]:
             return {"kind": "generated", "needs": source.needs}
         case HostFunction():
             return {"kind": "function", "needs": source.needs}
-        case HostLibrary():
-            return {
-                "kind": "library",
-                "file": source.file,
-                "needs": source.needs,
-                "errors": dict(source.errors),
-            }
+        case HostLibrary(file, needs, errors=errors):
+            return {"kind": "library", "file": file, "needs": needs, "errors": dict(errors)}
 
 
 Answering = Callable[[Function], Callable[[Case], Any]]
-"""What makes of a function's number something to call."""
 
 
 def rebuild(data: SuiteData, answering: Answering) -> Suite:
@@ -281,32 +272,21 @@ def _problem(data: ProblemData, answering: Answering) -> Problem:
 
 def _rebuilt_kernel(data: KernelData, answering: Answering) -> Kernel:
     def asked(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: asked(each) for key, each in value.items()}
         return answering(value) if isinstance(value, Function) else value
 
     return Kernel(
-        data.name,
-        {backend: _rebuilt_source(source) for backend, source in data.sources.items()},
-        block=asked(data.block),
-        grid=asked(data.grid),
-        macros={name: asked(value) for name, value in data.macros.items()},
-        entry=data.entry,
-        dtype=data.dtype,
-        requires=data.requires,
-        dynamic_shared_bytes=asked(data.dynamic_shared_bytes),
-        args=data.args,
-        options=data.options,
-        dispatch=asked(data.dispatch),
+        source={backend: _rebuilt_source(source) for backend, source in data.sources.items()},
         tune=_rebuilt_tuning(data.tune, asked) if data.tune else None,
-        library=data.library,
-        about=data.about,
+        **{name: asked(getattr(data, name)) for name in _SAME_IN_KERNEL},
     )
 
 
 def _rebuilt_tuning(data: TuningData, asked: Callable[[Any], Any]) -> Tuning:
     parameters: Any = data.parameters  # values that no macro can have are refused when one is made of them
     configurations: Any = data.configurations
-    rules = [asked(rule) for rule in data.rules]
-    return Tuning(parameters, configurations, rules, data.sizes, data.groups)
+    return Tuning(parameters, configurations, [asked(rule) for rule in data.rules], data.sizes, data.groups)
 
 
 def _rebuilt_source(data: SourceData) -> Source:
@@ -356,7 +336,7 @@ class Loading:
         if printed := self._process.log():
             sys.stderr.write(harmless(printed, keep="\n") + "\n")
         self._process.rest()
-        return dataclasses.replace(rebuild(reply.suite, self._function), root=self.folder)
+        return dataclasses.replace(rebuild(reply, self._function), root=self.folder)
 
     def _function(self, function: Function) -> Callable[[Case], Any]:
         def ask(case: Case) -> Any:

@@ -16,7 +16,7 @@ import msgspec
 
 from harness.errors import SuiteError
 from harness.spec.loader import load_folder
-from harness.spec.suite_data import Call, Described, Functions, Load, Returned, SuiteData, describe
+from harness.spec.suite_data import Call, Functions, Load, Returned, SuiteData, describe
 from harness.system.process import Failed, Progress, serve
 
 
@@ -25,9 +25,9 @@ def main() -> int:
         sys.path.remove(str(Path.cwd()))
     functions = Functions()
 
-    def answer(request: Load | Call, _report: Callable[[Progress], object]) -> Described | Returned | Failed:
+    def answer(request: Load | Call, _report: Callable[[Progress], object]) -> SuiteData | Returned | Failed:
         if isinstance(request, Load):
-            return Described(_described(Path(request.folder), functions))
+            return _described(Path(request.folder), functions)
         try:
             return functions.call(request)
         except BaseException as error:  # noqa: BLE001 - whatever a suite's function raises is told

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.bench import protocol
@@ -46,7 +45,6 @@ class JobResult:
     device: str
     """UUID or spec of the device that did it."""
     host_s: float
-    """Wall-clock time, process start included."""
 
 
 class Executor(Protocol):
@@ -63,7 +61,9 @@ class Executor(Protocol):
         """Carry out jobs; results come as they are ready, in any order."""
 
 
-class _Silent:
+class Silent:
+    """A DeviceObserver that tells nobody."""
+
     def opened(self, device: DeviceInfo) -> None:
         pass
 
@@ -89,12 +89,12 @@ class LocalExecutor:
         self,
         suite: Path,
         device: str | None = None,
-        observer: DeviceObserver | None = None,
+        observer: DeviceObserver = Silent(),  # noqa: B008 - it has no state
         busy: Busy = "wait",
         *,
         hold_later: bool = False,
     ) -> None:
-        self._place = Workplace(observer or _Silent(), suite, device=device, busy="ignore")
+        self._place = Workplace(observer, suite, device=device, busy="ignore")
         self._busy = busy
         self._hold_later = hold_later
         self._lock = ExitStack()
@@ -112,18 +112,15 @@ class LocalExecutor:
             stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._is_over = True
         try:
             self._place.leave()
         finally:
             self._lock.close()
-            self._place.__exit__(kind, error, trace)
+            self._place.__exit__(None, None, None)
 
     def run(self, jobs: Sequence[Job]) -> Iterator[JobResult]:
-        """Carry out jobs, in their order. Raises DeviceError where the device is lost."""
         return map(self.run_one, jobs)
 
     def run_one(self, job: Job) -> JobResult:

@@ -12,9 +12,7 @@ import traceback
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import harness
@@ -22,9 +20,9 @@ from harness.device.lock import Busy
 from harness.errors import BusyError, HarnessError, MeasureError, UsageError, WorkerError
 from harness.records import DeviceInfo, Toolchain
 from harness.run.device_session import DeviceObserver
-from harness.sweep import exchange
-from harness.sweep.bench import Job, JobResult
-from harness.sweep.exchange import OpenedDevice, WorkerSetup
+from harness.sweep import dask_worker
+from harness.sweep.bench import Job, JobResult, Silent
+from harness.sweep.dask_worker import OpenedDevice, WorkerSetup
 from harness.system.files import scratch_folder
 from harness.system.process import Failed
 
@@ -76,12 +74,9 @@ def local(stack: contextlib.ExitStack, specs: Sequence[str]) -> Any:
         raise UsageError("A sweep on this host needs a device at least, such as cuda:0.")
     # What a worker that was killed leaves behind goes with the folder.
     scratch = stack.enter_context(scratch_folder())
-    settings: dict[str, list[str]] = {
-        "distributed.scheduler.http.routes": [],
-        "distributed.worker.http.routes": [],
-    }
+    no_pages: dict[str, list[str]] = {f"distributed.{who}.http.routes": [] for who in ("scheduler", "worker")}
     try:
-        with dask.config.set(settings):
+        with dask.config.set(no_pages):
             cluster = stack.enter_context(
                 distributed.LocalCluster(
                     n_workers=len(specs),
@@ -110,7 +105,6 @@ def local(stack: contextlib.ExitStack, specs: Sequence[str]) -> Any:
 
 
 def connected(stack: contextlib.ExitStack, scheduler: str) -> Any:
-    """A client of somebody's cluster."""
     distributed = _library()
     try:
         asyncio.run(_knock(scheduler))
@@ -136,39 +130,35 @@ async def _knock(scheduler: str) -> None:
 
 
 def check_cluster(client: Any, scheduler: str, announced: Mapping[str, Any]) -> None:
-    """Raises MeasureError where nobody has a GPU, UsageError where a worker has several or versions do not
-    fit.
-    """
+    """Raises MeasureError where nobody has a GPU, UsageError for several a worker or unlike versions."""
     if not announced:
         raise MeasureError(
             f"No worker of {scheduler} announces a GPU. Start one for each: "
             f"CUDA_VISIBLE_DEVICES=0 dask worker {scheduler} --nthreads 1 --resources {RESOURCE}=1."
         )
     if greedy := [worker for worker in announced.values() if worker["resources"][RESOURCE] != 1]:
-        told = "; ".join(f"{worker['name']} {worker['resources'][RESOURCE]:g}" for worker in greedy)
+        many = "; ".join(f"{worker['name']} {worker['resources'][RESOURCE]:g}" for worker in greedy)
         raise UsageError(
-            f"Workers of {scheduler} announce another number of GPUs than 1 each ({told}). Start one worker "
+            f"Workers of {scheduler} announce another number of GPUs than 1 each ({many}). Start one worker "
             "for each GPU, which sees no other: CUDA_VISIBLE_DEVICES says which."
         )
-    told = client.get_versions()
-    dask = {"the scheduler": _dask_version(told["scheduler"])}
+    versions = client.get_versions()
+    dask = {"the scheduler": versions["scheduler"]}
     dask |= {
-        f"worker {worker['name']}": _dask_version(told["workers"].get(address))
-        for address, worker in announced.items()
+        f"worker {worker['name']}": versions["workers"].get(address) for address, worker in announced.items()
     }
-    ours, our_dask = f"harness {harness.__version__}", _dask_version(told["client"])
-    different = {who: found for who, found in dask.items() if found != our_dask}
+    ours, our_dask = f"harness {harness.__version__}", _dask_version(versions["client"])
+    different = {who: found for who, of in dask.items() if (found := _dask_version(of)) != our_dask}
     different |= {who: found for who, found in _harness_versions(client, announced).items() if found != ours}
     if different:
-        told = "; ".join(f"{who}: {found}" for who, found in different.items())
+        listed = "; ".join(f"{who}: {found}" for who, found in different.items())
         raise UsageError(
-            f"Versions at {scheduler} do not fit: {told}. Expected {ours} and {our_dask}, as here: "
+            f"Versions at {scheduler} do not fit: {listed}. Expected {ours} and {our_dask}, as here: "
             "install the same everywhere."
         )
 
 
 def _harness_versions(client: Any, announced: Mapping[str, Any]) -> dict[str, str]:
-    """What each one has, the scheduler too: it reads all that is sent to workers."""
     # By its name, since whatever is sent of ours is found by importing the harness there.
     asked = (pkgutil.resolve_name, "harness:__version__")
     found: dict[str, Any] = {}
@@ -184,12 +174,11 @@ def _harness_versions(client: Any, announced: Mapping[str, Any]) -> dict[str, st
     }
 
 
-def _dask_version(told: Any) -> str:
-    """What must be the same for one process to read what another sends."""
-    if not told:
+def _dask_version(versions: Any) -> str:
+    if not versions:
         return "an unknown version of Dask"
-    python = ".".join(str(told["packages"]["python"]).split(".")[:2])
-    return f"distributed {told['packages']['distributed']} on Python {python}"
+    python = ".".join(str(versions["packages"]["python"]).split(".")[:2])
+    return f"distributed {versions['packages']['distributed']} on Python {python}"
 
 
 def said(error: BaseException) -> str:
@@ -201,9 +190,7 @@ CHECK_S = 2.0
 RETURN_S = 20.0
 """How long a worker is waited for that is started again, where none is left."""
 AHEAD = 2
-"""Jobs sent for each device: the one it does, and the one it begins without having to ask. No more: Dask
-holds the loss of a worker against every job that waits there.
-"""
+"""Jobs sent for each device. No more: Dask holds a worker's loss against every job that waits there."""
 
 
 class DaskExecutor:
@@ -225,7 +212,7 @@ class DaskExecutor:
         *,
         scheduler: str | None,
         devices: Sequence[str],
-        observer: DeviceObserver | None = None,
+        observer: DeviceObserver = Silent(),  # noqa: B008 - it has no state
         busy: Busy = "wait",
     ) -> None:
         self.devices: tuple[DeviceInfo, ...] = ()
@@ -258,7 +245,7 @@ class DaskExecutor:
                         "one device, which each of them opens: what it sees is said where it is started, "
                         "with CUDA_VISIBLE_DEVICES."
                     )
-                sent, suite = exchange.pack(self._suite)
+                sent, suite = dask_worker.pack(self._suite)
             self._setup = WorkerSetup(
                 sweep=self._name,
                 version=harness.__version__,
@@ -269,15 +256,13 @@ class DaskExecutor:
             )
             # A builtin, so that whichever worker holds the bytes needs nothing of ours.
             self._sent = self._client.submit(bytes, sent, key=f"{self._name}-suite", pure=False)
-            stack.callback(self._tell, exchange.end_sweep)
+            stack.callback(self._tell, dask_worker.end_sweep)
             self._open()
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def __exit__(self, *raised: object) -> None:
+        self._stack.close()
 
     def run(self, jobs: Sequence[Job]) -> Iterator[JobResult]:
         """Carry out jobs; results come as they are ready, in any order.
@@ -308,28 +293,46 @@ class DaskExecutor:
                 with contextlib.suppress(Exception):
                     self._client.cancel(list(running), force=True)
                 # What runs is not stopped by that.
-                self._tell(exchange.close_device)
+                self._tell(dask_worker.close_device)
 
     def _send(self, waiting: deque[Job], running: dict[Any, Job]) -> None:
+        """Raises what the last worker said, where none has its device any more."""
         while waiting and len(running) < AHEAD * len(self.devices):
+            self._counter += 1
+            key = f"{self._name}-{self._counter}"
+            if self._lost:
+                self._bound[key] = [each for each in self._announced() if each not in self._lost]
+                if not self._bound[key]:
+                    raise list(self._lost.values())[-1]
             job = waiting.popleft()
-            running[self._submit(job)] = job
+            future = self._client.submit(
+                dask_worker.run_job,
+                self._setup,
+                self._sent,
+                job,
+                key=key,
+                pure=False,
+                resources={RESOURCE: 1},
+                workers=self._bound.get(key),
+            )
+            running[future] = job
 
     def _announced(self) -> dict[str, Any]:
-        """The workers that announce the resource, by address."""
         try:
-            told = self._client.sync(self._client.scheduler.identity, callback_timeout=CONNECT_S)["workers"]
+            workers = self._client.sync(self._client.scheduler.identity, callback_timeout=CONNECT_S)[
+                "workers"
+            ]
         except Exception as error:
             raise self._scheduler_lost(error) from error
         return {
-            address: worker for address, worker in told.items() if worker["resources"].get(RESOURCE, 0) > 0
+            address: worker for address, worker in workers.items() if worker["resources"].get(RESOURCE, 0) > 0
         }
 
     def _open(self) -> None:
         """Have every worker open its device, all at once, and see that they are of one model."""
         futures = [
             self._client.submit(
-                exchange.open_device,
+                dask_worker.open_device,
                 self._setup,
                 self._sent,
                 key=f"{self._name}-open-{number}",
@@ -339,28 +342,22 @@ class DaskExecutor:
             )
             for number, address in enumerate(self._announced())
         ]
-        opened = []
-        for found in [self._opened(future) for future in futures]:
-            if isinstance(found, HarnessError):
-                raise found
-            opened.append(found)
-        _check_apart(opened)
-        _check_alike(opened)
-        self._tell_busy(opened)
-        self.devices = tuple(one.device for one in opened)
-        self.toolchain = opened[0].toolchain
-        self._setup = dataclasses.replace(self._setup, model=opened[0].model)
-        if self._observer is not None:
-            for device in self.devices:
-                self._observer.opened(device)
-
-    def _tell_busy(self, opened: Sequence[OpenedDevice]) -> None:
-        """Raises BusyError where nobody wants to wait."""
+        found = [self._opened(future) for future in futures]
+        for one in found:
+            if isinstance(one, HarnessError):
+                raise one
+        opened = [one for one in found if isinstance(one, OpenedDevice)]
+        _check_devices(opened)
         for one in opened:
             if one.busy_with and self._busy == "fail":
                 raise BusyError(f"On {one.host}, {one.busy_with}. Without --no-wait its jobs wait.")
-            if one.busy_with and self._observer is not None:
+            if one.busy_with:
                 self._observer.waiting(f"On {one.host}, {one.busy_with}: jobs there wait.")
+        self.devices = tuple(one.device for one in opened)
+        self.toolchain = opened[0].toolchain
+        self._setup = dataclasses.replace(self._setup, model=opened[0].model)
+        for device in self.devices:
+            self._observer.opened(device)
 
     def _opened(self, future: Any) -> OpenedDevice | HarnessError:
         try:
@@ -372,29 +369,6 @@ class DaskExecutor:
                 log=traceback.format_exc(),
             ) from error
         return found
-
-    def _submit(self, job: Job) -> Any:
-        self._counter += 1
-        key = f"{self._name}-{self._counter}"
-        if self._lost:
-            self._bound[key] = self._fit()
-        return self._client.submit(
-            exchange.run_job,
-            self._setup,
-            self._sent,
-            job,
-            key=key,
-            pure=False,
-            resources={RESOURCE: 1},
-            workers=self._bound.get(key),
-        )
-
-    def _fit(self) -> list[str]:
-        """Addresses of the workers that still have their device. Raises what the last one said."""
-        fit = [address for address in self._announced() if address not in self._lost]
-        if not fit:
-            raise list(self._lost.values())[-1]
-        return fit
 
     def _over(self, running: Mapping[Any, Job]) -> list[Any]:
         """Those that are done, or will not be where they were sent, once there are any."""
@@ -415,15 +389,13 @@ class DaskExecutor:
                         f"No worker with a device is left, and none came back within {RETURN_S:g} s. Start "
                         "workers again; a sweep that is repeated continues where it ended."
                     ) from None
-                self._unbind(running, here)
+                # What was sent to workers that are gone nobody else may do: it is taken back.
+                bound = [future for future in running if future.key in self._bound]
+                stranded = [future for future in bound if here.isdisjoint(self._bound[future.key])]
+                if stranded and here - self._lost.keys():
+                    self._client.cancel(stranded)
             if over := [future for future in running if future.status != "pending"]:
                 return over
-
-    def _unbind(self, running: Mapping[Any, Job], here: AbstractSet[str]) -> None:
-        """Take back what was sent to workers that are gone: nobody else may do it."""
-        stranded = [f for f in running if f.key in self._bound and here.isdisjoint(self._bound[f.key])]
-        if stranded and here - self._lost.keys():
-            self._client.cancel(stranded)
 
     def _scheduler_lost(self, error: BaseException) -> WorkerError:
         where = f" at {self._scheduler}" if self._scheduler else ""
@@ -467,8 +439,8 @@ class DaskExecutor:
                 self._client.run(what, self._name, workers=list(self._announced()), on_error="ignore")
 
 
-def _check_apart(opened: Sequence[OpenedDevice]) -> None:
-    """Two workers on one device would measure each other. The null device is none."""
+def _check_devices(opened: Sequence[OpenedDevice]) -> None:
+    """Raises UsageError for two workers on one device (the null device is none), or unlike devices."""
     named = [
         f"{one.device.name} ({one.device.uuid or one.device.spec}) on {one.host}"
         for one in opened
@@ -479,12 +451,9 @@ def _check_apart(opened: Sequence[OpenedDevice]) -> None:
             f"Several workers opened one device: {'; '.join(twice)}. Expected one worker for each: ask for "
             "each device once, or start each worker with its own CUDA_VISIBLE_DEVICES."
         )
-
-
-def _check_alike(opened: Sequence[OpenedDevice]) -> None:
     if len({one.model for one in opened}) > 1:
-        told = "; ".join(f"worker {one.worker} on {one.host} has {', '.join(one.model)}" for one in opened)
+        listed = "; ".join(f"worker {one.worker} on {one.host} has {', '.join(one.model)}" for one in opened)
         raise UsageError(
             "A sweep needs devices of one model, driver and compiler, or it would rank cards instead of "
-            f"configurations: {told}. Choose devices that are alike."
+            f"configurations: {listed}. Choose devices that are alike."
         )

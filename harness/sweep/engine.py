@@ -4,15 +4,15 @@ the best, and the winner measured again.
 
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
 import hashlib
 import os
 import random
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Protocol, TypeVar
@@ -35,7 +35,7 @@ from harness.spec.suite import Kernel, Tuning, ceil_div
 from harness.statistics import summarize
 from harness.sweep.bench import Executor, Job, JobResult
 from harness.sweep.halving import Contender, Decision, Duels, duel_effect, next_step
-from harness.sweep.journal import SweepJournal, SweepState, Unsaved
+from harness.sweep.journal import SweepJournal, SweepState
 from harness.sweep.model import (
     Configuration,
     Duel,
@@ -48,7 +48,6 @@ from harness.sweep.model import (
     SweepRow,
     SweepSettings,
     configurations,
-    parameters,
     points,
 )
 from harness.system import packages
@@ -76,8 +75,6 @@ T = TypeVar("T")
 
 
 class SweepObserver(Protocol):
-    """Who is told how a sweep goes."""
-
     def started(self, sweep: Sweep, state: SweepState) -> None: ...
     def phase(self, name: str, total: int) -> None: ...
     def moved(self, row: SweepRow | None = None) -> None:
@@ -93,7 +90,6 @@ class SweepOptions:
     results: Path | None = None
     """Folder of all records; None stores nothing."""
     fresh: bool = False
-    """Measure anew what is stored."""
 
 
 class Sweeping:
@@ -115,14 +111,16 @@ class Sweeping:
         self.loaded, self.suite, self.kernel, self.executor = loaded, loaded.suite, kernel, executor
         self.options, self.settings, self.observer = options, options.settings, observer
         self.device = executor.devices[0]
-        _check_fit(kernel, self.device)
+        refused = refusal(kernel, self.device)
+        if problem := refused.message if refused else lacking(kernel, self.device.backend):
+            raise MeasureError(problem)
         sizes = points(self.suite, kernel.tune, options.sizes, quick=self.device.kind != "gpu")
         self.all = configurations(self.suite, kernel, kernel.tune, sizes)
         self._by_number: Mapping[int, Configuration] = {each.number: each for each in self.all}
         rules = Rules(self.suite, kernel, kernel.tune, self.device)
         self.rejected = {each.number: row for each in self.all if (row := rules.rejected(each))}
         self.sweep = self._described(kernel.tune)
-        self.journal: SweepJournal | Unsaved = Unsaved(self.sweep)
+        self.journal = SweepJournal(None, self.sweep)
         self.state = self.journal.state
         self.compile_s = self.measure_s = 0.0
         self._digests: dict[int, str] = {}
@@ -135,7 +133,9 @@ class Sweeping:
         early: what is finished is stored and returned, and the next run goes on from there.
         """
         interrupted, problem = False, ""
-        with self._opened() as self.journal:
+        results = self.options.results
+        folder = results / machine_name(self.device) / "sweeps" if results else None
+        with SweepJournal(folder, self.sweep, fresh=self.options.fresh) as self.journal:
             self.state = self.journal.state
             reused = len(self._rows())
             self.observer.started(self.journal.sweep, self.state)
@@ -177,12 +177,6 @@ class Sweeping:
         finally:
             self.measure_s = time.monotonic() - prepared
 
-    def _opened(self) -> SweepJournal | Unsaved:
-        if self.options.results is None:
-            return Unsaved(self.sweep)
-        folder = self.options.results / machine_name(self.device) / "sweeps"
-        return SweepJournal(folder, self.sweep, fresh=self.options.fresh)
-
     def _described(self, tuning: Tuning) -> Sweep:
         with closing(probe_for(self.device)) as probe:
             limits = probe.limits()
@@ -196,7 +190,7 @@ class Sweeping:
             started_at=now.isoformat(timespec="seconds"),
             source=source,
             kernel=self.kernel.name,
-            parameters=parameters(tuning),
+            parameters=tuning.names,
             groups={name: tuple(names) for name, names in tuning.groups.items()},
             total=len(self.all),
             device=self.device,
@@ -213,11 +207,8 @@ class Sweeping:
 
     def _prepare(self) -> None:
         """Generate, compile and load, several side by side; a job that fails is done again one by one."""
-        wanted = [
-            each
-            for each in self.all
-            if each.number not in self.state.prepared and each.number not in self.state.rows
-        ]
+        known = {*self.state.prepared, *self.state.rows}
+        wanted = [each for each in self.all if each.number not in known]
         for prepared in tuple(self.state.prepared.values()):  # it may have ended between the two lines
             self._settle(prepared)
         if not wanted:
@@ -225,29 +216,29 @@ class Sweeping:
         self.observer.phase("prepare", len(wanted))
         again: list[Configuration] = []
         size = max(CHUNK, 4 * (os.cpu_count() or 1))
-        for chunk, result in self._run(
-            self._preparing(wanted[at : at + size]) for at in range(0, len(wanted), size)
-        ):
+        chunks = [wanted[at : at + size] for at in range(0, len(wanted), size)]
+        for chunk, result in self._run(chunks, map(self._preparing, chunks)):
             if isinstance(result.reply, Failed) and len(chunk) > 1:
                 again += chunk
             else:
                 self._keep_prepared(chunk, result)
-        for chunk, result in self._run(self._preparing([each]) for each in again):
+        single = [[each] for each in again]
+        for chunk, result in self._run(single, map(self._preparing, single)):
             self._keep_prepared(chunk, result)
 
-    def _run(self, work: Iterable[tuple[T, Job]]) -> Iterator[tuple[T, JobResult]]:
-        """Carry out jobs, each with what it is about."""
-        by_key = {job.key: (about, job) for about, job in work}
+    def _run(self, about: Iterable[T], jobs: Iterable[Job]) -> Iterator[tuple[T, JobResult]]:
+        """Carry out jobs, one about each thing."""
+        by_key = {job.key: (each, job) for each, job in zip(about, jobs, strict=True)}
         if by_key:
             for result in self.executor.run([job for _, job in by_key.values()]):
                 yield by_key[result.key][0], result
 
-    def _preparing(self, chunk: Sequence[Configuration]) -> tuple[Sequence[Configuration], Job]:
+    def _preparing(self, chunk: Sequence[Configuration]) -> Job:
+        name = self.kernel.name
         cases = tuple(
-            protocol.CaseOf(kernel=self.kernel.name, sizes=each.sizes, macros=each.parameters)
-            for each in chunk
+            protocol.CaseOf(kernel=name, sizes=each.sizes, macros=each.parameters) for each in chunk
         )
-        return chunk, Job(
+        return Job(
             key=f"prepare {chunk[0].number}-{chunk[-1].number}",
             request=protocol.Prepare(cases=cases),
             # Text is generated one after another, then compiled in turns of a core each.
@@ -279,7 +270,6 @@ class Sweeping:
             self.observer.moved()
 
     def _settle(self, prepared: Prepared) -> None:
-        """What could not be prepared has failed."""
         if prepared.reason and prepared.number not in self.state.rows:
             self.journal.add(self._failed(prepared.number, prepared))
 
@@ -305,63 +295,45 @@ class Sweeping:
         doubles: dict[int, int] = {}
         for each in self.all:
             prepared = self.state.prepared.get(each.number)
-            if prepared is None or not prepared.code:
-                continue
-            original = first.setdefault((each.case, prepared.code), each.number)
-            if original != each.number:
-                doubles[each.number] = original
+            if prepared is not None and prepared.code:
+                original = first.setdefault((each.case, prepared.code), each.number)
+                if original != each.number:
+                    doubles[each.number] = original
         return doubles
 
     # Measuring
 
     def _screen(self) -> None:
         """Verify and time each once, in random order: what drifts must not pass for a parameter's doing."""
-        doubles = self._doubles()
-        order = [
-            each
-            for each in self.all
-            if each.number not in self.rejected
-            and each.number not in doubles
-            and not self.state.prepared[each.number].reason
-        ]
+        left_out = self.rejected.keys() | self._doubles().keys()
+        left_out |= {number for number, prepared in self.state.prepared.items() if prepared.reason}
+        order = [each for each in self.all if each.number not in left_out]
         random.Random(self.settings.seed).shuffle(order)  # noqa: S311 - an order, not a secret
         wanted = [(place, each) for place, each in enumerate(order, 1) if each.number not in self.state.rows]
         if wanted:
             self.observer.phase("screen", len(wanted))
-        work = [
-            ((place, each.number), self._measuring(f"screen {each.number}", each, SCREENING))
-            for place, each in wanted
-        ]
-        for (place, number), result in self._run(work):
-            row = self._screened(number, place, result)
+        jobs = [self._measuring(f"screen {each.number}", each, SCREENING) for _, each in wanted]
+        for (place, each), result in self._run(wanted, jobs):
+            row = self._screened(each.number, place, result)
             self.journal.add(row)
             self.observer.moved(row)
 
     def _measuring(
         self, key: str, each: Configuration, settings: MeasureSettings, *, fresh: bool = False
     ) -> Job:
+        name, seed = self.kernel.name, self.settings.seed
         request = protocol.Measure(
-            kernel=self.kernel.name,
-            sizes=each.sizes,
-            seed=self.settings.seed,
-            settings=settings,
-            macros=each.parameters,
+            kernel=name, sizes=each.sizes, seed=seed, settings=settings, macros=each.parameters
         )
         return Job(key=key, request=request, timeout_s=self.settings.timeout_s, fresh=fresh)
 
     def _screened(self, number: int, place: int, result: JobResult) -> SweepRow:
-        reply = result.reply
-        measured: Failed | Row
-        if isinstance(reply, Failed):
-            measured = reply
-        else:
-            assert isinstance(reply, protocol.Measured)
-            measured = reply.row
+        measured = _measured_row(result)
         row = self._failed(number, measured)
-        row = dataclasses.replace(row, place=place, device=result.device, host_s=row.host_s + result.host_s)
+        row = replace(row, place=place, device=result.device, host_s=row.host_s + result.host_s)
         if isinstance(measured, Failed):
             return row
-        row = dataclasses.replace(
+        row = replace(
             row,
             flop=measured.flop,
             moved_bytes=measured.moved_bytes,
@@ -371,7 +343,7 @@ class Sweeping:
         if measured.measurement is None:
             return row
         times = summarize(measured.measurement.times_ns)
-        return dataclasses.replace(
+        return replace(
             row,
             status="measured",
             time_ns=times.median_ns,
@@ -383,7 +355,7 @@ class Sweeping:
     def _decided(self) -> bool:
         """One step further with every size that has no final yet; True where none is left."""
         decided = {self._by_number[final.number].case for final in self.state.finals}
-        steps = [self._standing(rows)[0] for case, rows in self._measured().items() if case not in decided]
+        steps = [self._next_step(rows)[0] for case, rows in self._measured().items() if case not in decided]
         duels = [step for step in steps if isinstance(step, Duels)]
         if duels:
             self._duel(duels)
@@ -392,14 +364,13 @@ class Sweeping:
         return not steps
 
     def _measured(self) -> dict[str, list[SweepRow]]:
-        """By case, the rows that have a time, in order."""
-        found: dict[str, list[SweepRow]] = {}
+        found: dict[str, list[SweepRow]] = defaultdict(list)
         for _, row in sorted(self.state.rows.items()):
             if row.status == "measured":
-                found.setdefault(row.configuration.case, []).append(row)
+                found[row.configuration.case].append(row)
         return found
 
-    def _standing(self, rows: Sequence[SweepRow]) -> tuple[Duels | Decision, dict[int, Contender]]:
+    def _next_step(self, rows: Sequence[SweepRow]) -> tuple[Duels | Decision, dict[int, Contender]]:
         times = {row.configuration.number: row.time_ns for row in rows if row.time_ns is not None}
         return next_step(times, self.state.duels, self.settings)
 
@@ -412,12 +383,9 @@ class Sweeping:
         self._duel_all([pair for pair in wanted if pair not in first])
 
     def _duel_all(self, pairs: Sequence[tuple[Duels, int]]) -> None:
-        work = [
-            ((each, number), self._duelling(each, number))
-            for each, number in pairs
-            if self.state.rows[each.against].status == "measured"
-        ]
-        for (each, number), result in self._run(work):
+        wanted = [pair for pair in pairs if self.state.rows[pair[0].against].status == "measured"]
+        jobs = [self._duelling(each, number) for each, number in wanted]
+        for (each, number), result in self._run(wanted, jobs):
             reply = result.reply
             if isinstance(reply, Failed):
                 # Nobody's side is the newcomer's: the other one has been through this before.
@@ -448,31 +416,23 @@ class Sweeping:
             base=protocol.PairSide(suite="base", kernel=self.kernel.name, macros=base.parameters),
             head=protocol.PairSide(suite="head", kernel=self.kernel.name, macros=head.parameters),
         )
+        drawn = hashlib.sha256(f"{self.settings.seed} {key}".encode())
+        sides = (("base", each.against), ("head", number))
         request = protocol.Compare(
             pair=pair,
             seed=self.settings.seed,
-            order_seed=int.from_bytes(
-                hashlib.sha256(f"{self.settings.seed} {key}".encode()).digest()[:4], "big"
-            ),
+            order_seed=int.from_bytes(drawn.digest()[:4], "big"),
             settings=FINALISTS if each.last else PAIRS,
-            verified={
-                side: self._digests[of]
-                for side, of in (("base", each.against), ("head", number))
-                if of in self._digests
-            },
+            verified={side: self._digests[of] for side, of in sides if of in self._digests},
         )
         # Both sides are verified.
         return Job(key=key, request=request, timeout_s=2 * self.settings.timeout_s)
 
     def _undo(self, number: int, failed: Failed | Row) -> None:
-        """What was measured once and fails now is a failure."""
         row = self.state.rows[number]
         if row.status == "measured":
-            self.journal.add(
-                dataclasses.replace(
-                    row, status="failed", reason=failed.reason, message=failed.message, log=failed.log
-                )
-            )
+            row = replace(row, status="failed", reason=failed.reason, message=failed.message, log=failed.log)
+            self.journal.add(row)
 
     def _repeat(self, winners: Sequence[Decision]) -> None:
         """Measure the winners again in fresh processes: each was chosen for being lucky too."""
@@ -484,29 +444,20 @@ class Sweeping:
             if (each.winner, process) not in done
         ]
         self.observer.phase("repeat", len(wanted))
-        work = [
-            (
-                (number, process),
-                self._measuring(f"repeat {number} {process}", self._by_number[number], FINAL, fresh=True),
-            )
+        jobs = [
+            self._measuring(f"repeat {number} {process}", self._by_number[number], FINAL, fresh=True)
             for number, process in wanted
         ]
-        for (number, process), result in self._run(work):
+        for (number, process), result in self._run(wanted, jobs):
             self._keep_repeat(number, process, result)
             self.observer.moved()
         for each in winners:
-            repeats = [repeat for repeat in self.state.repeats if repeat.number == each.winner]
             if self.state.rows[each.winner].status == "measured":
-                self._keep_final(each, sorted(repeats, key=lambda repeat: repeat.process))
+                self._keep_final(each)
 
     def _keep_repeat(self, number: int, process: int, result: JobResult) -> None:
-        reply = result.reply
-        if isinstance(reply, Failed):
-            self._undo(number, reply)
-            return
-        assert isinstance(reply, protocol.Measured)
-        measured = reply.row
-        if measured.measurement is None:
+        measured = _measured_row(result)
+        if isinstance(measured, Failed) or measured.measurement is None:
             self._undo(number, measured)
             return
         self.journal.add(
@@ -520,13 +471,16 @@ class Sweeping:
             )
         )
 
-    def _keep_final(self, decision: Decision, repeats: Sequence[Repeat]) -> None:
+    def _keep_final(self, decision: Decision) -> None:
+        repeats = [repeat for repeat in self.state.repeats if repeat.number == decision.winner]
+        repeats.sort(key=lambda repeat: repeat.process)
+        times_ns = tuple(repeat.time_ns for repeat in repeats)
         self.journal.add(
             Final(
                 sizes=self._by_number[decision.winner].sizes,
                 number=decision.winner,
-                time_ns=median(repeat.time_ns for repeat in repeats),
-                process_times_ns=tuple(repeat.time_ns for repeat in repeats),
+                time_ns=median(times_ns),
+                process_times_ns=times_ns,
                 tied=decision.tied,
                 gpu_s=sum(repeat.gpu_s for repeat in repeats),
             )
@@ -538,9 +492,9 @@ class Sweeping:
         """Of everything that is settled, in order; how far each came follows from the duels."""
         own = dict(self.state.rows)
         for rows in self._measured().values():
-            for number, contender in self._standing(rows)[1].items():
+            for number, contender in self._next_step(rows)[1].items():
                 duels = [duel for duel in self.state.duels if duel.number == number]
-                own[number] = dataclasses.replace(
+                own[number] = replace(
                     own[number],
                     round=contender.round,
                     behind=contender.behind,
@@ -549,20 +503,17 @@ class Sweeping:
                 )
         for number, original in self._doubles().items():
             if original in own:
-                own[number] = self._double(number, own[original])
+                prepared = self.state.prepared[number]
+                own[number] = replace(
+                    own[original],
+                    configuration=self._by_number[number],
+                    same_as=original,
+                    place=0,
+                    source_sha256=prepared.source_sha256,
+                    gpu_s=0.0,
+                    host_s=prepared.host_s,
+                )
         return tuple(own[number] for number in sorted(own))
-
-    def _double(self, number: int, original: SweepRow) -> SweepRow:
-        prepared = self.state.prepared[number]
-        return dataclasses.replace(
-            original,
-            configuration=self._by_number[number],
-            same_as=original.configuration.number,
-            place=0,
-            source_sha256=prepared.source_sha256,
-            gpu_s=0.0,
-            host_s=prepared.host_s,
-        )
 
 
 def identity(
@@ -574,25 +525,18 @@ def identity(
     settings: SweepSettings,
 ) -> str:
     """Sixteen hexadecimal digits, of everything that could change what a sweep finds."""
+    needs = getattr(kernel.source_for(device.backend), "needs", ())
     asked = {
         "method": METHOD,
         "tree": tree_sha256,
         "kernel": kernel.name,
         "device": (device.backend, device.name, device.arch, device.driver),
         "toolchain": toolchain,
-        # Another version may write another text.
-        "packages": packages.versions(getattr(kernel.source_for(device.backend), "needs", ())),
+        "packages": packages.versions(needs),  # another version may write another text
         "configurations": all_,
         "settings": (settings, SCREENING, PAIRS, FINALISTS, FINAL),
     }
     return hashlib.sha256(msgspec.json.encode(asked, order="sorted")).hexdigest()[:16]
-
-
-def _check_fit(kernel: Kernel, device: DeviceInfo) -> None:
-    refused = refusal(kernel, device)
-    message = refused.message if refused else lacking(kernel, device.backend)
-    if message:
-        raise MeasureError(message)
 
 
 def _code(facts: protocol.SideFacts) -> str:
@@ -605,6 +549,12 @@ def _code(facts: protocol.SideFacts) -> str:
     return hashlib.sha256(identity).hexdigest()
 
 
+def _measured_row(result: JobResult) -> Row | Failed:
+    if isinstance(result.reply, Failed):
+        return result.reply
+    assert isinstance(result.reply, protocol.Measured)
+    return result.reply.row
+
+
 def _gpu_s(measurement: Measurement) -> float:
-    """Device time of a measurement with its warm-up."""
     return (measurement.ended_ns - measurement.started_ns) / 1e9 + measurement.warmup_s

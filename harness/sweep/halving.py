@@ -114,7 +114,7 @@ def next_step(
 
     `times_ns` are those of screening, by number, at least one. `duels` are those of this size so far.
     """
-    standing = {number: Contender(round=0) for number in times_ns}
+    contenders = {number: Contender(round=0) for number in times_ns}
     best, rivals = _screened(times_ns, settings)
     round_ = 1
     while rivals and round_ <= MOST_ROUNDS:
@@ -125,14 +125,16 @@ def next_step(
             if (duel.round, duel.against) == (round_, best)
         }
         if missing := tuple(number for number in rivals if number not in found):
-            return Duels(round=round_, against=best, numbers=missing, last=last), standing
+            return Duels(round=round_, against=best, numbers=missing, last=last), contenders
         ratios = {best: _ITSELF, **{number: found[number] for number in rivals}}
-        winner = _fastest(best, ratios)
+        # The best stays it unless others are faster for sure.
+        faster = [number for number, ratio in ratios.items() if ratio.faster]
+        winner = min(faster, key=lambda number: (ratios[number].value, number), default=best)
         if changed := winner != best:
             ratios = {number: ratio.beside(ratios[winner]) for number, ratio in ratios.items()}
             ratios[winner] = _ITSELF
         best = winner
-        standing |= {
+        contenders |= {
             number: Contender(round=round_, behind=None if number == best else ratio.effect)
             for number, ratio in ratios.items()
         }
@@ -140,7 +142,7 @@ def next_step(
         if last and not changed:
             break
         round_ += 1
-    return Decision(winner=best, tied=tuple(sorted(rivals))), standing
+    return Decision(winner=best, tied=tuple(sorted(rivals))), contenders
 
 
 def _screened(times_ns: Mapping[int, float], settings: SweepSettings) -> tuple[int, list[int]]:
@@ -148,14 +150,8 @@ def _screened(times_ns: Mapping[int, float], settings: SweepSettings) -> tuple[i
     order = sorted(times_ns, key=lambda number: (times_ns[number], number))
     near_ns = times_ns[order[0]] * (1 + settings.near)
     share = math.ceil(settings.keep * len(order))
-    kept = [number for place, number in enumerate(order) if place < share or times_ns[number] <= near_ns]
-    return kept[0], kept[1:]
-
-
-def _fastest(best: int, ratios: Mapping[int, _Ratio]) -> int:
-    """The best, unless others are faster for sure; then the fastest of them."""
-    faster = [number for number, ratio in ratios.items() if ratio.faster]
-    return min(faster, key=lambda number: (ratios[number].value, number), default=best)
+    left = [number for place, number in enumerate(order) if place < share or times_ns[number] <= near_ns]
+    return left[0], left[1:]
 
 
 def _left(best: int, ratios: Mapping[int, _Ratio], settings: SweepSettings) -> list[int]:

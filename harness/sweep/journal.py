@@ -1,4 +1,5 @@
-"""A sweep on disk: one JSON Lines file, written line by line, from which a sweep that was ended goes on.
+"""A sweep on disk: one JSON Lines file, written line by line, from which a sweep that was ended goes on. Also
+as T4 documents, which other autotuners read and write.
 
 The first line is the sweep. Each further line is what came of preparing a configuration, a row, a duel, a
 repeat or a final, as it was found; a later row of a number replaces an earlier one. The last line says that
@@ -8,17 +9,19 @@ the sweep came to its end.
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from harness.errors import StoreError
+from harness.spec.case_id import size_label
 from harness.store.records_file import JsonLines, decoded_line
-from harness.sweep.model import SCHEMA_VERSION, Duel, Final, Prepared, Repeat, Sweep, SweepRow
+from harness.sweep.model import SCHEMA_VERSION, Duel, Final, Prepared, Repeat, Sweep, SweepResult, SweepRow
+from harness.system.cache import write_atomically
 from harness.system.files import open_regular, read_regular, try_lock
 
 if TYPE_CHECKING:
@@ -29,8 +32,6 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line: exactly one field is given."""
-
     sweep: Sweep | None = None
     prepared: Prepared | None = None
     row: SweepRow | None = None
@@ -52,111 +53,84 @@ class SweepState:
     finals: list[Final] = field(default_factory=list)
     complete: bool = False
 
-    def add(self, item: Item) -> None:
+    def add(self, item: Item) -> _Line:
+        """Take an item in; returns the line of the file that says it."""
         match item:
             case Prepared():
                 self.prepared[item.number] = item
+                return _Line(prepared=item)
             case SweepRow():
                 self.rows[item.configuration.number] = item
+                return _Line(row=item)
             case Duel():
                 self.duels.append(item)
+                return _Line(duel=item)
             case Repeat():
                 self.repeats.append(item)
+                return _Line(repeat=item)
             case Final():
                 self.finals.append(item)
-
-
-def sweep_name(sweep: Sweep) -> str:
-    """``matmul.schedule-0123456789abcdef.jsonl``."""
-    return f"{sweep.source.suite}.{sweep.kernel}-{sweep.sweep_id}.jsonl"
+                return _Line(final=item)
 
 
 class SweepJournal:
-    """The file of one sweep, begun or gone on with; a context manager.
+    """The file of one sweep, begun or gone on with; without a folder, the state alone. A context manager.
 
     It is written as long as it can be: a disk that fills up must not cost what is being measured. Raises
     StoreError where it cannot be begun, is damaged, or another process is at it.
     """
 
-    def __init__(self, folder: Path, sweep: Sweep, *, fresh: bool = False) -> None:
-        self.path = folder / sweep_name(sweep)
+    def __init__(self, folder: Path | None, sweep: Sweep, *, fresh: bool = False) -> None:
+        self.path: Path | None = None
         self.problem = ""
         self.state = SweepState()
         self.sweep = sweep
-        """As it was begun."""
+        self._lines: JsonLines | None = None
+        if folder is None:
+            return
+        path = self.path = folder / f"{sweep.source.suite}.{sweep.kernel}-{sweep.sweep_id}.jsonl"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._lines = self._locked()
-            if fresh and self.path.stat().st_size:
+            self._lines = _locked(path)
+            if fresh and path.stat().st_size:
                 # Whoever waits for the name gets the new file; the old one stays locked until it is away.
-                aside = self.path.with_name(f"{self.path.stem}.{time.time_ns()}.old")
-                self.path.replace(aside)
+                path.replace(path.with_name(f"{path.stem}.{time.time_ns()}.old"))
                 self._lines.close()
-                self._lines = self._locked()
+                self._lines = _locked(path)
         except OSError as error:
             raise StoreError(
                 f"Cannot write results to {folder}: {error.strerror or error}. "
                 "Choose another folder with --results, or none with --no-save."
             ) from None
         try:
-            self._begin()
+            self._begin(path, self._lines)
         except BaseException:
             self._lines.close()
             raise
 
-    def _locked(self) -> JsonLines:
-        if self.path.exists():
-            open_regular(self.path).close()  # raises for a pipe or device in its place
-        file = self.path.open("a+b")
-        try:
-            is_ours = try_lock(file.fileno())
-        except OSError:  # a file system without locks
-            is_ours = True
-        if not is_ours:
-            file.close()
-            raise StoreError(
-                f"This sweep is running in another process, which writes {self.path}. Wait for it, or end it."
-            )
-        advice = "What was written before is kept there, and the same command goes on from it."
-        return JsonLines(self.path, file, advice)
-
-    def _begin(self) -> None:
-        file = self._lines.file
-        file.seek(0)
-        content = file.read()
+    def _begin(self, path: Path, lines: JsonLines) -> None:
+        lines.file.seek(0)
+        content = lines.file.read()
         whole = content[: content.rfind(b"\n") + 1]
-        lines = whole.splitlines()
         if len(whole) < len(content):  # a harness that was killed, or a full disk, leaves half a line
-            file.truncate(len(whole))
-        if lines:
-            self.sweep, self.state = _decoded(self.path, lines)
-            return
-        self._lines.append(_Line(sweep=self.sweep))
+            lines.file.truncate(len(whole))
+        if whole:
+            self.sweep, self.state = _decoded(path, whole.splitlines())
+        else:
+            lines.append(_Line(sweep=self.sweep))
 
     def add(self, item: Item) -> None:
-        self.state.add(item)
-        match item:
-            case Prepared():
-                self._append(_Line(prepared=item))
-            case SweepRow():
-                self._append(_Line(row=item))
-            case Duel():
-                self._append(_Line(duel=item))
-            case Repeat():
-                self._append(_Line(repeat=item))
-            case Final():
-                self._append(_Line(final=item))
+        self._append(self.state.add(item))
 
     def finish(self) -> None:
-        """Say that the sweep came to its end."""
         self.state.complete = True
         self._append(_Line(complete=True))
-        if not self.problem:
+        if self._lines and not self.problem:
             with contextlib.suppress(OSError):
                 self._lines.sync()
 
     def _append(self, line: _Line) -> None:
-        if self.problem:
+        if self._lines is None or self.problem:
             return
         try:
             self._lines.append(line)
@@ -166,32 +140,26 @@ class SweepJournal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._lines.close()
+    def __exit__(self, *raised: object) -> None:
+        if self._lines:
+            self._lines.close()
 
 
-class Unsaved:
-    """What a sweep is kept in that is not to be stored."""
-
-    def __init__(self, sweep: Sweep) -> None:
-        self.sweep, self.state, self.problem = sweep, SweepState(), ""
-        self.path: Path | None = None
-
-    def add(self, item: Item) -> None:
-        self.state.add(item)
-
-    def finish(self) -> None:
-        self.state.complete = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
+def _locked(path: Path) -> JsonLines:
+    if path.exists():
+        open_regular(path).close()  # raises for a pipe or device in its place
+    file = path.open("a+b")
+    try:
+        is_ours = try_lock(file.fileno())
+    except OSError:  # a file system without locks
+        is_ours = True
+    if not is_ours:
+        file.close()
+        raise StoreError(
+            f"This sweep is running in another process, which writes {path}. Wait for it, or end it."
+        )
+    advice = "What was written before is kept there, and the same command goes on from it."
+    return JsonLines(path, file, advice)
 
 
 def read_sweep(path: Path) -> tuple[Sweep, SweepState]:
@@ -232,3 +200,101 @@ def _decoded(path: Path, lines: list[bytes]) -> tuple[Sweep, SweepState]:
                 found.add(item)
         found.complete = found.complete or line.complete
     return sweep, found
+
+
+T4_VERSION = "1.0.0"
+_INVALIDITY = {
+    **dict.fromkeys(("build-failed", "needs-package", "suite"), "compile"),
+    "wrong-result": "correctness",
+    "timed-out": "timeout",
+}
+"""T4's word for a reason of ours. The rest failed where it ran."""
+
+
+def t4_results(result: SweepResult) -> dict[str, dict[str, Any]]:
+    """A document for each size, by the size's label: T4 knows one problem size a document.
+
+    What was rejected or failed is in it too, with its reason among the measurements. `runtimes` are the times
+    that are kept: of a winner each fresh process's median, of others the median of screening.
+    """
+    sweep = result.sweep
+    finals = {size_label(final.sizes): final for final in result.finals}
+    documents: dict[str, dict[str, Any]] = {}
+    for row in result.rows:
+        size = size_label(row.configuration.sizes)
+        if size not in documents:
+            metadata = {
+                "timeunit": "milliseconds",
+                "kernel_name": sweep.kernel,
+                "problem_size": dict(row.configuration.sizes),
+                "device_name": sweep.device.name,
+                "device_driver": sweep.device.driver,
+                "compiler": sweep.toolchain.compiler if sweep.toolchain else "",
+                "tool": f"gpu-harness {sweep.harness_version}",
+                "sweep_id": sweep.sweep_id,
+                "commit": sweep.source.commit or "",
+                "complete": result.complete,
+            }
+            documents[size] = {"schema_version": T4_VERSION, "metadata": metadata, "results": []}
+        documents[size]["results"].append(_t4_result(row, finals.get(size)))
+    return documents
+
+
+def write_t4(result: SweepResult, path: Path) -> tuple[Path, ...]:
+    """Write the documents: to `path` where there is one size, else to ``name-512.json`` and so on beside it.
+
+    Raises StoreError where they cannot be written.
+    """
+    documents = t4_results(result)
+    written = []
+    for size, document in documents.items():
+        place = path if len(documents) == 1 else path.with_name(f"{path.stem}-{size}{path.suffix}")
+        try:
+            write_atomically(place, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
+        except OSError as error:
+            raise StoreError(
+                f"Cannot write {place}: {error.strerror or error}. Name a file in a folder with room."
+            ) from error
+        written.append(place)
+    return tuple(written)
+
+
+def _t4_result(row: SweepRow, final: Final | None) -> dict[str, Any]:
+    if row.status == "measured":
+        invalidity = "correct"
+    else:
+        invalidity = "constraints" if row.status == "rejected" else _INVALIDITY.get(row.reason, "runtime")
+    times_ns: tuple[float, ...] = ()
+    measurements: list[tuple[str, float | str | None, str]]
+    measurements = [("reason", row.reason, ""), ("message", row.message, "")]
+    if row.status == "measured" and row.time_ns is not None:
+        won = final is not None and final.number in (row.configuration.number, row.same_as)
+        times_ns = final.process_times_ns if final and won else (row.time_ns,)
+        measurements = _t4_measurements(row, final.time_ns if final and won else row.time_ns)
+    return {
+        "configuration": dict(row.configuration.parameters),
+        "objectives": ["time"],
+        "times": {"benchmark": row.gpu_s * 1e3, "runtimes": [time / 1e6 for time in times_ns]},
+        "invalidity": invalidity,
+        # Nothing is timed that was not verified.
+        "correctness": int(invalidity == "correct"),
+        "measurements": [
+            {"name": name, "value": value, "unit": unit}
+            for name, value, unit in measurements
+            if value is not None
+        ],
+    }
+
+
+def _t4_measurements(row: SweepRow, time_ns: float) -> list[tuple[str, float | str | None, str]]:
+    limits = (("time_low", row.time_low_ns), ("time_high", row.time_high_ns))
+    return [
+        ("time", time_ns / 1e6, "ms"),
+        *((name, None if limit is None else limit / 1e6, "ms") for name, limit in limits),
+        ("gflops", row.flop / time_ns if row.flop else None, "GFLOP/s"),
+        ("gbytes_per_s", row.moved_bytes / time_ns if row.moved_bytes else None, "GB/s"),
+        ("behind", row.behind.effect if row.behind else None, ""),
+        ("registers", row.resources.registers if row.resources else None, ""),
+        ("same_as", row.same_as, ""),
+        ("number", row.configuration.number, ""),
+    ]

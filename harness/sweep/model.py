@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,15 +17,12 @@ from harness.spec.planning import launch_of
 from harness.spec.suite import Case, Kernel, Suite, Tuning, Value, point_of
 
 SCHEMA_VERSION = 1
-"""Version of a stored sweep."""
 
-Standing = Literal["measured", "rejected", "failed"]
+SweepStatus = Literal["measured", "rejected", "failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """One set of parameters at one size."""
-
     number: int
     """From 1, in the suite's own order: size by size, and within a size as the suite lists them."""
     case: str
@@ -46,7 +44,6 @@ class SweepSettings:
     final_processes: int = 3
     """Fresh processes in which the winner is measured again: it was chosen for being lucky too."""
     timeout_s: float = 60.0
-    """For one configuration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +60,6 @@ class Sweep:
     source: Source
     kernel: str
     parameters: tuple[str, ...]
-    """Names, in the suite's order."""
     total: int
     """Configurations, rejected ones included."""
     device: DeviceInfo
@@ -74,7 +70,6 @@ class Sweep:
     host: Host
     settings: SweepSettings
     peaks: Mapping[str, float] = field(default_factory=dict)
-    """As in Run."""
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Parameters that are one thing together, by what tables call it, as the suite's Tuning has them."""
 
@@ -84,13 +79,12 @@ class SweepRow:
     """What became of one configuration. `reason` is a stable code; `message` is a sentence."""
 
     configuration: Configuration
-    status: Standing
+    status: SweepStatus
     reason: str = ""
     message: str = ""
     log: str = ""
     same_as: int | None = None
-    """Number of the configuration whose compiled code and launch this one has: it was measured once, and the
-    figures here are its."""
+    """The configuration with the same compiled code and launch, whose figures these are."""
     place: int = 0
     """In the random order of screening, from 1; 0 for what was not screened itself."""
     round: int = 0
@@ -100,8 +94,7 @@ class SweepRow:
     time_low_ns: float | None = None
     time_high_ns: float | None = None
     behind: Effect | None = None
-    """Against the best of its size, measured in pairs, in the last round that it came to; positive is
-    slower."""
+    """Against the best of its size in pairs, in the last round that it came to; positive is slower."""
     flop: int | None = None
     moved_bytes: int | None = None
     dtype: str = "float32"
@@ -118,9 +111,7 @@ class SweepRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What came of generating, compiling and loading one configuration. `reason` is empty where it went
-    well.
-    """
+    """What came of compiling and loading one configuration; `reason` is empty where it went well."""
 
     number: int
     reason: str = ""
@@ -141,7 +132,6 @@ class Duel:
     """Two configurations of one size against each other, in pairs, in one process."""
 
     round: int
-    """From 1."""
     number: int
     """The configuration that is head, and the one that it was held `against`, which is base."""
     against: int
@@ -157,7 +147,6 @@ class Repeat:
 
     number: int
     process: int
-    """From 1."""
     time_ns: float
     """Median of one launch."""
     device: str = ""
@@ -182,15 +171,11 @@ class Final:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepResult:
-    """A sweep as far as it came."""
-
     sweep: Sweep
     rows: tuple[SweepRow, ...]
-    """In the order of their numbers."""
     finals: tuple[Final, ...]
     """One a size, once it is decided."""
     path: str = ""
-    """Its file."""
     complete: bool = False
     reused: int = 0
     """Rows that an earlier run of the same sweep had stored."""
@@ -201,13 +186,6 @@ class SweepResult:
     problem: str = ""
     """Why its file is not whole, such as a full disk, where the rows here are; or why it could not go on."""
     interrupted: bool = False
-
-
-def parameters(tuning: Tuning) -> tuple[str, ...]:
-    """Their names, in the suite's order."""
-    if tuning.parameters:
-        return tuple(tuning.parameters)
-    return tuple(dict.fromkeys(name for chosen in tuning.configurations for name in chosen))
 
 
 def points(
@@ -241,7 +219,8 @@ def configurations(
 
     Raises SuiteError where there is none, or a value is neither an integer nor a word.
     """
-    chosen = list(_combinations(tuning))
+    values = itertools.product(*tuning.parameters.values())
+    chosen = tuning.configurations or [dict(zip(tuning.names, each, strict=True)) for each in values]
     if not chosen:
         raise SuiteError(
             f"Kernel {kernel.name!r} has a tuning without a configuration: a parameter without a value?"
@@ -259,19 +238,9 @@ def configurations(
     )
 
 
-def _combinations(tuning: Tuning) -> list[Mapping[str, Value]]:
-    if tuning.configurations:
-        return [dict(each) for each in tuning.configurations]
-    names = list(tuning.parameters)
-    return [
-        dict(zip(names, values, strict=True)) for values in itertools.product(*tuning.parameters.values())
-    ]
-
-
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    told: str
-    """How it is named to a person."""
+    name: str
     holds: Callable[[Case], Any]
     names: tuple[str, ...]
     """What it looks at, where it is an expression."""
@@ -305,18 +274,17 @@ class Rules:
         Raises SuiteError for a rule that cannot be evaluated.
         """
         case = self.suite.case(self.kernel, configuration.sizes, configuration.parameters)
+        rejected = functools.partial(SweepRow, configuration=configuration, status="rejected")
         for rule in self.rules:
             if not self._holds(rule, case):
-                message = f"{rule.told} does not hold: {self._values(rule, case, configuration)}."
-                return SweepRow(
-                    configuration=configuration, status="rejected", reason="rule", message=message
-                )
+                known = {**case.sizes, **case.macros}
+                named = {name: known[name] for name in rule.names if name in known}
+                values = _listed(named or {**configuration.sizes, **configuration.parameters})
+                return rejected(reason="rule", message=f"{rule.name} does not hold: {values}.")
         try:
             check_launch(launch_of(self.kernel, case), self.device)
         except LaunchError as error:
-            return SweepRow(
-                configuration=configuration, status="rejected", reason=error.reason, message=error.message
-            )
+            return rejected(reason=error.reason, message=error.message)
         return None
 
     def _holds(self, rule: _Rule, case: Case) -> bool:
@@ -325,18 +293,13 @@ class Rules:
         except NameError as error:
             known = ", ".join({**case.sizes, **case.macros})
             raise SuiteError(
-                f"Kernel {self.kernel.name!r}: rule {rule.told!r}: {error}. It may use {known}."
+                f"Kernel {self.kernel.name!r}: rule {rule.name!r}: {error}. It may use {known}."
             ) from None
         except Exception as error:
             raise SuiteError(
-                f"Kernel {self.kernel.name!r}: rule {rule.told!r} at {case.size_label} with "
-                f"{_told(case.macros)} raised {type(error).__name__}: {error}"
+                f"Kernel {self.kernel.name!r}: rule {rule.name!r} at {case.size_label} with "
+                f"{_listed(case.macros)} raised {type(error).__name__}: {error}"
             ) from error
-
-    def _values(self, rule: _Rule, case: Case, configuration: Configuration) -> str:
-        known = {**case.sizes, **case.macros}
-        named = {name: known[name] for name in rule.names if name in known}
-        return _told(named or {**configuration.sizes, **configuration.parameters})
 
 
 def _evaluated(code: CodeType) -> Callable[[Case], Any]:
@@ -349,5 +312,5 @@ def _evaluated(code: CodeType) -> Callable[[Case], Any]:
     return holds
 
 
-def _told(values: Mapping[str, Value]) -> str:
+def _listed(values: Mapping[str, Value]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in values.items())

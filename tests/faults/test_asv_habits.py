@@ -295,8 +295,8 @@ def test_a_second_environment_hides_nothing_of_the_first(home):
     told["env_name"] = "virtualenv-py3.12"
     write_files(first.parent, {first.name.replace("checkout-pyany", "virtualenv-py3.12"): json.dumps(told)})
     table = read_table(first.parent, read_benchmarks(home.results), cached=False)
-    row = table.hashes.index(home.commits["first"])
-    assert table.hashes.count(home.commits["first"]) == 1
+    row = table.commits.index(home.commits["first"])
+    assert table.commits.count(home.commits["first"]) == 1
     for parameters, value in zip(table.columns[TIME], table.values[TIME][row], strict=True):
         kernel, size = (text.strip("'") for text in parameters)
         assert value == pytest.approx(before[kernel, size], nan_ok=True)

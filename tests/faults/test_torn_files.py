@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from harness.errors import ExitCode, HarnessError, StoreError
-from harness.history.facts import read_facts, read_kept
+from harness.history.facts import read_cached, read_facts
 from harness.history.tables import read_benchmarks, read_table
 from harness.judgement.noise import FILE, read_calibration
 from harness.store.records_file import newest_rows, read_run
@@ -125,7 +125,7 @@ def test_a_history_is_told_of_it_and_reads_the_rest(tmp_path: Path) -> None:
     assert [each.file for each in facts] == [name.name for name in records]
     assert all(each.problem.startswith(f"{each.file} is left out: ") for each in facts)
     table = read_table(tmp_path, {})
-    assert table.hashes == ("1" * 40,)
+    assert table.commits == ("1" * 40,)
     told = [problem.partition(" cannot be read")[0] for problem in table.problems]
     assert {name.name for name in tables} <= {*told}
 
@@ -145,7 +145,7 @@ def test_a_cache_that_is_no_file_is_as_good_as_none(tmp_path: Path, plant: Calla
     plant(tmp_path / "ab" / "abcd")
     assert cache.get("abcd") is None
     plant(tmp_path / "kept")
-    assert read_kept(tmp_path / "kept", dict) is None
+    assert read_cached(tmp_path / "kept", dict) is None
 
 
 # Of a newer version

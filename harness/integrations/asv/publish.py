@@ -155,7 +155,7 @@ class Explained:
             for each in card.changes:
                 if each.change.kind == "environment":
                     span = (each.change.good + 1 - _NEAR, each.change.bad + _NEAR)
-                    spans[card.card.folder, each.change.case].append(span)
+                    spans[card.folder, each.change.case].append(span)
         return spans
 
     def _case(self, name: str) -> str:

@@ -20,7 +20,7 @@ from harness.spec.planning import (
     PlannedCase,
     SuitePair,
     check_patterns,
-    fitting_pairs,
+    fitting,
     load_pairs,
     load_suites,
 )
@@ -83,11 +83,11 @@ class CaseRunner:
         pairs = self._suites(config)
         check_patterns(wanted.patterns, [side.suite for pair in pairs for side in pair])
         sizes_asked = self.options.sizes or wanted.sizes
-        fitting = fitting_pairs(pairs, wanted.patterns, sizes_asked)
-        self.notes |= dict.fromkeys(fitting.left_out)
+        asked = fitting(pairs, wanted.patterns, sizes_asked)
+        self.notes |= dict.fromkeys(asked.left_out)
         quick = not sizes_asked and self._quick(config, wanted)
         found: dict[str, GpuCase] = {}
-        for pair, sizes in fitting.chosen:
+        for pair, sizes in asked.chosen:
             for base, head in self._planned(pair, sizes, wanted, quick=quick):
                 label = _label(base, head, found)
                 found[label] = GpuCase(
