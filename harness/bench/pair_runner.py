@@ -1,4 +1,4 @@
-"""A vendor's own kernel beside one of ours: both in one process on the same arrays, in turns.
+"""Two kernels on the same arrays in one process: base's and head's, or one of ours and a vendor's.
 
 Two figures measured apart differ by the clocks that the card happened to have. Here each quad has both
 kernels, so their ratio hardly knows the clock.
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -29,10 +29,11 @@ from harness.bench.injection import planted, steps_for
 from harness.bench.measure import Subject, launches_per_slot
 from harness.bench.problem_changes import case_changes, definition_sha256, suite_changes
 from harness.bench.verifier import Checker, NotAsVerifiedError, Rotation, emulator
+from harness.bench.verify import first_wrong
 from harness.device.backends.base import Built, Device, check_launch, compile_all
 from harness.device.peaks import check_rates
 from harness.errors import HarnessError, MeasureError, SuiteError
-from harness.records import L2Policy, Launch, LibraryShare, Measurement, PairedBlock, Verification
+from harness.records import L2Policy, Launch, LibraryShare, Measurement, PairedBlock
 from harness.spec.loader import imports_of, modules_of
 from harness.spec.planning import launch_of
 from harness.spec.sources import Program, program
@@ -71,15 +72,8 @@ def pair_settings(time_ns: float, tick_ns: float, l2: L2Policy) -> PairSettings:
     """
     slot_ns = time_ns * launches_per_slot(time_ns, tick_ns, PairSettings().min_slot_ns)
     quads = max(1, min(MOST_QUADS, int(TIME_S * 1e9 / (4 * slot_ns))))
-    return PairSettings(
-        l2=l2,
-        min_quads=quads,
-        max_quads=quads,
-        max_time_s=TIME_S,
-        warmup_min_s=0.0,
-        warmup_max_s=0.0,
-        lead_in_s=_LEAD_IN_S,
-    )
+    quick = PairSettings(l2=l2, max_time_s=TIME_S, warmup_min_s=0.0, warmup_max_s=0.0, lead_in_s=_LEAD_IN_S)
+    return dataclasses.replace(quick, min_quads=quads, max_quads=quads)
 
 
 def library_share(device: Device, held: Held, name: str, library: Subject) -> LibraryShare:
@@ -98,15 +92,18 @@ def share_of(name: str, block: PairedBlock) -> LibraryShare:
     if len(ratios) >= MIN_QUADS:
         known = moderate([process_effect(ratios)], _PRIOR)
         value, half = known.mean, known.quantile((1 - _CONFIDENCE) / 2) * known.standard_error
-    times = [time_ns for quad in block.quads for time_ns in of_arm(quad.order, quad.times_ns, "B")]
     return LibraryShare(
         kernel=name,
         share=math.exp(value),
         low=None if half is None else math.exp(value - half),
         high=None if half is None else math.exp(value + half),
         quads=len(ratios),
-        library_time_ns=median(times),
+        library_time_ns=_median_ns(block, "B"),
     )
+
+
+def _median_ns(block: PairedBlock, arm: str) -> float:
+    return median(time_ns for quad in block.quads for time_ns in of_arm(quad.order, quad.times_ns, arm))
 
 
 def check_library(checker: Checker, held: Held, case: Case, library: Subject) -> None:
@@ -116,7 +113,8 @@ def check_library(checker: Checker, held: Held, case: Case, library: Subject) ->
     are enough. Raises MeasureError for a wrong result.
     """
     seed = held.rotation.first()
-    known = _digest_file(checker.scratch, case, seed)
+    identity = repr((case.id, case.dtype, sorted(case.macros.items()), seed))
+    known = checker.scratch / f"library-{hashlib.sha256(identity.encode()).hexdigest()}"
     held.arena.poison()
     checker.report("verify")
     checker.device.launch(library.built, library.launch, library.arguments)
@@ -125,18 +123,11 @@ def check_library(checker: Checker, held: Held, case: Case, library: Subject) ->
         if known.read_text(encoding="ascii") == held.arena.digest():
             held.rotation.admit(library, case)
             return
-    verification = checker.check(case, held.arena, library, seed)
-    if not verification.passed:
-        told = next(check.message for check in verification.checks if not check.passed)
-        raise MeasureError(f"{case.kernel} gave a wrong result: {told}")
+    if wrong := first_wrong(checker.check(case, held.arena, library, seed)):
+        raise MeasureError(f"{case.kernel} gave a wrong result: {wrong}")
     with suppress(OSError):  # a full disk costs time, not the answer
         known.write_text(held.arena.digest(), encoding="ascii")
     held.rotation.admit(library, case)
-
-
-def _digest_file(scratch: Path, case: Case, seed: int) -> Path:
-    identity = repr((case.id, case.dtype, sorted(case.macros.items()), seed))
-    return scratch / f"library-{hashlib.sha256(identity.encode()).hexdigest()}"
 
 
 SideName = Literal["base", "head"]
@@ -164,7 +155,7 @@ class ArraysError(MeasureError):
     reason = "not-comparable"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Prepared:
     """A kernel of a suite at a case, up to its build."""
 
@@ -218,43 +209,36 @@ class PairBench:
         of_base.mkdir(exist_ok=True)
         self.base_checker = Checker(device, suites["base"], of_base, report)
 
-    def answer(
-        self,
-        request: protocol.Prepare
-        | protocol.Inspect
-        | protocol.Differences
-        | protocol.Compare
-        | protocol.FindSteps
-        | protocol.Solo,
-    ) -> protocol.WorkerReply:
-        match request:
-            case protocol.Prepare():
-                return self.prepare(request.cases)
-            case protocol.Inspect():
-                return self.inspect(request.pairs)
-            case protocol.Differences():
-                return self.differences(request)
-            case protocol.Compare():
-                return self.compare(request)
-            case protocol.FindSteps():
-                return protocol.StepsFound(steps=self.find_steps(request))
-            case protocol.Solo():
-                return self.solo(request)
+    def answer(self, request: protocol.PairRequest | protocol.Prepare) -> msgspec.Struct:
+        """Do what is asked. Raises HarnessError."""
+        answers: dict[type, Callable[[Any], msgspec.Struct]] = {
+            protocol.Prepare: self.prepare,
+            protocol.Inspect: self.inspect,
+            protocol.Differences: self.differences,
+            protocol.Compare: self.compare,
+            protocol.FindSteps: self.find_steps,
+            protocol.Solo: self.solo,
+        }
+        return answers[type(request)](request)
 
-    def inspect(self, pairs: tuple[protocol.PairOf, ...]) -> protocol.InspectedAll:
+    def inspect(self, request: protocol.Inspect) -> protocol.InspectedAll:
         """Build both sides of every pair and tell which are the same in compiled code."""
+        pairs = request.pairs
         self._compile_sides([(side, pair.sizes) for pair in pairs for side in (pair.base, pair.head)])
-        inspected = {pair.id: self._inspect(pair) for pair in pairs}
+        inspected = {}
+        for pair in pairs:
+            base_facts, head_facts = self._facts(pair.base, pair.sizes), self._facts(pair.head, pair.sizes)
+            identical = _same_code(base_facts, head_facts)
+            inspected[pair.id] = protocol.Inspected(base=base_facts, head=head_facts, identical=identical)
         base, head = self.suites["base"], self.suites["head"]
         same = base.root == head.root or definition_sha256(base) == definition_sha256(head)
         return protocol.InspectedAll(pairs=inspected, same_problem=same)
 
     def differences(self, request: protocol.Differences) -> protocol.Differing:
         """What the problem of head asks otherwise than that of base: at a case, or as they are written."""
-        base, head = self.suites["base"], self.suites["head"]
-        if request.case is None:
+        base, head, wanted = self.suites["base"], self.suites["head"], request.case
+        if wanted is None:
             return protocol.Differing(changes=suite_changes(base, head))
-        wanted = request.case
         of_base, of_head = (
             suite.case(suite.by_name[wanted.kernel], wanted.sizes, wanted.macros) for suite in (base, head)
         )
@@ -264,11 +248,11 @@ class PairBench:
         )
         return protocol.Differing(changes=changes)
 
-    def prepare(self, cases: tuple[protocol.CaseOf, ...]) -> protocol.Prepared:
+    def prepare(self, request: protocol.Prepare) -> protocol.Prepared:
         """Build every case, and tell what came of it."""
         sides = [
             (protocol.PairSide(suite="head", kernel=case.kernel, macros=case.macros), case.sizes)
-            for case in cases
+            for case in request.cases
         ]
         self._compile_sides(sides)
         return protocol.Prepared(sides=tuple(self._facts(side, sizes) for side, sizes in sides))
@@ -295,16 +279,13 @@ class PairBench:
             arms: dict[SideName, str] = {"head": "B", "base": "A"}
             for name, arm in arms.items():
                 with _of(name):
-                    times = [
-                        time_ns for quad in block.quads for time_ns in of_arm(quad.order, quad.times_ns, arm)
-                    ]
-                    problem = prepared[name].suite.problem
-                    of_side = prepared[name].case
-                    check_rates(self.device.info, self.peaks, problem, of_side, block.l2, median(times))
+                    problem, time_ns = prepared[name].suite.problem, _median_ns(block, arm)
+                    case = prepared[name].case
+                    check_rates(self.device.info, self.peaks, problem, case, block.l2, time_ns)
             self._check_imports(prepared)
         return protocol.Compared(block=block, sides=facts)
 
-    def find_steps(self, request: protocol.FindSteps) -> int:
+    def find_steps(self, request: protocol.FindSteps) -> protocol.StepsFound:
         """Steps of the planted chain that slow the pair's head by about `target`.
 
         Steps are doubled until the slowdown can be measured well, then scaled, then corrected once.
@@ -337,7 +318,7 @@ class PairBench:
                     f"No slowdown of {100 * request.target:g} % can be planted: the nearest makes "
                     f"{100 * effect:.2g} %."
                 )
-            return steps_for(request.target, steps, effect)
+            return protocol.StepsFound(steps=steps_for(request.target, steps, effect))
 
     def solo(self, request: protocol.Solo) -> protocol.RanAlone:
         """Each side by itself, in random order, long enough for the power that it draws to show."""
@@ -357,10 +338,6 @@ class PairBench:
             with suppress(HarnessError):  # reported by whoever asks for its facts
                 programs.append(self._prepare(side, sizes).source)
         compile_all(self.device, programs)
-
-    def _inspect(self, pair: protocol.PairOf) -> protocol.Inspected:
-        base, head = self._facts(pair.base, pair.sizes), self._facts(pair.head, pair.sizes)
-        return protocol.Inspected(base=base, head=head, identical=_same_code(base, head))
 
     def _facts(self, side: protocol.PairSide, sizes: Mapping[str, int]) -> protocol.SideFacts:
         try:
@@ -395,7 +372,10 @@ class PairBench:
             with _of(name):
                 prepared[name] = self._prepare(side, pair.sizes)
                 built[name] = build(self.device, prepared[name])
-        _check_same_arrays(prepared["base"], prepared["head"])
+        arrays = [_arrays(prepared[name].suite.problem, prepared[name].case) for name in ("base", "head")]
+        if arrays[0] != arrays[1]:
+            of_base, of_head = map(", ".join, arrays)
+            raise ArraysError(f"Base has the arrays {of_base}, head {of_head}: the problems differ.")
         padding = self.device.allocate(PADDING_BYTES * rng.randint(1, MOST_PADDING))
         try:
             with Arena(self.device, prepared["head"].suite.problem, prepared["head"].case) as arena:
@@ -427,30 +407,31 @@ class PairBench:
             case = self._case_for_checking(prepared)
             self.checker.report = partial(self.report, side=name)
             self.checker.report("verify")
-            if known := request.verified.get(name):
+            known = request.verified.get(name)
+            if known:
                 arena.write(self.checker.inputs(case, request.seed))
                 arena.poison()
                 self.device.launch(subject.built, subject.launch, subject.arguments)
-                if arena.digest() == known:
-                    return _facts_of(prepared, subject.built, data.admit(subject, case))
-            if wrong := self._wrong(name, prepared, arena, subject, request):
-                raise wrong
+            if not known or arena.digest() != known:
+                self._check(name, case, arena, subject, request)
             return _facts_of(prepared, subject.built, data.admit(subject, case))
 
-    def _wrong(
-        self, name: SideName, prepared: Prepared, arena: Arena, subject: Subject, request: protocol.Compare
-    ) -> MeasureError | None:
-        """What is wrong with a side's results by head's problem and, with head's own, by base's; None where
-        nothing is.
+    def _check(
+        self, name: SideName, case: Case, arena: Arena, subject: Subject, request: protocol.Compare
+    ) -> None:
+        """Hold a side's results to head's problem and, with head's own, to base's as well.
+
+        Raises WrongResultError and WrongByBaseError.
         """
-        case, seed = self._case_for_checking(prepared), request.seed
         both = request.by_base and name == "head"
         # Before head's, whose data are what is timed afterwards.
-        by_base = self.wrong_by_base(case, arena, subject, seed) if both else ""
-        if wrong := _first_wrong(self.checker.check(case, arena, subject, seed)):
-            stricter = request.by_base and not both and not self.wrong_by_base(case, arena, subject, seed)
-            return WrongResultError(f"{wrong} {_RIGHT_BY_BASE}" if stricter else wrong)
-        return WrongByBaseError(by_base) if by_base else None
+        by_base = self.wrong_by_base(case, arena, subject, request.seed) if both else ""
+        if wrong := first_wrong(self.checker.check(case, arena, subject, request.seed)):
+            asked = request.by_base and not both
+            stricter = asked and not self.wrong_by_base(case, arena, subject, request.seed)
+            raise WrongResultError(f"{wrong} {_RIGHT_BY_BASE}" if stricter else wrong)
+        if by_base:
+            raise WrongByBaseError(by_base)
 
     def wrong_by_base(self, case: Case, arena: Arena, subject: Subject, seed: int) -> str:
         """Why results are wrong by base's reference and tolerance on base's data, where its arrays are the
@@ -464,7 +445,7 @@ class PairBench:
         with _of("base"):
             allowed = self.base_checker.demands(of_base, seed)["largest tolerance"]
         self.base_checker.report = self.checker.report
-        wrong = _first_wrong(self.base_checker.check(of_base, arena, subject, seed))
+        wrong = first_wrong(self.base_checker.check(of_base, arena, subject, seed))
         if not wrong:
             return ""
         by_head = self.checker.demands(case, seed)["largest tolerance"]
@@ -489,11 +470,6 @@ class PairBench:
                 f"{min(late)} was imported during a launch, where nobody can tell base's from head's: import "
                 "it at the top of suite.py, or in the function that makes the kernel."
             )
-
-
-def _first_wrong(verification: Verification) -> str:
-    """What the first check that failed says; empty where all passed."""
-    return next((check.message for check in verification.checks if not check.passed), "")
 
 
 def _facts_of(prepared: Prepared, built: Built, digest: str = "") -> protocol.SideFacts:
@@ -534,15 +510,6 @@ def _same_code(base: protocol.SideFacts, head: protocol.SideFacts) -> bool:
     return len(binaries) == 2 and binaries[0] is not None and binaries[0] == binaries[1]
 
 
-def _check_same_arrays(base: Prepared, head: Prepared) -> None:
-    """Raises ArraysError where the sides do not take the same arrays: they solve different problems."""
-    found = [_arrays(side.suite.problem, side.case) for side in (base, head)]
-    if found[0] != found[1]:
-        raise ArraysError(
-            f"Base has the arrays {', '.join(found[0])}, head {', '.join(found[1])}: the problems differ."
-        )
-
-
 def _arrays(problem: Problem, case: Case) -> dict[str, None]:
     """Name, type and shape of each, and which are written; in any order they are the same."""
     return dict.fromkeys(
@@ -561,10 +528,6 @@ def _of(side: SideName) -> Iterator[None]:
         error.side = error.side or side  # it may know whose it is
         raise
     except Exception as error:  # a suite's own code may raise anything
-        raise _suite_error(error, side) from error
-
-
-def _suite_error(error: Exception, side: SideName) -> SuiteError:
-    wrapped = SuiteError(f"{type(error).__name__}: {error}")
-    wrapped.side = side
-    return wrapped
+        wrapped = SuiteError(f"{type(error).__name__}: {error}")
+        wrapped.side = side
+        raise wrapped from error

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import SuiteError
-from harness.records import Check
+from harness.records import Check, Verification
 from harness.spec.suite import Case, Problem, numpy_dtype
 
 BAND_ELEMENTS = 2**25
@@ -202,6 +202,11 @@ def combine(
         elements=elements,
         message=" ".join(messages),
     )
+
+
+def first_wrong(verification: Verification) -> str:
+    """What the first check that failed says; empty where all passed."""
+    return next((check.message for check in verification.checks if not check.passed), "")
 
 
 def _describe(name: str, first: Comparison, wrong: int, elements: int, data: str) -> str:
