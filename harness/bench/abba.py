@@ -21,6 +21,7 @@ from harness.bench.measure import (
     UNWATCHED,
     Data,
     Slot,
+    SlotSettings,
     Subject,
     enqueue_slot,
     l2_policy,
@@ -44,11 +45,11 @@ Order = Literal["ABBA", "BAAB"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairSettings:
+class PairSettings(SlotSettings):
     """How many quads, and when to stop."""
 
-    l2: L2Policy | None = None
-    """None: cold where the device can flush its cache, hot elsewhere."""
+    warmup_max_s: float = 0.5
+    settled: float = 0.005
     min_quads: int = 6
     """Where launches are long; twice as many where these take no longer than SHORT_S: strays are few, and
     have to be met."""
@@ -58,11 +59,6 @@ class PairSettings:
     max_time_s: float = 1.0
     """Device time, beyond which no further quads are begun as far as can be foreseen; the first batch is
     always measured."""
-    min_slot_ns: float = 100_000.0
-    warmup_min_s: float = 0.1
-    """Until the clock has come up. A pair that another has warmed the card for needs less."""
-    warmup_max_s: float = 0.5
-    settled: float = 0.005
     lead_in_s: float = 0.03
     """Launches right before the first quad whose times are thrown away."""
 
@@ -85,8 +81,8 @@ class _SlotRead:
 
 
 def _read(slot: Slot, empty_cycles: float) -> _SlotRead:
-    first, last = slot.stamps[0][0](), slot.stamps[-1][1]()
     spans = [(start(), end()) for start, end in slot.stamps]
+    (first, _), (_, last) = spans[0], spans[-1]
     cycles = None
     if all(start and end for start, end in spans):
         cycles = math.fsum(end.cycles - start.cycles - empty_cycles for start, end in spans if start and end)
@@ -100,13 +96,7 @@ def measure_pair(
     when timed.
     """
     l2 = l2_policy(device, settings.l2)
-    warmup = warm_up(
-        device,
-        [pair.base, pair.head],
-        settings.warmup_min_s,
-        settings.warmup_max_s,
-        settled=settings.settled,
-    )
+    warmup = warm_up(device, [pair.base, pair.head], settings)
     time_ns = warmup.time_ns
     for subject in (pair.head, pair.base):
         data.begin(subject, time_ns)
@@ -146,20 +136,18 @@ def _clock_noise(tick_ns: float | None, quads: Sequence[Quad]) -> float | None:
 
 
 def least_quads(settings: PairSettings, slot_ns: float) -> int:
-    """How many quads a block has at least whose slots take so long."""
+    """The fewest quads of a block whose slots take `slot_ns`."""
     least = settings.min_quads
     return 2 * least if 8 * least * slot_ns <= SHORT_S * 1e9 else least
 
 
 def _wanted(quads: Sequence[Quad], settings: PairSettings, least: int) -> int:
-    """How many quads there should be."""
     if not quads:
         return min(least, settings.max_quads)
     told = [quad for quad in quads if readable(quad.times_ns)]
     ratios = log_ratios([quad.order for quad in told], [quad.times_ns for quad in told]) if told else ()
-    return more_quads(
-        ratios, settings.standard_error, at_least=max(least, MIN_QUADS), at_most=settings.max_quads
-    )
+    least = max(least, MIN_QUADS)
+    return more_quads(ratios, settings.standard_error, at_least=least, at_most=settings.max_quads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +230,10 @@ class _QuadRunner:
         if time_ns < 10 * ENQUEUE_NS:
             self.device.occupy(min(2 * 10**6, 4 * self.launches * ENQUEUE_NS))
         self.device.canary()  # the first in a process is slower than any other
-        self._lead_in(time_ns, settings.lead_in_s)
+        lead_in_ns = settings.lead_in_s * 1e9
+        for _ in range(max(1, min(20, round(lead_in_ns / (2 * self.launches * time_ns))))):
+            self._slot(self.pair.base)
+            self._slot(self.pair.head)
         enqueued = [self._quad(number) for number in range(count)]
         at_end = self.device.stamp()
         self.device.synchronize()
@@ -253,12 +244,6 @@ class _QuadRunner:
             self._held = True
             return []
         return quads
-
-    def _lead_in(self, time_ns: float, duration_s: float) -> None:
-        pairs = max(1, min(20, round(duration_s * 1e9 / (2 * self.launches * time_ns))))
-        for _ in range(pairs):
-            self._slot(self.pair.base)
-            self._slot(self.pair.head)
 
     def _quad(self, number: int) -> Callable[[], _QuadRead]:
         if self.l2 == "cold" and number:
@@ -323,37 +308,32 @@ def _aligned(read: Sequence[_QuadRead], end: Stamp | None, began_ns: int, ended_
     total_ns = math.fsum(slot.time_ns for quad in read for slot in quad.slots)
     passed_ns = 0.0
     for quad in read:
-        first, last = quad.slots[0].first, quad.slots[-1].last
+        a, b, c, d = quad.slots
         length_ns = math.fsum(slot.time_ns for slot in quad.slots)
-        if end and first and last:
+        if end and a.first and d.last:
             # The host sees the end of a batch at once; when its first launch began it does not see.
-            edges = (ended_ns - end.time_ns + first.time_ns, ended_ns - end.time_ns + last.time_ns)
+            edges = (ended_ns - end.time_ns + a.first.time_ns, ended_ns - end.time_ns + d.last.time_ns)
         else:
             span_ns = (ended_ns - began_ns) / total_ns if total_ns > 0 else 0.0
             edges = (began_ns + passed_ns * span_ns, began_ns + (passed_ns + length_ns) * span_ns)
         passed_ns += length_ns
-        quads.append(_quad_of(quad, int(edges[0]), int(edges[1])))
+        found = Quad(
+            order=quad.order,
+            times_ns=(a.time_ns, b.time_ns, c.time_ns, d.time_ns),
+            cycles=_all(a.cycles, b.cycles, c.cycles, d.cycles),
+            sm_clock_mhz=_all(a.clock_mhz, b.clock_mhz, c.clock_mhz, d.clock_mhz),
+            canary_ns=quad.canary.time_ns if quad.canary else None,
+            canary_cycles=quad.canary.cycles if quad.canary else None,
+            started_ns=int(edges[0]),
+            ended_ns=int(edges[1]),
+        )
+        quads.append(found)
     return quads
 
 
-def _quad_of(read: _QuadRead, started_ns: int, ended_ns: int) -> Quad:
-    a, b, c, d = read.slots
-    return Quad(
-        order=read.order,
-        times_ns=(a.time_ns, b.time_ns, c.time_ns, d.time_ns),
-        cycles=_all(a.cycles, b.cycles, c.cycles, d.cycles),
-        sm_clock_mhz=_all(a.clock_mhz, b.clock_mhz, c.clock_mhz, d.clock_mhz),
-        canary_ns=read.canary.time_ns if read.canary else None,
-        canary_cycles=read.canary.cycles if read.canary else None,
-        started_ns=started_ns,
-        ended_ns=ended_ns,
-    )
-
-
-def _all(
-    a: float | None, b: float | None, c: float | None, d: float | None
-) -> tuple[float, float, float, float] | None:
-    return None if a is None or b is None or c is None or d is None else (a, b, c, d)
+def _all(*values: float | None) -> tuple[float, float, float, float] | None:
+    known = [value for value in values if value is not None]
+    return (known[0], known[1], known[2], known[3]) if len(known) == 4 else None
 
 
 def _clock_mhz(first: Stamp | None, last: Stamp | None) -> float | None:
