@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from harness.bench.measure import (
     ENQUEUE_NS,
@@ -35,19 +35,17 @@ from harness.statistics.paired import MIN_QUADS, log_ratios, more_quads, readabl
 CANARY_EVERY = 2
 """Quads: one that strays costs those on both of its sides, which must not be a fifth of the fewest quads."""
 SHORT_S = 0.06
-"""Of a block's first quads."""
+"""A block is short whose first quads take no longer."""
 _EMPTY_SLOTS = 12
 _HOST_BOUND = 0.7
 _STARVED = 1.2
-"""Of the shortest canary: a longer one waited for the host."""
+"""A canary that takes so many times as long as the shortest waited for the host."""
 
 Order = Literal["ABBA", "BAAB"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairSettings(SlotSettings):
-    """How many quads, and when to stop."""
-
     warmup_max_s: float = 0.5
     settled: float = 0.005
     min_quads: int = 6
@@ -71,13 +69,18 @@ class Pair:
     head: Subject
 
 
-@dataclass(frozen=True, slots=True)
-class _SlotRead:
+class _SlotRead(NamedTuple):
     time_ns: float
     cycles: float | None
     clock_mhz: float | None
     first: Stamp | None
     last: Stamp | None
+
+
+class _QuadRead(NamedTuple):
+    order: Order
+    slots: list[_SlotRead]
+    canary: _SlotRead | None
 
 
 def _read(slot: Slot, empty_cycles: float) -> _SlotRead:
@@ -92,9 +95,7 @@ def _read(slot: Slot, empty_cycles: float) -> _SlotRead:
 def measure_pair(
     device: Device, pair: Pair, settings: PairSettings, rng: random.Random, data: Data = UNWATCHED
 ) -> PairedBlock:
-    """Raw quads of a pair, as many as its noise needs. Raises what `data` raises of outputs that are wrong
-    when timed.
-    """
+    """Raw quads of a pair, as many as its noise needs. Raises what `data` raises of wrong outputs."""
     l2 = l2_policy(device, settings.l2)
     warmup = warm_up(device, [pair.base, pair.head], settings)
     time_ns = warmup.time_ns
@@ -155,11 +156,11 @@ class Alone:
     """A kernel that ran by itself, back to back."""
 
     started_ns: int
-    """Host monotonic clock."""
     ended_ns: int
+    """Both by the host's monotonic clock."""
     launches: int
     time_ns: float
-    """Of one launch."""
+    """What one launch takes, the mean."""
     sm_clock_mhz: float | None
 
 
@@ -253,15 +254,13 @@ class _QuadRunner:
         arms = {"A": self.pair.base, "B": self.pair.head}
         slots = [self._slot(arms[arm]) for arm in order]
         self.last = arms[order[-1]]
+        empty = self._empty_cycles
         return lambda: _QuadRead(
-            order,
-            [_read(slot, self._empty_cycles) for slot in slots],
-            _read(canary, self._empty_cycles) if canary else None,
+            order, [_read(slot, empty) for slot in slots], _read(canary, empty) if canary else None
         )
 
     def _canary(self) -> Slot | None:
-        before = self.device.stamp()
-        timing = self.device.canary()
+        before, timing = self.device.stamp(), self.device.canary()
         return Slot((timing,), ((before, self.device.stamp()),), 1) if timing else None
 
     def _slot(self, subject: Subject) -> Slot:
@@ -272,7 +271,7 @@ class _QuadRunner:
         return slot
 
     def _cycles_of_nothing(self) -> float:
-        """What two stamps with nothing between them count, on a card that has both of them waiting.
+        """The cycles between two stamps with nothing between them, on a card that has both of them waiting.
 
         A stamp that reaches the card too late counts its idling as well, so the lower quartile is taken.
         """
@@ -293,13 +292,6 @@ def _starved(quads: Sequence[Quad]) -> bool:
     canaries = [quad.canary_ns for quad in quads if quad.canary_ns]
     strays = [each for each in canaries if each > _STARVED * min(canaries)]
     return len(strays) >= max(2, len(canaries) / 4)
-
-
-@dataclass(frozen=True, slots=True)
-class _QuadRead:
-    order: Order
-    slots: list[_SlotRead]
-    canary: _SlotRead | None
 
 
 def _aligned(read: Sequence[_QuadRead], end: Stamp | None, began_ns: int, ended_ns: int) -> list[Quad]:

@@ -30,7 +30,7 @@ GUARD_BYTES = 2**20
 POISON = 0xFF
 """Every IEEE format reads a word of ones as NaN."""
 PIECE_BYTES = 2**22
-"""Of arrays that are hashed or compared on the host."""
+"""Arrays are hashed and compared on the host in pieces of this size."""
 _OUTPUT_GUARD = 0xFE
 """Huge numbers in float32 and float64, NaN in float16: not what a read past an input gives."""
 
@@ -84,9 +84,8 @@ _HASHING = ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1), thread_n
 
 
 class Arena:
-    """The arrays of one case on one device; a context manager that frees them.
-
-    Raises OutOfMemoryError, before allocating anything, where they cannot fit.
+    """The arrays of one case on one device; a context manager that frees them. Raises OutOfMemoryError,
+    before allocating anything, where they cannot fit.
     """
 
     def __init__(self, device: Device, problem: Problem, case: Case) -> None:
@@ -151,9 +150,8 @@ class Arena:
                 )
 
     def keep(self, data: Mapping[str, NDArray[Any]], place: Kept | None = None) -> Kept | None:
-        """Put data aside on the device, for restore(); in the place of others kept before, if that is given.
-
-        None where memory is short. Raises as write() does.
+        """Put data aside on the device, for restore(), in the place of others if that is given; None where
+        memory is short. Raises as write() does.
         """
         self._check(data)
         kept = place or self.room(data)
@@ -198,7 +196,7 @@ class Arena:
             yield self.whole[name], GUARD_BYTES, self.sizes[name]
 
     def digest(self, kept: Kept | None = None) -> str:
-        """Of every output, or of their copies, bit for bit."""
+        """A digest of every output, or of their copies, bit for bit."""
         return digest(self.read(name, kept) for name in self.problem.outputs)
 
     def read(self, name: str, kept: Kept | None = None) -> NDArray[Any]:

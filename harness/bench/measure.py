@@ -23,11 +23,9 @@ from harness.statistics import summarize
 TICKS_PER_SLOT = 100
 """A slot lasts at least this many ticks, so that reading the clock costs under 1 %."""
 MOST_LAUNCHES_QUEUED = 200
-"""Between two waits, in one slot or several: drivers stop the host at some thousand, and then the queue is
-ahead no more."""
+"""Between two waits: drivers stop the host at some thousand, and then the queue is ahead no more."""
 ENQUEUE_NS = 20_000
-"""Host time to enqueue one launch and what goes around it, with margin: so long the device is kept busy,
-so that none of it shows between the launches."""
+"""Host time to enqueue one launch and what goes around it, with margin: the device is kept busy meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +44,6 @@ class SlotSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureSettings(SlotSettings):
-    """How long to try, and when to stop."""
-
     precision: float = 0.002
     """Stop when half the 99 % interval of the median is below this share of it."""
     min_slots: int = 20
@@ -69,8 +65,9 @@ class Subject:
 
 
 class Data:
-    """What kernels are timed on, and what becomes of it meanwhile: here it stays as it is, and nobody looks
-    at outputs. harness.bench.verifier has the one for kernels that were verified.
+    """The arrays that kernels are timed on: here they stay as they are, and nobody looks at outputs.
+
+    harness.bench.verifier.Rotation is the one for kernels that were verified.
     """
 
     def poison(self) -> None:
@@ -83,13 +80,12 @@ class Data:
         """Before the first slot: raises a MeasureError where `time_ns`, of one launch, is not of its work."""
 
     def sample(self, subject: Subject) -> None:
-        """Behind a slot of `subject`: enqueue a copy of its outputs, at random. The device is not kept
-        waiting for anybody to look at them.
-        """
+        """Behind a slot of `subject`: enqueue a copy of its outputs, at random, to be looked at later."""
 
     def finish(self, subjects: Sequence[Subject], launches: int) -> None:
-        """After the last slot, which was that of the last subject; slots are of so many launches. Raises a
-        MeasureError unless outputs were right when timed.
+        """After the last slot, which was that of the last subject; a slot is of so many launches.
+
+        Raises a MeasureError unless outputs were right when timed.
         """
 
 
@@ -145,7 +141,7 @@ def l2_policy(device: Device, wanted: L2Policy | None) -> L2Policy:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What a slot left to be read once the device has run it."""
+    """The timings and stamps of a slot, to be read once the device has run it."""
 
     timings: tuple[Timing, ...]
     stamps: tuple[tuple[Stamping, Stamping], ...]
@@ -153,7 +149,7 @@ class Slot:
     launches: int
 
     def time_ns(self) -> float:
-        """Of one launch, the mean."""
+        """What one launch takes, the mean."""
         return math.fsum(timing() for timing in self.timings) / self.launches
 
 
@@ -186,11 +182,11 @@ def enqueue_slot(
 @dataclass(frozen=True, slots=True)
 class Warmup:
     launches: int
-    """Of each subject."""
+    """How often each subject was launched."""
     duration_s: float
     settled: bool
     time_ns: float
-    """Of one launch of the fastest, at the end."""
+    """What one launch of the fastest subject takes, at the end."""
 
 
 def warm_up(device: Device, subjects: Sequence[Subject], settings: SlotSettings) -> Warmup:
@@ -270,10 +266,8 @@ def limited(device: Device, subject: Subject, launch: Launch, most_ms: float) ->
 def largest_dispatch(
     time_ns: Callable[[Extent3], float], most: Extent3, most_ns: float
 ) -> tuple[Extent3 | None, float]:
-    """The largest part, within `most` blocks, that takes at most `most_ns`, and its time.
-
-    Nothing is tried that the last part's time says would take longer, block for block. None, with the time
-    of one block, where that is too long already.
+    """The largest part, within `most` blocks, that takes at most `most_ns`, and its time; None, with the time
+    of one block, where that is too long already. Nothing is tried that would take longer, block for block.
     """
     found = 1, 1, 1
     taken_ns = time_ns(found)

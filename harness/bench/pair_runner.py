@@ -46,7 +46,6 @@ MOST_QUADS = 10
 TIME_S = 0.3
 """What the quads of a case may take together, unless one alone takes longer."""
 _CONFIDENCE = 0.99
-_LEAD_IN_S = 0.02
 _PRIOR = dataclasses.replace(DEFAULT_PRIOR, proportion=0.0)
 """As for verdicts, the process is one of many that differ a little; but a kernel a tenth as fast as the
 library is no doubtful case, so that spread does not grow with how far apart they are."""
@@ -72,7 +71,7 @@ def pair_settings(time_ns: float, tick_ns: float, l2: L2Policy) -> PairSettings:
     """
     slot_ns = time_ns * launches_per_slot(time_ns, tick_ns, PairSettings().min_slot_ns)
     quads = max(1, min(MOST_QUADS, int(TIME_S * 1e9 / (4 * slot_ns))))
-    quick = PairSettings(l2=l2, max_time_s=TIME_S, warmup_min_s=0.0, warmup_max_s=0.0, lead_in_s=_LEAD_IN_S)
+    quick = PairSettings(l2=l2, max_time_s=TIME_S, warmup_min_s=0.0, warmup_max_s=0.0, lead_in_s=0.02)
     return dataclasses.replace(quick, min_quads=quads, max_quads=quads)
 
 
@@ -210,7 +209,6 @@ class PairBench:
         self.base_checker = Checker(device, suites["base"], of_base, report)
 
     def answer(self, request: protocol.PairRequest | protocol.Prepare) -> msgspec.Struct:
-        """Do what is asked. Raises HarnessError."""
         answers: dict[type, Callable[[Any], msgspec.Struct]] = {
             protocol.Prepare: self.prepare,
             protocol.Inspect: self.inspect,
@@ -223,10 +221,10 @@ class PairBench:
 
     def inspect(self, request: protocol.Inspect) -> protocol.InspectedAll:
         """Build both sides of every pair and tell which are the same in compiled code."""
-        pairs = request.pairs
-        self._compile_sides([(side, pair.sizes) for pair in pairs for side in (pair.base, pair.head)])
+        sides = [(side, pair.sizes) for pair in request.pairs for side in (pair.base, pair.head)]
+        self._compile_sides(sides)
         inspected = {}
-        for pair in pairs:
+        for pair in request.pairs:
             base_facts, head_facts = self._facts(pair.base, pair.sizes), self._facts(pair.head, pair.sizes)
             identical = _same_code(base_facts, head_facts)
             inspected[pair.id] = protocol.Inspected(base=base_facts, head=head_facts, identical=identical)

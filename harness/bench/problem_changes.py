@@ -30,7 +30,7 @@ MOST_SENTENCES = 60
 
 def definition_sha256(suite: Suite) -> str:
     """A hash of every file in the suite's folder but those that only a compiler reads, and of what was
-    opened elsewhere in its repository: equal ones define the same problem.
+    opened elsewhere in its repository: equal hashes mean the same problem.
     """
     found = hashlib.sha256()
     # A Python file is never only a kernel's source.

@@ -24,8 +24,7 @@ from harness.records import Check, Verification
 from harness.spec.suite import Case, Kernel, Problem, Suite, argument_names, numpy_dtype
 
 INTEGER_CHECK_ELEMENTS = 2**20
-"""The exact check runs on cases with outputs up to this size: it is for indexing mistakes, which show when
-small."""
+"""The exact check is for outputs up to this size: it finds indexing mistakes, which show when small."""
 TOLERANCE = "-tolerance"
 """Beside the outputs in a kept reference, under what no output can be called."""
 MOST_KEPT_BYTES = 2**29
@@ -291,11 +290,11 @@ class _DataSet:
     unseen: Mapping[str, NDArray[Any]] | None = None
     """The inputs on the host, of a set that is used once."""
     digests: dict[Subject, str] = field(default_factory=dict)
-    """Of each kernel's outputs."""
+    """Each kernel's outputs, in short."""
 
 
 class Rotation(Data):
-    """The arena of one case as harness.bench.measure.Data, for kernels that were verified on it.
+    """The arena of one case, with the data that kernels verified on it are timed on.
 
     `seed` is that of the data that the arena holds: the first set. A second is made from the next seed. With
     three `sets`, kernels get data at the end that nobody has seen. With one there is the arena's, as for
@@ -425,9 +424,8 @@ class Rotation(Data):
         self._poisoned = False
 
     def begin(self, subject: Subject, time_ns: float) -> None:
-        """Raises SkippedWorkError, lest slots be planned by the time of a kernel that finds its work done.
-
-        A launch that is long enough for a slot by itself is poisoned each time, so its time is of its work.
+        """Raises SkippedWorkError, lest slots be planned by the time of a kernel that finds its work done. A
+        launch that is long enough for a slot by itself is poisoned each time, so its time is of its work.
         """
         self._launch_ns = time_ns
         if time_ns < _LONG_NS:
@@ -466,9 +464,8 @@ class Rotation(Data):
     def _check_unseen(self, subject: Subject) -> None:
         """On data of a seed that nobody can know: what it has learnt of the other sets is of no use there.
 
-        Data that it has seen are put in place anew for each launch that is held against it: what was just
-        written is in another cache than what was just read. One launch may be slow by chance, and then it is
-        tried again.
+        Data that it has seen are put in place anew for each launch to compare with, as what was just written
+        is in another cache than what was just read. A launch that was slow by chance is tried again.
         """
         kept = None
         for _ in range(_TRIES):
