@@ -75,12 +75,14 @@ def pair_settings(time_ns: float, tick_ns: float, l2: L2Policy) -> PairSettings:
     return dataclasses.replace(quick, min_quads=quads, max_quads=quads)
 
 
-def library_share(device: Device, held: Held, name: str, library: Subject) -> LibraryShare:
-    """Measure a library's kernel, `name`, in turns with a kernel that is held."""
-    own = held.measurement
+def library_share(checker: Checker, held: Held, case: Case, library: Subject) -> LibraryShare:
+    """Verify a library's kernel on the arrays of one that is held, then measure the two in turns."""
+    _check_library(checker, held, case, library)
+    checker.report("library")
+    own, data = held.measurement, held.rotation
     settings = pair_settings(median(own.times_ns), own.tick_ns, own.l2)
-    pair, data = Pair(held.subject, library), held.rotation
-    return share_of(name, measure_pair(device, pair, settings, data.rng, data))
+    block = measure_pair(checker.device, Pair(held.subject, library), settings, data.rng, data)
+    return share_of(case.kernel, block)
 
 
 def share_of(name: str, block: PairedBlock) -> LibraryShare:
@@ -105,7 +107,7 @@ def _median_ns(block: PairedBlock, arm: str) -> float:
     return median(time_ns for quad in block.quads for time_ns in of_arm(quad.order, quad.times_ns, arm))
 
 
-def check_library(checker: Checker, held: Held, case: Case, library: Subject) -> None:
+def _check_library(checker: Checker, held: Held, case: Case, library: Subject) -> None:
     """Verify a library's kernel on the arrays of one that is held, once a run in full.
 
     What it wrote then is known by its digest in the run's scratch folder: in later processes the same bits
@@ -187,6 +189,15 @@ def build(device: Device, prepared: Prepared) -> Built:
     return built
 
 
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One side of a pair, ready to be launched."""
+
+    name: SideName
+    prepared: Prepared
+    subject: Subject
+
+
 class PairBench:
     """Compares kernels of two suites, called base and head, on one device. `report` is told of progress: what
     is about to be done, and for which side.
@@ -258,29 +269,26 @@ class PairBench:
     def compare(self, request: protocol.Compare) -> protocol.Compared:
         """Verify and time one pair. Raises HarnessError, with the side that fails unless it concerns both."""
         rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
-        with self._placed(request.pair, rng) as (arena, subjects, prepared):
-            case = self._case_for_checking(prepared["head"])
+        with self._placed(request.pair, rng) as (arena, base, head):
+            case = self._case_for_checking(head.prepared)
             # Unseen data once a comparison: they have to be made, which takes the host long.
             data = Rotation(self.checker, arena, case, request.seed, rng, sets=2 if request.verified else 3)
+            # Head first: where both are wrong, it is head that fails.
             facts: dict[str, protocol.SideFacts] = {
-                name: self._verified(name, prepared[name], arena, subjects[name], request, data)
-                # Head first: where both are wrong, it is head that fails.
-                for name in sorted(subjects, reverse=True)
+                side.name: self._verified(side, arena, request, data) for side in (head, base)
             }
             self.report("measure")
-            pair = Pair(subjects["base"], subjects["head"])
+            pair = Pair(base.subject, head.subject)
             try:
                 block = measure_pair(self.device, pair, request.settings, rng, data)
             except NotAsVerifiedError as error:
                 error.side = "head" if error.subject is pair.head else "base"
                 raise
-            arms: dict[SideName, str] = {"head": "B", "base": "A"}
-            for name, arm in arms.items():
-                with _of(name):
-                    problem, time_ns = prepared[name].suite.problem, _median_ns(block, arm)
-                    case = prepared[name].case
-                    check_rates(self.device.info, self.peaks, problem, case, block.l2, time_ns)
-            self._check_imports(prepared)
+            for side, arm in ((head, "B"), (base, "A")):
+                with _of(side.name):
+                    problem, case = side.prepared.suite.problem, side.prepared.case
+                    check_rates(self.device.info, self.peaks, problem, case, block.l2, _median_ns(block, arm))
+            self._check_imports(base.prepared, head.prepared)
         return protocol.Compared(block=block, sides=facts)
 
     def find_steps(self, request: protocol.FindSteps) -> protocol.StepsFound:
@@ -290,13 +298,12 @@ class PairBench:
         """
         settings = PairSettings(max_quads=50, standard_error=0.0003, warmup_min_s=0.02, lead_in_s=0.005)
         rng = random.Random(request.seed)  # noqa: S311
-        with self._placed(request.pair, rng) as (arena, subjects, prepared):
-            arena.write(self.checker.inputs(prepared["head"].case, request.seed))
-            base, head = subjects["base"], subjects["head"]
+        with self._placed(request.pair, rng) as (arena, base, head):
+            arena.write(self.checker.inputs(head.prepared.case, request.seed))
 
             def slowdown(steps: int) -> float:
-                arguments = (*head.arguments[:-1], np.int32(steps))
-                pair = Pair(base, dataclasses.replace(head, arguments=arguments))
+                arguments = (*head.subject.arguments[:-1], np.int32(steps))
+                pair = Pair(base.subject, dataclasses.replace(head.subject, arguments=arguments))
                 block = measure_pair(self.device, pair, settings, rng)
                 cycles = [quad.cycles for quad in block.quads if quad.cycles]
                 values = cycles if len(cycles) == len(block.quads) else [q.times_ns for q in block.quads]
@@ -321,12 +328,12 @@ class PairBench:
     def solo(self, request: protocol.Solo) -> protocol.RanAlone:
         """Each side by itself, in random order, long enough for the power that it draws to show."""
         rng = random.Random(request.order_seed)  # noqa: S311
-        with self._placed(request.pair, rng) as (arena, subjects, prepared):
-            arena.write(self.checker.inputs(prepared["head"].case, request.seed))
+        with self._placed(request.pair, rng) as (arena, base, head):
+            arena.write(self.checker.inputs(head.prepared.case, request.seed))
             self.report("solo")
             sides: dict[str, Alone] = {
-                name: run_alone(self.device, subject, request.duration_s)
-                for name, subject in rng.sample(sorted(subjects.items()), len(subjects))
+                side.name: run_alone(self.device, side.subject, request.duration_s)
+                for side in rng.sample([base, head], 2)
             }
         return protocol.RanAlone(sides=sides)
 
@@ -357,76 +364,66 @@ class PairBench:
         return prepared
 
     @contextmanager
-    def _placed(
-        self, pair: protocol.PairOf, rng: random.Random
-    ) -> Iterator[tuple[Arena, dict[SideName, Subject], dict[SideName, Prepared]]]:
-        """Both sides built, in random order, and their arrays at a random place."""
-        sides: list[tuple[SideName, protocol.PairSide]] = [("base", pair.base), ("head", pair.head)]
-        rng.shuffle(sides)
+    def _placed(self, pair: protocol.PairOf, rng: random.Random) -> Iterator[tuple[Arena, _Side, _Side]]:
+        """Base and head, built in random order, and their arrays at a random place."""
+        asked: list[tuple[SideName, protocol.PairSide]] = [("base", pair.base), ("head", pair.head)]
+        rng.shuffle(asked)
         self.report("build")
-        prepared: dict[SideName, Prepared] = {}
-        built: dict[SideName, Built] = {}
-        for name, side in sides:
+        made: dict[SideName, tuple[Prepared, Built]] = {}
+        for name, side in asked:
             with _of(name):
-                prepared[name] = self._prepare(side, pair.sizes)
-                built[name] = build(self.device, prepared[name])
-        arrays = [_arrays(prepared[name].suite.problem, prepared[name].case) for name in ("base", "head")]
-        if arrays[0] != arrays[1]:
-            of_base, of_head = map(", ".join, arrays)
-            raise ArraysError(f"Base has the arrays {of_base}, head {of_head}: the problems differ.")
+                prepared = self._prepare(side, pair.sizes)
+                made[name] = prepared, build(self.device, prepared)
+        base, head = made["base"][0], made["head"][0]
+        of_base, of_head = (_arrays(each.suite.problem, each.case) for each in (base, head))
+        if of_base != of_head:
+            found = f"Base has the arrays {', '.join(of_base)}, head {', '.join(of_head)}"
+            raise ArraysError(f"{found}: the problems differ.")
         padding = self.device.allocate(PADDING_BYTES * rng.randint(1, MOST_PADDING))
         try:
-            with Arena(self.device, prepared["head"].suite.problem, prepared["head"].case) as arena:
-                subjects: dict[SideName, Subject] = {}
-                for name, side in sides:
+            with Arena(self.device, head.suite.problem, head.case) as arena:
+                sides: dict[SideName, _Side] = {}
+                for name, side in asked:
+                    prepared, built = made[name]
                     with _of(name):
-                        own = prepared[name]
-                        arguments = arena.arguments(own.kernel, own.suite.problem)
+                        arguments = arena.arguments(prepared.kernel, prepared.suite.problem)
                     if side.planted:
                         arguments.append(np.int32(side.steps))
-                    subjects[name] = Subject(built[name], own.launch, arguments)
-                yield arena, subjects, prepared
+                    sides[name] = _Side(name, prepared, Subject(built, prepared.launch, arguments))
+                yield arena, sides["base"], sides["head"]
         finally:
             self.device.release(padding)
 
     def _verified(
-        self,
-        name: SideName,
-        prepared: Prepared,
-        arena: Arena,
-        subject: Subject,
-        request: protocol.Compare,
-        data: Rotation,
+        self, side: _Side, arena: Arena, request: protocol.Compare, data: Rotation
     ) -> protocol.SideFacts:
         """Facts of a side that gives right results. In full the first time; afterwards its outputs only have
         to be what they were then.
         """
-        with _of(name):
-            case = self._case_for_checking(prepared)
-            self.checker.report = partial(self.report, side=name)
+        subject = side.subject
+        with _of(side.name):
+            case = self._case_for_checking(side.prepared)
+            self.checker.report = partial(self.report, side=side.name)
             self.checker.report("verify")
-            known = request.verified.get(name)
+            known = request.verified.get(side.name)
             if known:
                 arena.write(self.checker.inputs(case, request.seed))
                 arena.poison()
                 self.device.launch(subject.built, subject.launch, subject.arguments)
             if not known or arena.digest() != known:
-                self._check(name, case, arena, subject, request)
-            return _facts_of(prepared, subject.built, data.admit(subject, case))
+                self._check(side, case, arena, request)
+            return _facts_of(side.prepared, subject.built, data.admit(subject, case))
 
-    def _check(
-        self, name: SideName, case: Case, arena: Arena, subject: Subject, request: protocol.Compare
-    ) -> None:
+    def _check(self, side: _Side, case: Case, arena: Arena, request: protocol.Compare) -> None:
         """Hold a side's results to head's problem and, with head's own, to base's as well.
 
         Raises WrongResultError and WrongByBaseError.
         """
-        both = request.by_base and name == "head"
-        # Before head's, whose data are what is timed afterwards.
-        by_base = self.wrong_by_base(case, arena, subject, request.seed) if both else ""
-        if wrong := first_wrong(self.checker.check(case, arena, subject, request.seed)):
-            asked = request.by_base and not both
-            stricter = asked and not self.wrong_by_base(case, arena, subject, request.seed)
+        asked = case, arena, side.subject, request.seed
+        both = request.by_base and side.name == "head"
+        by_base = self.wrong_by_base(*asked) if both else ""  # before head's, whose data are timed afterwards
+        if wrong := first_wrong(self.checker.check(*asked)):
+            stricter = request.by_base and not both and not self.wrong_by_base(*asked)
             raise WrongResultError(f"{wrong} {_RIGHT_BY_BASE}" if stricter else wrong)
         if by_base:
             raise WrongByBaseError(by_base)
@@ -457,9 +454,9 @@ class PairBench:
         """The case as head's suite sees it, whose reference and data both sides are held to."""
         return dataclasses.replace(prepared.case, suite=self.suites["head"].name)
 
-    def _check_imports(self, prepared: Mapping[SideName, Prepared]) -> None:
+    def _check_imports(self, *prepared: Prepared) -> None:
         """Raises SuiteError where a launch imported a suite's own module: for both sides, it was head's."""
-        if not any(side.source.kind == "host" for side in prepared.values()):
+        if not any(side.source.kind == "host" for side in prepared):
             return
         check_committed([suite.root for suite in self.suites.values()])
         late = {name for suite in self.suites.values() for name in modules_of(suite.root, self._imported)}

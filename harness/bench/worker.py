@@ -20,7 +20,7 @@ import msgspec
 from harness.bench import protocol
 from harness.bench.buffers import Arena
 from harness.bench.measure import Subject, limited, measure, single_blocks
-from harness.bench.pair_runner import Held, PairBench, Prepared, build, check_library, library_share, prepare
+from harness.bench.pair_runner import Held, PairBench, Prepared, build, library_share, prepare
 from harness.bench.verifier import Checker, Rotation
 from harness.bench.verify import first_wrong
 from harness.device.backends import open_device
@@ -174,9 +174,7 @@ class Worker:
         prepared = self._prepare(case)
         built = build(self.device, prepared)
         subject = Subject(built, prepared.launch, self._held.arena.arguments(prepared.kernel))
-        check_library(self.checker, self._held, case, subject)
-        self.report("library")
-        share = library_share(self.device, self._held, request.library, subject)
+        share = library_share(self.checker, self._held, case, subject)
         l2 = self._held.measurement.l2
         check_rates(self.device.info, self.peaks, self.suite.problem, case, l2, share.library_time_ns)
         self._release()
