@@ -82,9 +82,7 @@ def held(device: DeviceInfo, command: str, busy: Busy, told: Callable[[str], Non
 
 
 def busy_with(device: DeviceInfo) -> str:
-    """Who else measures on a device at this moment, as a sentence without its end; empty where nobody is
-    known to.
-    """
+    """Who else measures on a device now, as a sentence without its end; empty where nobody is known to."""
     with contextlib.suppress(OSError):
         if _can_be_busy(device) and (path := _path(device)) not in _ours:
             file = _opened(path)
@@ -96,7 +94,7 @@ def busy_with(device: DeviceInfo) -> str:
 
 
 def _can_be_busy(device: DeviceInfo) -> bool:
-    """The null device is nothing that could be, unless its script gives it an identity."""
+    """All but the null device can, and that too where its script gives it an identity."""
     return device.backend != "null" or device.uuid is not None
 
 
@@ -121,10 +119,12 @@ def _path(device: DeviceInfo) -> Path:
 
 
 def _acquire(path: Path, device: DeviceInfo, busy: Busy, told: Callable[[str], None]) -> bool:
-    """Whether it had to be waited for. Asked again and again: what blocks in the system cannot be interrupted
-    in a thread, and the file of that name may be another by then. Raises OSError where it cannot be locked.
+    """Lock the device, and say whether that had to be waited for. Raises BusyError, and OSError where it
+    cannot be locked.
     """
     known = ""
+    # Asked again and again: what blocks in the system cannot be interrupted in a thread, and the file of that
+    # name may be another by then.
     while True:
         file = _opened(path)
         try:
@@ -198,7 +198,7 @@ def _tell_others(file: int, command: str) -> None:
 
 
 def _sentence(device: DeviceInfo, file: int) -> str:
-    """Who has a lock, in the holder's own words, who may be anybody."""
+    """Who holds a lock. The words are the holder's, who may be anybody."""
     holder = "another process"
     with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
         told = msgspec.json.decode(os.pread(file, _MOST_BYTES, 0), type=_Holder)

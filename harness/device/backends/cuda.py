@@ -115,8 +115,7 @@ _CANARY_STEPS = 10_000
 _HOLD_NS = 90_000_000
 """How long the stream is held to see what does not wait for it."""
 _MOST_HELD_NS = 200_000_000
-"""How long the card waits for the host to release it: a host that is itself waiting for a place in the queue
-never would."""
+"""How long the card waits for a host that may itself be waiting for a place in the queue."""
 _ONE_THREAD = Launch(grid=(1, 1, 1), block=(1, 1, 1))
 _NON_BLOCKING = 1
 """CU_STREAM_NON_BLOCKING: a stream that the default stream does not wait for, nor it for that one."""
@@ -153,9 +152,7 @@ def _driver() -> Any:
 
 @contextlib.contextmanager
 def _translated(what: str) -> Iterator[None]:
-    """PyCUDA's errors as the harness's own. CUDA reports a kernel's fault at a later call: `what` says
-    which one.
-    """
+    """PyCUDA's errors as the harness's own. CUDA reports a kernel's fault at a later call: at `what`."""
     driver = _driver()
     try:
         yield
@@ -399,7 +396,7 @@ class CudaDevice(Device):
             _driver().memcpy_htod(int(memory) + offset_bytes, data)
 
     def read(self, memory: Memory, offset_bytes: int, out: np.ndarray[Any, Any]) -> None:
-        """Reads by the harness's own stream: what is still being written elsewhere gets no time to."""
+        """Read by the harness's own stream, without a wait for what other streams still write."""
         with _translated("Copying from the card"):
             _driver().memcpy_dtoh_async(out, int(memory) + offset_bytes, self.stream)
             self.stream.synchronize()
@@ -418,7 +415,7 @@ class CudaDevice(Device):
             self._run(built, launch, arguments)
 
     def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:
-        """Told only of what the host enqueues itself: a kernel of the harness's has its stream alone."""
+        """Only a host function can use another stream: a kernel is enqueued on the harness's own."""
         assert isinstance(built, CudaBuilt)
         if built.call is None:
             self.launch(built, launch, arguments)
@@ -597,7 +594,7 @@ class CudaDevice(Device):
 
 @functools.cache
 def _libcuda() -> Any:
-    """For the calls that PyCUDA does not have; None where it cannot be found by its name."""
+    """The driver's library, for what PyCUDA has no call for; None where it is not found by its name."""
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -606,7 +603,7 @@ def _libcuda() -> Any:
 
 def _forget_persisting(stream: int) -> None:
     """Make lines of the L2 ordinary that were set to persist, of which a flush would leave some, and let none
-    be set. A driver or card without such lines refuses, and that is as well.
+    be set. A driver or card without such lines refuses, which does no harm.
     """
     library = _libcuda()
     if library is None or not hasattr(library, "cuCtxResetPersistingL2Cache"):

@@ -136,7 +136,7 @@ def _describe(index: int, handle: Any) -> DeviceInfo:
 
 
 def _extension(read: Callable[[], str]) -> str | None:
-    """What an extension tells; None where it is absent, in whatever way."""
+    """What an extension says; None where the device does not have it."""
     try:
         return read()
     except Exception:  # noqa: BLE001 - a driver may refuse, fail or lack a name
@@ -212,9 +212,8 @@ class OpenCLDevice(Device):
         return OpenCLBuilt(kernel, program.in_parts, resources=resources, cached=cached)
 
     def _program(self, program: Program) -> tuple[Any, bool]:
-        """The compiled program, and whether it came from the cache.
-
-        One whose text is not all that is compiled is compiled each time: OpenCL tells nobody what it read.
+        """The compiled program, and whether it came from the cache. What reads more than its text is compiled
+        each time: OpenCL tells nobody what it read.
         """
         words = [word for told in _environment() for word in told.partition("=")[2].split()]
         if program.tree_sha256 or unusual_options([word for word in words if word[:1] == "-"]):

@@ -129,15 +129,12 @@ so an extension is asked about before its functions are called.
 
 
 class Context:
-    """An open context of one of EGL's devices. It belongs to the thread that opened it.
-
-    `mgl` is ModernGL's, for what that offers.
-    """
+    """A context of one of EGL's devices, as ModernGL's `mgl`. It belongs to the thread that opened it."""
 
     _current: ClassVar[Context | None] = None
 
     def __init__(self, egl_index: int, name: str = "") -> None:
-        """`name` is the device's, for what is said of it. Raises DeviceError."""
+        """`name` is the device's, for messages. Raises DeviceError."""
         self._name = name
         self._functions: dict[str, Any] = {}
         try:
@@ -176,7 +173,7 @@ class Context:
         self._check(what, refused)
 
     def describe(self) -> DeviceInfo:
-        """What it tells of its device, whose number in the spec is for whoever has opened them all."""
+        """The device, by a spec that has no number yet: `_found` gives one."""
         import psutil
 
         info = self.mgl.info
@@ -301,14 +298,13 @@ void main()
 _SPIN_NS = 3e6
 """How long the timer is watched for before it is believed."""
 _MOST_ROUNDS = 2**16 - 1
-"""Mesa's llvmpipe leaves any loop after as many."""
+"""Mesa's llvmpipe leaves any loop after so many rounds."""
 
 
 @functools.cache
 def _found() -> tuple[tuple[int, DeviceInfo], ...]:
-    """EGL's devices that give a context, each with EGL's number for it: cards first, as in OpenCL.
-
-    Only a context tells what a device is, so each is opened, once in a process.
+    """EGL's devices that give a context, each with EGL's number for it: cards first, as in OpenCL. Only a
+    context tells what a device is, so each is opened, once in a process.
     """
     described, problems = [], []
     for egl_index in range(device_count()):
@@ -377,9 +373,8 @@ class OpenGLDevice(Device):
         self._round_ns, self.clock = self._check_timer()
 
     def _check_timer(self) -> tuple[float, str]:
-        """What a round of the spinning kernel takes, and which clock to trust.
-
-        A software renderer's timer may tell a nanosecond whatever runs.
+        """The time of a round of the spinning kernel in ns, and the clock to trust: a software renderer's
+        timer may tell a nanosecond whatever runs.
         """
         rounds, host_ns = 1, 0.0
         self._spinning(1)  # compiled at the first run
@@ -537,7 +532,6 @@ class OpenGLDevice(Device):
                 self._gl.call("glFlush")
 
     def tick_ns(self) -> float:
-        """The smallest difference between distinct times: of empty intervals, or of the host's clock."""
         if self.clock == "host":
             return max(1.0, time.get_clock_info("perf_counter").resolution * 1e9)
         with self._gl.translated("Reading the timer"):

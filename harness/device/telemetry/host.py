@@ -76,11 +76,9 @@ class HostProbe:
 
     @property
     def unavailable(self) -> Mapping[str, str]:
-        """Field name to the reason why this host cannot tell it."""
         return dict(self._unavailable)
 
     def snapshot(self, *, full: bool = True) -> Snapshot:
-        """Read the host now."""
         at_ns = time.monotonic_ns()
         energy_j, power_w = self._read_energy(at_ns)
         return Snapshot(
