@@ -55,9 +55,9 @@ def _written(suite: Suite) -> dict[str, str]:
     for name, axis in problem.axes.items():
         default, quick = (", ".join(map(str, sizes)) for sizes in (axis.default, axis.quick))
         found[f"axis {name}"] = f"{default} (quick: {quick})"
-    for name, array in problem.arrays.items():
-        kind = "output" if name in problem.outputs else "input"
-        found[f"{kind} {name}"] = f"{array.dtype or 'dtype of the kernel'} [{', '.join(array.shape)}]"
+    for kind, arrays in (("input", problem.inputs), ("output", problem.outputs)):
+        for name, array in arrays.items():
+            found[f"{kind} {name}"] = f"{array.dtype or 'dtype of the kernel'} [{', '.join(array.shape)}]"
     found["order of arguments"] = ", ".join(argument_names(problem))
     return found | {f"{_DTYPE}{kernel.name}": kernel.dtype for kernel in suite.kernels}
 
