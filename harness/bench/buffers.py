@@ -226,10 +226,9 @@ class Arena:
 
         `problem` is the kernel's own where that is another one of the same arrays.
         """
-        known = {**{axis: np.int32(size) for axis, size in self.case.sizes.items()}, **self.views}
-        names = argument_names(problem or self.problem, kernel)
+        sizes, names = self.case.sizes, argument_names(problem or self.problem, kernel)
         for name in names:
-            if name not in known:
+            if name not in self.views and name not in sizes:
                 what = f"{name!r}, which is no array and no axis of its problem"
                 raise SuiteError(f"Kernel {kernel.name!r} has argument {what}.")
-        return [known[name] for name in names]
+        return [self.views[name] if name in self.views else np.int32(sizes[name]) for name in names]

@@ -149,10 +149,9 @@ def compare(
     `origin` is where the output begins in the whole of which it is a band.
     """
     # "not within" rather than "beyond": a comparison with NaN is false either way, and false must mean wrong.
-    with np.errstate(invalid="ignore", over="ignore"):
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         error = np.abs(output.astype(np.float64) - reference)
         wrong = ~(error <= tolerance)
-    with np.errstate(invalid="ignore", divide="ignore"):
         largest_ratio = float(np.where(error == 0, 0.0, error / tolerance).max())
     count = int(np.count_nonzero(wrong))
     finite = bool(np.isfinite(error).all())
