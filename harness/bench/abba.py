@@ -231,10 +231,7 @@ class _QuadRunner:
         if time_ns < 10 * ENQUEUE_NS:
             self.device.occupy(min(2 * 10**6, 4 * self.launches * ENQUEUE_NS))
         self.device.canary()  # the first in a process is slower than any other
-        lead_in_ns = settings.lead_in_s * 1e9
-        for _ in range(max(1, min(20, round(lead_in_ns / (2 * self.launches * time_ns))))):
-            self._slot(self.pair.base)
-            self._slot(self.pair.head)
+        self._lead_in(time_ns, settings.lead_in_s)
         enqueued = [self._quad(number) for number in range(count)]
         at_end = self.device.stamp()
         self.device.synchronize()
@@ -245,6 +242,12 @@ class _QuadRunner:
             self._held = True
             return []
         return quads
+
+    def _lead_in(self, time_ns: float, duration_s: float) -> None:
+        pairs = max(1, min(20, round(duration_s * 1e9 / (2 * self.launches * time_ns))))
+        for _ in range(pairs):
+            self._slot(self.pair.base)
+            self._slot(self.pair.head)
 
     def _quad(self, number: int) -> Callable[[], _QuadRead]:
         if self.l2 == "cold" and number:

@@ -116,7 +116,6 @@ _HOLD_NS = 90_000_000
 """How long the stream is held to see what does not wait for it."""
 _MOST_HELD_NS = 200_000_000
 """How long the card waits for a host that may itself be waiting for a place in the queue."""
-_ONE_THREAD = Launch(grid=(1, 1, 1), block=(1, 1, 1))
 _NON_BLOCKING = 1
 """CU_STREAM_NON_BLOCKING: a stream that the default stream does not wait for, nor it for that one."""
 
@@ -396,7 +395,7 @@ class CudaDevice(Device):
             _driver().memcpy_htod(int(memory) + offset_bytes, data)
 
     def read(self, memory: Memory, offset_bytes: int, out: np.ndarray[Any, Any]) -> None:
-        """Read by the harness's own stream, without a wait for what other streams still write."""
+        """Reads by the harness's own stream: what is still being written elsewhere gets no time to."""
         with _translated("Copying from the card"):
             _driver().memcpy_dtoh_async(out, int(memory) + offset_bytes, self.stream)
             self.stream.synchronize()
@@ -496,12 +495,14 @@ class CudaDevice(Device):
                 self.fill(self._flush[1], 0, size_bytes, 0)
             function, data, sink, count = self._flush
             arguments = (np.uintp(int(data)), np.uintp(int(sink)), np.uint64(count))
-            launch = Launch(grid=(4 * self.info.compute_units, 1, 1), block=(512, 1, 1))
-            self._enqueue(function, launch, arguments)
+            self._enqueue(
+                function, Launch(grid=(4 * self.info.compute_units, 1, 1), block=(512, 1, 1)), arguments
+            )
 
     def occupy(self, duration_ns: int) -> None:
         with _translated("Occupying the card"):
-            self._enqueue(self._occupying, _ONE_THREAD, (np.uint64(duration_ns),))
+            function = self._helpers_occupy
+            self._enqueue(function, Launch(grid=(1, 1, 1), block=(1, 1, 1)), (np.uint64(duration_ns),))
 
     def hold(self) -> Callable[[], None]:
         with _translated("Holding the card"):
@@ -509,7 +510,7 @@ class CudaDevice(Device):
             self._held += 1
             ticket = self._held
             arguments = (np.uintp(address), np.uint32(ticket), np.uint64(_MOST_HELD_NS))
-            self._enqueue(function, _ONE_THREAD, arguments)
+            self._enqueue(function, Launch(grid=(1, 1, 1), block=(1, 1, 1)), arguments)
 
         def release() -> None:
             released[0] = ticket
@@ -525,7 +526,7 @@ class CudaDevice(Device):
         return self._helpers.get_function("harness_hold"), released, address
 
     @functools.cached_property
-    def _occupying(self) -> Any:
+    def _helpers_occupy(self) -> Any:
         return self._helpers.get_function("harness_occupy")
 
     def stamp(self) -> Stamping:
@@ -576,7 +577,8 @@ class CudaDevice(Device):
         with _translated("Reading the card's timer"):
             memory, readings = self.allocate(8 * count), np.empty(count, np.uint64)
             function = self._helpers.get_function("harness_globaltimer")
-            self._enqueue(function, _ONE_THREAD, (np.uintp(int(memory)), np.int32(count)))
+            one = Launch(grid=(1, 1, 1), block=(1, 1, 1))
+            self._enqueue(function, one, (np.uintp(int(memory)), np.int32(count)))
             self.read(memory, 0, readings)
             self.release(memory)
         return float(np.diff(readings).min())
