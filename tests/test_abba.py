@@ -15,7 +15,7 @@ from harness.bench.abba import CANARY_EVERY, Pair, PairSettings, measure_pair, r
 from harness.bench.measure import Subject, launches_per_slot
 from harness.device.backends.base import Stamp
 from harness.device.backends.null import NullBuilt, NullDevice, devices
-from harness.records import Launch, Resources
+from harness.records import Launch
 from harness.spec.sources import Program
 from harness.statistics.paired import log_ratios, process_effect
 
@@ -123,7 +123,7 @@ def clock(monkeypatch):
 
 
 def subject(name: str, *times_ns: float) -> Subject:
-    built = NullBuilt(Program("toy.one", "one", name), "", itertools.cycle(times_ns), Resources())
+    built = NullBuilt(Program("toy.one", "one", name), "", itertools.cycle(times_ns))
     return Subject(built, LAUNCH, [name])
 
 

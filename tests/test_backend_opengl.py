@@ -327,7 +327,7 @@ def test_cards_come_first_and_what_gives_no_context_is_left_out(unknown, monkeyp
         def __init__(self, egl_index):
             self.mgl = SimpleNamespace(info=opengl._egl(egl_index))
 
-        def _integer(self, name):
+        def integer(self, name):
             return 7
 
         def _uuid(self):

@@ -12,7 +12,7 @@ import pytest
 
 from harness.bench.measure import MOST_LAUNCHES_QUEUED, Data, MeasureSettings, Subject, measure
 from harness.device.backends.null import NullBuilt, NullDevice, devices
-from harness.records import Launch, Resources
+from harness.records import Launch
 from harness.spec.sources import Program
 
 MS = 1_000_000.0
@@ -103,7 +103,7 @@ def measured(clock):
         """Measure a kernel whose launches take these times, again and again."""
         device = RecordingDevice(clock, tick_ns=tick_ns, flush_ns=flush_ns, **(info or {}))
         times = itertools.cycle(times) if isinstance(times, (list, tuple)) else times
-        built = NullBuilt(Program("toy.one", "one", ""), "", iter(times), Resources())
+        built = NullBuilt(Program("toy.one", "one", ""), "", iter(times))
         found = measure(device, Subject(built, LAUNCH, ["x", "y"]), MeasureSettings(**settings))
         return SimpleNamespace(found=found, log=device.log)
 
@@ -191,7 +191,7 @@ class Watching(Data):
 )
 def test_outputs_are_poisoned_and_sampled_outside_every_time(clock, policy, slots):
     device = RecordingDevice(clock)
-    built = NullBuilt(Program("toy.one", "one", ""), "", itertools.repeat(1 * MS), Resources())
+    built = NullBuilt(Program("toy.one", "one", ""), "", itertools.repeat(1 * MS))
     data = Watching(device.log)
     settings = MeasureSettings(l2=policy, min_slot_ns=2 * MS, max_slots=5, min_time_s=9)
     measure(device, Subject(built, LAUNCH, ["x", "y"]), settings, data)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from harness.bench.measure import (
     ENQUEUE_NS,
@@ -21,6 +21,7 @@ from harness.bench.measure import (
     UNWATCHED,
     Data,
     Slot,
+    SlotSettings,
     Subject,
     enqueue_slot,
     l2_policy,
@@ -33,21 +34,19 @@ from harness.records import L2Policy, PairedBlock, Quad
 CANARY_EVERY = 2
 """Quads: one that strays costs those on both of its sides, which must not be a fifth of the fewest quads."""
 SHORT_S = 0.06
-"""Of a block's first quads."""
+"""A block is short whose first quads take no longer."""
 _EMPTY_SLOTS = 12
 _HOST_BOUND = 0.7
 _STARVED = 1.2
-"""Of the shortest canary: a longer one waited for the host."""
+"""A canary that takes so many times as long as the shortest waited for the host."""
 
 Order = Literal["ABBA", "BAAB"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairSettings:
-    """How many quads, and when to stop."""
-
-    l2: L2Policy | None = None
-    """None: cold where the device can flush its cache, hot elsewhere."""
+class PairSettings(SlotSettings):
+    warmup_max_s: float = 0.5
+    settled: float = 0.005
     min_quads: int = 6
     """Where launches are long; twice as many where these take no longer than SHORT_S: strays are few, and
     have to be met."""
@@ -57,11 +56,6 @@ class PairSettings:
     max_time_s: float = 1.0
     """Device time, beyond which no further quads are begun as far as can be foreseen; the first batch is
     always measured."""
-    min_slot_ns: float = 100_000.0
-    warmup_min_s: float = 0.1
-    """Until the clock has come up. A pair that another has warmed the card for needs less."""
-    warmup_max_s: float = 0.5
-    settled: float = 0.005
     lead_in_s: float = 0.03
     """Launches right before the first quad whose times are thrown away."""
 
@@ -74,8 +68,7 @@ class Pair:
     head: Subject
 
 
-@dataclass(frozen=True, slots=True)
-class _SlotRead:
+class _SlotRead(NamedTuple):
     time_ns: float
     cycles: float | None
     clock_mhz: float | None
@@ -83,9 +76,15 @@ class _SlotRead:
     last: Stamp | None
 
 
+class _QuadRead(NamedTuple):
+    order: Order
+    slots: list[_SlotRead]
+    canary: _SlotRead | None
+
+
 def _read(slot: Slot, empty_cycles: float) -> _SlotRead:
-    first, last = slot.stamps[0][0](), slot.stamps[-1][1]()
     spans = [(start(), end()) for start, end in slot.stamps]
+    (first, _), (_, last) = spans[0], spans[-1]
     cycles = None
     if all(start and end for start, end in spans):
         cycles = math.fsum(end.cycles - start.cycles - empty_cycles for start, end in spans if start and end)
@@ -95,17 +94,9 @@ def _read(slot: Slot, empty_cycles: float) -> _SlotRead:
 def measure_pair(
     device: Device, pair: Pair, settings: PairSettings, rng: random.Random, data: Data = UNWATCHED
 ) -> PairedBlock:
-    """Raw quads of a pair, as many as its noise needs. Raises what `data` raises of outputs that are wrong
-    when timed.
-    """
+    """Raw quads of a pair, as many as its noise needs. Raises what `data` raises of wrong outputs."""
     l2 = l2_policy(device, settings.l2)
-    warmup = warm_up(
-        device,
-        [pair.base, pair.head],
-        settings.warmup_min_s,
-        settings.warmup_max_s,
-        settled=settings.settled,
-    )
+    warmup = warm_up(device, [pair.base, pair.head], settings)
     time_ns = warmup.time_ns
     for subject in (pair.head, pair.base):
         data.begin(subject, time_ns)
@@ -145,13 +136,12 @@ def _clock_noise(tick_ns: float | None, quads: Sequence[Quad]) -> float | None:
 
 
 def least_quads(settings: PairSettings, slot_ns: float) -> int:
-    """How many quads a block has at least whose slots take so long."""
+    """The fewest quads of a block whose slots take `slot_ns`."""
     least = settings.min_quads
     return 2 * least if 8 * least * slot_ns <= SHORT_S * 1e9 else least
 
 
 def _wanted(quads: Sequence[Quad], settings: PairSettings, least: int) -> int:
-    """How many quads there should be."""
     # Who only asks a worker to measure needs no NumPy.
     from harness.statistics.paired import MIN_QUADS, log_ratios, more_quads, readable
 
@@ -159,9 +149,8 @@ def _wanted(quads: Sequence[Quad], settings: PairSettings, least: int) -> int:
         return min(least, settings.max_quads)
     told = [quad for quad in quads if readable(quad.times_ns)]
     ratios = log_ratios([quad.order for quad in told], [quad.times_ns for quad in told]) if told else ()
-    return more_quads(
-        ratios, settings.standard_error, at_least=max(least, MIN_QUADS), at_most=settings.max_quads
-    )
+    least = max(least, MIN_QUADS)
+    return more_quads(ratios, settings.standard_error, at_least=least, at_most=settings.max_quads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +158,11 @@ class Alone:
     """A kernel that ran by itself, back to back."""
 
     started_ns: int
-    """Host monotonic clock."""
     ended_ns: int
+    """Both by the host's monotonic clock."""
     launches: int
     time_ns: float
-    """Of one launch."""
+    """What one launch takes, the mean."""
     sm_clock_mhz: float | None
 
 
@@ -276,15 +265,13 @@ class _QuadRunner:
         arms = {"A": self.pair.base, "B": self.pair.head}
         slots = [self._slot(arms[arm]) for arm in order]
         self.last = arms[order[-1]]
+        empty = self._empty_cycles
         return lambda: _QuadRead(
-            order,
-            [_read(slot, self._empty_cycles) for slot in slots],
-            _read(canary, self._empty_cycles) if canary else None,
+            order, [_read(slot, empty) for slot in slots], _read(canary, empty) if canary else None
         )
 
     def _canary(self) -> Slot | None:
-        before = self.device.stamp()
-        timing = self.device.canary()
+        before, timing = self.device.stamp(), self.device.canary()
         return Slot((timing,), ((before, self.device.stamp()),), 1) if timing else None
 
     def _slot(self, subject: Subject) -> Slot:
@@ -295,7 +282,7 @@ class _QuadRunner:
         return slot
 
     def _cycles_of_nothing(self) -> float:
-        """What two stamps with nothing between them count, on a card that has both of them waiting.
+        """The cycles between two stamps with nothing between them, on a card that has both of them waiting.
 
         A stamp that reaches the card too late counts its idling as well, so the lower quartile is taken.
         """
@@ -318,50 +305,38 @@ def _starved(quads: Sequence[Quad]) -> bool:
     return len(strays) >= max(2, len(canaries) / 4)
 
 
-@dataclass(frozen=True, slots=True)
-class _QuadRead:
-    order: Order
-    slots: list[_SlotRead]
-    canary: _SlotRead | None
-
-
 def _aligned(read: Sequence[_QuadRead], end: Stamp | None, began_ns: int, ended_ns: int) -> list[Quad]:
     """Quads with their place on the host's clock: by the device's time where it tells, else in proportion."""
     quads: list[Quad] = []
     total_ns = math.fsum(slot.time_ns for quad in read for slot in quad.slots)
     passed_ns = 0.0
     for quad in read:
-        first, last = quad.slots[0].first, quad.slots[-1].last
+        a, b, c, d = quad.slots
         length_ns = math.fsum(slot.time_ns for slot in quad.slots)
-        if end and first and last:
+        if end and a.first and d.last:
             # The host sees the end of a batch at once; when its first launch began it does not see.
-            edges = (ended_ns - end.time_ns + first.time_ns, ended_ns - end.time_ns + last.time_ns)
+            edges = (ended_ns - end.time_ns + a.first.time_ns, ended_ns - end.time_ns + d.last.time_ns)
         else:
             span_ns = (ended_ns - began_ns) / total_ns if total_ns > 0 else 0.0
             edges = (began_ns + passed_ns * span_ns, began_ns + (passed_ns + length_ns) * span_ns)
         passed_ns += length_ns
-        quads.append(_quad_of(quad, int(edges[0]), int(edges[1])))
+        found = Quad(
+            order=quad.order,
+            times_ns=(a.time_ns, b.time_ns, c.time_ns, d.time_ns),
+            cycles=_all(a.cycles, b.cycles, c.cycles, d.cycles),
+            sm_clock_mhz=_all(a.clock_mhz, b.clock_mhz, c.clock_mhz, d.clock_mhz),
+            canary_ns=quad.canary.time_ns if quad.canary else None,
+            canary_cycles=quad.canary.cycles if quad.canary else None,
+            started_ns=int(edges[0]),
+            ended_ns=int(edges[1]),
+        )
+        quads.append(found)
     return quads
 
 
-def _quad_of(read: _QuadRead, started_ns: int, ended_ns: int) -> Quad:
-    a, b, c, d = read.slots
-    return Quad(
-        order=read.order,
-        times_ns=(a.time_ns, b.time_ns, c.time_ns, d.time_ns),
-        cycles=_all(a.cycles, b.cycles, c.cycles, d.cycles),
-        sm_clock_mhz=_all(a.clock_mhz, b.clock_mhz, c.clock_mhz, d.clock_mhz),
-        canary_ns=read.canary.time_ns if read.canary else None,
-        canary_cycles=read.canary.cycles if read.canary else None,
-        started_ns=started_ns,
-        ended_ns=ended_ns,
-    )
-
-
-def _all(
-    a: float | None, b: float | None, c: float | None, d: float | None
-) -> tuple[float, float, float, float] | None:
-    return None if a is None or b is None or c is None or d is None else (a, b, c, d)
+def _all(*values: float | None) -> tuple[float, float, float, float] | None:
+    known = [value for value in values if value is not None]
+    return (known[0], known[1], known[2], known[3]) if len(known) == 4 else None
 
 
 def _clock_mhz(first: Stamp | None, last: Stamp | None) -> float | None:

@@ -9,6 +9,7 @@ output would leave the damage looking intact.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -26,14 +27,12 @@ if TYPE_CHECKING:
 
 GUARD_BYTES = 2**20
 """Per side. Wide enough for one tile row past the end of a matrix 4096 columns wide."""
-
 POISON = 0xFF
 """Every IEEE format reads a word of ones as NaN."""
 PIECE_BYTES = 2**22
-"""Of arrays that are hashed or compared on the host."""
+"""Arrays are hashed and compared on the host in pieces of this size."""
 _OUTPUT_GUARD = 0xFE
 """Huge numbers in float32 and float64, NaN in float16: not what a read past an input gives."""
-
 
 Kept = Mapping[str, Memory]
 """Inputs put aside on the device, by name."""
@@ -45,11 +44,8 @@ def needed_bytes(problem: Problem, case: Case) -> int:
 
 
 def _size_bytes(problem: Problem, case: Case, name: str) -> int:
-    array = problem.arrays[name]
-    elements = 1
-    for extent in array.shape_at(case):  # in Python's integers: NumPy's would overflow for a huge size
-        elements *= extent
-    return elements * numpy_dtype(array.dtype_at(case)).itemsize
+    array = problem.arrays[name]  # in Python's integers: NumPy's would overflow for a huge size
+    return math.prod(array.shape_at(case)) * numpy_dtype(array.dtype_at(case)).itemsize
 
 
 def same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
@@ -63,8 +59,8 @@ def same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
 
 
 def digest(arrays: Iterable[NDArray[Any]]) -> str:
-    """Of the arrays' bytes, in order: of the digests of their pieces, which are made side by side, since one
-    processor takes a hundred times as long for it as a card takes to write them.
+    """A digest of the arrays' bytes, in order: one of the digests of their pieces, which are made side by
+    side, as one processor takes a hundred times as long for it as a card takes to write them.
     """
     found = hashlib.blake2b(digest_size=16)
     for array in arrays:
@@ -88,9 +84,8 @@ _HASHING = ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1), thread_n
 
 
 class Arena:
-    """The arrays of one case on one device; a context manager that frees them.
-
-    Raises OutOfMemoryError, before allocating anything, where they cannot fit.
+    """The arrays of one case on one device; a context manager that frees them. Raises OutOfMemoryError,
+    before allocating anything, where they cannot fit.
     """
 
     def __init__(self, device: Device, problem: Problem, case: Case) -> None:
@@ -146,18 +141,17 @@ class Arena:
                 f"expected {', '.join(inputs) or 'nothing'}."
             )
         for name, array in data.items():
-            wanted = (inputs[name].shape_at(self.case), numpy_dtype(inputs[name].dtype_at(self.case)))
+            shape, dtype = inputs[name].shape_at(self.case), numpy_dtype(inputs[name].dtype_at(self.case))
             found = np.shape(array), getattr(array, "dtype", type(array).__name__)
-            if found != wanted:
+            if found != (shape, dtype):
                 raise SuiteError(
                     f"data() of {self.case.suite} gave {found[1]} of shape {found[0]} for input {name!r}; "
-                    f"expected {wanted[1]} of shape {wanted[0]}."
+                    f"expected {dtype} of shape {shape}."
                 )
 
     def keep(self, data: Mapping[str, NDArray[Any]], place: Kept | None = None) -> Kept | None:
-        """Put data aside on the device, for restore(); in the place of others kept before, if that is given.
-
-        None where memory is short. Raises as write() does.
+        """Put data aside on the device, for restore(), in the place of others if that is given; None where
+        memory is short. Raises as write() does.
         """
         self._check(data)
         kept = place or self.room(data)
@@ -202,17 +196,15 @@ class Arena:
             yield self.whole[name], GUARD_BYTES, self.sizes[name]
 
     def digest(self, kept: Kept | None = None) -> str:
-        """Of every output, or of their copies, bit for bit."""
+        """A digest of every output, or of their copies, bit for bit."""
         return digest(self.read(name, kept) for name in self.problem.outputs)
 
     def read(self, name: str, kept: Kept | None = None) -> NDArray[Any]:
         """An array, or its copy in `kept`."""
         array = self.problem.arrays[name]
         out = np.empty(array.shape_at(self.case), numpy_dtype(array.dtype_at(self.case)))
-        if kept is None:
-            self.device.read(self.whole[name], GUARD_BYTES, out)
-        else:
-            self.device.read(kept[name], 0, out)
+        memory, begin = (self.whole, GUARD_BYTES) if kept is None else (kept, 0)
+        self.device.read(memory[name], begin, out)
         return out
 
     def damage(self, inputs: Mapping[str, NDArray[Any]]) -> str:
@@ -234,14 +226,9 @@ class Arena:
 
         `problem` is the kernel's own where that is another one of the same arrays.
         """
-        names = argument_names(problem or self.problem, kernel)
-        return [self._argument(kernel, name) for name in names]
-
-    def _argument(self, kernel: Kernel, name: str) -> Argument:
-        if name in self.views:
-            return self.views[name]
-        if name in self.case.sizes:
-            return np.int32(self.case.sizes[name])
-        raise SuiteError(
-            f"Kernel {kernel.name!r} has argument {name!r}, which is no array and no axis of its problem."
-        )
+        sizes, names = self.case.sizes, argument_names(problem or self.problem, kernel)
+        for name in names:
+            if name not in self.views and name not in sizes:
+                what = f"{name!r}, which is no array and no axis of its problem"
+                raise SuiteError(f"Kernel {kernel.name!r} has argument {what}.")
+        return [self.views[name] if name in self.views else np.int32(sizes[name]) for name in names]

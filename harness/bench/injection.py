@@ -74,11 +74,8 @@ def planted(program: Program, backend: str) -> Program:
         raise SuiteError(f"No slowdown can be planted in {program.name}: it is no kernel's source.")
     tokens = list(_tokens(program.text))
     macros = _macros(tokens)
-    chosen = _chosen(
-        list(_functions([token for token in tokens if token.kind != "directive"], program.function)),
-        dialect,
-        macros,
-    )
+    code = [token for token in tokens if token.kind != "directive"]
+    chosen = _chosen(list(_functions(code, program.function)), dialect, macros)
     if not chosen:
         raise SuiteError(
             f"{program.name} has no definition of {program.function!r} in its source, so no slowdown can be "
@@ -100,15 +97,12 @@ def steps_for(target: float, steps: int, effect: float) -> int:
     """Steps that slow a kernel by about `target`, where `steps` slowed it by `effect`; both are shares, 0.05
     for 5 %. At least 1. Raises MeasureError where there was no slowdown to scale.
 
-    To calibrate, double the steps until the measured ratio of cycles (of times, where cycles are unknown) to
-    those of 0 steps is above the largest target; come down from there to each target with this function;
-    measure that once more and correct with it again. One correction is needed because the effect is not quite
-    linear: the first steps may hide behind waits for memory.
+    The effect is not quite linear, since the first steps may hide behind waits for memory: measure what this
+    gives, and correct with it once more.
     """
     if not effect > 0:
-        raise MeasureError(
-            f"{steps} planted steps changed the time by {effect:.2%}: no slowdown to scale from."
-        )
+        message = f"{steps} planted steps changed the time by {effect:.2%}: no slowdown to scale from."
+        raise MeasureError(message)
     return max(1, round(steps * target / effect))
 
 
@@ -181,8 +175,7 @@ def _stands_for(word: str, wanted: frozenset[str], macros: Mapping[str, Sequence
     return False
 
 
-@dataclass(frozen=True)
-class _Function:
+class _Function(NamedTuple):
     """A definition or a declaration."""
 
     head: Sequence[_Token]
@@ -213,9 +206,7 @@ def _chosen(
 ) -> list[_Function]:
     """The kernel's definitions, and its prototypes, which would no longer fit; empty without a definition."""
     kernels = [
-        function
-        for function in found
-        if any(_stands_for(token.text, dialect.kernel, macros) for token in function.head)
+        each for each in found if any(_stands_for(word.text, dialect.kernel, macros) for word in each.head)
     ]
     if any(function.body is not None for function in kernels):
         return kernels

@@ -23,19 +23,27 @@ from harness.statistics import summarize
 TICKS_PER_SLOT = 100
 """A slot lasts at least this many ticks, so that reading the clock costs under 1 %."""
 MOST_LAUNCHES_QUEUED = 200
-"""Between two waits, in one slot or several: drivers stop the host at some thousand, and then the queue is
-ahead no more."""
+"""Between two waits: drivers stop the host at some thousand, and then the queue is ahead no more."""
 ENQUEUE_NS = 20_000
-"""Host time to enqueue one launch and what goes around it, with margin: so long the device is kept busy,
-so that none of it shows between the launches."""
+"""Host time to enqueue one launch and what goes around it, with margin: the device is kept busy meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasureSettings:
-    """How long to try, and when to stop."""
+class SlotSettings:
+    """The state of the L2, the warm-up and the length of slots, for one kernel or two."""
 
     l2: L2Policy | None = None
     """None: cold where the device can flush its cache, hot elsewhere."""
+    warmup_min_s: float = 0.1
+    """Until the clock has come up. What another kernel has warmed the card for needs less."""
+    warmup_max_s: float = 1.0
+    settled: float = 0.01
+    """Warm when two successive windows of times differ by less than this share."""
+    min_slot_ns: float = 100_000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureSettings(SlotSettings):
     precision: float = 0.002
     """Stop when half the 99 % interval of the median is below this share of it."""
     min_slots: int = 20
@@ -45,11 +53,6 @@ class MeasureSettings:
     max_time_s: float | None = None
     """None: 2 s on a GPU, 1 s elsewhere, where the host's own noise keeps any wait from narrowing the
     interval."""
-    warmup_min_s: float = 0.1
-    warmup_max_s: float = 1.0
-    settled: float = 0.01
-    """Warm when two successive windows of times differ by less than this share."""
-    min_slot_ns: float = 100_000.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,8 +65,9 @@ class Subject:
 
 
 class Data:
-    """What kernels are timed on, and what becomes of it meanwhile: here it stays as it is, and nobody looks
-    at outputs. harness.bench.verifier has the one for kernels that were verified.
+    """The arrays that kernels are timed on: here they stay as they are, and nobody looks at outputs.
+
+    harness.bench.verifier.Rotation is the one for kernels that were verified.
     """
 
     def poison(self) -> None:
@@ -76,13 +80,12 @@ class Data:
         """Before the first slot: raises a MeasureError where `time_ns`, of one launch, is not of its work."""
 
     def sample(self, subject: Subject) -> None:
-        """Behind a slot of `subject`: enqueue a copy of its outputs, at random. The device is not kept
-        waiting for anybody to look at them.
-        """
+        """Behind a slot of `subject`: enqueue a copy of its outputs, at random, to be looked at later."""
 
     def finish(self, subjects: Sequence[Subject], launches: int) -> None:
-        """After the last slot, which was that of the last subject; slots are of so many launches. Raises a
-        MeasureError unless outputs were right when timed.
+        """After the last slot, which was that of the last subject; a slot is of so many launches.
+
+        Raises a MeasureError unless outputs were right when timed.
         """
 
 
@@ -96,9 +99,7 @@ def measure(
     """Raw times of a kernel. Raises what `data` raises of outputs that are wrong when timed."""
     l2 = l2_policy(device, settings.l2)
     tick_ns = device.tick_ns()
-    warmup = warm_up(
-        device, [subject], settings.warmup_min_s, settings.warmup_max_s, settled=settings.settled
-    )
+    warmup = warm_up(device, [subject], settings)
     data.begin(subject, warmup.time_ns)
     launches = launches_per_slot(warmup.time_ns, tick_ns, settings.min_slot_ns)
     most_s = settings.max_time_s or (2.0 if device.info.kind == "gpu" else 1.0)
@@ -106,7 +107,9 @@ def measure(
     started_ns = time.monotonic_ns()
     stopped_by: Literal["precision", "time", "slots"] | None = None
     while stopped_by is None:
-        batch = _batch(launches, warmup.time_ns, settings.max_slots - len(times))
+        # Some 20 ms of work before a wait, so that stopping is prompt and the queue never drains.
+        most = min(settings.max_slots - len(times), MOST_LAUNCHES_QUEUED // launches)
+        batch = max(1, min(most, int(20e6 / (launches * warmup.time_ns))))
         data.change()
         if warmup.time_ns < 10 * ENQUEUE_NS:
             device.occupy(batch * launches * ENQUEUE_NS)
@@ -138,7 +141,7 @@ def l2_policy(device: Device, wanted: L2Policy | None) -> L2Policy:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What a slot left to be read once the device has run it."""
+    """The timings and stamps of a slot, to be read once the device has run it."""
 
     timings: tuple[Timing, ...]
     stamps: tuple[tuple[Stamping, Stamping], ...]
@@ -146,7 +149,7 @@ class Slot:
     launches: int
 
     def time_ns(self) -> float:
-        """Of one launch, the mean."""
+        """What one launch takes, the mean."""
         return math.fsum(timing() for timing in self.timings) / self.launches
 
 
@@ -179,20 +182,16 @@ def enqueue_slot(
 @dataclass(frozen=True, slots=True)
 class Warmup:
     launches: int
-    """Of each subject."""
+    """How often each subject was launched."""
     duration_s: float
     settled: bool
     time_ns: float
-    """Of one launch of the fastest, at the end."""
+    """What one launch of the fastest subject takes, at the end."""
 
 
-def warm_up(
-    device: Device, subjects: Sequence[Subject], least_s: float, most_s: float, *, settled: float
-) -> Warmup:
-    """Launch kernels in turns until two successive windows of times differ by less than the share `settled`,
-    which is when clocks have settled too.
-    """
-    started = time.monotonic()
+def warm_up(device: Device, subjects: Sequence[Subject], settings: SlotSettings) -> Warmup:
+    """Launch kernels in turns until two successive windows of times agree: then clocks have settled too."""
+    least_s, started = settings.warmup_min_s, time.monotonic()
     windows: list[float] = []
     launches, batch = 0, 1
     while True:
@@ -202,11 +201,10 @@ def warm_up(
         times_ns = [max(timing() / batch, 1.0) for timing in timings]
         windows.append(sum(times_ns))
         duration_s = time.monotonic() - started
-        agree = len(windows) > 2 and abs(windows[-1] / windows[-2] - 1) < settled
-        if (agree and duration_s >= least_s) or duration_s >= most_s:
+        agree = len(windows) > 2 and abs(windows[-1] / windows[-2] - 1) < settings.settled
+        if (agree and duration_s >= least_s) or duration_s >= settings.warmup_max_s:
             return Warmup(launches, duration_s, agree, min(times_ns))
-        # Windows of a tenth of the least warm-up: long enough to mean something, short enough to stop in
-        # time.
+        # Windows of a tenth of the least warm-up: long enough to mean something, and soon over.
         batch = max(1, min(MOST_LAUNCHES_QUEUED, int(least_s * 1e8 / windows[-1])))
 
 
@@ -214,13 +212,6 @@ def launches_per_slot(time_ns: float, tick_ns: float, min_slot_ns: float) -> int
     """Enough for a slot of `min_slot_ns`, and for the clock's tick."""
     slot_ns = max(TICKS_PER_SLOT * tick_ns, min_slot_ns)
     return max(1, min(MOST_LAUNCHES_QUEUED, math.ceil(slot_ns / time_ns)))
-
-
-def _batch(launches: int, time_ns: float, most: int) -> int:
-    """Slots to enqueue before waiting: some 20 ms of work, so that stopping is prompt and the queue never
-    drains.
-    """
-    return max(1, min(most, MOST_LAUNCHES_QUEUED // launches, int(20e6 / (launches * time_ns))))
 
 
 def _stop(
@@ -275,10 +266,8 @@ def limited(device: Device, subject: Subject, launch: Launch, most_ms: float) ->
 def largest_dispatch(
     time_ns: Callable[[Extent3], float], most: Extent3, most_ns: float
 ) -> tuple[Extent3 | None, float]:
-    """The largest part, within `most` blocks, that takes at most `most_ns`, and its time.
-
-    Nothing is tried that the last part's time says would take longer, block for block. None, with the time
-    of one block, where that is too long already.
+    """The largest part, within `most` blocks, that takes at most `most_ns`, and its time; None, with the time
+    of one block, where that is too long already. Nothing is tried that would take longer, block for block.
     """
     found = 1, 1, 1
     taken_ns = time_ns(found)
@@ -286,12 +275,8 @@ def largest_dispatch(
         return None, taken_ns
     while found != most:
         blocks = math.prod(found)
-        fitting = int(blocks * min(_GROWTH, _AIM * most_ns / max(taken_ns, 1.0)))
-        larger = _extent(fitting, most)
-        if math.prod(larger) < _WORTHWHILE * blocks:
-            break
-        larger_ns = time_ns(larger)
-        if larger_ns > most_ns:
+        larger = _extent(int(blocks * min(_GROWTH, _AIM * most_ns / max(taken_ns, 1.0))), most)
+        if math.prod(larger) < _WORTHWHILE * blocks or (larger_ns := time_ns(larger)) > most_ns:
             break
         found, taken_ns = larger, larger_ns
     return found, taken_ns

@@ -1,4 +1,4 @@
-"""A vendor's own kernel beside one of ours: both in one process on the same arrays, in turns.
+"""Two kernels on the same arrays in one process: base's and head's, or one of ours and a vendor's.
 
 Two figures measured apart differ by the clocks that the card happened to have. Here each quad has both
 kernels, so their ratio hardly knows the clock.
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -29,10 +29,11 @@ from harness.bench.injection import planted, steps_for
 from harness.bench.measure import Subject, launches_per_slot
 from harness.bench.problem_changes import case_changes, definition_sha256, suite_changes
 from harness.bench.verifier import Checker, NotAsVerifiedError, Rotation, emulator
+from harness.bench.verify import first_wrong
 from harness.device.backends.base import Built, Device, check_launch, compile_all
 from harness.device.peaks import check_rates
 from harness.errors import HarnessError, MeasureError, SuiteError
-from harness.records import L2Policy, Launch, LibraryShare, Measurement, PairedBlock, Verification
+from harness.records import L2Policy, Launch, LibraryShare, Measurement, PairedBlock
 from harness.spec.loader import imports_of, modules_of
 from harness.spec.planning import launch_of
 from harness.spec.sources import Program, program
@@ -45,7 +46,6 @@ MOST_QUADS = 10
 TIME_S = 0.3
 """What the quads of a case may take together, unless one alone takes longer."""
 _CONFIDENCE = 0.99
-_LEAD_IN_S = 0.02
 _PRIOR = dataclasses.replace(DEFAULT_PRIOR, proportion=0.0)
 """As for verdicts, the process is one of many that differ a little; but a kernel a tenth as fast as the
 library is no doubtful case, so that spread does not grow with how far apart they are."""
@@ -71,23 +71,18 @@ def pair_settings(time_ns: float, tick_ns: float, l2: L2Policy) -> PairSettings:
     """
     slot_ns = time_ns * launches_per_slot(time_ns, tick_ns, PairSettings().min_slot_ns)
     quads = max(1, min(MOST_QUADS, int(TIME_S * 1e9 / (4 * slot_ns))))
-    return PairSettings(
-        l2=l2,
-        min_quads=quads,
-        max_quads=quads,
-        max_time_s=TIME_S,
-        warmup_min_s=0.0,
-        warmup_max_s=0.0,
-        lead_in_s=_LEAD_IN_S,
-    )
+    quick = PairSettings(l2=l2, max_time_s=TIME_S, warmup_min_s=0.0, warmup_max_s=0.0, lead_in_s=0.02)
+    return dataclasses.replace(quick, min_quads=quads, max_quads=quads)
 
 
-def library_share(device: Device, held: Held, name: str, library: Subject) -> LibraryShare:
-    """Measure a library's kernel, `name`, in turns with a kernel that is held."""
-    own = held.measurement
+def library_share(checker: Checker, held: Held, case: Case, library: Subject) -> LibraryShare:
+    """Verify a library's kernel on the arrays of one that is held, then measure the two in turns."""
+    _check_library(checker, held, case, library)
+    checker.report("library")
+    own, data = held.measurement, held.rotation
     settings = pair_settings(median(own.times_ns), own.tick_ns, own.l2)
-    pair, data = Pair(held.subject, library), held.rotation
-    return share_of(name, measure_pair(device, pair, settings, data.rng, data))
+    block = measure_pair(checker.device, Pair(held.subject, library), settings, data.rng, data)
+    return share_of(case.kernel, block)
 
 
 def share_of(name: str, block: PairedBlock) -> LibraryShare:
@@ -98,25 +93,29 @@ def share_of(name: str, block: PairedBlock) -> LibraryShare:
     if len(ratios) >= MIN_QUADS:
         known = moderate([process_effect(ratios)], _PRIOR)
         value, half = known.mean, known.quantile((1 - _CONFIDENCE) / 2) * known.standard_error
-    times = [time_ns for quad in block.quads for time_ns in of_arm(quad.order, quad.times_ns, "B")]
     return LibraryShare(
         kernel=name,
         share=math.exp(value),
         low=None if half is None else math.exp(value - half),
         high=None if half is None else math.exp(value + half),
         quads=len(ratios),
-        library_time_ns=median(times),
+        library_time_ns=_median_ns(block, "B"),
     )
 
 
-def check_library(checker: Checker, held: Held, case: Case, library: Subject) -> None:
+def _median_ns(block: PairedBlock, arm: str) -> float:
+    return median(time_ns for quad in block.quads for time_ns in of_arm(quad.order, quad.times_ns, arm))
+
+
+def _check_library(checker: Checker, held: Held, case: Case, library: Subject) -> None:
     """Verify a library's kernel on the arrays of one that is held, once a run in full.
 
     What it wrote then is known by its digest in the run's scratch folder: in later processes the same bits
     are enough. Raises MeasureError for a wrong result.
     """
     seed = held.rotation.first()
-    known = _digest_file(checker.scratch, case, seed)
+    identity = repr((case.id, case.dtype, sorted(case.macros.items()), seed))
+    known = checker.scratch / f"library-{hashlib.sha256(identity.encode()).hexdigest()}"
     held.arena.poison()
     checker.report("verify")
     checker.device.launch(library.built, library.launch, library.arguments)
@@ -125,18 +124,11 @@ def check_library(checker: Checker, held: Held, case: Case, library: Subject) ->
         if known.read_text(encoding="ascii") == held.arena.digest():
             held.rotation.admit(library, case)
             return
-    verification = checker.check(case, held.arena, library, seed)
-    if not verification.passed:
-        told = next(check.message for check in verification.checks if not check.passed)
-        raise MeasureError(f"{case.kernel} gave a wrong result: {told}")
+    if wrong := first_wrong(checker.check(case, held.arena, library, seed)):
+        raise MeasureError(f"{case.kernel} gave a wrong result: {wrong}")
     with suppress(OSError):  # a full disk costs time, not the answer
         known.write_text(held.arena.digest(), encoding="ascii")
     held.rotation.admit(library, case)
-
-
-def _digest_file(scratch: Path, case: Case, seed: int) -> Path:
-    identity = repr((case.id, case.dtype, sorted(case.macros.items()), seed))
-    return scratch / f"library-{hashlib.sha256(identity.encode()).hexdigest()}"
 
 
 SideName = Literal["base", "head"]
@@ -164,7 +156,7 @@ class ArraysError(MeasureError):
     reason = "not-comparable"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Prepared:
     """A kernel of a suite at a case, up to its build."""
 
@@ -197,6 +189,15 @@ def build(device: Device, prepared: Prepared) -> Built:
     return built
 
 
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One side of a pair, ready to be launched."""
+
+    name: SideName
+    prepared: Prepared
+    subject: Subject
+
+
 class PairBench:
     """Compares kernels of two suites, called base and head, on one device. `report` is told of progress: what
     is about to be done, and for which side.
@@ -218,43 +219,35 @@ class PairBench:
         of_base.mkdir(exist_ok=True)
         self.base_checker = Checker(device, suites["base"], of_base, report)
 
-    def answer(
-        self,
-        request: protocol.Prepare
-        | protocol.Inspect
-        | protocol.Differences
-        | protocol.Compare
-        | protocol.FindSteps
-        | protocol.Solo,
-    ) -> protocol.WorkerReply:
-        match request:
-            case protocol.Prepare():
-                return self.prepare(request.cases)
-            case protocol.Inspect():
-                return self.inspect(request.pairs)
-            case protocol.Differences():
-                return self.differences(request)
-            case protocol.Compare():
-                return self.compare(request)
-            case protocol.FindSteps():
-                return protocol.StepsFound(steps=self.find_steps(request))
-            case protocol.Solo():
-                return self.solo(request)
+    def answer(self, request: protocol.PairRequest | protocol.Prepare) -> msgspec.Struct:
+        answers: dict[type, Callable[[Any], msgspec.Struct]] = {
+            protocol.Prepare: self.prepare,
+            protocol.Inspect: self.inspect,
+            protocol.Differences: self.differences,
+            protocol.Compare: self.compare,
+            protocol.FindSteps: self.find_steps,
+            protocol.Solo: self.solo,
+        }
+        return answers[type(request)](request)
 
-    def inspect(self, pairs: tuple[protocol.PairOf, ...]) -> protocol.InspectedAll:
+    def inspect(self, request: protocol.Inspect) -> protocol.InspectedAll:
         """Build both sides of every pair and tell which are the same in compiled code."""
-        self._compile_sides([(side, pair.sizes) for pair in pairs for side in (pair.base, pair.head)])
-        inspected = {pair.id: self._inspect(pair) for pair in pairs}
+        sides = [(side, pair.sizes) for pair in request.pairs for side in (pair.base, pair.head)]
+        self._compile_sides(sides)
+        inspected = {}
+        for pair in request.pairs:
+            base_facts, head_facts = self._facts(pair.base, pair.sizes), self._facts(pair.head, pair.sizes)
+            identical = _same_code(base_facts, head_facts)
+            inspected[pair.id] = protocol.Inspected(base=base_facts, head=head_facts, identical=identical)
         base, head = self.suites["base"], self.suites["head"]
         same = base.root == head.root or definition_sha256(base) == definition_sha256(head)
         return protocol.InspectedAll(pairs=inspected, same_problem=same)
 
     def differences(self, request: protocol.Differences) -> protocol.Differing:
         """What the problem of head asks otherwise than that of base: at a case, or as they are written."""
-        base, head = self.suites["base"], self.suites["head"]
-        if request.case is None:
+        base, head, wanted = self.suites["base"], self.suites["head"], request.case
+        if wanted is None:
             return protocol.Differing(changes=suite_changes(base, head))
-        wanted = request.case
         of_base, of_head = (
             suite.case(suite.by_name[wanted.kernel], wanted.sizes, wanted.macros) for suite in (base, head)
         )
@@ -264,11 +257,11 @@ class PairBench:
         )
         return protocol.Differing(changes=changes)
 
-    def prepare(self, cases: tuple[protocol.CaseOf, ...]) -> protocol.Prepared:
+    def prepare(self, request: protocol.Prepare) -> protocol.Prepared:
         """Build every case, and tell what came of it."""
         sides = [
             (protocol.PairSide(suite="head", kernel=case.kernel, macros=case.macros), case.sizes)
-            for case in cases
+            for case in request.cases
         ]
         self._compile_sides(sides)
         return protocol.Prepared(sides=tuple(self._facts(side, sizes) for side, sizes in sides))
@@ -276,48 +269,41 @@ class PairBench:
     def compare(self, request: protocol.Compare) -> protocol.Compared:
         """Verify and time one pair. Raises HarnessError, with the side that fails unless it concerns both."""
         rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
-        with self._placed(request.pair, rng) as (arena, subjects, prepared):
-            case = self._case_for_checking(prepared["head"])
+        with self._placed(request.pair, rng) as (arena, base, head):
+            case = self._case_for_checking(head.prepared)
             # Unseen data once a comparison: they have to be made, which takes the host long.
             data = Rotation(self.checker, arena, case, request.seed, rng, sets=2 if request.verified else 3)
+            # Head first: where both are wrong, it is head that fails.
             facts: dict[str, protocol.SideFacts] = {
-                name: self._verified(name, prepared[name], arena, subjects[name], request, data)
-                # Head first: where both are wrong, it is head that fails.
-                for name in sorted(subjects, reverse=True)
+                side.name: self._verified(side, arena, request, data) for side in (head, base)
             }
             self.report("measure")
-            pair = Pair(subjects["base"], subjects["head"])
+            pair = Pair(base.subject, head.subject)
             try:
                 block = measure_pair(self.device, pair, request.settings, rng, data)
             except NotAsVerifiedError as error:
                 error.side = "head" if error.subject is pair.head else "base"
                 raise
-            arms: dict[SideName, str] = {"head": "B", "base": "A"}
-            for name, arm in arms.items():
-                with _of(name):
-                    times = [
-                        time_ns for quad in block.quads for time_ns in of_arm(quad.order, quad.times_ns, arm)
-                    ]
-                    problem = prepared[name].suite.problem
-                    of_side = prepared[name].case
-                    check_rates(self.device.info, self.peaks, problem, of_side, block.l2, median(times))
-            self._check_imports(prepared)
+            for side, arm in ((head, "B"), (base, "A")):
+                with _of(side.name):
+                    problem, case = side.prepared.suite.problem, side.prepared.case
+                    check_rates(self.device.info, self.peaks, problem, case, block.l2, _median_ns(block, arm))
+            self._check_imports(base.prepared, head.prepared)
         return protocol.Compared(block=block, sides=facts)
 
-    def find_steps(self, request: protocol.FindSteps) -> int:
+    def find_steps(self, request: protocol.FindSteps) -> protocol.StepsFound:
         """Steps of the planted chain that slow the pair's head by about `target`.
 
         Steps are doubled until the slowdown can be measured well, then scaled, then corrected once.
         """
         settings = PairSettings(max_quads=50, standard_error=0.0003, warmup_min_s=0.02, lead_in_s=0.005)
         rng = random.Random(request.seed)  # noqa: S311
-        with self._placed(request.pair, rng) as (arena, subjects, prepared):
-            arena.write(self.checker.inputs(prepared["head"].case, request.seed))
-            base, head = subjects["base"], subjects["head"]
+        with self._placed(request.pair, rng) as (arena, base, head):
+            arena.write(self.checker.inputs(head.prepared.case, request.seed))
 
             def slowdown(steps: int) -> float:
-                arguments = (*head.arguments[:-1], np.int32(steps))
-                pair = Pair(base, dataclasses.replace(head, arguments=arguments))
+                arguments = (*head.subject.arguments[:-1], np.int32(steps))
+                pair = Pair(base.subject, dataclasses.replace(head.subject, arguments=arguments))
                 block = measure_pair(self.device, pair, settings, rng)
                 cycles = [quad.cycles for quad in block.quads if quad.cycles]
                 values = cycles if len(cycles) == len(block.quads) else [q.times_ns for q in block.quads]
@@ -337,17 +323,17 @@ class PairBench:
                     f"No slowdown of {100 * request.target:g} % can be planted: the nearest makes "
                     f"{100 * effect:.2g} %."
                 )
-            return steps_for(request.target, steps, effect)
+            return protocol.StepsFound(steps=steps_for(request.target, steps, effect))
 
     def solo(self, request: protocol.Solo) -> protocol.RanAlone:
         """Each side by itself, in random order, long enough for the power that it draws to show."""
         rng = random.Random(request.order_seed)  # noqa: S311
-        with self._placed(request.pair, rng) as (arena, subjects, prepared):
-            arena.write(self.checker.inputs(prepared["head"].case, request.seed))
+        with self._placed(request.pair, rng) as (arena, base, head):
+            arena.write(self.checker.inputs(head.prepared.case, request.seed))
             self.report("solo")
             sides: dict[str, Alone] = {
-                name: run_alone(self.device, subject, request.duration_s)
-                for name, subject in rng.sample(sorted(subjects.items()), len(subjects))
+                side.name: run_alone(self.device, side.subject, request.duration_s)
+                for side in rng.sample([base, head], 2)
             }
         return protocol.RanAlone(sides=sides)
 
@@ -357,10 +343,6 @@ class PairBench:
             with suppress(HarnessError):  # reported by whoever asks for its facts
                 programs.append(self._prepare(side, sizes).source)
         compile_all(self.device, programs)
-
-    def _inspect(self, pair: protocol.PairOf) -> protocol.Inspected:
-        base, head = self._facts(pair.base, pair.sizes), self._facts(pair.head, pair.sizes)
-        return protocol.Inspected(base=base, head=head, identical=_same_code(base, head))
 
     def _facts(self, side: protocol.PairSide, sizes: Mapping[str, int]) -> protocol.SideFacts:
         try:
@@ -382,75 +364,69 @@ class PairBench:
         return prepared
 
     @contextmanager
-    def _placed(
-        self, pair: protocol.PairOf, rng: random.Random
-    ) -> Iterator[tuple[Arena, dict[SideName, Subject], dict[SideName, Prepared]]]:
-        """Both sides built, in random order, and their arrays at a random place."""
-        sides: list[tuple[SideName, protocol.PairSide]] = [("base", pair.base), ("head", pair.head)]
-        rng.shuffle(sides)
+    def _placed(self, pair: protocol.PairOf, rng: random.Random) -> Iterator[tuple[Arena, _Side, _Side]]:
+        """Base and head, built in random order, and their arrays at a random place."""
+        asked: list[tuple[SideName, protocol.PairSide]] = [("base", pair.base), ("head", pair.head)]
+        rng.shuffle(asked)
         self.report("build")
-        prepared: dict[SideName, Prepared] = {}
-        built: dict[SideName, Built] = {}
-        for name, side in sides:
+        made: dict[SideName, tuple[Prepared, Built]] = {}
+        for name, side in asked:
             with _of(name):
-                prepared[name] = self._prepare(side, pair.sizes)
-                built[name] = build(self.device, prepared[name])
-        _check_same_arrays(prepared["base"], prepared["head"])
+                prepared = self._prepare(side, pair.sizes)
+                made[name] = prepared, build(self.device, prepared)
+        base, head = made["base"][0], made["head"][0]
+        of_base, of_head = (_arrays(each.suite.problem, each.case) for each in (base, head))
+        if of_base != of_head:
+            found = f"Base has the arrays {', '.join(of_base)}, head {', '.join(of_head)}"
+            raise ArraysError(f"{found}: the problems differ.")
         padding = self.device.allocate(PADDING_BYTES * rng.randint(1, MOST_PADDING))
         try:
-            with Arena(self.device, prepared["head"].suite.problem, prepared["head"].case) as arena:
-                subjects: dict[SideName, Subject] = {}
-                for name, side in sides:
+            with Arena(self.device, head.suite.problem, head.case) as arena:
+                sides: dict[SideName, _Side] = {}
+                for name, side in asked:
+                    prepared, built = made[name]
                     with _of(name):
-                        own = prepared[name]
-                        arguments = arena.arguments(own.kernel, own.suite.problem)
+                        arguments = arena.arguments(prepared.kernel, prepared.suite.problem)
                     if side.planted:
                         arguments.append(np.int32(side.steps))
-                    subjects[name] = Subject(built[name], own.launch, arguments)
-                yield arena, subjects, prepared
+                    sides[name] = _Side(name, prepared, Subject(built, prepared.launch, arguments))
+                yield arena, sides["base"], sides["head"]
         finally:
             self.device.release(padding)
 
     def _verified(
-        self,
-        name: SideName,
-        prepared: Prepared,
-        arena: Arena,
-        subject: Subject,
-        request: protocol.Compare,
-        data: Rotation,
+        self, side: _Side, arena: Arena, request: protocol.Compare, data: Rotation
     ) -> protocol.SideFacts:
         """Facts of a side that gives right results. In full the first time; afterwards its outputs only have
         to be what they were then.
         """
-        with _of(name):
-            case = self._case_for_checking(prepared)
-            self.checker.report = partial(self.report, side=name)
+        subject = side.subject
+        with _of(side.name):
+            case = self._case_for_checking(side.prepared)
+            self.checker.report = partial(self.report, side=side.name)
             self.checker.report("verify")
-            if known := request.verified.get(name):
+            known = request.verified.get(side.name)
+            if known:
                 arena.write(self.checker.inputs(case, request.seed))
                 arena.poison()
                 self.device.launch(subject.built, subject.launch, subject.arguments)
-                if arena.digest() == known:
-                    return _facts_of(prepared, subject.built, data.admit(subject, case))
-            if wrong := self._wrong(name, prepared, arena, subject, request):
-                raise wrong
-            return _facts_of(prepared, subject.built, data.admit(subject, case))
+            if not known or arena.digest() != known:
+                self._check(side, case, arena, request)
+            return _facts_of(side.prepared, subject.built, data.admit(subject, case))
 
-    def _wrong(
-        self, name: SideName, prepared: Prepared, arena: Arena, subject: Subject, request: protocol.Compare
-    ) -> MeasureError | None:
-        """What is wrong with a side's results by head's problem and, with head's own, by base's; None where
-        nothing is.
+    def _check(self, side: _Side, case: Case, arena: Arena, request: protocol.Compare) -> None:
+        """Hold a side's results to head's problem and, with head's own, to base's as well.
+
+        Raises WrongResultError and WrongByBaseError.
         """
-        case, seed = self._case_for_checking(prepared), request.seed
-        both = request.by_base and name == "head"
-        # Before head's, whose data are what is timed afterwards.
-        by_base = self.wrong_by_base(case, arena, subject, seed) if both else ""
-        if wrong := _first_wrong(self.checker.check(case, arena, subject, seed)):
-            stricter = request.by_base and not both and not self.wrong_by_base(case, arena, subject, seed)
-            return WrongResultError(f"{wrong} {_RIGHT_BY_BASE}" if stricter else wrong)
-        return WrongByBaseError(by_base) if by_base else None
+        asked = case, arena, side.subject, request.seed
+        both = request.by_base and side.name == "head"
+        by_base = self.wrong_by_base(*asked) if both else ""  # before head's, whose data are timed afterwards
+        if wrong := first_wrong(self.checker.check(*asked)):
+            stricter = request.by_base and not both and not self.wrong_by_base(*asked)
+            raise WrongResultError(f"{wrong} {_RIGHT_BY_BASE}" if stricter else wrong)
+        if by_base:
+            raise WrongByBaseError(by_base)
 
     def wrong_by_base(self, case: Case, arena: Arena, subject: Subject, seed: int) -> str:
         """Why results are wrong by base's reference and tolerance on base's data, where its arrays are the
@@ -464,7 +440,7 @@ class PairBench:
         with _of("base"):
             allowed = self.base_checker.demands(of_base, seed)["largest tolerance"]
         self.base_checker.report = self.checker.report
-        wrong = _first_wrong(self.base_checker.check(of_base, arena, subject, seed))
+        wrong = first_wrong(self.base_checker.check(of_base, arena, subject, seed))
         if not wrong:
             return ""
         by_head = self.checker.demands(case, seed)["largest tolerance"]
@@ -478,9 +454,9 @@ class PairBench:
         """The case as head's suite sees it, whose reference and data both sides are held to."""
         return dataclasses.replace(prepared.case, suite=self.suites["head"].name)
 
-    def _check_imports(self, prepared: Mapping[SideName, Prepared]) -> None:
+    def _check_imports(self, *prepared: Prepared) -> None:
         """Raises SuiteError where a launch imported a suite's own module: for both sides, it was head's."""
-        if not any(side.source.kind == "host" for side in prepared.values()):
+        if not any(side.source.kind == "host" for side in prepared):
             return
         check_committed([suite.root for suite in self.suites.values()])
         late = {name for suite in self.suites.values() for name in modules_of(suite.root, self._imported)}
@@ -489,11 +465,6 @@ class PairBench:
                 f"{min(late)} was imported during a launch, where nobody can tell base's from head's: import "
                 "it at the top of suite.py, or in the function that makes the kernel."
             )
-
-
-def _first_wrong(verification: Verification) -> str:
-    """What the first check that failed says; empty where all passed."""
-    return next((check.message for check in verification.checks if not check.passed), "")
 
 
 def _facts_of(prepared: Prepared, built: Built, digest: str = "") -> protocol.SideFacts:
@@ -534,15 +505,6 @@ def _same_code(base: protocol.SideFacts, head: protocol.SideFacts) -> bool:
     return len(binaries) == 2 and binaries[0] is not None and binaries[0] == binaries[1]
 
 
-def _check_same_arrays(base: Prepared, head: Prepared) -> None:
-    """Raises ArraysError where the sides do not take the same arrays: they solve different problems."""
-    found = [_arrays(side.suite.problem, side.case) for side in (base, head)]
-    if found[0] != found[1]:
-        raise ArraysError(
-            f"Base has the arrays {', '.join(found[0])}, head {', '.join(found[1])}: the problems differ."
-        )
-
-
 def _arrays(problem: Problem, case: Case) -> dict[str, None]:
     """Name, type and shape of each, and which are written; in any order they are the same."""
     return dict.fromkeys(
@@ -561,10 +523,6 @@ def _of(side: SideName) -> Iterator[None]:
         error.side = error.side or side  # it may know whose it is
         raise
     except Exception as error:  # a suite's own code may raise anything
-        raise _suite_error(error, side) from error
-
-
-def _suite_error(error: Exception, side: SideName) -> SuiteError:
-    wrapped = SuiteError(f"{type(error).__name__}: {error}")
-    wrapped.side = side
-    return wrapped
+        wrapped = SuiteError(f"{type(error).__name__}: {error}")
+        wrapped.side = side
+        raise wrapped from error

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from harness.bench.buffers import digest
 from harness.bench.verifier import Checker
 from harness.spec.sources import tree_files
-from harness.spec.suite import Array, Case, Suite, argument_names
+from harness.spec.suite import Case, Suite, argument_names
 from harness.system.file_access import opened_beside
 from harness.system.files import read_regular
 
@@ -30,16 +30,12 @@ MOST_SENTENCES = 60
 
 def definition_sha256(suite: Suite) -> str:
     """A hash of every file in the suite's folder but those that only a compiler reads, and of what was
-    opened elsewhere in its repository: equal ones define the same problem.
+    opened elsewhere in its repository: equal hashes mean the same problem.
     """
     found = hashlib.sha256()
     # A Python file is never only a kernel's source.
-    compiled = {
-        (suite.root / name).resolve()
-        for kernel in suite.kernels
-        for name in kernel.files
-        if not name.endswith(".py")
-    }
+    sources = {name for kernel in suite.kernels for name in kernel.files if not name.endswith(".py")}
+    compiled = {(suite.root / name).resolve() for name in sources}
     files = {*tree_files(suite), *filter(Path.is_file, opened_beside(suite.root))}
     named = {os.path.relpath(path, suite.root): Path(os.path.realpath(path)) for path in files}
     for name, path in sorted(named.items()):
@@ -55,26 +51,15 @@ def suite_changes(base: Suite, head: Suite) -> Changes:
 
 
 def _written(suite: Suite) -> dict[str, str]:
-    problem = suite.problem
-    return {
-        "headline": suite.headline,
-        **{
-            f"axis {name}": f"{_sizes(axis.default)} (quick: {_sizes(axis.quick)})"
-            for name, axis in problem.axes.items()
-        },
-        **{f"input {name}": _array(array) for name, array in problem.inputs.items()},
-        **{f"output {name}": _array(array) for name, array in problem.outputs.items()},
-        "order of arguments": ", ".join(argument_names(problem)),
-        **{f"{_DTYPE}{kernel.name}": kernel.dtype for kernel in suite.kernels},
-    }
-
-
-def _sizes(sizes: Iterable[int]) -> str:
-    return ", ".join(map(str, sizes))
-
-
-def _array(array: Array) -> str:
-    return f"{array.dtype or 'dtype of the kernel'} [{', '.join(array.shape)}]"
+    problem, found = suite.problem, {"headline": suite.headline}
+    for name, axis in problem.axes.items():
+        default, quick = (", ".join(map(str, sizes)) for sizes in (axis.default, axis.quick))
+        found[f"axis {name}"] = f"{default} (quick: {quick})"
+    for kind, arrays in (("input", problem.inputs), ("output", problem.outputs)):
+        for name, array in arrays.items():
+            found[f"{kind} {name}"] = f"{array.dtype or 'dtype of the kernel'} [{', '.join(array.shape)}]"
+    found["order of arguments"] = ", ".join(argument_names(problem))
+    return found | {f"{_DTYPE}{kernel.name}": kernel.dtype for kernel in suite.kernels}
 
 
 def case_changes(
@@ -87,24 +72,18 @@ def case_changes(
     data = {side: side.inputs(case, seed) for side, case in ((base, of_base), (head, of_head))}
     given = {side: digest(data[side].values())[:12] for side in data}
     same = given[base] == given[head]
-    asked = [
-        {
-            "data (digest)": given[base],
-            **base.demands(of_base, seed, reference=reference),
-            **_work(base, of_base),
-        },
-        {
-            "data (digest)": given[head],
-            **head.demands(of_head, seed, None if same else data[base], reference=reference),
-            **_work(head, of_head),
-        },
-    ]
+    asked = []
+    for side, case, inputs in ((base, of_base, None), (head, of_head, None if same else data[base])):
+        problem = side.suite.problem
+        asked.append(
+            {
+                "data (digest)": given[side],
+                **side.demands(case, seed, inputs, reference=reference),
+                "FLOP": str(problem.flop(case)),
+                "bytes moved": str(problem.moved_bytes(case)),
+            }
+        )
     return _different(*asked)
-
-
-def _work(checker: Checker, case: Case) -> dict[str, str]:
-    problem = checker.suite.problem
-    return {"FLOP": str(problem.flop(case)), "bytes moved": str(problem.moved_bytes(case))}
 
 
 def _different(base: Mapping[str, str], head: Mapping[str, str]) -> Changes:
@@ -133,11 +112,9 @@ def sentences(of_suite: Changes, of_cases: Mapping[str, Changes]) -> tuple[str, 
         for what, (before, after) in changes.items():
             if what != "tolerance (digest)" or "largest tolerance" not in changes:
                 places.setdefault(what, {})[f"{before} → {after} at {place}"] = None
-    told += [f"{what}: {_first(tuple(found))}." for what, found in places.items()]
+    for what, found in places.items():
+        left = len(found) - _MOST_PLACES
+        more = f" and {left} more" if left > 0 else ""
+        told.append(f"{what}: {', '.join(list(found)[:_MOST_PLACES])}{more}.")
     left = len(told) - MOST_SENTENCES
     return (*told[:MOST_SENTENCES], *([f"{left} more changes."] if left > 0 else []))
-
-
-def _first(found: Sequence[str]) -> str:
-    left = len(found) - _MOST_PLACES
-    return ", ".join(found[:_MOST_PLACES]) + (f" and {left} more" if left > 0 else "")

@@ -20,7 +20,7 @@ class CaseOf(msgspec.Struct, frozen=True, kw_only=True):
     kernel: str
     sizes: Mapping[str, int]
     macros: Mapping[str, Value] = {}
-    """Under other values than the kernel's own."""
+    """Values other than the kernel's own."""
 
 
 class PairSide(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +32,6 @@ class PairSide(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the kernel is built with a slowdown planted, of `steps` steps."""
     steps: int = 0
     macros: Mapping[str, Value] = {}
-    """Under other values than the kernel's own."""
 
 
 class PairOf(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +42,7 @@ class PairOf(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one side: built and, after Compare, verified; or why not."""
+    """A side that was built and, after Compare, verified; or why not."""
 
     source_sha256: str | None = None
     code_sha256: str | None = None
@@ -95,7 +94,6 @@ class Measure(Request[Measured], frozen=True, kw_only=True):
     seed: int
     settings: MeasureSettings | None
     macros: Mapping[str, Value] = {}
-    """Under other values than the kernel's own."""
     max_launch_ms: float | None = None
     """Most device time of one dispatch: the grid is launched in as few parts as keep to it."""
     by_base: bool = False
@@ -122,9 +120,7 @@ class BuiltAll(msgspec.Struct, frozen=True, tag=True):
 
 
 class BuildAll(Request[BuiltAll], frozen=True, kw_only=True):
-    """Compile kernels side by side into the cache. Errors are left for the case that needs the kernel to
-    report.
-    """
+    """Compile kernels side by side into the cache. The case that needs a broken one reports its error."""
 
     cases: tuple[CaseOf, ...]
 
@@ -142,8 +138,6 @@ class Prepare(Request[Prepared], frozen=True, kw_only=True):
 
 
 class Inspected(msgspec.Struct, frozen=True, kw_only=True):
-    """A pair that was built."""
-
     base: SideFacts
     head: SideFacts
     identical: bool
@@ -169,11 +163,10 @@ class Differing(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class Differences(Request[Differing], frozen=True, kw_only=True):
-    """Tell what head's problem asks for otherwise than base's: at a case or, without one, as the suites are
-    written.
-    """
+    """Tell what head's problem asks for otherwise than base's."""
 
     case: CaseOf | None
+    """None: as the suites are written."""
     seed: int
     reference: bool = True
     """Whether to compare references too, which take longest."""
@@ -236,29 +229,6 @@ class Solo(Request[RanAlone], frozen=True, kw_only=True):
     duration_s: float
 
 
-WorkerRequest = (
-    Open
-    | Measure
-    | HoldAgainst
-    | BuildAll
-    | Prepare
-    | Inspect
-    | Differences
-    | Compare
-    | FindSteps
-    | Timers
-    | Solo
-)
-WorkerReply = (
-    Opened
-    | Measured
-    | LibraryMeasured
-    | BuiltAll
-    | Prepared
-    | InspectedAll
-    | Differing
-    | Compared
-    | StepsFound
-    | Ticks
-    | RanAlone
-)
+RunRequest = Open | Measure | HoldAgainst | BuildAll | Prepare | Timers
+PairRequest = Inspect | Differences | Compare | FindSteps | Solo
+WorkerRequest = RunRequest | PairRequest

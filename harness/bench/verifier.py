@@ -24,8 +24,7 @@ from harness.records import Check, Verification
 from harness.spec.suite import Case, Kernel, Problem, Suite, argument_names, numpy_dtype
 
 INTEGER_CHECK_ELEMENTS = 2**20
-"""The exact check runs on cases with outputs up to this size: it is for indexing mistakes, which show when
-small."""
+"""The exact check is for outputs up to this size: it finds indexing mistakes, which show when small."""
 TOLERANCE = "-tolerance"
 """Beside the outputs in a kept reference, under what no output can be called."""
 MOST_KEPT_BYTES = 2**29
@@ -42,13 +41,11 @@ class Checker:
         self.device, self.suite, self.scratch, self.report = device, suite, scratch, report
 
     def check(self, case: Case, arena: Arena, subject: Subject, seed: int) -> Verification:
+        """Verify on integers, where the answer is exact, and on random data, which stay in the arena."""
         checks = []
         bound = self.suite.problem.integer_bound(case)
-        elements = max(
-            int(np.prod(output.shape_at(case), dtype=np.int64))
-            for output in self.suite.problem.outputs.values()
-        )
-        if bound is not None and elements <= INTEGER_CHECK_ELEMENTS:
+        small = verify.largest_output(self.suite.problem, case) <= INTEGER_CHECK_ELEMENTS
+        if bound is not None and small:
             checks.append(self._check(case, arena, subject, "integers", seed, bound))
         # Last, so that what is timed afterwards is random data: integers draw less power and run faster.
         if not checks or checks[-1].passed:
@@ -58,9 +55,9 @@ class Checker:
     def demands(
         self, case: Case, seed: int, inputs: verify.Arrays | None = None, *, reference: bool = True
     ) -> dict[str, str]:
-        """What the problem asks of a kernel on `inputs`, or on its own data: a short text each, alike where
-        the same is asked. Without `reference`, which takes longest, all else. Raises what the suite's own
-        functions raise.
+        """What the problem asks of a kernel on `inputs`, or on its own data, in short texts by what it is.
+
+        Without `reference`, which takes longest, all else. Raises what the suite's own functions raise.
         """
         problem = self.suite.problem
         _check_host_memory(problem, case)
@@ -68,15 +65,17 @@ class Checker:
         references, tolerances, largest = [], [], 0.0
         for part, band in verify.bands(problem, case):
             cut = verify.cut(problem, given, band)
-            if not reference:
+            if reference:
+                # Of other data it is not kept: it would be taken for what the problem's own lead to.
+                key = "random" if inputs is None else UNSEEN
+                found, tolerance = self._reference(part, cut, (key, seed, band))
+                references.append(digest(found.values()))
+            else:
                 tolerance = verify.tolerance_of(problem, part, cut)
-            elif inputs is None:
-                found, tolerance = self._reference(part, cut, ("random", seed, band))
-                references.append(digest(found.values()))
-            else:  # not kept: it would be taken for what the problem's own data lead to
-                found, tolerance = verify.reference_of(problem, part, cut)
-                references.append(digest(found.values()))
-            tolerances.append(_bound_digest(np.asarray(tolerance, np.float64)))
+            bound = np.asarray(tolerance, np.float64)
+            first = bound.reshape(-1)[:1]
+            # One number for all elements is the same bound as an array of it.
+            tolerances.append(digest([first if (bound == first).all() else bound]))
             largest = max(largest, float(np.max(tolerance)))
         return {
             **({"reference (digest)": _short(references)} if reference else {}),
@@ -97,7 +96,10 @@ class Checker:
         problem = self.suite.problem
         self.report("reference")
         _check_host_memory(problem, case)
-        inputs = self._inputs(case, data, seed, bound)
+        if data == "integers":
+            inputs = verify.integer_data(problem, case, bound, np.random.default_rng(seed))
+        else:
+            inputs = self.inputs(case, seed)
         arena.write(inputs)
         outputs: dict[str, NDArray[Any]] = {}
         found: dict[str, list[verify.Comparison]] = {}
@@ -123,7 +125,7 @@ class Checker:
         *,
         in_full: bool,
     ) -> str:
-        """What is wrong with outputs for inputs, which `key` names, in words; empty if nothing.
+        """What is wrong with outputs for the inputs that `key` names, in words; empty if nothing.
 
         Unless `in_full`, large outputs are compared in a band only, or not at all if the problem has none.
         """
@@ -155,11 +157,6 @@ class Checker:
                 found[name].append(verify.compare(values, reference[name], allowed, place))
         return found
 
-    def _inputs(self, case: Case, data: str, seed: int, bound: int) -> dict[str, NDArray[Any]]:
-        if data == "integers":
-            return verify.integer_data(self.suite.problem, case, bound, np.random.default_rng(seed))
-        return self.inputs(case, seed)
-
     def inputs(self, case: Case, seed: int) -> dict[str, NDArray[Any]]:
         """The case's data, by way of the run's scratch folder where they are not too large to keep."""
         problem = self.suite.problem
@@ -167,23 +164,19 @@ class Checker:
         own = type(problem).data is not Problem.data
         kernel = (case.kernel, sorted(case.macros.items())) if own else ()
         folder = self._folder(case, "inputs", kernel, seed)
-        if folder.is_dir():
-            kept = {path.stem: np.load(path, mmap_mode="r") for path in folder.glob("*.npy")}
+        if kept := _kept(folder):
             # A file keeps the bits of a type that is not NumPy's own, and not its name.
             return {
                 name: array.view(numpy_dtype(problem.inputs[name].dtype_at(case)))
                 for name, array in kept.items()
             }
-        inputs = self.new_inputs(case, seed)
-        if all(isinstance(array, np.ndarray) for array in inputs.values()) and (
-            sum(array.nbytes for array in inputs.values()) <= MOST_KEPT_BYTES
+        inputs = problem.data(case, np.random.default_rng(seed))
+        arrays = inputs.values()
+        if all(isinstance(array, np.ndarray) for array in arrays) and (
+            sum(array.nbytes for array in arrays) <= MOST_KEPT_BYTES
         ):
             _keep(folder, inputs)
         return inputs
-
-    def new_inputs(self, case: Case, seed: int) -> dict[str, NDArray[Any]]:
-        """The case's data for a seed, of which nothing is kept."""
-        return self.suite.problem.data(case, np.random.default_rng(seed))
 
     def _folder(self, case: Case, *key: object) -> Path:
         identity = repr((self.suite.name, sorted(case.sizes.items()), case.dtype, key))
@@ -192,28 +185,23 @@ class Checker:
     def _reference(
         self, case: Case, inputs: verify.Arrays, key: tuple[object, ...]
     ) -> tuple[dict[str, NDArray[np.float64]], Any]:
-        """The reference, by way of the run's scratch folder: kernels of a ladder compute the same and
-        share it.
-        """
+        """The reference and tolerance; kernels of a ladder share them in the run's scratch folder."""
         if key[0] == UNSEEN or key[-1] != slice(None):  # or a band of a case too large to keep
             return verify.reference_of(self.suite.problem, case, inputs)
         folder = self._folder(case, key)
-        if folder.is_dir():
-            kept = {path.stem: np.load(path, mmap_mode="r") for path in folder.glob("*.npy")}
+        if kept := _kept(folder):
             return kept, kept.pop(TOLERANCE)
         reference, tolerance = verify.reference_of(self.suite.problem, case, inputs)
         _keep(folder, {**reference, TOLERANCE: np.asarray(tolerance)})
         return reference, tolerance
 
 
-def _bound_digest(tolerance: NDArray[np.float64]) -> str:
-    """Of a bound; one number for all elements is the same bound as an array of it."""
-    first = tolerance.reshape(-1)[:1]
-    return digest([first if (tolerance == first).all() else tolerance])
-
-
 def _short(digests: list[str]) -> str:
     return digests[0][:12] if len(digests) == 1 else digest([np.array(digests)])[:12]
+
+
+def _kept(folder: Path) -> dict[str, NDArray[Any]]:
+    return {path.stem: np.load(path, mmap_mode="r") for path in folder.glob("*.npy")}
 
 
 def _keep(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -302,11 +290,11 @@ class _DataSet:
     unseen: Mapping[str, NDArray[Any]] | None = None
     """The inputs on the host, of a set that is used once."""
     digests: dict[Subject, str] = field(default_factory=dict)
-    """Of each kernel's outputs."""
+    """Each kernel's outputs, in short."""
 
 
 class Rotation(Data):
-    """The arena of one case as harness.bench.measure.Data, for kernels that were verified on it.
+    """The arena of one case, with the data that kernels verified on it are timed on.
 
     `seed` is that of the data that the arena holds: the first set. A second is made from the next seed. With
     three `sets`, kernels get data at the end that nobody has seen. With one there is the arena's, as for
@@ -338,12 +326,12 @@ class Rotation(Data):
         """Those that have had data that nobody had seen."""
 
     def admit(self, subject: Subject, case: Case) -> str:
-        """Take in a kernel that was verified on the first set, inputs and outputs of which lie in the arena;
-        gives these outputs' digest.
+        """Take in a kernel that was verified on the first set, whose inputs and outputs lie in the arena.
 
-        Records what it computes on the second set. Of a kernel that could keep something, it is compared with
-        the reference: a sample of it where it is large. All of it is where it is no other than for the first.
-        Raises ForeignStreamError for work that did not wait for its turn.
+        Returns these outputs' digest, and records what the kernel computes on the second set. Of a kernel
+        that could keep something, that is compared with the reference: a sample of it where it is large, all
+        of it where it is no other than for the first. Raises ForeignStreamError for work that did not wait
+        for its turn, and WrongWhenTimedError.
         """
         first = self._in_force = self._sets[0]
         if not first.digests:
@@ -408,8 +396,6 @@ class Rotation(Data):
     def _inputs(self, data_set: _DataSet) -> Mapping[str, NDArray[Any]]:
         return data_set.unseen or self.checker.inputs(self.case, data_set.seed)
 
-    # What harness.bench.measure asks for.
-
     def poison(self) -> None:
         self.arena.poison()
         self._poisoned = True
@@ -431,14 +417,6 @@ class Rotation(Data):
             self.arena.save(self._room)
             self._sampled = subject, self._in_force
 
-    def _check_sample(self) -> None:
-        if self._sampled is None:
-            return
-        (subject, self._in_force), in_force = self._sampled, self._in_force
-        if self.arena.digest(self._room) != self._in_force.digests[subject]:
-            self._compare(subject, self.case, in_full=True, kept=self._room)
-        self._in_force, self._sampled = in_force, None
-
     def _check(self, subject: Subject) -> None:
         """Raises WrongWhenTimedError for outputs that are neither what was verified nor as right."""
         if self._poisoned and self.arena.digest() != self._in_force.digests[subject]:
@@ -446,9 +424,8 @@ class Rotation(Data):
         self._poisoned = False
 
     def begin(self, subject: Subject, time_ns: float) -> None:
-        """Raises SkippedWorkError, lest slots be planned by the time of a kernel that finds its work done.
-
-        A launch that is long enough for a slot by itself is poisoned each time, so its time is of its work.
+        """Raises SkippedWorkError, lest slots be planned by the time of a kernel that finds its work done. A
+        launch that is long enough for a slot by itself is poisoned each time, so its time is of its work.
         """
         self._launch_ns = time_ns
         if time_ns < _LONG_NS:
@@ -459,7 +436,11 @@ class Rotation(Data):
         that were not in force last, or on data that nobody has seen; and SkippedWorkError.
         """
         self._check(subjects[-1])
-        self._check_sample()
+        if self._sampled is not None:
+            (subject, self._in_force), in_force = self._sampled, self._in_force
+            if self.arena.digest(self._room) != self._in_force.digests[subject]:
+                self._compare(subject, self.case, in_full=True, kept=self._room)
+            self._in_force, self._sampled = in_force, None
         for subject in subjects:
             self._finish(subject, launches)
 
@@ -467,7 +448,7 @@ class Rotation(Data):
         if launches > 1:
             self._check_work(subject)
         size_bytes = sum(size_bytes for _, _, size_bytes in self.arena.outputs())
-        for number in range(max(1, min(_LAST_LOOKS, _LAST_LOOKS_BYTES // size_bytes, self._affordable()))):
+        for number in range(self._affordable(min(_LAST_LOOKS, _LAST_LOOKS_BYTES // size_bytes))):
             self._other()
             if number:
                 self.poison()
@@ -483,16 +464,15 @@ class Rotation(Data):
     def _check_unseen(self, subject: Subject) -> None:
         """On data of a seed that nobody can know: what it has learnt of the other sets is of no use there.
 
-        Data that it has seen are put in place anew for each launch that is held against it: what was just
-        written is in another cache than what was just read. One launch may be slow by chance, and then it is
-        tried again.
+        Data that it has seen are put in place anew for each launch to compare with, as what was just written
+        is in another cache than what was just read. A launch that was slow by chance is tried again.
         """
         kept = None
         for _ in range(_TRIES):
             seed = random.SystemRandom().getrandbits(63)
-            inputs = self.checker.new_inputs(self.case, seed)
+            inputs = self.checker.suite.problem.data(self.case, np.random.default_rng(seed))
             kept = self.arena.keep(inputs, kept)
-            count = max(1, min(_SINGLES, self._affordable()))
+            count = self._affordable(_SINGLES)
             self.device.occupy(4 * (count + 2) * ENQUEUE_NS)
             again = [self._timed_on(self._sets[0], subject) for _ in range(count)]
             first = self._timed_on(_DataSet(seed, kept, inputs), subject)
@@ -507,8 +487,21 @@ class Rotation(Data):
         )
 
     def _check_work(self, subject: Subject) -> None:
+        """Time single launches in turns: those that find outputs poisoned, and those that find them in place.
+
+        Raises SkippedWorkError.
+        """
+        count = self._affordable(_SINGLES)
         for _ in range(2):  # what is an accident does not happen twice
-            fresh_ns, again_ns = self._singles(subject)
+            self.device.occupy(3 * count * ENQUEUE_NS)
+            fresh, again = [], []
+            for _ in range(count):
+                self.poison()
+                fresh.append(self._timed(subject))
+                again.append(self._timed(subject))
+            self.device.synchronize()
+            # The least, as what else the machine does makes times longer and never shorter.
+            fresh_ns, again_ns = min(each() for each in fresh), median(each() for each in again)
             if fresh_ns <= SKIPS * max(again_ns, self.device.tick_ns()):
                 return
         raise SkippedWorkError(
@@ -517,25 +510,9 @@ class Rotation(Data):
             f"{fresh_ns / 1e6:.4g} ms or more: the kernel leaves out work that it finds done.",
         )
 
-    def _singles(self, subject: Subject) -> tuple[float, float]:
-        """Time of single launches in ns, in turns: the least that found outputs poisoned, the median of those
-        that found them in place.
-
-        The least, as what else the machine does makes times longer and never shorter.
-        """
-        count = max(1, min(_SINGLES, self._affordable()))
-        self.device.occupy(3 * count * ENQUEUE_NS)
-        fresh, again = [], []
-        for _ in range(count):
-            self.poison()
-            fresh.append(self._timed(subject))
-            again.append(self._timed(subject))
-        self.device.synchronize()
-        return min(each() for each in fresh), median(each() for each in again)
-
-    def _affordable(self) -> int:
-        """How many launches take no longer than single ones may."""
-        return int(_SINGLES_NS / max(self._launch_ns, 1.0))
+    def _affordable(self, most: int) -> int:
+        """How many launches, up to `most`, take no longer than single ones may; at least one."""
+        return max(1, min(most, int(_SINGLES_NS / max(self._launch_ns, 1.0))))
 
     def _timed_on(self, data_set: _DataSet, subject: Subject) -> Timing:
         self._put(data_set)

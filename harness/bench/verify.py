@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import SuiteError
-from harness.records import Check
+from harness.records import Check, Verification
 from harness.spec.suite import Case, Problem, numpy_dtype
 
 BAND_ELEMENTS = 2**25
@@ -59,19 +59,24 @@ def host_bytes(problem: Problem, case: Case) -> int:
         sizes[name] * (numpy_dtype(array.dtype_at(case)).itemsize + (8 if name in problem.inputs else 0))
         for name, array in problem.arrays.items()
     )
-    largest = max(sizes[name] for name in problem.outputs)
+    largest = largest_output(problem, case)
     return data + 4 * 8 * (min(largest, BAND_ELEMENTS) if problem.independent else largest)
+
+
+def largest_output(problem: Problem, case: Case) -> int:
+    """Elements of the largest output."""
+    return max(math.prod(output.shape_at(case)) for output in problem.outputs.values())
 
 
 def bands(problem: Problem, case: Case) -> Iterator[tuple[Case, slice]]:
     """The case cut along the problem's independent axis into parts small enough to hold in float64."""
     axis = problem.independent
-    largest = max(np.prod(output.shape_at(case), dtype=np.int64) for output in problem.outputs.values())
+    largest = largest_output(problem, case)
     if axis is None or largest <= BAND_ELEMENTS:
         yield case, slice(None)
         return
     extent = case.sizes[axis]
-    step = max(1, int(extent * BAND_ELEMENTS // largest))
+    step = max(1, extent * BAND_ELEMENTS // largest)
     for start in range(0, extent, step):
         yield _band(case, axis, start, min(start + step, extent))
 
@@ -82,7 +87,7 @@ def sample(problem: Problem, case: Case, rng: np.random.Generator) -> tuple[Case
     if axis is None:
         return None
     extent = case.sizes[axis]
-    largest = max(math.prod(output.shape_at(case)) for output in problem.outputs.values())
+    largest = largest_output(problem, case)
     rows = min(extent, max(1, extent * SAMPLE_ELEMENTS // largest))
     start = int(rng.integers(0, extent - rows, endpoint=True))
     return _band(case, axis, start, start + rows)
@@ -144,9 +149,10 @@ def compare(
     `origin` is where the output begins in the whole of which it is a band.
     """
     # "not within" rather than "beyond": a comparison with NaN is false either way, and false must mean wrong.
-    with np.errstate(invalid="ignore", over="ignore"):
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         error = np.abs(output.astype(np.float64) - reference)
         wrong = ~(error <= tolerance)
+        largest_ratio = float(np.where(error == 0, 0.0, error / tolerance).max())
     count = int(np.count_nonzero(wrong))
     finite = bool(np.isfinite(error).all())
     where = None
@@ -156,18 +162,11 @@ def compare(
         elements=output.size,
         wrong=count,
         largest_error=float(error.max()) if finite else None,
-        largest_ratio=_largest_ratio(error, tolerance) if finite else None,
+        largest_ratio=largest_ratio if finite and np.isfinite(largest_ratio) else None,
         first_wrong=where and tuple(map(sum, zip_longest(where, origin, fillvalue=0))),
         found=float(output[where]) if where is not None else 0.0,
         expected=float(reference[where]) if where is not None else 0.0,
     )
-
-
-def _largest_ratio(error: NDArray[np.float64], tolerance: NDArray[np.float64] | float) -> float | None:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = np.where(error == 0, 0.0, error / tolerance)
-    largest = float(ratio.max())
-    return largest if np.isfinite(largest) else None
 
 
 def combine(
@@ -180,31 +179,36 @@ def combine(
     everything = [comparison for parts in comparisons.values() for comparison in parts]
     errors = [comparison.largest_error for comparison in everything]
     ratios = [comparison.largest_ratio for comparison in everything]
-    wrong = sum(comparison.wrong for comparison in everything)
-    elements = sum(comparison.elements for comparison in everything)
-    messages = [damage] if damage else []
-    for name, parts in comparisons.items():
-        first = next((part for part in parts if part.wrong), None)
-        if first is not None:
-            messages.insert(
-                0,
-                _describe(
-                    name, first, sum(part.wrong for part in parts), sum(part.elements for part in parts), data
-                ),
-            )
+    messages = [_describe(name, parts, data) for name, parts in reversed(list(comparisons.items()))]
+    message = " ".join(filter(None, (*messages, damage)))
     return Check(
         data=data,
         seed=seed,
-        passed=not messages,
-        largest_error=max(error for error in errors if error is not None) if None not in errors else None,
-        largest_ratio=max(ratio for ratio in ratios if ratio is not None) if None not in ratios else None,
-        wrong=wrong,
-        elements=elements,
-        message=" ".join(messages),
+        passed=not message,
+        largest_error=_largest(errors),
+        largest_ratio=_largest(ratios),
+        wrong=sum(comparison.wrong for comparison in everything),
+        elements=sum(comparison.elements for comparison in everything),
+        message=message,
     )
 
 
-def _describe(name: str, first: Comparison, wrong: int, elements: int, data: str) -> str:
+def _largest(values: Sequence[float | None]) -> float | None:
+    """None where one of them is not known."""
+    known = [value for value in values if value is not None]
+    return max(known) if len(known) == len(values) else None
+
+
+def first_wrong(verification: Verification) -> str:
+    """What the first check that failed says; empty where all passed."""
+    return next((check.message for check in verification.checks if not check.passed), "")
+
+
+def _describe(name: str, parts: Sequence[Comparison], data: str) -> str:
+    first = next((part for part in parts if part.wrong), None)
+    if first is None:
+        return ""
+    wrong, elements = sum(part.wrong for part in parts), sum(part.elements for part in parts)
     unwritten = " (NaN: never written, or computed from outside the inputs)" if np.isnan(first.found) else ""
     return (
         f"{wrong} of {elements} elements of {name} are wrong on {data}; the first, "

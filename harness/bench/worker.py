@@ -15,11 +15,14 @@ from pathlib import Path
 from statistics import median
 from typing import Literal
 
+import msgspec
+
 from harness.bench import protocol
 from harness.bench.buffers import Arena
 from harness.bench.measure import Subject, limited, measure, single_blocks
-from harness.bench.pair_runner import Held, PairBench, Prepared, build, check_library, library_share, prepare
+from harness.bench.pair_runner import Held, PairBench, Prepared, build, library_share, prepare
 from harness.bench.verifier import Checker, Rotation
+from harness.bench.verify import first_wrong
 from harness.device.backends import open_device
 from harness.device.backends.base import Device, compile_all
 from harness.device.peaks import check_rates
@@ -58,7 +61,7 @@ class Worker:
         self.peaks = request.peaks
         self._held: Held | None = None
 
-    def answer(self, request: protocol.WorkerRequest) -> protocol.WorkerReply:
+    def answer(self, request: protocol.WorkerRequest) -> msgspec.Struct:
         """Raises TamperedError where the suite has changed what it is judged by."""
         self._tamper_check.check()
         try:
@@ -66,7 +69,7 @@ class Worker:
         finally:
             self._tamper_check.check()
 
-    def _answer(self, request: protocol.WorkerRequest) -> protocol.WorkerReply:
+    def _answer(self, request: protocol.WorkerRequest) -> msgspec.Struct:
         match request:
             case protocol.Timers():
                 return self.ticks()
@@ -76,8 +79,9 @@ class Worker:
                 return protocol.Measured(row=self.run(request))
             case protocol.HoldAgainst():
                 return protocol.LibraryMeasured(library=self.hold_against(request))
+            case protocol.Open():
+                raise AssertionError("a device is opened once")
             case _:
-                assert not isinstance(request, protocol.Open), "a device is opened once"
                 return self.pairs.answer(request)
 
     def ticks(self) -> protocol.Ticks:
@@ -127,9 +131,8 @@ class Worker:
             arena = stack.enter_context(Arena(self.device, self.suite.problem, case))
             subject = Subject(built, launch, arena.arguments(kernel))
             # Before the suite's own data, which are what is timed.
-            by_base = ""
-            if request.by_base:
-                by_base = self.pairs.wrong_by_base(case, arena, subject, request.seed)
+            asked = request.by_base
+            by_base = self.pairs.wrong_by_base(case, arena, subject, request.seed) if asked else ""
             verification = self.checker.check(case, arena, subject, request.seed)
             measurement = None
             if verification.passed and request.settings is not None:
@@ -145,7 +148,7 @@ class Worker:
                 check_rates(self.device.info, self.peaks, self.suite.problem, case, measurement.l2, time_ns)
                 if request.hold:
                     self._held = Held(case, arena, subject, rotation, measurement, stack.pop_all())
-        wrong = next((check.message for check in verification.checks if not check.passed), "")
+        wrong = first_wrong(verification)
         failure = wrong or by_base
         return Row(
             case=case.id,
@@ -171,9 +174,7 @@ class Worker:
         prepared = self._prepare(case)
         built = build(self.device, prepared)
         subject = Subject(built, prepared.launch, self._held.arena.arguments(prepared.kernel))
-        check_library(self.checker, self._held, case, subject)
-        self.report("library")
-        share = library_share(self.device, self._held, request.library, subject)
+        share = library_share(self.checker, self._held, case, subject)
         l2 = self._held.measurement.l2
         check_rates(self.device.info, self.peaks, self.suite.problem, case, l2, share.library_time_ns)
         self._release()
@@ -189,7 +190,7 @@ def main() -> int:
     """Serve requests until standard input ends. The exit status says nothing: replies do."""
     worker: Worker | None = None
 
-    def answer(request: protocol.WorkerRequest, send: Callable[[Progress], object]) -> protocol.WorkerReply:
+    def answer(request: protocol.WorkerRequest, send: Callable[[Progress], object]) -> msgspec.Struct:
         nonlocal worker
         if worker is None:
             assert isinstance(request, protocol.Open), "the first request opens the device"

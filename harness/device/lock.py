@@ -1,8 +1,8 @@
 """One measurement at a time on a device, whoever measures: processes of this machine wait for each other.
 
 A lock is a file of the device's name in one folder for the whole machine. The system frees it when its holder
-ends, however it ends. The file stays, since a name that was removed could be locked twice; in it stands who
-holds it.
+ends, however it ends. The file stays, since a name that was removed could be locked twice; it says who holds
+it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MOST_BYTES = 1000
 
 
 class _Holder(msgspec.Struct, frozen=True):
-    """Who holds a lock, as told in its file."""
+    """What a lock's file says of its holder."""
 
     pid: int
     command: str
@@ -45,13 +45,12 @@ class _Holder(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Lock:
-    """One that this process has."""
-
     file: int
     uses: int = 1
 
 
 _ours: dict[Path, _Lock] = {}
+"""The locks that this process holds."""
 _changing = threading.Lock()
 
 
@@ -70,22 +69,20 @@ def held(device: DeviceInfo, command: str, busy: Busy, told: Callable[[str], Non
         waited = _acquire(path, device, busy, told)
     except OSError as error:
         told(
-            f"{_named(device)} is measured without a lock, so another run may disturb it: {path}: "
-            f"{error.strerror or error}. HARNESS_LOCK_DIR names another folder for locks."
+            f"{device.spec} ({device.name}) is measured without a lock, so another run may disturb it: "
+            f"{path}: {error.strerror or error}. HARNESS_LOCK_DIR names another folder for locks."
         )
         yield False
         return
     try:
-        _tell_others(path, command)
+        _tell_others(_ours[path].file, command)
         yield waited
     finally:
         _release(path)
 
 
 def busy_with(device: DeviceInfo) -> str:
-    """Who else measures on a device at this moment, as a sentence without its end; empty where nobody is
-    known to.
-    """
+    """Who else measures on a device now, as a sentence without its end; empty where nobody is known to."""
     with contextlib.suppress(OSError):
         if _can_be_busy(device) and (path := _path(device)) not in _ours:
             file = _opened(path)
@@ -97,7 +94,7 @@ def busy_with(device: DeviceInfo) -> str:
 
 
 def _can_be_busy(device: DeviceInfo) -> bool:
-    """The null device is nothing that could be, unless its script gives it an identity."""
+    """All but the null device can, and that too where its script gives it an identity."""
     return device.backend != "null" or device.uuid is not None
 
 
@@ -121,15 +118,13 @@ def _path(device: DeviceInfo) -> Path:
     return lock_folder() / f"harness-{re.sub(r'[^A-Za-z0-9.]+', '-', identity)[:100]}.lock"
 
 
-def _named(device: DeviceInfo) -> str:
-    return f"{device.spec} ({device.name})"
-
-
 def _acquire(path: Path, device: DeviceInfo, busy: Busy, told: Callable[[str], None]) -> bool:
-    """Whether it had to be waited for. Asked again and again: what blocks in the system cannot be interrupted
-    in a thread, and the file of that name may be another by then. Raises OSError where it cannot be locked.
+    """Lock the device, and say whether that had to be waited for. Raises BusyError, and OSError where it
+    cannot be locked.
     """
     known = ""
+    # Asked again and again: what blocks in the system cannot be interrupted in a thread, and the file of that
+    # name may be another by then.
     while True:
         file = _opened(path)
         try:
@@ -176,7 +171,13 @@ def _opened(path: Path) -> int:
     try:
         file = os.open(path, os.O_RDWR | flags)
     except FileNotFoundError:
-        file = _made(path, flags)
+        # Only where there is none: in a folder such as /tmp, the system refuses O_CREAT of another's file.
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | flags, 0o600)
+        except FileExistsError:  # by another process, this very moment
+            file = os.open(path, os.O_RDWR | flags)
+        else:
+            os.fchmod(file, 0o666)  # whatever the umask is: locks of one user are for every other
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EROFS):
             raise
@@ -188,29 +189,18 @@ def _opened(path: Path) -> int:
     return file
 
 
-def _made(path: Path, flags: int) -> int:
-    """Only where there is none: in a folder such as /tmp, the system refuses O_CREAT of another's file."""
-    try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | flags, 0o600)
-    except FileExistsError:  # by another process, this very moment
-        return os.open(path, os.O_RDWR | flags)
-    os.fchmod(file, 0o666)  # whatever the umask is: locks of one user are for every other
-    return file
-
-
-def _tell_others(path: Path, command: str) -> None:
+def _tell_others(file: int, command: str) -> None:
     """Write down who holds it, for whoever waits. It works without, too."""
     now = dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    content = msgspec.json.encode(_Holder(os.getpid(), command, now))
     with contextlib.suppress(OSError):
-        os.ftruncate(_ours[path].file, 0)
-        os.pwrite(_ours[path].file, content, 0)
+        os.ftruncate(file, 0)
+        os.pwrite(file, msgspec.json.encode(_Holder(os.getpid(), command, now)), 0)
 
 
 def _sentence(device: DeviceInfo, file: int) -> str:
-    """Who has a lock, in the holder's own words, who may be anybody."""
+    """Who holds a lock. The words are the holder's, who may be anybody."""
     holder = "another process"
     with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
         told = msgspec.json.decode(os.pread(file, _MOST_BYTES, 0), type=_Holder)
         holder = f"process {told.pid} ({harmless(told.command)[:80]}, since {harmless(told.since)[:40]})"
-    return f"{_named(device)} is being measured by {holder}"
+    return f"{device.spec} ({device.name}) is being measured by {holder}"

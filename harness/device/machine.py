@@ -7,10 +7,12 @@ a series.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
 from importlib import metadata
+from pathlib import Path
 
 from harness.records import DeviceInfo, Host
 
@@ -19,17 +21,16 @@ ANNOTATIONS = ("cpu", "driver", "gpu_memory", "kernel", "num_cpu", "ram")
 
 def machine_name(device: DeviceInfo) -> str:
     """``nvidia-h200-3f2a9c1e``: the model, and of which card of the model; for a CPU of which host."""
-    model = _slug(device.name)
-    identity = (
-        _slug(device.uuid or "")[-8:] if device.kind == "gpu" and device.uuid else _slug(platform.node())
-    )
-    prefix = "" if device.backend in ("cuda", "null") else f"{device.backend}-"
-    return f"{prefix}{model}-{identity}".strip("-") if device.backend != "null" else "null"
+    if device.backend == "null":
+        return "null"
+    known = device.kind == "gpu" and device.uuid
+    identity = _slug(known)[-8:] if known else _slug(platform.node())
+    prefix = "" if device.backend == "cuda" else f"{device.backend}-"
+    return f"{prefix}{_slug(device.name)}-{identity}".strip("-")
 
 
 def machine_entry(device: DeviceInfo, host: Host) -> dict[str, str]:
     """What asv keeps of the machine: its own six keys, then the card's, then the annotations."""
-    major_minor = ".".join(map(str, device.compute_capability or ())) or "none"
     return {
         "machine": machine_name(device),
         "os": host.os,
@@ -40,7 +41,7 @@ def machine_entry(device: DeviceInfo, host: Host) -> dict[str, str]:
         "gpu": device.name,
         "gpu_uuid": device.uuid or "unknown",
         "gpu_memory": f"{round(device.memory_bytes / 2**30)} GiB",
-        "compute_capability": major_minor,
+        "compute_capability": ".".join(map(str, device.compute_capability or ())) or "none",
         "driver": device.driver,
         "kernel": host.kernel,
     }
@@ -51,23 +52,19 @@ def _slug(text: str) -> str:
 
 
 _PACKAGES = (
-    "numpy",
-    "pycuda",
-    "pyopencl",
-    "intel-opencl-rt",
-    "moderngl",
-    "apache-tvm",
-    "nvmath-python",
-    "nvidia-cutlass",
-    "numba",
-    "nvidia-ml-py",
-    "asv",
+    *("numpy", "pycuda", "pyopencl", "intel-opencl-rt", "moderngl", "apache-tvm", "nvmath-python"),
+    *("nvidia-cutlass", "numba", "nvidia-ml-py", "asv"),
 )
 
 
 def describe_host() -> Host:
+    """The machine that this runs on, with the versions of the packages that measure or compute on it."""
     import psutil
 
+    packages = {}
+    for name in _PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            packages[name] = metadata.version(name)
     return Host(
         os=platform.system(),
         kernel=platform.release(),
@@ -75,23 +72,14 @@ def describe_host() -> Host:
         cpu_count=os.cpu_count() or 1,
         memory_bytes=int(psutil.virtual_memory().total),
         python=platform.python_version(),
-        packages={name: version for name in _PACKAGES if (version := _version(name))},
+        packages=packages,
     )
 
 
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
 def cpu_name() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
-            for line in file:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
-    except OSError:
-        pass
+    """The processor's model as Linux gives it, else what Python knows of it."""
+    with contextlib.suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()

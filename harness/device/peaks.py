@@ -38,7 +38,7 @@ _FP32_LANES = {
     **dict.fromkeys([(7, 0), (7, 2), (7, 5), (8, 0)], 64),
     **dict.fromkeys([(8, 6), (8, 7), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0), (12, 1)], 128),
 }
-"""Per multiprocessor, by compute capability."""
+"""Lanes of a multiprocessor, by compute capability."""
 
 _FLOAT16_FLOP = {
     **dict.fromkeys([(7, 0), (7, 5), (8, 6), (8, 9), (12, 0)], 1024),
@@ -46,8 +46,8 @@ _FLOAT16_FLOP = {
     (9, 0): 4096,
     (10, 0): 8192,
 }
-"""Per multiprocessor and clock, by compute capability, where float32 accumulation is not halved. What has no
-published figure to check against, such as 8.7 and 12.1, is left out."""
+"""Operations of a multiprocessor in a clock, by compute capability, where float32 accumulation is not halved.
+What has no published figure to check against, such as 8.7 and 12.1, is left out."""
 
 _HALVED = {(7, 5), (8, 6), (8, 9), (12, 0)}
 """The capabilities at which GeForce cards accumulate in float32 at half rate."""

@@ -5,8 +5,6 @@ Importing this imports no GPU library; a backend's module does so only when it i
 
 from __future__ import annotations
 
-__all__ = ["BACKENDS", "DEFAULT_ORDER", "Survey", "open_device", "parse_spec", "survey"]
-
 import importlib
 from dataclasses import dataclass
 from typing import cast
@@ -62,24 +60,18 @@ def open_device(spec: str | None) -> Device:
     Raises UsageError for a spec that names nothing, DeviceError for a device that is not there or does not
     open.
     """
-    if spec is None:
-        return _open_first()
-    name, index = parse_spec(spec)
-    devices = _backend(name).devices()
-    if index >= len(devices):
-        there = ", ".join(f"{device.spec} ({device.name})" for device in devices) or "none"
-        raise DeviceError(f"There is no device {name}:{index}. Devices of this backend: {there}.")
-    return _backend(name).open_device(index)
-
-
-def _open_first() -> Device:
-    problems = []
+    if spec is not None:
+        name, index = parse_spec(spec)
+        devices = _backend(name).devices()
+        if index >= len(devices):
+            there = ", ".join(f"{device.spec} ({device.name})" for device in devices) or "none"
+            raise DeviceError(f"There is no device {name}:{index}. Devices of this backend: {there}.")
+        return _backend(name).open_device(index)
+    problems = ["No device works on this machine."]
     for name in DEFAULT_ORDER:
         try:
             if _backend(name).devices():
                 return _backend(name).open_device(0)
         except DeviceError as error:
-            problems.append(f"{name}: {error.message}")
-    raise DeviceError(
-        "No device works on this machine.\n" + "\n".join(f"  {problem}" for problem in problems)
-    )
+            problems.append(f"  {name}: {error.message}")
+    raise DeviceError("\n".join(problems))

@@ -1,27 +1,33 @@
 """The contract that every backend keeps, small enough to read in a minute.
 
-A backend is one module with two functions, `devices()` and `open_device(index)`, and a class that is a
+A backend is one module with two functions, `devices()` and `open_device(index)`, and a class derived from
 `Device`. Work is enqueued in order and runs asynchronously; times are read after `synchronize()`.
 """
 
 from __future__ import annotations
 
+import math
+import operator
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from harness.errors import HarnessError, LaunchError
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
 from harness.spec.sources import Program
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 Memory = Any
 """A device's own handle of an allocation, or of a part of one; opaque to everybody else."""
+
+Argument = Any
+"""A view of a Memory, or a NumPy scalar passed by value."""
 
 Looks = Sequence[tuple[Memory, int, Any]]
 """Places to read: an allocation, an offset in bytes, and the contiguous host array to fill."""
@@ -43,29 +49,31 @@ Stamping = Callable[[], "Stamp | None"]
 """What a stamp read; call it after synchronize(). None where the device has no counters, or missed it."""
 
 
-class Built(Protocol):
+@dataclass(kw_only=True)
+class Built:
     """A kernel built for one device."""
 
-    resources: Resources
-    cached: bool
-    stateless: bool
+    resources: Resources = field(default_factory=Resources)
+    cached: bool = False
+    """Whether its binary came from the cache."""
+    stateless: bool = False
     """Whether it is known to have no memory but its arguments: it can keep nothing between launches."""
 
 
-Argument = Any
-"""A view of a Memory, or a NumPy scalar passed by value."""
-
-
 class Device(Protocol):
-    """One open device. Errors are HarnessErrors: BuildError, OutOfMemoryError, LaunchError, MeasureError."""
+    """One open device. Errors are HarnessErrors: BuildError, OutOfMemoryError, LaunchError, MeasureError.
+
+    A method with a body here does what it says for a device without the feature that it is about.
+    """
 
     info: DeviceInfo
     toolchain: Toolchain
     clock: str
     """What tells the time: cuda-event, opencl-profiling, gl-timer, host, scripted."""
 
-    def compile(self, program: Program) -> None:
-        """Compile into the cache, or do nothing if it is there. Safe to call from several threads."""
+    def compile(self, program: Program) -> None:  # noqa: ARG002
+        """Compile into the cache, unless it is there or the device has none. Several threads may call it."""
+        return
 
     def build(self, program: Program) -> Built:
         """Load a kernel onto the device, compiled or from the cache."""
@@ -94,44 +102,74 @@ class Device(Protocol):
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         """Enqueue a grid, in the parts that `launch` has; one in parts needs a program made for it."""
 
-    def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:
+    def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:  # noqa: ARG002
         """Launch while nothing that is enqueued may begin yet, and take `looks` meanwhile: what has changed
-        there did not wait for its turn. False where that cannot be told, and nothing is to be read from them.
+        there did not wait for its turn. False where that cannot be told, as of a kernel that has no queue but
+        the harness's; then nothing is to be read from them.
         """
+        self.launch(built, launch, arguments)
+        return False
 
     def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:
         """Enqueue `launches` launches back to back; their time together."""
 
     def flush_l2(self) -> None:
-        """Enqueue work that leaves nothing of earlier arrays in the last-level cache."""
+        """Enqueue work that leaves nothing of earlier arrays in the last-level cache, if that is known."""
+        return
 
-    def occupy(self, duration_ns: int) -> None:
+    def occupy(self, duration_ns: int) -> None:  # noqa: ARG002
         """Enqueue a busy wait, so that what is enqueued next runs without gaps; may do nothing."""
+        return
 
     def hold(self) -> Callable[[], None]:
         """Enqueue a wait for the host, which calls what is returned once all that is to run without gaps has
         been enqueued: no more than a few hundred launches, as the queue must hold them. The wait ends by
         itself after a while. It may do nothing where there is no canary to tell that it would help.
         """
+        return lambda: None
 
     def stamp(self) -> Stamping:
         """Enqueue a reading of the device's counters; costs a few microseconds on the device, or nothing."""
+        return lambda: None
 
     def canary(self) -> Timing | None:
         """Enqueue a small kernel that never changes, and time it: what slows it is not the code under test.
 
         None where there is none.
         """
+        return None
 
     def tick_ns(self) -> float:
         """The smallest step of the clock, measured."""
 
     def globaltimer_tick_ns(self) -> float | None:
         """The smallest step of the time in stamps, measured; None without stamps."""
+        return None
 
-    def synchronize(self) -> None: ...
+    def synchronize(self) -> None:
+        return
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        return
+
+
+class HostMemory(Device, Protocol):
+    """A device whose memory is the host's: a Memory is an array of bytes."""
+
+    def view(self, memory: Memory, offset_bytes: int, size_bytes: int) -> Memory:
+        return memory[offset_bytes : offset_bytes + size_bytes]
+
+    def write(self, memory: Memory, offset_bytes: int, data: NDArray[Any]) -> None:
+        memory[offset_bytes : offset_bytes + data.nbytes] = data.reshape(-1).view(np.uint8)
+
+    def read(self, memory: Memory, offset_bytes: int, out: NDArray[Any]) -> None:
+        out.reshape(-1).view(np.uint8)[:] = memory[offset_bytes : offset_bytes + out.nbytes]
+
+    def fill(self, memory: Memory, offset_bytes: int, size_bytes: int, byte: int) -> None:
+        memory[offset_bytes : offset_bytes + size_bytes] = byte
+
+    def copy(self, source: Memory, destination: Memory, offset_bytes: int, size_bytes: int) -> None:
+        destination[offset_bytes : offset_bytes + size_bytes] = source[:size_bytes]
 
 
 class Backend(Protocol):
@@ -161,11 +199,10 @@ def check_launch(launch: Launch, device: DeviceInfo, resources: Resources | None
 
     Raises LaunchError. Before the build `resources` is None, and only what needs no compiler is checked.
     """
-    threads = launch.block[0] * launch.block[1] * launch.block[2]
-    shared_bytes = launch.dynamic_shared_bytes + ((resources and resources.static_shared_bytes) or 0)
-    most_threads = min(
-        device.max_threads_per_block, (resources and resources.max_threads_per_block) or threads
-    )
+    needs = resources or Resources()
+    threads = math.prod(launch.block)
+    shared_bytes = launch.dynamic_shared_bytes + (needs.static_shared_bytes or 0)
+    most_threads = min(device.max_threads_per_block, needs.max_threads_per_block or threads)
     if min(*launch.block, *launch.grid, *(launch.dispatch or (1,))) < 1:
         raise LaunchError(
             f"Grid {launch.grid}, block {launch.block} and dispatch {launch.dispatch} need at least 1 in "
@@ -176,13 +213,11 @@ def check_launch(launch: Launch, device: DeviceInfo, resources: Resources | None
             f"A block of {_by(launch.block)} = {threads} threads is more than the {most_threads} that "
             f"{device.name} can run of this kernel: use a smaller block, or fewer registers per thread."
         )
-    if any(extent > most for extent, most in zip(launch.block, device.max_block, strict=True)):
-        raise LaunchError(
-            f"Block {_by(launch.block)} exceeds {device.name}'s largest block {_by(device.max_block)}."
-        )
     grid = tuple(map(min, launch.grid, launch.dispatch or launch.grid))
-    if any(extent > most for extent, most in zip(grid, device.max_grid, strict=True)):
-        raise LaunchError(f"Grid {_by(grid)} exceeds {device.name}'s largest grid {_by(device.max_grid)}.")
+    for what, extents, most in (("Block", launch.block, device.max_block), ("Grid", grid, device.max_grid)):
+        if any(map(operator.gt, extents, most)):
+            largest = f"{device.name}'s largest {what.lower()} {_by(most)}"
+            raise LaunchError(f"{what} {_by(extents)} exceeds {largest}.")
     if shared_bytes > device.max_shared_bytes:
         raise LaunchError(
             f"A block needs {shared_bytes} bytes of shared memory; {device.name} has "
@@ -197,6 +232,13 @@ def check_parts(launch: Launch, *, in_parts: bool) -> None:
             f"Grid {_by(launch.grid)} is to be launched {_by(launch.dispatch or ())} blocks at a time, and "
             "the kernel was built for a whole one: give its launch to program()."
         )
+
+
+def smallest_step(times_ns: Iterable[float]) -> float:
+    """The smallest difference between distinct times of empty intervals: the step of the clock, in ns."""
+    distinct = sorted(set(times_ns))
+    steps = [later - earlier for earlier, later in pairwise(distinct)] or distinct
+    return float(min(step for step in [*steps, 1000] if step > 0))
 
 
 def _by(extents: tuple[int, ...]) -> str:

@@ -12,12 +12,10 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from harness.device.backends.base import Argument, Built, Looks, Memory, Stamping, Timing
+from harness.device.backends.base import Argument, Built, HostMemory, Memory, Timing
 from harness.device.machine import cpu_name
 from harness.errors import BuildError, KernelError, OutOfMemoryError
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
@@ -55,23 +53,19 @@ def open_device(index: int) -> CpuDevice:
 
 
 @dataclass
-class CpuBuilt:
+class CpuBuilt(Built):
     program: Program
     call: Callable[..., object]
-    resources: Resources
-    cached: bool = False
-    stateless: bool = False
 
 
-class CpuDevice:
+class CpuDevice(HostMemory):
+    """Calls functions. A call has ended when it returns, and its caches are shared with the whole machine."""
+
     clock = "host"
 
     def __init__(self, info: DeviceInfo) -> None:
         self.info = info
         self.toolchain = Toolchain(compiler=f"Python {platform.python_version()}, NumPy {np.__version__}")
-
-    def compile(self, program: Program) -> None:
-        """Nothing: what a function compiles, it keeps in its own process."""
 
     def build(self, program: Program) -> CpuBuilt:
         if program.host is None:
@@ -81,7 +75,7 @@ class CpuDevice:
         except Exception as error:
             raise BuildError(f"{program.name} could not be made: {type(error).__name__}: {error}") from error
         identity = hashlib.sha256(f"{self.info.arch}\n{program.sha256}".encode()).hexdigest()
-        return CpuBuilt(program, call, Resources(binary_sha256=identity))
+        return CpuBuilt(program, call, resources=Resources(binary_sha256=identity))
 
     def free_bytes(self) -> int:
         import psutil
@@ -98,35 +92,18 @@ class CpuDevice:
         begin = -whole.ctypes.data % _ALIGNMENT
         return whole[begin : begin + size_bytes]
 
-    def view(self, memory: Memory, offset_bytes: int, size_bytes: int) -> Memory:
-        return memory[offset_bytes : offset_bytes + size_bytes]
-
     def release(self, memory: Memory) -> None:
         """Nothing: the last view of an array frees it."""
-
-    def write(self, memory: Memory, offset_bytes: int, data: NDArray[Any]) -> None:
-        memory[offset_bytes : offset_bytes + data.nbytes] = data.reshape(-1).view(np.uint8)
-
-    def read(self, memory: Memory, offset_bytes: int, out: NDArray[Any]) -> None:
-        out.reshape(-1).view(np.uint8)[:] = memory[offset_bytes : offset_bytes + out.nbytes]
-
-    def fill(self, memory: Memory, offset_bytes: int, size_bytes: int, byte: int) -> None:
-        memory[offset_bytes : offset_bytes + size_bytes] = byte
-
-    def copy(self, source: Memory, destination: Memory, offset_bytes: int, size_bytes: int) -> None:
-        destination[offset_bytes : offset_bytes + size_bytes] = source[:size_bytes]
 
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         self.timed(built, launch, arguments, 1)
 
-    def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:  # noqa: ARG002
-        """Not told: a call runs at once."""
-        self.launch(built, launch, arguments)
-        return False
-
     def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:  # noqa: ARG002
         assert isinstance(built, CpuBuilt)
-        typed = [_typed(*each) for each in zip(built.program.parameters, arguments, strict=True)]
+        typed = [
+            int(argument) if part.shape is None else argument.view(part.dtype).reshape(part.shape)
+            for part, argument in zip(built.program.parameters, arguments, strict=True)
+        ]
         try:
             start_ns = time.perf_counter_ns()
             for _ in range(launches):
@@ -136,35 +113,5 @@ class CpuDevice:
             raise KernelError(f"{built.program.name} raised {type(error).__name__}: {error}") from error
         return lambda: total_ns
 
-    def flush_l2(self) -> None:
-        """Nothing: a CPU's caches are shared with the whole machine."""
-
-    def occupy(self, duration_ns: int) -> None:
-        """Nothing: a call has ended when it returns."""
-
-    def hold(self) -> Callable[[], None]:
-        return lambda: None
-
-    def stamp(self) -> Stamping:
-        return lambda: None
-
-    def canary(self) -> None:
-        return None
-
-    def globaltimer_tick_ns(self) -> None:
-        return None
-
     def tick_ns(self) -> float:
         return max(1.0, time.get_clock_info("perf_counter").resolution * 1e9)
-
-    def synchronize(self) -> None:
-        """Nothing: a call has ended when it returns."""
-
-    def close(self) -> None:
-        """Nothing was opened."""
-
-
-def _typed(parameter: Any, argument: Argument) -> Any:
-    if parameter.shape is None:
-        return int(argument)
-    return argument.view(parameter.dtype).reshape(parameter.shape)

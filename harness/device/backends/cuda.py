@@ -19,14 +19,23 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from harness.device.backends import nvcc
-from harness.device.backends.base import Argument, Built, Looks, Memory, Stamp, Stamping, Timing, check_parts
-from harness.device.backends.nvcc import code_sha256, has_no_memory
+from harness.device.backends.base import (
+    Argument,
+    Built,
+    Device,
+    Looks,
+    Memory,
+    Stamp,
+    Stamping,
+    Timing,
+    check_parts,
+    smallest_step,
+)
 from harness.errors import (
     BuildError,
     DeviceError,
@@ -106,11 +115,9 @@ _CANARY_STEPS = 10_000
 _HOLD_NS = 90_000_000
 """How long the stream is held to see what does not wait for it."""
 _MOST_HELD_NS = 200_000_000
-"""How long the card waits for the host to release it: a host that is itself waiting for a place in the queue
-never would."""
+"""How long the card waits for a host that may itself be waiting for a place in the queue."""
 _NON_BLOCKING = 1
 """CU_STREAM_NON_BLOCKING: a stream that the default stream does not wait for, nor it for that one."""
-
 
 _PERSISTING_L2_LIMIT, _ACCESS_POLICY_WINDOW, _ATTRIBUTE_BYTES = 6, 1, 64
 """CU_LIMIT_PERSISTING_L2_CACHE_SIZE, CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW; the size of any attribute."""
@@ -123,9 +130,8 @@ def _driver() -> Any:
         from pycuda import driver
     except ImportError as error:
         if "libcuda" in str(error):
-            raise DeviceError(
-                f"There is no NVIDIA driver ({error}). Install the driver of your card."
-            ) from None
+            message = f"There is no NVIDIA driver ({error}). Install the driver of your card."
+            raise DeviceError(message) from None
         raise DeviceError(
             f"PyCUDA cannot be imported ({error}). With the CUDA toolkit on PATH, install this "
             "project with its extra 'cuda': pip install -e '.[cuda]' in a clone."
@@ -145,9 +151,7 @@ def _driver() -> Any:
 
 @contextlib.contextmanager
 def _translated(what: str) -> Iterator[None]:
-    """PyCUDA's errors as the harness's own. CUDA reports a kernel's fault at a later call: `what` says
-    which one.
-    """
+    """PyCUDA's errors as the harness's own. CUDA reports a kernel's fault at a later call: at `what`."""
     driver = _driver()
     try:
         yield
@@ -206,29 +210,25 @@ def open_device(index: int) -> CudaDevice:
     return CudaDevice(index)
 
 
-@dataclass
-class CudaBuilt:
-    function: Any
-    resources: Resources
-    cached: bool
+@dataclass(kw_only=True)
+class CudaBuilt(Built):
+    function: Any = None
     call: Callable[[Sequence[Argument]], None] | None = None
     """What enqueues the work of a host function; there is no `function` then."""
-    stateless: bool = False
     origin: int | None = None
     """The address at which a kernel that is launched in parts finds its part's first block."""
 
 
-class CudaDevice:
+class CudaDevice(Device):
     clock = "cuda-event"
 
-    def __init__(self, index: int, cache: BinaryCache | None = None) -> None:
+    def __init__(self, index: int) -> None:
         driver = _driver()
         handle = driver.Device(index)
         self.info = _describe(index, handle)
-        self.cache = cache or BinaryCache()
-        self.toolchain = Toolchain(
-            compiler=nvcc.version() or "no nvcc", options=(*_OPTIONS, *nvcc.environment())
-        )
+        self.cache = BinaryCache()
+        options = (*_OPTIONS, *nvcc.environment())
+        self.toolchain = Toolchain(compiler=nvcc.version() or "no nvcc", options=options)
         self._prepared: dict[tuple[Any, ...], Any] = {}
         self._origins: dict[tuple[Any, ...], Memory] = {}
         self._flush: tuple[Any, Any, Any, int] | None = None
@@ -251,7 +251,7 @@ class CudaDevice:
         if program.kind == "library":
             # What it reads when it is called is in nobody's list: the tree stands in for it.
             identity = _digest(program.tree_sha256.encode() + binary)
-            return CudaBuilt(None, identity, cached, self._library(program, binary))
+            return CudaBuilt(call=self._library(program, binary), resources=identity, cached=cached)
         with _translated(f"Loading {program.name}"):
             module = _source_module()(binary)
             try:
@@ -262,8 +262,10 @@ class CudaDevice:
                     'check its entry, and that it is extern "C".'
                 ) from None
             origin = int(module.get_global(_ORIGIN)[0]) if program.in_parts else None
-        stateless = has_no_memory(binary)
-        return CudaBuilt(function, _resources(function, binary), cached, stateless=stateless, origin=origin)
+        stateless, resources = nvcc.has_no_memory(binary), _resources(function, binary)
+        return CudaBuilt(
+            function=function, resources=resources, cached=cached, stateless=stateless, origin=origin
+        )
 
     def _host(self, program: Program) -> CudaBuilt:
         assert program.host is not None
@@ -283,7 +285,7 @@ class CudaDevice:
                 raise LaunchError(f"{program.name} raised {type(error).__name__}: {error}") from error
 
         identity = _digest(f"{self.info.arch}\n{program.sha256}".encode())
-        return CudaBuilt(None, identity, cached=False, call=enqueue)
+        return CudaBuilt(call=enqueue, resources=identity)
 
     def _library(self, program: Program, binary: bytes) -> Callable[[Sequence[Argument]], None]:
         with scratch_folder() as folder:
@@ -334,40 +336,35 @@ class CudaDevice:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # nvcc's remarks arrive as warnings; errors carry their log
-                return bytes(
-                    compiler.compile(
-                        program.text,
-                        options=list(options),
-                        no_extern_c=True,
-                        arch=self.info.arch,
-                        cache_dir=False,
-                    )
+                found = compiler.compile(
+                    program.text,
+                    options=list(options),
+                    no_extern_c=True,
+                    arch=self.info.arch,
+                    cache_dir=False,
                 )
+                return bytes(found)
         except _driver().CompileError as error:
             log = "\n".join(part for part in (error.stdout, error.stderr) if part).strip()
-            raise BuildError(
-                f"{program.name} does not compile with {self.toolchain.compiler}.", log=log
-            ) from None
+            message = f"{program.name} does not compile with {self.toolchain.compiler}."
+            raise BuildError(message, log=log) from None
 
     @property
     def _library_arch(self) -> str:
         """The architecture with what only it has, such as sm_90a: a library's own code asks for it."""
         return self.info.arch + ("a" if (self.info.compute_capability or (0, 0)) >= (9, 0) else "")
 
-    @property
-    def _library_target(self) -> tuple[str, str]:
-        """For no other card: -arch=sm_90a has nvcc 13 compile everything a second time, to PTX for sm_90."""
-        number = self._library_arch.removeprefix("sm_")
-        return "-gencode", f"arch=compute_{number},code=sm_{number}"
-
     def _compile_library(self, program: Program, options: tuple[str, ...]) -> bytes:
         with scratch_folder() as folder:
             source, made = folder / f"{program.function}.cu", folder / "library.so"
+            # For no other card: -arch=sm_90a has nvcc 13 compile everything a second time, to PTX for sm_90.
+            number = self._library_arch.removeprefix("sm_")
+            target = f"arch=compute_{number},code=sm_{number}"
             source.write_text(program.text, encoding="utf-8")
             done = subprocess.run(
                 [
                     "nvcc", "-shared", "-O3", "-Xcompiler", "-fPIC", "-cudart", "shared",
-                    *self._library_target, *options, "-o", str(made), str(source),
+                    "-gencode", target, *options, "-o", str(made), str(source),
                 ],
                 capture_output=True, text=True, check=False,
             )  # fmt: skip
@@ -417,14 +414,8 @@ class CudaDevice:
         with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
             self._run(built, launch, arguments)
 
-    def launch_held(
-        self,
-        built: Built,
-        launch: Launch,
-        arguments: Sequence[Argument],
-        looks: Looks,
-    ) -> bool:
-        """Told only of what the host enqueues itself: a kernel of the harness's has its stream alone."""
+    def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:
+        """Only a host function can use another stream: a kernel is enqueued on the harness's own."""
         assert isinstance(built, CudaBuilt)
         if built.call is None:
             self.launch(built, launch, arguments)
@@ -575,30 +566,27 @@ class CudaDevice:
         if self._canary is None:
             function = self._helpers.get_function("harness_canary")
             # The memory itself, not its address alone: PyCUDA frees what nobody holds.
-            self._canary = (CudaBuilt(function, Resources(), cached=True), self.allocate(4))
+            self._canary = (CudaBuilt(function=function), self.allocate(4))
         built, sink = self._canary
         launch = Launch(grid=(2 * self.info.compute_units, 1, 1), block=(256, 1, 1))
         return self.timed(built, launch, (np.uintp(int(sink)), np.int32(_CANARY_STEPS)), launches=1)
 
     def tick_ns(self) -> float:
-        """The smallest difference between distinct times of empty intervals."""
         driver = _driver()
         pairs = [(driver.Event(), driver.Event()) for _ in range(128)]
         for start, end in pairs:
             start.record(self.stream)
             end.record(self.stream)
         self.synchronize()
-        times = sorted({round(end.time_since(start) * 1e6) for start, end in pairs})
-        steps = [later - earlier for earlier, later in pairwise(times)] or times
-        return float(min(step for step in [*steps, 1000] if step > 0))
+        return smallest_step(round(end.time_since(start) * 1e6) for start, end in pairs)
 
     def globaltimer_tick_ns(self) -> float:
         """The smallest difference between distinct readings in one thread."""
         count = 64
         with _translated("Reading the card's timer"):
             memory, readings = self.allocate(8 * count), np.empty(count, np.uint64)
-            one = Launch(grid=(1, 1, 1), block=(1, 1, 1))
             function = self._helpers.get_function("harness_globaltimer")
+            one = Launch(grid=(1, 1, 1), block=(1, 1, 1))
             self._enqueue(function, one, (np.uintp(int(memory)), np.int32(count)))
             self.read(memory, 0, readings)
             self.release(memory)
@@ -617,7 +605,7 @@ class CudaDevice:
 
 @functools.cache
 def _libcuda() -> Any:
-    """For the calls that PyCUDA does not have; None where it cannot be found by its name."""
+    """The driver's library, for what PyCUDA has no call for; None where it is not found by its name."""
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -626,7 +614,7 @@ def _libcuda() -> Any:
 
 def _forget_persisting(stream: int) -> None:
     """Make lines of the L2 ordinary that were set to persist, of which a flush would leave some, and let none
-    be set. A driver or card without such lines refuses, and that is as well.
+    be set. A driver or card without such lines refuses, which does no harm.
     """
     library = _libcuda()
     if library is None or not hasattr(library, "cuCtxResetPersistingL2Cache"):
@@ -645,7 +633,7 @@ def _resources(function: Any, binary: bytes) -> Resources:
         local_bytes=int(function.get_attribute(attribute.LOCAL_SIZE_BYTES)),
         max_threads_per_block=int(function.get_attribute(attribute.MAX_THREADS_PER_BLOCK)),
         binary_sha256=hashlib.sha256(binary).hexdigest(),
-        code_sha256=code_sha256(binary),
+        code_sha256=nvcc.code_sha256(binary),
     )
 
 

@@ -28,7 +28,7 @@ _STRAY = 0.02
 
 @dataclass
 class Noise:
-    """Draws the time of one launch after another; the device's clocks go with it."""
+    """Draws the times of launches, and moves the device's clocks on by them."""
 
     kind: str
     seed: int
@@ -58,12 +58,11 @@ class Noise:
         return total_ns
 
     def pass_time(self, duration_ns: float) -> None:
-        """Let the device's clocks run."""
         self.now_ns += duration_ns
         self.cycles += duration_ns * self.clock_mhz / 1e3
 
     def _state(self) -> float:
-        """What the card's state makes of a time, and what it does to the clock."""
+        """The factor by which the card's state lengthens a time; also changes the clock's rate."""
         if self.kind == "drifting":
             self.clock_mhz = FULL_CLOCK_MHZ / (1 + _DRIFT_PER_S * self.now_ns / 1e9)
         elif self.kind == "bimodal":

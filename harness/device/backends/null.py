@@ -23,14 +23,14 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from harness.device.backends.base import Argument, Built, Looks, Memory, Stamp, Stamping, Timing
+from harness.device.backends.base import Argument, Built, HostMemory, Memory, Stamp, Stamping, Timing
 from harness.device.backends.noise import Noise
 from harness.errors import BuildError, ConfigError, LaunchError, OutOfMemoryError
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
@@ -66,47 +66,29 @@ def devices() -> list[DeviceInfo]:
 
 
 def open_device(index: int) -> NullDevice:
-    script = _script()
+    """The device, as the script says. Raises ConfigError for a script that cannot be read."""
+    script: Any = {}
+    if path := os.environ.get("HARNESS_NULL_SCRIPT"):
+        try:
+            script = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                f"HARNESS_NULL_SCRIPT names {path}, which is no readable JSON file: {error}"
+            ) from None
+        if not isinstance(script, dict):
+            raise ConfigError(f"HARNESS_NULL_SCRIPT names {path}, which holds no JSON object.")
     return NullDevice(dataclasses.replace(devices()[index], uuid=script.get("uuid")), script)
 
 
-def _script() -> dict[str, Any]:
-    path = os.environ.get("HARNESS_NULL_SCRIPT")
-    if not path:
-        return {}
-    try:
-        script = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"HARNESS_NULL_SCRIPT names {path}, which is no readable JSON file: {error}"
-        ) from None
-    if not isinstance(script, dict):
-        raise ConfigError(f"HARNESS_NULL_SCRIPT names {path}, which holds no JSON object.")
-    return script
-
-
-def _noise(told: Any) -> Noise | None:
-    if told is None:
-        return None
-    try:
-        # Every process is another draw, unless the script fixes the seed.
-        return Noise(**{"seed": os.getpid(), **told})
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"HARNESS_NULL_SCRIPT has the noise {told!r}: {error}.") from None
-
-
 @dataclass
-class NullBuilt:
+class NullBuilt(Built):
     program: Program
     fault: str
     times_ns: Iterator[float] | None
-    resources: Resources = field(default_factory=Resources)
-    cached: bool = False
     planted: bool = False
-    stateless: bool = False
 
 
-class NullDevice:
+class NullDevice(HostMemory):
     clock = "scripted"
 
     def __init__(self, info: DeviceInfo, script: Mapping[str, Any]) -> None:
@@ -114,13 +96,15 @@ class NullDevice:
         self.toolchain = Toolchain(compiler="null 1")
         self.script = script
         self.allocated_bytes = 0
-        self.noise = _noise(script.get("noise"))
+        wanted = script.get("noise")
+        try:
+            # Every process is another draw, unless the script fixes the seed.
+            self.noise = None if wanted is None else Noise(**{"seed": os.getpid(), **wanted})
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"HARNESS_NULL_SCRIPT has the noise {wanted!r}: {error}.") from None
         self._writes = 0
         """How often inputs may have changed: what kernels compute of them is kept until then."""
         self._computed: dict[tuple[int, ...], tuple[int, Any, list[tuple[Any, np.ndarray[Any, Any]]]]] = {}
-
-    def compile(self, program: Program) -> None:
-        pass
 
     def build(self, program: Program) -> NullBuilt:
         behaviour = self.script.get(program.name, {})
@@ -151,35 +135,21 @@ class NullDevice:
         self.allocated_bytes += size_bytes
         return np.zeros(size_bytes, np.uint8)
 
-    def view(self, memory: Memory, offset_bytes: int, size_bytes: int) -> Memory:
-        return memory[offset_bytes : offset_bytes + size_bytes]
-
     def release(self, memory: Memory) -> None:
         self.allocated_bytes -= memory.nbytes
 
     def write(self, memory: Memory, offset_bytes: int, data: np.ndarray[Any, Any]) -> None:
-        memory[offset_bytes : offset_bytes + data.nbytes] = data.reshape(-1).view(np.uint8)
+        super().write(memory, offset_bytes, data)
         self._writes += 1
 
     def copy(self, source: Memory, destination: Memory, offset_bytes: int, size_bytes: int) -> None:
-        destination[offset_bytes : offset_bytes + size_bytes] = source[:size_bytes]
+        super().copy(source, destination, offset_bytes, size_bytes)
         self._writes += 1
-
-    def read(self, memory: Memory, offset_bytes: int, out: np.ndarray[Any, Any]) -> None:
-        out.reshape(-1).view(np.uint8)[:] = memory[offset_bytes : offset_bytes + out.nbytes]
-
-    def fill(self, memory: Memory, offset_bytes: int, size_bytes: int, byte: int) -> None:
-        memory[offset_bytes : offset_bytes + size_bytes] = byte
 
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:  # noqa: ARG002
         assert isinstance(built, NullBuilt)
         _misbehave(built.fault)
         self._run(built, arguments)
-
-    def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:  # noqa: ARG002
-        """Not told: a launch runs at once."""
-        self.launch(built, launch, arguments)
-        return False
 
     def _run(self, built: NullBuilt, arguments: Sequence[Argument]) -> None:
         if built.program.emulate is None:
@@ -230,23 +200,8 @@ class NullDevice:
     def globaltimer_tick_ns(self) -> float | None:
         return None if self.noise is None else 1.0
 
-    def flush_l2(self) -> None:
-        pass
-
-    def occupy(self, duration_ns: int) -> None:
-        pass
-
-    def hold(self) -> Callable[[], None]:
-        return lambda: None
-
     def tick_ns(self) -> float:
         return 1.0
-
-    def synchronize(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 def _misbehave(fault: str) -> None:

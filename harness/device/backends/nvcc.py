@@ -31,8 +31,10 @@ _INCLUDE = re.compile(
     r"(?:-I|--?include-path|--?isystem|--?system-include)(?:=(?P<given>.*)|(?P<joined>.+))?\Z"
 )
 _PRE_INCLUDE = re.compile(r"--?(?:pre-)?include(?:=(?P<given>.*))?\Z")
+_ASKED = re.compile(r"""__has_include\s*\(\s*[<"]([^>"\n]+)""")
 _HIDDEN = re.compile(r"""\.inc(?:lude|bin)\b|#\s*embed\b|__has_include\s*\(\s*[<"](?:/|[^>"\n]*\.\.)""")
-"""An assembler's directives; a file as an array; a question for a file outside the folders searched."""
+"""Ways to read or look for a file that no dependency list names: an assembler's directives, a file as an
+array, a question for a file outside the folders searched."""
 
 
 @functools.cache
@@ -53,16 +55,15 @@ def environment() -> tuple[str, ...]:
     )
 
 
-def host_compiler() -> str:
+def _host_compiler() -> str:
     """The file of the compiler that nvcc calls for the host's part, with its size and time: another is
     another compiler, with other headers. Empty where there is none.
     """
     found = shutil.which(os.environ.get("NVCC_CCBIN") or "gcc")
     if found is None:
         return ""
-    real = Path(found).resolve()
-    told = real.stat()
-    return f"{real} {told.st_size} {told.st_mtime_ns}"
+    status = (real := Path(found).resolve()).stat()
+    return f"{real} {status.st_size} {status.st_mtime_ns}"
 
 
 def through_cache(
@@ -78,15 +79,13 @@ def through_cache(
     """
     whole = (*_flags("NVCC_PREPEND_FLAGS"), *options, *_flags("NVCC_APPEND_FLAGS"))
     folders = _folders(whole)
-    key = BinaryCache.key(
-        program.text, (program.kind, *options, *environment(), host_compiler()), version(), arch
-    )
-    if folders is None or _is_hidden(program.text):
+    identity = (program.kind, *options, *environment(), _host_compiler())
+    key = BinaryCache.key(program.text, identity, version(), arch)
+    if folders is None or _HIDDEN.search(program.text):
         return compile_(options), False
     if binary := cache.get(key):
         return binary, True
-    plain = is_self_contained(program.text, whole, system_headers=not folders)
-    if plain:
+    if is_self_contained(program.text, whole, system_headers=not folders):
         binary = compile_(options)
         cache.put(key, binary)
         return binary, False
@@ -109,11 +108,13 @@ def _with_manifest(
             headers = headers_of(listed.read_text(encoding="utf-8", errors="surrogateescape"))
             # One that changed meanwhile may not be the one that was read.
             settled = all(Path(header).stat().st_ctime_ns < began_ns for header in headers)
-            texts = [text, *(_text_of(header) for header in headers)]
-            manifest = Manifest.of(headers, folders, (name for each in texts for name in _asked(each)))
+            texts = [text, *(read_regular(Path(header)).decode(errors="replace") for header in headers)]
+            manifest = Manifest.of(
+                headers, folders, (name for each in texts for name in _ASKED.findall(each))
+            )
         except OSError:
             return binary
-        if settled and not any(map(_is_hidden, texts)):
+        if settled and not any(map(_HIDDEN.search, texts)):
             cache.put(key, binary, manifest)
     return binary
 
@@ -129,7 +130,7 @@ def _flags(name: str) -> list[str]:
     try:
         return shlex.split(os.environ.get(name, ""))
     except ValueError:
-        return ["@"]
+        return ["@"]  # an option that may have anything read
 
 
 def _folders(options: Sequence[str]) -> list[str] | None:
@@ -152,19 +153,6 @@ def _folders(options: Sequence[str]) -> list[str] | None:
     return [str(Path(folder).absolute()) for folder in found]
 
 
-def _asked(text: str) -> list[str]:
-    return re.findall(r"""__has_include\s*\(\s*[<"]([^>"\n]+)""", text)
-
-
-def _is_hidden(text: str) -> bool:
-    """Whether it may read, or look for, a file that no dependency list names."""
-    return _HIDDEN.search(text) is not None
-
-
-def _text_of(path: str) -> str:
-    return read_regular(Path(path)).decode(errors="replace")
-
-
 _MAGIC = b"\x7fELF\x02\x01"
 """The first bytes of a 64-bit ELF file, least significant byte first."""
 _NO_BITS = 8
@@ -184,13 +172,10 @@ def code_sha256(binary: bytes) -> str | None:
     instructions = 0
     try:
         for name, flags, size, content in _sections(binary):
-            kind = next((kind for kind in _CODE if name.startswith(kind)), None)
-            if kind is None:
-                continue
             # Without what follows: a compiler may put a hash of the file's name into a symbol's.
-            digest.update(f"{kind}:{flags}:{size}:".encode())
-            digest.update(content)
-            instructions += len(content) if kind == ".text." else 0
+            if kind := next(filter(name.startswith, _CODE), None):
+                digest.update(f"{kind}:{flags}:{size}:".encode() + content)
+                instructions += len(content) if kind == ".text." else 0
     except (struct.error, ValueError, OverflowError):
         return None
     return digest.hexdigest() if instructions else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import operator
 import os
 import secrets
@@ -21,7 +22,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from harness.device.backends.base import Argument, Built, Looks, Memory, Stamping, Timing, check_parts
+from harness.device.backends.base import Argument, Built, Device, Memory, Timing, check_parts
 from harness.errors import BuildError, DeviceError, LaunchError, MeasureError, OutOfMemoryError
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
 from harness.spec.sources import Program, unusual_options
@@ -63,9 +64,7 @@ def _point_loader_at_runtimes() -> None:
 
 def _pyopencl() -> Any:
     _point_loader_at_runtimes()
-    os.environ.setdefault(
-        "PYOPENCL_NO_CACHE", "1"
-    )  # binaries are cached by the harness, under a key that it knows
+    os.environ.setdefault("PYOPENCL_NO_CACHE", "1")  # the harness has a cache, whose key it knows
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -109,12 +108,11 @@ def devices() -> list[DeviceInfo]:
 
 def _describe(index: int, handle: Any) -> DeviceInfo:
     cl = _pyopencl()
-    kind: Literal["gpu", "cpu", "other"] = "other"
-    if handle.type & cl.device_type.GPU:
-        kind = "gpu"
-    elif handle.type & cl.device_type.CPU:
-        kind = "cpu"
-    block = tuple(int(extent) for extent in handle.max_work_item_sizes[:3])
+    types = cl.device_type
+    kind: Literal["gpu", "cpu", "other"] = (
+        "gpu" if handle.type & types.GPU else "cpu" if handle.type & types.CPU else "other"
+    )
+    width, height, depth = map(int, handle.max_work_item_sizes[:3])
     return DeviceInfo(
         spec=f"opencl:{index}",
         backend="opencl",
@@ -123,34 +121,30 @@ def _describe(index: int, handle: Any) -> DeviceInfo:
         driver=handle.driver_version.strip(),
         kind=kind,
         arch=f"{handle.platform.name.strip()} {handle.version.strip()} {' '.join(handle.name.split())}",
-        uuid=_uuid(handle),
-        pci_bus_id=_pci_bus_id(handle),
+        uuid=_extension(lambda: bytes(handle.uuid_khr).hex()),
+        pci_bus_id=_extension(lambda: _pci_bus_id(handle.pci_bus_info_khr)),
         compute_units=int(handle.max_compute_units),
         memory_bytes=int(handle.global_mem_size),
         # A CPU's caches are shared with the host program, so a flush would promise more than it can keep.
         l2_bytes=int(handle.global_mem_cache_size) or None if kind == "gpu" else None,
         max_threads_per_block=int(handle.max_work_group_size),
-        max_block=(block[0], block[1], block[2]),
+        max_block=(width, height, depth),
         max_grid=(2**31 - 1, 2**31 - 1, 2**31 - 1),
         max_shared_bytes=int(handle.local_mem_size),
         max_clock_mhz=int(handle.max_clock_frequency) or None,
     )
 
 
-def _uuid(handle: Any) -> str | None:
+def _extension(read: Callable[[], str]) -> str | None:
+    """What an extension says; None where the device does not have it."""
     try:
-        return str(bytes(handle.uuid_khr).hex())
-    except Exception:  # noqa: BLE001 - an extension: absent in many ways, all of which mean unknown
+        return read()
+    except Exception:  # noqa: BLE001 - a driver may refuse, fail or lack a name
         return None
 
 
-def _pci_bus_id(handle: Any) -> str | None:
-    try:
-        info = handle.pci_bus_info_khr
-        found = info.pci_domain, info.pci_bus, info.pci_device, info.pci_function
-    except Exception:  # noqa: BLE001 - as above
-        return None
-    return "{:08x}:{:02x}:{:02x}.{:x}".format(*found)
+def _pci_bus_id(info: Any) -> str:
+    return f"{info.pci_domain:08x}:{info.pci_bus:02x}:{info.pci_device:02x}.{info.pci_function:x}"
 
 
 def open_device(index: int) -> OpenCLDevice:
@@ -168,23 +162,20 @@ def _environment() -> tuple[str, ...]:
     return tuple(f"{name}={os.environ[name]}" for name in _HEEDED if os.environ.get(name))
 
 
-def _forced_options() -> list[str]:
-    return [word for told in _environment() for word in told.partition("=")[2].split() if word[:1] == "-"]
-
-
 @dataclass
-class OpenCLBuilt:
+class OpenCLBuilt(Built):
     kernel: Any
-    resources: Resources
-    cached: bool
-    in_parts: bool = False
-    stateless: bool = False
+    in_parts: bool
 
 
-class OpenCLDevice:
+class OpenCLDevice(Device):
+    """A kernel has no queue but the harness's, and profiling counts from a launch's own start: there is
+    nothing to hold, and gaps before a launch are not in its time.
+    """
+
     clock = "opencl-profiling"
 
-    def __init__(self, index: int, handle: Any, cache: BinaryCache | None = None) -> None:
+    def __init__(self, index: int, handle: Any) -> None:
         cl = _pyopencl()
         self.info = _describe(index, handle)
         self.handle = handle
@@ -192,12 +183,11 @@ class OpenCLDevice:
             compiler=f"{self.info.vendor} OpenCL {handle.version.strip()}, driver {self.info.driver}",
             options=_environment(),
         )
-        self.cache = cache or BinaryCache()
+        self.cache = BinaryCache()
         with _translated(f"Opening {self.info.spec}"):
             self.context = cl.Context([handle])
-            self.queue = cl.CommandQueue(
-                self.context, properties=cl.command_queue_properties.PROFILING_ENABLE
-            )
+            profiling = cl.command_queue_properties.PROFILING_ENABLE
+            self.queue = cl.CommandQueue(self.context, properties=profiling)
         self._flush: tuple[Any, Any, Any, int] | None = None
         self._build_lock = threading.Lock()
 
@@ -211,17 +201,22 @@ class OpenCLDevice:
         try:
             kernel = cl.Kernel(built, program.function)
         except cl.Error as error:
-            raise BuildError(
-                f"{program.name} has no kernel function named {program.function!r} ({error})."
-            ) from None
-        return OpenCLBuilt(kernel, self._resources(kernel, built), cached, program.in_parts)
+            message = f"{program.name} has no kernel function named {program.function!r} ({error})."
+            raise BuildError(message) from None
+        info = cl.kernel_work_group_info
+        resources = Resources(
+            static_shared_bytes=int(kernel.get_work_group_info(info.LOCAL_MEM_SIZE, self.handle)),
+            max_threads_per_block=int(kernel.get_work_group_info(info.WORK_GROUP_SIZE, self.handle)),
+            binary_sha256=hashlib.sha256(built.binaries[0]).hexdigest(),
+        )
+        return OpenCLBuilt(kernel, program.in_parts, resources=resources, cached=cached)
 
     def _program(self, program: Program) -> tuple[Any, bool]:
-        """The compiled program, and whether it came from the cache.
-
-        One whose text is not all that is compiled is compiled each time: OpenCL tells nobody what it read.
+        """The compiled program, and whether it came from the cache. What reads more than its text is compiled
+        each time: OpenCL tells nobody what it read.
         """
-        if program.tree_sha256 or unusual_options(_forced_options()):
+        words = [word for told in _environment() for word in told.partition("=")[2].split()]
+        if program.tree_sha256 or unusual_options([word for word in words if word[:1] == "-"]):
             # Drivers keep what they compile, and some know it by the source alone: no two are alike.
             unique = dataclasses.replace(program, text=f"{program.text}\n// {secrets.token_hex(8)}\n")
             with self._build_lock:
@@ -252,21 +247,8 @@ class OpenCLDevice:
                 warnings.simplefilter("ignore")  # compiler remarks arrive as warnings; errors carry their log
                 return cl.Program(self.context, program.text).build(list(program.options))
         except cl.RuntimeError as error:
-            log = str(error)
-            raise BuildError(
-                f"{program.name} does not compile with {self.toolchain.compiler}.", log=log
-            ) from None
-
-    def _resources(self, kernel: Any, built: Any) -> Resources:
-        import hashlib
-
-        cl = _pyopencl()
-        info = cl.kernel_work_group_info
-        return Resources(
-            static_shared_bytes=int(kernel.get_work_group_info(info.LOCAL_MEM_SIZE, self.handle)),
-            max_threads_per_block=int(kernel.get_work_group_info(info.WORK_GROUP_SIZE, self.handle)),
-            binary_sha256=hashlib.sha256(built.binaries[0]).hexdigest(),
-        )
+            message = f"{program.name} does not compile with {self.toolchain.compiler}."
+            raise BuildError(message, log=str(error)) from None
 
     def free_bytes(self) -> int | None:
         if self.info.kind != "cpu":
@@ -314,11 +296,6 @@ class OpenCLDevice:
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         self._enqueue(built, launch, arguments)
 
-    def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:  # noqa: ARG002
-        """Not told, and nothing to tell: a kernel has no queue but the harness's."""
-        self.launch(built, launch, arguments)
-        return False
-
     def _enqueue(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> tuple[Any, Any]:
         """The events of the first and of the last part."""
         cl = _pyopencl()
@@ -352,30 +329,11 @@ class OpenCLDevice:
         if self._flush is None:
             size_bytes = 3 * self.info.l2_bytes
             program = cl.Program(self.context, _FLUSH).build()
-            self._flush = (
-                cl.Kernel(program, "flush"),
-                self.allocate(size_bytes),
-                self.allocate(4),
-                size_bytes // 16,
-            )
+            data, sink = self.allocate(size_bytes), self.allocate(4)
+            self._flush = cl.Kernel(program, "flush"), data, sink, size_bytes // 16
         kernel, data, sink, count = self._flush
         kernel.set_args(data, sink, np.uint64(count))
         cl.enqueue_nd_range_kernel(self.queue, kernel, (self.info.compute_units * 1024,), None)
-
-    def occupy(self, duration_ns: int) -> None:
-        """Nothing: profiling counts from a launch's own start, so gaps before it are not in its time."""
-
-    def hold(self) -> Callable[[], None]:
-        return lambda: None
-
-    def stamp(self) -> Stamping:
-        return lambda: None
-
-    def canary(self) -> None:
-        return None
-
-    def globaltimer_tick_ns(self) -> None:
-        return None
 
     def tick_ns(self) -> float:
         return float(self.handle.profiling_timer_resolution)

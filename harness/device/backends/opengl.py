@@ -1,4 +1,4 @@
-"""OpenGL by EGL: what EGL has, and a context of one of its devices.
+"""OpenGL devices through EGL and ModernGL: compute shaders.
 
 What ModernGL leaves out (limits, times of 64 bits, filling, why a context was lost) is asked of OpenGL
 itself, by the functions that the context's own loader gives.
@@ -10,21 +10,21 @@ import contextlib
 import ctypes
 import functools
 import hashlib
+import itertools
 import math
 import os
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from ctypes.util import find_library
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.device.backends.base import Argument, Built, Looks, Memory, Stamping, Timing
+from harness.device.backends.base import Argument, Built, Device, Memory, Timing, smallest_step
 from harness.errors import (
     BuildError,
     DeviceError,
@@ -64,6 +64,8 @@ _RESETS = {
 
 _COPY_WRITE_BUFFER, _R8UI, _RED_INTEGER, _UNSIGNED_BYTE = 0x8F37, 0x8232, 0x8D94, 0x1401
 _TIME_ELAPSED, _QUERY_RESULT = 0x88BF, 0x8866
+_BARRIERS = 0x2000 | 0x0200
+"""What a shader stored is seen by the next one, and by copies."""
 _WORK_GROUP_SIZE, _MAX_SHARED_BYTES, _MAX_STORAGE_BYTES = 0x8267, 0x8262, 0x90DE
 _NVX_TOTAL_KIB, _NVX_FREE_KIB, _NV_SM_COUNT, _DEVICE_UUID = 0x9048, 0x9049, 0x933B, 0x9597
 
@@ -91,12 +93,10 @@ def _egl(index: int) -> Any:
 
 
 def device_count() -> int:
-    """How many devices EGL has: it says so when asked for one that it cannot have. Raises DeviceError where
-    there is none.
-    """
+    """How many devices EGL has. Raises DeviceError where there is none."""
     _moderngl()
     try:
-        _egl(2**31 - 1)
+        _egl(2**31 - 1)  # it says how many there are when it is asked for one that it cannot have
     except Exception as error:  # noqa: BLE001 - glcontext has no class of its own for anything
         found = _FOUND.search(str(error))
         if not found:
@@ -107,36 +107,34 @@ def device_count() -> int:
     raise DeviceError("EGL gave a context for a device that is not there: its driver cannot be trusted.")
 
 
-class Context:
-    """An open context of one of EGL's devices. It belongs to the thread that opened it.
+_UINT, _POINTER, _SIZE = ctypes.c_uint, ctypes.c_void_p, ctypes.c_ssize_t
+_TYPES: dict[str, tuple[Any, ...]] = {
+    "glGetError": (_UINT,),
+    "glGetInteger64v": (None, _UINT, _POINTER),
+    "glGetProgramiv": (None, _UINT, _UINT, _POINTER),
+    "glBindBuffer": (None, _UINT, _UINT),
+    "glClearBufferSubData": (None, _UINT, _UINT, _SIZE, _SIZE, _UINT, _UINT, _POINTER),
+    "glGenQueries": (None, ctypes.c_int, _POINTER),
+    "glDeleteQueries": (None, ctypes.c_int, _POINTER),
+    "glBeginQuery": (None, _UINT, _UINT),
+    "glEndQuery": (None, _UINT),
+    "glGetQueryObjectui64v": (None, _UINT, _UINT, _POINTER),
+    "glFlush": (None,),
+    "glGetGraphicsResetStatus": (_UINT,),
+    "glGetUnsignedBytei_vEXT": (None, _UINT, _UINT, _POINTER),
+}
+"""What OpenGL's functions return and take. A loader gives an address for names that it does not know as well,
+so an extension is asked about before its functions are called.
+"""
 
-    `mgl` is ModernGL's, for what that offers.
-    """
+
+class Context:
+    """A context of one of EGL's devices, as ModernGL's `mgl`. It belongs to the thread that opened it."""
 
     _current: ClassVar[Context | None] = None
-    # A loader gives an address for names that it does not know as well, so an extension is asked about before
-    # its functions are called.
-    _TYPES: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "glGetError": (ctypes.c_uint,),
-        "glGetInteger64v": (None, ctypes.c_uint, ctypes.c_void_p),
-        "glGetProgramiv": (None, ctypes.c_uint, ctypes.c_uint, ctypes.c_void_p),
-        "glBindBuffer": (None, ctypes.c_uint, ctypes.c_uint),
-        "glClearBufferSubData": (
-            None, ctypes.c_uint, ctypes.c_uint, ctypes.c_ssize_t, ctypes.c_ssize_t, ctypes.c_uint,
-            ctypes.c_uint, ctypes.c_void_p,
-        ),
-        "glGenQueries": (None, ctypes.c_int, ctypes.c_void_p),
-        "glDeleteQueries": (None, ctypes.c_int, ctypes.c_void_p),
-        "glBeginQuery": (None, ctypes.c_uint, ctypes.c_uint),
-        "glEndQuery": (None, ctypes.c_uint),
-        "glGetQueryObjectui64v": (None, ctypes.c_uint, ctypes.c_uint, ctypes.c_void_p),
-        "glFlush": (None,),
-        "glGetGraphicsResetStatus": (ctypes.c_uint,),
-        "glGetUnsignedBytei_vEXT": (None, ctypes.c_uint, ctypes.c_uint, ctypes.c_void_p),
-    }  # fmt: skip
 
     def __init__(self, egl_index: int, name: str = "") -> None:
-        """`name` is the device's, for what is said of it. Raises DeviceError."""
+        """`name` is the device's, for messages. Raises DeviceError."""
         self._name = name
         self._functions: dict[str, Any] = {}
         try:
@@ -175,14 +173,14 @@ class Context:
         self._check(what, refused)
 
     def describe(self) -> DeviceInfo:
-        """What it tells of its device, whose number in the spec is for whoever has opened them all."""
+        """The device, by a spec that has no number yet: `_found` gives one."""
         import psutil
 
         info = self.mgl.info
         name, vendor = str(info["GL_RENDERER"]).strip(), str(info["GL_VENDOR"]).strip()
         version = str(info["GL_VERSION"]).strip()
         kind: Literal["gpu", "cpu"] = "cpu" if any(word in name.lower() for word in _SOFTWARE) else "gpu"
-        units, memory_bytes = self._integer(_NV_SM_COUNT), 1024 * self._integer(_NVX_TOTAL_KIB)
+        units, memory_bytes = self.integer(_NV_SM_COUNT), 1024 * self.integer(_NVX_TOTAL_KIB)
         return DeviceInfo(
             spec="opengl",
             backend="opengl",
@@ -197,34 +195,8 @@ class Context:
             max_threads_per_block=int(info["GL_MAX_COMPUTE_WORK_GROUP_INVOCATIONS"]),
             max_block=_extents(info["GL_MAX_COMPUTE_WORK_GROUP_SIZE"]),
             max_grid=_extents(info["GL_MAX_COMPUTE_WORK_GROUP_COUNT"]),
-            max_shared_bytes=self._integer(_MAX_SHARED_BYTES),
+            max_shared_bytes=self.integer(_MAX_SHARED_BYTES),
         )
-
-    def most_array_bytes(self) -> int:
-        """The size of the largest array that a shader can reach."""
-        return self._integer(_MAX_STORAGE_BYTES)
-
-    def free_bytes(self) -> int:
-        """0 where OpenGL cannot tell."""
-        self.make_current()
-        return 1024 * self._integer(_NVX_FREE_KIB)
-
-    def flush(self) -> None:
-        """Have the device begin what is enqueued."""
-        self._call("glFlush")
-
-    def local_size(self, program: int) -> Extent3:
-        found = (ctypes.c_int * 3)()
-        self._call("glGetProgramiv", program, _WORK_GROUP_SIZE, found)
-        return found[0], found[1], found[2]
-
-    def fill(self, buffer: int, offset_bytes: int, size_bytes: int, byte: int) -> None:
-        self._call("glBindBuffer", _COPY_WRITE_BUFFER, buffer)
-        value = ctypes.c_ubyte(byte)
-        self._call(
-            "glClearBufferSubData", _COPY_WRITE_BUFFER, _R8UI, offset_bytes, size_bytes, _RED_INTEGER,
-            _UNSIGNED_BYTE, ctypes.byref(value),
-        )  # fmt: skip
 
     @contextlib.contextmanager
     def timer(self) -> Iterator[Timing]:
@@ -238,16 +210,16 @@ class Context:
         def read() -> float:
             self.make_current()
             value = ctypes.c_uint64(0)
-            self._call("glGetQueryObjectui64v", query, _QUERY_RESULT, ctypes.byref(value))
-            self._call("glDeleteQueries", 1, ctypes.byref(query))
+            self.call("glGetQueryObjectui64v", query, _QUERY_RESULT, ctypes.byref(value))
+            self.call("glDeleteQueries", 1, ctypes.byref(query))
             return float(value.value)
 
-        self._call("glGenQueries", 1, ctypes.byref(query))
-        self._call("glBeginQuery", _TIME_ELAPSED, query)
+        self.call("glGenQueries", 1, ctypes.byref(query))
+        self.call("glBeginQuery", _TIME_ELAPSED, query)
         try:
             yield read
         finally:
-            self._call("glEndQuery", _TIME_ELAPSED)
+            self.call("glEndQuery", _TIME_ELAPSED)
 
     def _check(self, what: str, refused: type[HarnessError]) -> None:
         error, reset = self.error(), self._reset_status()
@@ -265,23 +237,23 @@ class Context:
 
     def error(self) -> int:
         """The first error since it was last asked for; 0 for none."""
-        first = found = int(self._call("glGetError"))
+        first = found = int(self.call("glGetError"))
         for _ in range(8):  # a lost context may go on telling so
             if found == _NO_ERROR:
                 break
-            found = int(self._call("glGetError"))
+            found = int(self.call("glGetError"))
         return first
 
     def _reset_status(self) -> int:
         """Why the context was lost; 0 where it was not, or where OpenGL cannot tell."""
         if "GL_KHR_robustness" not in self._extensions:
             return 0
-        return int(self._call("glGetGraphicsResetStatus"))
+        return int(self.call("glGetGraphicsResetStatus"))
 
-    def _integer(self, name: int) -> int:
+    def integer(self, name: int) -> int:
         """A limit; 0 where OpenGL does not know it."""
         value = ctypes.c_int64(0)
-        self._call("glGetInteger64v", name, ctypes.byref(value))
+        self.call("glGetInteger64v", name, ctypes.byref(value))
         return 0 if self.error() else value.value
 
     def _uuid(self) -> str | None:
@@ -289,17 +261,18 @@ class Context:
         if "GL_EXT_memory_object" not in self._extensions:
             return None
         found = (ctypes.c_ubyte * 16)()
-        self._call("glGetUnsignedBytei_vEXT", _DEVICE_UUID, 0, found)
+        self.call("glGetUnsignedBytei_vEXT", _DEVICE_UUID, 0, found)
         return None if self.error() or not any(found) else f"GPU-{uuid.UUID(bytes=bytes(found))}"
 
-    def _call(self, name: str, *arguments: Any) -> Any:
+    def call(self, name: str, *arguments: Any) -> Any:
+        """Call a function of OpenGL's that _TYPES has."""
         if name not in self._functions:
-            self._functions[name] = ctypes.CFUNCTYPE(*self._TYPES[name])(self._egl.load(name))
+            self._functions[name] = ctypes.CFUNCTYPE(*_TYPES[name])(self._egl.load(name))
         return self._functions[name](*arguments)
 
 
-def _extents(found: Sequence[int]) -> Extent3:
-    x, y, z = (int(extent) for extent in found)
+def _extents(found: Iterable[int]) -> Extent3:
+    x, y, z = map(int, found)
     return x, y, z
 
 
@@ -325,17 +298,13 @@ void main()
 _SPIN_NS = 3e6
 """How long the timer is watched for before it is believed."""
 _MOST_ROUNDS = 2**16 - 1
-"""Mesa's llvmpipe leaves any loop after as many."""
-
-_BARRIERS = 0x2000 | 0x0200
-"""What a shader stored is seen by the next one, and by copies."""
+"""Mesa's llvmpipe leaves any loop after so many rounds."""
 
 
 @functools.cache
 def _found() -> tuple[tuple[int, DeviceInfo], ...]:
-    """EGL's devices that give a context, each with EGL's number for it: cards first, as in OpenCL.
-
-    Only a context tells what a device is, so each is opened, once in a process.
+    """EGL's devices that give a context, each with EGL's number for it: cards first, as in OpenCL. Only a
+    context tells what a device is, so each is opened, once in a process.
     """
     described, problems = [], []
     for egl_index in range(device_count()):
@@ -377,25 +346,26 @@ class _Bytes:
 
 
 @dataclass
-class OpenGLBuilt:
+class OpenGLBuilt(Built):
+    """A shader. It is never `cached`: what drivers keep, they keep where nobody can see it."""
+
     name: str
     shader: Any
     parameters: tuple[Parameter, ...]
     local_size: Extent3
-    resources: Resources
-    cached: bool = False
-    """Never: what drivers keep of compiled shaders, they keep where nobody can see it."""
-    stateless: bool = False
 
 
-class OpenGLDevice:
-    """One context. It belongs to the thread that opened it."""
+class OpenGLDevice(Device):
+    """One context. It belongs to the thread that opened it, so nothing can be compiled by others.
+
+    Nothing is flushed: OpenGL does not tell how large a card's caches are.
+    """
 
     def __init__(self, index: int) -> None:
         egl_index, self.info = _found()[index]
         self.toolchain = Toolchain(compiler=f"{self.info.vendor} OpenGL {self.info.driver}")
         self._gl = Context(egl_index, self.info.name)
-        self._most_bytes = self._gl.most_array_bytes()
+        self._most_bytes = self._gl.integer(_MAX_STORAGE_BYTES)
         with self._gl.translated(f"Opening {self.info.spec}"):
             self._spin = self._gl.mgl.compute_shader(_SPIN)
             self._sink = self._gl.mgl.buffer(reserve=4)
@@ -403,9 +373,8 @@ class OpenGLDevice:
         self._round_ns, self.clock = self._check_timer()
 
     def _check_timer(self) -> tuple[float, str]:
-        """What a round of the spinning kernel takes, and which clock to trust.
-
-        A software renderer's timer may tell a nanosecond whatever runs.
+        """The time of a round of the spinning kernel in ns, and the clock to trust: a software renderer's
+        timer may tell a nanosecond whatever runs.
         """
         rounds, host_ns = 1, 0.0
         self._spinning(1)  # compiled at the first run
@@ -433,9 +402,6 @@ class OpenGLDevice:
         self._spin["rounds"].value = rounds
         self._spin.run(1)
 
-    def compile(self, program: Program) -> None:
-        """Nothing: a context belongs to one thread, and no binaries are kept."""
-
     def build(self, program: Program) -> OpenGLBuilt:
         if program.kind != "kernel":
             raise BuildError(f"{program.name} is no shader: {self.info.spec} cannot run it.")
@@ -444,25 +410,25 @@ class OpenGLDevice:
             shader = self._gl.mgl.compute_shader(program.text)
         except Exception as error:  # noqa: BLE001 - ModernGL's own class, or Python's for a text it cannot pass
             self._gl.error()  # and forget it
-            log = _with_names(str(error).strip(), program.text)
-            raise BuildError(
-                f"{program.name} does not compile with {self.toolchain.compiler}.", log=log
-            ) from None
+            message = f"{program.name} does not compile with {self.toolchain.compiler}."
+            raise BuildError(message, log=_with_names(str(error).strip(), program.text)) from None
         with self._gl.translated(f"Building {program.name}"):
-            local_size = self._gl.local_size(shader.glo)
-        identity = hashlib.sha256(
-            f"{self.info.arch}\n{program.text}{program.tree_sha256}".encode()
-        ).hexdigest()
-        threads = math.prod(local_size)
-        resources = Resources(max_threads_per_block=threads, binary_sha256=identity)
-        return OpenGLBuilt(program.name, shader, program.parameters, local_size, resources)
+            found = (ctypes.c_int * 3)()
+            self._gl.call("glGetProgramiv", shader.glo, _WORK_GROUP_SIZE, found)
+        local_size = _extents(found)
+        identity = f"{self.info.arch}\n{program.text}{program.tree_sha256}".encode()
+        resources = Resources(
+            max_threads_per_block=math.prod(local_size), binary_sha256=hashlib.sha256(identity).hexdigest()
+        )
+        return OpenGLBuilt(program.name, shader, program.parameters, local_size, resources=resources)
 
     def free_bytes(self) -> int | None:
         if self.info.kind == "cpu":
             import psutil
 
             return min(int(psutil.virtual_memory().available), self.info.memory_bytes)
-        return self._gl.free_bytes() or None
+        self._gl.make_current()
+        return 1024 * self._gl.integer(_NVX_FREE_KIB) or None
 
     def allocate(self, size_bytes: int) -> Memory:
         with self._gl.translated(f"Allocating {size_bytes} bytes", OutOfMemoryError):
@@ -493,17 +459,18 @@ class OpenGLDevice:
                 if self._staging is not None:
                     self._staging.release()
                 self._staging = self._gl.mgl.buffer(reserve=out.nbytes)
-            self._gl.mgl.copy_buffer(
-                self._staging,
-                memory.buffer,
-                out.nbytes,
-                read_offset=memory.offset_bytes + offset_bytes,
-            )
+            begin = memory.offset_bytes + offset_bytes
+            self._gl.mgl.copy_buffer(self._staging, memory.buffer, out.nbytes, read_offset=begin)
             self._staging.read_into(out.reshape(-1).view(np.uint8), size=out.nbytes)
 
     def fill(self, memory: Memory, offset_bytes: int, size_bytes: int, byte: int) -> None:
         with self._gl.translated("Filling device memory"):
-            self._gl.fill(memory.buffer.glo, memory.offset_bytes + offset_bytes, size_bytes, byte)
+            self._gl.call("glBindBuffer", _COPY_WRITE_BUFFER, memory.buffer.glo)
+            value, begin = ctypes.c_ubyte(byte), memory.offset_bytes + offset_bytes
+            self._gl.call(
+                "glClearBufferSubData", _COPY_WRITE_BUFFER, _R8UI, begin, size_bytes, _RED_INTEGER,
+                _UNSIGNED_BYTE, ctypes.byref(value),
+            )  # fmt: skip
 
     def copy(self, source: Memory, destination: Memory, offset_bytes: int, size_bytes: int) -> None:
         with self._gl.translated("Copying on the device"):
@@ -515,11 +482,6 @@ class OpenGLDevice:
                 write_offset=destination.offset_bytes + offset_bytes,
             )
 
-    def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:  # noqa: ARG002
-        """Not told, and nothing to tell: a shader has no queue but the context's."""
-        self.launch(built, launch, arguments)
-        return False
-
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         assert isinstance(built, OpenGLBuilt)
         _check_block(built, launch)
@@ -527,8 +489,17 @@ class OpenGLDevice:
             self._enqueue(built, launch, arguments)
 
     def _enqueue(self, built: OpenGLBuilt, launch: Launch, arguments: Sequence[Argument]) -> None:
-        """Every part of a launch. The uniforms x0, y0 and z0 count invocations, not blocks."""
-        _pass(built, arguments)
+        """Every part of a launch: arrays to the bindings 0, 1, 2 and so on, in order; axes to the uniforms of
+        their names. The uniforms x0, y0 and z0 count invocations, not blocks.
+        """
+        bindings = itertools.count()
+        for parameter, argument in zip(built.parameters, arguments, strict=True):
+            if isinstance(argument, _Bytes):
+                argument.buffer.bind_to_storage_buffer(
+                    next(bindings), offset=argument.offset_bytes, size=argument.size_bytes
+                )
+            else:
+                _set(built.shader, parameter.name, argument.item())
         for origin, extent in launch.parts():
             for name, first, threads in zip(("x0", "y0", "z0"), origin, launch.block, strict=True):
                 _set(built.shader, name, first * threads)
@@ -539,53 +510,28 @@ class OpenGLDevice:
         assert isinstance(built, OpenGLBuilt)
         _check_block(built, launch)
         with self._gl.translated(f"Launching grid {launch.grid}, block {launch.block}", LaunchError):
-            timed = self._timed_by_timer if self.clock == "gl-timer" else self._timed_by_host
-            return timed(built, launch, arguments, launches)
-
-    def _timed_by_timer(
-        self, built: OpenGLBuilt, launch: Launch, arguments: Sequence[Argument], launches: int
-    ) -> Timing:
-        with self._gl.timer() as timing:
+            if self.clock == "gl-timer":
+                with self._gl.timer() as timing:
+                    for _ in range(launches):
+                        self._enqueue(built, launch, arguments)
+                self._gl.call("glFlush")
+                return timing
+            self._gl.mgl.finish()
+            start_ns = time.perf_counter_ns()
             for _ in range(launches):
                 self._enqueue(built, launch, arguments)
-        self._gl.flush()
-        return timing
-
-    def _timed_by_host(
-        self, built: OpenGLBuilt, launch: Launch, arguments: Sequence[Argument], launches: int
-    ) -> Timing:
-        self._gl.mgl.finish()
-        start_ns = time.perf_counter_ns()
-        for _ in range(launches):
-            self._enqueue(built, launch, arguments)
-        self._gl.mgl.finish()
-        total_ns = float(time.perf_counter_ns() - start_ns)
-        return lambda: total_ns
-
-    def flush_l2(self) -> None:
-        """Nothing: OpenGL does not tell how large a card's caches are."""
+            self._gl.mgl.finish()
+            total_ns = float(time.perf_counter_ns() - start_ns)
+            return lambda: total_ns
 
     def occupy(self, duration_ns: int) -> None:
         """A spinning kernel on a card; nothing where the host's clock is read around a finish."""
         if self.clock == "gl-timer":
             with self._gl.translated("Occupying the card"):
                 self._enqueue_spin(max(1, min(_MOST_ROUNDS, int(duration_ns / self._round_ns))))
-                self._gl.flush()
-
-    def hold(self) -> Callable[[], None]:
-        return lambda: None
-
-    def stamp(self) -> Stamping:
-        return lambda: None
-
-    def canary(self) -> None:
-        return None
-
-    def globaltimer_tick_ns(self) -> None:
-        return None
+                self._gl.call("glFlush")
 
     def tick_ns(self) -> float:
-        """The smallest difference between distinct times: of empty intervals, or of the host's clock."""
         if self.clock == "host":
             return max(1.0, time.get_clock_info("perf_counter").resolution * 1e9)
         with self._gl.translated("Reading the timer"):
@@ -594,9 +540,7 @@ class OpenGLDevice:
                 with self._gl.timer() as timing:
                     pass
                 timings.append(timing)
-            times = sorted({timing() for timing in timings})
-        steps = [later - earlier for earlier, later in pairwise(times)] or times
-        return min(step for step in [*steps, 1000.0] if step > 0)
+            return smallest_step(timing() for timing in timings)
 
     def synchronize(self) -> None:
         with self._gl.translated("Waiting for the device", KernelError):
@@ -624,19 +568,6 @@ def _check_block(built: OpenGLBuilt, launch: Launch) -> None:
             f"{built.name} is launched with block {launch.block} and was compiled with local size "
             f"{built.local_size}: give both the same macros."
         )
-
-
-def _pass(built: OpenGLBuilt, arguments: Sequence[Argument]) -> None:
-    """Arrays to the bindings 0, 1, 2 and so on, in order; axes to the uniforms of their names."""
-    binding = 0
-    for parameter, argument in zip(built.parameters, arguments, strict=True):
-        if isinstance(argument, _Bytes):
-            argument.buffer.bind_to_storage_buffer(
-                binding, offset=argument.offset_bytes, size=argument.size_bytes
-            )
-            binding += 1
-        else:
-            _set(built.shader, parameter.name, argument.item())
 
 
 def _set(shader: Any, name: str, value: float) -> None:

@@ -1,7 +1,6 @@
 """What a probe promises, the thread that samples one, and how its samples become one measurement's telemetry.
 
-A probe may fail at any moment and a measurement must not care: here every failure ends up as a reason beside
-the values, never as an exception.
+A probe may fail at any moment, and a measurement must not care: a failure becomes a reason beside the values.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import threading
 import time
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol, final
 
 from harness.errors import DeviceError
@@ -17,10 +17,10 @@ from harness.records import Snapshot, Telemetry
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
-    from types import TracebackType
 
 _MOST_FAILURES_IN_A_ROW = 10
 _PROBE_ANSWERS_WITHIN_S = 5.0
+_at_ns = attrgetter("at_ns")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,26 +36,21 @@ class Limits:
 
 
 class Probe(Protocol):
-    """One device's own account of itself. Reads only: a probe never changes a setting.
+    """One device's own account of itself. A probe reads, and never changes a setting.
 
     `snapshot` raises DeviceError when the device is gone; a single value that it cannot tell is None in the
-    snapshot and has its reason in `unavailable`, complete after the first full snapshot. A light snapshot
-    (full=False) leaves out what is too dear to read many times a second: throttle_ns, memory_used_bytes and
-    processes. `close` may be called twice.
+    snapshot and has its reason in `unavailable`, by field, complete after the first full snapshot;
+    throttle_ns.hw_thermal is one counter. A light snapshot (full=False) leaves out what is too dear to read
+    many times a second: throttle_ns, memory_used_bytes and processes. `identity` gives facts that hold for a
+    session, each with its unit in its name. `close` may be called twice.
     """
 
     @property
     def name(self) -> str: ...
     @property
-    def unavailable(self) -> Mapping[str, str]:
-        """Field name to why it is missing, or at times was; throttle_ns.hw_thermal is one counter."""
-        ...
-
+    def unavailable(self) -> Mapping[str, str]: ...
     def snapshot(self, *, full: bool = True) -> Snapshot: ...
-    def identity(self) -> Mapping[str, str]:
-        """Facts that hold for a session and belong in its record, each with its unit in its name."""
-        ...
-
+    def identity(self) -> Mapping[str, str]: ...
     def limits(self) -> Limits: ...
     def close(self) -> None: ...
 
@@ -64,16 +59,17 @@ class Probe(Protocol):
 class Sampler:
     """Keeps a light snapshot every `interval_s`, and a full one, a mark, every `mark_s` and at both ends.
 
-    Enter it before the child process that measures is started: what holds a context on entering is how
-    foreign processes are told from our own. Use one sampler for one child; the probe lives on.
-
-    Nothing here raises on the probe's account. A failed sample is left out, a failed mark is an empty
-    snapshot, and `unavailable` says why under the key 'probe'. Sampling stops after a DeviceError or ten
-    failures in a row. With interval_s=None there is no thread, and `sample` and `mark` are called by hand.
+    Enter it before the child process that measures is started: by what holds a context on entering, foreign
+    processes are told from our own. Use one sampler for one child; the probe lives on. A failed sample is
+    left out, a failed mark is an empty snapshot, and `unavailable` says why under the key 'probe'. Sampling
+    stops after a DeviceError or ten failures in a row. With interval_s=None there is no thread, and `sample`
+    and `mark` are called by hand.
     """
 
     def __init__(self, probe: Probe, *, interval_s: float | None = 0.02, mark_s: float = 0.5) -> None:
         self.probe = probe
+        self.stopped = False
+        """True once sampling has given up; marks still ask the probe."""
         self._interval_s = interval_s
         self._mark_ns = int(mark_s * 1e9)
         self._snapshots: list[Snapshot] = []
@@ -81,7 +77,6 @@ class Sampler:
         self._failure = ""
         self._failures = 0
         self._failures_in_a_row = 0
-        self._stopped = False
         self._lock = threading.Lock()
         self._leaving = threading.Event()
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
@@ -92,9 +87,7 @@ class Sampler:
             self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._leaving.set()
         if self._thread.is_alive():
             self._thread.join(_PROBE_ANSWERS_WITHIN_S)
@@ -109,11 +102,6 @@ class Sampler:
     def marks(self) -> tuple[Snapshot, ...]:
         """The full snapshots kept so far, oldest first; the first is from before the child started."""
         return tuple(sorted(self._marks, key=_at_ns))
-
-    @property
-    def stopped(self) -> bool:
-        """True once sampling has given up; marks still ask the probe."""
-        return self._stopped
 
     @property
     def unavailable(self) -> Mapping[str, str]:
@@ -132,14 +120,9 @@ class Sampler:
         # The failed mark is kept too, so that a window beside it has an edge in time.
         return self._take(full=True) or self._keep(Snapshot(at_ns=time.monotonic_ns()), full=True)
 
-    def window(self, started_ns: int, ended_ns: int) -> tuple[Snapshot, ...]:
-        """Return the snapshots between two moments of the host monotonic clock; see `nearest_or_within`."""
-        return nearest_or_within(self.snapshots, started_ns, ended_ns)
-
     def _run(self) -> None:
-        interval_s = self._interval_s
         next_mark_ns = time.monotonic_ns() + self._mark_ns
-        while not self.stopped and not self._leaving.wait(interval_s):
+        while not self.stopped and not self._leaving.wait(self._interval_s):
             now_ns = time.monotonic_ns()
             if now_ns < next_mark_ns:
                 self.sample()
@@ -173,7 +156,7 @@ class Sampler:
         self._failure = self._failure or reason
         self._failures += 1
         self._failures_in_a_row += 1
-        self._stopped = self._stopped or lost or self._failures_in_a_row >= _MOST_FAILURES_IN_A_ROW
+        self.stopped = self.stopped or lost or self._failures_in_a_row >= _MOST_FAILURES_IN_A_ROW
 
 
 def nearest_or_within(snapshots: Sequence[Snapshot], started_ns: int, ended_ns: int) -> tuple[Snapshot, ...]:
@@ -191,14 +174,12 @@ def nearest_or_within(snapshots: Sequence[Snapshot], started_ns: int, ended_ns: 
 
 
 def telemetry_of(sampler: Sampler, started_ns: int, ended_ns: int, *, own_pids: Collection[int]) -> Telemetry:
-    """Return what the sampler saw of one measurement, given by its edges on the host monotonic clock.
+    """Return what the sampler saw of one measurement, given by its edges on the host's monotonic clock, which
+    on Linux is the child's as well.
 
-    On Linux time.monotonic_ns is one clock for every process, so the child's own edges serve as they are.
-
-    `before` and `after` are the nearest full snapshots outside the measurement, so that a throttle counter
-    that did not move between them did not move during it. Called at once after the measurement, while the
-    child still holds its context, this takes the `after` mark itself. `own_pids` are the process ids of the
-    child and its children.
+    `before` and `after` are the nearest full snapshots outside the measurement: a throttle counter that did
+    not move between them did not move during it. Called at once after the measurement, while the child still
+    holds its context, this takes the `after` mark itself. `own_pids` are those of the child and its children.
     """
     if not any(mark.at_ns >= ended_ns for mark in sampler.marks):
         sampler.mark()
@@ -221,7 +202,7 @@ def telemetry_of(sampler: Sampler, started_ns: int, ended_ns: int, *, own_pids: 
     return Telemetry(
         probe=sampler.probe.name,
         before=before,
-        during=sampler.window(started_ns, ended_ns),
+        during=nearest_or_within(sampler.snapshots, started_ns, ended_ns),
         after=after,
         unavailable=unavailable,
         foreign_processes=foreign,
@@ -235,21 +216,16 @@ def foreign_processes(
 ) -> tuple[int, ...] | None:
     """Return the processes that shared the device with the measurement, sorted; None where nobody can know.
 
-    Both arguments are the driver's process lists, oldest first, None for one that could not be read. The
-    first of `earlier` is from before our child had a context, those of `while_measuring` are from when it had
-    one.
+    The lists are the driver's, oldest first, None for one that could not be read. The first of `earlier` is
+    from before our child had a context, those of `while_measuring` are from when it had one. Inside a
+    container the driver lists the host's numbers, if any, and ours is not among `own_pids`. So:
 
-    The driver knows no process namespaces: inside a container it lists the host's numbers, if it lists any,
-    and then ours is not among `own_pids`. So:
-
-    - one of `own_pids` is listed: numbers mean what they say, and every other process is foreign;
-    - none is, but there are newcomers since the first list: the first of them is taken to be ours, and every
-      other process is foreign. Newcomers between the same two lists cannot be told apart, so the number named
-      may be ours; that there is a foreign process is still right;
-    - none is and nobody is new: whoever is listed is foreign. An empty list then is no proof of being alone,
-      for our own process has a context and is missing from it: the answer is None.
-
-    Without `own_pids` nothing of ours uses the device, and every process listed is foreign.
+    - one of `own_pids` is listed, or there are none: every other process is foreign;
+    - none is, but there are newcomers since the first list: the first of them is taken to be ours. Newcomers
+      between the same two lists cannot be told apart, so the number named may be ours; that there is a
+      foreign process is still right;
+    - none is and nobody is new: whoever is listed is foreign. An empty list is no proof of being alone, since
+      our own process has a context and is missing from it: the answer is None.
     """
     lists = [frozenset(pids) for pids in while_measuring if pids is not None]
     if not lists:
@@ -264,7 +240,3 @@ def foreign_processes(
     history = [frozenset(pids) for pids in earlier if pids is not None] + lists
     newcomers = [pid for pids in history for pid in sorted(pids & listed - frozenset(at_rest))]
     return tuple(sorted(listed - set(newcomers[:1])))
-
-
-def _at_ns(snapshot: Snapshot) -> int:
-    return snapshot.at_ns

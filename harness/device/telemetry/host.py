@@ -29,6 +29,7 @@ _SHORTEST_BUSY_SPAN_S = 0.1
 """The kernel counts busy time in ticks of 1 to 10 ms."""
 
 _NOT_A_GPU = "a CPU does not have it"
+_NO_SENSOR = "no processor sensor under /sys/class/hwmon"
 _FACTS = {
     "governor": "devices/system/cpu/cpu0/cpufreq/scaling_governor",
     "clock_driver": "devices/system/cpu/cpu0/cpufreq/scaling_driver",
@@ -75,21 +76,15 @@ class HostProbe:
 
     @property
     def unavailable(self) -> Mapping[str, str]:
-        """Field name to the reason why this host cannot tell it."""
         return dict(self._unavailable)
 
     def snapshot(self, *, full: bool = True) -> Snapshot:
-        """Read the host now."""
         at_ns = time.monotonic_ns()
         energy_j, power_w = self._read_energy(at_ns)
         return Snapshot(
             at_ns=at_ns,
-            sm_clock_mhz=self._mean(
-                "sm_clock_mhz", self._clocks, 1e3, "no cpufreq under /sys/devices/system/cpu"
-            ),
-            temperature_c=self._mean(
-                "temperature_c", self._sensors, 1e3, "no processor sensor under /sys/class/hwmon"
-            ),
+            sm_clock_mhz=self._mean("sm_clock_mhz", self._clocks, "no cpufreq under /sys/devices/system/cpu"),
+            temperature_c=self._mean("temperature_c", self._sensors, _NO_SENSOR),
             power_w=power_w,
             energy_j=energy_j,
             utilization_percent=self._read_utilization(),
@@ -109,21 +104,21 @@ class HostProbe:
     def close(self) -> None:
         pass
 
-    def _mean(self, field: str, paths: Sequence[Path], per_unit: float, absent: str) -> float | None:
+    def _mean(self, field: str, paths: Sequence[Path], absent: str) -> float | None:
+        """The mean of files that count thousandths."""
         values = [value for value in map(_number, paths) if value is not None]
         if not values:
             self._unavailable[field] = f"{paths[0]} cannot be read" if paths else absent
             return None
-        return sum(values) / len(values) / per_unit
+        return sum(values) / len(values) / 1e3
 
     def _read_energy(self, at_ns: int) -> tuple[float | None, float | None]:
         """Return joules since opening, and watts since the last reading far enough away to tell."""
         for package in self._packages:
             now_uj = _number(package / "energy_uj")
             if now_uj is None:
-                return self._no_energy(
-                    f"{package / 'energy_uj'} cannot be read: most kernels let only root read it"
-                )
+                unread = f"{package / 'energy_uj'} cannot be read: most kernels let only root read it"
+                return self._no_energy(unread)
             before_uj = self._energy_uj.get(package, now_uj)
             wrapped_uj = (_number(package / "max_energy_range_uj") or 0) if now_uj < before_uj else 0
             self._energy_j += (now_uj - before_uj + wrapped_uj) / 1e6
@@ -138,9 +133,8 @@ class HostProbe:
             power_w = (self._energy_j - since_j) / span_s
             self._power = (at_ns, self._energy_j, power_w)
         elif power_w is None:
-            self._unavailable.setdefault(
-                "power_w", "at times: two readings of the energy were too close together"
-            )
+            too_close = "at times: two readings of the energy were too close together"
+            self._unavailable.setdefault("power_w", too_close)
         return self._energy_j, power_w
 
     def _no_energy(self, reason: str) -> tuple[None, None]:
@@ -154,9 +148,8 @@ class HostProbe:
             self._utilization = 100 * (busy_s - self._busy[0]) / span_s
             self._busy = (busy_s, total_s)
         elif self._utilization is None:
-            self._unavailable.setdefault(
-                "utilization_percent", "at times: the probe was opened too short a time ago"
-            )
+            too_short = "at times: the probe was opened too short a time ago"
+            self._unavailable.setdefault("utilization_percent", too_short)
         return self._utilization
 
 

@@ -103,7 +103,6 @@ class NvmlProbe:
 
     @property
     def unavailable(self) -> Mapping[str, str]:
-        """Field name to the reason why this card cannot tell it, or at times could not."""
         return dict(self._unavailable)
 
     def snapshot(self, *, full: bool = True) -> Snapshot:
@@ -126,7 +125,6 @@ class NvmlProbe:
         return facts
 
     def limits(self) -> Limits:
-        """What the card can reach at most; None for what it does not tell."""
         return Limits(**{limit: self._try(read)[0] for limit, read in _LIMITS.items()})
 
     def close(self) -> None:

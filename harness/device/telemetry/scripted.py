@@ -45,7 +45,6 @@ class ScriptedProbe:
         *,
         unavailable: Mapping[str, str] | None = None,
         identity: Mapping[str, str] | None = None,
-        limits: Limits | None = None,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         if not callable(script) and not script:
@@ -53,7 +52,6 @@ class ScriptedProbe:
         self.unavailable = dict(_UNTOLD if unavailable is None else unavailable)
         self._script = script
         self._identity = dict(identity or {})
-        self._limits = limits or Limits()
         self._clock_ns = clock_ns
         self._played = 0
 
@@ -74,28 +72,20 @@ class ScriptedProbe:
         return self._identity
 
     def limits(self) -> Limits:
-        return self._limits
+        return Limits()
 
     def close(self) -> None:
         pass
 
 
-class NoProbe:
+class NoProbe(ScriptedProbe):
     """Tells nothing but the time, and gives one reason for every value."""
 
     name = "none"
 
     def __init__(self, reason: str) -> None:
+        super().__init__()
         self.unavailable = {field.name: reason for field in fields(Snapshot) if field.name != "at_ns"}
 
     def snapshot(self, *, full: bool = True) -> Snapshot:  # noqa: ARG002  # a probe's signature
         return Snapshot(at_ns=time.monotonic_ns())
-
-    def identity(self) -> Mapping[str, str]:
-        return {}
-
-    def limits(self) -> Limits:
-        return Limits()
-
-    def close(self) -> None:
-        pass
