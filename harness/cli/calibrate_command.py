@@ -42,11 +42,7 @@ if TYPE_CHECKING:
     help="Verdicts of each case with each slowdown planted.",
 )
 @click.option(
-    "--levels",
-    default="0.5,1,2,3",
-    show_default=True,
-    metavar="PERCENT,...",
-    help="Slowdowns to plant.",
+    "--levels", default="0.5,1,2,3", show_default=True, metavar="PERCENT,...", help="Slowdowns to plant."
 )
 @l2_option
 @path_option("--results", "Where records go.")

@@ -308,12 +308,7 @@ class _Sticky:
 
 
 def post_check(
-    api: Api,
-    repository: str,
-    stamp: Stamp,
-    check: Mapping[str, Any],
-    *,
-    still_current: Callable[[], None],
+    api: Api, repository: str, stamp: Stamp, check: Mapping[str, Any], *, still_current: Callable[[], None]
 ) -> Posted:
     """Bring the check run of this stamp to what `check` says: name, status, conclusion, output.
 

@@ -64,10 +64,7 @@ def command(reviews: tuple[Path, ...], out: Path | None, history: str, **options
             _write(prepared, out)
             outcome = post(calling.api, prepared, author=options["author"])
         except StaleError as stale:
-            told |= {
-                "state": "stale",
-                "message": f"{stale} So nothing of this run is shown there.",
-            }
+            told |= {"state": "stale", "message": f"{stale} So nothing of this run is shown there."}
         else:
             told |= _told(prepared, outcome, dry_run=options["dry_run"])
     calling.show(told, as_json=options["as_json"])
