@@ -94,12 +94,11 @@ def command(
                 finished.append(calibrate(comparing, cases, chosen))
             if finished[-1].interrupted:
                 break
-    status = _status(finished)
     if selection.as_json:
         echo_json([as_json(result) for result in finished])
     else:
         print_calibration(finished)
-    return status
+    return _status(finished)
 
 
 def _levels(text: str) -> tuple[float, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -42,17 +43,22 @@ def command(selection: Selection, base: str, rest: tuple[str, ...], **options: A
     Exit status 1 for a regression, a case that vanished, or one that fails at HEAD; 3 where something could
     not be measured or is invalid; 4 where it is inconclusive, or nothing was compared.
     """
-    from harness.output.verdicts import as_json, exit_code, print_comparison
-
     config = load_config()
     base, head, cases = _commits(config, base, rest)
     selection = dataclasses.replace(selection, cases=cases)
     finished = compare_commits(config, selection, settings_from(config, selection, options), base, head)
-    status = exit_code(finished.results, options["fail_on"])
-    if selection.as_json:
-        echo_json([as_json(result) for result in finished.results])
+    return show(finished.results, options["fail_on"], as_json=selection.as_json)
+
+
+def show(results: Sequence[ComparisonResult], fail_on: Sequence[str], *, as_json: bool) -> int:
+    """Print comparisons; returns the exit status."""
+    from harness.output import verdicts
+
+    status = verdicts.exit_code(results, fail_on)
+    if as_json:
+        echo_json([verdicts.as_json(result) for result in results])
     else:
-        print_comparison(finished.results, status)
+        verdicts.print_comparison(results, status)
     return status
 
 
@@ -113,9 +119,7 @@ def compare_commits(
 
 def _commits(config: Config, base: str, rest: Sequence[str]) -> tuple[str, str | None, tuple[str, ...]]:
     """BASE, HEAD or None for the working tree, and CASES."""
-    repository = git.repository_of(config.root)
-    if repository is None:
-        raise UsageError(f"{config.root} is in no git repository: there are no commits to compare.")
+    repository = repository_of(config)
     if ".." in base:
         base, _, head = base.replace("...", "..").partition("..")
         return git.resolve(repository, base or "HEAD"), git.resolve(repository, head or "HEAD"), tuple(rest)
@@ -123,3 +127,11 @@ def _commits(config: Config, base: str, rest: Sequence[str]) -> tuple[str, str |
     if rest and git.is_commit(repository, rest[0]):
         return base, git.resolve(repository, rest[0]), tuple(rest[1:])
     return base, None, tuple(rest)
+
+
+def repository_of(config: Config) -> Path:
+    """The repository around the project. Raises UsageError where there is none."""
+    repository = git.repository_of(config.root)
+    if repository is None:
+        raise UsageError(f"{config.root} is in no git repository: there are no commits to compare.")
+    return repository

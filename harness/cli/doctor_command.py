@@ -39,9 +39,10 @@ def command(device: str | None, as_json: bool) -> int:
     if as_json:
         echo_json({"fit": is_fit(findings), "verdict": said, "device": facts.device, "findings": findings})
     else:
+        encoding = sys.stdout.encoding or "ascii"
         width = min(shutil.get_terminal_size((80, 24)).columns, _WIDEST)
         for line in (*_lines(findings, width), *wrap(said, width)):
-            click.echo(_encodable(line))
+            click.echo(line.encode(encoding, "replace").decode(encoding))
     return ExitCode.FINE if is_fit(findings) else ExitCode.NOT_MEASURED
 
 
@@ -71,8 +72,3 @@ def _wrapped(text: str, width: int) -> list[str]:
         for paragraph in text.splitlines()
         for line in wrap(paragraph, max(width, 20), break_long_words=False, break_on_hyphens=False)
     ]
-
-
-def _encodable(text: str) -> str:
-    encoding = sys.stdout.encoding or "ascii"
-    return text.encode(encoding, "replace").decode(encoding)

@@ -117,16 +117,15 @@ def _decision(
     """What to write down. Raises UsageError where there is no such regression, or no reason is given."""
     from harness.history.triage import Decision
 
-    there = {each.change.id: each for card in history.cards for each in card.changes}
-    found = there.get(change)
-    if found is None or found.change.kind != "regression":
+    there = {each.change.id: each.change for card in history.cards for each in card.changes}
+    accepted = there.get(change)
+    if accepted is None or accepted.kind != "regression":
         known = ", ".join(each.change.id for each in history.open) or "none"
         raise UsageError(f"No regression has the id {change}. Open ones: {known}.")
     if not reason:
         raise UsageError("--acknowledge needs --reason: whoever reviews it wants to know why.")
     if not (author := author or git.user_name(root)):
         raise UsageError("Who accepts it? Give --author, or set git's user.name.")
-    accepted = found.change
     return Decision(
         id=accepted.id,
         case=accepted.case,

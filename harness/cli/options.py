@@ -15,6 +15,7 @@ from harness.cli import completion
 from harness.errors import UsageError
 from harness.records import FAILING
 from harness.spec.case_id import Selector
+from harness.system.texts import harmless
 
 F = TypeVar("F", bound=Callable[..., Any])
 Option = Callable[[Any], Any]
@@ -26,9 +27,8 @@ def flag(name: str, text: str) -> Option:
 
 def path_option(name: str, text: str, **more: Any) -> Option:
     """A file or folder, which need not be there."""
-    return click.option(
-        name, **{"type": click.Path(path_type=Path), "metavar": "FOLDER", "help": text, **more}
-    )
+    settings = {"type": click.Path(path_type=Path), "metavar": "FOLDER", "help": text, **more}
+    return click.option(name, **settings)
 
 
 def percent_option(name: str, text: str, *, least: float = 0, **more: Any) -> Option:
@@ -76,9 +76,8 @@ no_wait_option = click.option(
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Machine-readable result on standard output."
 )
-l2_option = click.option(
-    "--l2", type=click.Choice(["cold", "hot"]), help="Flush the L2 before every launch, or not."
-)
+l2_choice = click.Choice(["cold", "hot"])
+l2_option = click.option("--l2", type=l2_choice, help="Flush the L2 before every launch, or not.")
 no_save_option = flag("--no-save", "Keep no record.")
 cases_argument = click.argument("cases", nargs=-1, metavar="[CASES]...", shell_complete=completion.cases)
 
@@ -131,25 +130,33 @@ def case_options(function: F) -> F:
         selection = Selection(**{name: options.pop(name, None) for name in names})
         return function(selection, **options)
 
-    for option in (
-        json_option,
-        click.option("--seed", default=1, show_default=True, help="Seed of the input data."),
-        click.option(
-            "--timeout",
-            type=click.FloatRange(min=0, min_open=True),
-            metavar="SECONDS",
-            help="For one case, by default 120; for loading a suite, by default 60.",
-        ),
-        click.option("--quick", is_flag=True, help="The suite's small sizes; the default on a CPU."),
-        device_option,
+    return together(  # type: ignore[no-any-return]
         size_option(help="One number for every axis, or one an axis; repeatable."),
-    ):
-        call = option(call)
-    return call  # type: ignore[return-value]
+        device_option,
+        flag("--quick", "The suite's small sizes; the default on a CPU."),
+        seconds_option("--timeout", "For one case, by default 120; for loading a suite, by default 60."),
+        click.option("--seed", default=1, show_default=True, help="Seed of the input data."),
+        json_option,
+    )(call)
 
 
 def echo_json(value: Any) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def tell(text: str) -> None:
+    """Something that is amiss, on standard error."""
+    click.echo(f"harness: {harmless(text)}", err=True)
+
+
+def tell_end(problem: str, path: Path | str | None, interrupted: str) -> None:
+    """On standard error: what is wrong with a record, where it is, and of an interrupted run what it left."""
+    if problem:
+        click.echo(f"harness: {problem}", err=True)
+    if path:
+        click.echo(f"Record: {path}", err=True)
+    if interrupted:
+        click.echo(f"Interrupted: {interrupted}.", err=True)
 
 
 fail_on_option = click.option(

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import echo_json, flag, json_option, path_option
+from harness.cli.options import echo_json, flag, json_option, path_option, tell
 from harness.config import load_config
 from harness.errors import ExitCode
 from harness.history.triage import read_triage
 from harness.integrations.asv.conf import read_conf, run_publish, write_pages
 from harness.output.progress import Waiting
-from harness.system.texts import harmless
 
 Folder = click.Path(path_type=Path, file_okay=False)
 
@@ -37,7 +36,7 @@ def command(without_asv: bool, results: Path | None, html: Path | None, as_json:
     with Waiting("publishing") as waiting:
         published = write_pages(conf, root, results=results, html=html, tell=waiting.tell)
     for problem in published.problems:
-        click.echo(f"harness: {harmless(problem)}", err=True)
+        tell(problem)
     if as_json:
         echo_json({**asdict(published), "folder": str(published.folder)})
     else:

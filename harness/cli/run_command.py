@@ -10,6 +10,7 @@ from harness.bench.measure import MeasureSettings
 from harness.cli.options import (
     Selection,
     flag,
+    l2_choice,
     max_launch_option,
     no_save_option,
     no_wait_option,
@@ -22,9 +23,7 @@ from harness.device.lock import Busy
 
 @click.command("run")
 @click.option(
-    "--l2",
-    type=click.Choice(["cold", "hot"]),
-    help="L2 cache before each launch; default: cold on a GPU, hot on a CPU.",
+    "--l2", type=l2_choice, help="L2 cache before each launch; default: cold on a GPU, hot on a CPU."
 )
 @seconds_option("--max-time", "Most time to measure one case for; default: 2 on a GPU, 1 elsewhere.")
 @max_launch_option

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from harness.cli.options import (
     path_option,
     seconds_option,
     size_option,
+    tell_end,
 )
 from harness.config import load_config
 from harness.errors import ExitCode, UsageError
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from harness.spec.loader import LoadedSuite
     from harness.spec.suite import Kernel
     from harness.sweep.bench import Executor
-    from harness.sweep.model import SweepResult
+    from harness.sweep.model import SweepResult, SweepRow
 
 
 @click.command("sweep")
@@ -152,16 +153,15 @@ def _export(wanted: str) -> tuple[str, Path]:
 
 
 def _write(result: SweepResult, form: str, file: Path) -> None:
-    if form == "html":
-        from harness.output.sweeps import write_page
-
-        write_page(result, file)
-        click.echo(f"Page: {file}", err=True)
-        return
+    from harness.output.sweeps import write_page
     from harness.sweep.exchange import write_t4
 
-    for written in write_t4(result, file):
-        click.echo(f"T4: {written}", err=True)
+    if form == "html":
+        write_page(result, file)
+        click.echo(f"Page: {file}", err=True)
+    else:
+        for written in write_t4(result, file):
+            click.echo(f"T4: {written}", err=True)
 
 
 def _print(result: SweepResult, *, as_json: bool) -> None:
@@ -180,34 +180,24 @@ def _print(result: SweepResult, *, as_json: bool) -> None:
     _tell_failures(result)
     if result.reused:
         click.echo(f"{result.reused} of {result.sweep.total} configurations reused from before.", err=True)
-    if result.problem:
-        click.echo(f"harness: {result.problem}", err=True)
-    if result.path:
-        click.echo(f"Record: {result.path}", err=True)
-    if result.interrupted:
-        goes_on = "the same command goes on from there" if result.path else "it is not stored"
-        click.echo(f"Interrupted: what was finished is shown; {goes_on}.", err=True)
+    goes_on = "the same command goes on from there" if result.path else "it is not stored"
+    interrupted = f"what was finished is shown; {goes_on}" if result.interrupted else ""
+    tell_end(result.problem, result.path, interrupted)
 
 
 def _tell_failures(result: SweepResult) -> None:
     """Each kind of failure once, with its evidence, and how many had it."""
-    failed: dict[tuple[str, str], list[int]] = {}
-    logs: dict[tuple[str, str], str] = {}
+    kinds: dict[tuple[str, str], list[SweepRow]] = {}
     for row in result.rows:
         if row.status == "failed" and row.same_as is None:
-            failed.setdefault((row.reason, row.message), []).append(row.configuration.number)
-            logs[row.reason, row.message] = row.log
-    for (reason, message), numbers in failed.items():
-        click.echo(f"{_numbers(numbers)} failed ({reason}): {message}", err=True)
-        if logs[reason, message]:
-            click.echo(indent(logs[reason, message], "    "), err=True)
-
-
-def _numbers(numbers: Sequence[int]) -> str:
-    if len(numbers) == 1:
-        return f"Configuration {numbers[0]}"
-    told = ", ".join(map(str, numbers[:8])) + (" and others" if len(numbers) > 8 else "")
-    return f"{len(numbers)} configurations ({told})"
+            kinds.setdefault((row.reason, row.message), []).append(row)
+    for (reason, message), rows in kinds.items():
+        numbers = [str(row.configuration.number) for row in rows]
+        some = ", ".join(numbers[:8]) + (" and others" if len(numbers) > 8 else "")
+        who = f"Configuration {some}" if len(rows) == 1 else f"{len(rows)} configurations ({some})"
+        click.echo(f"{who} failed ({reason}): {message}", err=True)
+        if rows[-1].log:
+            click.echo(indent(rows[-1].log, "    "), err=True)
 
 
 def _status(result: SweepResult) -> ExitCode:

@@ -22,7 +22,16 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from harness.errors import RefusedError, RemoteError, StoreError, UsageError
-from harness.github.data_git import Clone, Entry, ProblemError, Target, address_of, branch_of, identities
+from harness.github.data_git import (
+    BRANCH,
+    Clone,
+    Entry,
+    ProblemError,
+    Target,
+    address_of,
+    branch_of,
+    identities,
+)
 from harness.history.tables import checked_document, suites_tracked
 from harness.judgement.noise import FILE as CALIBRATION
 from harness.judgement.noise import SCHEMA_VERSION as CALIBRATION_VERSION
@@ -361,7 +370,6 @@ _MACHINES = _Rule(parse=_asv_document, merge=lambda ours, _: ours)
 _CALIBRATIONS = _Rule(parse=_parse_calibration, merge=_newer_calibration)
 
 
-BRANCH = "perf-data"
 ATTEMPTS = 12
 """With pauses, about a minute."""
 _LONGEST_PAUSE_S = 15.0

@@ -24,6 +24,8 @@ from harness.errors import GitError, UsageError
 from harness.system import git
 from harness.system.texts import harmless
 
+BRANCH = "perf-data"
+"""Where results are kept, by default."""
 _PATIENCE_S = 900.0
 """With one git command."""
 

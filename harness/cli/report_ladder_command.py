@@ -27,7 +27,6 @@ from harness.device.lock import Busy
 from harness.errors import DeviceError
 from harness.output.ladder_requests import SuiteLadders, find_ladders
 from harness.output.ladder_tables import markdown, print_hints, print_ladder
-from harness.output.ladders import LadderReport
 from harness.output.ladders import as_json as ladder_as_json
 from harness.output.progress import ProgressObserver
 from harness.run.run import RunResult, Session, SessionSettings
@@ -85,11 +84,9 @@ def command(
         backends.parse_spec(spec)
     config = load_config()
     folder = results or config.results_folder
-    asked = list(
-        find_ladders(
-            load_suites(config), names, sizes, results=folder, devices=devices, against=against, slow=slow
-        )
-    )
+    suites = load_suites(config)
+    found = find_ladders(suites, names, sizes, results=folder, devices=devices, against=against, slow=slow)
+    asked = list(found)
     finished: list[RunResult] = []
     if measure:
         settings = SessionSettings(
@@ -114,6 +111,7 @@ def _measure(asked: Sequence[SuiteLadders], settings: SessionSettings) -> list[R
             for spec in ladders.specs(settings.device):
                 try:
                     for result in _measured_on(ladders, replace(settings, device=spec), observer):
+                        tell_result(result, "figures that are missing stay so")
                         finished.append(result)
                         if result.interrupted:
                             return finished
@@ -130,26 +128,17 @@ def _measured_on(
     with Session(ladders.loaded, settings, observer) as session:
         device = session.device
         if plan := ladders.missing(device):
-            yield _told(session.run(plan))
+            yield session.run(plan)
     if plan := ladders.missing_fastest(device):
         with Session(ladders.loaded, settings, observer) as session:
-            yield _told(session.run(plan))
-
-
-def _told(result: RunResult) -> RunResult:
-    tell_result(result, "figures that are missing stay so")
-    return result
+            yield session.run(plan)
 
 
 def _show(asked: Sequence[SuiteLadders], form: str, *, as_json: bool) -> None:
-    reports: list[LadderReport] = []
-    problems: list[str] = []
-    for ladders in asked:
-        found, unread = ladders.reports()
-        reports += found
-        problems += unread
-    for problem in dict.fromkeys(problems):
+    found = [ladders.reports() for ladders in asked]
+    for problem in dict.fromkeys(problem for _, problems in found for problem in problems):
         click.echo(f"harness: {problem}", err=True)
+    reports = [report for some, _ in found for report in some]
     if as_json:
         echo_json([ladder_as_json(report) for report in reports])
         return
