@@ -25,7 +25,7 @@ from asv.util import UserError
 
 from harness.errors import ConfigError, HarnessError
 from harness.history.changes import TIMED
-from harness.history.figures import DIRECTIONS, Direction, direction_of
+from harness.history.figures import DIRECTIONS, direction_of
 from harness.history.reading import History, read_history
 from harness.spec.case_id import parse_asv_name, short_id
 
@@ -47,11 +47,6 @@ Python without comments and blank lines."""
 
 class UnknownAsvError(ConfigError, UserError):  # type: ignore[misc]  # asv is untyped
     """A file of asv is not the one of 0.6.6; asv prints the message as one line."""
-
-
-def directions_of(benchmarks: Mapping[str, Mapping[str, Any]]) -> dict[str, Direction]:
-    """By benchmark name."""
-    return {name: direction_of(benchmark) for name, benchmark in benchmarks.items()}
 
 
 def warn_of_unknown_directions(benchmarks: Mapping[str, Mapping[str, Any]]) -> None:
