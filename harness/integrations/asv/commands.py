@@ -1,8 +1,9 @@
 """What asv's commands do differently, each for as long as it runs.
 
 `--dry-run` and `--skip-save` write nothing, a part of the cases is measured by itself, and an asv that is
-told to end cleans up as after Ctrl-C. Records and pages go where asv's results and pages go. Which way is
-better is heeded wherever asv compares: in compare, continuous, find, and publish's regressions and their feed.
+told to end cleans up as after Ctrl-C. Records and pages go where asv's results and pages go. Which way
+is better is heeded wherever asv compares: in compare, continuous, find, and publish's regressions
+and their feed.
 
 asv measures by way of `run_benchmarks`, which alone knows which parameters were asked for; setup_cache, which
 measures, is told by a Request.

@@ -8,8 +8,7 @@ from statistics import median
 from typing import Any
 
 import harness
-from harness.integrations.pytest.bench import MeasuredCase
-from harness.integrations.pytest.cases import CaseSide, GpuCase
+from harness.integrations.pytest.bench import CaseSide, GpuCase, MeasuredCase
 from harness.numbers import number
 from harness.output.sentences import verdict_columns
 from harness.output.sheet import Column, Sheet
@@ -163,18 +162,16 @@ def row_lines(measured: Sequence[MeasuredCase], width: int) -> list[str]:
 
 def _row_table(rows: Sequence[MeasuredCase], width: int) -> list[str]:
     found = [summary_of(each.row, each.run) for each in rows]
-    sheet = Sheet(
-        columns=[
-            Column("kernel", [each.row.kernel for each in rows], text=True),
-            Column("size", [each.case.case.size_label for each in rows]),
-            Column("ms", [number(s.time_ms) for s in found]),
-            Column(rows[0].run.headline, [number(s.rate) for s in found]),
-            Column("SM MHz", [number(s.sm_clock_mhz) for s in found], spare=2),
-            Column("°C", [number(s.temperature_c, 2) for s in found], spare=3),
-            Column("W", [number(s.power_w, 3) for s in found], spare=4),
-        ]
-    )
-    return sheet.lines(width)
+    columns = [
+        Column("kernel", [each.row.kernel for each in rows], text=True),
+        Column("size", [each.case.case.size_label for each in rows]),
+        Column("ms", [number(s.time_ms) for s in found]),
+        Column(rows[0].run.headline, [number(s.rate) for s in found]),
+        Column("SM MHz", [number(s.sm_clock_mhz) for s in found], spare=2),
+        Column("°C", [number(s.temperature_c, 2) for s in found], spare=3),
+        Column("W", [number(s.power_w, 3) for s in found], spare=4),
+    ]
+    return Sheet(columns=columns).lines(width)
 
 
 def comparison_lines(result: ComparisonResult, cases: Mapping[str, GpuCase], width: int) -> list[str]:

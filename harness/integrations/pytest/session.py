@@ -1,4 +1,4 @@
-"""What files that pytest-benchmark saved say of benchmarks of ours: the card, and which are gone."""
+"""The hooks and fixtures of one pytest session, from its collection to its summary."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import pytest
 
 if TYPE_CHECKING:
-    from harness.integrations.pytest.cases import GpuCase
-    from harness.records import Verdict
-    from harness.run.compare import ComparisonResult
+    from harness.integrations.pytest.bench import CaseRunner, CaseSide, GpuCase
+    from harness.integrations.pytest.fixture import GpuBenchmark
+    from harness.records import DeviceInfo, Verdict
+    from harness.run.compare import ComparisonResult, Purpose
 
 
 class Baseline(NamedTuple):
-    """Of one file."""
+    """What a file that pytest-benchmark saved says of benchmarks of ours; no card where it does not say."""
 
     card: Mapping[str, Any]
-    """Empty where the file does not say."""
     names: tuple[str, ...]
 
 
 def baseline_of(content: dict[str, Any]) -> Baseline | None:
-    """What a file says of benchmarks of ours; None where it has none.
+    """What a file says; None where it has no benchmark of ours.
 
     The card is taken out of the content: pytest-benchmark, to which any difference is worth a warning,
     compares the rest, at a moment when this session's card is not known yet.
@@ -66,15 +66,14 @@ class MissingBenchmark(pytest.Item):
     @classmethod
     def like(cls, nodeid: str, session: pytest.Session, items: Sequence[pytest.Item]) -> MissingBenchmark:
         """One of that name, where its nearest relative among the items is, and with its markers."""
-        relatives = [item for item in items if item.nodeid.partition("[")[0] == nodeid.partition("[")[0]]
-        neighbours = [item for item in items if item.nodeid.partition("::")[0] == nodeid.partition("::")[0]]
-        near = next(iter([*relatives, *neighbours]), None)
+        file, test = nodeid.partition("::")[0], nodeid.partition("[")[0]
+        relatives = [item for item in items if item.nodeid.partition("[")[0] == test]
+        near = next((item for item in [*relatives, *items] if item.nodeid.partition("::")[0] == file), None)
         module = near.getparent(pytest.Module) if near else None
-        made: MissingBenchmark = cls.from_parent(
-            module or session, name=nodeid.rpartition("::")[2], nodeid=nodeid
-        )
+        name = nodeid.rpartition("::")[2]
+        made: MissingBenchmark = cls.from_parent(module or session, name=name, nodeid=nodeid)
         made.own_markers += [mark for item in relatives[:1] for mark in item.own_markers]
-        made.extra_keyword_matches.update(Path(nodeid.partition("::")[0]).parts)
+        made.extra_keyword_matches.update(Path(file).parts)
         return made
 
     def runtest(self) -> None:
@@ -88,15 +87,8 @@ class MissingBenchmark(pytest.Item):
         return self.nodeid.partition("::")[0], None, self.name
 
 
-if TYPE_CHECKING:
-    from harness.integrations.pytest.bench import CaseRunner
-    from harness.integrations.pytest.cases import CaseSide, GpuCase
-    from harness.integrations.pytest.fixture import GpuBenchmark
-    from harness.records import DeviceInfo
-    from harness.run.compare import Purpose
-
-    CaseKey = tuple[str, str, str]
-    """File and class, function, label."""
+CaseKey = tuple[str, str, str]
+"""File and class, function, label."""
 
 
 class GpuSession:
@@ -132,8 +124,7 @@ class GpuSession:
     def runner(self) -> CaseRunner:
         """What measures; made when it is first asked for."""
         if self.started is None:
-            from harness.integrations.pytest.bench import CaseRunner
-            from harness.integrations.pytest.cases import PluginOptions
+            from harness.integrations.pytest.bench import CaseRunner, PluginOptions
 
             options = PluginOptions(
                 device=self.option("perf_device"),
@@ -144,8 +135,8 @@ class GpuSession:
                 fail_on=tuple(self.option("perf_fail_on")),
                 busy="fail" if self.option("perf_no_wait") else "wait",
             )
-            progress, root = _Progress(self.config), self.config.rootpath
-            self.started = CaseRunner(options, progress, root, blind=self.in_worker or self.skipped)
+            blind = self.in_worker or self.skipped
+            self.started = CaseRunner(options, _Progress(self.config), self.config.rootpath, blind=blind)
             self.config.add_cleanup(self.started.close)
         return self.started
 
@@ -155,7 +146,7 @@ class GpuSession:
         if "gpu_case" not in metafunc.fixturenames:
             return
         from harness.errors import HarnessError
-        from harness.integrations.pytest.cases import case_options
+        from harness.integrations.pytest.bench import case_options
 
         definition = metafunc.definition
         try:
@@ -182,8 +173,7 @@ class GpuSession:
     @pytest.fixture
     def gpu_side(self, request: pytest.FixtureRequest) -> CaseSide | None:
         """With --perf-base the commit that a test shows: base or head; else None."""
-        side: CaseSide | None = getattr(request, "param", None)
-        return side
+        return getattr(request, "param", None)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
@@ -230,8 +220,7 @@ class GpuSession:
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_benchmark_compare_machine_info(self, compared_benchmark: dict[str, Any]) -> None:
-        if baseline := baseline_of(compared_benchmark):
-            self._baselines.append(baseline)
+        self._baselines += filter(None, [baseline_of(compared_benchmark)])
 
     def _check_baselines(self, case: GpuCase) -> None:
         """Raise UsageError where a baseline is another card's."""
@@ -253,8 +242,7 @@ class GpuSession:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
-        device = self.started.seen_device if self.started else None
-        if device is not None:
+        if self.started and (device := self.started.seen_device):
             from harness.integrations.pytest.report import card_of
 
             machine_info["gpu"] = card_of(device)
@@ -336,9 +324,8 @@ class Summary:
     @property
     def _judges(self) -> bool:
         """Whether this process decides over the gate."""
-        return bool(
-            self._option("perf_gate") and not self._option("collectonly") and not self._session.in_worker
-        )
+        elsewhere = self._option("collectonly") or self._session.in_worker
+        return bool(self._option("perf_gate") and not elsewhere)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail the session for what no test could fail for."""
@@ -376,9 +363,9 @@ class Summary:
         try:
             return (yield)
         finally:
-            self._summarise(terminalreporter)
+            self._write_sections(terminalreporter)
 
-    def _summarise(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def _write_sections(self, terminalreporter: pytest.TerminalReporter) -> None:
         runner, width = self._session.started, shutil.get_terminal_size().columns
         if runner and runner.measured:
             from harness.integrations.pytest.report import row_lines
@@ -407,7 +394,8 @@ class Summary:
 
     def _gate_fails(self) -> bool:
         """Of a session that does not pass: whether the gate has a part in it."""
-        if self._nothing_compared or self._lines or (self._session.started and self._session.started.broken):
+        broken = self._session.started and self._session.started.broken
+        if self._nothing_compared or self._lines or broken:
             return True
         return any(result.interrupted or self._failing(result) for result, _ in self._compared)
 
