@@ -8,9 +8,8 @@
 - machines: the card is registered by itself, and what an update changes (driver, kernel) does not split a
   history.
 - pages that need no network (`harness.integrations.asv.publish`).
-- which way is better, in every command and page (`harness.integrations.asv.commands`, `asv_pages`).
-- options of asv's that reach into a measurement (`asv_runs`), and records and pages that go where asv's go
-  (`asv_alongside`).
+- which way is better, options that reach into a measurement, and records and pages that go where asv's go
+  (`harness.integrations.asv.commands`).
 
 Without a word, asv ignores a plugin that it does not find: the ``checkout`` environment type is then unknown,
 which is an error, so an asv.conf.json that names it cannot run without this module.
@@ -95,9 +94,7 @@ class CheckoutEnvironment(Environment):  # type: ignore[misc]
 
 
 def _answer(args: list[str], cache: Path) -> tuple[str, str, int] | None:
-    """The result of one track, kernel and size from what setup_cache left; None lets asv start its process
-    after all.
-    """
+    """The result of one track, kernel and size from what setup_cache left; with None asv starts a process."""
     try:
         _, _, _, name, _, profile, result_file = args
         track, _, index = name.rpartition(".")[2].partition("-")
@@ -189,11 +186,8 @@ def setup() -> None:
         except util.UserError:
             return
         notes = {key: known[key] for key in ANNOTATIONS if key in known}
-        util.write_json(
-            str(Path(results_dir) / self.machine / "machine.json"),
-            {**self.__dict__, **notes},
-            self.api_version,
-        )
+        path = Path(results_dir) / self.machine / "machine.json"
+        util.write_json(str(path), {**self.__dict__, **notes}, self.api_version)
 
     load.registers = True  # type: ignore[attr-defined]
     Machine.load = staticmethod(load)
