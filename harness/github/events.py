@@ -88,7 +88,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRun:
-    """A run of the workflow that measures, and what it measured."""
+    """A run of the workflow that measures, and what it measured: `head` is that commit."""
 
     id: int
     attempt: int
@@ -96,7 +96,6 @@ class MeasuredRun:
     """success, failure and others; empty where GitHub told of none that is a word."""
     pull_request: int
     head: str
-    """The commit that was measured."""
     default_branch: str
     pushed: bool
     """Whether the run stands for the measured commit, and so fails for what was found of it; one that was
@@ -110,12 +109,11 @@ class MeasuredRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A comment that asks for a measurement."""
+    """A comment that asks for a measurement, by the login of who wrote it."""
 
     pull_request: int
     commit: str
     login: str
-    """Of who asks."""
     default_branch: str
 
 
@@ -174,16 +172,13 @@ def read_event(path: Path) -> bytes:
         with path.open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
     except OSError as error:
-        raise ConfigError(
-            f"The event {quoted(str(path))} cannot be read: {error.strerror or error}. Set GITHUB_EVENT_PATH "
-            "to the event's file, or give --event."
-        ) from None
-    if len(content) > _MAX_BYTES:
-        raise ConfigError(
-            f"The event {quoted(str(path))} has more than {_MAX_BYTES} bytes: GitHub writes none that large. "
-            "Set GITHUB_EVENT_PATH to the event's file, or give --event."
-        )
-    return content
+        problem = f"cannot be read: {error.strerror or error}"
+    else:
+        if len(content) <= _MAX_BYTES:
+            return content
+        problem = f"has more than {_MAX_BYTES} bytes: GitHub writes none that large"
+    advice = "Set GITHUB_EVENT_PATH to the event's file, or give --event."
+    raise ConfigError(f"The event {quoted(str(path))} {problem}. {advice}")
 
 
 def measured_run(content: bytes, repository: str) -> MeasuredRun:

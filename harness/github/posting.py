@@ -215,7 +215,14 @@ def post_comment(
     `still_current` raises where the commit is the pull request's no more: it is called before each write.
     Raises ApiError, RemoteError.
     """
-    return _Sticky(api, repository, pull_request, stamp, text, author, still_current).post()
+    posting = _Sticky(api, repository, pull_request, stamp, text, author, still_current)
+    for _ in range(_ROUNDS):
+        if done := posting.look():
+            return done
+    raise RemoteError(
+        f"The comment on pull request {pull_request} was changed by others {_ROUNDS} times while it was "
+        "written: run this again, and let one job at a time post."
+    )
 
 
 @dataclass
@@ -233,20 +240,13 @@ class _Sticky:
     """What was created, which a listing need not show at once."""
     written: set[int] = field(default_factory=set)
 
-    def post(self) -> Posted:
-        for _ in range(_ROUNDS):
-            if done := self._round():
-                return done
-        raise RemoteError(
-            f"The comment on pull request {self.pull_request} was changed by others {_ROUNDS} times while it "
-            "was written: run this again, and let one job at a time post."
-        )
+    def __post_init__(self) -> None:
+        self._comments = path_of(self.repository, "issues", self.pull_request, "comments")
 
-    def _round(self) -> Posted | None:
+    def look(self) -> Posted | None:
         """One look, and what follows from it; None where another look must."""
-        ours = self._ours()
-        if self.made and self.made.id not in {comment.id for comment in ours}:
-            ours = sorted([*ours, self.made], key=lambda comment: comment.id)
+        found = {comment.id: comment for comment in ([self.made] if self.made else []) + self._ours()}
+        ours = [found[number] for number in sorted(found)]
         if not ours:
             return self._create()
         first, *others = ours
@@ -264,27 +264,25 @@ class _Sticky:
         return Posted(action="created" if created else "updated", id=first.id, url=first.html_url)
 
     def _ours(self) -> list[_Comment]:
-        """Ours, oldest first."""
-        found = [
+        return [
             comment
             for page in self.api.pages(self._comments, list[_Comment], needs="pull-requests: read")
             for comment in page
             if comment.is_by(self.author) and (comment.body or "").startswith(_PREFIX)
         ]
-        return sorted(found, key=lambda comment: comment.id)
 
     def _create(self) -> Posted | None:
+        def posted() -> _Comment | None:
+            same = [comment for comment in self._ours() if comment.stamp == self.stamp]
+            return min(same, key=lambda comment: comment.id, default=None)
+
         self.still_current()
-        self.made = self.api.create(
-            self._comments, {"body": self.text}, _Comment, needs=_COMMENTS, done=self._posted
-        )
+        body = {"body": self.text}
+        self.made = self.api.create(self._comments, body, _Comment, needs=_COMMENTS, done=posted)
         if self.made is None:
             return Posted(action="created", id=None)
         self.written.add(self.made.id)
         return None
-
-    def _posted(self) -> _Comment | None:
-        return next((comment for comment in self._ours() if comment.stamp == self.stamp), None)
 
     def _update(self, comment: _Comment) -> None:
         self.still_current()
@@ -298,10 +296,6 @@ class _Sticky:
 
     def _delete(self, comment: _Comment) -> None:
         self.api.delete(self._path(comment), needs=_COMMENTS)
-
-    @property
-    def _comments(self) -> str:
-        return path_of(self.repository, "issues", self.pull_request, "comments")
 
     def _path(self, comment: _Comment) -> str:
         return path_of(self.repository, "issues", "comments", comment.id)
@@ -317,7 +311,7 @@ def post_check(
     path = path_of(repository, "check-runs")
     known = _check_runs(api, repository, stamp, check["name"])
     if newer := next((each for each in known if _is_newer(each, stamp)), None):
-        return Posted(action="left", id=newer.id, url=_url(newer))
+        return Posted(action="left", id=newer.id, url=newer.html_url or "")
     still_current()
     body = {**check, "external_id": stamp.external_id}
     same = _of_stamp(known, stamp)
@@ -329,17 +323,13 @@ def post_check(
             needs=_CHECKS,
             done=lambda: _of_stamp(_check_runs(api, repository, stamp, check["name"]), stamp),
         )
-        return Posted(action="created", id=made.id if made else None, url=_url(made))
+        return Posted(action="created", id=made.id if made else None, url=(made and made.html_url) or "")
     if same.output.annotations_count:
         # GitHub adds those of an update to those that are there.
         output = {name: value for name, value in check["output"].items() if name != "annotations"}
         body = {**body, "output": output}
     api.update(f"{path}/{same.id}", body, _CheckRun, needs=_CHECKS)
-    return Posted(action="updated", id=same.id, url=_url(same))
-
-
-def _url(check: _CheckRun | None) -> str:
-    return (check and check.html_url) or ""
+    return Posted(action="updated", id=same.id, url=same.html_url or "")
 
 
 def _check_runs(api: Api, repository: str, stamp: Stamp, name: str) -> list[_CheckRun]:

@@ -147,12 +147,11 @@ _EXAMPLE = Fleet(cards=(FleetCard(name="my-card", labels=("self-hosted", "linux"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaffolded:
-    """What became of the files, named by their paths below the repository's top."""
+    """What became of the files, by path below the repository's top. Kept are the repository's own."""
 
     written: tuple[str, ...]
     unchanged: tuple[str, ...]
     kept: tuple[str, ...]
-    """There already, and the repository's own: never overwritten."""
 
 
 def scaffold(folder: Path, requirement: str, *, force: bool = False, package: Path = _PACKAGE) -> Scaffolded:
@@ -174,7 +173,11 @@ def scaffold(folder: Path, requirement: str, *, force: bool = False, package: Pa
     else:
         files[fleet], kept = encode_fleet(_EXAMPLE), ()
     try:
-        unchanged = tuple(name for name, content in files.items() if _is(folder / name, content))
+        unchanged = tuple(
+            name
+            for name, content in files.items()
+            if (path := folder / name).is_file() and not path.is_symlink() and path.read_bytes() == content
+        )
         changed = {name: content for name, content in files.items() if name not in unchanged}
         if not force and (in_the_way := [name for name in changed if os.path.lexists(folder / name)]):
             raise UsageError(
@@ -244,10 +247,6 @@ def _check_folder(folder: Path) -> None:
     if top is None or top.resolve() != folder.resolve():
         where = f"the top of this one is {top}" if top else "it is in no git repository"
         raise UsageError(f"GitHub reads workflows at the top of a repository, not in {folder}: {where}.")
-
-
-def _is(path: Path, content: bytes) -> bool:
-    return path.is_file() and not path.is_symlink() and path.read_bytes() == content
 
 
 def _write_all(folder: Path, files: Mapping[str, bytes]) -> None:
