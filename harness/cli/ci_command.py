@@ -119,7 +119,6 @@ class _Calling:
     """Where GitHub is, as whom, and what for: from options and, for those not given, variables."""
 
     def __init__(self, event: Path | None, repository: str | None, api: str | None, *, dry_run: bool) -> None:
-        """Raises ConfigError."""
         token = os.environ.get("GITHUB_TOKEN")
         if token is None and not dry_run:
             raise ConfigError("GITHUB_TOKEN is not set: set it to the job's github.token.")

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 VARIABLE = "_HARNESS_COMPLETE"
 """click's: what the shell asks for, such as bash_complete."""
 _RECENT = 30
-"""Commits that are offered by their hash."""
 _PACKAGES = {"opencl": "pyopencl", "opengl": "moderngl"}
 _SAFE = re.compile(r"[\w./@,=:+~^-]*\Z")
 """A branch may be called anything, and the shell runs what is accepted."""
@@ -91,7 +90,6 @@ def cases(_: click.Context, begun: str) -> Offered:
 
 @_completer
 def tuned(_: click.Context, begun: str) -> Offered:
-    """Kernels that can be swept."""
     suites = _suites()
     able = {name for suite in suites for kernel in suite.tuned for name in (kernel, f"{suite.name}.{kernel}")}
     return ((word, told) for word, told in _cases(suites, begun) if word.partition("@")[0] in able)

@@ -83,7 +83,6 @@ cases_argument = click.argument("cases", nargs=-1, metavar="[CASES]...", shell_c
 
 
 def commit_option(*names: str, **settings: Any) -> Callable[[F], F]:
-    """An option that takes a commit by any name of it."""
     return click.option(*names, metavar="REV", shell_complete=completion.commits, **settings)
 
 
@@ -192,4 +191,3 @@ comparison_options = together(
     fail_on_option,
     no_wait_option,
 )
-"""How to compare, and which verdicts fail."""

@@ -26,15 +26,12 @@ from harness.output.review.model import LIMITS, Review, decode_review
 MEMBER = "review.json"
 MAX_ARTIFACTS = LIMITS["cards"]
 MAX_TOTAL_BYTES = 4 * LIMITS["bytes"]
-"""Of all reports of a run."""
 _PREFIX = "perf-review-"
 _NAME = re.compile(rf"{_PREFIX}[A-Za-z0-9][A-Za-z0-9._-]{{0,59}}")
 _MAX_LISTED = 1000
-"""Artifacts of a run, of whatever name."""
 _MAX_ARCHIVE_BYTES = LIMITS["bytes"] + 2**16
 """A file that does not compress, and what is around it."""
 _MAX_DIRECTORY_BYTES = 4096
-"""Of an archive that holds one file."""
 _END = struct.Struct("<4s4H2LH")
 """Of an archive: signature, disk, disk of the directory, entries here, entries, the directory's bytes and
 offset, bytes of the comment (APPNOTE.TXT 4.3.16)."""

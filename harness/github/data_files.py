@@ -48,8 +48,6 @@ Document: TypeAlias = dict[str, Any]
 
 @dataclass(slots=True)
 class _Changes:
-    """To one commit of the branch."""
-
     added: list[str] = field(default_factory=list)
     """Read again when they are written: they may be many."""
     merged: dict[str, bytes] = field(default_factory=dict)
@@ -67,7 +65,6 @@ class Found:
     refused: dict[str, str] = field(default_factory=dict)
     """Path to what is wrong with it."""
     left_out: list[str] = field(default_factory=list)
-    """Files that are not finished."""
     hashes: dict[str, str] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
     """What is stored by another name than it has here."""
@@ -275,9 +272,7 @@ class _Rule:
     """How a file that both sides have is merged."""
 
     parse: Callable[[str, bytes], Document]
-    """Of path and content; raises _UnfitError."""
     merge: Callable[[Document, Document], Document]
-    """Of ours and theirs."""
     pretty: bool = False
 
     def merged(self, content: bytes, ours: Document, theirs: Document) -> bytes | None:
@@ -371,7 +366,6 @@ _CALIBRATIONS = _Rule(parse=_parse_calibration, merge=_newer_calibration)
 
 
 ATTEMPTS = 12
-"""With pauses, about a minute."""
 _LONGEST_PAUSE_S = 15.0
 
 
@@ -389,7 +383,6 @@ class Stored:
     merged: tuple[str, ...] = ()
     unchanged: int = 0
     left_out: tuple[str, ...] = ()
-    """Files that are not finished."""
     derived: tuple[str, ...] = ()
     """asv's results that the records hold as well: 'harness rebuild' makes them anew."""
     dry_run: bool = False
@@ -432,8 +425,6 @@ def store_results(
 
 
 class _Appending:
-    """One writer's attempts."""
-
     def __init__(self, found: Found, clone: Clone, message: str, *, dry_run: bool) -> None:
         self.found, self.clone, self.message, self.dry_run = found, clone, message, dry_run
         self.pushed: Stored | None = None

@@ -27,7 +27,6 @@ from harness.system.texts import harmless
 BRANCH = "perf-data"
 """Where results are kept, by default."""
 _PATIENCE_S = 900.0
-"""With one git command."""
 
 
 class ProblemError(Exception):
@@ -42,8 +41,6 @@ class ProblemError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One of a commit's tree."""
-
     mode: str
     hash: str
     size_bytes: int
@@ -100,7 +97,6 @@ _ADVICE = {
     r"(?i)authentication failed|could not read username|permission to|error: 40[13]": "who stores must be "
     "allowed to push: in a workflow by 'contents: write', and with GITHUB_TOKEN set",
 }
-"""By words of git's or a server's."""
 
 
 class Clone:

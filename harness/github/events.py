@@ -72,7 +72,6 @@ def append_file(variable: str, what: str, text: str) -> str:
 WORKFLOW = "perf-pr.yml"
 """The workflow whose job has the card."""
 _MAX_BYTES = 25 * 2**20
-"""Of an event, by GitHub's own limit."""
 _BRANCH = re.compile(r"pull-request/([1-9][0-9]{0,8})")
 """What a vetted pull request is mirrored to."""
 _TITLE = re.compile(r"Performance of #([1-9][0-9]{0,8}) at ([0-9a-f]{40})")
@@ -103,7 +102,6 @@ class MeasuredRun:
 
     @property
     def ending(self) -> str:
-        """The conclusion in words."""
         return self.conclusion.replace("_", " ") or "unknown"
 
 
@@ -209,7 +207,6 @@ def measured_run(content: bytes, repository: str) -> MeasuredRun:
 
 
 def _measured(run: _WorkflowRun, repository: _Repository) -> tuple[int, str]:
-    """Pull request and commit."""
     branch = run.head_branch or ""
     theirs = run.head_repository and run.head_repository.full_name.lower()
     if theirs != repository.full_name.lower():

@@ -132,15 +132,12 @@ _CHECKS = "checks: write"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """Which run something was posted for."""
-
     run: int
     attempt: int
     head: str
 
     @property
     def marker(self) -> str:
-        """The first line of a comment, which nobody sees."""
         return f"{_PREFIX}run={self.run} attempt={self.attempt} head={self.head} -->"
 
     @property
@@ -154,8 +151,6 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posted:
-    """What became of a comment or a check run."""
-
     action: Literal["created", "updated", "left"]
     """left: there is that of a newer run."""
     id: int | None
@@ -227,8 +222,6 @@ def post_comment(
 
 @dataclass
 class _Sticky:
-    """A comment while it is posted."""
-
     api: Api
     repository: str
     pull_request: int

@@ -29,8 +29,6 @@ AUTHOR = "github-actions[bot]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What is to be posted, all of it checked."""
-
     repository: str
     run: MeasuredRun
     links: Links

@@ -21,7 +21,6 @@ from harness.errors import ConfigError, StoreError, UsageError
 from harness.system.git import repository_of
 
 FLEET_FILE = Path(".github/fleet.json")
-"""From the repository's top."""
 
 _END = r"(?![\s\S])"
 """Where $ may leave a line's end behind."""
@@ -45,11 +44,8 @@ class FleetCard(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     """A runner takes the job that has all of them."""
     device: Spec = "cuda:0"
     cases: Annotated[tuple[Pattern, ...], Meta(max_length=64)] = ()
-    """Which kernels; empty for all."""
     sizes: Annotated[tuple[Sizes, ...], Meta(max_length=16)] = ()
-    """In place of the suites' own."""
     quick: bool = False
-    """The suites' small sizes."""
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -90,7 +86,6 @@ def decode_fleet(content: bytes, where: str) -> Fleet:
 
 
 def encode_fleet(fleet: Fleet) -> bytes:
-    """As people write it."""
     return msgspec.json.format(msgspec.json.encode(fleet), indent=2) + b"\n"
 
 
@@ -128,7 +123,6 @@ COPIED = (
 )
 """Below .github, here as there."""
 HARNESS_FILE = "requirements/harness.txt"
-"""Below .github: what is installed as the harness."""
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _NAME = "gpu-harness"

@@ -289,7 +289,6 @@ def _directed_filter() -> type:
 
 
 def _detecting(detect: Callable[..., Any], steps: list[Any], *limits: Any) -> tuple[Any, Any, Any]:
-    """Asv's detection in steps that may be mirrored."""
     last, best, jumps = detect(steps, *limits)
     if last is None or not isinstance(steps, _MirroredSteps):
         return last, best, jumps

@@ -112,8 +112,6 @@ def run_publish(conf: SiteConf) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A card in asv's machine file."""
-
     file: Path
     entry: dict[str, str]
     device: DeviceInfo

@@ -160,7 +160,6 @@ class Explained:
 
 
 SCRIPT = "asv-direction.js"
-"""Beside index.html, and in ASSETS."""
 
 HISTORY = "harness/index.html"
 """Below the published folder: the first of the harness's own pages."""
@@ -244,8 +243,6 @@ class Asset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is vendored, and for which asv."""
-
     asv: str
     assets: tuple[Asset, ...]
 

@@ -133,8 +133,6 @@ def _loaded(path: Path, machine: str) -> Any:
 
 
 class _Making:
-    """What result files are made with."""
-
     def __init__(self, conf: Any, root: Path, benchmarks: Mapping[str, Benchmark]) -> None:
         self._conf, self._root = conf, root
         self._tracks: defaultdict[str, list[Benchmark]] = defaultdict(list)
@@ -144,7 +142,6 @@ class _Making:
 
     @property
     def environment(self) -> str:
-        """The first of asv.conf.json."""
         return next(iter(self._environments))
 
     def file(

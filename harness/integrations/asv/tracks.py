@@ -63,7 +63,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     device_kind: str = "gpu"
-    """What is measured on."""
     machine: str | None = None
     environment: str = ""
     """The name of asv's environment, which is in the names of its result files."""
@@ -73,21 +72,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     selected: dict[str, list[int]] = {}
     """Of each class of which asv was asked for a part, the places of those parameters in asv's order."""
     dry_run: bool = False
-    """Nothing may be written."""
     progress: str | None = None
-    """The file to which lines of progress go."""
     asv_pid: int | None = None
-    """The process that waits for setup_cache."""
 
     @classmethod
     def given(cls, **facts: Any) -> Request:
-        """What this process was asked, with other facts."""
         asked = msgspec.json.decode(os.environ.get(_VARIABLE) or "{}", type=cls)
         return msgspec.structs.replace(asked, **facts)
 
     @property
     def variables(self) -> dict[str, str]:
-        """What hands it over to a process."""
         return {_VARIABLE: msgspec.json.encode(self).decode()}
 
 
@@ -98,8 +92,6 @@ TRACKS: dict[str, Metric] = {f"track_{name}": metric for name, metric in METRICS
 
 
 class _FileObserver:
-    """Tells the asv process, by way of a file, how far the measurement is."""
-
     def __init__(self) -> None:
         self.path = Request.given().progress
 

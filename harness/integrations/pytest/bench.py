@@ -48,8 +48,6 @@ class PluginOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseOptions:
-    """What a test asks of its cases."""
-
     patterns: tuple[str, ...] = ()
     """Globs of kernels; empty for every one."""
     sizes: tuple[str, ...] = ()
@@ -93,7 +91,6 @@ class GpuCase:
 
     @property
     def sides(self) -> tuple[CaseSide, ...]:
-        """The commits that have it."""
         both: tuple[CaseSide, ...] = ("base", "head")
         return tuple(side for side in both if getattr(self, side))
 
@@ -150,8 +147,6 @@ _KEYWORDS: Mapping[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] 
 
 
 class MeasuredCase(NamedTuple):
-    """One case of the working tree, measured by itself."""
-
     case: GpuCase
     row: Row
     run: Run
@@ -162,7 +157,6 @@ class _Batch:
     """The cases that one comparison takes together."""
 
     wanted: dict[str, GpuCase] = field(default_factory=dict)
-    """By case."""
     outcome: ComparisonResult | HarnessError | None = None
 
 
@@ -346,7 +340,6 @@ class CaseRunner:
 
     @property
     def compared(self) -> Iterator[tuple[ComparisonResult, dict[str, GpuCase]]]:
-        """Every comparison so far, with its cases by their ids."""
         for batch in self._batches.values():
             if isinstance(batch.outcome, ComparisonResult):
                 yield batch.outcome, batch.wanted

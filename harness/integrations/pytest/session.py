@@ -249,7 +249,7 @@ class GpuSession:
 
 
 class OnBenchmark:
-    """The fixture gpu_benchmark where pytest-benchmark is there."""
+    """The fixture gpu_benchmark where pytest-benchmark is installed."""
 
     def __init__(self, session: GpuSession) -> None:
         self._session = session
@@ -265,8 +265,6 @@ class OnBenchmark:
 
 
 class WithoutBenchmark:
-    """The same where it is not."""
-
     @pytest.fixture
     def gpu_benchmark(self) -> None:
         """Verify a case on the device and time it: needs pytest-benchmark, which is not installed."""
@@ -312,8 +310,6 @@ def _place(node: Any, label: str) -> CaseKey:
 
 
 class Summary:
-    """Hooks at the end of a session."""
-
     def __init__(self, session: GpuSession) -> None:
         self._session = session
         self._option = session.option
@@ -323,7 +319,6 @@ class Summary:
 
     @property
     def _judges(self) -> bool:
-        """Whether this process decides over the gate."""
         elsewhere = self._option("collectonly") or self._session.in_worker
         return bool(self._option("perf_gate") and not elsewhere)
 
