@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from harness.integrations.pytest.session import GpuSession, OnBenchmark, Summary, WithoutBenchmark
+from harness.integrations.pytest.session import GpuSession, OnBenchmark, WithoutBenchmark
 
 MARKER = (
     "gpu_cases(*kernels, sizes, quick, margin, tolerance, requires, l2): which cases of the project's suites "
@@ -64,7 +64,6 @@ def pytest_configure(config: pytest.Config) -> None:
     _check_options(config)
     session = GpuSession(config)
     config.pluginmanager.register(session, "gpu-harness-session")
-    config.pluginmanager.register(Summary(session), "gpu-harness-summary")
     there = config.getoption("benchmark_storage", None) is not None
     fixture = OnBenchmark(session) if there else WithoutBenchmark()
     config.pluginmanager.register(fixture, "gpu-harness-fixture")

@@ -106,6 +106,9 @@ class GpuSession:
         self._cases: dict[CaseKey, GpuCase] = {}
         self.started: CaseRunner | None = None
         """What measures, once a test has asked for it."""
+        self._lines: list[str] = []
+        """Why the gate fails where no test could tell."""
+        self._passes = False
 
     def option(self, name: str) -> Any:
         return self.config.getoption(name, None)
@@ -247,6 +250,91 @@ class GpuSession:
 
             machine_info["gpu"] = card_of(device)
 
+    # The gate, and what is told at the end
+
+    @property
+    def _judges(self) -> bool:
+        elsewhere = self.option("collectonly") or self.in_worker
+        return bool(self.option("perf_gate") and not elsewhere)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail the session for what no test could fail for."""
+        if self._judges and self.option("perf_base") is not None and not session.exitstatus:
+            self._lines = [*self._untold()]
+        if self._lines:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        self._passes = session.exitstatus == pytest.ExitCode.OK or not self._gate_fails()
+
+    def _untold(self) -> Iterator[str]:
+        if self._nothing_compared:
+            yield f"No kernel was compared with {self.option('perf_base')}."
+        for result, cases in self._compared:
+            if result.problem:
+                yield "The record of the comparison is not whole."
+            for verdict in self._failing(result):
+                if (result.comparison.run_id, verdict.case) not in self.reported:
+                    yield f"{verdict.status} {cases[verdict.case].label}: none of the tests that ran says so."
+
+    @property
+    def _compared(self) -> list[tuple[ComparisonResult, Mapping[str, GpuCase]]]:
+        return [*self.started.compared] if self.started else []
+
+    def _failing(self, result: ComparisonResult) -> list[Verdict]:
+        from harness.output.verdicts import fails
+
+        fail_on = self.option("perf_fail_on")
+        return [verdict for verdict in result.verdicts if fails(verdict, fail_on)]
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter
+    ) -> Generator[None, object, object]:
+        """Behind pytest-benchmark's wide tables, and before pytest's own summary."""
+        try:
+            return (yield)
+        finally:
+            self._write_sections(terminalreporter)
+
+    def _write_sections(self, terminalreporter: pytest.TerminalReporter) -> None:
+        runner, width = self.started, shutil.get_terminal_size().columns
+        if runner and runner.measured:
+            from harness.integrations.pytest.report import row_lines
+
+            _write(terminalreporter, "GPU benchmarks", row_lines(runner.measured, width))
+        if self._judges:
+            _write(terminalreporter, "GPU performance gate", [*self._gate_section(width)])
+        elif self._compared:
+            title = f"GPU kernels against {self.option('perf_base')}"
+            _write(terminalreporter, title, [*self._gate_section(width)])
+        if runner and runner.notes:
+            _write(terminalreporter, "GPU suites left out", [*runner.notes])
+
+    def _gate_section(self, width: int) -> Iterator[str]:
+        if self.option("perf_base") is None:
+            yield "Times of another session are not judged: only benchmarks that are gone fail. To"
+            yield "judge the code, measure both commits in one session with --perf-base REV."
+            return
+        for result, cases in self._compared:
+            from harness.integrations.pytest.report import comparison_lines
+
+            yield from comparison_lines(result, cases, width)
+        yield from self._lines
+        if self.option("perf_gate"):
+            yield f"The gate {'passes' if self._passes else 'fails'}."
+
+    def _gate_fails(self) -> bool:
+        """Of a session that does not pass: whether the gate has a part in it."""
+        broken = self.started and self.started.broken
+        if self._nothing_compared or self._lines or broken:
+            return True
+        return any(result.interrupted or self._failing(result) for result, _ in self._compared)
+
+    @property
+    def _nothing_compared(self) -> bool:
+        from harness.records import nothing_compared
+
+        return nothing_compared(each.status for result, _ in self._compared for each in result.verdicts)
+
 
 class OnBenchmark:
     """The fixture gpu_benchmark where pytest-benchmark is installed."""
@@ -307,98 +395,6 @@ class _Progress:
 def _place(node: Any, label: str) -> CaseKey:
     """A case of one test function: node is one of its items, or its definition."""
     return node.parent.nodeid, getattr(node, "originalname", None) or node.name, label
-
-
-class Summary:
-    def __init__(self, session: GpuSession) -> None:
-        self._session = session
-        self._option = session.option
-        self._lines: list[str] = []
-        """Why the gate fails where no test could tell."""
-        self._passes = False
-
-    @property
-    def _judges(self) -> bool:
-        elsewhere = self._option("collectonly") or self._session.in_worker
-        return bool(self._option("perf_gate") and not elsewhere)
-
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail the session for what no test could fail for."""
-        if self._judges and self._option("perf_base") is not None and not session.exitstatus:
-            self._lines = [*self._untold()]
-        if self._lines:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        self._passes = session.exitstatus == pytest.ExitCode.OK or not self._gate_fails()
-
-    def _untold(self) -> Iterator[str]:
-        if self._nothing_compared:
-            yield f"No kernel was compared with {self._option('perf_base')}."
-        for result, cases in self._compared:
-            if result.problem:
-                yield "The record of the comparison is not whole."
-            for verdict in self._failing(result):
-                if (result.comparison.run_id, verdict.case) not in self._session.reported:
-                    yield f"{verdict.status} {cases[verdict.case].label}: none of the tests that ran says so."
-
-    @property
-    def _compared(self) -> list[tuple[ComparisonResult, Mapping[str, GpuCase]]]:
-        return [*self._session.started.compared] if self._session.started else []
-
-    def _failing(self, result: ComparisonResult) -> list[Verdict]:
-        from harness.output.verdicts import fails
-
-        fail_on = self._option("perf_fail_on")
-        return [verdict for verdict in result.verdicts if fails(verdict, fail_on)]
-
-    @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_terminal_summary(
-        self, terminalreporter: pytest.TerminalReporter
-    ) -> Generator[None, object, object]:
-        """Behind pytest-benchmark's wide tables, and before pytest's own summary."""
-        try:
-            return (yield)
-        finally:
-            self._write_sections(terminalreporter)
-
-    def _write_sections(self, terminalreporter: pytest.TerminalReporter) -> None:
-        runner, width = self._session.started, shutil.get_terminal_size().columns
-        if runner and runner.measured:
-            from harness.integrations.pytest.report import row_lines
-
-            _write(terminalreporter, "GPU benchmarks", row_lines(runner.measured, width))
-        if self._judges:
-            _write(terminalreporter, "GPU performance gate", [*self._gate_section(width)])
-        elif self._compared:
-            title = f"GPU kernels against {self._option('perf_base')}"
-            _write(terminalreporter, title, [*self._gate_section(width)])
-        if runner and runner.notes:
-            _write(terminalreporter, "GPU suites left out", [*runner.notes])
-
-    def _gate_section(self, width: int) -> Iterator[str]:
-        if self._option("perf_base") is None:
-            yield "Times of another session are not judged: only benchmarks that are gone fail. To"
-            yield "judge the code, measure both commits in one session with --perf-base REV."
-            return
-        for result, cases in self._compared:
-            from harness.integrations.pytest.report import comparison_lines
-
-            yield from comparison_lines(result, cases, width)
-        yield from self._lines
-        if self._option("perf_gate"):
-            yield f"The gate {'passes' if self._passes else 'fails'}."
-
-    def _gate_fails(self) -> bool:
-        """Of a session that does not pass: whether the gate has a part in it."""
-        broken = self._session.started and self._session.started.broken
-        if self._nothing_compared or self._lines or broken:
-            return True
-        return any(result.interrupted or self._failing(result) for result, _ in self._compared)
-
-    @property
-    def _nothing_compared(self) -> bool:
-        from harness.records import nothing_compared
-
-        return nothing_compared(each.status for result, _ in self._compared for each in result.verdicts)
 
 
 def _write(reporter: pytest.TerminalReporter, title: str, lines: Sequence[str]) -> None:
