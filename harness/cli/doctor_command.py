@@ -52,9 +52,8 @@ def _lines(findings: Sequence[Finding], width: int) -> Iterator[str]:
     for group, members in groupby(findings, lambda finding: finding.group):
         yield click.style(group, bold=True)
         for finding in members:
-            status = click.style(
-                f"{_MARKS[finding.status]} {finding.status:{_STATUS_WIDTH}}", fg=_COLOURS[finding.status]
-            )
+            mark = f"{_MARKS[finding.status]} {finding.status:{_STATUS_WIDTH}}"
+            status = click.style(mark, fg=_COLOURS[finding.status])
             # Two for the margin, two for the mark, two between columns.
             advice_at = 2 + 2 + _STATUS_WIDTH + 2
             found_at = advice_at + id_width + 2

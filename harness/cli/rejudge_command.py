@@ -50,11 +50,12 @@ def command(
 
     The exit status is that of compare, by what is said now; 3 where a record cannot be read.
     """
+    noise = _calibration_in(calibration, uncalibrated=uncalibrated)
     limits = Limits(
         margin=margin,
         tolerance=tolerance,
         confidence=confidence,
-        calibration=_calibration_in(calibration, uncalibrated=uncalibrated),
+        calibration=noise,
         uncalibrated=uncalibrated,
     )
     known = read_labels(labels)

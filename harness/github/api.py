@@ -200,11 +200,8 @@ class Api:
             if tries < _TRIES:
                 self._back_off(tries)
         if answer.status != 200:
-            raise ApiError(
-                f"The file behind {_shown(request)} could not be fetched: its storage gave "
-                f"{_outcome(answer)}. Run this again.",
-                answer.status,
-            )
+            gave = f"could not be fetched: its storage gave {_outcome(answer)}. Run this again."
+            raise ApiError(f"The file behind {_shown(request)} {gave}", answer.status)
         return answer.content
 
     def _request(self, method: Method, path: str, *, query: Body = None, body: Body = None) -> Request:
@@ -215,8 +212,9 @@ class Api:
             **_AGENT,
             **({} if body is None else {"Content-Type": "application/json; charset=utf-8"}),
         }
-        url = f"{self.root}{path}{f'?{urlencode(query)}' if query else ''}"
-        request = Request(method, url, headers, body)
+        request = Request(
+            method, f"{self.root}{path}{f'?{urlencode(query)}' if query else ''}", headers, body
+        )
         if self.dry_run and method != "GET":
             self.held.append(request)
         return request

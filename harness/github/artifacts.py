@@ -103,18 +103,15 @@ def _check(artifact: _Artifact) -> None:
 
 
 def _downloaded(api: Api, repository: str, artifact: _Artifact) -> bytes:
-    expired = f"Artifact {artifact.name} has expired: run the measurement again."
+    expired = RefusedError(f"Artifact {artifact.name} has expired: run the measurement again.")
     if artifact.expired:
-        raise RefusedError(expired)
+        raise expired
+    path = path_of(repository, "actions", "artifacts", artifact.id, "zip")
     try:
-        return api.download(
-            path_of(repository, "actions", "artifacts", artifact.id, "zip"),
-            needs="actions: read",
-            limit_bytes=_MAX_ARCHIVE_BYTES,
-        )
+        return api.download(path, needs="actions: read", limit_bytes=_MAX_ARCHIVE_BYTES)
     except ApiError as error:
         if error.status == 410:
-            raise RefusedError(expired) from None
+            raise expired from None
         raise
 
 

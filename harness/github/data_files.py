@@ -99,9 +99,10 @@ class Found:
             if self._is_derived(path, tree):
                 changes.derived.append(path)
                 return
-            if there:  # another one of that name, which stays
-                path = self._named_anew(path)
-                there = tree.get(path)
+            if there:  # another one of that name: nothing on the branch is overwritten
+                named = f"{path.removesuffix('.json')}-{self.hashes[path][:8]}.json"
+                self.hashes[named], self.origins[named] = self.hashes[path], path
+                path, there = named, tree.get(named)
                 if there and there.hash == self.hashes[path]:
                     changes.unchanged += 1
                     return
@@ -118,24 +119,15 @@ class Found:
         machine, _, name = path.rpartition("/")
         pattern = re.compile(rf"{re.escape(machine)}/[0-9TZ]+-{name[:8]}-(?P<suite>\w+)-[0-9a-f]+\.jsonl")
         recorded = {match["suite"] for each in (*self.files, *tree) if (match := pattern.fullmatch(each))}
-        tracked = suites_tracked(self._parsed(path), self._benchmarks)
+        tracked = suites_tracked(_asv_document(path, _read(self.folder / path)), self._benchmarks)
         return tracked is not None and bool(recorded) and tracked <= recorded
-
-    def _parsed(self, path: str) -> Document:
-        return _asv_document(path, _read(self.folder / path))
 
     @cached_property
     def _benchmarks(self) -> Document:
         with contextlib.suppress(_UnfitError):  # which is told where the file's own turn comes
-            if "benchmarks.json" in self.files:
-                return self._parsed("benchmarks.json")
+            if (name := "benchmarks.json") in self.files:
+                return _asv_document(name, _read(self.folder / name))
         return {}
-
-    def _named_anew(self, path: str) -> str:
-        """The name of a result that differs from the branch's of that name: nothing there is overwritten."""
-        named = f"{path.removesuffix('.json')}-{self.hashes[path][:8]}.json"
-        self.hashes[named], self.origins[named] = self.hashes[path], path
-        return named
 
     def _check(self, path: str, rule: _Rule | _OnceWritten) -> None:
         if path in self.sound:
@@ -184,11 +176,8 @@ def _refusal(folder: Path, refused: Mapping[str, str]) -> RefusedError:
     lines = [harmless(f"{path} {why}.") for path, why in sorted(refused.items())]
     if len(lines) == 1:
         return RefusedError(f"Nothing of {folder} was stored: {lines[0]} Move it away or mend it.")
-    return RefusedError(
-        f"Nothing of {folder} was stored: {len(lines)} entries cannot be. Move them away or mend them. "
-        f"The first: {lines[0]}",
-        log="\n".join(lines),
-    )
+    told = f"{len(lines)} entries cannot be. Move them away or mend them. The first: {lines[0]}"
+    return RefusedError(f"Nothing of {folder} was stored: {told}", log="\n".join(lines))
 
 
 _UNFINISHED = re.compile(r".*\.part|\..+-[0-9a-f]{16}", re.DOTALL)
@@ -351,10 +340,6 @@ def _parse_calibration(_: str, content: bytes) -> Document:
     return document
 
 
-def _newer_calibration(ours: Document, theirs: Document) -> Document:
-    return max(ours, theirs, key=_measured_at)  # of two as old ours, which comes first
-
-
 def _measured_at(calibration: Document) -> dt.datetime:
     at = dt.datetime.fromisoformat(calibration["measured_at"].replace("Z", "+00:00"))
     return at if at.tzinfo else at.replace(tzinfo=dt.timezone.utc)
@@ -362,7 +347,8 @@ def _measured_at(calibration: Document) -> dt.datetime:
 
 _BENCHMARKS = _Rule(parse=_asv_document, merge=lambda ours, theirs: {**theirs, **ours}, pretty=True)
 _MACHINES = _Rule(parse=_asv_document, merge=lambda ours, _: ours)
-_CALIBRATIONS = _Rule(parse=_parse_calibration, merge=_newer_calibration)
+# Of two calibrations of one age ours, which comes first.
+_CALIBRATIONS = _Rule(parse=_parse_calibration, merge=lambda *both: max(both, key=_measured_at))
 
 
 ATTEMPTS = 12

@@ -39,14 +39,11 @@ def in_workflow() -> bool:
 
 def links_of_run(history: str = "") -> Links:
     """Where the run that this step belongs to is to be seen; empty outside a workflow."""
-    server, name = os.environ.get("GITHUB_SERVER_URL", ""), os.environ.get("GITHUB_REPOSITORY", "")
+    names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
+    server, name, number = (os.environ.get(variable, "") for variable in names)
     repository = f"{server}/{name}" if server and name else ""
-    run = os.environ.get("GITHUB_RUN_ID", "")
-    return Links(
-        run=f"{repository}/actions/runs/{run}" if repository and run else "",
-        history=history,
-        repository=repository,
-    )
+    run = f"{repository}/actions/runs/{number}" if repository and number else ""
+    return Links(run=run, history=history, repository=repository)
 
 
 def append_summary(text: str) -> None:

@@ -205,9 +205,9 @@ class CaseRunner:
         found: dict[str, GpuCase] = {}
         for pair, sizes in fitting.chosen:
             for base, head in self._planned(pair, sizes, wanted, quick=quick):
-                label = _label(base, head, found)
-                case = GpuCase(label=label, config=config, pair=pair, base=base, head=head, options=wanted)
-                found[label] = case
+                case = GpuCase(label="", config=config, pair=pair, base=base, head=head, options=wanted)
+                label = _label(case.case, found)
+                found[label] = replace(case, label=label)
         return list(found.values())
 
     def _config(self, folder: Path) -> Config:
@@ -250,8 +250,7 @@ class CaseRunner:
                 self._devices[spec] = find_device(spec)
             except HarnessError as error:
                 self._devices[spec] = error
-        found = self._devices[spec]
-        if isinstance(found, HarnessError):
+        if isinstance(found := self._devices[spec], HarnessError):
             raise found
         return found
 
@@ -354,11 +353,8 @@ def _requiring(planned: PlannedCase, requires: str | None) -> PlannedCase:
     return planned if own and asked and own >= asked else replace(planned, kernel=kernel)
 
 
-def _label(base: PlannedCase | None, head: PlannedCase | None, taken: Mapping[str, GpuCase]) -> str:
+def _label(case: Case, taken: Mapping[str, GpuCase]) -> str:
     """``matmul.naive@512``; with its axes, where these tell it from another."""
-    planned = head or base
-    assert planned is not None
-    case = planned.case
     label = next((name for name in (case.short_id, case.id) if name not in taken), None)
     if label is None:
         raise UsageError(f"Two suites have a case {case.id}: give one of them another name.")
