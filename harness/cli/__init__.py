@@ -42,9 +42,7 @@ COMMANDS = {
 
 
 class LazyGroup(click.Group):
-    """`summaries` says what each command does; the command itself is `command` of the module
-    ``<prefix><name>_command``.
-    """
+    """A command is `command` of the module ``<prefix><name>_command``, imported when it is called."""
 
     summaries: ClassVar[Mapping[str, str]] = COMMANDS
     prefix: ClassVar[str] = "harness.cli."

@@ -154,9 +154,7 @@ def _line_safe(value: Any) -> str:
 
 
 def _calling(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
-    """Options of a command that calls GitHub: it gets one _Calling. In a workflow its errors are shown on the
-    page of the run too.
-    """
+    """Give a command a _Calling; in a workflow, show its errors on the page of the run too."""
 
     @functools.wraps(function)
     def call(

@@ -14,9 +14,7 @@ SIDES = ("--base", "--head")
 
 
 class _Greedy(click.Command):
-    """A command whose --base and --head take all words up to the next option, as a shell's glob leaves
-    them.
-    """
+    """Its --base and --head take all words up to the next option, as a shell's glob leaves them."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         spread: list[str] = []

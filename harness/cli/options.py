@@ -167,9 +167,7 @@ fail_on_option = click.option(
 
 
 def limit_options(margin: str, tolerance: str, confidence: str = "", *, of: str = "case") -> Option:
-    """--margin, --tolerance and --confidence, as shares, with what each is by default; confidence is 99.9 %
-    unless that is said.
-    """
+    """--margin, --tolerance and --confidence, as shares, and what each is by default (else 99.9 %)."""
     known = {} if confidence else {"default": 99.9, "show_default": True}
     return together(
         percent_option("--margin", f"Changes up to this are nobody's business; {margin}."),

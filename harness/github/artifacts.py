@@ -218,9 +218,7 @@ def read_review(content: bytes, name: str) -> Review:
 
 
 def _without_twice(pairs: Sequence[tuple[str, Any]]) -> None:
-    """Refuse a name that an object has twice: no two readers agree on what it says, and no honest one writes
-    it. What is inside was looked at before, so nothing need be kept.
-    """
+    """Refuse a name that an object has twice: readers do not agree on it, and no honest one writes it."""
     names = {name for name, _ in pairs}
     if len(names) < len(pairs):
         raise ValueError("an object has a name twice.")

@@ -52,9 +52,7 @@ def append_summary(text: str) -> None:
 
 
 def append_file(variable: str, what: str, text: str) -> str:
-    """Add to the file that a variable of the runner names. Gives its path, empty where it names none. Raises
-    StoreError where it cannot be written.
-    """
+    """Add to the file that a runner's variable names; returns its path, empty for none. Raises StoreError."""
     path = os.environ.get(variable, "")
     if not path:
         return ""

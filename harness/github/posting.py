@@ -67,10 +67,7 @@ def current_pull(api: Api, repository: str, number: int, commit: str) -> Pull:
 
 
 def merge_bases(api: Api, repository: str, branches: Iterable[str], commit: str) -> frozenset[str]:
-    """Where the commit left these branches.
-
-    A branch that has nothing in common with it is left out. Raises ApiError where every one is.
-    """
+    """Where the commit left these branches, but for unrelated ones. Raises ApiError if all are."""
     found: set[str] = set()
     refused: ApiError | None = None
     for branch in dict.fromkeys(branches):

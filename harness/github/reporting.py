@@ -90,10 +90,7 @@ def prepare(
 
 
 def _unfinished(run: MeasuredRun, verdict: str) -> str:
-    """What is said of a run that ended otherwise than its verdict explains; else empty.
-
-    A card whose job broke before it wrote a report would not be missed otherwise.
-    """
+    """What is said of a run that ended otherwise than its verdict explains, such as by a broken job."""
     explained = run.pushed and run.conclusion == "failure" and verdict != "success"
     if explained or run.conclusion == "success":
         return ""

@@ -94,9 +94,7 @@ def _replaced(owner: Any, **names: Any) -> Iterator[None]:
 
 
 def _measuring(dry: str, run: Run, *args: Any, **options: Any) -> Any:
-    """With the option `dry` nothing at all is written, where asv by itself would still write the machine and
-    the list of benchmarks.
-    """
+    """With the option `dry` nothing is written; asv would still write the machine and its benchmarks."""
     with _cleaned_up():
         if not options.get(dry):
             return run(*args, **options)
@@ -411,10 +409,7 @@ def _comparing(sources: tuple[str, ...], run: Run, *args: Any, **options: Any) -
     def directed_is_better(
         a: Any, b: Any, a_stats: Any, b_stats: Any, factor: float, use_stats: bool = True
     ) -> bool:
-        """What asv judges itself, with the sides exchanged where higher is better.
-
-        So a rate is worse by a factor of 1.1 once it is below 1/1.1 of what it was.
-        """
+        """Asv's own judgement, with the sides exchanged where higher is better."""
         directions = {getattr(value, "direction", "lower") for value in (a, b)}
         if "none" in directions:
             return False

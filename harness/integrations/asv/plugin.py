@@ -111,10 +111,7 @@ def _answer(args: list[str], cache: Path) -> tuple[str, str, int] | None:
 
 @functools.lru_cache(maxsize=1)
 def _answers(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """What a class's setup_cache left, read once: asv asks for each track, kernel and size by itself.
-
-    asv gives every setup_cache a new folder, so a path never comes to mean another file.
-    """
+    """What a class's setup_cache left, read once: asv gives every setup_cache a new folder."""
     answers: dict[str, list[dict[str, Any]]] = json.loads(path.read_text(encoding="utf-8"))
     return answers
 

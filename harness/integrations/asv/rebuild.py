@@ -98,9 +98,7 @@ def _recorded(folder: Path, problems: list[str]) -> Mapping[str, Sequence[Path]]
 
 
 def _rows(records: Iterable[Path], environment: str, problems: list[str]) -> Mapping[str, Mapping[str, Rows]]:
-    """By asv's environment, and by suite, the newest row of each case; `environment` is that of records that
-    say none.
-    """
+    """By asv's environment and by suite the newest row of each case; `environment` is the default."""
     found: dict[str, dict[str, Rows]] = defaultdict(lambda: defaultdict(dict))
     for path in records:
         try:
@@ -240,9 +238,7 @@ def _result(answers: Sequence[Answer]) -> Any:
 
 
 def _content(results: Any, old: Path | None) -> bytes | None:
-    """A result file as asv writes it; None where the old one has the same to say. What comes out as it was
-    keeps its stamps.
-    """
+    """A result file as asv writes it, rows that stay with their stamps; None where nothing changes."""
     with tempfile.TemporaryDirectory(prefix="harness-") as folder:
         results.save(folder)
         [path] = Path(folder).rglob("*.json")

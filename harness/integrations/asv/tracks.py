@@ -57,10 +57,7 @@ _VARIABLE = "HARNESS_ASV"
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the plugin, in asv's process, asks of the processes that asv starts, beyond what asv tells them.
-
-    It is handed over in one variable of the environment, as JSON.
-    """
+    """What the plugin, in asv's process, asks of the processes that asv starts, as JSON in a variable."""
 
     device_kind: str = "gpu"
     machine: str | None = None

@@ -134,9 +134,7 @@ def card_of(device: DeviceInfo) -> dict[str, str | None]:
 
 
 def other_card(saved: Mapping[str, Any], own: Mapping[str, Any]) -> str:
-    """Why times of `saved` say nothing about those of `own`, both as `card_of` tells them; empty where they
-    may be compared.
-    """
+    """Why times of `saved` say nothing about those of `own`; empty where they may be compared."""
     if any(saved.get(name) != own.get(name) for name in ("name", "uuid", "arch")):
         return f"It was measured on {_card(saved)}, and this is {_card(own)}."
     if saved.get("driver") != own.get("driver"):
