@@ -129,16 +129,16 @@ class _Calling:
         self.event = read_event(Path(_given(str(event or ""), "GITHUB_EVENT_PATH", "--event")))
         self.server = check_address(server.rstrip("/"), "GITHUB_SERVER_URL")
 
-    def show(self, told: dict[str, Any], *, as_json: bool) -> None:
+    def show(self, result: dict[str, Any], *, as_json: bool) -> None:
         """What was done, with its `message`, and what a dry run has not sent."""
         if as_json:
-            click.echo(_line_safe({**told, "requests": [asdict(request) for request in self.api.held]}))
+            click.echo(_line_safe({**result, "requests": [asdict(request) for request in self.api.held]}))
             return
         for request in self.api.held:
             headers = [f"{name}: {value}" for name, value in request.headers.items()]
             body = [] if request.body is None else ["", _line_safe(request.body)]
             click.echo("\n".join([f"{request.method} {request.url}", *headers, *body, ""]))
-        click.echo(told["message"])
+        click.echo(result["message"])
 
 
 def _given(value: str | None, variable: str, option: str) -> str:
@@ -209,7 +209,7 @@ def post(
     """
     history = check_address(history, "--history") if history else ""
     run = measured_run(calling.event, calling.repository)
-    told: dict[str, Any] = {"pull_request": run.pull_request, "head": run.head, "run": run.id}
+    result: dict[str, Any] = {"pull_request": run.pull_request, "head": run.head, "run": run.id}
     try:
         prepared = prepare(
             calling.api,
@@ -223,10 +223,10 @@ def post(
         _write(prepared, out)
         outcome = reporting.post(calling.api, prepared, author=author)
     except StaleError as stale:
-        told |= {"state": "stale", "message": f"{stale} So nothing of this run is shown there."}
+        result |= {"state": "stale", "message": f"{stale} So nothing of this run is shown there."}
     else:
-        told |= _posted(prepared, outcome, would="would be " if calling.api.dry_run else "")
-    calling.show(told, as_json=as_json)
+        result |= _posted(prepared, outcome, would="would be " if calling.api.dry_run else "")
+    calling.show(result, as_json=as_json)
     return ExitCode.FINE
 
 
@@ -280,14 +280,14 @@ def request(calling: _Calling, as_json: bool) -> ExitCode:
         return ExitCode.FINE
     start_measurement(calling.api, calling.repository, asked)
     would = "Would measure" if calling.api.dry_run else "Measuring"
-    told = {
+    result = {
         "state": "requested",
         "message": f"{would} {asked.commit} of pull request {asked.pull_request}, as {asked.login} asked.",
         "pull_request": asked.pull_request,
         "commit": asked.commit,
         "login": asked.login,
     }
-    calling.show(told, as_json=as_json)
+    calling.show(result, as_json=as_json)
     return ExitCode.FINE
 
 

@@ -360,7 +360,7 @@ def _read(response: Any, limit_bytes: int, request: Request) -> bytes:
 
 
 def _refused(answer: Answer, request: Request, needs: str) -> ApiError:
-    told, status = _message(answer), answer.status
+    said, status = _message(answer), answer.status
     advice = {
         401: "The token is wrong or has expired: set GITHUB_TOKEN to the job's github.token.",
         403: f"It needs {needs}: grant that under the job's permissions. Where a fork's pull request started "
@@ -370,7 +370,7 @@ def _refused(answer: Answer, request: Request, needs: str) -> ApiError:
         422: "GitHub does not take what was sent: please report this.",
         **dict.fromkeys(_REDIRECTS, "The repository has moved: give its new name as --repository."),
     }.get(status, _LATER)
-    why = f" ({told})" if told else ""
+    why = f" ({said})" if said else ""
     return ApiError(f"{_shown(request)} was refused with {status}{why}. {advice}", status)
 
 

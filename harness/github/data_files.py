@@ -57,7 +57,7 @@ class _Changes:
 
 
 @dataclass
-class Found:
+class ResultsFolder:
     """What lies in a results folder."""
 
     folder: Path
@@ -176,17 +176,17 @@ def _refusal(folder: Path, refused: Mapping[str, str]) -> RefusedError:
     lines = [harmless(f"{path} {why}.") for path, why in sorted(refused.items())]
     if len(lines) == 1:
         return RefusedError(f"Nothing of {folder} was stored: {lines[0]} Move it away or mend it.")
-    told = f"{len(lines)} entries cannot be. Move them away or mend them. The first: {lines[0]}"
-    return RefusedError(f"Nothing of {folder} was stored: {told}", log="\n".join(lines))
+    why = f"{len(lines)} entries cannot be. Move them away or mend them. The first: {lines[0]}"
+    return RefusedError(f"Nothing of {folder} was stored: {why}", log="\n".join(lines))
 
 
 _UNFINISHED = re.compile(r".*\.part|\..+-[0-9a-f]{16}", re.DOTALL)
 """Of a record, and of a file that was to be written at once."""
 
 
-def scan(folder: Path) -> Found:
+def scan(folder: Path) -> ResultsFolder:
     """Names and kinds; nothing is opened. Raises UsageError where there is no such folder."""
-    found = Found(folder)
+    found = ResultsFolder(folder)
     try:
         for entry in sorted(os.scandir(folder), key=attrgetter("name")):
             if entry.name == ".git":  # where the folder is a checkout of the branch
@@ -205,7 +205,7 @@ def scan(folder: Path) -> Found:
     return found
 
 
-def _note(found: Found, path: str, entry: os.DirEntry[str]) -> None:
+def _note(found: ResultsFolder, path: str, entry: os.DirEntry[str]) -> None:
     seen = entry.stat(follow_symlinks=False)
     if stat.S_ISLNK(seen.st_mode):
         found.refused[path] = "is a symbolic link, and those are not followed"
@@ -267,10 +267,10 @@ class _Rule:
     def merged(self, content: bytes, ours: Document, theirs: Document) -> bytes | None:
         """What the branch is to have, as asv writes it; None where that is what it has. `content` is ours."""
         document = self.merge(ours, theirs)
-        told = _dumped(document)
-        if told == _dumped(theirs):
+        merged = _dumped(document)
+        if merged == _dumped(theirs):
             return None
-        if told == _dumped(ours):
+        if merged == _dumped(ours):
             return content
         text = json.dumps(document, indent=4, sort_keys=True) if self.pretty else json.dumps(document)
         return text.encode()
@@ -411,7 +411,7 @@ def store_results(
 
 
 class _Appending:
-    def __init__(self, found: Found, clone: Clone, message: str, *, dry_run: bool) -> None:
+    def __init__(self, found: ResultsFolder, clone: Clone, message: str, *, dry_run: bool) -> None:
         self.found, self.clone, self.message, self.dry_run = found, clone, message, dry_run
         self.pushed: Stored | None = None
         """What has been sent, and may have arrived without our being told."""

@@ -135,8 +135,8 @@ class Clone:
         listed = self._inside("ls-tree", "-r", "-t", "-l", "-z", "--full-tree", commit)
         tree = {}
         for line in filter(None, listed.split(b"\0")):
-            told, _, path = line.partition(b"\t")
-            mode, _, name, size = told.decode().split()
+            about, _, path = line.partition(b"\t")
+            mode, _, name, size = about.decode().split()
             size_bytes = int(size) if size.isdigit() else 0
             tree[os.fsdecode(path)] = Entry(mode=mode, hash=name, size_bytes=size_bytes)
         return tree
@@ -219,7 +219,7 @@ class Clone:
         rejected = [line.rpartition("\t")[2] for line in lines if line.startswith("!\t")]
         blamed = [line for line in lines if line.startswith(("fatal:", "error:"))]
         chosen = (rejected or blamed[:1] or lines[-1:] or ["git gave no reason"])[0]
-        advice = next((f" ({told})" for words, told in _ADVICE.items() if re.search(words, said)), "")
+        advice = next((f" ({remedy})" for words, remedy in _ADVICE.items() if re.search(words, said)), "")
         hopeless = _HOPELESS.search(said) is not None
         return ProblemError(chosen[:300].rstrip(".") + advice, "\n".join(lines[-40:]), hopeless=hopeless)
 

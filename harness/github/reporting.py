@@ -73,8 +73,8 @@ def prepare(
     if review is not None:
         bases = merge_bases(api, repository, (pull.base.ref, run.default_branch), run.head)
         if found := problems(review, bases=bases, head=run.head):
-            told = " ".join(map(quoted, found))
-            raise RefusedError(f"The report cannot be what was measured, so nothing is posted: {told}")
+            why = " ".join(map(quoted, found))
+            raise RefusedError(f"The report cannot be what was measured, so nothing is posted: {why}")
         check = check_run(review, links)
         unfinished = _unfinished(run, check["conclusion"])
         opening = f"{stamp.marker}\n\n<p>{unfinished}</p>" if unfinished else stamp.marker

@@ -208,8 +208,8 @@ def own_requirement() -> str | None:
     An index is not asked: whose gpu-harness it has nobody here knows.
     """
     try:
-        told = distribution(_NAME).read_text("direct_url.json")
-        origin = json.loads(told or "{}")
+        recorded = distribution(_NAME).read_text("direct_url.json")
+        origin = json.loads(recorded or "{}")
         url = origin.get("url", "")
         if commit := origin.get("vcs_info", {}).get("commit_id"):
             found = f"{_NAME} @ git+{url}@{commit}"

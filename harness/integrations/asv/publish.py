@@ -152,11 +152,11 @@ class Explained:
 
     def _case(self, name: str) -> str:
         """``matmul.naive@1024`` of ``suites.Matmul.track_time_ms('naive', 1024)``; empty for other tracks."""
-        told = parse_asv_name(name)
-        if told is None or told.track not in TIMED:
+        found = parse_asv_name(name)
+        if found is None or found.track not in TIMED:
             return ""
-        suite = self.benchmarks.get(name.partition("(")[0], {}).get("suite") or told.group.lower()
-        return short_id(suite, told.kernel, told.size)
+        suite = self.benchmarks.get(name.partition("(")[0], {}).get("suite") or found.group.lower()
+        return short_id(suite, found.kernel, found.size)
 
 
 SCRIPT = "asv-direction.js"

@@ -263,10 +263,10 @@ def _unstamped(columns: Sequence[str], row: Sequence[Any]) -> str:
 def _machine(folder: Path) -> dict[str, Any] | None:
     """What asv keeps of a card; None where its file is missing or damaged."""
     try:
-        told = util.load_json(str(folder / "machine.json"), _MACHINE_VERSION)
+        found = util.load_json(str(folder / "machine.json"), _MACHINE_VERSION)
     except (OSError, util.UserError, TypeError):
         return None
-    return told if isinstance(told, dict) and told.get("machine") == folder.name else None
+    return found if isinstance(found, dict) and found.get("machine") == folder.name else None
 
 
 def _mended_machine(folder: Path, records: Sequence[Path]) -> list[Path]:

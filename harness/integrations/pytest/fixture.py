@@ -45,8 +45,8 @@ class GpuBenchmark:
             _spoil(self._benchmark)
             raise
         except HarnessError as error:
-            told = sentence(error.reason, error.message, error.log)
-        return refuse(self._benchmark, told)  # outside, where pytest shows no exception behind it
+            why = sentence(error.reason, error.message, error.log)
+        return refuse(self._benchmark, why)  # outside, where pytest shows no exception behind it
 
     def _alone(self, case: GpuCase) -> dict[str, Any]:
         measured = self._runner.measure(case, timed=self._benchmark.enabled)

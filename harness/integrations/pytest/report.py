@@ -1,4 +1,4 @@
-"""What is told of measurements: in pytest-benchmark's extra_info, in tables, and why a test fails."""
+"""What is said of measurements: in pytest-benchmark's extra_info, in tables, and why a test fails."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def comparison_lines(result: ComparisonResult, cases: Mapping[str, GpuCase], wid
     if verdicts:
         columns = verdict_columns("kernel", [verdict.kernel for verdict in verdicts], verdicts)
         lines = [_title(result.comparison.head.suite, device), *Sheet(columns=columns).lines(width)]
-    told = [
+    texts = [
         calibrated(result.calibration, device, verdicts),
         *(line.plain for line in lines_of(verdicts, names=names, logs=False)),
         *(f"Problem changed: {change}" for change in result.problem_changes),
@@ -190,7 +190,7 @@ def comparison_lines(result: ComparisonResult, cases: Mapping[str, GpuCase], wid
         closing(verdicts, sum(verdict.gpu_s for verdict in verdicts)),
         "Interrupted: verdicts rest on what was finished." if result.interrupted else "",
     ]
-    lines += [line for text in told for part in text.splitlines() for line in _wrapped(part, width)]
+    lines += [line for text in texts for part in text.splitlines() for line in _wrapped(part, width)]
     return [*lines, *([f"Record: {result.path}"] if result.path else []), ""]
 
 

@@ -237,9 +237,9 @@ class GpuSession:
         except HarnessError:
             return  # every test will say so
         for baseline in self._baselines:
-            if told := other_card(baseline.card, own):
+            if why := other_card(baseline.card, own):
                 raise pytest.UsageError(
-                    f"The baseline of --benchmark-compare says nothing about the code. {told} Save one here, "
+                    f"The baseline of --benchmark-compare says nothing about the code. {why} Save one here, "
                     "measure both commits here with --perf-base REV, or give --perf-any-machine."
                 )
 
@@ -250,7 +250,7 @@ class GpuSession:
 
             machine_info["gpu"] = card_of(device)
 
-    # The gate, and what is told at the end
+    # The gate, and what is printed at the end
 
     @property
     def _judges(self) -> bool:
