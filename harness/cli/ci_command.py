@@ -280,14 +280,9 @@ def request(calling: _Calling, as_json: bool) -> ExitCode:
         return ExitCode.FINE
     start_measurement(calling.api, calling.repository, asked)
     would = "Would measure" if calling.api.dry_run else "Measuring"
-    result = {
-        "state": "requested",
-        "message": f"{would} {asked.commit} of pull request {asked.pull_request}, as {asked.login} asked.",
-        "pull_request": asked.pull_request,
-        "commit": asked.commit,
-        "login": asked.login,
-    }
-    calling.show(result, as_json=as_json)
+    message = f"{would} {asked.commit} of pull request {asked.pull_request}, as {asked.login} asked."
+    about = {"pull_request": asked.pull_request, "commit": asked.commit, "login": asked.login}
+    calling.show({"state": "requested", "message": message, **about}, as_json=as_json)
     return ExitCode.FINE
 
 

@@ -304,12 +304,10 @@ def check_address(url: str, setting: str) -> str:
 
 def check_repository(name: str) -> str:
     """The name, which is one of a repository. Raises ConfigError."""
-    if not _REPOSITORY.fullmatch(name):
-        raise ConfigError(
-            f"{quoted(name)!r} is no repository: expected OWNER/NAME. Set GITHUB_REPOSITORY, or give "
-            "--repository."
-        )
-    return name
+    if _REPOSITORY.fullmatch(name):
+        return name
+    advice = "expected OWNER/NAME. Set GITHUB_REPOSITORY, or give --repository."
+    raise ConfigError(f"{quoted(name)!r} is no repository: {advice}")
 
 
 def path_of(repository: str, *parts: str | int) -> str:
@@ -339,12 +337,10 @@ def _is_safe(url: str, *, loopback: bool) -> bool:
 def _without_token(answer: Answer, *, loopback: bool) -> Request:
     """The request that an answer redirects to. Its address is signed: a secret that no message may show."""
     location = answer.headers.get("location", "")
-    if not _is_safe(location, loopback=loopback):
-        raise RemoteError(
-            "GitHub's API redirects a download to an address that is not https: nothing was fetched. Check "
-            "GITHUB_API_URL."
-        )
-    return Request("GET", location, _AGENT)
+    if _is_safe(location, loopback=loopback):
+        return Request("GET", location, _AGENT)
+    problem = "GitHub's API redirects a download to an address that is not https: nothing was fetched."
+    raise RemoteError(f"{problem} Check GITHUB_API_URL.")
 
 
 def _read(response: Any, limit_bytes: int, request: Request) -> bytes:

@@ -75,10 +75,8 @@ def _listed(api: Api, repository: str, run: int) -> list[_Artifact]:
     newest: dict[str, _Artifact] = {}
     path = path_of(repository, "actions", "runs", run, "artifacts")
     for page in api.pages(path, _Listing, needs="actions: read"):
-        if page.total_count > _MAX_LISTED:
-            raise RefusedError(
-                f"The run has {page.total_count} artifacts; at most {_MAX_LISTED} are looked at."
-            )
+        if (count := page.total_count) > _MAX_LISTED:
+            raise RefusedError(f"The run has {count} artifacts; at most {_MAX_LISTED} are looked at.")
         for artifact in page.artifacts:
             if artifact.name.startswith(_PREFIX):
                 _check(artifact)
@@ -229,11 +227,9 @@ def merged(reviews: Iterable[Review]) -> Review:
     found = list(reviews)
     if len({(review.base, review.head) for review in found}) != 1:
         raise RefusedError("The run's reports are of different commits: nothing is made of them.")
-    cards = tuple(card for review in found for card in review.cards)
-    if len(cards) > LIMITS["cards"]:
-        raise RefusedError(
-            f"The run's reports tell of {len(cards)} cards; at most {LIMITS['cards']} are shown."
-        )
+    cards, most = tuple(card for review in found for card in review.cards), LIMITS["cards"]
+    if len(cards) > most:
+        raise RefusedError(f"The run's reports tell of {len(cards)} cards; at most {most} are shown.")
     return msgspec.structs.replace(
         found[0],
         harness_version=", ".join(sorted({review.harness_version for review in found}))[:200],

@@ -3,16 +3,12 @@
 
 - an environment type, ``checkout``: the interpreter at hand, nothing built or installed per commit. Kernels
   come out of git's object store by commit, so a working tree cannot leak into an older commit's figures.
-- one measurement, many tracks: a class measures once, in setup_cache; asv would start a process for each
-  track, kernel and size to read one number of it, and here they are read in this process.
-- machines: the card is registered by itself, and what an update changes (driver, kernel) does not split a
-  history.
-- pages that need no network (`harness.integrations.asv.publish`).
-- which way is better, options that reach into a measurement, and records and pages that go where asv's go
-  (`harness.integrations.asv.commands`).
+- one measurement, many tracks: a class measures once, in setup_cache, and its numbers are read in this
+  process, where asv would start one for each track, kernel and size.
+- machines: the card is registered by itself, and an update of its driver does not split a history.
+- pages that need no network (`publish`), and what asv's commands do differently (`commands`).
 
-Without a word, asv ignores a plugin that it does not find: the ``checkout`` environment type is then unknown,
-which is an error, so an asv.conf.json that names it cannot run without this module.
+An asv.conf.json that names ``checkout`` cannot run without this module: asv does not know the type then.
 """
 
 from __future__ import annotations
@@ -52,8 +48,7 @@ class CheckoutEnvironment(Environment):  # type: ignore[misc]
     def __init__(
         self, conf: Any, python: str, requirements: dict[str, str], tagged_env_vars: dict[Any, str]
     ) -> None:
-        # asv's own constructor reads both before it sets them. The name of the interpreter is no part of a
-        # series.
+        # asv's own constructor reads both before it sets them.
         self._python = python
         self._requirements = requirements
         super().__init__(conf, python, requirements, tagged_env_vars)
