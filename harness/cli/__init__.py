@@ -11,8 +11,9 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import FrameType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -39,6 +40,27 @@ COMMANDS = {
     "doctor": "Tell whether this machine is fit to judge, and what to do.",
     "machine": "Register this machine's device with asv.",
 }
+
+
+def echo_json(value: Any) -> None:
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def tell(text: str) -> None:
+    """Something that is amiss, on standard error."""
+    click.echo(f"harness: {harmless(text)}", err=True)
+
+
+def tell_end(problem: str, path: Path | str | None, interrupted: str) -> None:
+    """On standard error: what is wrong with a record, where it is, and of an interrupted run what it left."""
+    if problem:
+        click.echo(f"harness: {problem}", err=True)
+    if path:
+        click.echo(f"Record: {path}", err=True)
+    if interrupted:
+        click.echo(f"Interrupted: {interrupted}.", err=True)
 
 
 class LazyGroup(click.Group):

@@ -13,19 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.options import (
-    Selection,
-    case_options,
-    cases_argument,
-    commit_option,
-    comparison_options,
-    echo_json,
-    flag,
-    json_option,
-    path_option,
-    tell,
-    together,
-)
+from harness.cli import echo_json, options, tell
 from harness.errors import ConfigError, ExitCode, HarnessError, UsageError
 from harness.github import reporting
 from harness.github.api import Api, check_address, check_repository
@@ -79,14 +67,14 @@ def command() -> None:
     "compare",
     short_help="In the job with the card: compare a pull request with its base, and write the report.",
 )
-@cases_argument
-@case_options
-@comparison_options
-@commit_option("--base", required=True, help="The branch that the pull request goes to.")
-@commit_option("--head", default="HEAD", show_default=True, help="The pull request's commit.")
-@path_option("--out", "Where the report and the records go.", default=Path("perf-review"), show_default=True)
+@options.cases
+@options.case_options
+@options.comparison
+@options.commit("--base", required=True, help="The branch that the pull request goes to.")
+@options.commit("--head", default="HEAD", show_default=True, help="The pull request's commit.")
+@options.path("--out", "Where the report and the records go.", default=Path("perf-review"), show_default=True)
 @_HISTORY
-def compare(selection: Selection, base: str, head: str, out: Path, history: str, **options: Any) -> int:
+def compare(selection: options.Selection, base: str, head: str, out: Path, history: str, **given: Any) -> int:
     """Compare a pull request with where it left its base, and write the report that 'harness ci post' posts.
 
     In a workflow the job's summary and annotations are written too. The exit status is that of 'harness
@@ -103,13 +91,13 @@ def compare(selection: Selection, base: str, head: str, out: Path, history: str,
     left = git.merge_base(repository, base, head)
     if left == head:
         raise UsageError(f"{head[:10]} is part of {base} already: there is nothing to compare.")
-    settings = dataclasses.replace(settings_from(config, selection, options), results=out / "records")
+    settings = dataclasses.replace(settings_from(config, selection, given), results=out / "records")
     finished = compare_commits(config, selection, settings, left, head)
     places = {loaded.suite.name: kernel_places(loaded) for loaded in finished.heads}
     review, links = review_of(finished.results, places), links_of_run(history)
     write_faces(out, faces(review, links))
     append_summary(summary(review, links))
-    status = show(finished.results, options["fail_on"], as_json=selection.as_json)
+    status = show(finished.results, given["fail_on"], as_json=selection.as_json)
     for line in workflow_commands(review) if in_workflow() and not selection.as_json else ():
         click.echo(line)
     return status
@@ -158,20 +146,20 @@ def _calling(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
 
     @functools.wraps(function)
     def call(
-        event: Path | None, repository: str | None, api: str | None, *, dry_run: bool, **options: Any
+        event: Path | None, repository: str | None, api: str | None, *, dry_run: bool, **given: Any
     ) -> ExitCode:
         try:
-            return function(_Calling(event, repository, api, dry_run=dry_run), **options)
+            return function(_Calling(event, repository, api, dry_run=dry_run), **given)
         except HarnessError as error:
             if in_workflow():
                 click.echo(error_line(f"harness ci {function.__name__}", error.message), err=True)
             raise
 
-    decorated: Callable[..., ExitCode] = together(
-        path_option("--event", "What started the workflow; default: GITHUB_EVENT_PATH.", metavar="FILE"),
+    decorated: Callable[..., ExitCode] = options.together(
+        options.path("--event", "What started the workflow; default: GITHUB_EVENT_PATH.", metavar="FILE"),
         click.option("--repository", metavar="OWNER/NAME", help="Default: GITHUB_REPOSITORY."),
         click.option("--api", metavar="URL", help="GitHub's API; default: GITHUB_API_URL."),
-        flag("--dry-run", "Only read, and print the requests that would write, whole."),
+        options.flag("--dry-run", "Only read, and print the requests that would write, whole."),
     )(call)
     return decorated
 
@@ -179,16 +167,18 @@ def _calling(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
 @command.command("post", short_help="In the job that may write: check the report, and post it.")
 @_calling
 @click.option("--author", metavar="LOGIN", default=AUTHOR, show_default=True, help="Who the token is.")
-@path_option(
+@options.path(
     "--review",
     "A report or its archive, in place of the run's artifacts; repeatable.",
     metavar="FILE",
     multiple=True,
 )
-@flag("--strict", "Fail the check run where nothing is known, which GitHub would let pass as neutral.")
-@path_option("--out", "Write what is posted, and the page, there.")
+@options.flag(
+    "--strict", "Fail the check run where nothing is known, which GitHub would let pass as neutral."
+)
+@options.path("--out", "Write what is posted, and the page, there.")
 @_HISTORY
-@json_option
+@options.json
 def post(
     calling: _Calling,
     author: str,
@@ -264,7 +254,7 @@ def _what(posted: Posted, would: str) -> str:
 
 @command.command("request", short_help="Start a measurement that a maintainer asked for in a comment.")
 @_calling
-@json_option
+@options.json
 def request(calling: _Calling, as_json: bool) -> ExitCode:
     """Start a measurement where the comment's first line is '/perf SHA', with all 40 digits of the commit.
 
@@ -287,7 +277,7 @@ def request(calling: _Calling, as_json: bool) -> ExitCode:
 
 
 @command.command("store", short_help="Append results to the branch that keeps them.")
-@path_option("--from", "Laid out like asv's results; default: the project's.")
+@options.path("--from", "Laid out like asv's results; default: the project's.")
 @click.option("--branch", default=BRANCH, show_default=True, help="Made where there is none.")
 @click.option(
     "--remote",
@@ -297,9 +287,9 @@ def request(calling: _Calling, as_json: bool) -> ExitCode:
     help="A remote of the project's repository, an address or a path.",
 )
 @click.option("--message", default="", metavar="TEXT", help="Of the commit.")
-@flag("--dry-run", "Say what would be stored, and store nothing.")
-@json_option
-def store(as_json: bool, **options: Any) -> ExitCode:
+@options.flag("--dry-run", "Say what would be stored, and store nothing.")
+@options.json
+def store(as_json: bool, **given: Any) -> ExitCode:
     """Append results and records to the branch that keeps them.
 
     Any number of machines may do so at once: who comes second appends to what is there and pushes again.
@@ -312,8 +302,8 @@ def store(as_json: bool, **options: Any) -> ExitCode:
     from harness.github.data_files import store_results
 
     config = load_config()
-    folder: Path = options.pop("from") or config.results_folder
-    stored = store_results(folder, config.root, tell=tell, **options)
+    folder: Path = given.pop("from") or config.results_folder
+    stored = store_results(folder, config.root, tell=tell, **given)
     if as_json:
         echo_json(asdict(stored))
     else:
@@ -370,8 +360,8 @@ def fleet(file: Path, as_json: bool) -> ExitCode:
     metavar="REQUIREMENT",
     help="What the workflows install, one commit or file of it; default: what this harness came from.",
 )
-@flag("--force", "Overwrite workflows that are there; never the file of cards.")
-@json_option
+@options.flag("--force", "Overwrite workflows that are there; never the file of cards.")
+@options.json
 def init(folder: Path, requirement: str | None, force: bool, as_json: bool) -> ExitCode:
     """Write the workflows into a repository: pull requests measured and reported, the history published.
 

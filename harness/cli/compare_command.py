@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from harness.cli import completion
-from harness.cli.options import (
-    Selection,
-    case_options,
-    comparison_options,
-    echo_json,
-    no_save_option,
-    path_option,
-)
+from harness.cli import completion, echo_json, options
 from harness.config import Config, load_config
 from harness.errors import UsageError
 from harness.system import git
@@ -30,11 +22,11 @@ if TYPE_CHECKING:
 @click.command("compare")
 @click.argument("base", shell_complete=completion.commits)
 @click.argument("rest", nargs=-1, metavar="[HEAD] [CASES]...", shell_complete=completion.commits_then_cases)
-@case_options
-@comparison_options
-@path_option("--results", "Where records go; default: .asv/results.")
-@no_save_option
-def command(selection: Selection, base: str, rest: tuple[str, ...], **options: Any) -> int:
+@options.case_options
+@options.comparison
+@options.path("--results", "Where records go; default: .asv/results.")
+@options.no_save
+def command(selection: options.Selection, base: str, rest: tuple[str, ...], **given: Any) -> int:
     """Tell which kernels HEAD made slower than BASE: paired, in fresh processes, verified first.
 
     HEAD defaults to the working tree; BASE..HEAD names both in one word. CASES are globs such as
@@ -46,8 +38,8 @@ def command(selection: Selection, base: str, rest: tuple[str, ...], **options: A
     config = load_config()
     base, head, cases = _commits(config, base, rest)
     selection = dataclasses.replace(selection, cases=cases)
-    finished = compare_commits(config, selection, settings_from(config, selection, options), base, head)
-    return show(finished.results, options["fail_on"], as_json=selection.as_json)
+    finished = compare_commits(config, selection, settings_from(config, selection, given), base, head)
+    return show(finished.results, given["fail_on"], as_json=selection.as_json)
 
 
 def show(results: Sequence[ComparisonResult], fail_on: Sequence[str], *, as_json: bool) -> int:
@@ -62,23 +54,23 @@ def show(results: Sequence[ComparisonResult], fail_on: Sequence[str], *, as_json
     return status
 
 
-def settings_from(config: Config, selection: Selection, options: Mapping[str, Any]) -> CompareSettings:
+def settings_from(config: Config, selection: options.Selection, given: Mapping[str, Any]) -> CompareSettings:
     """What the options say, and for the rest the configuration."""
     from harness.run.compare import CompareSettings
 
     return CompareSettings(
         device=selection.device or config.device,
-        margin=options["margin"],
-        tolerance=options["tolerance"],
-        confidence=options["confidence"],
-        l2=options["l2"] or config.l2,  # type: ignore[arg-type]
+        margin=given["margin"],
+        tolerance=given["tolerance"],
+        confidence=given["confidence"],
+        l2=given["l2"] or config.l2,  # type: ignore[arg-type]
         timeout_s=selection.timeout or config.timeout_s,
-        busy=options["busy"],
-        budget_s=options["budget"],
+        busy=given["busy"],
+        budget_s=given["budget"],
         seed=selection.seed,
-        twins=options["twins"],
-        results=options.get("results") or config.results_folder,
-        save=not options.get("no_save"),
+        twins=given["twins"],
+        results=given.get("results") or config.results_folder,
+        save=not given.get("no_save"),
     )
 
 
@@ -92,7 +84,7 @@ class Compared(NamedTuple):
 
 
 def compare_commits(
-    config: Config, selection: Selection, settings: CompareSettings, base: str, head: str | None
+    config: Config, selection: options.Selection, settings: CompareSettings, base: str, head: str | None
 ) -> Compared:
     """Compare the selected cases at two revisions, suite by suite, and show how it goes; without `head`, base
     and the working tree.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from harness.cli.options import echo_json, json_option
+from harness.cli import echo_json, options
 from harness.device import backends
 from harness.errors import ExitCode
 
 
 @click.command("devices")
-@json_option
+@options.json
 def command(as_json: bool) -> int:
     """Show every device, the one that is the default, and for a backend without devices why.
 

@@ -10,7 +10,7 @@ from textwrap import wrap
 
 import click
 
-from harness.cli.options import device_option, echo_json, json_option
+from harness.cli import echo_json, options
 from harness.config import load_config
 from harness.doctor import Finding, diagnose, gather, is_fit, verdict
 from harness.errors import ExitCode
@@ -22,8 +22,8 @@ _WIDEST = 100
 
 
 @click.command("doctor")
-@device_option
-@json_option
+@options.device
+@options.json
 def command(device: str | None, as_json: bool) -> int:
     """Tell whether this machine is fit to judge performance, and what to do where it is not.
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from harness.bench.measure import MeasureSettings
-from harness.cli.options import Selection, echo_json, tell_end
+from harness.cli import echo_json, options, tell_end
 from harness.config import load_config
 from harness.device.lock import Busy
 from harness.errors import ExitCode
@@ -24,7 +24,7 @@ from harness.spec.planning import divided, plan
 
 
 def execute(
-    chosen: Selection,
+    chosen: options.Selection,
     command: str,
     measure: MeasureSettings | None,
     *,
@@ -73,7 +73,7 @@ def execute(
 
 
 def fitting(
-    suites: Sequence[LoadedSuite], chosen: Selection
+    suites: Sequence[LoadedSuite], chosen: options.Selection
 ) -> tuple[tuple[LoadedSuite, tuple[str, ...]], ...]:
     """The suites that are asked for, each with the sizes that fit it; what is left out is told."""
     found = planning.fitting(suites, chosen.cases, chosen.size)

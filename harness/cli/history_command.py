@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.options import cases_argument, commit_option, echo_json, flag, json_option, path_option
+from harness.cli import echo_json, options
 from harness.config import load_config
 from harness.errors import ExitCode, UsageError
 from harness.system import git
@@ -22,7 +22,7 @@ Name = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command("history")
-@cases_argument
+@options.cases
 @click.option("--card", "cards", multiple=True, metavar="GLOB", help="Cards by name; repeatable.")
 @click.option("--metric", metavar="NAME", help="Another track than the headline, such as time_ms or power_w.")
 @click.option(
@@ -31,9 +31,9 @@ Name = click.Path(path_type=Path, dir_okay=False)
     metavar="PERCENT",
     help="Smallest change to look for; default: what is visible by the card's calibration, else 1.",
 )
-@commit_option("--branch", default="HEAD", show_default=True, help="Whose first parents to follow.")
+@options.commit("--branch", default="HEAD", show_default=True, help="Whose first parents to follow.")
 @click.option("--all", "every", is_flag=True, help="A line for every change, not just for what is open.")
-@path_option("--results", "Where records and asv's results lie.")
+@options.path("--results", "Where records and asv's results lie.")
 @click.option(
     "--export", "exported", type=Name, metavar="FILE", help="Write every point to a .csv or .parquet file."
 )
@@ -49,8 +49,8 @@ Name = click.Path(path_type=Path, dir_okay=False)
     help="Until when it is accepted; default: for good.",
 )
 @click.option("--largest", type=Percent, metavar="PERCENT", help="How large it may become.")
-@flag("--every-card", "Accept it on other cards too.")
-@json_option
+@options.flag("--every-card", "Accept it on other cards too.")
+@options.json
 def command(
     cases: tuple[str, ...],
     cards: tuple[str, ...],

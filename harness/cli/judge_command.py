@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from harness.cli.options import echo_json, fail_on_option, json_option, limit_options
+from harness.cli import echo_json, options
 from harness.errors import UsageError
 from harness.judgement.saved_runs import judge_files
 from harness.output.verdicts import exit_code, judgement_as_json, print_judgement
@@ -38,9 +38,9 @@ class _Greedy(click.Command):
     help="Files of base, one a process; folders and globs too.",
 )
 @click.option("--head", required=True, multiple=True, metavar="FILE...", help="Files of head, as many.")
-@limit_options("default 2, by a GPU's own clock 1", "default 10, by a GPU's own clock 5", of="benchmark")
-@fail_on_option
-@json_option
+@options.limits("default 2, by a GPU's own clock 1", "default 10, by a GPU's own clock 5", of="benchmark")
+@options.fail_on
+@options.json
 def command(
     base: tuple[str, ...],
     head: tuple[str, ...],

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from harness.cli.options import cases_argument, commit_option, echo_json, json_option
+from harness.cli import echo_json, options
 from harness.config import load_config
 from harness.spec.case_id import Selector
 from harness.spec.loader import LoadedSuite
@@ -16,9 +16,9 @@ from harness.spec.suite import Kernel, Ladder, Suite
 
 
 @click.command("list")
-@commit_option("--commit", help="As of this commit; default: the working tree.")
-@json_option
-@cases_argument
+@options.commit("--commit", help="As of this commit; default: the working tree.")
+@options.json
+@options.cases
 def command(cases: tuple[str, ...], commit: str | None, as_json: bool) -> None:
     """Show the kernels that CASES select (globs such as 'matmul.*tiling*'), or all of them."""
     selectors = [Selector.parse(case) for case in cases] or [Selector("*")]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import echo_json, json_option, path_option, tell
+from harness.cli import echo_json, options, tell
 from harness.config import load_config
 from harness.errors import ConfigError, ExitCode
 from harness.integrations.asv.conf import loaded_conf
@@ -16,8 +16,8 @@ Folder = click.Path(path_type=Path, file_okay=False)
 
 
 @click.command("rebuild")
-@path_option("--results", "Where asv's results lie; default: asv.conf.json's.", type=Folder)
-@json_option
+@options.path("--results", "Where asv's results lie; default: asv.conf.json's.", type=Folder)
+@options.json
 def command(results: Path | None, as_json: bool) -> int:
     """Make asv's result files anew from the records beside them: those that are gone, empty, torn or wrong.
 

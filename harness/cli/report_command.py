@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-from harness.cli import LazyGroup
+from harness.cli import LazyGroup, options
 from harness.cli.compare_command import show
-from harness.cli.options import fail_on_option, json_option, path_option
 from harness.config import Config, load_config
 from harness.errors import HarnessError, UsageError
 from harness.output.review.building import kernel_places, newest_comparisons, review_of, stored_result
@@ -54,15 +53,15 @@ class _Report(LazyGroup):
     show_default=True,
     help="github is every face that a pull request gets, as files.",
 )
-@path_option("--out", "Where the files of --format github go.")
-@path_option("--results", "Where records lie.")
+@options.path("--out", "Where the files of --format github go.")
+@options.path("--results", "Where records lie.")
 @click.option(
     "--repository", metavar="URL", default="", help="The repository's page, to link to lines of it."
 )
 @click.option("--run", metavar="URL", default="", help="The run that measured, to link to.")
 @click.option("--history", metavar="URL", default="", help="The published pages, to link to.")
-@fail_on_option
-@json_option
+@options.fail_on
+@options.json
 def command(
     records: tuple[Path, ...],
     form: str,

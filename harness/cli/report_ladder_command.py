@@ -10,17 +10,8 @@ from pathlib import Path
 import click
 
 from harness.bench.measure import MeasureSettings
-from harness.cli import completion
+from harness.cli import completion, echo_json, options
 from harness.cli.execute import status_of, tell_result
-from harness.cli.options import (
-    echo_json,
-    flag,
-    json_option,
-    no_wait_option,
-    path_option,
-    seconds_option,
-    size_option,
-)
 from harness.config import load_config
 from harness.device import backends
 from harness.device.lock import Busy
@@ -37,8 +28,8 @@ SLOW_TIMEOUT_S = 3600.0
 
 @click.command("ladder")
 @click.argument("names", nargs=-1, metavar="[SUITE|LADDER|CASE]...", shell_complete=completion.ladders)
-@flag("--measure", "Measure what is missing first, as 'harness run' does.")
-@flag("--slow", "With --measure: what takes minutes too.")
+@options.flag("--measure", "Measure what is missing first, as 'harness run' does.")
+@options.flag("--slow", "With --measure: what takes minutes too.")
 @click.option(
     "--device",
     "devices",
@@ -47,7 +38,7 @@ SLOW_TIMEOUT_S = 3600.0
     shell_complete=completion.devices,
     help="Show, or measure on, this device alone; repeatable.",
 )
-@size_option("sizes", help="Other sizes than the authors'.")
+@options.size("sizes", help="Other sizes than the authors'.")
 @click.option(
     "--against",
     metavar="KERNEL",
@@ -55,13 +46,13 @@ SLOW_TIMEOUT_S = 3600.0
     shell_complete=completion.cases,
     help="The kernel to hold against the host; default: the fastest.",
 )
-@seconds_option("--timeout", "For one case; default 120, with --slow 3600.")
-@path_option("--results", "Where records lie.")
-@no_wait_option
+@options.seconds("--timeout", "For one case; default 120, with --slow 3600.")
+@options.path("--results", "Where records lie.")
+@options.no_wait
 @click.option(
     "--format", "form", type=click.Choice(("terminal", "markdown")), default="terminal", show_default=True
 )
-@json_option
+@options.json
 def command(
     names: tuple[str, ...],
     measure: bool,
