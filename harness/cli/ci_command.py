@@ -15,19 +15,9 @@ import click
 
 from harness.cli import echo_json, options, tell
 from harness.errors import ConfigError, ExitCode, HarnessError, UsageError
-from harness.github import reporting
+from harness.github import events, reporting
 from harness.github.api import Api, check_address, check_repository
 from harness.github.data_git import BRANCH
-from harness.github.events import (
-    append_file,
-    append_summary,
-    error_line,
-    in_workflow,
-    links_of_run,
-    measured_run,
-    measurement_asked,
-    read_event,
-)
 from harness.github.posting import Posted, StaleError, start_measurement
 from harness.github.reporting import AUTHOR, Outcome, Prepared, given_reviews, prepare
 from harness.github.scaffold import FLEET_FILE, matrix_of, own_requirement, read_fleet, scaffold
@@ -94,11 +84,11 @@ def compare(selection: options.Selection, base: str, head: str, out: Path, histo
     settings = dataclasses.replace(settings_from(config, selection, given), results=out / "records")
     finished = compare_commits(config, selection, settings, left, head)
     places = {loaded.suite.name: kernel_places(loaded) for loaded in finished.heads}
-    review, links = review_of(finished.results, places), links_of_run(history)
+    review, links = review_of(finished.results, places), events.links_of_run(history)
     write_faces(out, faces(review, links))
-    append_summary(summary(review, links))
+    events.append_summary(summary(review, links))
     status = show(finished.results, given["fail_on"], as_json=selection.as_json)
-    for line in workflow_commands(review) if in_workflow() and not selection.as_json else ():
+    for line in workflow_commands(review) if events.in_workflow() and not selection.as_json else ():
         click.echo(line)
     return status
 
@@ -114,7 +104,7 @@ class _Calling:
         server = os.environ.get("GITHUB_SERVER_URL") or "https://github.com"
         self.api = Api(root, token, dry_run=dry_run)
         self.repository = check_repository(_given(repository, "GITHUB_REPOSITORY", "--repository"))
-        self.event = read_event(Path(_given(str(event or ""), "GITHUB_EVENT_PATH", "--event")))
+        self.event = events.read_event(Path(_given(str(event or ""), "GITHUB_EVENT_PATH", "--event")))
         self.server = check_address(server.rstrip("/"), "GITHUB_SERVER_URL")
 
     def show(self, result: dict[str, Any], *, as_json: bool) -> None:
@@ -151,8 +141,8 @@ def _calling(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
         try:
             return function(_Calling(event, repository, api, dry_run=dry_run), **given)
         except HarnessError as error:
-            if in_workflow():
-                click.echo(error_line(f"harness ci {function.__name__}", error.message), err=True)
+            if events.in_workflow():
+                click.echo(events.error_line(f"harness ci {function.__name__}", error.message), err=True)
             raise
 
     decorated: Callable[..., ExitCode] = options.together(
@@ -198,7 +188,7 @@ def post(
     where GitHub could not be reached, or refused.
     """
     history = check_address(history, "--history") if history else ""
-    run = measured_run(calling.event, calling.repository)
+    run = events.measured_run(calling.event, calling.repository)
     result: dict[str, Any] = {"pull_request": run.pull_request, "head": run.head, "run": run.id}
     try:
         prepared = prepare(
@@ -224,9 +214,9 @@ def _write(prepared: Prepared, out: Path | None) -> None:
     """The files of what is about to be posted: what GitHub then refuses can be looked at."""
     review, links = prepared.review, prepared.links
     if review is None:
-        append_summary(f"{prepared.check['output']['summary']}\n")
+        events.append_summary(f"{prepared.check['output']['summary']}\n")
         return
-    append_summary(summary(review, links))
+    events.append_summary(summary(review, links))
     if out is not None:
         posted = {"comment.md": prepared.comment.encode(), "check.json": _line_safe(prepared.check).encode()}
         write_faces(out, {**faces(review, links), **posted})
@@ -263,7 +253,7 @@ def request(calling: _Calling, as_json: bool) -> ExitCode:
 
     Exit status 0 where a measurement was started or none was asked for, 2 where it was refused.
     """
-    asked = measurement_asked(calling.event, calling.repository)
+    asked = events.measurement_asked(calling.event, calling.repository)
     if asked is None:
         message = "No request: the comment is not new, not on a pull request, or no /perf line."
         calling.show({"state": "no-request", "message": message}, as_json=as_json)
@@ -345,7 +335,7 @@ def fleet(file: Path, as_json: bool) -> ExitCode:
     cards = read_fleet(file)
     matrix = matrix_of(cards)
     outputs = f"matrix={matrix}\ncount={len(cards.cards)}\n"
-    if as_json or not append_file("GITHUB_OUTPUT", "step's outputs", outputs):
+    if as_json or not events.append_file("GITHUB_OUTPUT", "step's outputs", outputs):
         click.echo(matrix)
     else:
         click.echo(f"{file}: {', '.join(card.name for card in cards.cards) or 'no card'}")

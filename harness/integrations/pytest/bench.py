@@ -19,14 +19,8 @@ from harness.records import DeviceInfo, L2Policy, Row, Run
 from harness.run.compare import CompareObserver, CompareSettings, Comparing, ComparisonResult
 from harness.run.device_session import find_device
 from harness.run.run import Session, SessionSettings
-from harness.spec.planning import (
-    PlannedCase,
-    SuitePair,
-    check_patterns,
-    fitting_pairs,
-    load_pairs,
-    load_suites,
-)
+from harness.spec import planning
+from harness.spec.planning import PlannedCase, SuitePair
 from harness.spec.suite import Case
 
 CaseSide = Literal["base", "head"]
@@ -197,9 +191,9 @@ class CaseRunner:
         """The cases of a test in a folder, suite by suite in ladder order. Raises UsageError."""
         config = self._config(folder)
         pairs = self._suites(config)
-        check_patterns(wanted.patterns, [side.suite for pair in pairs for side in pair])
+        planning.check_patterns(wanted.patterns, [side.suite for pair in pairs for side in pair])
         sizes_asked = self.options.sizes or wanted.sizes
-        fitting = fitting_pairs(pairs, wanted.patterns, sizes_asked)
+        fitting = planning.fitting_pairs(pairs, wanted.patterns, sizes_asked)
         self.notes |= dict.fromkeys(fitting.left_out)
         quick = not sizes_asked and self._quick(config, wanted)
         found: dict[str, GpuCase] = {}
@@ -219,9 +213,9 @@ class CaseRunner:
     def _suites(self, config: Config) -> list[SuitePair]:
         if config not in self._pairs:
             if self.options.base is None:
-                self._pairs[config] = [SuitePair(loaded, loaded) for loaded in load_suites(config)]
+                self._pairs[config] = [SuitePair(loaded, loaded) for loaded in planning.load_suites(config)]
             else:
-                self._pairs[config] = load_pairs(config, self.options.base)
+                self._pairs[config] = planning.load_pairs(config, self.options.base)
         return self._pairs[config]
 
     def _quick(self, config: Config, wanted: CaseOptions) -> bool:
