@@ -110,7 +110,7 @@ class Asked:
     default_branch: str
 
 
-class _Named(msgspec.Struct):
+class Named(msgspec.Struct):
     full_name: str
 
 
@@ -129,7 +129,7 @@ class _WorkflowRun(msgspec.Struct):
     display_title: str
     head_branch: str | None = None
     conclusion: str | None = None
-    head_repository: _Named | None = None
+    head_repository: Named | None = None
 
 
 class _RunEvent(msgspec.Struct):

@@ -11,7 +11,7 @@ import msgspec
 
 from harness.errors import RefusedError, RemoteError
 from harness.github.api import Api, ApiError, path_of
-from harness.github.events import WORKFLOW, Asked, quoted
+from harness.github.events import WORKFLOW, Asked, Named, quoted
 
 _MAY_ASK = {"admin", "maintain", "write"}
 
@@ -20,17 +20,13 @@ class StaleError(Exception):
     """A commit is not what would be merged. Nothing is wrong: somebody pushed, merged or closed meanwhile."""
 
 
-class _Repository(msgspec.Struct):
-    full_name: str
-
-
 class _Commit(msgspec.Struct):
     sha: str
 
 
 class _Base(msgspec.Struct):
     ref: str
-    repo: _Repository
+    repo: Named
 
 
 class Pull(msgspec.Struct):

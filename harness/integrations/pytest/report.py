@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -14,7 +14,7 @@ from harness.output.sentences import verdict_columns
 from harness.output.sheet import Column, Sheet
 from harness.output.tables import summary_of
 from harness.output.verdicts import calibrated, closing, lines_of
-from harness.records import DeviceInfo, PairedBlock, Snapshot, Source, Verdict
+from harness.records import DeviceInfo, Source, Verdict
 from harness.run.compare import ComparisonResult
 from harness.spec.suite import Case, Problem
 from harness.system.texts import harmless
@@ -51,8 +51,10 @@ def info_of_arm(case: GpuCase, side: CaseSide, verdict: Verdict, result: Compari
     loaded, source = (case.pair.head, described.head) if side == "head" else (case.pair.base, described.base)
     headline = loaded.suite.headline
     time_ns = arm.time_ns if arm else None
-    flop, moved = _work(loaded.suite.problem, case.case)
-    gflops, gbytes = (amount / time_ns if amount and time_ns else None for amount in (flop, moved))
+    snapshots = (snapshot for block in blocks if block.telemetry for snapshot in block.telemetry.during)
+    memory_clocks = [each.memory_clock_mhz for each in snapshots if each.memory_clock_mhz is not None]
+    work = _work(loaded.suite.problem, case.case)
+    gflops, gbytes = (amount / time_ns if amount and time_ns else None for amount in work)
     return {
         **_info(case.case, headline, source, described.device),
         "side": side,
@@ -62,7 +64,7 @@ def info_of_arm(case: GpuCase, side: CaseSide, verdict: Verdict, result: Compari
         "clock": blocks[0].clock if blocks else None,
         "l2": blocks[0].l2 if blocks else None,
         "sm_clock_mhz": arm and arm.sm_clock_mhz,
-        "memory_clock_mhz": _seen(blocks, lambda snapshot: snapshot.memory_clock_mhz),
+        "memory_clock_mhz": median(memory_clocks) if memory_clocks else None,
         "temperature_c": verdict.temperature_c,
         "power_w": verdict.power_w,
         "source_sha256": arm and arm.source_sha256,
@@ -104,12 +106,6 @@ def _work(problem: Problem, case: Case) -> tuple[int | None, int | None]:
         return problem.flop(case), problem.moved_bytes(case)
     except Exception:  # noqa: BLE001
         return None, None
-
-
-def _seen(blocks: Sequence[PairedBlock], read: Callable[[Snapshot], float | None]) -> float | None:
-    seen = [read(snapshot) for block in blocks if block.telemetry for snapshot in block.telemetry.during]
-    values = [value for value in seen if value is not None]
-    return median(values) if values else None
 
 
 def times_of(result: ComparisonResult, case: str, side: CaseSide) -> tuple[float, ...]:
