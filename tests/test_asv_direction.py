@@ -33,6 +33,7 @@ from harness.integrations.asv.publish import (
     link_pages,
 )
 from harness.integrations.asv.tracks import TRACKS
+from tests.browser.asv_tree import OFFLINE, OFFLINE_CODE
 from tests.browser.chromium import Site, chromium, serve
 from tests.support import IMPORT_PATH, commit, make_repository
 
@@ -211,7 +212,8 @@ def site(project):
 @pytest.fixture(scope="module")
 def blind_site(project):
     """Published by asv alone, but so that a browser without a network can read it."""
-    return project.publish(".harness.integrations.asv.site", into="html-blind")
+    (project.root / "offline.py").write_text(OFFLINE_CODE, encoding="utf-8")
+    return project.publish(OFFLINE, into="html-blind")
 
 
 def regressions(html: Path) -> dict[tuple[str, str], tuple[float, float, list[list[Any]]]]:

@@ -22,7 +22,7 @@ from harness.integrations.asv.publish import (
     load_manifest,
     make_offline,
 )
-from tests.browser.asv_tree import make_project, publish
+from tests.browser.asv_tree import OFFLINE, make_project, publish
 
 ASV_WWW = Path(str(files("asv").joinpath("www")))
 OURS = ASSETS / VENDOR
@@ -101,7 +101,7 @@ def test_the_rest_of_the_page_is_untouched(site):
 
 def test_the_publisher_comes_last_and_promises_no_page(site):
     pages = json.loads((site / "index.json").read_text(encoding="utf-8"))["pages"]
-    assert [name for name, _, _ in pages] == ["", "summarylist", "regressions", OfflineSite.name]
+    assert [name for name, _, _ in pages] == ["", "summarylist", "regressions", "direction", OfflineSite.name]
     assert pages[-1][1] is None
     assert OfflineSite.name not in (site / "index.html").read_text(encoding="utf-8")
 
@@ -216,7 +216,7 @@ def test_a_style_sheet_that_imports_from_elsewhere_is_refused(www):
 
 
 def test_asv_ends_with_one_clear_line_when_the_site_is_refused(tmp_path):
-    root = make_project(tmp_path / "project", plugins=(".harness.integrations.asv.site", ".adds_remote"))
+    root = make_project(tmp_path / "project", plugins=(OFFLINE, ".adds_remote"))
     (root / "adds_remote.py").write_text(
         "from pathlib import Path\n"
         "from asv.publishing import OutputPublisher\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness import cli
-from harness.cli.ci_command import COMMANDS as CI_COMMANDS
+from harness.cli.ci_command import command as ci
 from harness.errors import ExitCode
 from harness.store.records_file import read_run
 from tests import toy
@@ -37,7 +37,7 @@ def test_help_lists_every_command_and_the_exit_statuses(harness, flag):
 
 
 @pytest.mark.parametrize(
-    "command", [*(name for name in cli.COMMANDS if name != "ci"), *(f"ci {name}" for name in CI_COMMANDS)]
+    "command", [*(name for name in cli.COMMANDS if name != "ci"), *(f"ci {name}" for name in ci.commands)]
 )
 def test_every_command_explains_itself(harness, command):
     done = harness(*command.split(), "--help")

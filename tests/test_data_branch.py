@@ -23,7 +23,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from harness.errors import ExitCode, GitError, RefusedError, RemoteError, StoreError, UsageError
-from harness.github.data_files import ATTEMPTS, BRANCH, MAX_FILE_BYTES, store_results
+from harness.github.data_files import ATTEMPTS, MAX_FILE_BYTES, store_results
+from harness.github.data_git import BRANCH
 from harness.history.reading import read_history
 from harness.judgement.noise import Calibration, write_calibration
 from harness.records import SCHEMA_VERSION

@@ -738,7 +738,7 @@ def test_an_interrupted_measurement_keeps_what_it_has(laddered, harness, monkeyp
         def finished(self, row: Row) -> None:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("harness.cli.report.ladder_command.ProgressObserver", Interrupted)
+    monkeypatch.setattr("harness.cli.report_ladder_command.ProgressObserver", Interrupted)
     done = harness("report", "ladder", "first", "--device", "null", "--measure")
     assert done.status == ExitCode.INTERRUPTED
     assert "Interrupted" in done.err

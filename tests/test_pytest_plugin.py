@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UsageError
-from harness.integrations.pytest.cases import case_options
+from harness.integrations.pytest.bench import case_options
 from harness.integrations.pytest.report import other_card
 from harness.store.records_file import read_comparison
 from tests import toy

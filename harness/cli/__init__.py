@@ -5,17 +5,20 @@ from __future__ import annotations
 __all__ = ["COMMANDS", "cli", "main"]
 
 import contextlib
+import importlib
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import FrameType
+from typing import Any, ClassVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from harness import __version__
-from harness.cli.lazy import lazy_group
 from harness.errors import ExitCode, HarnessError
 from harness.system.texts import harmless
 
@@ -39,7 +42,53 @@ COMMANDS = {
 }
 
 
-@lazy_group("harness.cli", COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+def echo_json(value: Any) -> None:
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def tell(text: str) -> None:
+    """Something that is amiss, on standard error."""
+    click.echo(f"harness: {harmless(text)}", err=True)
+
+
+def tell_end(problem: str, path: Path | str | None, interrupted: str) -> None:
+    """On standard error: what is wrong with a record, where it is, and of an interrupted run what it left."""
+    if problem:
+        click.echo(f"harness: {problem}", err=True)
+    if path:
+        click.echo(f"Record: {path}", err=True)
+    if interrupted:
+        click.echo(f"Interrupted: {interrupted}.", err=True)
+
+
+class LazyGroup(click.Group):
+    """A command is `command` of the module ``<prefix><name>_command``, imported when it is called."""
+
+    summaries: ClassVar[Mapping[str, str]] = COMMANDS
+    prefix: ClassVar[str] = "harness.cli."
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(self.summaries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in self.summaries:
+            return None
+        command: click.Command = importlib.import_module(f"{self.prefix}{cmd_name}_command").command
+        return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        found = [CompletionItem(name, help=summary) for name, summary in self.summaries.items()]
+        own = click.Command.shell_complete(self, ctx, incomplete)
+        return [*(item for item in found if item.value.startswith(incomplete)), *own]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self.summaries.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="harness")
 def cli() -> None:
     """Which commit slowed which GPU kernel, on which card, by how much and how surely.

@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli import echo_json, options
 from harness.cli.execute import fitting
-from harness.cli.options import (
-    Selection,
-    echo_json,
-    flag,
-    l2_option,
-    no_wait_option,
-    path_option,
-    selection_options,
-)
 from harness.config import load_config
 from harness.device.lock import Busy
 from harness.errors import ExitCode, UsageError
@@ -26,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("calibrate")
-@selection_options
+@options.selection
 @click.option(
     "--trials",
     type=click.IntRange(min=1),
@@ -42,18 +34,14 @@ if TYPE_CHECKING:
     help="Verdicts of each case with each slowdown planted.",
 )
 @click.option(
-    "--levels",
-    default="0.5,1,2,3",
-    show_default=True,
-    metavar="PERCENT,...",
-    help="Slowdowns to plant.",
+    "--levels", default="0.5,1,2,3", show_default=True, metavar="PERCENT,...", help="Slowdowns to plant."
 )
-@l2_option
-@path_option("--results", "Where records go.")
-@flag("--no-save", "Keep nothing.")
-@no_wait_option
+@options.l2
+@options.path("--results", "Where records go.")
+@options.flag("--no-save", "Keep nothing.")
+@options.no_wait
 def command(
-    selection: Selection,
+    selection: options.Selection,
     trials: int,
     planted_trials: int,
     levels: str,
@@ -98,12 +86,11 @@ def command(
                 finished.append(calibrate(comparing, cases, chosen))
             if finished[-1].interrupted:
                 break
-    status = _status(finished)
     if selection.as_json:
         echo_json([as_json(result) for result in finished])
     else:
         print_calibration(finished)
-    return status
+    return _status(finished)
 
 
 def _levels(text: str) -> tuple[float, ...]:

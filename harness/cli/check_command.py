@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from harness.cli.options import Selection, max_launch_option, selection_options
+from harness.cli import options
 
 
 @click.command("check")
-@max_launch_option
-@selection_options
-def command(selection: Selection, max_launch_ms: float | None) -> int:
+@options.max_launch
+@options.selection
+def command(selection: options.Selection, max_launch_ms: float | None) -> int:
     """Verify the kernels that CASES select (globs such as 'matmul.*tiling*'), or all of them, without timing.
 
     Outputs are poisoned with NaN first, arrays lie between guard zones, and every element is compared with a

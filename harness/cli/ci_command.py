@@ -2,18 +2,373 @@
 
 from __future__ import annotations
 
-from harness.cli.lazy import lazy_group
+import dataclasses
+import functools
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-COMMANDS = {
-    "compare": "In the job with the card: compare a pull request with its base, and write the report.",
-    "post": "In the job that may write: check the report, and post it.",
-    "request": "Start a measurement that a maintainer asked for in a comment.",
-    "store": "Append results to the branch that keeps them.",
-    "fleet": "Print the cards to measure on, as a job matrix.",
-    "init": "Write the workflows into a repository.",
-}
+import click
+
+from harness.cli import echo_json, options, tell
+from harness.errors import ConfigError, ExitCode, HarnessError, UsageError
+from harness.github import events, reporting
+from harness.github.api import Api, check_address, check_repository
+from harness.github.data_git import BRANCH
+from harness.github.posting import Posted, StaleError, start_measurement
+from harness.github.reporting import AUTHOR, Outcome, Prepared, given_reviews, prepare
+from harness.github.scaffold import FLEET_FILE, matrix_of, own_requirement, read_fleet, scaffold
+from harness.output.review.faces import faces, workflow_commands, write_faces
+from harness.output.review.markdown import summary
+from harness.system.texts import harmless
+
+if TYPE_CHECKING:
+    from harness.github.data_files import Stored
+
+_HISTORY = click.option("--history", metavar="URL", default="", help="The published pages, to link to.")
+_LISTED = 20
+"""Files of a dry run of `store` that are named."""
+_NEXT = """
+What no file can do, in this order (docs/runners.md of gpu-harness has the reasons):
+  1. .github/fleet.json: your cards, with the labels of their runners. Then 'harness ci fleet'.
+  2. Settings, Actions, General: require approval for all external contributors; read-only token by default.
+  3. Settings, Environments: gpu, with required reviewers; gpu-history, allowed to the default branch alone.
+  4. Settings, Actions, Runners: a group for this repository only; ephemeral ones, with a card's labels.
+  5. Settings, Pages: the source is GitHub Actions. Where it will be: the variable PERF_HISTORY_URL.
+     The variable PERF_STRICT, set to anything, makes a check run fail that could not be judged.
+  6. Commit to the default branch: perf-request.yml and perf-report.yml work from there.
+Then comment '/perf SHA' on a pull request, with the commit that you have read."""
 
 
-@lazy_group("harness.cli.ci", COMMANDS, name="ci")
+class _InOrder(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(self.commands)
+
+
+@click.group("ci", cls=_InOrder)
 def command() -> None:
     """What the workflows call: everything they do can be done by hand."""
+
+
+@command.command(
+    "compare",
+    short_help="In the job with the card: compare a pull request with its base, and write the report.",
+)
+@options.cases
+@options.case_options
+@options.comparison
+@options.commit("--base", required=True, help="The branch that the pull request goes to.")
+@options.commit("--head", default="HEAD", show_default=True, help="The pull request's commit.")
+@options.path("--out", "Where the report and the records go.", default=Path("perf-review"), show_default=True)
+@_HISTORY
+def compare(selection: options.Selection, base: str, head: str, out: Path, history: str, **given: Any) -> int:
+    """Compare a pull request with where it left its base, and write the report that 'harness ci post' posts.
+
+    In a workflow the job's summary and annotations are written too. The exit status is that of 'harness
+    compare'; the report is written whatever the verdicts are.
+    """
+    from harness.cli.compare_command import compare_commits, repository_of, settings_from, show
+    from harness.config import load_config
+    from harness.output.review.building import kernel_places, review_of
+    from harness.system import git
+
+    config = load_config()
+    repository = repository_of(config)
+    head = git.resolve(repository, head)
+    left = git.merge_base(repository, base, head)
+    if left == head:
+        raise UsageError(f"{head[:10]} is part of {base} already: there is nothing to compare.")
+    settings = dataclasses.replace(settings_from(config, selection, given), results=out / "records")
+    finished = compare_commits(config, selection, settings, left, head)
+    places = {loaded.suite.name: kernel_places(loaded) for loaded in finished.heads}
+    review, links = review_of(finished.results, places), events.links_of_run(history)
+    write_faces(out, faces(review, links))
+    events.append_summary(summary(review, links))
+    status = show(finished.results, given["fail_on"], as_json=selection.as_json)
+    for line in workflow_commands(review) if events.in_workflow() and not selection.as_json else ():
+        click.echo(line)
+    return status
+
+
+class _Calling:
+    """Where GitHub is, as whom, and what for: from options and, for those not given, variables."""
+
+    def __init__(self, event: Path | None, repository: str | None, api: str | None, *, dry_run: bool) -> None:
+        token = os.environ.get("GITHUB_TOKEN")
+        if token is None and not dry_run:
+            raise ConfigError("GITHUB_TOKEN is not set: set it to the job's github.token.")
+        root = api or os.environ.get("GITHUB_API_URL") or "https://api.github.com"
+        server = os.environ.get("GITHUB_SERVER_URL") or "https://github.com"
+        self.api = Api(root, token, dry_run=dry_run)
+        self.repository = check_repository(_given(repository, "GITHUB_REPOSITORY", "--repository"))
+        self.event = events.read_event(Path(_given(str(event or ""), "GITHUB_EVENT_PATH", "--event")))
+        self.server = check_address(server.rstrip("/"), "GITHUB_SERVER_URL")
+
+    def show(self, result: dict[str, Any], *, as_json: bool) -> None:
+        """What was done, with its `message`, and what a dry run has not sent."""
+        if as_json:
+            click.echo(_line_safe({**result, "requests": [asdict(request) for request in self.api.held]}))
+            return
+        for request in self.api.held:
+            headers = [f"{name}: {value}" for name, value in request.headers.items()]
+            body = [] if request.body is None else ["", _line_safe(request.body)]
+            click.echo("\n".join([f"{request.method} {request.url}", *headers, *body, ""]))
+        click.echo(result["message"])
+
+
+def _given(value: str | None, variable: str, option: str) -> str:
+    found = value or os.environ.get(variable)
+    if not found:
+        raise ConfigError(f"{variable} is not set: run this in a workflow, or give {option}.")
+    return found
+
+
+def _line_safe(value: Any) -> str:
+    """JSON in which no line is a command to the runner, although it holds what others wrote."""
+    return json.dumps(value, indent=2).replace("##[", "\\u0023#[")
+
+
+def _calling(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
+    """Give a command a _Calling; in a workflow, show its errors on the page of the run too."""
+
+    @functools.wraps(function)
+    def call(
+        event: Path | None, repository: str | None, api: str | None, *, dry_run: bool, **given: Any
+    ) -> ExitCode:
+        try:
+            return function(_Calling(event, repository, api, dry_run=dry_run), **given)
+        except HarnessError as error:
+            if events.in_workflow():
+                click.echo(events.error_line(f"harness ci {function.__name__}", error.message), err=True)
+            raise
+
+    decorated: Callable[..., ExitCode] = options.together(
+        options.path("--event", "What started the workflow; default: GITHUB_EVENT_PATH.", metavar="FILE"),
+        click.option("--repository", metavar="OWNER/NAME", help="Default: GITHUB_REPOSITORY."),
+        click.option("--api", metavar="URL", help="GitHub's API; default: GITHUB_API_URL."),
+        options.flag("--dry-run", "Only read, and print the requests that would write, whole."),
+    )(call)
+    return decorated
+
+
+@command.command("post", short_help="In the job that may write: check the report, and post it.")
+@_calling
+@click.option("--author", metavar="LOGIN", default=AUTHOR, show_default=True, help="Who the token is.")
+@options.path(
+    "--review",
+    "A report or its archive, in place of the run's artifacts; repeatable.",
+    metavar="FILE",
+    multiple=True,
+)
+@options.flag(
+    "--strict", "Fail the check run where nothing is known, which GitHub would let pass as neutral."
+)
+@options.path("--out", "Write what is posted, and the page, there.")
+@_HISTORY
+@options.json
+def post(
+    calling: _Calling,
+    author: str,
+    review: tuple[Path, ...],
+    strict: bool,
+    out: Path | None,
+    history: str,
+    as_json: bool,
+) -> ExitCode:
+    """Check what the job with the card has left, and post it: one comment, and one check run.
+
+    For a workflow started by workflow_run. The pull request and its commit are what GitHub says they are. A
+    report that is not what it should be is refused, and then nothing is posted; where a run left none, a
+    neutral check run says so.
+
+    Exit status 0 where it was posted, or the pull request has moved on; 2 where the report was refused; 3
+    where GitHub could not be reached, or refused.
+    """
+    history = check_address(history, "--history") if history else ""
+    run = events.measured_run(calling.event, calling.repository)
+    result: dict[str, Any] = {"pull_request": run.pull_request, "head": run.head, "run": run.id}
+    try:
+        prepared = prepare(
+            calling.api,
+            calling.repository,
+            run,
+            server=calling.server,
+            history=history,
+            given=given_reviews(review) if review else None,
+            strict=strict,
+        )
+        _write(prepared, out)
+        outcome = reporting.post(calling.api, prepared, author=author)
+    except StaleError as stale:
+        result |= {"state": "stale", "message": f"{stale} So nothing of this run is shown there."}
+    else:
+        result |= _posted(prepared, outcome, would="would be " if calling.api.dry_run else "")
+    calling.show(result, as_json=as_json)
+    return ExitCode.FINE
+
+
+def _write(prepared: Prepared, out: Path | None) -> None:
+    """The files of what is about to be posted: what GitHub then refuses can be looked at."""
+    review, links = prepared.review, prepared.links
+    if review is None:
+        events.append_summary(f"{prepared.check['output']['summary']}\n")
+        return
+    events.append_summary(summary(review, links))
+    if out is not None:
+        posted = {"comment.md": prepared.comment.encode(), "check.json": _line_safe(prepared.check).encode()}
+        write_faces(out, {**faces(review, links), **posted})
+
+
+def _posted(prepared: Prepared, outcome: Outcome, would: str) -> dict[str, Any]:
+    parts = [f"Pull request {prepared.run.pull_request}: check run {_what(outcome.check, would)}"]
+    if outcome.comment:
+        parts.append(f"comment {_what(outcome.comment, would)}")
+    if not prepared.review:
+        parts.append("the run left no report")
+    return {
+        "state": "posted" if prepared.review else "no-report",
+        "message": f"{'; '.join(parts)}.",
+        "comment": outcome.comment and asdict(outcome.comment),
+        "check": asdict(outcome.check),
+    }
+
+
+def _what(posted: Posted, would: str) -> str:
+    if posted.action == "left":
+        return f"left as it is, that of a newer run ({posted.url})"
+    return f"{would}{posted.action}{f' ({posted.url})' if posted.url else ''}"
+
+
+@command.command("request", short_help="Start a measurement that a maintainer asked for in a comment.")
+@_calling
+@options.json
+def request(calling: _Calling, as_json: bool) -> ExitCode:
+    """Start a measurement where the comment's first line is '/perf SHA', with all 40 digits of the commit.
+
+    For a workflow started by issue_comment. Whoever asks must be allowed to write to the repository, and the
+    commit must be the pull request's head at that moment: what is measured is what somebody looked at.
+
+    Exit status 0 where a measurement was started or none was asked for, 2 where it was refused.
+    """
+    asked = events.measurement_asked(calling.event, calling.repository)
+    if asked is None:
+        message = "No request: the comment is not new, not on a pull request, or no /perf line."
+        calling.show({"state": "no-request", "message": message}, as_json=as_json)
+        return ExitCode.FINE
+    start_measurement(calling.api, calling.repository, asked)
+    would = "Would measure" if calling.api.dry_run else "Measuring"
+    message = f"{would} {asked.commit} of pull request {asked.pull_request}, as {asked.login} asked."
+    about = {"pull_request": asked.pull_request, "commit": asked.commit, "login": asked.login}
+    calling.show({"state": "requested", "message": message, **about}, as_json=as_json)
+    return ExitCode.FINE
+
+
+@command.command("store", short_help="Append results to the branch that keeps them.")
+@options.path("--from", "Laid out like asv's results; default: the project's.")
+@click.option("--branch", default=BRANCH, show_default=True, help="Made where there is none.")
+@click.option(
+    "--remote",
+    default="origin",
+    show_default=True,
+    metavar="URL|NAME",
+    help="A remote of the project's repository, an address or a path.",
+)
+@click.option("--message", default="", metavar="TEXT", help="Of the commit.")
+@options.flag("--dry-run", "Say what would be stored, and store nothing.")
+@options.json
+def store(as_json: bool, **given: Any) -> ExitCode:
+    """Append results and records to the branch that keeps them.
+
+    Any number of machines may do so at once: who comes second appends to what is there and pushes again.
+    Nothing is forced, and no record or result that is there is changed. asv's results are left out where the
+    records hold all that they do. The working tree and its branches stay as they are.
+
+    With GITHUB_TOKEN set, git shows it to the host of GITHUB_SERVER_URL.
+    """
+    from harness.config import load_config
+    from harness.github.data_files import store_results
+
+    config = load_config()
+    folder: Path = given.pop("from") or config.results_folder
+    stored = store_results(folder, config.root, tell=tell, **given)
+    if as_json:
+        echo_json(asdict(stored))
+    else:
+        for line in _stored_lines(stored):
+            click.echo(harmless(line))
+    return ExitCode.FINE
+
+
+def _stored_lines(stored: Stored) -> Iterator[str]:
+    for path in stored.left_out:
+        yield f"left out, not finished: {path}"
+    if stored.derived:
+        some = "1 result" if len(stored.derived) == 1 else f"{len(stored.derived)} results"
+        yield f"left out, as records hold the same: {some} of asv's; 'harness rebuild' makes them anew"
+    where = f"{stored.branch} of {stored.remote}"
+    if not (stored.added or stored.merged):
+        already = f" ({stored.unchanged} unchanged)" if stored.unchanged else ""
+        yield f"Nothing to store on {where}{already}."
+        return
+    counts = f"{len(stored.added)} added, {len(stored.merged)} merged, {stored.unchanged} unchanged"
+    if not stored.dry_run:
+        yield f"Stored on {where}: {counts} (commit {stored.commit}, attempt {stored.attempts})."
+        return
+    for what, paths in (("would be added", stored.added), ("would be merged", stored.merged)):
+        yield from (f"{what}: {path}" for path in paths[:_LISTED])
+        if len(paths) > _LISTED:
+            yield f"{what}: {len(paths) - _LISTED} more"
+    yield f"Nothing was stored on {where}; there would be {counts}."
+
+
+@command.command("fleet", short_help="Print the cards to measure on, as a job matrix.")
+@click.argument("file", type=click.Path(path_type=Path), default=FLEET_FILE)
+@click.option("--json", "as_json", is_flag=True, help="Print it in a workflow too.")
+def fleet(file: Path, as_json: bool) -> ExitCode:
+    """Check the file of cards, and print it as a job's matrix: one line of JSON.
+
+    In a workflow it becomes the step's outputs instead: `matrix`, and `count`, the number of cards.
+    """
+    cards = read_fleet(file)
+    matrix = matrix_of(cards)
+    outputs = f"matrix={matrix}\ncount={len(cards.cards)}\n"
+    if as_json or not events.append_file("GITHUB_OUTPUT", "step's outputs", outputs):
+        click.echo(matrix)
+    else:
+        click.echo(f"{file}: {', '.join(card.name for card in cards.cards) or 'no card'}")
+    return ExitCode.FINE
+
+
+@command.command("init", short_help="Write the workflows into a repository.")
+@click.argument("folder", type=click.Path(path_type=Path), default=".")
+@click.option(
+    "--harness",
+    "requirement",
+    metavar="REQUIREMENT",
+    help="What the workflows install, one commit or file of it; default: what this harness came from.",
+)
+@options.flag("--force", "Overwrite workflows that are there; never the file of cards.")
+@options.json
+def init(folder: Path, requirement: str | None, force: bool, as_json: bool) -> ExitCode:
+    """Write the workflows into a repository: pull requests measured and reported, the history published.
+
+    FOLDER is the repository's top, by default the current one. All files are written, or none.
+    """
+    chosen = requirement or own_requirement()
+    if not chosen:
+        raise UsageError(
+            "What this harness was installed from is not one commit or one file. Say with --harness what the "
+            "workflows are to install, such as 'gpu-harness @ git+https://HOST/OWNER/REPOSITORY@COMMIT'."
+        )
+    done = scaffold(folder, chosen, force=force)
+    if as_json:
+        echo_json({**asdict(done), "harness": chosen})
+        return ExitCode.FINE
+    for what, names in (("written", done.written), ("unchanged", done.unchanged), ("kept", done.kept)):
+        for name in names:
+            click.echo(f"{what:9}  {harmless(name)}")
+    click.echo(_NEXT)
+    return ExitCode.FINE

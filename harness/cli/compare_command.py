@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from harness.cli import completion
-from harness.cli.options import (
-    Selection,
-    case_options,
-    comparison_options,
-    echo_json,
-    no_save_option,
-    path_option,
-)
+from harness.cli import completion, echo_json, options
 from harness.config import Config, load_config
 from harness.errors import UsageError
 from harness.system import git
@@ -29,11 +22,11 @@ if TYPE_CHECKING:
 @click.command("compare")
 @click.argument("base", shell_complete=completion.commits)
 @click.argument("rest", nargs=-1, metavar="[HEAD] [CASES]...", shell_complete=completion.commits_then_cases)
-@case_options
-@comparison_options
-@path_option("--results", "Where records go; default: .asv/results.")
-@no_save_option
-def command(selection: Selection, base: str, rest: tuple[str, ...], **options: Any) -> int:
+@options.case_options
+@options.comparison
+@options.path("--results", "Where records go; default: .asv/results.")
+@options.no_save
+def command(selection: options.Selection, base: str, rest: tuple[str, ...], **given: Any) -> int:
     """Tell which kernels HEAD made slower than BASE: paired, in fresh processes, verified first.
 
     HEAD defaults to the working tree; BASE..HEAD names both in one word. CASES are globs such as
@@ -42,37 +35,42 @@ def command(selection: Selection, base: str, rest: tuple[str, ...], **options: A
     Exit status 1 for a regression, a case that vanished, or one that fails at HEAD; 3 where something could
     not be measured or is invalid; 4 where it is inconclusive, or nothing was compared.
     """
-    from harness.output.verdicts import as_json, exit_code, print_comparison
-
     config = load_config()
     base, head, cases = _commits(config, base, rest)
     selection = dataclasses.replace(selection, cases=cases)
-    finished = compare_commits(config, selection, settings_from(config, selection, options), base, head)
-    status = exit_code(finished.results, options["fail_on"])
-    if selection.as_json:
-        echo_json([as_json(result) for result in finished.results])
+    finished = compare_commits(config, selection, settings_from(config, selection, given), base, head)
+    return show(finished.results, given["fail_on"], as_json=selection.as_json)
+
+
+def show(results: Sequence[ComparisonResult], fail_on: Sequence[str], *, as_json: bool) -> int:
+    """Print comparisons; returns the exit status."""
+    from harness.output import verdicts
+
+    status = verdicts.exit_code(results, fail_on)
+    if as_json:
+        echo_json([verdicts.as_json(result) for result in results])
     else:
-        print_comparison(finished.results, status)
+        verdicts.print_comparison(results, status)
     return status
 
 
-def settings_from(config: Config, selection: Selection, options: Mapping[str, Any]) -> CompareSettings:
+def settings_from(config: Config, selection: options.Selection, given: Mapping[str, Any]) -> CompareSettings:
     """What the options say, and for the rest the configuration."""
     from harness.run.compare import CompareSettings
 
     return CompareSettings(
         device=selection.device or config.device,
-        margin=options["margin"],
-        tolerance=options["tolerance"],
-        confidence=options["confidence"],
-        l2=options["l2"] or config.l2,  # type: ignore[arg-type]
+        margin=given["margin"],
+        tolerance=given["tolerance"],
+        confidence=given["confidence"],
+        l2=given["l2"] or config.l2,  # type: ignore[arg-type]
         timeout_s=selection.timeout or config.timeout_s,
-        busy=options["busy"],
-        budget_s=options["budget"],
+        busy=given["busy"],
+        budget_s=given["budget"],
         seed=selection.seed,
-        twins=options["twins"],
-        results=options.get("results") or config.results_folder,
-        save=not options.get("no_save"),
+        twins=given["twins"],
+        results=given.get("results") or config.results_folder,
+        save=not given.get("no_save"),
     )
 
 
@@ -86,7 +84,7 @@ class Compared(NamedTuple):
 
 
 def compare_commits(
-    config: Config, selection: Selection, settings: CompareSettings, base: str, head: str | None
+    config: Config, selection: options.Selection, settings: CompareSettings, base: str, head: str | None
 ) -> Compared:
     """Compare the selected cases at two revisions, suite by suite, and show how it goes; without `head`, base
     and the working tree.
@@ -113,9 +111,7 @@ def compare_commits(
 
 def _commits(config: Config, base: str, rest: Sequence[str]) -> tuple[str, str | None, tuple[str, ...]]:
     """BASE, HEAD or None for the working tree, and CASES."""
-    repository = git.repository_of(config.root)
-    if repository is None:
-        raise UsageError(f"{config.root} is in no git repository: there are no commits to compare.")
+    repository = repository_of(config)
     if ".." in base:
         base, _, head = base.replace("...", "..").partition("..")
         return git.resolve(repository, base or "HEAD"), git.resolve(repository, head or "HEAD"), tuple(rest)
@@ -123,3 +119,11 @@ def _commits(config: Config, base: str, rest: Sequence[str]) -> tuple[str, str |
     if rest and git.is_commit(repository, rest[0]):
         return base, git.resolve(repository, rest[0]), tuple(rest[1:])
     return base, None, tuple(rest)
+
+
+def repository_of(config: Config) -> Path:
+    """The repository around the project. Raises UsageError where there is none."""
+    repository = git.repository_of(config.root)
+    if repository is None:
+        raise UsageError(f"{config.root} is in no git repository: there are no commits to compare.")
+    return repository

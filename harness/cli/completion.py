@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 VARIABLE = "_HARNESS_COMPLETE"
 """click's: what the shell asks for, such as bash_complete."""
 _RECENT = 30
-"""Commits that are offered by their hash."""
 _PACKAGES = {"opencl": "pyopencl", "opengl": "moderngl"}
 _SAFE = re.compile(r"[\w./@,=:+~^-]*\Z")
 """A branch may be called anything, and the shell runs what is accepted."""
@@ -75,8 +74,8 @@ def _completer(
         except Exception:  # noqa: BLE001 - what is broken is told when the command runs
             return []
         return [
-            CompletionItem(word, help=harmless(told) or None)
-            for word, told in words.items()
+            CompletionItem(word, help=harmless(meaning) or None)
+            for word, meaning in words.items()
             if word.startswith(begun) and _SAFE.match(word[len(begun) :])
         ]
 
@@ -91,10 +90,9 @@ def cases(_: click.Context, begun: str) -> Offered:
 
 @_completer
 def tuned(_: click.Context, begun: str) -> Offered:
-    """Kernels that can be swept."""
     suites = _suites()
     able = {name for suite in suites for kernel in suite.tuned for name in (kernel, f"{suite.name}.{kernel}")}
-    return ((word, told) for word, told in _cases(suites, begun) if word.partition("@")[0] in able)
+    return ((word, meaning) for word, meaning in _cases(suites, begun) if word.partition("@")[0] in able)
 
 
 @_completer

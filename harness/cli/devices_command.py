@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from harness.cli.options import echo_json, json_option
+from harness.cli import echo_json, options
 from harness.device import backends
 from harness.errors import ExitCode
 
 
 @click.command("devices")
-@json_option
+@options.json
 def command(as_json: bool) -> int:
     """Show every device, the one that is the default, and for a backend without devices why.
 
@@ -18,15 +18,14 @@ def command(as_json: bool) -> int:
     """
     surveys = backends.survey()
     found = [device for survey in surveys for device in survey.devices]
+    problems = {survey.backend: survey.problem for survey in surveys if survey.problem}
     if as_json:
-        problems = {survey.backend: survey.problem for survey in surveys if survey.problem}
         echo_json({"default": found[0].spec if found else None, "devices": found, "problems": problems})
         return ExitCode.FINE if found else ExitCode.NOT_MEASURED
     from harness.output.tables import devices_table, print_out
 
     if found:
         print_out(devices_table(found))
-    for survey in surveys:
-        if survey.problem:
-            click.echo(f"{survey.backend}: {survey.problem}", err=True)
+    for backend, problem in problems.items():
+        click.echo(f"{backend}: {problem}", err=True)
     return ExitCode.FINE if found else ExitCode.NOT_MEASURED

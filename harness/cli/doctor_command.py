@@ -10,7 +10,7 @@ from textwrap import wrap
 
 import click
 
-from harness.cli.options import device_option, echo_json, json_option
+from harness.cli import echo_json, options
 from harness.config import load_config
 from harness.doctor.checks import Finding, diagnose, is_fit, verdict
 from harness.doctor.gather import gather
@@ -23,8 +23,8 @@ _WIDEST = 100
 
 
 @click.command("doctor")
-@device_option
-@json_option
+@options.device
+@options.json
 def command(device: str | None, as_json: bool) -> int:
     """Tell whether this machine is fit to judge performance, and what to do where it is not.
 
@@ -40,9 +40,10 @@ def command(device: str | None, as_json: bool) -> int:
     if as_json:
         echo_json({"fit": is_fit(findings), "verdict": said, "device": facts.device, "findings": findings})
     else:
+        encoding = sys.stdout.encoding or "ascii"
         width = min(shutil.get_terminal_size((80, 24)).columns, _WIDEST)
         for line in (*_lines(findings, width), *wrap(said, width)):
-            click.echo(_encodable(line))
+            click.echo(line.encode(encoding, "replace").decode(encoding))
     return ExitCode.FINE if is_fit(findings) else ExitCode.NOT_MEASURED
 
 
@@ -52,9 +53,8 @@ def _lines(findings: Sequence[Finding], width: int) -> Iterator[str]:
     for group, members in groupby(findings, lambda finding: finding.group):
         yield click.style(group, bold=True)
         for finding in members:
-            status = click.style(
-                f"{_MARKS[finding.status]} {finding.status:{_STATUS_WIDTH}}", fg=_COLOURS[finding.status]
-            )
+            mark = f"{_MARKS[finding.status]} {finding.status:{_STATUS_WIDTH}}"
+            status = click.style(mark, fg=_COLOURS[finding.status])
             # Two for the margin, two for the mark, two between columns.
             advice_at = 2 + 2 + _STATUS_WIDTH + 2
             found_at = advice_at + id_width + 2
@@ -72,8 +72,3 @@ def _wrapped(text: str, width: int) -> list[str]:
         for paragraph in text.splitlines()
         for line in wrap(paragraph, max(width, 20), break_long_words=False, break_on_hyphens=False)
     ]
-
-
-def _encodable(text: str) -> str:
-    encoding = sys.stdout.encoding or "ascii"
-    return text.encode(encoding, "replace").decode(encoding)

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from harness.bench.measure import MeasureSettings
-from harness.cli.options import Selection, echo_json
+from harness.cli import echo_json, options, tell_end
 from harness.config import load_config
 from harness.device.lock import Busy
 from harness.errors import ExitCode
@@ -24,7 +24,7 @@ from harness.spec.planning import divided, plan
 
 
 def execute(
-    chosen: Selection,
+    chosen: options.Selection,
     command: str,
     measure: MeasureSettings | None,
     *,
@@ -54,9 +54,8 @@ def execute(
         for loaded, sizes in fitting(suites, chosen):
             with Session(loaded, settings, observer) as session:
                 quick = chosen.quick or session.device.kind != "gpu"
-                cases, others = divided(
-                    plan(loaded.suite, chosen.cases, sizes, quick=quick), chosen.cases, session.device
-                )
+                planned = plan(loaded.suite, chosen.cases, sizes, quick=quick)
+                cases, others = divided(planned, chosen.cases, session.device)
                 result = session.run(cases)
             for there, names in others.items():
                 click.echo(f"Not for {session.device.spec}: {', '.join(names)} ({there}).", err=True)
@@ -66,14 +65,15 @@ def execute(
     if chosen.as_json:
         echo_json([_as_json(result) for result in finished])
     else:
-        _print(finished, timed=measure is not None)
+        for result in finished:
+            _print(result, timed=measure is not None)
     left_out = all(row.status == "skipped" for result in finished for row in result.rows)
     status = status_of(finished)
     return ExitCode.NOT_MEASURED if left_out and status is ExitCode.FINE else status
 
 
 def fitting(
-    suites: Sequence[LoadedSuite], chosen: Selection
+    suites: Sequence[LoadedSuite], chosen: options.Selection
 ) -> tuple[tuple[LoadedSuite, tuple[str, ...]], ...]:
     """The suites that are asked for, each with the sizes that fit it; what is left out is told."""
     found = planning.fitting(suites, chosen.cases, chosen.size)
@@ -92,14 +92,13 @@ def _as_json(result: RunResult) -> dict[str, Any]:
     }
 
 
-def _print(results: Sequence[RunResult], *, timed: bool) -> None:
-    for result in results:
-        for table in run_tables(result) if timed else [check_table(result)]:
-            print_out(table)
-            click.echo()
-        for message in dict.fromkeys(row.message for row in result.rows if row.status == "skipped"):
-            click.echo(f"Left out: {message}", err=True)
-        tell_result(result, "the rows above are all that was finished")
+def _print(result: RunResult, *, timed: bool) -> None:
+    for table in run_tables(result) if timed else [check_table(result)]:
+        print_out(table)
+        click.echo()
+    for message in dict.fromkeys(row.message for row in result.rows if row.status == "skipped"):
+        click.echo(f"Left out: {message}", err=True)
+    tell_result(result, "the rows above are all that was finished")
 
 
 def tell_result(result: RunResult, interrupted: str) -> None:
@@ -109,12 +108,7 @@ def tell_result(result: RunResult, interrupted: str) -> None:
             click.echo(f"{row.case} failed ({row.reason}): {row.message}", err=True)
             if row.log:
                 click.echo(indent(row.log, "    "), err=True)
-    if result.problem:
-        click.echo(f"harness: {result.problem}", err=True)
-    if result.path:
-        click.echo(f"Record: {result.path}", err=True)
-    if result.interrupted:
-        click.echo(f"Interrupted: {interrupted}.", err=True)
+    tell_end(result.problem, result.path, interrupted if result.interrupted else "")
 
 
 def status_of(results: Sequence[RunResult]) -> ExitCode:

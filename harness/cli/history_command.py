@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.options import cases_argument, commit_option, echo_json, flag, json_option, path_option
+from harness.cli import echo_json, options
 from harness.config import load_config
 from harness.errors import ExitCode, UsageError
 from harness.system import git
@@ -22,7 +22,7 @@ Name = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command("history")
-@cases_argument
+@options.cases
 @click.option("--card", "cards", multiple=True, metavar="GLOB", help="Cards by name; repeatable.")
 @click.option("--metric", metavar="NAME", help="Another track than the headline, such as time_ms or power_w.")
 @click.option(
@@ -31,9 +31,9 @@ Name = click.Path(path_type=Path, dir_okay=False)
     metavar="PERCENT",
     help="Smallest change to look for; default: what is visible by the card's calibration, else 1.",
 )
-@commit_option("--branch", default="HEAD", show_default=True, help="Whose first parents to follow.")
+@options.commit("--branch", default="HEAD", show_default=True, help="Whose first parents to follow.")
 @click.option("--all", "every", is_flag=True, help="A line for every change, not just for what is open.")
-@path_option("--results", "Where records and asv's results lie.")
+@options.path("--results", "Where records and asv's results lie.")
 @click.option(
     "--export", "exported", type=Name, metavar="FILE", help="Write every point to a .csv or .parquet file."
 )
@@ -49,8 +49,8 @@ Name = click.Path(path_type=Path, dir_okay=False)
     help="Until when it is accepted; default: for good.",
 )
 @click.option("--largest", type=Percent, metavar="PERCENT", help="How large it may become.")
-@flag("--every-card", "Accept it on other cards too.")
-@json_option
+@options.flag("--every-card", "Accept it on other cards too.")
+@options.json
 def command(
     cases: tuple[str, ...],
     cards: tuple[str, ...],
@@ -117,16 +117,15 @@ def _decision(
     """What to write down. Raises UsageError where there is no such regression, or no reason is given."""
     from harness.history.triage import Decision
 
-    there = {each.change.id: each for card in history.cards for each in card.changes}
-    found = there.get(change)
-    if found is None or found.change.kind != "regression":
+    there = {each.change.id: each.change for card in history.cards for each in card.changes}
+    accepted = there.get(change)
+    if accepted is None or accepted.kind != "regression":
         known = ", ".join(each.change.id for each in history.open) or "none"
         raise UsageError(f"No regression has the id {change}. Open ones: {known}.")
     if not reason:
         raise UsageError("--acknowledge needs --reason: whoever reviews it wants to know why.")
     if not (author := author or git.user_name(root)):
         raise UsageError("Who accepts it? Give --author, or set git's user.name.")
-    accepted = found.change
     return Decision(
         id=accepted.id,
         case=accepted.case,

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import click
 
-from harness.cli.options import echo_json, fail_on_option, json_option, limit_options
+from harness.cli import echo_json, options
 from harness.errors import UsageError
 from harness.judgement.saved_runs import judge_files
 from harness.output.verdicts import exit_code, judgement_as_json, print_judgement
-from harness.store.pytest_benchmark_files import BenchmarkFile, find_files, read_benchmark_file
+from harness.store.pytest_benchmark_files import find_files, read_benchmark_file
 
 SIDES = ("--base", "--head")
 
 
 class _Greedy(click.Command):
-    """A command whose --base and --head take all words up to the next option, as a shell's glob leaves
-    them.
-    """
+    """Its --base and --head take all words up to the next option, as a shell's glob leaves them."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         spread: list[str] = []
@@ -27,11 +23,9 @@ class _Greedy(click.Command):
             if word.startswith("-"):
                 name = word.partition("=")[0]
                 side = name if name in SIDES else ""
-                spread.append(word)
             elif side and spread[-1] != side:
-                spread += [side, word]
-            else:
-                spread.append(word)
+                spread.append(side)
+            spread.append(word)
         return super().parse_args(ctx, spread)
 
 
@@ -44,9 +38,9 @@ class _Greedy(click.Command):
     help="Files of base, one a process; folders and globs too.",
 )
 @click.option("--head", required=True, multiple=True, metavar="FILE...", help="Files of head, as many.")
-@limit_options("default 2, by a GPU's own clock 1", "default 10, by a GPU's own clock 5", of="benchmark")
-@fail_on_option
-@json_option
+@options.limits("default 2, by a GPU's own clock 1", "default 10, by a GPU's own clock 5", of="benchmark")
+@options.fail_on
+@options.json
 def command(
     base: tuple[str, ...],
     head: tuple[str, ...],
@@ -62,18 +56,14 @@ def command(
     Exit status 1 for a regression or a benchmark that vanished; 3 where the files do not bear out a
     judgement; 4 where it is inconclusive.
     """
-    before, after = _read(base, head)
-    result = judge_files(before, after, margin=margin, tolerance=tolerance, confidence=confidence)
+    before, after = (find_files(words, name) for words, name in zip((base, head), SIDES, strict=True))
+    if both := {path.resolve() for path in before} & {path.resolve() for path in after}:
+        raise UsageError(f"{min(both)} is given as base and as head: it can be of one commit only.")
+    files = [[read_benchmark_file(path) for path in paths] for paths in (before, after)]
+    result = judge_files(*files, margin=margin, tolerance=tolerance, confidence=confidence)
     status = exit_code([result], fail_on)
     if as_json:
         echo_json(judgement_as_json(result))
     else:
         print_judgement(result, status)
     return status
-
-
-def _read(base: Sequence[str], head: Sequence[str]) -> tuple[list[BenchmarkFile], list[BenchmarkFile]]:
-    before, after = (find_files(words, name) for words, name in zip((base, head), SIDES, strict=True))
-    if both := {path.resolve() for path in before} & {path.resolve() for path in after}:
-        raise UsageError(f"{min(both)} is given as base and as head: it can be of one commit only.")
-    return [read_benchmark_file(path) for path in before], [read_benchmark_file(path) for path in after]

@@ -7,29 +7,26 @@ from typing import Any
 
 import click
 
-from harness.cli.options import cases_argument, commit_option, echo_json, json_option
+from harness.cli import echo_json, options
 from harness.config import load_config
 from harness.spec.case_id import Selector
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import load_suites
-from harness.spec.suite import Kernel, Ladder, Rung, Suite
+from harness.spec.suite import Kernel, Ladder, Suite
 
 
 @click.command("list")
-@commit_option("--commit", help="As of this commit; default: the working tree.")
-@json_option
-@cases_argument
+@options.commit("--commit", help="As of this commit; default: the working tree.")
+@options.json
+@options.cases
 def command(cases: tuple[str, ...], commit: str | None, as_json: bool) -> None:
     """Show the kernels that CASES select (globs such as 'matmul.*tiling*'), or all of them."""
     selectors = [Selector.parse(case) for case in cases] or [Selector("*")]
     listed = []
     for loaded in load_suites(load_config(), commit, cases):
-        suite = loaded.suite
-        if kernels := [
-            kernel
-            for kernel in suite.kernels
-            if any(selector.names(suite.name, kernel.name) for selector in selectors)
-        ]:
+        name = loaded.suite.name
+        kernels = [each for each in loaded.suite.kernels if any(s.names(name, each.name) for s in selectors)]
+        if kernels:
             listed.append((loaded, kernels))
     if as_json:
         echo_json([_as_json(loaded, kernels) for loaded, kernels in listed])
@@ -75,15 +72,13 @@ def _tune_json(suite: Suite, kernel: Kernel) -> dict[str, Any] | None:
 
 def _ladder_json(suite: Suite, ladder: Ladder) -> dict[str, Any]:
     fields = ("name", "title", "source", "card", "peak", "against", "note")
-    return {field: getattr(ladder, field) for field in fields} | {
-        "rungs": [_rung_json(suite, ladder, rung) for rung in ladder.rungs]
-    }
-
-
-def _rung_json(suite: Suite, ladder: Ladder, rung: Rung) -> dict[str, Any]:
-    fields = ("label", "kernel", "macros", "rate", "average", "time_ms", "speed_up")
-    sizes = None if rung.swept else suite.rung_sizes(ladder, rung)
-    return {field: getattr(rung, field) for field in fields} | {"sizes": sizes}
+    rung_fields = ("label", "kernel", "macros", "rate", "average", "time_ms", "speed_up")
+    rungs = [
+        {field: getattr(rung, field) for field in rung_fields}
+        | {"sizes": None if rung.swept else suite.rung_sizes(ladder, rung)}
+        for rung in ladder.rungs
+    ]
+    return {field: getattr(ladder, field) for field in fields} | {"rungs": rungs}
 
 
 def _print(suite: Suite, kernels: Sequence[Kernel]) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from harness.cli.options import device_option, echo_json, json_option
+from harness.cli import echo_json, options
 from harness.config import load_config
 
 
 @click.command("machine")
-@device_option
-@json_option
+@options.device
+@options.json
 def command(device: str | None, as_json: bool) -> None:
     """Write the device into asv's machine file, ~/.asv-machine.json, so that asv never asks a question.
 

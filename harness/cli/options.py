@@ -1,4 +1,4 @@
-"""What several commands share: options, and standard output against standard error."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-import msgspec
 
 from harness.cli import completion
 from harness.errors import UsageError
@@ -24,14 +23,13 @@ def flag(name: str, text: str) -> Option:
     return click.option(name, is_flag=True, help=text)
 
 
-def path_option(name: str, text: str, **more: Any) -> Option:
+def path(name: str, text: str, **more: Any) -> Option:
     """A file or folder, which need not be there."""
-    return click.option(
-        name, **{"type": click.Path(path_type=Path), "metavar": "FOLDER", "help": text, **more}
-    )
+    settings = {"type": click.Path(path_type=Path), "metavar": "FOLDER", "help": text, **more}
+    return click.option(name, **settings)
 
 
-def percent_option(name: str, text: str, *, least: float = 0, **more: Any) -> Option:
+def percent(name: str, text: str, *, least: float = 0, **more: Any) -> Option:
     """A number of percents below 100; the command gets a share of 1."""
     return click.option(
         name,
@@ -43,7 +41,7 @@ def percent_option(name: str, text: str, *, least: float = 0, **more: Any) -> Op
     )
 
 
-def seconds_option(name: str, text: str, **more: Any) -> Option:
+def seconds(name: str, text: str, **more: Any) -> Option:
     return click.option(
         name, type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help=text, **more
     )
@@ -54,41 +52,37 @@ def together(*options: Option) -> Option:
     return lambda function: functools.reduce(lambda call, option: option(call), reversed(options), function)
 
 
-device_option = click.option(
+device = click.option(
     "--device",
     metavar="SPEC",
     shell_complete=completion.devices,
     help="cuda:0, opencl:0, opengl:0 or cpu:0, by default the first that works; or null.",
 )
-max_launch_option = click.option(
+max_launch = click.option(
     "--max-launch-ms",
     type=click.FloatRange(min=0, min_open=True),
     metavar="MS",
     help="Launch each grid in parts that take at most this long, for a card that drives a display.",
 )
-no_wait_option = click.option(
+no_wait = click.option(
     "--no-wait",
     "busy",
     is_flag=True,
     callback=lambda _context, _option, given: "fail" if given else "wait",
     help="Fail where another process measures on the device, instead of waiting for it.",
 )
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Machine-readable result on standard output."
-)
-l2_option = click.option(
-    "--l2", type=click.Choice(["cold", "hot"]), help="Flush the L2 before every launch, or not."
-)
-no_save_option = flag("--no-save", "Keep no record.")
-cases_argument = click.argument("cases", nargs=-1, metavar="[CASES]...", shell_complete=completion.cases)
+json = click.option("--json", "as_json", is_flag=True, help="Machine-readable result on standard output.")
+L2 = click.Choice(["cold", "hot"])
+l2 = click.option("--l2", type=L2, help="Flush the L2 before every launch, or not.")
+no_save = flag("--no-save", "Keep no record.")
+cases = click.argument("cases", nargs=-1, metavar="[CASES]...", shell_complete=completion.cases)
 
 
-def commit_option(*names: str, **settings: Any) -> Callable[[F], F]:
-    """An option that takes a commit by any name of it."""
+def commit(*names: str, **settings: Any) -> Callable[[F], F]:
     return click.option(*names, metavar="REV", shell_complete=completion.commits, **settings)
 
 
-def size_option(*names: str, help: str) -> Callable[[F], F]:  # noqa: A002 - as click calls it
+def size(*names: str, help: str) -> Callable[[F], F]:  # noqa: A002 - as click calls it
     return click.option(
         *("--size", *names), multiple=True, metavar="N|MxNxK", help=help, shell_complete=completion.sizes
     )
@@ -116,10 +110,10 @@ class Selection:
             )
 
 
-def selection_options(function: F) -> F:
+def selection(function: F) -> F:
     """CASES, --commit and the options that choose cases; the command gets one Selection."""
-    commit = commit_option("--commit", help="Kernels as they were at this commit; default: the working tree.")
-    return cases_argument(commit(case_options(function)))
+    at = commit("--commit", help="Kernels as they were at this commit; default: the working tree.")
+    return cases(at(case_options(function)))
 
 
 def case_options(function: F) -> F:
@@ -131,28 +125,17 @@ def case_options(function: F) -> F:
         selection = Selection(**{name: options.pop(name, None) for name in names})
         return function(selection, **options)
 
-    for option in (
-        json_option,
+    return together(  # type: ignore[no-any-return]
+        size(help="One number for every axis, or one an axis; repeatable."),
+        device,
+        flag("--quick", "The suite's small sizes; the default on a CPU."),
+        seconds("--timeout", "For one case, by default 120; for loading a suite, by default 60."),
         click.option("--seed", default=1, show_default=True, help="Seed of the input data."),
-        click.option(
-            "--timeout",
-            type=click.FloatRange(min=0, min_open=True),
-            metavar="SECONDS",
-            help="For one case, by default 120; for loading a suite, by default 60.",
-        ),
-        click.option("--quick", is_flag=True, help="The suite's small sizes; the default on a CPU."),
-        device_option,
-        size_option(help="One number for every axis, or one an axis; repeatable."),
-    ):
-        call = option(call)
-    return call  # type: ignore[return-value]
+        json,
+    )(call)
 
 
-def echo_json(value: Any) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
-
-
-fail_on_option = click.option(
+fail_on = click.option(
     "--fail-on",
     multiple=True,
     type=click.Choice([*FAILING, "none"]),
@@ -160,29 +143,26 @@ fail_on_option = click.option(
 )
 
 
-def limit_options(margin: str, tolerance: str, confidence: str = "", *, of: str = "case") -> Option:
-    """--margin, --tolerance and --confidence, as shares, with what each is by default; confidence is 99.9 %
-    unless that is said.
-    """
+def limits(margin: str, tolerance: str, confidence: str = "", *, of: str = "case") -> Option:
+    """--margin, --tolerance and --confidence, as shares, and what each is by default (else 99.9 %)."""
     known = {} if confidence else {"default": 99.9, "show_default": True}
     return together(
-        percent_option("--margin", f"Changes up to this are nobody's business; {margin}."),
-        percent_option("--tolerance", f"A {of} is unchanged once it is within this for sure; {tolerance}."),
-        percent_option("--confidence", f"Of each {of}'s verdict{confidence}.", least=50, **known),
+        percent("--margin", f"Changes up to this are nobody's business; {margin}."),
+        percent("--tolerance", f"A {of} is unchanged once it is within this for sure; {tolerance}."),
+        percent("--confidence", f"Of each {of}'s verdict{confidence}.", least=50, **known),
     )
 
 
-comparison_options = together(
-    limit_options("default 0.25, on a CPU 2", "default 1, on a CPU 10"),
-    seconds_option("--budget", "Device time, of each suite, after which nothing more is measured."),
-    l2_option,
+comparison = together(
+    limits("default 0.25, on a CPU 2", "default 1, on a CPU 10"),
+    seconds("--budget", "Device time, of each suite, after which nothing more is measured."),
+    l2,
     click.option(
         "--twins/--no-twins",
         default=None,
         help="Test the comparison: compare a kernel with itself too, as it is and with a slowdown "
         "planted; default: where CI is set, unless the device is a CPU.",
     ),
-    fail_on_option,
-    no_wait_option,
+    fail_on,
+    no_wait,
 )
-"""How to compare, and which verdicts fail."""

@@ -7,22 +7,21 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import echo_json, flag, json_option, path_option
+from harness.cli import echo_json, options, tell
 from harness.config import load_config
 from harness.errors import ExitCode
 from harness.history.triage import read_triage
 from harness.integrations.asv.conf import read_conf, run_publish, write_pages
 from harness.output.progress import Waiting
-from harness.system.texts import harmless
 
 Folder = click.Path(path_type=Path, file_okay=False)
 
 
 @click.command("publish")
-@flag("--without-asv", "Leave asv's own pages as they are: quick for a long history.")
-@path_option("--results", "Where asv's results lie; default: asv.conf.json's.", type=Folder)
-@path_option("--html", "Where the site goes.", type=Folder)
-@json_option
+@options.flag("--without-asv", "Leave asv's own pages as they are: quick for a long history.")
+@options.path("--results", "Where asv's results lie; default: asv.conf.json's.", type=Folder)
+@options.path("--html", "Where the site goes.", type=Folder)
+@options.json
 def command(without_asv: bool, results: Path | None, html: Path | None, as_json: bool) -> int:
     """Write the site: asv's pages, and beside them what is open, each card's ladder, the history of each case
     with changes, epochs, clocks, temperature and power, comparisons, calibrations and runs.
@@ -37,7 +36,7 @@ def command(without_asv: bool, results: Path | None, html: Path | None, as_json:
     with Waiting("publishing") as waiting:
         published = write_pages(conf, root, results=results, html=html, tell=waiting.tell)
     for problem in published.problems:
-        click.echo(f"harness: {harmless(problem)}", err=True)
+        tell(problem)
     if as_json:
         echo_json({**asdict(published), "folder": str(published.folder)})
     else:

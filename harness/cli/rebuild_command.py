@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from harness.cli.options import echo_json, json_option, path_option
+from harness.cli import echo_json, options, tell
 from harness.config import load_config
 from harness.errors import ConfigError, ExitCode
 from harness.integrations.asv.conf import loaded_conf
-from harness.system.texts import harmless
 
 Folder = click.Path(path_type=Path, file_okay=False)
 
 
 @click.command("rebuild")
-@path_option("--results", "Where asv's results lie; default: asv.conf.json's.", type=Folder)
-@json_option
+@options.path("--results", "Where asv's results lie; default: asv.conf.json's.", type=Folder)
+@options.json
 def command(results: Path | None, as_json: bool) -> int:
     """Make asv's result files anew from the records beside them: those that are gone, empty, torn or wrong.
 
@@ -32,10 +32,9 @@ def command(results: Path | None, as_json: bool) -> int:
 
     rebuilt = rebuild(conf, root, results or root / conf.results_dir)
     for problem in rebuilt.problems:
-        click.echo(f"harness: {harmless(problem)}", err=True)
+        tell(problem)
     if as_json:
-        told = {"written": [str(path) for path in rebuilt.written], "unchanged": rebuilt.unchanged}
-        echo_json({**told, "problems": rebuilt.problems})
+        echo_json({**asdict(rebuilt), "written": [str(path) for path in rebuilt.written]})
     else:
         files = "file" if len(rebuilt.written) == 1 else "files"
         click.echo(f"{len(rebuilt.written)} {files} written, {rebuilt.unchanged} as the records have it.")

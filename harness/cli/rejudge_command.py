@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import echo_json, fail_on_option, flag, json_option, limit_options, path_option
+from harness.cli import echo_json, options
 from harness.errors import StoreError, UsageError
 from harness.judgement.noise import FILE, Calibration, read_calibration
 from harness.output.progress import Waiting
@@ -20,17 +20,17 @@ Folder = click.Path(path_type=Path, file_okay=False)
 
 @click.command("rejudge")
 @click.argument("records", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RECORD...")
-@limit_options("default: the record's", "default: the record's", "; default: the record's")
-@path_option("--calibration", f"Where the card's {FILE} lies; default: beside each record.", type=Folder)
-@flag("--uncalibrated", "Judge by an assumption, whatever lies beside a record.")
-@path_option(
+@options.limits("default: the record's", "default: the record's", "; default: the record's")
+@options.path("--calibration", f"Where the card's {FILE} lies; default: beside each record.", type=Folder)
+@options.flag("--uncalibrated", "Judge by an assumption, whatever lies beside a record.")
+@options.path(
     "--labels",
     "What is known of the cases, to count what was found: JSON; repeatable.",
     metavar="FILE",
     multiple=True,
 )
-@fail_on_option
-@json_option
+@options.fail_on
+@options.json
 def command(
     records: tuple[Path, ...],
     margin: float | None,
@@ -49,11 +49,12 @@ def command(
 
     The exit status is that of compare, by what is said now; 3 where a record cannot be read.
     """
+    noise = _calibration_in(calibration, uncalibrated=uncalibrated)
     limits = Limits(
         margin=margin,
         tolerance=tolerance,
         confidence=confidence,
-        calibration=_calibration_in(calibration, uncalibrated=uncalibrated),
+        calibration=noise,
         uncalibrated=uncalibrated,
     )
     known = read_labels(labels)

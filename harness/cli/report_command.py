@@ -8,23 +8,20 @@ from typing import Any
 
 import click
 
-from harness.cli.lazy import LazyGroup
-from harness.cli.options import echo_json, fail_on_option, json_option, path_option
+from harness.cli import LazyGroup, options
+from harness.cli.compare_command import show
 from harness.config import Config, load_config
 from harness.errors import HarnessError, UsageError
 from harness.output.review.building import kernel_places, newest_comparisons, review_of, stored_result
 from harness.output.review.faces import faces, page, write_faces
 from harness.output.review.grouping import Links
 from harness.output.review.markdown import comment
-from harness.output.review.model import Place, Review
-from harness.output.verdicts import as_json as result_as_json
-from harness.output.verdicts import exit_code, print_comparison
+from harness.output.review.model import Place
+from harness.output.verdicts import exit_code
 from harness.run.compare import ComparisonResult
 from harness.spec.loader import load
 
 FORMATS = ("terminal", "markdown", "html", "github", "json")
-
-
 COMMANDS = {"ladder": "Show what others published of the same kernels, and ours beside it."}
 
 
@@ -32,7 +29,7 @@ class _Report(LazyGroup):
     """Commands of its own, and without one of them what it says itself: its first word is a record, then."""
 
     summaries = COMMANDS
-    package = "harness.cli.report"
+    prefix = "harness.cli.report_"
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -55,15 +52,15 @@ class _Report(LazyGroup):
     show_default=True,
     help="github is every face that a pull request gets, as files.",
 )
-@path_option("--out", "Where the files of --format github go.")
-@path_option("--results", "Where records lie.")
+@options.path("--out", "Where the files of --format github go.")
+@options.path("--results", "Where records lie.")
 @click.option(
     "--repository", metavar="URL", default="", help="The repository's page, to link to lines of it."
 )
 @click.option("--run", metavar="URL", default="", help="The run that measured, to link to.")
 @click.option("--history", metavar="URL", default="", help="The published pages, to link to.")
-@fail_on_option
-@json_option
+@options.fail_on
+@options.json
 def command(
     records: tuple[Path, ...],
     form: str,
@@ -84,27 +81,10 @@ def command(
     config = load_config()
     stored = [stored_result(path) for path in records]
     found = stored or newest_comparisons(results or config.results_folder)
-    status = exit_code(found, fail_on)
+    if as_json or form in ("terminal", "json"):
+        return show(found, fail_on, as_json=as_json or form == "json")
     links = Links(run=run, history=history, repository=repository.rstrip("/"))
-    if as_json or form == "json":
-        echo_json([result_as_json(result) for result in found])
-    elif form == "terminal":
-        print_comparison(found, status)
-    else:
-        review = review_of(found, {each.comparison.head.suite: _places(config, each) for each in found})
-        _write(review, form, links, out)
-    return status
-
-
-def _places(config: Config, result: ComparisonResult) -> dict[str, Place]:
-    """Where the kernels begin at head, if this repository has that commit: it may be another one."""
-    head = result.comparison.head
-    with contextlib.suppress(HarnessError):
-        return kernel_places(load(config.root / head.path, None if head.dirty else head.commit))
-    return {}
-
-
-def _write(review: Review, form: str, links: Links, out: Path | None) -> None:
+    review = review_of(found, {each.comparison.head.suite: _places(config, each) for each in found})
     if form == "markdown":
         click.echo(comment(review, links))
     elif form == "html":
@@ -113,3 +93,12 @@ def _write(review: Review, form: str, links: Links, out: Path | None) -> None:
         files = faces(review, links)
         write_faces(out, files)
         click.echo(f"Written to {out}: {', '.join(files)}.", err=True)
+    return exit_code(found, fail_on)
+
+
+def _places(config: Config, result: ComparisonResult) -> dict[str, Place]:
+    """Where the kernels begin at head, if this repository has that commit: it may be another one."""
+    head = result.comparison.head
+    with contextlib.suppress(HarnessError):
+        return kernel_places(load(config.root / head.path, None if head.dirty else head.commit))
+    return {}

@@ -7,34 +7,23 @@ from pathlib import Path
 import click
 
 from harness.bench.measure import MeasureSettings
-from harness.cli.options import (
-    Selection,
-    flag,
-    max_launch_option,
-    no_save_option,
-    no_wait_option,
-    path_option,
-    seconds_option,
-    selection_options,
-)
+from harness.cli import options
 from harness.device.lock import Busy
 
 
 @click.command("run")
 @click.option(
-    "--l2",
-    type=click.Choice(["cold", "hot"]),
-    help="L2 cache before each launch; default: cold on a GPU, hot on a CPU.",
+    "--l2", type=options.L2, help="L2 cache before each launch; default: cold on a GPU, hot on a CPU."
 )
-@seconds_option("--max-time", "Most time to measure one case for; default: 2 on a GPU, 1 elsewhere.")
-@max_launch_option
-@path_option("--results", "Where records go; default: the project's.")
-@flag("--no-library", "Measure no vendor's library beside each kernel that has one.")
-@no_save_option
-@no_wait_option
-@selection_options
+@options.seconds("--max-time", "Most time to measure one case for; default: 2 on a GPU, 1 elsewhere.")
+@options.max_launch
+@options.path("--results", "Where records go; default: the project's.")
+@options.flag("--no-library", "Measure no vendor's library beside each kernel that has one.")
+@options.no_save
+@options.no_wait
+@options.selection
 def command(
-    selection: Selection,
+    selection: options.Selection,
     l2: str | None,
     max_time: float | None,
     max_launch_ms: float | None,

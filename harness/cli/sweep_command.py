@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli import completion
-from harness.cli.options import (
-    device_option,
-    echo_json,
-    flag,
-    json_option,
-    no_save_option,
-    no_wait_option,
-    path_option,
-    seconds_option,
-    size_option,
-)
+from harness.cli import completion, echo_json, options, tell_end
 from harness.config import load_config
 from harness.errors import ExitCode, UsageError
 from harness.spec.case_id import Selector
@@ -31,20 +20,20 @@ if TYPE_CHECKING:
     from harness.spec.loader import LoadedSuite
     from harness.spec.suite import Kernel
     from harness.sweep.bench import Executor
-    from harness.sweep.model import SweepResult
+    from harness.sweep.model import SweepResult, SweepRow
 
 
 @click.command("sweep")
 @click.argument("kernel", metavar="KERNEL", shell_complete=completion.tuned)
-@size_option(help="One number for every axis, or one an axis; repeatable. Default: the tuning's.")
-@device_option
+@options.size(help="One number for every axis, or one an axis; repeatable. Default: the tuning's.")
+@options.device
 @click.option("--gpus", metavar="all|0,1", help="Share the work out among several cards of this machine.")
 @click.option("--scheduler", metavar="ADDRESS", help="Share it out among the workers of a Dask cluster.")
-@flag("--fresh", "Measure anew what is stored.")
-@path_option("--results", "Where records go; default: the project's.")
-@no_save_option
-@no_wait_option
-@seconds_option("--timeout", "For one configuration.", default=60.0, show_default=True)
+@options.flag("--fresh", "Measure anew what is stored.")
+@options.path("--results", "Where records go; default: the project's.")
+@options.no_save
+@options.no_wait
+@options.seconds("--timeout", "For one configuration.", default=60.0, show_default=True)
 @click.option("--seed", default=1, show_default=True, help="Seed of the data and of the order.")
 @click.option(
     "--export",
@@ -52,8 +41,8 @@ if TYPE_CHECKING:
     metavar="html:FILE|t4:FILE",
     help="Write the result as a page, or in Kernel Tuner's T4 format, too; repeatable.",
 )
-@json_option
-def command(kernel: str, **options: Any) -> int:
+@options.json
+def command(kernel: str, **given: Any) -> int:
     """Try every configuration of KERNEL, such as matmul.schedule, and tell which is the fastest.
 
     Configurations that break a rule are rejected before anything is compiled. The others are compiled side by
@@ -66,20 +55,20 @@ def command(kernel: str, **options: Any) -> int:
     from harness.sweep.model import SweepSettings
 
     config = load_config()
-    exports = [_export(wanted) for wanted in options["export"]]
+    exports = [_export(wanted) for wanted in given["export"]]
     selector = Selector.parse(kernel)
     loaded, chosen = _chosen(kernel, selector)
-    if selector.size and options["size"]:
+    if selector.size and given["size"]:
         raise UsageError(f"{kernel} says its size itself: leave --size out, or the size of the kernel.")
     asked = SweepOptions(
-        sizes=(selector.size,) if selector.size else options["size"],
-        settings=SweepSettings(seed=options["seed"], timeout_s=options["timeout"]),
-        results=None if options["no_save"] else options["results"] or config.results_folder,
-        fresh=options["fresh"],
+        sizes=(selector.size,) if selector.size else given["size"],
+        settings=SweepSettings(seed=given["seed"], timeout_s=given["timeout"]),
+        results=None if given["no_save"] else given["results"] or config.results_folder,
+        fresh=given["fresh"],
     )
-    with SweepProgress() as observer, _executor(loaded, options, config.device, observer) as executor:
+    with SweepProgress() as observer, _executor(loaded, given, config.device, observer) as executor:
         result = Sweeping(loaded, chosen, executor, asked, observer).run()
-    _print(result, as_json=options["as_json"])
+    _print(result, as_json=given["as_json"])
     for form, file in exports:
         _write(result, form, file)
     return _status(result)
@@ -106,16 +95,16 @@ def _chosen(pattern: str, selector: Selector) -> tuple[LoadedSuite, Kernel]:
 
 @contextlib.contextmanager
 def _executor(
-    loaded: LoadedSuite, options: dict[str, Any], configured: str | None, observer: DeviceObserver
+    loaded: LoadedSuite, given: dict[str, Any], configured: str | None, observer: DeviceObserver
 ) -> Iterator[Executor]:
-    scheduler, gpus, device = options["scheduler"], options["gpus"], options["device"]
+    scheduler, gpus, device = given["scheduler"], given["gpus"], given["device"]
     if gpus is not None and (scheduler or device):
         other = "--scheduler" if scheduler else "--device"
         raise UsageError(f"--gpus and {other} each say where to work: give one of them.")
     if scheduler is None and gpus is None:
         from harness.sweep.bench import LocalExecutor
 
-        with LocalExecutor(loaded.suite.root, device or configured, observer, options["busy"]) as local:
+        with LocalExecutor(loaded.suite.root, device or configured, observer, given["busy"]) as local:
             yield local
         return
     from harness.sweep.cluster import DaskExecutor
@@ -123,7 +112,7 @@ def _executor(
     # On a cluster, what this machine's configuration says of devices means nothing.
     devices = _cards(gpus) if gpus is not None else (device,) if device else ()
     with DaskExecutor(
-        loaded.suite.root, scheduler=scheduler, devices=devices, observer=observer, busy=options["busy"]
+        loaded.suite.root, scheduler=scheduler, devices=devices, observer=observer, busy=given["busy"]
     ) as executor:
         yield executor
 
@@ -152,16 +141,15 @@ def _export(wanted: str) -> tuple[str, Path]:
 
 
 def _write(result: SweepResult, form: str, file: Path) -> None:
-    if form == "html":
-        from harness.output.sweeps import write_page
-
-        write_page(result, file)
-        click.echo(f"Page: {file}", err=True)
-        return
+    from harness.output.sweeps import write_page
     from harness.sweep.journal import write_t4
 
-    for written in write_t4(result, file):
-        click.echo(f"T4: {written}", err=True)
+    if form == "html":
+        write_page(result, file)
+        click.echo(f"Page: {file}", err=True)
+    else:
+        for written in write_t4(result, file):
+            click.echo(f"T4: {written}", err=True)
 
 
 def _print(result: SweepResult, *, as_json: bool) -> None:
@@ -180,34 +168,24 @@ def _print(result: SweepResult, *, as_json: bool) -> None:
     _tell_failures(result)
     if result.reused:
         click.echo(f"{result.reused} of {result.sweep.total} configurations reused from before.", err=True)
-    if result.problem:
-        click.echo(f"harness: {result.problem}", err=True)
-    if result.path:
-        click.echo(f"Record: {result.path}", err=True)
-    if result.interrupted:
-        goes_on = "the same command goes on from there" if result.path else "it is not stored"
-        click.echo(f"Interrupted: what was finished is shown; {goes_on}.", err=True)
+    goes_on = "the same command goes on from there" if result.path else "it is not stored"
+    interrupted = f"what was finished is shown; {goes_on}" if result.interrupted else ""
+    tell_end(result.problem, result.path, interrupted)
 
 
 def _tell_failures(result: SweepResult) -> None:
     """Each kind of failure once, with its evidence, and how many had it."""
-    failed: dict[tuple[str, str], list[int]] = {}
-    logs: dict[tuple[str, str], str] = {}
+    kinds: dict[tuple[str, str], list[SweepRow]] = {}
     for row in result.rows:
         if row.status == "failed" and row.same_as is None:
-            failed.setdefault((row.reason, row.message), []).append(row.configuration.number)
-            logs[row.reason, row.message] = row.log
-    for (reason, message), numbers in failed.items():
-        click.echo(f"{_numbers(numbers)} failed ({reason}): {message}", err=True)
-        if logs[reason, message]:
-            click.echo(indent(logs[reason, message], "    "), err=True)
-
-
-def _numbers(numbers: Sequence[int]) -> str:
-    if len(numbers) == 1:
-        return f"Configuration {numbers[0]}"
-    told = ", ".join(map(str, numbers[:8])) + (" and others" if len(numbers) > 8 else "")
-    return f"{len(numbers)} configurations ({told})"
+            kinds.setdefault((row.reason, row.message), []).append(row)
+    for (reason, message), rows in kinds.items():
+        numbers = [str(row.configuration.number) for row in rows]
+        some = ", ".join(numbers[:8]) + (" and others" if len(numbers) > 8 else "")
+        who = f"Configuration {some}" if len(rows) == 1 else f"{len(rows)} configurations ({some})"
+        click.echo(f"{who} failed ({reason}): {message}", err=True)
+        if rows[-1].log:
+            click.echo(indent(rows[-1].log, "    "), err=True)
 
 
 def _status(result: SweepResult) -> ExitCode:

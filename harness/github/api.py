@@ -1,10 +1,8 @@
 """GitHub's REST API, as much of it as is needed here.
 
 The process that calls it holds a token that may write to the repository, and each package that it loads could
-read that token. So the client is Python's own library: a package for HTTP would replace the sixty lines that
-send a request, not what stands around them (what may be sent twice, which limit to wait for, where the token
-may go). The commands that call it load click, msgspec and platformdirs beside it and nothing else, and a test
-holds them to that.
+read that token. So the client is Python's own library, and the commands that call it load click, msgspec and
+platformdirs beside it and nothing else: a test holds them to that.
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}/(?!\.{1,2}\Z)[A-Za-z0-
 
 
 class ApiError(RemoteError):
-    """GitHub answered, and the answer is no."""
+    """GitHub answered, and the answer is no: `status` is its HTTP status."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -81,23 +79,21 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
+    """`headers` by name in lower case; `problem` says why there is none."""
+
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
-    """By name in lower case."""
     content: bytes = b""
     problem: str = ""
-    """Why there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Time, for tests to have their own."""
+    """Time and chance: tests have their own. `now` in seconds since 1970 (UTC), `jitter` from 0 to 1."""
 
     sleep: Callable[[float], None] = time.sleep
     now: Callable[[], float] = time.time
-    """Seconds since 1970, UTC."""
     jitter: Callable[[], float] = random.random
-    """0 to 1."""
 
 
 class Api:
@@ -204,23 +200,21 @@ class Api:
             if tries < _TRIES:
                 self._back_off(tries)
         if answer.status != 200:
-            raise ApiError(
-                f"The file behind {_shown(request)} could not be fetched: its storage gave "
-                f"{_outcome(answer)}. Run this again.",
-                answer.status,
-            )
+            gave = f"could not be fetched: its storage gave {_outcome(answer)}. Run this again."
+            raise ApiError(f"The file behind {_shown(request)} {gave}", answer.status)
         return answer.content
 
     def _request(self, method: Method, path: str, *, query: Body = None, body: Body = None) -> Request:
-        """In a dry run what would write is held as well, and the caller does not send it."""
+        """A request; in a dry run one that would write is held, and the caller does not send it."""
         headers = {
             "Accept": "application/vnd.github+json",
             "X-GitHub-Api-Version": API_VERSION,
             **_AGENT,
             **({} if body is None else {"Content-Type": "application/json; charset=utf-8"}),
         }
-        url = f"{self.root}{path}{f'?{urlencode(query)}' if query else ''}"
-        request = Request(method, url, headers, body)
+        request = Request(
+            method, f"{self.root}{path}{f'?{urlencode(query)}' if query else ''}", headers, body
+        )
         if self.dry_run and method != "GET":
             self.held.append(request)
         return request
@@ -258,7 +252,6 @@ class Api:
             self._back_off(tries)
 
     def _fetch(self, request: Request, limit_bytes: int, *, token: str | None = None) -> Answer:
-        """One try."""
         # The scheme was checked, of the root and of what a redirect leads to.
         content = None if request.body is None else json.dumps(request.body, ensure_ascii=False).encode()
         sent = urllib.request.Request(  # noqa: S310
@@ -277,8 +270,7 @@ class Api:
         """For how long a rate limit holds, in seconds; None where it is none."""
         if answer.status not in (403, 429):
             return None
-        after = answer.headers.get("retry-after")
-        reset = answer.headers.get("x-ratelimit-reset", "")
+        after, reset = answer.headers.get("retry-after"), answer.headers.get("x-ratelimit-reset", "")
         if after is not None:
             return max(1.0, float(after)) if _NUMBER.fullmatch(after) else _RATE_LIMIT_PAUSE_S
         if answer.headers.get("x-ratelimit-remaining") == "0":
@@ -300,8 +292,7 @@ class Api:
         self._waits.sleep(pause_s)
 
     def _back_off(self, tries: int) -> None:
-        longest = min(_LONGEST_PAUSE_S, 2.0**tries)
-        self._waits.sleep(longest * (0.5 + self._waits.jitter() / 2))
+        self._waits.sleep(min(_LONGEST_PAUSE_S, 2.0**tries) * (0.5 + self._waits.jitter() / 2))
 
 
 def check_address(url: str, setting: str) -> str:
@@ -313,12 +304,10 @@ def check_address(url: str, setting: str) -> str:
 
 def check_repository(name: str) -> str:
     """The name, which is one of a repository. Raises ConfigError."""
-    if not _REPOSITORY.fullmatch(name):
-        raise ConfigError(
-            f"{quoted(name)!r} is no repository: expected OWNER/NAME. Set GITHUB_REPOSITORY, or give "
-            "--repository."
-        )
-    return name
+    if _REPOSITORY.fullmatch(name):
+        return name
+    advice = "expected OWNER/NAME. Set GITHUB_REPOSITORY, or give --repository."
+    raise ConfigError(f"{quoted(name)!r} is no repository: {advice}")
 
 
 def path_of(repository: str, *parts: str | int) -> str:
@@ -348,12 +337,10 @@ def _is_safe(url: str, *, loopback: bool) -> bool:
 def _without_token(answer: Answer, *, loopback: bool) -> Request:
     """The request that an answer redirects to. Its address is signed: a secret that no message may show."""
     location = answer.headers.get("location", "")
-    if not _is_safe(location, loopback=loopback):
-        raise RemoteError(
-            "GitHub's API redirects a download to an address that is not https: nothing was fetched. Check "
-            "GITHUB_API_URL."
-        )
-    return Request("GET", location, _AGENT)
+    if _is_safe(location, loopback=loopback):
+        return Request("GET", location, _AGENT)
+    problem = "GitHub's API redirects a download to an address that is not https: nothing was fetched."
+    raise RemoteError(f"{problem} Check GITHUB_API_URL.")
 
 
 def _read(response: Any, limit_bytes: int, request: Request) -> bytes:
@@ -369,25 +356,18 @@ def _read(response: Any, limit_bytes: int, request: Request) -> bytes:
 
 
 def _refused(answer: Answer, request: Request, needs: str) -> ApiError:
-    told = _message(answer)
-    return ApiError(
-        f"{_shown(request)} was refused with {answer.status}{f' ({told})' if told else ''}. "
-        f"{_advice(answer.status, needs)}",
-        answer.status,
-    )
-
-
-def _advice(status: int, needs: str) -> str:
-    if status in _REDIRECTS:
-        return "The repository has moved: give its new name as --repository."
-    return {
+    said, status = _message(answer), answer.status
+    advice = {
         401: "The token is wrong or has expired: set GITHUB_TOKEN to the job's github.token.",
         403: f"It needs {needs}: grant that under the job's permissions. Where a fork's pull request started "
         "the run, every token is read-only: post from a workflow that workflow_run starts.",
         404: f"There is no such thing, or the token cannot see it: that needs {needs}.",
         410: "It is gone: such things expire. Run the measurement again.",
         422: "GitHub does not take what was sent: please report this.",
+        **dict.fromkeys(_REDIRECTS, "The repository has moved: give its new name as --repository."),
     }.get(status, _LATER)
+    why = f" ({said})" if said else ""
+    return ApiError(f"{_shown(request)} was refused with {status}{why}. {advice}", status)
 
 
 def _outcome(answer: Answer) -> str:

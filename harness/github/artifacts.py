@@ -26,15 +26,12 @@ from harness.output.review.model import LIMITS, Review, decode_review
 MEMBER = "review.json"
 MAX_ARTIFACTS = LIMITS["cards"]
 MAX_TOTAL_BYTES = 4 * LIMITS["bytes"]
-"""Of all reports of a run."""
 _PREFIX = "perf-review-"
 _NAME = re.compile(rf"{_PREFIX}[A-Za-z0-9][A-Za-z0-9._-]{{0,59}}")
 _MAX_LISTED = 1000
-"""Artifacts of a run, of whatever name."""
 _MAX_ARCHIVE_BYTES = LIMITS["bytes"] + 2**16
 """A file that does not compress, and what is around it."""
 _MAX_DIRECTORY_BYTES = 4096
-"""Of an archive that holds one file."""
 _END = struct.Struct("<4s4H2LH")
 """Of an archive: signature, disk, disk of the directory, entries here, entries, the directory's bytes and
 offset, bytes of the comment (APPNOTE.TXT 4.3.16)."""
@@ -78,10 +75,8 @@ def _listed(api: Api, repository: str, run: int) -> list[_Artifact]:
     newest: dict[str, _Artifact] = {}
     path = path_of(repository, "actions", "runs", run, "artifacts")
     for page in api.pages(path, _Listing, needs="actions: read"):
-        if page.total_count > _MAX_LISTED:
-            raise RefusedError(
-                f"The run has {page.total_count} artifacts; at most {_MAX_LISTED} are looked at."
-            )
+        if (count := page.total_count) > _MAX_LISTED:
+            raise RefusedError(f"The run has {count} artifacts; at most {_MAX_LISTED} are looked at.")
         for artifact in page.artifacts:
             if artifact.name.startswith(_PREFIX):
                 _check(artifact)
@@ -106,18 +101,15 @@ def _check(artifact: _Artifact) -> None:
 
 
 def _downloaded(api: Api, repository: str, artifact: _Artifact) -> bytes:
-    expired = f"Artifact {artifact.name} has expired: run the measurement again."
+    expired = RefusedError(f"Artifact {artifact.name} has expired: run the measurement again.")
     if artifact.expired:
-        raise RefusedError(expired)
+        raise expired
+    path = path_of(repository, "actions", "artifacts", artifact.id, "zip")
     try:
-        return api.download(
-            path_of(repository, "actions", "artifacts", artifact.id, "zip"),
-            needs="actions: read",
-            limit_bytes=_MAX_ARCHIVE_BYTES,
-        )
+        return api.download(path, needs="actions: read", limit_bytes=_MAX_ARCHIVE_BYTES)
     except ApiError as error:
         if error.status == 410:
-            raise RefusedError(expired) from None
+            raise expired from None
         raise
 
 
@@ -224,9 +216,7 @@ def read_review(content: bytes, name: str) -> Review:
 
 
 def _without_twice(pairs: Sequence[tuple[str, Any]]) -> None:
-    """Refuse a name that an object has twice: no two readers agree on what it says, and no honest one writes
-    it. What is inside was looked at before, so nothing need be kept.
-    """
+    """Refuse a name that an object has twice: readers do not agree on it, and no honest one writes it."""
     names = {name for name, _ in pairs}
     if len(names) < len(pairs):
         raise ValueError("an object has a name twice.")
@@ -237,11 +227,9 @@ def merged(reviews: Iterable[Review]) -> Review:
     found = list(reviews)
     if len({(review.base, review.head) for review in found}) != 1:
         raise RefusedError("The run's reports are of different commits: nothing is made of them.")
-    cards = tuple(card for review in found for card in review.cards)
-    if len(cards) > LIMITS["cards"]:
-        raise RefusedError(
-            f"The run's reports tell of {len(cards)} cards; at most {LIMITS['cards']} are shown."
-        )
+    cards, most = tuple(card for review in found for card in review.cards), LIMITS["cards"]
+    if len(cards) > most:
+        raise RefusedError(f"The run's reports tell of {len(cards)} cards; at most {most} are shown.")
     return msgspec.structs.replace(
         found[0],
         harness_version=", ".join(sorted({review.harness_version for review in found}))[:200],

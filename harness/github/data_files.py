@@ -11,17 +11,19 @@ import re
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from harness.errors import RefusedError, RemoteError, StoreError, UsageError
 from harness.github.data_git import (
-    AgainError,
+    BRANCH,
     Clone,
     Entry,
     ProblemError,
@@ -39,14 +41,13 @@ from harness.system.texts import harmless
 
 MAX_FILE_BYTES = 50 * 2**20
 """GitHub warns of larger files, and refuses those of 100 MiB."""
+_MIB = MAX_FILE_BYTES // 2**20
 
 Document: TypeAlias = dict[str, Any]
 
 
 @dataclass(slots=True)
 class _Changes:
-    """To one commit of the branch."""
-
     added: list[str] = field(default_factory=list)
     """Read again when they are written: they may be many."""
     merged: dict[str, bytes] = field(default_factory=dict)
@@ -54,14 +55,9 @@ class _Changes:
     """asv's results that the records hold as well."""
     unchanged: int = 0
 
-    def contents(self, found: Found, clone: Clone) -> Iterator[tuple[str, bytes]]:
-        for path in self.added:
-            yield path, found.content(path, clone)
-        yield from self.merged.items()
-
 
 @dataclass
-class Found:
+class ResultsFolder:
     """What lies in a results folder."""
 
     folder: Path
@@ -96,14 +92,17 @@ class Found:
             changes.unchanged += 1
             return
         rule = _rule(path)
+        if rule is None:
+            raise _UnfitError(f"is no result; expected {_NAMES}")
         _check_place(path, tree)
-        if isinstance(rule, _Result):
+        if rule == "result":
             if self._is_derived(path, tree):
                 changes.derived.append(path)
                 return
-            if there:  # another one of that name, which stays
-                path = self._named_anew(path)
-                there = tree.get(path)
+            if there:  # another one of that name: nothing on the branch is overwritten
+                named = f"{path.removesuffix('.json')}-{self.hashes[path][:8]}.json"
+                self.hashes[named], self.origins[named] = self.hashes[path], path
+                path, there = named, tree.get(named)
                 if there and there.hash == self.hashes[path]:
                     changes.unchanged += 1
                     return
@@ -120,29 +119,20 @@ class Found:
         machine, _, name = path.rpartition("/")
         pattern = re.compile(rf"{re.escape(machine)}/[0-9TZ]+-{name[:8]}-(?P<suite>\w+)-[0-9a-f]+\.jsonl")
         recorded = {match["suite"] for each in (*self.files, *tree) if (match := pattern.fullmatch(each))}
-        tracked = suites_tracked(self._parsed(path), self._benchmarks)
+        tracked = suites_tracked(_asv_document(path, _read(self.folder / path)), self._benchmarks)
         return tracked is not None and bool(recorded) and tracked <= recorded
-
-    def _parsed(self, path: str) -> Document:
-        return _asv_document(path, _read(self.folder / path))
 
     @cached_property
     def _benchmarks(self) -> Document:
         with contextlib.suppress(_UnfitError):  # which is told where the file's own turn comes
-            if "benchmarks.json" in self.files:
-                return self._parsed("benchmarks.json")
+            if (name := "benchmarks.json") in self.files:
+                return _asv_document(name, _read(self.folder / name))
         return {}
 
-    def _named_anew(self, path: str) -> str:
-        """The name of a result that differs from the branch's of that name: nothing there is overwritten."""
-        named = f"{path.removesuffix('.json')}-{self.hashes[path][:8]}.json"
-        self.hashes[named], self.origins[named] = self.hashes[path], path
-        return named
-
-    def _check(self, path: str, rule: _Rule | _Record | _Result) -> None:
+    def _check(self, path: str, rule: _Rule | _OnceWritten) -> None:
         if path in self.sound:
             return
-        if isinstance(rule, _Record):
+        if rule == "record":
             _check_record(self.folder / path)
         elif isinstance(rule, _Rule):
             rule.parse(path, _read(self.folder / path))
@@ -186,27 +176,23 @@ def _refusal(folder: Path, refused: Mapping[str, str]) -> RefusedError:
     lines = [harmless(f"{path} {why}.") for path, why in sorted(refused.items())]
     if len(lines) == 1:
         return RefusedError(f"Nothing of {folder} was stored: {lines[0]} Move it away or mend it.")
-    return RefusedError(
-        f"Nothing of {folder} was stored: {len(lines)} entries cannot be. Move them away or mend them. "
-        f"The first: {lines[0]}",
-        log="\n".join(lines),
-    )
+    why = f"{len(lines)} entries cannot be. Move them away or mend them. The first: {lines[0]}"
+    return RefusedError(f"Nothing of {folder} was stored: {why}", log="\n".join(lines))
 
 
 _UNFINISHED = re.compile(r".*\.part|\..+-[0-9a-f]{16}", re.DOTALL)
 """Of a record, and of a file that was to be written at once."""
-_MIB = MAX_FILE_BYTES // 2**20
 
 
-def scan(folder: Path) -> Found:
+def scan(folder: Path) -> ResultsFolder:
     """Names and kinds; nothing is opened. Raises UsageError where there is no such folder."""
-    found = Found(folder)
+    found = ResultsFolder(folder)
     try:
-        for entry in _entries(folder):
+        for entry in sorted(os.scandir(folder), key=attrgetter("name")):
             if entry.name == ".git":  # where the folder is a checkout of the branch
                 continue
             if entry.is_dir(follow_symlinks=False):
-                for inner in _entries(Path(entry.path)):
+                for inner in sorted(os.scandir(entry), key=attrgetter("name")):
                     _note(found, f"{entry.name}/{inner.name}", inner)
             else:
                 _note(found, entry.name, entry)
@@ -219,12 +205,7 @@ def scan(folder: Path) -> Found:
     return found
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    with os.scandir(folder) as entries:
-        return sorted(entries, key=lambda each: each.name)
-
-
-def _note(found: Found, path: str, entry: os.DirEntry[str]) -> None:
+def _note(found: ResultsFolder, path: str, entry: os.DirEntry[str]) -> None:
     seen = entry.stat(follow_symlinks=False)
     if stat.S_ISLNK(seen.st_mode):
         found.refused[path] = "is a symbolic link, and those are not followed"
@@ -259,7 +240,7 @@ _MODEST = re.compile(r"\..*|README.*|LICEN[CS]E.*", re.DOTALL)
 def _check_results(tree: Mapping[str, Entry], target: Target) -> None:
     """Nobody's main branch is to be strewn with results by a slip of --branch."""
     strange = sorted(path for path in tree if "/" not in path and not _MODEST.fullmatch(path))
-    if strange and not any(_is_result(path) for path in tree):
+    if strange and not any(_rule(path) for path in tree):
         raise RefusedError(
             f"The branch {target.branch} of {target.shown} is no branch of results: it holds "
             f"{harmless(strange[0])}, and neither benchmarks.json nor a card's folder. Nothing was "
@@ -275,38 +256,28 @@ def _check_place(path: str, tree: Mapping[str, Entry]) -> None:
         raise _UnfitError("lies in a folder which on the branch is a file or a link")
 
 
-# What files may become
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rule:
     """How a file that both sides have is merged."""
 
     parse: Callable[[str, bytes], Document]
-    """Of path and content; raises _UnfitError."""
     merge: Callable[[Document, Document], Document]
-    """Of ours and theirs."""
     pretty: bool = False
 
     def merged(self, content: bytes, ours: Document, theirs: Document) -> bytes | None:
         """What the branch is to have, as asv writes it; None where that is what it has. `content` is ours."""
         document = self.merge(ours, theirs)
-        told = _dumped(document)
-        if told == _dumped(theirs):
+        merged = _dumped(document)
+        if merged == _dumped(theirs):
             return None
-        if told == _dumped(ours):
+        if merged == _dumped(ours):
             return content
         text = json.dumps(document, indent=4, sort_keys=True) if self.pretty else json.dumps(document)
         return text.encode()
 
 
-class _Record:
-    """The rule of a file that is written once."""
-
-
-class _Result:
-    """The rule of a result of asv's: stored only where it says what no record does, and never changed."""
-
+_OnceWritten = Literal["record", "result"]
+"""A record is never changed. A result of asv's is stored only where it says what no record does."""
 
 _MACHINE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}")
 _RESULT = re.compile(r"[0-9a-f]{8}-[ -~]+\.json")
@@ -317,28 +288,20 @@ _NAMES = (
 )
 
 
-def _rule(path: str) -> _Rule | _Record | _Result:
+def _rule(path: str) -> _Rule | _OnceWritten | None:
+    """What becomes of a file by its path on the branch; None for what does not belong there."""
     machine, _, name = path.rpartition("/")
     if path == "benchmarks.json":
         return _BENCHMARKS
-    if _MACHINE.fullmatch(machine):
-        if name == "machine.json":
-            return _MACHINES
-        if name == CALIBRATION:
-            return _CALIBRATIONS
-        if _RESULT.fullmatch(name):
-            return _Result()
-        if _RECORD.fullmatch(name):
-            return _Record()
-    raise _UnfitError(f"is no result; expected {_NAMES}")
-
-
-def _is_result(path: str) -> bool:
-    try:
-        _rule(path)
-    except _UnfitError:
-        return False
-    return True
+    if not _MACHINE.fullmatch(machine):
+        return None
+    if name == "machine.json":
+        return _MACHINES
+    if name == CALIBRATION:
+        return _CALIBRATIONS
+    if _RESULT.fullmatch(name):
+        return "result"
+    return "record" if _RECORD.fullmatch(name) else None
 
 
 def _check_record(path: Path) -> None:
@@ -377,23 +340,18 @@ def _parse_calibration(_: str, content: bytes) -> Document:
     return document
 
 
-def _newer_calibration(ours: Document, theirs: Document) -> Document:
-    return ours if _instant(ours) >= _instant(theirs) else theirs
-
-
-def _instant(calibration: Document) -> dt.datetime:
+def _measured_at(calibration: Document) -> dt.datetime:
     at = dt.datetime.fromisoformat(calibration["measured_at"].replace("Z", "+00:00"))
     return at if at.tzinfo else at.replace(tzinfo=dt.timezone.utc)
 
 
 _BENCHMARKS = _Rule(parse=_asv_document, merge=lambda ours, theirs: {**theirs, **ours}, pretty=True)
 _MACHINES = _Rule(parse=_asv_document, merge=lambda ours, _: ours)
-_CALIBRATIONS = _Rule(parse=_parse_calibration, merge=_newer_calibration)
+# Of two calibrations of one age ours, which comes first.
+_CALIBRATIONS = _Rule(parse=_parse_calibration, merge=lambda *both: max(both, key=_measured_at))
 
 
-BRANCH = "perf-data"
 ATTEMPTS = 12
-"""With pauses, about a minute."""
 _LONGEST_PAUSE_S = 15.0
 
 
@@ -411,7 +369,6 @@ class Stored:
     merged: tuple[str, ...] = ()
     unchanged: int = 0
     left_out: tuple[str, ...] = ()
-    """Files that are not finished."""
     derived: tuple[str, ...] = ()
     """asv's results that the records hold as well: 'harness rebuild' makes them anew."""
     dry_run: bool = False
@@ -438,19 +395,14 @@ def store_results(
     found = scan(folder)
     target = Target(address=address_of(root, remote), branch=branch_of(branch, root))
     if not (found.files or found.refused):
+        left_out, shown = tuple(found.left_out), target.shown
         return Stored(
-            remote=target.shown,
-            branch=branch,
-            commit=None,
-            attempts=0,
-            left_out=tuple(found.left_out),
-            dry_run=dry_run,
+            remote=shown, branch=branch, commit=None, attempts=0, left_out=left_out, dry_run=dry_run
         )
     try:
         with tempfile.TemporaryDirectory(prefix="harness-store-", ignore_cleanup_errors=True) as scratch:
             clone = Clone(Path(scratch).resolve(), target, identities(root))
-            appending = _Appending(found, clone, message.strip(), dry_run=dry_run)
-            return appending.run(attempts, sleep, tell)
+            return _Appending(found, clone, message.strip(), dry_run=dry_run).run(attempts, sleep, tell)
     except OSError as error:
         raise StoreError(
             f"Cannot prepare what is stored of {folder}: {error.strerror or error}. "
@@ -459,39 +411,30 @@ def store_results(
 
 
 class _Appending:
-    """One writer's attempts."""
-
-    def __init__(self, found: Found, clone: Clone, message: str, *, dry_run: bool) -> None:
+    def __init__(self, found: ResultsFolder, clone: Clone, message: str, *, dry_run: bool) -> None:
         self.found, self.clone, self.message, self.dry_run = found, clone, message, dry_run
         self.pushed: Stored | None = None
         """What has been sent, and may have arrived without our being told."""
 
     def run(self, attempts: int, sleep: Callable[[float], None], tell: Callable[[str], None]) -> Stored:
-        problem: ProblemError = ProblemError("no attempt was allowed")
         attempt = 0
         for attempt in range(1, attempts + 1):
             try:
                 return self._attempt(attempt)
-            except AgainError as error:
-                problem = error
             except ProblemError as error:
                 problem = error
+            if problem.hopeless:
                 break
             if attempt < attempts:
                 # At random, so that writers that collided once do not do so for ever.
                 pause_s = random.uniform(0.0, min(_LONGEST_PAUSE_S, 0.5 * 2.0**attempt))  # noqa: S311
                 tell(f"Attempt {attempt}: {problem.message}. Again in {pause_s:.1f} s.")
                 sleep(pause_s)
-        if self.pushed and self._arrived():
-            return self.pushed
+        if self.pushed:  # the last push may have done its work, and only the answer was lost
+            with contextlib.suppress(ProblemError):
+                if self.clone.fetch() == self.pushed.commit:
+                    return self.pushed
         raise self._failure(problem, attempt)
-
-    def _arrived(self) -> bool:
-        """Whether the last push did its work, and only the answer was lost."""
-        try:
-            return self.pushed is not None and self.clone.fetch() == self.pushed.commit
-        except ProblemError:
-            return False
 
     def _attempt(self, attempt: int) -> Stored:
         tip = self.clone.fetch()
@@ -512,19 +455,20 @@ class _Appending:
         )
         if self.dry_run or not (changes.added or changes.merged):
             return stored
-        contents = changes.contents(self.found, self.clone)
+        added = ((path, self.found.content(path, self.clone)) for path in changes.added)
+        contents = chain(added, changes.merged.items())
         commit = self.clone.commit(tip, self.message or _message(stored), contents, attempt)
         self.pushed = replace(stored, commit=commit)
         self.clone.push(commit)
         return self.pushed
 
     def _failure(self, problem: ProblemError, attempt: int) -> RemoteError:
-        target, found = self.clone.target, self.found
+        target, files = self.clone.target, len(self.found.files)
         times = "1 attempt" if attempt == 1 else f"{attempt} attempts"
         return RemoteError(
             f"Nothing was stored on the branch {target.branch} of {target.shown} in {times}: "
-            f"{problem.message}. Everything is still in {found.folder} ({_count(len(found.files))}): "
-            "mend the cause and run 'harness ci store' again.",
+            f"{problem.message}. Everything is still in {self.found.folder} ({files} "
+            f"{'file' if files == 1 else 'files'}): mend the cause and run 'harness ci store' again.",
             log=problem.log,
         )
 
@@ -533,7 +477,3 @@ def _message(stored: Stored) -> str:
     machines = sorted({path.partition("/")[0] for path in (*stored.added, *stored.merged) if "/" in path})
     named = ", ".join(machines[:3]) + (f" and {len(machines) - 3} more" if len(machines) > 3 else "")
     return f"Results of {named or 'no card'}: {len(stored.added)} added, {len(stored.merged)} merged"
-
-
-def _count(files: int) -> str:
-    return "1 file" if files == 1 else f"{files} files"

@@ -24,26 +24,23 @@ from harness.errors import GitError, UsageError
 from harness.system import git
 from harness.system.texts import harmless
 
+BRANCH = "perf-data"
+"""Where results are kept, by default."""
 _PATIENCE_S = 900.0
-"""With one git command."""
 
 
 class ProblemError(Exception):
     """What a remote, or git, said instead of doing what it was asked for."""
 
-    def __init__(self, message: str, log: str = "") -> None:
+    def __init__(self, message: str, log: str = "", *, hopeless: bool = False) -> None:
         super().__init__(message)
         self.message, self.log = message, log
-
-
-class AgainError(ProblemError):
-    """One that may be gone the next time."""
+        self.hopeless = hopeless
+        """Whether another attempt would end in the same way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One of a commit's tree."""
-
     mode: str
     hash: str
     size_bytes: int
@@ -94,18 +91,12 @@ _HOPELESS = re.compile(
     re.IGNORECASE,
 )
 """Words of git's, or of a server's, after which another attempt would end in the same way."""
-_ADVICE = (
-    (
-        re.compile(r"protected branch|GH006|GH013", re.IGNORECASE),
-        "the branch is protected: exempt who stores results, or name another one with --branch",
-    ),
-    (
-        re.compile(
-            r"authentication failed|could not read username|permission to|error: 40[13]", re.IGNORECASE
-        ),
-        "who stores must be allowed to push: in a workflow by 'contents: write', and with GITHUB_TOKEN set",
-    ),
-)
+_ADVICE = {
+    r"(?i)protected branch|GH006|GH013": "the branch is protected: exempt who stores results, or name "
+    "another one with --branch",
+    r"(?i)authentication failed|could not read username|permission to|error: 40[13]": "who stores must be "
+    "allowed to push: in a workflow by 'contents: write', and with GITHUB_TOKEN set",
+}
 
 
 class Clone:
@@ -143,13 +134,11 @@ class Clone:
             return {}
         listed = self._inside("ls-tree", "-r", "-t", "-l", "-z", "--full-tree", commit)
         tree = {}
-        for line in listed.split(b"\0"):
-            if line:
-                told, _, path = line.partition(b"\t")
-                mode, _, name, size = told.decode().split()
-                tree[os.fsdecode(path)] = Entry(
-                    mode=mode, hash=name, size_bytes=int(size) if size.isdigit() else 0
-                )
+        for line in filter(None, listed.split(b"\0")):
+            about, _, path = line.partition(b"\t")
+            mode, _, name, size = about.decode().split()
+            size_bytes = int(size) if size.isdigit() else 0
+            tree[os.fsdecode(path)] = Entry(mode=mode, hash=name, size_bytes=size_bytes)
         return tree
 
     def blob(self, name: str) -> bytes:
@@ -166,9 +155,8 @@ class Clone:
         """A commit of these files on top of another, or of none."""
         ref = f"refs/harness/attempt-{attempt}"
         with tempfile.TemporaryFile(dir=self.scratch) as errors:
-            arguments = self._arguments("--git-dir", str(self.repository), "fast-import", "--quiet", "--done")
             process = subprocess.Popen(
-                ["git", *arguments],
+                ["git", *_alone("--git-dir", str(self.repository), "fast-import", "--quiet", "--done")],
                 cwd=self.scratch,
                 env=self.environment,
                 stdin=subprocess.PIPE,
@@ -199,31 +187,28 @@ class Clone:
         author, committer = self.identities
         stream.write(f"commit {ref}\nauthor {author}\ncommitter {committer}\n".encode(errors="replace"))
         _write_data(stream, message.replace("\0", "").encode(errors="replace") + b"\n")
-        if parent:
-            stream.write(f"from {parent}\n".encode())
+        stream.write(f"from {parent}\n".encode() if parent else b"")
 
     def push(self, commit: str) -> None:
-        """Raises AgainError where somebody else was first, or the remote could not just then."""
+        """Raises ProblemError: somebody else was first, say, or the remote could not just then."""
         options = ("--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--no-recurse-submodules")
         spec = f"{commit}:{self.target.ref}"
         self._inside("push", "--quiet", *options, "--", self.target.address, spec)
 
     def _inside(self, *arguments: str) -> bytes:
+        """What a git command on the bare repository prints. Raises ProblemError."""
         return self._run("--git-dir", str(self.repository), *arguments)
 
     def _run(self, *arguments: str) -> bytes:
         try:
             done = git.run(
-                self._arguments(*arguments), folder=self.scratch, env=self.environment, timeout_s=_PATIENCE_S
+                _alone(*arguments), folder=self.scratch, env=self.environment, timeout_s=_PATIENCE_S
             )
         except subprocess.TimeoutExpired:
-            raise AgainError(f"git did not come back within {_PATIENCE_S:g} s") from None
+            raise ProblemError(f"git did not come back within {_PATIENCE_S:g} s") from None
         if done.returncode:
             raise self._problem((done.stderr + b"\n" + done.stdout).decode(errors="replace"))
         return done.stdout
-
-    def _arguments(self, *arguments: str) -> list[str]:
-        return [*(word for setting in _ALONE for word in ("-c", setting)), *arguments]
 
     def _problem(self, said: str) -> ProblemError:
         for secret in self.secrets:
@@ -234,15 +219,17 @@ class Clone:
         rejected = [line.rpartition("\t")[2] for line in lines if line.startswith("!\t")]
         blamed = [line for line in lines if line.startswith(("fatal:", "error:"))]
         chosen = (rejected or blamed[:1] or lines[-1:] or ["git gave no reason"])[0]
-        kind = ProblemError if _HOPELESS.search(said) else AgainError
-        advice = next((f" ({told})" for words, told in _ADVICE if words.search(said)), "")
-        return kind(chosen[:300].rstrip(".") + advice, "\n".join(lines[-40:]))
+        advice = next((f" ({remedy})" for words, remedy in _ADVICE.items() if re.search(words, said)), "")
+        hopeless = _HOPELESS.search(said) is not None
+        return ProblemError(chosen[:300].rstrip(".") + advice, "\n".join(lines[-40:]), hopeless=hopeless)
+
+
+def _alone(*arguments: str) -> list[str]:
+    return [*(word for setting in _ALONE for word in ("-c", setting)), *arguments]
 
 
 def _write_data(stream: IO[bytes], data: bytes) -> None:
-    stream.write(b"data %d\n" % len(data))
-    stream.write(data)
-    stream.write(b"\n")
+    stream.write(b"data %d\n%b\n" % (len(data), data))
 
 
 def _environment(settings: Sequence[tuple[str, str]] = ()) -> dict[str, str]:
@@ -269,12 +256,12 @@ def _environment(settings: Sequence[tuple[str, str]] = ()) -> dict[str, str]:
 def _https_host(address: str) -> tuple[str, int] | None:
     try:
         parts = urlsplit(address)
-        port = parts.port
+        port = 443 if parts.port is None else parts.port
     except ValueError:
         return None
-    if parts.scheme != "https" or not parts.hostname or parts.password:
-        return None
-    return parts.hostname, 443 if port is None else port
+    return (
+        (parts.hostname, port) if parts.scheme == "https" and parts.hostname and not parts.password else None
+    )
 
 
 def _basic(token: str) -> str:
@@ -332,10 +319,11 @@ _NOBODY = "gpu-harness <gpu-harness@noreply.invalid>"
 
 def identities(root: Path) -> tuple[str, str]:
     """Author and committer as git writes them: whoever is set up in a folder, else nobody in particular."""
-    told = []
-    for role in ("AUTHOR", "COMMITTER"):
+
+    def known(role: str) -> str:
         # Without this setting git would make one up out of user and host.
         done = _asked(root, "-c", "user.useConfigOnly=true", "var", f"GIT_{role}_IDENT")
-        known = done.stdout.decode(errors="replace").strip()
-        told.append(known if not done.returncode and known else f"{_NOBODY} {int(time.time())} +0000")
-    return told[0], told[1]
+        found = done.stdout.decode(errors="replace").strip()
+        return found if not done.returncode and found else f"{_NOBODY} {int(time.time())} +0000"
+
+    return known("AUTHOR"), known("COMMITTER")

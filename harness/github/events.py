@@ -39,14 +39,11 @@ def in_workflow() -> bool:
 
 def links_of_run(history: str = "") -> Links:
     """Where the run that this step belongs to is to be seen; empty outside a workflow."""
-    server, name = os.environ.get("GITHUB_SERVER_URL", ""), os.environ.get("GITHUB_REPOSITORY", "")
+    names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
+    server, name, number = (os.environ.get(variable, "") for variable in names)
     repository = f"{server}/{name}" if server and name else ""
-    run = os.environ.get("GITHUB_RUN_ID", "")
-    return Links(
-        run=f"{repository}/actions/runs/{run}" if repository and run else "",
-        history=history,
-        repository=repository,
-    )
+    run = f"{repository}/actions/runs/{number}" if repository and number else ""
+    return Links(run=run, history=history, repository=repository)
 
 
 def append_summary(text: str) -> None:
@@ -55,9 +52,7 @@ def append_summary(text: str) -> None:
 
 
 def append_file(variable: str, what: str, text: str) -> str:
-    """Add to the file that a variable of the runner names. Gives its path, empty where it names none. Raises
-    StoreError where it cannot be written.
-    """
+    """Add to the file that a runner's variable names; returns its path, empty for none. Raises StoreError."""
     path = os.environ.get(variable, "")
     if not path:
         return ""
@@ -72,7 +67,6 @@ def append_file(variable: str, what: str, text: str) -> str:
 WORKFLOW = "perf-pr.yml"
 """The workflow whose job has the card."""
 _MAX_BYTES = 25 * 2**20
-"""Of an event, by GitHub's own limit."""
 _BRANCH = re.compile(r"pull-request/([1-9][0-9]{0,8})")
 """What a vetted pull request is mirrored to."""
 _TITLE = re.compile(r"Performance of #([1-9][0-9]{0,8}) at ([0-9a-f]{40})")
@@ -88,7 +82,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRun:
-    """A run of the workflow that measures, and what it measured."""
+    """A run of the workflow that measures, and what it measured: `head` is that commit."""
 
     id: int
     attempt: int
@@ -96,7 +90,6 @@ class MeasuredRun:
     """success, failure and others; empty where GitHub told of none that is a word."""
     pull_request: int
     head: str
-    """The commit that was measured."""
     default_branch: str
     pushed: bool
     """Whether the run stands for the measured commit, and so fails for what was found of it; one that was
@@ -104,22 +97,20 @@ class MeasuredRun:
 
     @property
     def ending(self) -> str:
-        """The conclusion in words."""
         return self.conclusion.replace("_", " ") or "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A comment that asks for a measurement."""
+    """A comment that asks for a measurement, by the login of who wrote it."""
 
     pull_request: int
     commit: str
     login: str
-    """Of who asks."""
     default_branch: str
 
 
-class _Named(msgspec.Struct):
+class Named(msgspec.Struct):
     full_name: str
 
 
@@ -138,7 +129,7 @@ class _WorkflowRun(msgspec.Struct):
     display_title: str
     head_branch: str | None = None
     conclusion: str | None = None
-    head_repository: _Named | None = None
+    head_repository: Named | None = None
 
 
 class _RunEvent(msgspec.Struct):
@@ -174,16 +165,13 @@ def read_event(path: Path) -> bytes:
         with path.open("rb") as file:
             content = file.read(_MAX_BYTES + 1)
     except OSError as error:
-        raise ConfigError(
-            f"The event {quoted(str(path))} cannot be read: {error.strerror or error}. Set GITHUB_EVENT_PATH "
-            "to the event's file, or give --event."
-        ) from None
-    if len(content) > _MAX_BYTES:
-        raise ConfigError(
-            f"The event {quoted(str(path))} has more than {_MAX_BYTES} bytes: GitHub writes none that large. "
-            "Set GITHUB_EVENT_PATH to the event's file, or give --event."
-        )
-    return content
+        problem = f"cannot be read: {error.strerror or error}"
+    else:
+        if len(content) <= _MAX_BYTES:
+            return content
+        problem = f"has more than {_MAX_BYTES} bytes: GitHub writes none that large"
+    advice = "Set GITHUB_EVENT_PATH to the event's file, or give --event."
+    raise ConfigError(f"The event {quoted(str(path))} {problem}. {advice}")
 
 
 def measured_run(content: bytes, repository: str) -> MeasuredRun:
@@ -214,7 +202,6 @@ def measured_run(content: bytes, repository: str) -> MeasuredRun:
 
 
 def _measured(run: _WorkflowRun, repository: _Repository) -> tuple[int, str]:
-    """Pull request and commit."""
     branch = run.head_branch or ""
     theirs = run.head_repository and run.head_repository.full_name.lower()
     if theirs != repository.full_name.lower():

@@ -11,7 +11,7 @@ import msgspec
 
 from harness.errors import RefusedError, RemoteError
 from harness.github.api import Api, ApiError, path_of
-from harness.github.events import WORKFLOW, Asked, quoted
+from harness.github.events import WORKFLOW, Asked, Named, quoted
 
 _MAY_ASK = {"admin", "maintain", "write"}
 
@@ -20,17 +20,13 @@ class StaleError(Exception):
     """A commit is not what would be merged. Nothing is wrong: somebody pushed, merged or closed meanwhile."""
 
 
-class _Repository(msgspec.Struct):
-    full_name: str
-
-
 class _Commit(msgspec.Struct):
     sha: str
 
 
 class _Base(msgspec.Struct):
     ref: str
-    repo: _Repository
+    repo: Named
 
 
 class Pull(msgspec.Struct):
@@ -67,10 +63,7 @@ def current_pull(api: Api, repository: str, number: int, commit: str) -> Pull:
 
 
 def merge_bases(api: Api, repository: str, branches: Iterable[str], commit: str) -> frozenset[str]:
-    """Where the commit left these branches.
-
-    A branch that has nothing in common with it is left out. Raises ApiError where every one is.
-    """
+    """Where the commit left these branches, but for unrelated ones. Raises ApiError if all are."""
     found: set[str] = set()
     refused: ApiError | None = None
     for branch in dict.fromkeys(branches):
@@ -132,15 +125,12 @@ _CHECKS = "checks: write"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """Which run something was posted for."""
-
     run: int
     attempt: int
     head: str
 
     @property
     def marker(self) -> str:
-        """The first line of a comment, which nobody sees."""
         return f"{_PREFIX}run={self.run} attempt={self.attempt} head={self.head} -->"
 
     @property
@@ -154,8 +144,6 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posted:
-    """What became of a comment or a check run."""
-
     action: Literal["created", "updated", "left"]
     """left: there is that of a newer run."""
     id: int | None
@@ -215,13 +203,18 @@ def post_comment(
     `still_current` raises where the commit is the pull request's no more: it is called before each write.
     Raises ApiError, RemoteError.
     """
-    return _Sticky(api, repository, pull_request, stamp, text, author, still_current).post()
+    posting = _Sticky(api, repository, pull_request, stamp, text, author, still_current)
+    for _ in range(_ROUNDS):
+        if done := posting.look():
+            return done
+    raise RemoteError(
+        f"The comment on pull request {pull_request} was changed by others {_ROUNDS} times while it was "
+        "written: run this again, and let one job at a time post."
+    )
 
 
 @dataclass
 class _Sticky:
-    """A comment while it is posted."""
-
     api: Api
     repository: str
     pull_request: int
@@ -233,20 +226,13 @@ class _Sticky:
     """What was created, which a listing need not show at once."""
     written: set[int] = field(default_factory=set)
 
-    def post(self) -> Posted:
-        for _ in range(_ROUNDS):
-            if done := self._round():
-                return done
-        raise RemoteError(
-            f"The comment on pull request {self.pull_request} was changed by others {_ROUNDS} times while it "
-            "was written: run this again, and let one job at a time post."
-        )
+    def __post_init__(self) -> None:
+        self._comments = path_of(self.repository, "issues", self.pull_request, "comments")
 
-    def _round(self) -> Posted | None:
+    def look(self) -> Posted | None:
         """One look, and what follows from it; None where another look must."""
-        ours = self._ours()
-        if self.made and self.made.id not in {comment.id for comment in ours}:
-            ours = sorted([*ours, self.made], key=lambda comment: comment.id)
+        found = {comment.id: comment for comment in ([self.made] if self.made else []) + self._ours()}
+        ours = [found[number] for number in sorted(found)]
         if not ours:
             return self._create()
         first, *others = ours
@@ -264,27 +250,25 @@ class _Sticky:
         return Posted(action="created" if created else "updated", id=first.id, url=first.html_url)
 
     def _ours(self) -> list[_Comment]:
-        """Ours, oldest first."""
-        found = [
+        return [
             comment
             for page in self.api.pages(self._comments, list[_Comment], needs="pull-requests: read")
             for comment in page
             if comment.is_by(self.author) and (comment.body or "").startswith(_PREFIX)
         ]
-        return sorted(found, key=lambda comment: comment.id)
 
     def _create(self) -> Posted | None:
+        def posted() -> _Comment | None:
+            same = [comment for comment in self._ours() if comment.stamp == self.stamp]
+            return min(same, key=lambda comment: comment.id, default=None)
+
         self.still_current()
-        self.made = self.api.create(
-            self._comments, {"body": self.text}, _Comment, needs=_COMMENTS, done=self._posted
-        )
+        body = {"body": self.text}
+        self.made = self.api.create(self._comments, body, _Comment, needs=_COMMENTS, done=posted)
         if self.made is None:
             return Posted(action="created", id=None)
         self.written.add(self.made.id)
         return None
-
-    def _posted(self) -> _Comment | None:
-        return next((comment for comment in self._ours() if comment.stamp == self.stamp), None)
 
     def _update(self, comment: _Comment) -> None:
         self.still_current()
@@ -299,21 +283,12 @@ class _Sticky:
     def _delete(self, comment: _Comment) -> None:
         self.api.delete(self._path(comment), needs=_COMMENTS)
 
-    @property
-    def _comments(self) -> str:
-        return path_of(self.repository, "issues", self.pull_request, "comments")
-
     def _path(self, comment: _Comment) -> str:
         return path_of(self.repository, "issues", "comments", comment.id)
 
 
 def post_check(
-    api: Api,
-    repository: str,
-    stamp: Stamp,
-    check: Mapping[str, Any],
-    *,
-    still_current: Callable[[], None],
+    api: Api, repository: str, stamp: Stamp, check: Mapping[str, Any], *, still_current: Callable[[], None]
 ) -> Posted:
     """Bring the check run of this stamp to what `check` says: name, status, conclusion, output.
 
@@ -322,7 +297,7 @@ def post_check(
     path = path_of(repository, "check-runs")
     known = _check_runs(api, repository, stamp, check["name"])
     if newer := next((each for each in known if _is_newer(each, stamp)), None):
-        return Posted(action="left", id=newer.id, url=_url(newer))
+        return Posted(action="left", id=newer.id, url=newer.html_url or "")
     still_current()
     body = {**check, "external_id": stamp.external_id}
     same = _of_stamp(known, stamp)
@@ -334,17 +309,13 @@ def post_check(
             needs=_CHECKS,
             done=lambda: _of_stamp(_check_runs(api, repository, stamp, check["name"]), stamp),
         )
-        return Posted(action="created", id=made.id if made else None, url=_url(made))
+        return Posted(action="created", id=made.id if made else None, url=(made and made.html_url) or "")
     if same.output.annotations_count:
         # GitHub adds those of an update to those that are there.
         output = {name: value for name, value in check["output"].items() if name != "annotations"}
         body = {**body, "output": output}
     api.update(f"{path}/{same.id}", body, _CheckRun, needs=_CHECKS)
-    return Posted(action="updated", id=same.id, url=_url(same))
-
-
-def _url(check: _CheckRun | None) -> str:
-    return (check and check.html_url) or ""
+    return Posted(action="updated", id=same.id, url=same.html_url or "")
 
 
 def _check_runs(api: Api, repository: str, stamp: Stamp, name: str) -> list[_CheckRun]:

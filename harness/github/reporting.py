@@ -29,8 +29,6 @@ AUTHOR = "github-actions[bot]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What is to be posted, all of it checked."""
-
     repository: str
     run: MeasuredRun
     links: Links
@@ -44,8 +42,9 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
+    """What became of what was to be posted; no comment where there was none."""
+
     comment: Posted | None
-    """None where there is none to post."""
     check: Posted
 
 
@@ -69,52 +68,33 @@ def prepare(
     page = f"{server}/{repository}"
     links = Links(run=f"{page}/actions/runs/{run.id}", history=history, repository=page)
     stamp = Stamp(run=run.id, attempt=run.attempt, head=run.head)
-    if not reviews:
-        return Prepared(
-            repository=repository,
-            run=run,
-            links=links,
-            review=None,
-            comment="",
-            check=_firm(_without_report(run, links), strict=strict),
-            stamp=stamp,
-        )
-    review = merged(reviews.values())
-    bases = merge_bases(api, repository, (pull.base.ref, run.default_branch), run.head)
-    if found := problems(review, bases=bases, head=run.head):
-        raise RefusedError(
-            f"The report cannot be what was measured, so nothing is posted: {' '.join(map(quoted, found))}"
-        )
-    check = check_run(review, links)
-    unfinished = _unfinished(run, check["conclusion"])
-    opening = f"{stamp.marker}\n\n<p>{unfinished}</p>" if unfinished else stamp.marker
-    if unfinished and check["conclusion"] == "success":
-        output = {**check["output"], "title": unfinished, "text": unfinished}
-        check = {**check, "conclusion": "neutral", "output": output}
+    review = merged(reviews.values()) if reviews else None
+    said, check = "", _without_report(run, links)
+    if review is not None:
+        bases = merge_bases(api, repository, (pull.base.ref, run.default_branch), run.head)
+        if found := problems(review, bases=bases, head=run.head):
+            why = " ".join(map(quoted, found))
+            raise RefusedError(f"The report cannot be what was measured, so nothing is posted: {why}")
+        check = check_run(review, links)
+        unfinished = _unfinished(run, check["conclusion"])
+        opening = f"{stamp.marker}\n\n<p>{unfinished}</p>" if unfinished else stamp.marker
+        said = comment(review, links, marker=opening)
+        if unfinished and check["conclusion"] == "success":
+            output = {**check["output"], "title": unfinished, "text": unfinished}
+            check = {**check, "conclusion": "neutral", "output": output}
+    if strict and check["conclusion"] == "neutral":
+        check = {**check, "conclusion": "failure"}
     return Prepared(
-        repository=repository,
-        run=run,
-        links=links,
-        review=review,
-        comment=comment(review, links, marker=opening),
-        check=_firm(check, strict=strict),
-        stamp=stamp,
+        repository=repository, run=run, links=links, review=review, comment=said, check=check, stamp=stamp
     )
 
 
 def _unfinished(run: MeasuredRun, verdict: str) -> str:
-    """What is said of a run that ended otherwise than its verdict explains; else empty.
-
-    A card whose job broke before it wrote a report would not be missed otherwise.
-    """
+    """What is said of a run that ended otherwise than its verdict explains, such as by a broken job."""
     explained = run.pushed and run.conclusion == "failure" and verdict != "success"
     if explained or run.conclusion == "success":
         return ""
     return f"The run ended as {run.ending}: a card may be missing here."
-
-
-def _firm(check: dict[str, Any], *, strict: bool) -> dict[str, Any]:
-    return {**check, "conclusion": "failure"} if strict and check["conclusion"] == "neutral" else check
 
 
 def _without_report(run: MeasuredRun, links: Links) -> dict[str, Any]:
@@ -141,27 +121,20 @@ def post(api: Api, prepared: Prepared, *, author: str = AUTHOR) -> Outcome:
     def still_current() -> None:
         current_pull(api, repository, run.pull_request, run.head)
 
-    trouble: list[RemoteError] = []
+    trouble: list[str] = []
     check = said = None
     try:
         check = post_check(api, repository, prepared.stamp, prepared.check, still_current=still_current)
     except RemoteError as error:
-        trouble.append(error)
+        trouble.append(error.message)
     try:
-        if prepared.comment:
-            said = post_comment(
-                api,
-                repository,
-                run.pull_request,
-                prepared.stamp,
-                prepared.comment,
-                author=author,
-                still_current=still_current,
-            )
+        if text := prepared.comment:
+            about = (run.pull_request, prepared.stamp, text)
+            said = post_comment(api, repository, *about, author=author, still_current=still_current)
     except RemoteError as error:
-        trouble.append(error)
+        trouble.append(error.message)
     if trouble or check is None:
-        raise RemoteError(" ".join(error.message for error in trouble))
+        raise RemoteError(" ".join(trouble))
     return Outcome(comment=said, check=check)
 
 

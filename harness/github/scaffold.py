@@ -21,7 +21,6 @@ from harness.errors import ConfigError, StoreError, UsageError
 from harness.system.git import repository_of
 
 FLEET_FILE = Path(".github/fleet.json")
-"""From the repository's top."""
 
 _END = r"(?![\s\S])"
 """Where $ may leave a line's end behind."""
@@ -45,11 +44,8 @@ class FleetCard(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     """A runner takes the job that has all of them."""
     device: Spec = "cuda:0"
     cases: Annotated[tuple[Pattern, ...], Meta(max_length=64)] = ()
-    """Which kernels; empty for all."""
     sizes: Annotated[tuple[Sizes, ...], Meta(max_length=16)] = ()
-    """In place of the suites' own."""
     quick: bool = False
-    """The suites' small sizes."""
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -90,7 +86,6 @@ def decode_fleet(content: bytes, where: str) -> Fleet:
 
 
 def encode_fleet(fleet: Fleet) -> bytes:
-    """As people write it."""
     return msgspec.json.format(msgspec.json.encode(fleet), indent=2) + b"\n"
 
 
@@ -128,7 +123,6 @@ COPIED = (
 )
 """Below .github, here as there."""
 HARNESS_FILE = "requirements/harness.txt"
-"""Below .github: what is installed as the harness."""
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _NAME = "gpu-harness"
@@ -147,12 +141,11 @@ _EXAMPLE = Fleet(cards=(FleetCard(name="my-card", labels=("self-hosted", "linux"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaffolded:
-    """What became of the files, named by their paths below the repository's top."""
+    """What became of the files, by path below the repository's top. Kept are the repository's own."""
 
     written: tuple[str, ...]
     unchanged: tuple[str, ...]
     kept: tuple[str, ...]
-    """There already, and the repository's own: never overwritten."""
 
 
 def scaffold(folder: Path, requirement: str, *, force: bool = False, package: Path = _PACKAGE) -> Scaffolded:
@@ -174,7 +167,11 @@ def scaffold(folder: Path, requirement: str, *, force: bool = False, package: Pa
     else:
         files[fleet], kept = encode_fleet(_EXAMPLE), ()
     try:
-        unchanged = tuple(name for name, content in files.items() if _is(folder / name, content))
+        unchanged = tuple(
+            name
+            for name, content in files.items()
+            if (path := folder / name).is_file() and not path.is_symlink() and path.read_bytes() == content
+        )
         changed = {name: content for name, content in files.items() if name not in unchanged}
         if not force and (in_the_way := [name for name in changed if os.path.lexists(folder / name)]):
             raise UsageError(
@@ -211,8 +208,8 @@ def own_requirement() -> str | None:
     An index is not asked: whose gpu-harness it has nobody here knows.
     """
     try:
-        told = distribution(_NAME).read_text("direct_url.json")
-        origin = json.loads(told or "{}")
+        recorded = distribution(_NAME).read_text("direct_url.json")
+        origin = json.loads(recorded or "{}")
         url = origin.get("url", "")
         if commit := origin.get("vcs_info", {}).get("commit_id"):
             found = f"{_NAME} @ git+{url}@{commit}"
@@ -244,10 +241,6 @@ def _check_folder(folder: Path) -> None:
     if top is None or top.resolve() != folder.resolve():
         where = f"the top of this one is {top}" if top else "it is in no git repository"
         raise UsageError(f"GitHub reads workflows at the top of a repository, not in {folder}: {where}.")
-
-
-def _is(path: Path, content: bytes) -> bool:
-    return path.is_file() and not path.is_symlink() and path.read_bytes() == content
 
 
 def _write_all(folder: Path, files: Mapping[str, bytes]) -> None:

@@ -1,5 +1,9 @@
-"""Options of asv's that reach into a measurement: `--dry-run` and `--skip-save` write nothing, a part of the
-cases is measured by itself, and an asv that is told to end cleans up as after Ctrl-C.
+"""What asv's commands do differently, each for as long as it runs.
+
+`--dry-run` and `--skip-save` write nothing, a part of the cases is measured by itself, and an asv that is
+told to end cleans up as after Ctrl-C. Records and pages go where asv's results and pages go. Which way
+is better is heeded wherever asv compares: in compare, continuous, find, and publish's regressions
+and their feed.
 
 asv measures by way of `run_benchmarks`, which alone knows which parameters were asked for; setup_cache, which
 measures, is told by a Request.
@@ -14,7 +18,7 @@ import os
 import re
 import signal
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
@@ -35,27 +39,44 @@ from harness.config import load_config
 from harness.errors import HarnessError
 from harness.history.figures import Direction, direction_of
 from harness.integrations.asv.conf import site_conf, write_pages
-from harness.integrations.asv.publish import check_asv, directions_of, warn_of_unknown_directions
+from harness.integrations.asv.publish import Explained, check_asv, warn_of_unknown_directions
 from harness.integrations.asv.tracks import TRACKS, Request
+
+Run = Callable[..., Any]
+"""The `run` of one of asv's commands."""
 
 
 def setup() -> None:
-    """Change what asv's commands do; to be called once. What few commands need waits until one is called."""
+    """Change what asv's commands do; to be called once. asv's own code is checked when a command is called
+    that depends on it: others go on with another asv.
+    """
     for module in (run, find):
         module.run_benchmarks = _selecting(module.run_benchmarks)
-    run.Run.run = classmethod(_measuring(run.Run.run.__func__, "dry_run"))
-    find.Find.run = classmethod(_measuring(find.Find.run.__func__, "skip_save"))
-    when_called((rm.Rm,), _remove_records_too)
-    when_called((github.GithubPages,), _commit_our_pages_too)
-    when_called((Publish,), _heed_in_publish)
-    when_called((compare.Compare,), lambda: _heed_in_compare("commands/compare.py"))
+    _surround(run.Run, functools.partial(_measuring, "dry_run"))
+    _surround(find.Find, functools.partial(_measuring, "skip_save"))
+    _surround(find.Find, _searching)
+    _surround(rm.Rm, _removing_records)
+    _surround(github.GithubPages, _publishing_our_pages)
+    _surround(Publish, _directing_regressions)
+    _surround(compare.Compare, functools.partial(_comparing, ("commands/compare.py",)))
     # It measures, which takes hours, and then prints the table of the other.
-    when_called((Continuous,), lambda: _heed_in_compare("commands/compare.py", "commands/continuous.py"))
-    when_called((find.Find,), _heed_in_find)
+    sources = ("commands/compare.py", "commands/continuous.py")
+    _surround(Continuous, functools.partial(_comparing, sources))
+
+
+def _surround(command: Any, change: Callable[..., Any]) -> None:
+    """Have a command of asv's run by `change`, which is given its `run` and what that is called with."""
+    own = vars(command)["run"].__func__
+
+    @functools.wraps(own)
+    def surrounded(cls: Any, *args: Any, **options: Any) -> Any:
+        return change(functools.partial(own, cls), *args, **options)
+
+    command.run = classmethod(surrounded)
 
 
 @contextmanager
-def replaced(owner: Any, **names: Any) -> Iterator[None]:
+def _replaced(owner: Any, **names: Any) -> Iterator[None]:
     """Names of a module or class exchanged for as long as one of asv's commands runs."""
     before = {name: vars(owner)[name] for name in names}
     for name, value in names.items():
@@ -67,34 +88,16 @@ def replaced(owner: Any, **names: Any) -> Iterator[None]:
             setattr(owner, name, value)
 
 
-def when_called(commands: Sequence[Any], change: Callable[[], None]) -> None:
-    """Make a change to asv once one of these commands is called: the others do not depend on it."""
-    before = {command: vars(command)["run"] for command in commands}
-
-    def changed(cls: Any, *args: Any, **options: Any) -> Any:
-        for command, own in before.items():
-            command.run = own
-        change()
-        return cls.run(*args, **options)
-
-    for command in commands:
-        command.run = classmethod(changed)
+# run and find: measuring
 
 
-def _measuring(command: Callable[..., Any], dry: str) -> Callable[..., Any]:
-    """A command that measures: with the option `dry` it writes nothing at all, where asv by itself would
-    still write the machine and the list of benchmarks.
-    """
-
-    @functools.wraps(command)
-    def commanded(cls: Any, *args: Any, **options: Any) -> Any:
-        with _cleaned_up():
-            if not options.get(dry):
-                return command(cls, *args, **options)
-            with _requesting(dry_run=True), replaced(Benchmarks, save=lambda _: None):
-                return command(cls, *args, **options)
-
-    return commanded
+def _measuring(dry: str, run: Run, *args: Any, **options: Any) -> Any:
+    """With the option `dry` nothing is written; asv would still write the machine and its benchmarks."""
+    with _cleaned_up():
+        if not options.get(dry):
+            return run(*args, **options)
+        with _requesting(dry_run=True), _replaced(Benchmarks, save=lambda _: None):
+            return run(*args, **options)
 
 
 def _selecting(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
@@ -148,7 +151,7 @@ def _cleaned_up() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-# asv rm
+# rm
 
 
 class _Removable:
@@ -160,37 +163,27 @@ class _Removable:
         self.env = SimpleNamespace(python=results.params.get("python", ""))
 
     def __getattr__(self, name: str) -> Any:
+        if name in ("rm", "save"):
+            self._touched[self._results.params["machine"]].add(self._results.commit_hash)
         return getattr(self._results, name)
 
-    def rm(self, folder: str) -> None:
-        self._results.rm(folder)
-        self._touched[self._results.params["machine"]].add(self._results.commit_hash)
 
-    def save(self, folder: str) -> None:
-        self._results.save(folder)
-        self._touched[self._results.params["machine"]].add(self._results.commit_hash)
+def _removing_records(run: Run, conf: Any, *args: Any, **options: Any) -> Any:
+    touched: dict[str, set[str]] = defaultdict(set)
+    iter_results = rm.iter_results
 
+    def removable(folder: str) -> Iterator[_Removable]:
+        return (_Removable(results, touched) for results in iter_results(folder))
 
-def _remove_records_too() -> None:
-    run, iter_results = rm.Rm.run.__func__, rm.iter_results
-
-    def removing(cls: Any, conf: Any, *args: Any, **options: Any) -> Any:
-        touched: dict[str, set[str]] = defaultdict(set)
-
-        def removable(folder: str) -> Iterator[_Removable]:
-            return (_Removable(results, touched) for results in iter_results(folder))
-
-        with replaced(rm, iter_results=removable):
-            outcome = run(cls, conf, *args, **options)
-        try:
-            removed = sum(_remove_records(Path(conf.results_dir), *each) for each in touched.items())
-        except (HarnessError, OSError) as error:
-            raise UserError(f"asv's results are removed, but not all records of them: {error}") from error
-        if removed:
-            log.info(f"Removing {removed} records")
-        return outcome
-
-    rm.Rm.run = classmethod(removing)
+    with _replaced(rm, iter_results=removable):
+        outcome = run(conf, *args, **options)
+    try:
+        removed = sum(_remove_records(Path(conf.results_dir), *each) for each in touched.items())
+    except (HarnessError, OSError) as error:
+        raise UserError(f"asv's results are removed, but not all records of them: {error}") from error
+    if removed:
+        log.info(f"Removing {removed} records")
+    return outcome
 
 
 def _remove_records(results: Path, machine: str, commits: Collection[str]) -> int:
@@ -220,25 +213,20 @@ def _suites_left(folder: Path, commit: str, suites: Mapping[str, str]) -> set[st
     """The suites of which asv still has results of a commit; None where that cannot be known."""
     try:
         left = [Results.load(str(path)) for path in folder.glob(f"{commit[:8]}-*.json")]
-        return {suites[name] for name in _names(left, commit)}
+        same = [each for each in left if each.commit_hash == commit]
+        return {suites[name] for each in same for name in each.get_all_result_keys()}
     except (OSError, UserError, LookupError, TypeError, ValueError):
         return None
 
 
-def _names(results: Iterable[Any], commit: str) -> Iterator[str]:
-    for each in results:
-        if each.commit_hash == commit:
-            yield from each.get_all_result_keys()
+# gh-pages
 
 
-# asv gh-pages
-
-
-def _commit_our_pages_too() -> None:
-    run = github.GithubPages.run.__func__
+def _publishing_our_pages(run: Run, *args: Any, **options: Any) -> Any:
+    """Asv's command commits what it has published: our pages come to that."""
 
     def publish(conf: Any) -> None:
-        github_publish.run(conf)
+        Publish.run(conf)
         try:
             written = write_pages(site_conf(conf, Path.cwd(), Path("asv.conf.json")), load_config().root)
         except HarnessError as error:
@@ -246,18 +234,13 @@ def _commit_our_pages_too() -> None:
         for problem in written.problems:
             log.warning(problem)
 
-    def publishing(cls: Any, *args: Any, **options: Any) -> Any:
-        with replaced(github, Publish=SimpleNamespace(run=publish)):
-            return run(cls, *args, **options)
-
-    github_publish = github.Publish
-    github.GithubPages.run = classmethod(publishing)
-
-
-_NEGATIVE_BEFORE_WORSE = re.compile(r"\(-(?=\S+(?: units|) worse\b)")
+    with _replaced(github, Publish=SimpleNamespace(run=publish)):
+        return run(*args, **options)
 
 
 # publish: regressions and their feed
+
+_NEGATIVE_BEFORE_WORSE = re.compile(r"\(-(?=\S+(?: units|) worse\b)")
 
 
 class _Mirrored(float):
@@ -274,13 +257,6 @@ class _Mirrored(float):
 
 class _MirroredSteps(list[Any]):
     pass
-
-
-def _mirrored(steps: list[Any]) -> _MirroredSteps:
-    # The least value of a step, the fourth item, is not read by asv's detection.
-    return _MirroredSteps(
-        (left, right, _Mirrored(-value), math.nan, error) for left, right, value, _, error in steps
-    )
 
 
 def _threshold_of_rate(threshold: float) -> float:
@@ -304,70 +280,61 @@ def _directed_filter() -> type:
                 if direction == "lower":
                     yield index, name, steps, threshold
                 else:
-                    yield index, name, _mirrored(steps), _threshold_of_rate(threshold)
+                    # The least value of a step, the fourth item, is not read by asv's detection.
+                    turned = ((*span, _Mirrored(-value), math.nan, error) for *span, value, _, error in steps)
+                    yield index, name, _MirroredSteps(turned), _threshold_of_rate(threshold)
 
     return DirectedFilter
 
 
-def _heed_in_publish() -> None:
-    check_asv("plugins/regressions.py", "step_detect.py")
-    publisher = regressions.Regressions
-    publish, find_jumps = publisher.publish.__func__, publisher._process_regression.__func__  # noqa: SLF001
-    detect = regressions.detect_regressions
-
-    def directed_detect(steps: list[Any], threshold: float = 0, min_size: int = 2) -> tuple[Any, Any, Any]:
-        last, best, jumps = detect(steps, threshold, min_size)
-        if last is None or not isinstance(steps, _MirroredSteps):
-            return last, best, jumps
-        turned_back = [(start, end, -before, -after) for start, end, before, after in jumps]
-        return -last, -best, turned_back
-
-    def directed_publish(cls: Any, conf: Any, repo: Any, benchmarks: Any, *rest: Any) -> None:
-        from harness.integrations.asv.publish import Explained
-
-        warn_of_unknown_directions(benchmarks)
-        explained = Explained(conf, benchmarks)
-
-        def unexplained(
-            cls: Any,
-            found: list[Any],
-            hashes: Mapping[int, str],
-            repo: Any,
-            every: Any,
-            data: Any,
-            graph: Any,
-        ) -> None:
-            own: list[Any] = []
-            find_jumps(cls, own, hashes, repo, every, data, graph)
-            for name, *place, jumps in own:
-                if left := explained.without(graph.params.get("machine", ""), name, jumps, hashes):
-                    found.append([name, *place, left])
-
-        with (
-            replaced(publisher, _process_regression=classmethod(unexplained)),
-            replaced(
-                regressions,
-                _GraphDataFilter=_directed_filter(),
-                detect_regressions=directed_detect,
-                feed=SimpleNamespace(FeedEntry=feed.FeedEntry, write_atom=_feed_writer(benchmarks)),
-            ),
-        ):
-            publish(cls, conf, repo, benchmarks, *rest)
-        explained.tell()
-
-    publisher.publish = classmethod(directed_publish)
+def _detecting(detect: Callable[..., Any], steps: list[Any], *limits: Any) -> tuple[Any, Any, Any]:
+    last, best, jumps = detect(steps, *limits)
+    if last is None or not isinstance(steps, _MirroredSteps):
+        return last, best, jumps
+    return -last, -best, [(start, end, -before, -after) for start, end, before, after in jumps]
 
 
 def _feed_writer(benchmarks: Mapping[str, Mapping[str, Any]]) -> Any:
     def write_atom(filename: str, entries: list[Any], **about: Any) -> None:
         for entry in entries:
-            benchmark = benchmarks[entry.id_context[0].partition("(")[0]]
-            if direction_of(benchmark) == "higher":
+            if direction_of(benchmarks[entry.id_context[0].partition("(")[0]]) == "higher":
                 # "-10.00% worse" would be better.
                 entry.content = _NEGATIVE_BEFORE_WORSE.sub("(", entry.content)
         feed.write_atom(filename, entries, **about)
 
     return write_atom
+
+
+def _directing_regressions(run: Run, *args: Any, **options: Any) -> Any:
+    check_asv("plugins/regressions.py", "step_detect.py")
+    publisher = regressions.Regressions
+    publish, find_jumps = publisher.publish.__func__, publisher._process_regression.__func__  # noqa: SLF001
+    detect = functools.partial(_detecting, regressions.detect_regressions)
+
+    def directed_publish(cls: Any, conf: Any, repo: Any, benchmarks: Any, *rest: Any) -> None:
+        warn_of_unknown_directions(benchmarks)
+        explained = Explained(conf, benchmarks)
+
+        def unexplained(cls: Any, found: list[Any], hashes: Mapping[int, str], *about: Any) -> None:
+            own: list[Any] = []
+            find_jumps(cls, own, hashes, *about)
+            machine = about[-1].params.get("machine", "")
+            for name, *place, jumps in own:
+                if left := explained.without(machine, name, jumps, hashes):
+                    found.append([name, *place, left])
+
+        writer = SimpleNamespace(FeedEntry=feed.FeedEntry, write_atom=_feed_writer(benchmarks))
+        with (
+            _replaced(publisher, _process_regression=classmethod(unexplained)),
+            _replaced(
+                regressions, _GraphDataFilter=_directed_filter(), detect_regressions=detect, feed=writer
+            ),
+        ):
+            publish(cls, conf, repo, benchmarks, *rest)
+        explained.tell()
+
+    with _replaced(publisher, publish=classmethod(directed_publish)):
+        return run(*args, **options)
 
 
 # compare and continuous
@@ -379,29 +346,32 @@ def _number_with(direction: Direction, kind: type) -> Any:
     return type("DirectedNumber", (kind,), {"direction": direction})
 
 
-def _directed(value: Any, direction: Direction) -> Any:
-    if direction == "lower" or not isinstance(value, int | float):
-        return value
-    # A whole number stays one in asv's table.
-    return _number_with(direction, int if isinstance(value, int) else float)(value)
-
-
 class _Table:
     """One table of `asv compare`: what asv reads its figures with, and what it prints its rows with."""
 
     def __init__(self, benchmarks: Mapping[str, Mapping[str, Any]], sort: str) -> None:
         self.turned = False
         """Whether a change was shown of which more is better."""
-        self._directions = directions_of(benchmarks)
-        self._sort = sort
+        self._benchmarks, self._sort = benchmarks, sort
         self._unroll, self._asvs_tabulate = compare.unroll_result, compare.tabulate.tabulate
         self._direction_of_row: dict[str, Direction] = {}
 
     def unroll_result(self, name: str, params: Any, *columns: Any) -> Iterator[tuple[Any, ...]]:
-        direction = self._directions.get(name) or _direction_once(name)
+        direction = self._direction_of(name)
         for row_name, value, *rest in self._unroll(name, params, *columns):
             self._direction_of_row[row_name] = direction
-            yield (row_name, _directed(value, direction), *rest)
+            directed = value
+            if direction != "lower" and isinstance(value, int | float):
+                # A whole number stays one in asv's table.
+                directed = _number_with(direction, int if isinstance(value, int) else float)(value)
+            yield (row_name, directed, *rest)
+
+    def _direction_of(self, name: str) -> Direction:
+        if name in self._benchmarks:
+            return direction_of(self._benchmarks[name])
+        # It is in the results and no longer in the suite: what the harness's tracks say.
+        track = TRACKS.get(name.rpartition(".")[2])
+        return track.direction if track else "lower"
 
     def tabulate(self, rows: list[list[str]], **how: Any) -> Any:
         """In place of the module of that name: rows of mark, before, after, ratio and name."""
@@ -411,9 +381,8 @@ class _Table:
         return self._asvs_tabulate(rows, **how)
 
     def _direction(self, row: list[str]) -> Direction:
-        name = row[4]
         # With several machines or environments asv appends theirs in brackets.
-        known = self._direction_of_row
+        known, name = self._direction_of_row, row[4]
         return known.get(name) or known.get(name.rpartition(" [")[0]) or "lower"
 
     def _badness(self, row: list[str]) -> tuple[int, float]:
@@ -434,23 +403,14 @@ class _Table:
         return 2, ratio
 
 
-def _direction_once(name: str) -> Direction:
-    """Of a benchmark that is in the results and no longer in the suite: what the harness's tracks say."""
-    track = TRACKS.get(name.rpartition(".")[2])
-    return track.direction if track else "lower"
-
-
-def _heed_in_compare(*sources: str) -> None:
+def _comparing(sources: tuple[str, ...], run: Run, *args: Any, **options: Any) -> Any:
     check_asv(*sources)
     print_table, is_better = compare.Compare.print_table.__func__, compare._is_result_better  # noqa: SLF001
 
     def directed_is_better(
         a: Any, b: Any, a_stats: Any, b_stats: Any, factor: float, use_stats: bool = True
     ) -> bool:
-        """What asv judges itself, with the sides exchanged where higher is better.
-
-        So a rate is worse by a factor of 1.1 once it is below 1/1.1 of what it was.
-        """
+        """Asv's own judgement, with the sides exchanged where higher is better."""
         directions = {getattr(value, "direction", "lower") for value in (a, b)}
         if "none" in directions:
             return False
@@ -464,7 +424,7 @@ def _heed_in_compare(*sources: str) -> None:
         benchmarks = Benchmarks.load(conf)
         warn_of_unknown_directions(benchmarks)
         table = _Table(benchmarks, kwargs.get("sort", "default"))
-        with replaced(
+        with _replaced(
             compare, unroll_result=table.unroll_result, _is_result_better=directed_is_better, tabulate=table
         ):
             outcome = print_table(cls, conf, *args, **kwargs)
@@ -474,7 +434,8 @@ def _heed_in_compare(*sources: str) -> None:
             )
         return outcome
 
-    compare.Compare.print_table = classmethod(directed_print_table)
+    with _replaced(compare.Compare, print_table=classmethod(directed_print_table)):
+        return run(*args, **options)
 
 
 # find
@@ -495,19 +456,22 @@ class _Search:
     too: the rest of its figures say nothing of that kernel.
     """
 
-    def __init__(self, benchmarks: Any) -> None:
-        self._benchmarks = benchmarks
+    def __init__(self) -> None:
         self._seen: set[int] = set()
         self.passed_over: list[str] = []
 
-    def figures(self, results: Any, name: str, params: Any) -> list[float | None]:
-        asked = self._benchmarks.benchmark_selection.get(name)
+    def figures(self, benchmarks: Any, results: Any, name: str, params: Any) -> list[float | None]:
+        asked = benchmarks.benchmark_selection.get(name)
         values = {
             place: value
             for place, value in enumerate(results.get_result_value(name, params))
             if asked is None or place in asked
         }
-        figures = {place: value for place, value in values.items() if _is_figure(value)}
+        figures = {
+            place: value
+            for place, value in values.items()
+            if isinstance(value, int | float) and not math.isnan(value)
+        }
         failed = {place for place, value in values.items() if value is None}
         if failed & self._seen or not figures:
             self.passed_over.append(results.commit_hash[:8])
@@ -516,51 +480,36 @@ class _Search:
             )
             return [None] * (max(values) + 1)
         self._seen |= figures.keys()
-        higher = direction_of(self._benchmarks[name]) == "higher"
+        higher = direction_of(benchmarks[name]) == "higher"
         turned = {place: _Turned(value) if higher else value for place, value in figures.items()}
         return [turned.get(place) for place in range(max(values) + 1)]
-
-
-def _is_figure(value: Any) -> bool:
-    return isinstance(value, int | float) and not math.isnan(value)
-
-
-def _heed_in_find() -> None:
-    check_asv("commands/find.py")
-    run = find.Find.run.__func__
-    run_benchmarks = find.run_benchmarks
-
-    def directed_run(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        searches: list[_Search] = []
-
-        def directed_run_benchmarks(benchmarks: Any, *args: Any, **kwargs: Any) -> Any:
-            results = run_benchmarks(benchmarks, *args, **kwargs)
-            search = searches[0] if searches else _Search(benchmarks)
-            searches[:] = [search]
-            return _Searched(results, search)
-
-        try:
-            with replaced(find, run_benchmarks=directed_run_benchmarks):
-                return run(cls, *args, **kwargs)
-        except UserError as error:
-            if not searches or str(error) != "Too many commits failed":
-                raise
-            raise UserError(
-                f"No commit could be found: {', '.join(searches[0].passed_over)} have no figure, and the "
-                "change is at one of them or next to it. Search between two commits that have one."
-            ) from None
-
-    find.Find.run = classmethod(directed_run)
 
 
 class _Searched:
     """asv's results of one commit, of which a search sees what it asked for."""
 
-    def __init__(self, results: Any, search: _Search) -> None:
-        self._results, self._search = results, search
+    def __init__(self, results: Any, figures: Callable[..., list[float | None]]) -> None:
+        self._results, self.get_result_value = results, functools.partial(figures, results)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._results, name)
 
-    def get_result_value(self, name: str, params: Any) -> list[float | None]:
-        return self._search.figures(self._results, name, params)
+
+def _searching(run: Run, *args: Any, **options: Any) -> Any:
+    check_asv("commands/find.py")
+    run_benchmarks, search = find.run_benchmarks, _Search()
+
+    def directed_run_benchmarks(benchmarks: Any, *args: Any, **kwargs: Any) -> Any:
+        results = run_benchmarks(benchmarks, *args, **kwargs)
+        return _Searched(results, functools.partial(search.figures, benchmarks))
+
+    try:
+        with _replaced(find, run_benchmarks=directed_run_benchmarks):
+            return run(*args, **options)
+    except UserError as error:
+        if not search.passed_over or str(error) != "Too many commits failed":
+            raise
+        raise UserError(
+            f"No commit could be found: {', '.join(search.passed_over)} have no figure, and the "
+            "change is at one of them or next to it. Search between two commits that have one."
+        ) from None

@@ -36,17 +36,10 @@ class SiteConf:
 def read_conf(root: Path) -> SiteConf:
     """Raises ConfigError for a file that asv cannot read."""
     file = root / "asv.conf.json"
-    folder = root / ".asv"
-    if not file.exists():
-        return SiteConf(
-            file=None,
-            project=root.name,
-            results=load_config(root).results_folder,
-            html=folder / "html",
-            branch="HEAD",
-            commit_url="",
-        )
-    return site_conf(loaded_conf(file), root, file)
+    if file.exists():
+        return site_conf(loaded_conf(file), root, file)
+    results, html = load_config(root).results_folder, root / ".asv/html"
+    return SiteConf(file=None, project=root.name, results=results, html=html, branch="HEAD", commit_url="")
 
 
 def loaded_conf(file: Path) -> Any:
@@ -101,7 +94,10 @@ def write_pages(
         commit_url=conf.commit_url,
         tell=tell,
     )
-    link_from_asv(conf, site)
+    if conf.file and (site / "asv.js").exists():  # a page of somebody else's is left alone
+        from harness.integrations.asv.publish import link_pages
+
+        link_pages(site)
     return published
 
 
@@ -117,25 +113,8 @@ def run_publish(conf: SiteConf) -> None:
         )
 
 
-def link_from_asv(conf: SiteConf, html: Path) -> None:
-    """Let asv's pages lead to ours, where there are any of asv's. A page of somebody else's is left alone."""
-    if conf.file and (html / "asv.js").exists():
-        from harness.integrations.asv.publish import link_pages
-
-        link_pages(html)
-
-
-_API_VERSION = 1
-
-
-def machine_file() -> Path:
-    return Path("~/.asv-machine.json").expanduser()
-
-
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A card in asv's machine file."""
-
     file: Path
     entry: dict[str, str]
     device: DeviceInfo
@@ -151,7 +130,7 @@ def register(spec: str | None, *, write: bool = True) -> Registration:
 
     device = find_device(spec)
     entry = machine_entry(device, describe_host())
-    path = machine_file()
+    path = Path("~/.asv-machine.json").expanduser()
     machines = _read(path)
     if write and machines.get(entry["machine"]) != entry:
         machines[entry["machine"]] = entry
@@ -168,11 +147,11 @@ def _read(path: Path) -> dict[str, object]:
     try:
         machines = json.loads(read_regular(path))
     except FileNotFoundError:
-        return {"version": _API_VERSION}
+        return {"version": 1}
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} is no machine file of asv's: {error}. Mend it, or move it away.") from None
-    if not isinstance(machines, dict):
-        raise ConfigError(
-            f"{path} is no machine file of asv's: it holds no JSON object. Mend it, or move it away."
-        )
-    return machines
+        problem = str(error)
+    else:
+        if isinstance(machines, dict):
+            return machines
+        problem = "it holds no JSON object"
+    raise ConfigError(f"{path} is no machine file of asv's: {problem}. Mend it, or move it away.")

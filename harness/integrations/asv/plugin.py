@@ -3,17 +3,12 @@
 
 - an environment type, ``checkout``: the interpreter at hand, nothing built or installed per commit. Kernels
   come out of git's object store by commit, so a working tree cannot leak into an older commit's figures.
-- one measurement, many tracks: a class measures once, in setup_cache; asv would start a process for each
-  track, kernel and size to read one number of it, and here they are read in this process.
-- machines: the card is registered by itself, and what an update changes (driver, kernel) does not split a
-  history.
-- pages that need no network (`harness.integrations.asv.publish`).
-- which way is better, in every command and page (`harness.integrations.asv.commands`, `asv_pages`).
-- options of asv's that reach into a measurement (`asv_runs`), and records and pages that go where asv's go
-  (`asv_alongside`).
+- one measurement, many tracks: a class measures once, in setup_cache, and its numbers are read in this
+  process, where asv would start one for each track, kernel and size.
+- machines: the card is registered by itself, and an update of its driver does not split a history.
+- pages that need no network (`publish`), and what asv's commands do differently (`commands`).
 
-Without a word, asv ignores a plugin that it does not find: the ``checkout`` environment type is then unknown,
-which is an error, so an asv.conf.json that names it cannot run without this module.
+An asv.conf.json that names ``checkout`` cannot run without this module: asv does not know the type then.
 """
 
 from __future__ import annotations
@@ -53,8 +48,7 @@ class CheckoutEnvironment(Environment):  # type: ignore[misc]
     def __init__(
         self, conf: Any, python: str, requirements: dict[str, str], tagged_env_vars: dict[Any, str]
     ) -> None:
-        # asv's own constructor reads both before it sets them. The name of the interpreter is no part of a
-        # series.
+        # asv's own constructor reads both before it sets them.
         self._python = python
         self._requirements = requirements
         super().__init__(conf, python, requirements, tagged_env_vars)
@@ -95,9 +89,7 @@ class CheckoutEnvironment(Environment):  # type: ignore[misc]
 
 
 def _answer(args: list[str], cache: Path) -> tuple[str, str, int] | None:
-    """The result of one track, kernel and size from what setup_cache left; None lets asv start its process
-    after all.
-    """
+    """The result of one track, kernel and size from what setup_cache left; with None asv starts a process."""
     try:
         _, _, _, name, _, profile, result_file = args
         track, _, index = name.rpartition(".")[2].partition("-")
@@ -114,10 +106,7 @@ def _answer(args: list[str], cache: Path) -> tuple[str, str, int] | None:
 
 @functools.lru_cache(maxsize=1)
 def _answers(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """What a class's setup_cache left, read once: asv asks for each track, kernel and size by itself.
-
-    asv gives every setup_cache a new folder, so a path never comes to mean another file.
-    """
+    """What a class's setup_cache left, read once: asv gives every setup_cache a new folder."""
     answers: dict[str, list[dict[str, Any]]] = json.loads(path.read_text(encoding="utf-8"))
     return answers
 
@@ -189,11 +178,8 @@ def setup() -> None:
         except util.UserError:
             return
         notes = {key: known[key] for key in ANNOTATIONS if key in known}
-        util.write_json(
-            str(Path(results_dir) / self.machine / "machine.json"),
-            {**self.__dict__, **notes},
-            self.api_version,
-        )
+        path = Path(results_dir) / self.machine / "machine.json"
+        util.write_json(str(path), {**self.__dict__, **notes}, self.api_version)
 
     load.registers = True  # type: ignore[attr-defined]
     Machine.load = staticmethod(load)

@@ -25,7 +25,7 @@ from asv.util import UserError
 
 from harness.errors import ConfigError, HarnessError
 from harness.history.changes import TIMED
-from harness.history.figures import DIRECTIONS, Direction, direction_of
+from harness.history.figures import DIRECTIONS, direction_of
 from harness.history.reading import History, read_history
 from harness.spec.case_id import parse_asv_name, short_id
 
@@ -47,11 +47,6 @@ Python without comments and blank lines."""
 
 class UnknownAsvError(ConfigError, UserError):  # type: ignore[misc]  # asv is untyped
     """A file of asv is not the one of 0.6.6; asv prints the message as one line."""
-
-
-def directions_of(benchmarks: Mapping[str, Mapping[str, Any]]) -> dict[str, Direction]:
-    """By benchmark name."""
-    return {name: direction_of(benchmark) for name, benchmark in benchmarks.items()}
 
 
 def warn_of_unknown_directions(benchmarks: Mapping[str, Mapping[str, Any]]) -> None:
@@ -121,12 +116,11 @@ class Explained:
         if not spans or self._history is None:
             return list(jumps)
         positions = self._history.commits.positions
-        at = [positions.get(hashes[jump[1]], -1) for jump in jumps]
-        left = [
-            jump
-            for jump, position in zip(jumps, at, strict=True)
-            if not any(first <= position <= last for first, last in spans)
-        ]
+
+        def is_explained(jump: Any) -> bool:
+            return any(first <= positions.get(hashes[jump[1]], -1) <= last for first, last in spans)
+
+        left = [jump for jump in jumps if not is_explained(jump)]
         self.left_out += not left
         return left
 
@@ -139,11 +133,9 @@ class Explained:
 
     @cached_property
     def _history(self) -> History | None:
-        branches = [branch for branch in self.conf.branches or [] if branch]
+        revision = next(filter(None, self.conf.branches or []), "HEAD")
         try:
-            return read_history(
-                Path(self.conf.results_dir), Path.cwd(), revision=branches[0] if branches else "HEAD"
-            )
+            return read_history(Path(self.conf.results_dir), Path.cwd(), revision=revision)
         except HarnessError as error:
             log.warning(f"asv's regressions are taken as they are: {error.message}")
             return None
@@ -160,15 +152,14 @@ class Explained:
 
     def _case(self, name: str) -> str:
         """``matmul.naive@1024`` of ``suites.Matmul.track_time_ms('naive', 1024)``; empty for other tracks."""
-        told = parse_asv_name(name)
-        if told is None or told.track not in TIMED:
+        found = parse_asv_name(name)
+        if found is None or found.track not in TIMED:
             return ""
-        suite = self.benchmarks.get(name.partition("(")[0], {}).get("suite") or told.group.lower()
-        return short_id(suite, told.kernel, told.size)
+        suite = self.benchmarks.get(name.partition("(")[0], {}).get("suite") or found.group.lower()
+        return short_id(suite, found.kernel, found.size)
 
 
 SCRIPT = "asv-direction.js"
-"""Beside index.html, and in ASSETS."""
 
 HISTORY = "harness/index.html"
 """Below the published folder: the first of the harness's own pages."""
@@ -210,13 +201,13 @@ def link_pages(html_dir: Path) -> None:
 
 
 def _edit(page: Path, line: str, *, after: str, wanted: bool) -> None:
-    html = page.read_bytes().decode("utf-8")
+    html = _read(page)
     without = html.replace(line, "")
     if without.count(after) != 1:
         raise SiteError(f"{page} is not the page of asv 0.6.6: {after.strip()!r} is not in it exactly once.")
     edited = without.replace(after, after + line) if wanted else without
     if edited != html:
-        page.write_bytes(edited.encode("utf-8"))
+        page.write_bytes(edited.encode())
 
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
@@ -237,14 +228,12 @@ Attributes: TypeAlias = list[tuple[str, "str | None"]]
 
 
 class Asset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One vendored file."""
+    """One vendored file: `path` is below the vendor folder, `licence` an SPDX identifier."""
 
     path: str
-    """Below the vendor folder."""
     package: str
     version: str
     licence: str
-    """SPDX identifier; the text is in LICENSES.txt."""
     sha256: str
     url: str | None = None
     """What asv's index.html asks for; None for a file that only another vendored file names."""
@@ -254,8 +243,6 @@ class Asset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is vendored, and for which asv."""
-
     asv: str
     assets: tuple[Asset, ...]
 
@@ -293,7 +280,7 @@ def make_offline(html_dir: Path) -> None:
     rewritten = {page: _localise(page, html_dir, manifest) for page in sorted(html_dir.rglob("*.html"))}
     _check_styles(html_dir, manifest)
     for page, html in rewritten.items():
-        _write(page, html)
+        page.write_bytes(html.encode())
     for source in sorted(path for path in (ASSETS / VENDOR).rglob("*") if path.is_file()):
         _copy(source, html_dir / source.relative_to(ASSETS))
     # asv's own text blames the reader's internet connection, which can no longer be the cause.
@@ -308,7 +295,7 @@ def find_remote_loads(html: str) -> list[RemoteLoad]:
     """Everything in a page that would be fetched from another host."""
     return [
         RemoteLoad(tag=tag.name, url=url, integrity=dict(tag.attributes).get("integrity"))
-        for tag in _parse(html)
+        for tag in _Reader(html).tags
         for _, url in _remote_loads(tag)
     ]
 
@@ -349,10 +336,6 @@ class _Reader(HTMLParser):
         self.tags.append(_Tag(name=name, attributes=attributes, start=start, source=source))
 
 
-def _parse(html: str) -> list[_Tag]:
-    return _Reader(html).tags
-
-
 def _remote_loads(tag: _Tag) -> list[tuple[str, str]]:
     return [
         (attribute, url)
@@ -382,7 +365,7 @@ def _localise(page: Path, html_dir: Path, manifest: Manifest) -> str:
     to_root = "../" * (len(page.relative_to(html_dir).parts) - 1)
     html = _read(page)
     pieces, done = [], 0
-    for tag in _parse(html):
+    for tag in _Reader(html).tags:
         local = {}
         for attribute, url in _remote_loads(tag):
             # Only a whole attribute can be exchanged; a URL inside a style counts as unknown.
@@ -396,12 +379,12 @@ def _localise(page: Path, html_dir: Path, manifest: Manifest) -> str:
 
 
 def _start_tag(tag: _Tag, local: dict[str, str]) -> str:
-    words = [tag.name]
-    for name, value in tag.attributes:
-        if name in DROPPED:
-            continue
-        words.append(name if value is None else f'{name}="{escape(local.get(name, value))}"')
-    return f"<{' '.join(words)}{'/' if tag.source.endswith('/>') else ''}>"
+    words = [
+        name if value is None else f'{name}="{escape(local.get(name, value))}"'
+        for name, value in tag.attributes
+        if name not in DROPPED
+    ]
+    return f"<{' '.join([tag.name, *words])}{'/' if tag.source.endswith('/>') else ''}>"
 
 
 def _check_styles(html_dir: Path, manifest: Manifest) -> None:
@@ -426,8 +409,4 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _read(file: Path) -> str:
-    return file.read_bytes().decode("utf-8")
-
-
-def _write(file: Path, text: str) -> None:
-    file.write_bytes(text.encode("utf-8"))
+    return file.read_bytes().decode()  # read_text would change line ends

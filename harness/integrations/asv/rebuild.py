@@ -8,7 +8,6 @@ recorded, and asv's stamps of what comes out as it was.
 from __future__ import annotations
 
 import ast
-import contextlib
 import datetime as dt
 import json
 import tempfile
@@ -71,8 +70,8 @@ def rebuild(conf: Any, root: Path, results: Path) -> Rebuilt:
     problems: list[str] = []
     for folder in card_folders(results):
         for commit, records in _recorded(folder, problems).items():
-            if _machine(folder) is None and (run := _newest_run(records)):
-                written.append(_mended_machine(folder, run))
+            if _machine(folder) is None:
+                written += _mended_machine(folder, records)
             for environment, suites in _rows(records, making.environment, problems).items():
                 try:
                     path, content = making.file(folder, commit, environment, suites)
@@ -99,9 +98,7 @@ def _recorded(folder: Path, problems: list[str]) -> Mapping[str, Sequence[Path]]
 
 
 def _rows(records: Iterable[Path], environment: str, problems: list[str]) -> Mapping[str, Mapping[str, Rows]]:
-    """By asv's environment, and by suite, the newest row of each case; `environment` is that of records that
-    say none.
-    """
+    """By asv's environment and by suite the newest row of each case; `environment` is the default."""
     found: dict[str, dict[str, Rows]] = defaultdict(lambda: defaultdict(dict))
     for path in records:
         try:
@@ -119,13 +116,6 @@ def _rows(records: Iterable[Path], environment: str, problems: list[str]) -> Map
     return found
 
 
-def _newest_run(records: Iterable[Path]) -> Run | None:
-    for path in reversed([*records]):
-        with contextlib.suppress(HarnessError):
-            return read_run(path).run
-    return None
-
-
 def _damaged(folder: Path, sound: set[Path]) -> Iterator[str]:
     for path in sorted(folder.glob("*.json")):
         if path.name != "machine.json" and path not in sound and _loaded(path, folder.name) is None:
@@ -141,18 +131,15 @@ def _loaded(path: Path, machine: str) -> Any:
 
 
 class _Making:
-    """What result files are made with."""
-
     def __init__(self, conf: Any, root: Path, benchmarks: Mapping[str, Benchmark]) -> None:
         self._conf, self._root = conf, root
-        self._tracks: dict[str, list[Benchmark]] = {}
+        self._tracks: defaultdict[str, list[Benchmark]] = defaultdict(list)
         for benchmark in benchmarks.values():
             if benchmark.suite and benchmark.name.rpartition(".")[2] in TRACKS:
-                self._tracks.setdefault(benchmark.suite, []).append(benchmark)
+                self._tracks[benchmark.suite].append(benchmark)
 
     @property
     def environment(self) -> str:
-        """The first of asv.conf.json."""
         return next(iter(self._environments))
 
     def file(
@@ -199,12 +186,11 @@ class _Making:
     def _date(self, commit: str) -> int:
         """Milliseconds since 1970, as asv dates a commit."""
         try:
-            date: int = self._repository.get_date(commit)
+            return int(self._repository.get_date(commit))
         except (util.UserError, util.ProcessError) as error:
             raise _UnknownError(
                 f"Commit {commit[:12]} has a record, and asv's repository does not have it: {error}"
             ) from None
-        return date
 
     @cached_property
     def _repository(self) -> Any:
@@ -240,11 +226,11 @@ def _method(run: Run) -> str:
 def _result(answers: Sequence[Answer]) -> Any:
     """What asv makes of what a benchmark's process says, one answer after the other."""
     values = [answer.get("value") for answer in answers]
-    sampled = [value if isinstance(value, dict) else None for value in values]
+    sampled = [value if isinstance(value, dict) else {} for value in values]
     return BenchmarkResult(
         result=[True if samples else value for value, samples in zip(values, sampled, strict=True)],
-        samples=[samples and samples["samples"] for samples in sampled],
-        number=[samples and samples["number"] for samples in sampled],
+        samples=[samples.get("samples") for samples in sampled],
+        number=[samples.get("number") for samples in sampled],
         errcode=0,
         stderr="",
         profile=None,
@@ -252,9 +238,7 @@ def _result(answers: Sequence[Answer]) -> Any:
 
 
 def _content(results: Any, old: Path | None) -> bytes | None:
-    """A result file as asv writes it; None where the old one has the same to say. What comes out as it was
-    keeps its stamps.
-    """
+    """A result file as asv writes it, rows that stay with their stamps; None where nothing changes."""
     with tempfile.TemporaryDirectory(prefix="harness-") as folder:
         results.save(folder)
         [path] = Path(folder).rglob("*.json")
@@ -272,25 +256,30 @@ def _content(results: Any, old: Path | None) -> bytes | None:
 
 def _unstamped(columns: Sequence[str], row: Sequence[Any]) -> str:
     """A row without when it was run, as text: NaN is no number that equals itself."""
-    told = {name: value for name, value in zip(columns, row, strict=False) if name not in _STAMPS}
-    return json.dumps({name: value for name, value in told.items() if value is not None})
+    pairs = zip(columns, row, strict=False)
+    return json.dumps({name: value for name, value in pairs if name not in _STAMPS and value is not None})
 
 
 def _machine(folder: Path) -> dict[str, Any] | None:
     """What asv keeps of a card; None where its file is missing or damaged."""
     try:
-        told = util.load_json(str(folder / "machine.json"), _MACHINE_VERSION)
+        found = util.load_json(str(folder / "machine.json"), _MACHINE_VERSION)
     except (OSError, util.UserError, TypeError):
         return None
-    return told if isinstance(told, dict) and told.get("machine") == folder.name else None
+    return found if isinstance(found, dict) and found.get("machine") == folder.name else None
 
 
-def _mended_machine(folder: Path, run: Run) -> Path:
-    """With a damaged machine.json asv heeds no result beside it: write it anew from a record."""
-    path = folder / "machine.json"
-    entry = {**machine_entry(run.device, run.host), "machine": folder.name, "version": _MACHINE_VERSION}
-    _write(path, json.dumps(entry, indent=4, sort_keys=True).encode())
-    return path
+def _mended_machine(folder: Path, records: Sequence[Path]) -> list[Path]:
+    """With a damaged machine.json asv heeds no result beside it: write it anew from the newest record."""
+    for record in reversed(records):
+        try:
+            run = read_run(record).run
+        except HarnessError:
+            continue
+        entry = {**machine_entry(run.device, run.host), "machine": folder.name, "version": _MACHINE_VERSION}
+        _write(folder / "machine.json", json.dumps(entry, indent=4, sort_keys=True).encode())
+        return [folder / "machine.json"]
+    return []
 
 
 def _write(path: Path, content: bytes) -> None:

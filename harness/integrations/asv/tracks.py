@@ -37,17 +37,14 @@ from harness.errors import HarnessError
 from harness.history.figures import METRICS, Metric
 from harness.output.tables import outcome
 from harness.records import METHOD_VERSION, DeviceInfo, Row
-from harness.run.run import RunResult, Session, SessionSettings
+from harness.run.run import Session, SessionSettings
 from harness.spec.case_id import size_label
 from harness.spec.loader import load
 from harness.spec.planning import PlannedCase, divided, plan
-from harness.spec.suite import Suite
 
 ANSWERS = "harness-answers.json"
 """In the folder that a class's benchmarks share: track name to one answer a parameter combination, in
 asv's order."""
-
-
 SETUP_TIMEOUT_S = 6 * 3600.0
 
 Answer = dict[str, Any]
@@ -60,13 +57,9 @@ _VARIABLE = "HARNESS_ASV"
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the plugin, in asv's process, asks of the processes that asv starts, beyond what asv tells them.
-
-    It is handed over in one variable of the environment, as JSON.
-    """
+    """What the plugin, in asv's process, asks of the processes that asv starts, as JSON in a variable."""
 
     device_kind: str = "gpu"
-    """What is measured on."""
     machine: str | None = None
     environment: str = ""
     """The name of asv's environment, which is in the names of its result files."""
@@ -76,44 +69,31 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     selected: dict[str, list[int]] = {}
     """Of each class of which asv was asked for a part, the places of those parameters in asv's order."""
     dry_run: bool = False
-    """Nothing may be written."""
     progress: str | None = None
-    """The file to which lines of progress go."""
     asv_pid: int | None = None
-    """The process that waits for setup_cache."""
 
     @classmethod
     def given(cls, **facts: Any) -> Request:
-        """What this process was asked, with other facts."""
-        return msgspec.structs.replace(
-            msgspec.json.decode(os.environ.get(_VARIABLE) or "{}", type=cls), **facts
-        )
+        asked = msgspec.json.decode(os.environ.get(_VARIABLE) or "{}", type=cls)
+        return msgspec.structs.replace(asked, **facts)
 
     @property
     def variables(self) -> dict[str, str]:
-        """What hands it over to a process."""
         return {_VARIABLE: msgspec.json.encode(self).decode()}
 
 
 _NOTHING: Answer = {"value": math.nan}
 """What asv shows as n/a: no such kernel at this commit, or not on this device."""
-
-
 TRACKS: dict[str, Metric] = {f"track_{name}": metric for name, metric in METRICS.items()}
 """asv copies a track's direction into benchmarks.json; by itself it takes every rise for a regression."""
 
 
 class _FileObserver:
-    """Tells the asv process, by way of a file, how far the measurement is."""
-
     def __init__(self) -> None:
         self.path = Request.given().progress
 
     def opened(self, device: DeviceInfo) -> None:
-        self._say(f"Device: {device.spec}, {device.name}")
-
-    def waiting(self, sentence: str) -> None:
-        self._say(sentence)
+        self.waiting(f"Device: {device.spec}, {device.name}")
 
     def started(self, planned: PlannedCase, number: int, total: int) -> None:
         self.name = f"[{number}/{total}] {planned.case.short_id}"
@@ -122,15 +102,12 @@ class _FileObserver:
         pass
 
     def finished(self, row: Row) -> None:
-        self._say(f"{self.name}: {outcome(row)}")
+        self.waiting(f"{self.name}: {outcome(row)}")
 
-    def failed(self, error: HarnessError) -> None:
-        self._say(error.message)
-
-    def _say(self, line: str) -> None:
+    def waiting(self, sentence: str) -> None:
         if self.path:
             with contextlib.suppress(OSError), open(self.path, "a", encoding="utf-8") as file:  # noqa: PTH123
-                file.write(line + "\n")
+                file.write(sentence + "\n")
 
 
 class SuiteTracks:
@@ -145,10 +122,11 @@ class SuiteTracks:
         # The working tree's suite says which kernels and sizes there are graphs of; each commit's own is
         # measured.
         suite = load(cls._path()).suite
-        cls.params = [
-            [kernel.name for kernel in suite.kernels],
-            [label_of(point) for point in _points(suite)],
-        ]
+        # One list for all machines; the points of the device in use first: asv's pages open with the first.
+        quick = Request.given().device_kind != "gpu"
+        points = [*suite.problem.points(quick=quick), *suite.problem.points(quick=not quick)]
+        labels = dict.fromkeys(label_of(point) for point in points)
+        cls.params = [[kernel.name for kernel in suite.kernels], [*labels]]
         for name, track in TRACKS.items():
             if track.headline in (None, suite.headline):
                 setattr(cls, name, _method(name, track, suite.name))
@@ -169,16 +147,15 @@ class SuiteTracks:
             with _ended_with_asv():
                 return self._measure(observer)
         except HarnessError as error:
-            observer.failed(error)  # asv itself says no more than "failed"
+            observer.waiting(error.message)  # asv itself says no more than "failed"
             raise
 
     def _measure(self, observer: _FileObserver) -> dict[str, list[Answer]]:
-        config = load_config(self._path())
-        asked = Request.given()
-        loaded = load(
-            self._path(), os.environ.get("ASV_COMMIT"), Path(asked.repository) if asked.repository else None
-        )
+        config, asked = load_config(self._path()), Request.given()
+        repository = Path(asked.repository) if asked.repository else None
+        loaded = load(self._path(), os.environ.get("ASV_COMMIT"), repository)
         selected = self._selected(asked)
+        notes: dict[str, str | bool] = {"environment": asked.environment} if asked.environment else {}
         settings = SessionSettings(
             command="asv",
             device=config.device,
@@ -186,7 +163,7 @@ class SuiteTracks:
             timeout_s=config.timeout_s,
             results=None if asked.dry_run else Path(asked.results or config.results_folder),
             machine=asked.machine,
-            notes=_notes(asked, partial=selected is not None),
+            notes=notes if selected is None else {**notes, "partial": True},
         )
         with Session(loaded, settings, observer) as session:
             cases, _ = divided(plan(loaded.suite, quick=session.device.kind != "gpu"), (), session.device)
@@ -195,7 +172,9 @@ class SuiteTracks:
             result = session.run(cases) if cases or selected is None else None
         if result and result.interrupted:
             raise KeyboardInterrupt
-        answers = self._answers(result)
+        rows = {(row.kernel, label_of(row.sizes)): row for row in result.rows} if result else {}
+        names = [name for name in TRACKS if hasattr(self, name)]
+        answers = answers_of(rows, itertools.product(*self.params), names)
         Path(ANSWERS).write_text(json.dumps(answers), encoding="utf-8")
         return answers
 
@@ -208,11 +187,6 @@ class SuiteTracks:
                 return {keys[place] for place in places}
         return None
 
-    def _answers(self, result: RunResult | None) -> dict[str, list[Answer]]:
-        rows = {(row.kernel, label_of(row.sizes)): row for row in result.rows} if result else {}
-        names = [name for name in TRACKS if hasattr(self, name)]
-        return answers_of(rows, itertools.product(*self.params), names)
-
 
 def answers_of(
     rows: Mapping[Parameters, Row], parameters: Iterable[Parameters], names: Sequence[str]
@@ -220,13 +194,6 @@ def answers_of(
     """Of each named track an answer for each kernel and size; n/a where there is no row."""
     found = [rows.get(key) for key in parameters]
     return {name: [_answer(TRACKS[name], row) if row else _NOTHING for row in found] for name in names}
-
-
-def _notes(asked: Request, *, partial: bool) -> dict[str, str | bool]:
-    return {
-        **({"environment": asked.environment} if asked.environment else {}),
-        **({"partial": True} if partial else {}),
-    }
 
 
 @contextlib.contextmanager
@@ -263,20 +230,15 @@ def _signal_at_parents_end(number: int) -> None:
 
 def _method(name: str, track: Metric, suite: str) -> Callable[..., Any]:
     def read(self: SuiteTracks, answers: dict[str, list[Answer]], kernel: str, size: int | str) -> Any:
-        """Used where something other than the plugin's environment runs the benchmarks; see
-        `asv_plugin._answer`.
-        """
+        """Used where something other than the plugin's environment runs the benchmarks; it answers itself."""
         answer = answers[name][list(itertools.product(*self.params)).index((kernel, size))]
         if "error" in answer:
             raise RuntimeError(answer["error"])
         return answer["value"]
 
     read.__name__ = name
-    attributes: Any = read
-    attributes.unit = track.unit
-    attributes.direction = track.direction
-    attributes.suite = suite
-    attributes.version = METHOD_VERSION
+    # asv reads these.
+    vars(read).update(unit=track.unit, direction=track.direction, suite=suite, version=METHOD_VERSION)
     return read
 
 
@@ -287,16 +249,6 @@ def _answer(metric: Metric, row: Row) -> Answer:
     if isinstance(found, tuple):  # in the form of which asv makes a median with an interval
         return {"value": {"samples": list(found), "number": 1}}
     return {"value": metric.wrong if row.status == "failed" else math.nan if found is None else found}
-
-
-def _points(suite: Suite) -> list[Mapping[str, int]]:
-    """Every point that any device measures, because asv has one list of parameters for all machines.
-
-    Those of the device in use come first: asv's pages open with the first of them.
-    """
-    quick = Request.given().device_kind != "gpu"
-    own, other = ([*suite.problem.points(quick=side)] for side in (quick, not quick))
-    return [*own, *(point for point in other if point not in own)]
 
 
 def label_of(sizes: Mapping[str, int]) -> int | str:

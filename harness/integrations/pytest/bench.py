@@ -2,33 +2,145 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
+
+import pytest
 
 from harness.bench.measure import MeasureSettings
 from harness.config import Config, load_config
+from harness.device.lock import Busy
 from harness.errors import HarnessError, UsageError
-from harness.integrations.pytest.cases import CaseOptions, GpuCase, PluginOptions
-from harness.records import DeviceInfo, Row, Run
+from harness.records import DeviceInfo, L2Policy, Row, Run
 from harness.run.compare import CompareObserver, CompareSettings, Comparing, ComparisonResult
 from harness.run.device_session import find_device
 from harness.run.run import Session, SessionSettings
-from harness.spec.planning import (
-    PlannedCase,
-    SuitePair,
-    check_patterns,
-    fitting,
-    load_pairs,
-    load_suites,
+from harness.spec import planning
+from harness.spec.planning import PlannedCase, SuitePair
+from harness.spec.suite import Case
+
+CaseSide = Literal["base", "head"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginOptions:
+    """What the command line says."""
+
+    device: str | None = None
+    sizes: tuple[str, ...] = ()
+    quick: bool = False
+    base: str | None = None
+    """The revision to compare with; None measures the working tree alone."""
+    gate: bool = False
+    fail_on: tuple[str, ...] = ()
+    busy: Busy = "wait"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseOptions:
+    patterns: tuple[str, ...] = ()
+    """Globs of kernels; empty for every one."""
+    sizes: tuple[str, ...] = ()
+    quick: bool = False
+    margin: float | None = None
+    tolerance: float | None = None
+    """Like the margin a fraction, None for what suits the device."""
+    requires: str | None = None
+    l2: L2Policy | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuCase:
+    """A case as the fixture gpu_case gives it: at base, at head, or both."""
+
+    label: str
+    """``matmul.naive@512``"""
+    config: Config
+    pair: SuitePair
+    """Twice the working tree's, where nothing is compared."""
+    base: PlannedCase | None = None
+    head: PlannedCase | None = None
+    options: CaseOptions
+
+    @property
+    def planned(self) -> PlannedCase:
+        """At head, unless only base has it."""
+        planned = self.head or self.base
+        assert planned is not None
+        return planned
+
+    @property
+    def case(self) -> Case:
+        """The case itself: axis sizes and macros read as its attributes."""
+        return self.planned.case
+
+    @property
+    def judged(self) -> CaseSide:
+        """Whose test brings the verdict: head's, or base's for a case that vanished."""
+        return "head" if self.head else "base"
+
+    @property
+    def sides(self) -> tuple[CaseSide, ...]:
+        both: tuple[CaseSide, ...] = ("base", "head")
+        return tuple(side for side in both if getattr(self, side))
+
+
+def case_options(marks: Iterable[pytest.Mark]) -> CaseOptions:
+    """What a test's gpu_cases markers say, the closest first: it wins. Raises UsageError."""
+    options = CaseOptions()
+    for mark in reversed([*marks]):
+        if not all(isinstance(pattern, str) for pattern in mark.args):
+            raise UsageError(f"gpu_cases{mark.args!r}: expected names of kernels, such as 'matmul.*tiling*'.")
+        if mark.args:
+            options = replace(options, patterns=mark.args)
+        for name, value in mark.kwargs.items():
+            if name not in _KEYWORDS:
+                raise UsageError(f"gpu_cases has no {name!r}; it has {', '.join(_KEYWORDS)}.")
+            expected, fits, read = _KEYWORDS[name]
+            if not fits(value):
+                raise UsageError(f"gpu_cases has {name}={value!r}; expected {expected}.")
+            options = replace(options, **{name: read(value)})
+    return options
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def _are_sizes(value: Any) -> bool:
+    sizes = _listed(value)
+    return bool(sizes) and all(isinstance(size, int | str) and not isinstance(size, bool) for size in sizes)
+
+
+_PERCENT = (
+    "percent, above 0 and below 100",
+    lambda value: type(value) in (int, float) and 0 < value < 100,
+    lambda value: value / 100,
 )
+_KEYWORDS: Mapping[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "sizes": (
+        "sizes, such as [512] or ['500,300,700']",
+        _are_sizes,
+        lambda value: tuple(map(str, _listed(value))),
+    ),
+    "quick": ("True or False", lambda value: isinstance(value, bool), bool),
+    "margin": _PERCENT,
+    "tolerance": _PERCENT,
+    "requires": (
+        "a compute capability, such as 'sm_80'",
+        lambda value: isinstance(value, str) and re.fullmatch(r"sm_\d{2,}", value),
+        str,
+    ),
+    "l2": ("'cold' or 'hot'", lambda value: value in ("cold", "hot"), str),
+}
+"""What may be said of a test's cases: what is expected, whether a value is that, and what it stands for."""
 
 
 class MeasuredCase(NamedTuple):
-    """One case of the working tree, measured by itself."""
-
     case: GpuCase
     row: Row
     run: Run
@@ -39,9 +151,7 @@ class _Batch:
     """The cases that one comparison takes together."""
 
     wanted: dict[str, GpuCase] = field(default_factory=dict)
-    """By case."""
-    result: ComparisonResult | None = None
-    error: HarnessError | None = None
+    outcome: ComparisonResult | HarnessError | None = None
 
 
 class _Silent:
@@ -57,8 +167,8 @@ class _Silent:
 
 
 class CaseRunner:
-    """`root` is where a project without a configuration file lies. `blind` looks for no device: where nothing
-    will be measured, the small sizes will do.
+    """Measures the cases of a session. `root` is where a project without a configuration file lies. `blind`
+    looks for no device: where nothing will be measured, the small sizes will do.
     """
 
     def __init__(
@@ -81,18 +191,17 @@ class CaseRunner:
         """The cases of a test in a folder, suite by suite in ladder order. Raises UsageError."""
         config = self._config(folder)
         pairs = self._suites(config)
-        check_patterns(wanted.patterns, [side.suite for pair in pairs for side in pair])
+        planning.check_patterns(wanted.patterns, [side.suite for pair in pairs for side in pair])
         sizes_asked = self.options.sizes or wanted.sizes
-        asked = fitting(pairs, wanted.patterns, sizes_asked)
+        asked = planning.fitting(pairs, wanted.patterns, sizes_asked)
         self.notes |= dict.fromkeys(asked.left_out)
         quick = not sizes_asked and self._quick(config, wanted)
         found: dict[str, GpuCase] = {}
         for pair, sizes in asked.chosen:
             for base, head in self._planned(pair, sizes, wanted, quick=quick):
-                label = _label(base, head, found)
-                found[label] = GpuCase(
-                    label=label, config=config, pair=pair, base=base, head=head, options=wanted
-                )
+                case = GpuCase(label="", config=config, pair=pair, base=base, head=head, options=wanted)
+                label = _label(case.case, found)
+                found[label] = replace(case, label=label)
         return list(found.values())
 
     def _config(self, folder: Path) -> Config:
@@ -103,12 +212,10 @@ class CaseRunner:
 
     def _suites(self, config: Config) -> list[SuitePair]:
         if config not in self._pairs:
-            base = self.options.base
-            self._pairs[config] = (
-                [SuitePair(loaded, loaded) for loaded in load_suites(config)]
-                if base is None
-                else load_pairs(config, base)
-            )
+            if self.options.base is None:
+                self._pairs[config] = [SuitePair(loaded, loaded) for loaded in planning.load_suites(config)]
+            else:
+                self._pairs[config] = planning.load_pairs(config, self.options.base)
         return self._pairs[config]
 
     def _quick(self, config: Config, wanted: CaseOptions) -> bool:
@@ -137,8 +244,7 @@ class CaseRunner:
                 self._devices[spec] = find_device(spec)
             except HarnessError as error:
                 self._devices[spec] = error
-        found = self._devices[spec]
-        if isinstance(found, HarnessError):
+        if isinstance(found := self._devices[spec], HarnessError):
             raise found
         return found
 
@@ -146,8 +252,7 @@ class CaseRunner:
     def seen_device(self) -> DeviceInfo | None:
         """What was measured on, if anything was."""
         found = [each.run.device for each in self.measured]
-        found += [result.comparison.device for result, _ in self.compared]
-        return found[0] if found else None
+        return next(iter([*found, *(result.comparison.device for result, _ in self.compared)]), None)
 
     def measure(self, case: GpuCase, *, timed: bool) -> MeasuredCase:
         """Verify a case, and time it unless `timed` is false. Raises HarnessError where it cannot begin."""
@@ -179,15 +284,13 @@ class CaseRunner:
         self._session = None
         self._stack.close()
 
-    def select(self, case: GpuCase) -> None:
+    def select(self, case: GpuCase) -> _Batch:
         """Compare this case too, when its suite's turn comes."""
-        self._batch(case).wanted[case.case.id] = case
-
-    def _batch(self, case: GpuCase) -> _Batch:
         # Tests that ask for the same are compared together, whatever kernels and sizes each is about.
         wanted = replace(case.options, patterns=(), sizes=(), quick=False)
-        key = (case.config, case.pair.head.path, wanted)
-        return self._batches.setdefault(key, _Batch())
+        batch = self._batches.setdefault((case.config, case.pair.head.path, wanted), _Batch())
+        batch.wanted[case.case.id] = case
+        return batch
 
     def compare(self, case: GpuCase) -> ComparisonResult:
         """The comparison that a case is part of, carried out when it is first asked for.
@@ -195,19 +298,17 @@ class CaseRunner:
         Raises HarnessError, every time, where it could not be. After an interrupt it is kept as it was then,
         and KeyboardInterrupt goes on.
         """
-        self.select(case)
-        batch = self._batch(case)
-        if batch.result is None and batch.error is None:
+        batch = self.select(case)
+        if batch.outcome is None:
             try:
-                batch.result = self._compare(list(batch.wanted.values()))
+                batch.outcome = self._compare(list(batch.wanted.values()))
             except HarnessError as error:
-                batch.error = error
-        if batch.error is not None:
-            raise batch.error
-        assert batch.result is not None
-        if batch.result.interrupted:
+                batch.outcome = error
+        if isinstance(batch.outcome, HarnessError):
+            raise batch.outcome
+        if batch.outcome.interrupted:
             raise KeyboardInterrupt
-        return batch.result
+        return batch.outcome
 
     def _compare(self, cases: Sequence[GpuCase]) -> ComparisonResult:
         config, pair, wanted = cases[0].config, cases[0].pair, cases[0].options
@@ -228,14 +329,13 @@ class CaseRunner:
     @property
     def broken(self) -> bool:
         """Whether a comparison could not be carried out."""
-        return any(batch.error for batch in self._batches.values())
+        return any(isinstance(batch.outcome, HarnessError) for batch in self._batches.values())
 
     @property
     def compared(self) -> Iterator[tuple[ComparisonResult, dict[str, GpuCase]]]:
-        """Every comparison so far, with its cases by their ids."""
         for batch in self._batches.values():
-            if batch.result is not None:
-                yield batch.result, batch.wanted
+            if isinstance(batch.outcome, ComparisonResult):
+                yield batch.outcome, batch.wanted
 
 
 def _requiring(planned: PlannedCase, requires: str | None) -> PlannedCase:
@@ -247,11 +347,8 @@ def _requiring(planned: PlannedCase, requires: str | None) -> PlannedCase:
     return planned if own and asked and own >= asked else replace(planned, kernel=kernel)
 
 
-def _label(base: PlannedCase | None, head: PlannedCase | None, taken: Mapping[str, GpuCase]) -> str:
+def _label(case: Case, taken: Mapping[str, GpuCase]) -> str:
     """``matmul.naive@512``; with its axes, where these tell it from another."""
-    planned = head or base
-    assert planned is not None
-    case = planned.case
     label = next((name for name in (case.short_id, case.id) if name not in taken), None)
     if label is None:
         raise UsageError(f"Two suites have a case {case.id}: give one of them another name.")

@@ -14,8 +14,7 @@ from typing import Any, NoReturn
 import pytest
 
 from harness.errors import HarnessError
-from harness.integrations.pytest.bench import CaseRunner
-from harness.integrations.pytest.cases import CaseSide, GpuCase
+from harness.integrations.pytest.bench import CaseRunner, CaseSide, GpuCase
 from harness.integrations.pytest.report import info_of_arm, info_of_row, sentence, times_of
 from harness.output.sentences import explained
 from harness.output.verdicts import fails
@@ -38,18 +37,16 @@ class GpuBenchmark:
     def __call__(self, case: GpuCase) -> dict[str, Any]:
         """Measure, and return what pytest-benchmark keeps of it in extra_info."""
         if not isinstance(case, GpuCase):
-            refuse(
-                self._benchmark,
-                f"gpu_benchmark takes what the fixture gpu_case gives; it was given {case!r}.",
-            )
+            wrong = f"gpu_benchmark takes what the fixture gpu_case gives; it was given {case!r}."
+            refuse(self._benchmark, wrong)
         try:
             return self._alone(case) if self._side is None else self._paired(case, self._side)
         except KeyboardInterrupt:
             _spoil(self._benchmark)
             raise
         except HarnessError as error:
-            told = sentence(error.reason, error.message, error.log)
-        return refuse(self._benchmark, told)  # outside, where pytest shows no exception behind it
+            why = sentence(error.reason, error.message, error.log)
+        return refuse(self._benchmark, why)  # outside, where pytest shows no exception behind it
 
     def _alone(self, case: GpuCase) -> dict[str, Any]:
         measured = self._runner.measure(case, timed=self._benchmark.enabled)
@@ -58,12 +55,8 @@ class GpuBenchmark:
             pytest.skip(row.message)
         if row.status == "failed":
             refuse(self._benchmark, sentence(row.reason, row.message, row.log))
-        info = info_of_row(measured)
-        self._benchmark.extra_info.update(info)
-        _replay(
-            self._benchmark, [each / 1e9 for each in row.measurement.times_ns] if row.measurement else [0]
-        )
-        return info
+        times_s = [each / 1e9 for each in row.measurement.times_ns] if row.measurement else [0]
+        return self._replay(info_of_row(measured), times_s)
 
     def _paired(self, case: GpuCase, side: CaseSide) -> dict[str, Any]:
         result = self._runner.compare(case)
@@ -79,11 +72,24 @@ class GpuBenchmark:
             if failing:
                 refuse(self._benchmark, sentence(word, explained(verdict), verdict.log))
             pytest.skip(sentence(word, explained(verdict)))
-        info = info_of_arm(case, side, verdict, result)
-        self._benchmark.extra_info.update(info)
-        _replay(self._benchmark, times_s)
+        info = self._replay(info_of_arm(case, side, verdict, result), times_s)
         if failing:
             pytest.fail(sentence(word, explained(verdict), verdict.log), pytrace=False)
+        return info
+
+    def _replay(self, info: dict[str, Any], times_s: Sequence[float]) -> dict[str, Any]:
+        """Let pytest-benchmark measure these times, a round each; where it is disabled, none."""
+        self._benchmark.extra_info.update(info)
+        left = iter(times_s)
+
+        def begin() -> None:
+            _Clock.now_s = 0.0
+
+        def launch() -> None:
+            # Called more often than there are rounds where somebody profiles it.
+            _Clock.now_s = next(left, 0.0)
+
+        self._benchmark.pedantic(launch, setup=begin, rounds=len(times_s), iterations=1, warmup_rounds=0)
         return info
 
     def _fails(self, verdict: Verdict) -> bool:
@@ -105,20 +111,6 @@ class _RefusedError(Exception):
 def device_clock() -> float:
     """Seconds that the device has spent on the round that is replayed."""
     return _Clock.now_s
-
-
-def _replay(benchmark: Any, times_s: Sequence[float]) -> None:
-    """Let pytest-benchmark measure these times, a round each; where it is disabled, none."""
-    left = iter(times_s)
-
-    def begin() -> None:
-        _Clock.now_s = 0.0
-
-    def launch() -> None:
-        # Called more often than there are rounds where somebody profiles it.
-        _Clock.now_s = next(left, 0.0)
-
-    benchmark.pedantic(launch, setup=begin, rounds=len(times_s), iterations=1, warmup_rounds=0)
 
 
 def _spoil(benchmark: Any) -> None:

@@ -9,11 +9,19 @@ for one of its fixtures.
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import shutil
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import pytest
 
-from harness.integrations.pytest.session import GpuSession, OnBenchmark, Summary, WithoutBenchmark
+if TYPE_CHECKING:
+    from harness.integrations.pytest.bench import CaseRunner, CaseSide, GpuCase
+    from harness.integrations.pytest.fixture import GpuBenchmark
+    from harness.records import DeviceInfo, Verdict
+    from harness.run.compare import ComparisonResult, Purpose
 
 MARKER = (
     "gpu_cases(*kernels, sizes, quick, margin, tolerance, requires, l2): which cases of the project's suites "
@@ -64,7 +72,6 @@ def pytest_configure(config: pytest.Config) -> None:
     _check_options(config)
     session = GpuSession(config)
     config.pluginmanager.register(session, "gpu-harness-session")
-    config.pluginmanager.register(Summary(session), "gpu-harness-summary")
     there = config.getoption("benchmark_storage", None) is not None
     fixture = OnBenchmark(session) if there else WithoutBenchmark()
     config.pluginmanager.register(fixture, "gpu-harness-fixture")
@@ -98,3 +105,390 @@ def _check_verdicts(fail_on: list[str], *, gate: bool) -> None:
         raise pytest.UsageError(
             f"--perf-fail-on {unknown[0]}: there is no such verdict. Expected {', '.join(FAILING)}, or none."
         )
+
+
+class Baseline(NamedTuple):
+    """What a file that pytest-benchmark saved says of benchmarks of ours; no card where it does not say."""
+
+    card: Mapping[str, Any]
+    names: tuple[str, ...]
+
+
+def baseline_of(content: dict[str, Any]) -> Baseline | None:
+    """What a file says; None where it has no benchmark of ours.
+
+    The card is taken out of the content: pytest-benchmark, to which any difference is worth a warning,
+    compares the rest, at a moment when this session's card is not known yet.
+    """
+    card = content.get("machine_info", {}).pop("gpu", None)
+    names = tuple(
+        str(each.get("fullname"))
+        for each in content.get("benchmarks", ())
+        if "harness_version" in (each.get("extra_info") or {})
+    )
+    return Baseline(card if isinstance(card, dict) else {}, names) if names else None
+
+
+def asked_for(config: pytest.Config, name: str) -> bool:
+    """Whether a test of this name would lie in what the command line names."""
+    file, _, inside = name.partition("::")
+    place = (config.rootpath / file).resolve()
+    for argument in config.args:
+        path, _, wanted = argument.partition("::")
+        asked = (config.invocation_params.dir / path).resolve()
+        if not wanted and place.is_relative_to(asked):
+            return True
+        if wanted and place == asked and f"{inside}[".startswith((f"{wanted}[", f"{wanted}::")):
+            return True
+    return False
+
+
+class MissingBenchmark(pytest.Item):
+    """A benchmark that a baseline has and this session has not. As a test that fails it obeys -k, -m and
+    --deselect like any other, and has its line in pytest's summary.
+    """
+
+    fixturenames = ("benchmark",)
+    """By which pytest-benchmark tells benchmarks from other tests."""
+    funcargs: ClassVar[dict[str, Any]] = {}
+    """Which its version 5.0.0 takes for granted."""
+
+    @classmethod
+    def like(cls, nodeid: str, session: pytest.Session, items: Sequence[pytest.Item]) -> MissingBenchmark:
+        """One of that name, where its nearest relative among the items is, and with its markers."""
+        file, test = nodeid.partition("::")[0], nodeid.partition("[")[0]
+        relatives = [item for item in items if item.nodeid.partition("[")[0] == test]
+        near = next((item for item in [*relatives, *items] if item.nodeid.partition("::")[0] == file), None)
+        module = near.getparent(pytest.Module) if near else None
+        name = nodeid.rpartition("::")[2]
+        made: MissingBenchmark = cls.from_parent(module or session, name=name, nodeid=nodeid)
+        made.own_markers += [mark for item in relatives[:1] for mark in item.own_markers]
+        made.extra_keyword_matches.update(Path(file).parts)
+        return made
+
+    def runtest(self) -> None:
+        pytest.fail(
+            "missing: the baseline has this benchmark and this run has not. It was renamed or removed, or is "
+            "measured at other sizes now.",
+            pytrace=False,
+        )
+
+    def reportinfo(self) -> tuple[str, None, str]:
+        return self.nodeid.partition("::")[0], None, self.name
+
+
+CaseKey = tuple[str, str, str]
+"""File and class, function, label."""
+
+
+class GpuSession:
+    """Hooks and fixtures of one session."""
+
+    NO_XDIST = "GPU benchmarks cannot share a card. Run them in one process: -n 0, or -p no:xdist."
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.reported: set[tuple[str, str]] = set()
+        """Comparison and case of the failing verdicts that a test has reported."""
+        self._problems: dict[str, None] = {}
+        """Found while tests were collected, and reported when all are."""
+        self._baselines: list[Baseline] = []
+        self._cases: dict[CaseKey, GpuCase] = {}
+        self.started: CaseRunner | None = None
+        """What measures, once a test has asked for it."""
+        self._lines: list[str] = []
+        """Why the gate fails where no test could tell."""
+        self._passes = False
+
+    def option(self, name: str) -> Any:
+        return self.config.getoption(name, None)
+
+    @property
+    def in_worker(self) -> bool:
+        """Whether this is a process of pytest-xdist's."""
+        return hasattr(self.config, "workerinput")
+
+    @property
+    def skipped(self) -> bool:
+        """Whether pytest-benchmark skips all benchmarks."""
+        return bool(self.option("benchmark_skip") and not self.option("benchmark_only"))
+
+    @property
+    def runner(self) -> CaseRunner:
+        """What measures; made when it is first asked for."""
+        if self.started is None:
+            from harness.integrations.pytest.bench import CaseRunner, PluginOptions
+
+            options = PluginOptions(
+                device=self.option("perf_device"),
+                sizes=tuple(self.option("perf_size")),
+                quick=self.option("perf_quick"),
+                base=self.option("perf_base"),
+                gate=self.option("perf_gate"),
+                fail_on=tuple(self.option("perf_fail_on")),
+                busy="fail" if self.option("perf_no_wait") else "wait",
+            )
+            blind = self.in_worker or self.skipped
+            self.started = CaseRunner(options, _Progress(self.config), self.config.rootpath, blind=blind)
+            self.config.add_cleanup(self.started.close)
+        return self.started
+
+    # Which tests there are
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        if "gpu_case" not in metafunc.fixturenames:
+            return
+        from harness.errors import HarnessError
+        from harness.integrations.pytest.bench import case_options
+
+        definition = metafunc.definition
+        try:
+            wanted = case_options(definition.iter_markers("gpu_cases"))
+            cases = self.runner.cases(definition.path.parent, wanted)
+        except HarnessError as error:
+            self._problems["\n".join(filter(None, [error.message, error.log]))] = None
+            return
+        for case in cases:
+            self._cases[_place(definition, case.label)] = case
+        if self.option("perf_base") is None or "gpu_side" not in metafunc.fixturenames:
+            labels = [case.label for case in cases if case.head]
+            metafunc.parametrize("gpu_case", labels, indirect=True, ids=labels)
+        else:
+            sides = [(case.label, side) for case in cases for side in case.sides]
+            names = ["-".join(each) for each in sides]
+            metafunc.parametrize(("gpu_case", "gpu_side"), sides, indirect=True, ids=names)
+
+    @pytest.fixture
+    def gpu_case(self, request: pytest.FixtureRequest) -> GpuCase:
+        """A case of one of the project's suites: a kernel at a size. The test runs once for each."""
+        return self._cases[_place(request.node, request.param)]
+
+    @pytest.fixture
+    def gpu_side(self, request: pytest.FixtureRequest) -> CaseSide | None:
+        """With --perf-base the commit that a test shows: base or head; else None."""
+        return getattr(request, "param", None)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
+        if self._problems:
+            raise pytest.UsageError(*self._problems)
+        for item in items:
+            # Without pytest-benchmark there is no such marker, and the fixture will say so.
+            if {"gpu_benchmark", "benchmark"} <= {*getattr(item, "fixturenames", ())}:
+                self._prepare(item)
+        if self.option("perf_gate"):
+            there = {item.nodeid for item in items}
+            known = dict.fromkeys(name for baseline in self._baselines for name in baseline.names)
+            gone = [name for name in known if name not in there and asked_for(self.config, name)]
+            items.extend([MissingBenchmark.like(name, session, items) for name in gone])
+
+    def _prepare(self, item: pytest.Item) -> None:
+        """Give the test the device's clock; what its own marker says of the rest stays."""
+        from harness.integrations.pytest.fixture import device_clock
+
+        case = self._case_of(item)
+        paired = self.option("perf_base") is not None
+        group = case and (case.label if paired else f"{case.case.suite}@{case.case.size_label}")
+        own = item.get_closest_marker("benchmark")
+        kwargs = {"group": group, **(own.kwargs if own else {}), "timer": device_clock}
+        item.add_marker(pytest.mark.benchmark(**kwargs), append=False)
+        # The harness has a time limit a case; a comparison of all cases happens in the first one's test.
+        if self.config.pluginmanager.hasplugin("timeout") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(0))
+
+    def _case_of(self, item: pytest.Item) -> GpuCase | None:
+        label = getattr(getattr(item, "callspec", None), "params", {}).get("gpu_case")
+        return self._cases.get(_place(item, label)) if isinstance(label, str) else None
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """What is left after -k and its like is what will be compared."""
+        cases = [case for item in session.items if (case := self._case_of(item))]
+        if self.option("perf_base") is not None:
+            for case in cases:
+                self.runner.select(case)
+        if cases and not (self.skipped or self.in_worker or self.option("collectonly")):
+            self._check_baselines(cases[0])
+
+    # Baselines of pytest-benchmark's
+
+    @pytest.hookimpl(optionalhook=True, tryfirst=True)
+    def pytest_benchmark_compare_machine_info(self, compared_benchmark: dict[str, Any]) -> None:
+        self._baselines += filter(None, [baseline_of(compared_benchmark)])
+
+    def _check_baselines(self, case: GpuCase) -> None:
+        """Raise UsageError where a baseline is another card's."""
+        if not self._baselines or self.option("perf_any_machine"):
+            return
+        from harness.errors import HarnessError
+        from harness.integrations.pytest.report import card_of, other_card
+
+        try:
+            own = card_of(self.runner.device(case.config))
+        except HarnessError:
+            return  # every test will say so
+        for baseline in self._baselines:
+            if why := other_card(baseline.card, own):
+                raise pytest.UsageError(
+                    f"The baseline of --benchmark-compare says nothing about the code. {why} Save one here, "
+                    "measure both commits here with --perf-base REV, or give --perf-any-machine."
+                )
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
+        if self.started and (device := self.started.seen_device):
+            from harness.integrations.pytest.report import card_of
+
+            machine_info["gpu"] = card_of(device)
+
+    # The gate, and what is printed at the end
+
+    @property
+    def _judges(self) -> bool:
+        elsewhere = self.option("collectonly") or self.in_worker
+        return bool(self.option("perf_gate") and not elsewhere)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail the session for what no test could fail for."""
+        if self._judges and self.option("perf_base") is not None and not session.exitstatus:
+            self._lines = [*self._untold()]
+        if self._lines:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        self._passes = session.exitstatus == pytest.ExitCode.OK or not self._gate_fails()
+
+    def _untold(self) -> Iterator[str]:
+        if self._nothing_compared:
+            yield f"No kernel was compared with {self.option('perf_base')}."
+        for result, cases in self._compared:
+            if result.problem:
+                yield "The record of the comparison is not whole."
+            for verdict in self._failing(result):
+                if (result.comparison.run_id, verdict.case) not in self.reported:
+                    yield f"{verdict.status} {cases[verdict.case].label}: none of the tests that ran says so."
+
+    @property
+    def _compared(self) -> list[tuple[ComparisonResult, Mapping[str, GpuCase]]]:
+        return [*self.started.compared] if self.started else []
+
+    def _failing(self, result: ComparisonResult) -> list[Verdict]:
+        from harness.output.verdicts import fails
+
+        fail_on = self.option("perf_fail_on")
+        return [verdict for verdict in result.verdicts if fails(verdict, fail_on)]
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter
+    ) -> Generator[None, object, object]:
+        """Behind pytest-benchmark's wide tables, and before pytest's own summary."""
+        try:
+            return (yield)
+        finally:
+            self._write_sections(terminalreporter)
+
+    def _write_sections(self, terminalreporter: pytest.TerminalReporter) -> None:
+        runner, width = self.started, shutil.get_terminal_size().columns
+        if runner and runner.measured:
+            from harness.integrations.pytest.report import row_lines
+
+            _write(terminalreporter, "GPU benchmarks", row_lines(runner.measured, width))
+        if self._judges:
+            _write(terminalreporter, "GPU performance gate", [*self._gate_section(width)])
+        elif self._compared:
+            title = f"GPU kernels against {self.option('perf_base')}"
+            _write(terminalreporter, title, [*self._gate_section(width)])
+        if runner and runner.notes:
+            _write(terminalreporter, "GPU suites left out", [*runner.notes])
+
+    def _gate_section(self, width: int) -> Iterator[str]:
+        if self.option("perf_base") is None:
+            yield "Times of another session are not judged: only benchmarks that are gone fail. To"
+            yield "judge the code, measure both commits in one session with --perf-base REV."
+            return
+        for result, cases in self._compared:
+            from harness.integrations.pytest.report import comparison_lines
+
+            yield from comparison_lines(result, cases, width)
+        yield from self._lines
+        if self.option("perf_gate"):
+            yield f"The gate {'passes' if self._passes else 'fails'}."
+
+    def _gate_fails(self) -> bool:
+        """Of a session that does not pass: whether the gate has a part in it."""
+        broken = self.started and self.started.broken
+        if self._nothing_compared or self._lines or broken:
+            return True
+        return any(result.interrupted or self._failing(result) for result, _ in self._compared)
+
+    @property
+    def _nothing_compared(self) -> bool:
+        from harness.records import nothing_compared
+
+        return nothing_compared(each.status for result, _ in self._compared for each in result.verdicts)
+
+
+class OnBenchmark:
+    """The fixture gpu_benchmark where pytest-benchmark is installed."""
+
+    def __init__(self, session: GpuSession) -> None:
+        self._session = session
+
+    @pytest.fixture
+    def gpu_benchmark(self, benchmark: Any, gpu_side: CaseSide | None) -> GpuBenchmark:
+        """Called with gpu_case: verify it on the device, time it, and show its times to pytest-benchmark."""
+        from harness.integrations.pytest.fixture import GpuBenchmark, refuse
+
+        if self._session.in_worker:
+            refuse(benchmark, GpuSession.NO_XDIST)
+        return GpuBenchmark(self._session.runner, benchmark, gpu_side, self._session.reported)
+
+
+class WithoutBenchmark:
+    @pytest.fixture
+    def gpu_benchmark(self) -> None:
+        """Verify a case on the device and time it: needs pytest-benchmark, which is not installed."""
+        pytest.fail("gpu_benchmark needs pytest-benchmark: pip install 'gpu-harness[pytest]'.", pytrace=False)
+
+
+class _Progress:
+    """Shows how a comparison goes, among pytest's own lines."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def opened(self, device: DeviceInfo) -> None:
+        self._say(f"Device: {device.spec}, {device.name}")
+
+    def waiting(self, sentence: str) -> None:
+        self._say(sentence, quiet=False)
+
+    def process(self, number: int, cases: int, purpose: Purpose) -> None:
+        what = {"look": "", "confirm": ", confirming", "attribute": ", each side alone"}[purpose]
+        self._say(f"process {number}{what}: {cases} case{'s' if cases > 1 else ''}")
+
+    def _say_nothing(self, *_: object) -> None:
+        pass
+
+    stage = started = measured = _say_nothing
+
+    def _say(self, line: str, *, quiet: bool = True) -> None:
+        """With `quiet`, not under -q."""
+        reporter: Any = self._config.pluginmanager.getplugin("terminalreporter")
+        capture: Any = self._config.pluginmanager.getplugin("capturemanager")
+        if reporter is None or (quiet and self._config.get_verbosity() < 0):
+            return
+        with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+            reporter.ensure_newline()
+            reporter.write_line(line)
+            reporter.flush()  # in a log too, what is waited for is told before
+
+
+def _place(node: Any, label: str) -> CaseKey:
+    """A case of one test function: node is one of its items, or its definition."""
+    return node.parent.nodeid, getattr(node, "originalname", None) or node.name, label
+
+
+def _write(reporter: pytest.TerminalReporter, title: str, lines: Sequence[str]) -> None:
+    if lines:
+        reporter.section(title)
+    for line in lines:
+        reporter.write_line(line)

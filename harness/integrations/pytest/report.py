@@ -1,21 +1,20 @@
-"""What is told of measurements: in pytest-benchmark's extra_info, in tables, and why a test fails."""
+"""What is said of measurements: in pytest-benchmark's extra_info, in tables, and why a test fails."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
 import harness
-from harness.integrations.pytest.bench import MeasuredCase
-from harness.integrations.pytest.cases import CaseSide, GpuCase
+from harness.integrations.pytest.bench import CaseSide, GpuCase, MeasuredCase
 from harness.numbers import number
 from harness.output.sentences import verdict_columns
 from harness.output.sheet import Column, Sheet
 from harness.output.tables import summary_of
 from harness.output.verdicts import calibrated, closing, lines_of
-from harness.records import DeviceInfo, PairedBlock, Snapshot, Source, Verdict
+from harness.records import DeviceInfo, Source, Verdict
 from harness.run.compare import ComparisonResult
 from harness.spec.suite import Case, Problem
 from harness.system.texts import harmless
@@ -52,8 +51,10 @@ def info_of_arm(case: GpuCase, side: CaseSide, verdict: Verdict, result: Compari
     loaded, source = (case.pair.head, described.head) if side == "head" else (case.pair.base, described.base)
     headline = loaded.suite.headline
     time_ns = arm.time_ns if arm else None
-    flop, moved = _work(loaded.suite.problem, case.case)
-    gflops, gbytes = (amount / time_ns if amount and time_ns else None for amount in (flop, moved))
+    snapshots = (snapshot for block in blocks if block.telemetry for snapshot in block.telemetry.during)
+    memory_clocks = [each.memory_clock_mhz for each in snapshots if each.memory_clock_mhz is not None]
+    work = _work(loaded.suite.problem, case.case)
+    gflops, gbytes = (amount / time_ns if amount and time_ns else None for amount in work)
     return {
         **_info(case.case, headline, source, described.device),
         "side": side,
@@ -63,7 +64,7 @@ def info_of_arm(case: GpuCase, side: CaseSide, verdict: Verdict, result: Compari
         "clock": blocks[0].clock if blocks else None,
         "l2": blocks[0].l2 if blocks else None,
         "sm_clock_mhz": arm and arm.sm_clock_mhz,
-        "memory_clock_mhz": _seen(blocks, lambda snapshot: snapshot.memory_clock_mhz),
+        "memory_clock_mhz": median(memory_clocks) if memory_clocks else None,
         "temperature_c": verdict.temperature_c,
         "power_w": verdict.power_w,
         "source_sha256": arm and arm.source_sha256,
@@ -107,12 +108,6 @@ def _work(problem: Problem, case: Case) -> tuple[int | None, int | None]:
         return None, None
 
 
-def _seen(blocks: Sequence[PairedBlock], read: Callable[[Snapshot], float | None]) -> float | None:
-    seen = [read(snapshot) for block in blocks if block.telemetry for snapshot in block.telemetry.during]
-    values = [value for value in seen if value is not None]
-    return median(values) if values else None
-
-
 def times_of(result: ComparisonResult, case: str, side: CaseSide) -> tuple[float, ...]:
     """Seconds of every slot that counts of one side of a case, in the order measured."""
     return tuple(
@@ -135,9 +130,7 @@ def card_of(device: DeviceInfo) -> dict[str, str | None]:
 
 
 def other_card(saved: Mapping[str, Any], own: Mapping[str, Any]) -> str:
-    """Why times of `saved` say nothing about those of `own`, both as `card_of` tells them; empty where they
-    may be compared.
-    """
+    """Why times of `saved` say nothing about those of `own`; empty where they may be compared."""
     if any(saved.get(name) != own.get(name) for name in ("name", "uuid", "arch")):
         return f"It was measured on {_card(saved)}, and this is {_card(own)}."
     if saved.get("driver") != own.get("driver"):
@@ -163,18 +156,16 @@ def row_lines(measured: Sequence[MeasuredCase], width: int) -> list[str]:
 
 def _row_table(rows: Sequence[MeasuredCase], width: int) -> list[str]:
     found = [summary_of(each.row, each.run) for each in rows]
-    sheet = Sheet(
-        columns=[
-            Column("kernel", [each.row.kernel for each in rows], text=True),
-            Column("size", [each.case.case.size_label for each in rows]),
-            Column("ms", [number(s.time_ms) for s in found]),
-            Column(rows[0].run.headline, [number(s.rate) for s in found]),
-            Column("SM MHz", [number(s.sm_clock_mhz) for s in found], spare=2),
-            Column("°C", [number(s.temperature_c, 2) for s in found], spare=3),
-            Column("W", [number(s.power_w, 3) for s in found], spare=4),
-        ]
-    )
-    return sheet.lines(width)
+    columns = [
+        Column("kernel", [each.row.kernel for each in rows], text=True),
+        Column("size", [each.case.case.size_label for each in rows]),
+        Column("ms", [number(s.time_ms) for s in found]),
+        Column(rows[0].run.headline, [number(s.rate) for s in found]),
+        Column("SM MHz", [number(s.sm_clock_mhz) for s in found], spare=2),
+        Column("°C", [number(s.temperature_c, 2) for s in found], spare=3),
+        Column("W", [number(s.power_w, 3) for s in found], spare=4),
+    ]
+    return Sheet(columns=columns).lines(width)
 
 
 def comparison_lines(result: ComparisonResult, cases: Mapping[str, GpuCase], width: int) -> list[str]:
@@ -186,7 +177,7 @@ def comparison_lines(result: ComparisonResult, cases: Mapping[str, GpuCase], wid
     if verdicts:
         columns = verdict_columns("kernel", [verdict.kernel for verdict in verdicts], verdicts)
         lines = [_title(result.comparison.head.suite, device), *Sheet(columns=columns).lines(width)]
-    told = [
+    texts = [
         calibrated(result.calibration, device, verdicts),
         *(line.plain for line in lines_of(verdicts, names=names, logs=False)),
         *(f"Problem changed: {change}" for change in result.problem_changes),
@@ -195,7 +186,7 @@ def comparison_lines(result: ComparisonResult, cases: Mapping[str, GpuCase], wid
         closing(verdicts, sum(verdict.gpu_s for verdict in verdicts)),
         "Interrupted: verdicts rest on what was finished." if result.interrupted else "",
     ]
-    lines += [line for text in told for part in text.splitlines() for line in _wrapped(part, width)]
+    lines += [line for text in texts for part in text.splitlines() for line in _wrapped(part, width)]
     return [*lines, *([f"Record: {result.path}"] if result.path else []), ""]
 
 

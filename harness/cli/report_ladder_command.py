@@ -10,23 +10,14 @@ from pathlib import Path
 import click
 
 from harness.bench.measure import MeasureSettings
-from harness.cli import completion
+from harness.cli import completion, echo_json, options
 from harness.cli.execute import status_of, tell_result
-from harness.cli.options import (
-    echo_json,
-    flag,
-    json_option,
-    no_wait_option,
-    path_option,
-    seconds_option,
-    size_option,
-)
 from harness.config import load_config
 from harness.device import backends
 from harness.device.lock import Busy
 from harness.errors import DeviceError
 from harness.output.ladder_tables import markdown, print_hints, print_ladder
-from harness.output.ladders import LadderReport, SuiteLadders, find_ladders
+from harness.output.ladders import SuiteLadders, find_ladders
 from harness.output.ladders import as_json as ladder_as_json
 from harness.output.progress import ProgressObserver
 from harness.run.run import RunResult, Session, SessionSettings
@@ -37,8 +28,8 @@ SLOW_TIMEOUT_S = 3600.0
 
 @click.command("ladder")
 @click.argument("names", nargs=-1, metavar="[SUITE|LADDER|CASE]...", shell_complete=completion.ladders)
-@flag("--measure", "Measure what is missing first, as 'harness run' does.")
-@flag("--slow", "With --measure: what takes minutes too.")
+@options.flag("--measure", "Measure what is missing first, as 'harness run' does.")
+@options.flag("--slow", "With --measure: what takes minutes too.")
 @click.option(
     "--device",
     "devices",
@@ -47,7 +38,7 @@ SLOW_TIMEOUT_S = 3600.0
     shell_complete=completion.devices,
     help="Show, or measure on, this device alone; repeatable.",
 )
-@size_option("sizes", help="Other sizes than the authors'.")
+@options.size("sizes", help="Other sizes than the authors'.")
 @click.option(
     "--against",
     metavar="KERNEL",
@@ -55,13 +46,13 @@ SLOW_TIMEOUT_S = 3600.0
     shell_complete=completion.cases,
     help="The kernel to hold against the host; default: the fastest.",
 )
-@seconds_option("--timeout", "For one case; default 120, with --slow 3600.")
-@path_option("--results", "Where records lie.")
-@no_wait_option
+@options.seconds("--timeout", "For one case; default 120, with --slow 3600.")
+@options.path("--results", "Where records lie.")
+@options.no_wait
 @click.option(
     "--format", "form", type=click.Choice(("terminal", "markdown")), default="terminal", show_default=True
 )
-@json_option
+@options.json
 def command(
     names: tuple[str, ...],
     measure: bool,
@@ -84,11 +75,9 @@ def command(
         backends.parse_spec(spec)
     config = load_config()
     folder = results or config.results_folder
-    asked = list(
-        find_ladders(
-            load_suites(config), names, sizes, results=folder, devices=devices, against=against, slow=slow
-        )
-    )
+    suites = load_suites(config)
+    found = find_ladders(suites, names, sizes, results=folder, devices=devices, against=against, slow=slow)
+    asked = list(found)
     finished: list[RunResult] = []
     if measure:
         settings = SessionSettings(
@@ -113,6 +102,7 @@ def _measure(asked: Sequence[SuiteLadders], settings: SessionSettings) -> list[R
             for spec in ladders.specs(settings.device):
                 try:
                     for result in _measured_on(ladders, replace(settings, device=spec), observer):
+                        tell_result(result, "figures that are missing stay so")
                         finished.append(result)
                         if result.interrupted:
                             return finished
@@ -129,26 +119,17 @@ def _measured_on(
     with Session(ladders.loaded, settings, observer) as session:
         device = session.device
         if plan := ladders.missing(device):
-            yield _told(session.run(plan))
+            yield session.run(plan)
     if plan := ladders.missing_fastest(device):
         with Session(ladders.loaded, settings, observer) as session:
-            yield _told(session.run(plan))
-
-
-def _told(result: RunResult) -> RunResult:
-    tell_result(result, "figures that are missing stay so")
-    return result
+            yield session.run(plan)
 
 
 def _show(asked: Sequence[SuiteLadders], form: str, *, as_json: bool) -> None:
-    reports: list[LadderReport] = []
-    problems: list[str] = []
-    for ladders in asked:
-        found, unread = ladders.reports()
-        reports += found
-        problems += unread
-    for problem in dict.fromkeys(problems):
+    found = [ladders.reports() for ladders in asked]
+    for problem in dict.fromkeys(problem for _, problems in found for problem in problems):
         click.echo(f"harness: {problem}", err=True)
+    reports = [report for some, _ in found for report in some]
     if as_json:
         echo_json([ladder_as_json(report) for report in reports])
         return

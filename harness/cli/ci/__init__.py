@@ -1,1 +1,0 @@
-"""The commands of `harness ci`, one file each."""

@@ -1,1 +1,0 @@
-"""The commands of `harness report`, one file each."""
