@@ -1,6 +1,4 @@
-"""Settings of a project: ``[tool.harness]`` in pyproject.toml or harness.toml, then HARNESS_* variables,
-then options.
-"""
+"""Settings of a project: pyproject.toml or harness.toml, then HARNESS_* variables, then options."""
 
 from __future__ import annotations
 
@@ -63,9 +61,7 @@ VARIABLES = frozenset(
 
 
 def check_environment() -> None:
-    """Raises ConfigError for a HARNESS_* variable that there is not: a misspelt one must not be silently
-    without effect.
-    """
+    """Raises ConfigError for an unknown HARNESS_* variable: a misspelt one must not be without effect."""
     for name in sorted(os.environ):
         if name.startswith("HARNESS_") and name not in VARIABLES:
             raise ConfigError(f"{name}: no such variable. {_meant(name)}")
@@ -83,9 +79,7 @@ def _meant(name: str) -> str:
 
 
 def load_config(start: Path | None = None) -> Config:
-    """The configuration that holds in a folder: the nearest file upwards, then the environment. Raises
-    ConfigError.
-    """
+    """The configuration of a folder: the nearest file upwards, then variables. Raises ConfigError."""
     check_environment()
     config = _from_file(start or Path.cwd())
     for field in fields(Config):

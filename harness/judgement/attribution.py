@@ -48,13 +48,11 @@ class Solo:
     sm_clock_mhz: float | None = None
     """Mean SM clock."""
     power_w: float | None = None
-    """Mean of the power sensor's readings. A sensor that shows the mean of the last second still shows some
-    of what ran before."""
+    """Mean of the power sensor's readings; one that averages over a second still shows what ran before."""
     energy_j: float | None = None
     """Energy of one launch."""
     energy_error: float | None = None
-    """Share by which the energy may be off: when the counter moved is known only to within a sampling
-    interval."""
+    """Share by which the energy may be off: the counter is read only once in a sampling interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

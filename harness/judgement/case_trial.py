@@ -7,15 +7,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from statistics import fmean, median
+from statistics import median
 
 from harness.errors import Side
-from harness.judgement.attribution import SoloBlocks, attribute
+from harness.judgement.attribution import SoloBlocks, attribute, mean_of_known
 from harness.judgement.gates import Gated, combine
 from harness.judgement.judge import (
     Direction,
     Flag,
-    Interval,
     Judgement,
     Leg,
     LegName,
@@ -132,7 +131,11 @@ class Round:
     @cached_property
     def exponent(self) -> tuple[float, float] | None:
         """How time follows the SM clock, with its standard error."""
-        return _exponent(self.quads, self.block.clock_noise)
+        quads, noise = self.quads, self.block.clock_noise
+        clocks = [quad.sm_clock_mhz for quad in quads if quad.sm_clock_mhz and readable(quad.sm_clock_mhz)]
+        if noise is None or len(clocks) < len(quads) or len(quads) < MIN_QUADS:
+            return None
+        return clock_exponent([q.times_ns for q in quads], clocks, _orders(quads), noise)
 
 
 @dataclass
@@ -172,19 +175,13 @@ class Contest:
     def end(self, status: VerdictStatus, reason: str, message: str, log: str = "", side: Side = "") -> None:
         """Settle the case by something other than its times; `side` is the one that failed, if one did."""
         self.settled = True
-        if status == "failed":
-            self._ending = dataclasses.replace(self._verdict(status, reason, message, log=log), side=side)
-        else:
-            told = f"At {side}: {message}" if side else message
-            self._ending = self._verdict(status, reason, told, log=log)
+        if side and status != "failed":
+            side, message = "", f"At {side}: {message}"
+        self._ending = dataclasses.replace(self._verdict(status, reason, message), log=log, side=side)
 
     @property
     def ended(self) -> bool:
         return self._ending is not None
-
-    @property
-    def _flagged(self) -> str:
-        return self._flag.status if self._flag else ""
 
     @property
     def confirming(self) -> bool:
@@ -194,11 +191,10 @@ class Contest:
     @property
     def precision(self) -> Precision:
         """How well the next block must know its effect for the verdict to profit."""
-        margin = self.policy.margin
-        later = LATER_ERROR * margin
-        min_quads = TAIL_QUADS if self.suspicious else 0
+        margin, later = self.policy.margin, LATER_ERROR * self.policy.margin
         if self.judgement is None:
             return Precision(FIRST_ERROR * margin)
+        min_quads = TAIL_QUADS if self.suspicious else 0
         beyond = min(abs(each.effect) for each in self.judgement.estimates.values()) - margin
         if not self.confirming and beyond < 0:
             # It is the tolerance that it may still have to be told from.
@@ -224,8 +220,7 @@ class Contest:
         if self.settled:
             return
         count = self.policy.looks[self.looks]
-        good = len(_with_effect(self._stage))
-        if good >= count:
+        if len(_with_effect(self._stage)) >= count:
             self.look()
         elif len(self._stage) >= count + SPARE_PROCESSES:
             self.settled = True  # too little can be read
@@ -302,15 +297,13 @@ class Contest:
         return found
 
     def interrupt(self, why: str = "interrupted") -> None:
-        """Measure nothing more, and judge by what there is: what counts at a look is what is known by then,
-        not the number of processes.
-        """
+        """Measure nothing more, and judge by what is known by then, whatever the number of processes."""
         if self.settled:
             return
         if len(_with_effect(self._stage)) >= 2:
             self.look(last=True)
         self.stopped_by, self.settled = self.stopped_by or why, True
-        if self.confirming and self.judgement is not None and self.judgement.status == self._flagged:
+        if self._flag and self.judgement and self.judgement.status == self._flag.status:
             self.confirmed = None  # neither confirmed nor refuted, unless `settle` does
 
     def legs(self, rounds: Sequence[Round], *, clean: bool = False) -> list[Leg]:
@@ -364,9 +357,9 @@ class Contest:
         if self._ending is not None:
             return self._ending
         gated = self._gated()
-        if self.judgement is None and self.rounds and (self.settled and not self.stopped_by):
-            return self._judged("invalid", "too-few-quads", "", gated)
         if self.judgement is None:
+            if self.rounds and self.settled and not self.stopped_by:
+                return self._judged("invalid", "too-few-quads", "", gated)
             return self._judged("inconclusive", self.stopped_by or "interrupted", "", gated)
         status, reason, message = _outcome(self, self.judgement)
         if status in ("regression", "improvement", "unchanged"):
@@ -393,12 +386,10 @@ class Contest:
         reason = max(gated.touched, key=lambda code: gated.touched[code])
         told = next((text for text in gated.findings if text.startswith(f"{reason}:")), "").partition(": ")[2]
         wanted: Mapping[str, str] = {"regression": "slower", "improvement": "faster", "unchanged": "same"}
-        clean = [each for each in self.telling if each.clean.time]
-        if clean:
+        if clean := [each for each in self.telling if each.clean.time]:
             alone = self._judge(clean, len(self.policy.looks) - 1, clean=True)
-            if alone.status in ("undecided", wanted[status]) or "tail" in alone.legs:
-                return None
-            if self._holds_too(alone, status):
+            agrees = alone.status in ("undecided", wanted[status]) or "tail" in alone.legs
+            if agrees or self._holds_too(alone, status):
                 return None
             return reason, (
                 f"The {sum(len(each.gated.clean) for each in clean)} quads that nothing touched say "
@@ -416,12 +407,9 @@ class Contest:
         )
 
     def _holds_too(self, alone: Judgement, status: VerdictStatus) -> bool:
-        """Whether a verdict is true by another judgement as well: between margin and tolerance an effect is
-        slower and the same.
-        """
-        sizes = [
-            abs(found.effect) for name, found in alone.estimates.items() if name in (alone.legs or _RULERS)
-        ]
+        """Whether a verdict holds by another judgement too: an effect can be slower and tolerable."""
+        legs = alone.legs or ("time", "cycles")
+        sizes = [abs(found.effect) for name, found in alone.estimates.items() if name in legs]
         if status == "unchanged":
             return max(sizes) < self.policy.tolerance
         return alone.status == "same" and min(sizes) > self.policy.margin
@@ -439,9 +427,7 @@ class Contest:
         holds = effect + doubt < math.log1p(self.policy.tolerance)
         if status != "unchanged":
             holds = effect - doubt > math.log1p(self.policy.margin)
-        if holds:
-            return ""
-        return f"That alone makes up to {percent(doubt)}."
+        return "" if holds else f"That alone makes up to {percent(doubt)}."
 
     def _judged(self, status: VerdictStatus, reason: str, message: str, gated: Gated) -> Verdict:
         """A verdict with all that was measured."""
@@ -450,21 +436,22 @@ class Contest:
         telemetry = [each.block.telemetry for each in both if each.block.telemetry]
         during = [snapshot for each in telemetry for snapshot in each.during]
         quads = tuple(quad for each in both for quad in each.quads)
-        order = self.order(both)
+        order, tail = self.order(both), self.tail(rounds)
+        strays = Strays(base=tail.base, head=tail.head, slots=tail.slots, cost=tail.cost)
         verdict = dataclasses.replace(
             self._verdict(status, reason, message),
             time=_effect(rounds, "time", self),
             cycles=_effect(rounds, "cycles", self),
             energy=_energy(self.solo) if self.solo else None,
-            strays=_strays(self.tail(rounds)) if rounds else None,
+            strays=strays if rounds else None,
             smallest_visible=judgement.smallest_visible if judgement else None,
             noise_floor=self.noise.floor,
             clock_exponent=self.exponent(),
             power_capped=gated.power_capped,
             base=self._arm("base", quads, gated.quads),
             head=self._arm("head", quads, gated.quads),
-            temperature_c=_mean([snapshot.temperature_c for snapshot in during]),
-            power_w=_mean([snapshot.power_w for snapshot in during]),
+            temperature_c=mean_of_known([snapshot.temperature_c for snapshot in during]),
+            power_w=mean_of_known([snapshot.power_w for snapshot in during]),
             order_p=min(order.between_p, order.carried_p) if quads else None,
             touched=gated.touched,
             unavailable=gated.unavailable,
@@ -475,7 +462,7 @@ class Contest:
             return verdict  # why a few slots stray, neither the usual time nor the usual cycles tell
         return dataclasses.replace(verdict, attribution=attribute(verdict))
 
-    def _verdict(self, status: VerdictStatus, reason: str, message: str, *, log: str = "") -> Verdict:
+    def _verdict(self, status: VerdictStatus, reason: str, message: str) -> Verdict:
         return Verdict(
             case=self.id,
             kernel=self.case.kernel,
@@ -484,29 +471,23 @@ class Contest:
             status=status,
             reason=reason,
             message=message,
-            log=log,
             base=self._arm("base"),
             head=self._arm("head"),
         )
 
     def _arm(self, side: str, quads: Sequence[Quad] = (), every: Sequence[Quad] = ()) -> Arm | None:
         """A side with the median time of `quads` and the mean SM clock of `every` quad."""
-        letter = "A" if side == "base" else "B"
-        known = self.sides.get(side)
+        letter, known = ("A" if side == "base" else "B"), self.sides.get(side)
         times = [time_ns for quad in quads for time_ns in of_arm(quad.order, quad.times_ns, letter)]
         if known is None and not times:
             return None
-        clocks = [
-            mhz
-            for quad in every
-            if quad.sm_clock_mhz
-            for mhz in of_arm(quad.order, quad.sm_clock_mhz, letter)
-        ]
+        counted = [(quad.order, quad.sm_clock_mhz) for quad in every if quad.sm_clock_mhz]
+        clocks = [mhz for order, slots in counted for mhz in of_arm(order, slots, letter)]
         alone = getattr(self.solo, side) if self.solo else None
         return dataclasses.replace(
             known or Arm(),
             time_ns=median(times) if times else None,
-            sm_clock_mhz=_mean(clocks),
+            sm_clock_mhz=mean_of_known(clocks),
             alone_mhz=alone and alone.sm_clock_mhz,
             alone_w=alone and alone.power_w,
         )
@@ -520,9 +501,6 @@ def settle(contests: Iterable[Contest], policy: Policy) -> None:
     family = {each.id: each for each in contests if each.confirming or not each.settled}
     for name in confirm({name: each.p_value for name, each in family.items()}, policy):
         family[name].confirmed = family[name].settled = True
-
-
-_RULERS: tuple[LegName, ...] = ("time", "cycles")
 
 
 def _outcome(contest: Contest, judgement: Judgement) -> tuple[VerdictStatus, str, str]:
@@ -557,15 +535,15 @@ def _with_effect(rounds: Sequence[Round]) -> list[Round]:
     return [each for each in rounds if each.all.time is not None]
 
 
-def _effect(rounds: Sequence[Round], name: str, contest: Contest) -> Effect | None:
+def _effect(rounds: Sequence[Round], name: LegName, contest: Contest) -> Effect | None:
     """The effect over these processes with its interval."""
     effects = [each.all.time if name == "time" else each.all.cycles for each in rounds]
     known = tuple(effect for effect in effects if effect is not None)
     if not known or len(known) < len(effects):
         return None
     prior = contest.noise.time if name == "time" else contest.noise.cycles
-    leg = Leg("time" if name == "time" else "cycles", known, prior)
-    found: Interval = judge([leg], contest.policy, len(contest.policy.looks) - 1).estimates[leg.name]
+    last = len(contest.policy.looks) - 1
+    found = judge([Leg(name, known, prior)], contest.policy, last).estimates[name]
     return Effect(
         effect=found.effect,
         low=found.low,
@@ -585,21 +563,8 @@ def _energy(solo: SoloBlocks) -> Effect | None:
     return Effect(effect=effect, low=effect - error, high=effect + error, processes=1, quads=0)
 
 
-def _strays(found: Tail) -> Strays:
-    return Strays(base=found.base, head=found.head, slots=found.slots, cost=found.cost)
-
-
-def _exponent(quads: Sequence[Quad], noise: float | None) -> tuple[float, float] | None:
-    clocks = [quad.sm_clock_mhz for quad in quads if quad.sm_clock_mhz and readable(quad.sm_clock_mhz)]
-    if noise is None or len(clocks) < len(quads) or len(quads) < MIN_QUADS:
-        return None
-    return clock_exponent([q.times_ns for q in quads], clocks, _orders(quads), noise)
-
-
 def _counted(quad: Quad) -> bool:
-    """Whether its cycles can be read. Cycles over time are a clock: where these are far apart within one
-    quad, a counter wrapped.
-    """
+    """Whether its cycles can be read: where cycles over time differ widely in one quad, a counter wrapped."""
     if quad.cycles is None or not readable(quad.cycles):
         return False
     clocks = [cycles / time_ns for cycles, time_ns in zip(quad.cycles, quad.times_ns, strict=True)]
@@ -608,8 +573,3 @@ def _counted(quad: Quad) -> bool:
 
 def _orders(quads: Sequence[Quad]) -> list[str]:
     return [quad.order for quad in quads]
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None

@@ -31,13 +31,11 @@ class GatePolicy:
     """The limits. Shares are of 1: 0.01 is 1 %. A value at its limit passes."""
 
     power_cap_share: float = 0.01
-    """Share of the block during which the driver may lower clocks for the power limit and the block still
-    counts as not power-capped."""
+    """Share of a block that counts as not power-capped during which the power limit may lower clocks."""
     memory_clock_apart: float = 0.005
     """From the block's most common memory clock. Values within it are taken for one clock, rounded."""
     sm_clock_spread: float = 0.015
-    """(max - min) / mean of a quad's four SM clocks: two steps of 15 MHz, between which a free clock may go
-    to and fro."""
+    """(max - min) / mean of a quad's four SM clocks: a free clock moves by two steps of 15 MHz."""
     sm_clock_spread_capped: float = 0.03
     """The same at the power limit, where the clock moves by design."""
     arms_apart: float = 0.01
@@ -49,8 +47,7 @@ class GatePolicy:
     """From the block's median, in °C. The sensor of a card that was at rest rises by 15 in a few tenths of a
     second of load, which quads do not mind; what heat does to the clock, the gates of the clock see."""
     canary_mads: float = 4.0
-    """From the block's median canary, in scaled median absolute deviations (standard deviations, were the
-    noise normal)."""
+    """From the block's median canary, in standard deviations, estimated by the scaled MAD."""
     canary_apart: float = 0.05
     """A canary this close to the median never strays, however quiet the others are."""
     canary_above_usual: float = 0.15
@@ -82,8 +79,7 @@ class Gated:
     power_capped: bool | None = None
     """Whether the driver lowered clocks for the power limit; None where it cannot tell."""
     disturbance: float = 0.0
-    """How much, as a share, a fixed kernel's time varied or rose where others used the card; 1 where nothing
-    tells."""
+    """Share by which a fixed kernel's time varied or rose where others used the card; 1 where unknown."""
     findings: tuple[str, ...] = ()
     """One sentence for each gate that caught something, and on what weaker evidence a gate had to judge."""
 

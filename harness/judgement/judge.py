@@ -26,7 +26,8 @@ TWINS = (TWIN_SAME, TWIN_PLANTED)
 
 
 def wrong_twin(case: str, status: str, *, complete: bool) -> str:
-    """Why a twin's verdict says that the comparison cannot be trusted, as a code; empty where it can.
+    """Why a twin's verdict makes the comparison untrustworthy, as a code; empty where it does not.
+
     `complete` is false for a twin whose measurement was ended early.
     """
     if case == TWIN_SAME and status in ("regression", "improvement"):
@@ -94,9 +95,7 @@ class Policy:
         return 2 * self.tolerance
 
     def flag_alpha(self, look: int, *, last: bool = False) -> float:
-        """The error that a look may spend on flags of one direction. The last one there is has what later
-        ones would have had.
-        """
+        """The error that a look may spend on flags of one direction; the `last` also has the later ones'."""
         return self.flag * _spent(self.spending, look, last=last)
 
     def same_alpha(self, look: int, *, last: bool = False, again: bool = False) -> float:
@@ -247,9 +246,7 @@ def _decide(
     apart: bool,
     cycles_tell: bool | None,
 ) -> tuple[Status, tuple[LegName, ...]]:
-    """What all legs say; else, where one may decide alone, time before cycles. `alphas` are the errors of a
-    flag and of calling a case the same.
-    """
+    """What all legs say; else, where one may decide alone, time before cycles; `alphas` of flag and same."""
     (alpha, same), alone = alphas, apart or last
     for direction in _DIRECTIONS:
         if all(_p(estimate, direction, policy) < alpha for estimate in found.values()):

@@ -1,6 +1,4 @@
-"""Two commits of a suite against each other on one device: pairs of kernels in fresh processes, judged at
-planned looks, and measured again where something was found.
-"""
+"""Two commits of a suite compared on one device, in fresh processes, judged at planned looks."""
 
 from __future__ import annotations
 
@@ -130,9 +128,7 @@ class ComparisonResult:
 
 
 def policy_for(device: DeviceInfo, settings: CompareSettings) -> Policy:
-    """What was asked for, and for the rest what suits the device. Raises UsageError where that makes no
-    sense.
-    """
+    """What was asked for, else what suits the device. Raises UsageError where that makes no sense."""
     usual_margin, usual_tolerance = USUAL_LIMITS[device.kind]
     margin, tolerance = settings.margin, settings.tolerance
     if tolerance is None:
@@ -475,9 +471,7 @@ class Comparing(Workplace):
         return wrong
 
     def _twins(self, entries: Sequence[Entry]) -> list[Entry]:
-        """A kernel against itself, as it is and with a slowdown of the tolerance planted: the first that is
-        measured and takes one.
-        """
+        """A kernel against itself, as it is and slowed by the tolerance: the first case that can be."""
         measured = [entry.contest.case for entry in entries if not entry.contest.settled]
         for case in measured:
             (steps,) = self.find_steps([against_itself(case, TWIN_PLANTED, 0)], [self.policy.tolerance])
@@ -504,9 +498,7 @@ class Comparing(Workplace):
         return found
 
     def _measure_all(self, entries: Sequence[Entry]) -> None:
-        """Measure in as many processes as it takes: what is undecided, and beside it in the same processes
-        what is to be confirmed.
-        """
+        """Measure, in as many processes as it takes, what is undecided or is to be confirmed."""
         contests = [entry.contest for entry in entries]
         while wanting := [entry for entry in entries if not entry.contest.settled]:
             if self.settings.budget_s is not None and self._spent_s >= self.settings.budget_s:

@@ -103,9 +103,7 @@ def rejudge_record(path: Path, stored: StoredComparison, limits: Limits, known: 
 
 
 def _policy(path: Path, stored: StoredComparison, limits: Limits) -> Policy:
-    """What was asked for, for the rest what the record was judged by, and without that what suits its
-    device.
-    """
+    """What was asked for, else what the record was judged by, else what suits its device."""
     settings = CompareSettings(
         margin=limits.margin or _stored(path, stored, "margin"),
         tolerance=limits.tolerance or _stored(path, stored, "tolerance"),

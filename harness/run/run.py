@@ -1,6 +1,4 @@
-"""A run, from a plan to rows: open, build, verify, measure, store. The device is only ever touched by
-child processes.
-"""
+"""A run, from a plan to stored rows. Only child processes touch the device."""
 
 from __future__ import annotations
 
@@ -155,9 +153,7 @@ class Session(Workplace):
         )
 
     def _rows(self, plan: Sequence[PlannedCase]) -> Iterator[Row]:
-        """One row a case, in plan order. Every kernel has a process of its own, and a new one after a
-        failure.
-        """
+        """One row a case, in plan order; every kernel has a process, and a new one after a failure."""
         kernel: Kernel | None = None
         for number, planned in enumerate(plan, 1):
             self.observer.started(planned, number, len(plan))

@@ -451,9 +451,7 @@ def _autoregression(near: Floats, far: Floats, lag: float, sizes: Floats) -> tup
 
 
 def _half_square(sizes: Floats, floor: float, rough: Bools) -> Floats:
-    """Half the mean square of differences by block, each cut off at nine times what the quantile 0.8 says,
-    but not in rough blocks.
-    """
+    """Half the mean square of differences by block; except in rough blocks each is cut off."""
     blocks = rough.size
     counts = _with_neighbours(_sum(np.ones(sizes.size), blocks))
     scale = _with_neighbours(_quantile_80(sizes, blocks)) / _with_neighbours(np.ones(blocks)) / _Q80

@@ -180,8 +180,7 @@ class OrderBias:
     between_p: float
     """p-value that they read the same."""
     carried: float
-    """Half of how much more head loses right after base than base loses right after head, against a slot
-    after one of its own."""
+    """Half of how much more head loses right after base than base after head, against their own slots."""
     carried_p: float
 
     def doubt(self, error: float) -> float:

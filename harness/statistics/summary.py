@@ -1,6 +1,4 @@
-"""Centre, spread and interval of a sample of times. Pure functions; every estimate is robust to stray
-slots.
-"""
+"""Centre, spread and interval of a sample of times, robust to stray slots. Pure functions."""
 
 from __future__ import annotations
 
@@ -20,8 +18,7 @@ class Summary:
     high_ns: float
     """The interval that holds the median of the population with 99 % confidence."""
     spread: float
-    """Scaled median absolute deviation over the median: the relative standard deviation, were the noise
-    normal."""
+    """Scaled median absolute deviation over the median: an estimate of the relative standard deviation."""
     count: int
 
     @property

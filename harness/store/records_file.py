@@ -127,9 +127,7 @@ def _short(source: Source) -> str:
 
 
 class JsonLines:
-    """A file of JSON lines while it is written. Every line is there at once, so that what was measured
-    survives the harness.
-    """
+    """A file of JSON lines while it is written; each line is there at once, so it survives a crash."""
 
     def __init__(self, path: Path, file: IO[bytes], advice: str) -> None:
         self.path, self.file, self._advice = path, file, advice
@@ -276,9 +274,7 @@ class Journal:
 
 
 def read_run(path: Path) -> StoredRun:
-    """A run's record from disk. Raises StoreError, with the line, where it is not one, or of a newer
-    schema.
-    """
+    """A run's record from disk. Raises StoreError, with the line, for a damaged one or a newer schema."""
     lines = _lines(path)
     run = _decode(path, 1, lines[0]).run
     if run is None:

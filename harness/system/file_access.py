@@ -166,9 +166,7 @@ class _Around(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def _around(folder: Path, cache: Path) -> _Around | None:
-    """The export that a folder lies in, or the nearest folder upwards with a .git; None where there is
-    neither.
-    """
+    """The export that a folder lies in, else the nearest folder upwards with a .git, else None."""
     folder, cache = Path(os.path.realpath(folder)), Path(os.path.realpath(cache))
     upwards = (above for above in (folder, *folder.parents) if (above / ".git").exists())
     if (repository := export_root(folder) or next(upwards, None)) is None:

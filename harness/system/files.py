@@ -1,6 +1,4 @@
-"""Files that others can reach: read so that nothing hangs, and locked so that a dead owner is told from a
-live one.
-"""
+"""Files that others can reach: read so that nothing hangs; locks whose owner may be dead."""
 
 from __future__ import annotations
 

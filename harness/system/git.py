@@ -163,9 +163,7 @@ def read(repository: Path, commit: str, path: str) -> bytes | None:
 
 
 def has(repository: Path, commit: str, path: str) -> bool:
-    """Whether a commit has anything at a path, or may have: a link or a submodule above it, into which git
-    does not look.
-    """
+    """Whether a commit has, or may have, anything at a path: git does not look into links or submodules."""
     above = [str(each) for each in (PurePosixPath(path), *PurePosixPath(path).parents[:-1])]
     found = [
         line.partition(b"\t")[::2]

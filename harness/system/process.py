@@ -1,6 +1,4 @@
-"""A child process of ours, asked in typed requests and answering in typed replies, a line of JSON each. Every
-answer has a deadline, and the process is ended with everything that it started.
-"""
+"""A child process that answers typed requests, a line of JSON each, before deadlines, or is ended."""
 
 from __future__ import annotations
 
@@ -174,8 +172,8 @@ class Process:
         return line
 
     def _wait(self, pipe: int, event: int, deadline: float) -> bool:
-        """Until a pipe can be used; False where it never will, because the process has ended. Raises
-        LostError past the deadline.
+        """Wait until a pipe can be used; False where the process has ended. Raises LostError past the
+        deadline.
         """
         if self._process.returncode is not None:
             return False
