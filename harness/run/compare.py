@@ -38,7 +38,7 @@ from harness.records import (
     Verdict,
     VerdictStatus,
 )
-from harness.run.device_session import DeviceObserver, Workplace
+from harness.run.device_session import DeviceObserver, DeviceSession
 from harness.spec.case_id import size_label
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import PlannedCase
@@ -207,7 +207,7 @@ def _failed_at(verdict: Verdict, failed: Failed) -> Verdict:
     )
 
 
-class Comparing(Workplace):
+class Comparing(DeviceSession):
     """A comparison of two loaded suites on one device; a context manager like its base."""
 
     observer: CompareObserver

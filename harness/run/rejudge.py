@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
@@ -16,7 +16,7 @@ from harness.bench.abba import PairSettings, least_quads
 from harness.device.peaks import BeyondPeakError
 from harness.errors import StoreError, UsageError
 from harness.judgement.case_trial import Contest, Noise, Precision, Round, settle
-from harness.judgement.gates import CanaryLevel, Gated, GatePolicy, canary_level, gate, usual_level
+from harness.judgement.gates import CanaryLevel, GatePolicy, canary_level, gate, usual_level
 from harness.judgement.judge import TWINS, Policy
 from harness.judgement.noise import Calibration, noise_of_card, noise_of_case, read_calibration
 from harness.records import CaseBlock, Comparison, PairedBlock, Quad, Verdict
@@ -46,7 +46,7 @@ class RejudgedRecord:
     path: Path
     comparison: Comparison
     complete: bool
-    """False for a comparison that was interrupted then."""
+    """False for a comparison that was interrupted."""
     policy: Policy
     calibration: Calibration | None
     """What the verdicts rest on now; None for an assumption."""
@@ -85,6 +85,7 @@ def rejudge_record(path: Path, stored: StoredComparison, limits: Limits, known: 
     twins = [case for case in again if case.now.case in TWINS]
     labels = known.get(_bare(path.name), {})
     cases = [case for case in again if case not in twins]
+    names = [case.now.case for case in cases]
     stand = with_twins([case.now for case in cases], [twin.now for twin in twins])
     return RejudgedRecord(
         path=path,
@@ -94,37 +95,28 @@ def rejudge_record(path: Path, stored: StoredComparison, limits: Limits, known: 
         calibration=calibration,
         cases=tuple(dataclasses.replace(case, now=now) for case, now in zip(cases, stand, strict=True)),
         twins=tuple(twins),
-        labels={
-            case.now.case: labels[in_short(case.now.case)]
-            for case in cases
-            if in_short(case.now.case) in labels
-        },
+        labels={name: labels[in_short(name)] for name in names if in_short(name) in labels},
     )
 
 
 def _policy(path: Path, stored: StoredComparison, limits: Limits) -> Policy:
     """What was asked for, else what the record was judged by, else what suits its device."""
-    settings = CompareSettings(
-        margin=limits.margin or _stored(path, stored, "margin"),
-        tolerance=limits.tolerance or _stored(path, stored, "tolerance"),
-        confidence=limits.confidence or _stored(path, stored, "confidence") or CompareSettings().confidence,
-    )
-    return policy_for(stored.comparison.device, settings)
-
-
-def _stored(path: Path, stored: StoredComparison, name: str) -> float | None:
-    """A limit that the record was judged by; None where it does not say."""
-    value = stored.comparison.settings.get(name)
-    if value is None or (isinstance(value, float) and 0 < value < 1):
-        return value
-    raise StoreError(
-        f"{path} was judged by a {name} of {value!r}; expected a share between 0 and 1. "
-        f"Give another with --{name}."
-    )
+    given: dict[str, float] = {}
+    for name in ("margin", "tolerance", "confidence"):
+        if not (value := getattr(limits, name)):
+            value = stored.comparison.settings.get(name)
+            if value is not None and not (isinstance(value, float) and 0 < value < 1):
+                raise StoreError(
+                    f"{path} was judged by a {name} of {value!r}; expected a share between 0 and 1. "
+                    f"Give another with --{name}."
+                )
+        if value:
+            given[name] = value
+    return policy_for(stored.comparison.device, dataclasses.replace(CompareSettings(), **given))
 
 
 def _noise(stored: StoredComparison, calibration: Calibration | None) -> dict[str, Noise]:
-    """Of each case; of a twin, or a case with a slowdown planted, that of the case that it was made from."""
+    """The noise of each case; for a twin or a planted slowdown, that of the case it was made from."""
     device, suite = stored.comparison.device, stored.comparison.head.suite
     card = noise_of_card(calibration, device)
     cases = {block.case: block.case for block in stored.blocks}
@@ -161,12 +153,8 @@ def unmatched(known: Labels, judged: Iterable[RejudgedRecord]) -> str:
     there = {(_bare(record.path.name), in_short(case.now.case)) for record in judged for case in record.cases}
     labels = [label for of_record in known.values() for label in of_record.values()]
     astray = [label for label in labels if (_bare(label.file), in_short(label.case)) not in there]
-    if not astray:
-        return ""
-    return (
-        f"{len(astray)} of {len(labels)} labels are of no case that was judged, the first of "
-        f"{astray[0].case} in {astray[0].file}."
-    )
+    which = f", the first of {astray[0].case} in {astray[0].file}" if astray else ""
+    return f"{len(astray)} of {len(labels)} labels are of no case that was judged{which}." if astray else ""
 
 
 def _bare(name: str) -> str:
@@ -176,15 +164,6 @@ def _bare(name: str) -> str:
 
 _ON_QUADS = ("regression", "improvement", "unchanged")
 """Verdicts that nobody can stand by without quads."""
-
-
-class Stored(Protocol):
-    """What is read of a stored comparison."""
-
-    @property
-    def verdicts(self) -> Sequence[Verdict]: ...
-    @property
-    def blocks(self) -> Sequence[CaseBlock]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,22 +206,18 @@ Labels = Mapping[str, Mapping[str, Label]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """How statuses stand to what is known."""
+    """How often statuses agree with what is known."""
 
     changed: int = 0
-    """Cases that are slower or faster."""
+    """Cases that are slower or faster: `found` are called so, `missed` unchanged or the contrary."""
     found: int = 0
-    """Of these, called what they are."""
     missed: int = 0
-    """Of these, called unchanged, or the contrary."""
     same: int = 0
-    """Cases that are neither."""
+    """Cases that are neither: `unchanged` are called so, `false_alarms` slower or faster."""
     unchanged: int = 0
-    """Of these, called unchanged."""
     false_alarms: int = 0
-    """Of these, called slower or faster."""
     undecided: int = 0
-    """All of which neither is said."""
+    """Cases, of either kind, that are called neither."""
 
 
 def score(known: Sequence[tuple[Truth, str]]) -> Score:
@@ -267,40 +242,33 @@ _MEANS: Mapping[str, Truth] = {
 
 
 def rejudge(
-    stored: Stored, policy: Policy, noise: Mapping[str, Noise], pair: PairSettings | None = None
+    stored: StoredComparison, policy: Policy, noise: Mapping[str, Noise], pair: PairSettings | None = None
 ) -> list[Rejudged]:
-    """Judge every case again whose verdict rests on quads; `noise` is by case, and `pair` says how many quads
-    today's comparisons take, if not as many as on a GPU. What was not measured, or failed, stays as it was
-    said. In the order of the record's verdicts.
+    """Judge every case again whose verdict rests on quads; the others stay. In the record's order.
+
+    `noise` is by case; `pair` says how many quads today's comparisons take, if not as many as on a GPU.
     """
     said = {verdict.case: verdict for verdict in stored.verdicts}
-    blocks: dict[str, list[CaseBlock]] = {}
+    # What was measured a second time in one process was only so by the rules of then: the first one counts.
+    blocks: dict[str, dict[int, CaseBlock]] = defaultdict(dict)
     spent: dict[str, float] = defaultdict(float)
-    first: set[tuple[str, int]] = set()
-    for told in stored.blocks:
-        blocks.setdefault(told.case, [])
-        spent[told.case] += told.block.gpu_s
-        # What was measured a second time in one process was only so by the rules of then.
-        if (told.case, told.process) not in first:
-            first.add((told.case, told.process))
-            blocks[told.case].append(told)
-    cases = {
-        name: _Replay(
-            Contest(name, _case(name, said.get(name)), policy, noise[name]),
-            blocks.get(name, []),
-            pair or PairSettings(),
-        )
-        for name in dict.fromkeys((*said, *blocks))
-        if _rests_on_quads(said.get(name), blocks.get(name, []))
-    }
+    for each in stored.blocks:
+        blocks[each.case].setdefault(each.process, each)
+        spent[each.case] += each.block.gpu_s
+    cases = {}
+    for name in dict.fromkeys((*said, *blocks)):
+        of_case = list(blocks[name].values())
+        if _rests_on_quads(said.get(name), of_case):
+            contest = Contest(name, _case(name, said.get(name)), policy, noise[name])
+            cases[name] = _Replay(contest, of_case, pair or PairSettings())
     contests = [case.contest for case in cases.values()]
     levels: list[CanaryLevel] = []
     while sum(case.turn(levels) for case in cases.values()):
         settle(contests, policy)
-    judged = {
-        name: Rejudged(said.get(name), case.contest.verdict(), case.looked_at, spent[name])
-        for name, case in cases.items()
-    }
+    judged = {}
+    for name, case in cases.items():
+        looked_at = len(case.contest.rounds) + len(case.contest.again)
+        judged[name] = Rejudged(said.get(name), case.contest.verdict(), looked_at, spent[name])
     as_it_was = {name: Rejudged(then, then, 0, spent[name]) for name, then in said.items()}
     return list({**as_it_was, **judged}.values())
 
@@ -321,10 +289,6 @@ class _Replay:
         """Of each stage, confirming or not, the blocks that were looked at, with all their quads."""
         self.stretched: set[bool] = set()
 
-    @property
-    def looked_at(self) -> int:
-        return len(self.contest.rounds) + len(self.contest.again)
-
     def turn(self, levels: list[CanaryLevel]) -> bool:
         """One more process, where one is wanted; false where none is, or none is left."""
         contest = self.contest
@@ -332,7 +296,7 @@ class _Replay:
             return False
         stage = contest.confirming
         # To confirm, a process that was measured for that, while there is one.
-        fitting = [place for place, told in enumerate(self.left) if told.confirming == stage]
+        fitting = [place for place, each in enumerate(self.left) if each.confirming == stage]
         if not fitting and self._stretched(levels):
             return True
         if not self.left:
@@ -341,22 +305,23 @@ class _Replay:
         block = self.left.pop(fitting[0] if fitting else 0).block
         self.whole[stage].append(block)
         block = shortened(block, contest.precision, self.pair)
-        gated = self._gate(block, levels)
+        gated = gate(block, GatePolicy(), usual=usual_level(levels))
         if level := canary_level([block]):
             levels.append(level)
         contest.add(block, gated)
         return True
 
     def _stretched(self, levels: list[CanaryLevel]) -> bool:
-        """Look at all quads of the processes that were looked at, once, where no process of the kind is left:
-        what counts at a look is how much is known by then, not how many processes there are. One alone flags
-        nothing, but may confirm. Whether there was enough to look at.
+        """Where no process of the kind is left, look once at all quads of those there were: what counts at a
+        look is how much is known by then. One process alone flags nothing, but may confirm. False where there
+        was too little to look at.
         """
         contest, stage = self.contest, self.contest.confirming
         if stage in self.stretched:
             return False
         self.stretched.add(stage)
-        whole = [Round.of(block, self._gate(block, levels)) for block in self.whole[stage]]
+        usual = usual_level(levels)
+        whole = [Round.of(block, gate(block, GatePolicy(), usual=usual)) for block in self.whole[stage]]
         if sum(each.all.time is not None for each in whole) < (1 if stage else 2):
             return False
         (contest.again if stage else contest.rounds)[:] = whole
@@ -366,9 +331,6 @@ class _Replay:
         if status == "undecided" or unconfirmed:
             contest.stopped_by, contest.confirmed = "record-ends", None  # more would have been measured
         return True
-
-    def _gate(self, block: PairedBlock, levels: Sequence[CanaryLevel]) -> Gated:
-        return gate(block, GatePolicy(), usual=usual_level(levels))
 
 
 def shortened(block: PairedBlock, precision: Precision, pair: PairSettings) -> PairedBlock:

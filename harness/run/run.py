@@ -15,7 +15,7 @@ from harness.device.lock import Busy
 from harness.device.machine import machine_name
 from harness.errors import HarnessError, WorkerError
 from harness.records import METHOD_VERSION, Row, RowStatus, Run
-from harness.run.device_session import DeviceObserver, Workplace, unfit
+from harness.run.device_session import DeviceObserver, DeviceSession, unfit
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import PlannedCase
 from harness.spec.suite import Kernel, ceil_div
@@ -66,7 +66,7 @@ class RunResult:
     """Why the record is not whole, such as a full disk; the rows here are."""
 
 
-class Session(Workplace):
+class Session(DeviceSession):
     """One suite on one device, case by case; a context manager like its base."""
 
     observer: Observer
