@@ -11,6 +11,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -74,7 +75,7 @@ class CompareSettings:
     """Device time after which no process is begun."""
     seed: int = 1
     solo_s: float = 1.0
-    """How long each side of a flagged case runs by itself, to tell what power it draws; 0 for not."""
+    """How long each side of a flagged case runs by itself, to see what power it draws; 0 for not at all."""
     twins: bool | None = None
     """None: in CI, unless the device is a CPU, whose noise would hide the planted one."""
     measure_identical: bool = False
@@ -88,7 +89,7 @@ Purpose = Literal["look", "confirm", "attribute"]
 
 
 class CompareObserver(DeviceObserver, Protocol):
-    """Who is told how a comparison goes."""
+    """What hears of a comparison's progress."""
 
     def process(self, number: int, cases: int, purpose: Purpose) -> None: ...
     def started(self, case: str) -> None: ...
@@ -97,21 +98,21 @@ class CompareObserver(DeviceObserver, Protocol):
 
 @dataclass(slots=True)
 class Entry:
-    """A case that both commits have: what is asked of the worker, and how the contest stands."""
+    """A case that both commits have: what is asked of the worker, and its trial so far."""
 
     pair: protocol.PairOf
     contest: Contest
     digests: dict[str, str] = field(default_factory=dict)
-    """By side, of outputs that were verified in full."""
+    """Digests of outputs that were verified in full, by side."""
     by_base: bool = False
-    """Whether base's problem stands in other files than head's, so that head is held to both."""
+    """Whether base's problem lies in other files than head's, so that head is verified by both."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonResult:
     comparison: Comparison
     verdicts: tuple[Verdict, ...]
-    """Of the cases, in ladder order."""
+    """The cases', in ladder order."""
     twins: tuple[Verdict, ...]
     left_out: tuple[str, ...]
     """Why cases were not compared at all, a sentence each."""
@@ -163,17 +164,17 @@ def match(
     """The cases that both commits have, and verdicts of those that only one has."""
     of_base = {planned.case.id: planned.case for planned in base}
     of_head = {planned.case.id: planned.case for planned in head}
-    both = [(_pair_of(case, case.id), case) for name, case in of_head.items() if name in of_base]
     alone = [
         *(_alone(case, "new") for name, case in of_head.items() if name not in of_base),
         *(_alone(case, "missing") for name, case in of_base.items() if name not in of_head),
     ]
+    both = []
+    for name, case in of_head.items():
+        if name in of_base:
+            base_side, head_side = (protocol.PairSide(suite=s, kernel=case.kernel) for s in ("base", "head"))
+            pair = protocol.PairOf(id=name, sizes=case.sizes, base=base_side, head=head_side)
+            both.append((pair, case))
     return both, alone
-
-
-def _pair_of(case: Case, name: str) -> protocol.PairOf:
-    base, head = (protocol.PairSide(suite=suite, kernel=case.kernel) for suite in ("base", "head"))
-    return protocol.PairOf(id=name, sizes=case.sizes, base=base, head=head)
 
 
 def against_itself(case: Case, name: str, steps: int | None = None) -> protocol.PairOf:
@@ -184,14 +185,13 @@ def against_itself(case: Case, name: str, steps: int | None = None) -> protocol.
 
 
 def _alone(case: Case, status: Literal["new", "missing"]) -> Verdict:
-    reason = {"new": "only-in-head", "missing": "only-in-base"}[status]
     return Verdict(
         case=case.id,
         kernel=case.kernel,
         sizes=case.sizes,
         dtype=case.dtype,
         status=status,
-        reason=reason,
+        reason="only-in-head" if status == "new" else "only-in-base",
         message="",
     )
 
@@ -400,17 +400,17 @@ class Comparing(DeviceSession):
         for entry, reference in asked:
             case = protocol.CaseOf(kernel=entry.pair.head.kernel, sizes=entry.pair.sizes)
             questions.append(protocol.Differences(case=case, seed=seed, reference=reference))
-        told: list[Changes] = []
-        untold: tuple[str, ...] = ()
+        found: list[Changes] = []
+        unknown: tuple[str, ...] = ()
         for question in questions:
             reply = self.ask(question, self.settings.timeout_s)
             if isinstance(reply, Failed):
                 # What hangs or raises may do so in every case, and each would take its time.
-                untold = (f"What changed could not be told: {reply.message}",)
+                unknown = (f"What changed could not be told: {reply.message}",)
                 break
-            told.append(reply.changes)
+            found.append(reply.changes)
         self.leave()
-        of_suite, *of_cases = told or [{}]
+        of_suite, *of_cases = found or [{}]
         places: dict[str, Changes] = {}
         changed: set[str] = set()
         for (entry, _), changes in itertools.zip_longest(asked, of_cases):
@@ -421,7 +421,7 @@ class Comparing(DeviceSession):
                 changed.add(dtype)
         for entry in entries:
             entry.by_base = True
-        return (*sentences(of_suite, places), *untold), changed
+        return (*sentences(of_suite, places), *unknown), changed
 
     def _verify_identical(self, entries: Sequence[Entry], changed: Collection[str]) -> None:
         """Code that is identical, and was right by base's problem, need not be right by head's."""
@@ -439,10 +439,7 @@ class Comparing(DeviceSession):
         """
         new = {verdict.case: verdict for verdict in alone if verdict.status == "new"}
         wrong = self._wrong(new, by_base=changed)
-        return [
-            _failed_at(verdict, wrong[verdict.case]) if verdict.case in wrong else verdict
-            for verdict in alone
-        ]
+        return [_failed_at(each, wrong[each.case]) if each.case in wrong else each for each in alone]
 
     def _wrong(self, cases: Mapping[str, Case | Verdict], by_base: Collection[str] = ()) -> dict[str, Failed]:
         """Of these cases of head, by id, those that are not right, with what says so; held to base's problem
@@ -485,7 +482,7 @@ class Comparing(DeviceSession):
         return bool(os.environ.get("CI")) and self.device.kind != "cpu" if wanted is None else wanted
 
     def find_steps(self, pairs: Sequence[protocol.PairOf], targets: Sequence[float]) -> list[int | None]:
-        """How long a planted chain slows each pair's head by its target; None where none can be planted."""
+        """How many planted steps slow each pair's head by its target; None where none can be planted."""
         self.observer.stage("plant")
         found: list[int | None] = []
         for pair, target in zip(pairs, targets, strict=True):
@@ -521,12 +518,17 @@ class Comparing(DeviceSession):
 
     def _measure(self, entry: Entry) -> None:
         """One block of an entry."""
-        contest = entry.contest
+        contest, wanted = entry.contest, entry.contest.precision
         request = protocol.Compare(
             pair=entry.pair,
             seed=self.settings.seed,
             order_seed=self._rng.getrandbits(32),
-            settings=self._pair_settings(contest),
+            settings=dataclasses.replace(  # it ends where more of it would not matter for the verdict
+                self.pair,
+                warmup_min_s=WARM_S if self.started else self.pair.warmup_min_s,
+                standard_error=self.pair.standard_error if self.settings.pair else wanted.standard_error,
+                min_quads=max(self.pair.min_quads, wanted.min_quads),
+            ),
             verified=entry.digests,
             by_base=entry.by_base,
         )
@@ -537,33 +539,15 @@ class Comparing(DeviceSession):
             return
         entry.digests = {side: facts.digest for side, facts in reply.sides.items()}
         contest.sides = {side: _arm(facts) for side, facts in reply.sides.items()}
-        quads = reply.block.quads
-        seen = self.seen(quads[0].started_ns, quads[-1].ended_ns)
-        block = dataclasses.replace(reply.block, telemetry=seen)
+        telemetry = self.seen(reply.block.quads[0].started_ns, reply.block.quads[-1].ended_ns)
+        block = dataclasses.replace(reply.block, telemetry=telemetry)
         gated = gate(block, GatePolicy(), usual=usual_level(self._canaries))
         self._spent_s += block.gpu_s
-        self._journal.add(
-            CaseBlock(
-                case=entry.pair.id,
-                process=self._processes,
-                confirming=contest.confirming,
-                block=block,
-                touched=gated.touched,
-            )
-        )
+        kept = CaseBlock(case=entry.pair.id, process=self._processes, block=block, touched=gated.touched)
+        self._journal.add(dataclasses.replace(kept, confirming=contest.confirming))
         if level := canary_level([block]):
             self._canaries.append(level)
         contest.add(block, gated)
-
-    def _pair_settings(self, contest: Contest) -> PairSettings:
-        """For one block, which ends where more of it would not matter for the verdict."""
-        wanted = contest.precision
-        return dataclasses.replace(
-            self.pair,
-            warmup_min_s=WARM_S if self.started else self.pair.warmup_min_s,
-            standard_error=self.pair.standard_error if self.settings.pair else wanted.standard_error,
-            min_quads=max(self.pair.min_quads, wanted.min_quads),
-        )
 
     def _run_alone(self, entries: Sequence[Entry]) -> None:
         """Run each side of what is confirmed by itself: in quads, one that draws more power slows both. Where
@@ -598,9 +582,8 @@ def _telling(entries: Sequence[Entry]) -> list[tuple[Entry, bool]]:
     """
     asked: list[tuple[Entry, bool]] = []
     sizes, dtypes = set[tuple[str, str]](), set[str]()
-    for entry in sorted(
-        entries, key=lambda each: (each.contest.settled, math.prod(each.pair.sizes.values()))
-    ):
+    ordered = sorted(entries, key=lambda each: (each.contest.settled, math.prod(each.pair.sizes.values())))
+    for entry in ordered:
         dtype = entry.contest.case.dtype
         point = size_label(entry.pair.sizes), dtype
         if not entry.contest.settled or point not in sizes:
@@ -616,13 +599,9 @@ def _arm(facts: protocol.SideFacts) -> Arm:
 
 def with_twins(verdicts: Sequence[Verdict], twins: Sequence[Verdict]) -> list[Verdict]:
     """The verdicts, all of them invalid where a twin shows that the comparison could not be trusted."""
-    measured: tuple[VerdictStatus, ...] = ("regression", "improvement", "unchanged", "inconclusive")
-    for twin in twins:
-        if reason := wrong_twin(twin.case, twin.status, complete=twin.complete):
-            return [
-                dataclasses.replace(verdict, status="invalid", reason=reason, attribution=None)
-                if verdict.status in measured
-                else verdict
-                for verdict in verdicts
-            ]
-    return list(verdicts)
+    wrong = (wrong_twin(twin.case, twin.status, complete=twin.complete) for twin in twins)
+    if not (reason := next(filter(None, wrong), "")):
+        return list(verdicts)
+    measured = ("regression", "improvement", "unchanged", "inconclusive")
+    invalid = partial(dataclasses.replace, status="invalid", reason=reason, attribution=None)
+    return [invalid(verdict) if verdict.status in measured else verdict for verdict in verdicts]

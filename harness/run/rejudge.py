@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -101,7 +101,7 @@ def rejudge_record(path: Path, stored: StoredComparison, limits: Limits, known: 
 
 def _policy(path: Path, stored: StoredComparison, limits: Limits) -> Policy:
     """What was asked for, else what the record was judged by, else what suits its device."""
-    given: dict[str, float] = {}
+    given: dict[str, Any] = {}
     for name in ("margin", "tolerance", "confidence"):
         if not (value := getattr(limits, name)):
             value = stored.comparison.settings.get(name)

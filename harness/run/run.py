@@ -49,7 +49,7 @@ class SessionSettings:
 
 
 class Observer(DeviceObserver, Protocol):
-    """Who is told how a run goes."""
+    """What hears of a run's progress."""
 
     def started(self, planned: PlannedCase, number: int, total: int) -> None: ...
     def finished(self, row: Row) -> None: ...
@@ -94,7 +94,8 @@ class Session(DeviceSession):
         run = self._describe()
         rows: list[Row] = []
         interrupted = False
-        with self._writer(run) as writer:
+        results, machine = self.settings.results, self.settings.machine or machine_name(self.device)
+        with Journal(RecordWriter(results / machine, run) if results else None) as writer:
             try:
                 self._build(plan)
                 for row in map(self._explained, self._rows(plan)):
@@ -106,19 +107,12 @@ class Session(DeviceSession):
             writer.finish(complete=not interrupted)
         return RunResult(run, tuple(rows), writer.path, interrupted, writer.problem)
 
-    def _writer(self, run: Run) -> Journal:
-        if self.settings.results is None:
-            return Journal(None)
-        return Journal(
-            RecordWriter(self.settings.results / (self.settings.machine or machine_name(self.device)), run)
-        )
-
     def _build(self, plan: Sequence[PlannedCase]) -> None:
         """Compile everything side by side, in the process that found the device."""
         wanted = [planned for planned in plan if unfit(planned, self.device) is None]
         if self.settings.measure is not None:
-            held = (self._library(planned) for planned in wanted)
-            wanted += [library for library in held if library and unfit(library, self.device) is None]
+            libraries = map(self._library, wanted)
+            wanted += [each for each in libraries if each and unfit(each, self.device) is None]
         cases = tuple(CaseOf(kernel=each.kernel.name, sizes=each.case.sizes) for each in wanted)
         self.observer.stage("build")
         # The case timeout for each turn that the compilers take, a core each.
@@ -132,6 +126,9 @@ class Session(DeviceSession):
 
     def _describe(self) -> Run:
         measure = self.settings.measure
+        method = {name: getattr(measure, name) for name in measure.__slots__} if measure else {}
+        if method:
+            method = {"method": METHOD_VERSION, **method}
         return Run(
             **self.description(),
             command=self.settings.command,
@@ -142,11 +139,7 @@ class Session(DeviceSession):
                 "seed": self.settings.seed,
                 "timeout_s": self.settings.timeout_s,
                 **({"max_launch_ms": most_ms} if (most_ms := self.settings.max_launch_ms) else {}),
-                **(
-                    {"method": METHOD_VERSION, **{name: getattr(measure, name) for name in measure.__slots__}}
-                    if measure
-                    else {}
-                ),
+                **method,
                 **self.settings.notes,
             },
             peaks=self.peaks,
@@ -219,7 +212,7 @@ def _failed_row(planned: PlannedCase, failed: Failed) -> Row:
 
 
 def _row(planned: PlannedCase, status: RowStatus, reason: str, message: str, log: str = "") -> Row:
-    """A row with no result, only a reason."""
+    """A row without a result."""
     return Row(
         case=planned.case.id,
         kernel=planned.kernel.name,

@@ -28,10 +28,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from harness.statistics.paired import Floats, median
+
 LOOK_AHEAD = 800
 """Figures after a change, beyond which nothing of it depends on more of them."""
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
@@ -458,19 +459,16 @@ def _half_square(sizes: Floats, floor: float, rough: Bools) -> Floats:
     limit = np.where(rough, math.inf, _CLIP * np.maximum(scale, floor))
     block = np.minimum(np.arange(sizes.size) // _BLOCK, blocks - 1)
     squares = np.minimum(sizes, limit[block]) ** 2
-    half: Floats = _with_neighbours(_sum(squares, blocks)) / counts / (2 * _CLIPPED_SQUARE)
-    return half
+    return _with_neighbours(_sum(squares, blocks)) / counts / (2 * _CLIPPED_SQUARE)
 
 
 def _is_quiet(unlike: Floats, sizes: Floats) -> Bools:
-    result: Bools = unlike <= np.maximum(2.0, _QUIET * sizes)
-    return result
+    return unlike <= np.maximum(2.0, _QUIET * sizes)
 
 
 def _sum(values: Floats, blocks: int) -> Floats:
     """The sum over each block; the last has what is left over."""
-    result: Floats = np.add.reduceat(values, np.arange(blocks) * _BLOCK)
-    return result
+    return np.add.reduceat(values, np.arange(blocks) * _BLOCK)
 
 
 def _quantile_80(values: Floats, blocks: int) -> Floats:
@@ -492,32 +490,10 @@ def _with_neighbours(values: Floats) -> Floats:
     return result
 
 
-_EXCHANGES = (
-    (0, 5),
-    (0, 3),
-    (1, 6),
-    (2, 4),
-    (0, 1),
-    (3, 5),
-    (2, 6),
-    (2, 3),
-    (3, 6),
-    (4, 5),
-    (1, 4),
-    (1, 3),
-    (3, 4),
-)
-"""They leave the median of seven in the middle."""
-
-
 def _running_median(logs: Floats) -> Floats:
     """The median of the seven figures about each; beyond the ends they are mirrored."""
     padded = np.concatenate((logs[3:0:-1], logs, logs[-2:-5:-1]))
-    seven = [padded[k : k + logs.size] for k in range(7)]
-    for a, b in _EXCHANGES:
-        seven[a], seven[b] = np.minimum(seven[a], seven[b]), np.maximum(seven[a], seven[b])
-    result: Floats = seven[3]
-    return result
+    return np.sort(np.lib.stride_tricks.sliding_window_view(padded, 7), axis=1)[:, 3]
 
 
 def _mean_variance(count: int | Ints, rho: float | Floats) -> Any:
@@ -541,21 +517,15 @@ def _threes(cuts: Sequence[int], count: int) -> list[tuple[int, int, int]]:
 
 def _huber(values: Floats, sd: float) -> float:
     """The level of a few figures: their mean, but for those far off, which count as less far."""
-    level = _median(np.sort(values))
+    level = median(values)
     limit = _HUBER * sd
     for _ in range(2):
         level += float(np.add.reduce(_clipped(values - level, limit))) / (_HUBER_INSIDE * values.size)
     return level
 
 
-def _median(ordered: Floats) -> float:
-    half = ordered.size // 2
-    return float(ordered[half]) if ordered.size % 2 else float(ordered[half - 1] + ordered[half]) / 2
-
-
 def _clipped(values: Floats, limit: float) -> Floats:
-    result: Floats = np.minimum(np.maximum(values, -limit), limit)
-    return result
+    return np.minimum(np.maximum(values, -limit), limit)
 
 
 def _centred(count: int) -> Floats:
@@ -605,8 +575,8 @@ def _levels(logs: Floats, cuts: Sequence[int], starts: Sequence[int], count: int
     levels = []
     bounds, edges = [0, *cuts, logs.size], [0, *starts, count]
     for k in range(len(cuts) + 1):
-        part = np.sort(logs[bounds[k] : bounds[k + 1]])
-        level = _median(part)
+        part = logs[bounds[k] : bounds[k + 1]]
+        level = median(part)
         off = np.sort(np.abs(part - level))
         sd = float(off[int(0.8 * (off.size - 1))]) / _Q80
         levels.append(Level(start=edges[k], stop=edges[k + 1], level=math.exp(level), sd=sd))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 CONFIDENCE = 0.99
 
@@ -30,16 +31,11 @@ class Summary:
 def summarize(times_ns: Sequence[float]) -> Summary:
     """Median, distribution-free interval and spread of at least one time."""
     ordered = sorted(times_ns)
-    median = _median(ordered)
+    middle = median(ordered)
     low, high = _median_ranks(len(ordered))
-    deviations = sorted(abs(time - median) for time in ordered)
+    deviations = [abs(time - middle) for time in ordered]
     # 1.4826 makes the median absolute deviation estimate the standard deviation of a normal distribution.
-    return Summary(median, ordered[low], ordered[high], 1.4826 * _median(deviations) / median, len(ordered))
-
-
-def _median(ordered: Sequence[float]) -> float:
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    return Summary(middle, ordered[low], ordered[high], 1.4826 * median(deviations) / middle, len(ordered))
 
 
 def _median_ranks(count: int) -> tuple[int, int]:
