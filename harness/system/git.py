@@ -70,20 +70,14 @@ def repository_of(path: Path) -> Path | None:
 
 def resolve(repository: Path, revision: str) -> str:
     """The full hash of a commit named by `revision`."""
+    asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     try:
-        return (
-            ask(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-            .decode()
-            .strip()
-        )
+        return ask(repository, *asked).decode().strip()
     except GitError:
-        shallow = ask(repository, "rev-parse", "--is-shallow-repository").decode().strip() == "true"
-        hint = (
-            " This clone is shallow: fetch the whole history with 'git fetch --unshallow'."
-            if shallow
-            else " 'git log --oneline' lists what there is."
-        )
-        raise GitError(f"No commit named {revision!r} in {repository}.{hint}") from None
+        hint = "'git log --oneline' lists what there is."
+        if ask(repository, "rev-parse", "--is-shallow-repository").decode().strip() == "true":
+            hint = "This clone is shallow: fetch the whole history with 'git fetch --unshallow'."
+        raise GitError(f"No commit named {revision!r} in {repository}. {hint}") from None
 
 
 def merge_base(repository: Path, one: str, other: str) -> str:
@@ -165,10 +159,8 @@ def read(repository: Path, commit: str, path: str) -> bytes | None:
 def has(repository: Path, commit: str, path: str) -> bool:
     """Whether a commit has, or may have, anything at a path: git does not look into links or submodules."""
     above = [str(each) for each in (PurePosixPath(path), *PurePosixPath(path).parents[:-1])]
-    found = [
-        line.partition(b"\t")[::2]
-        for line in ask(repository, "ls-tree", "-z", "--full-tree", commit, "--", *above).split(b"\0")
-    ]
+    listed = ask(repository, "ls-tree", "-z", "--full-tree", commit, "--", *above).split(b"\0")
+    found = [line.partition(b"\t")[::2] for line in listed]
     return any(name == os.fsencode(path) or facts[:6] in (b"120000", b"160000") for facts, name in found)
 
 
@@ -190,10 +182,9 @@ def first_parents(repository: Path, revision: str) -> list[tuple[str, int, str, 
 def is_commit(repository: Path, revision: str) -> bool:
     """Whether `revision` names a commit."""
     try:
-        resolve(repository, revision)
+        return bool(resolve(repository, revision))
     except GitError:
         return False
-    return True
 
 
 def user_name(repository: Path) -> str:
