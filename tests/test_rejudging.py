@@ -30,7 +30,7 @@ from harness.run.rejudge import Rejudged, Score, Truth, rejudge, score, shortene
 from harness.statistics.paired import ProcessEffect, readable
 from harness.store.records_file import RecordWriter, StoredComparison, read_comparison
 from tests.support import caller
-from tests.test_contest import block, quads
+from tests.test_case_trial import block, quads
 
 SOURCE = Source(suite="toy", path="kernels/toy", commit="b" * 40)
 COMPARISON = Comparison(

@@ -74,11 +74,15 @@ def attribute(verdict: Verdict) -> Attribution | None:
     # Cycles stand for work, except where time hardly follows the clock.
     misleads = verdict.clock_exponent is not None and verdict.clock_exponent < _SM_BOUND
     work = None if misleads else verdict.cycles
-    if work and verdict.power_capped and _hides_work(work, time):
-        return "code"
+    hides = verdict.power_capped and work and (work.low > _HIDDEN or work.high < -_HIDDEN)
+    if work and hides and not (_overlap(work, time) or _explains(time.effect, work.effect)):
+        return "code"  # more or fewer cycles, which the power limit keeps out of the time
     if status in ("regression", "improvement"):
         return _of_effect(verdict, time, work)
-    return _of_no_effect(verdict, time) if status in ("unchanged", "inconclusive") else None
+    if status in ("unchanged", "inconclusive") and _coupled(verdict):
+        return "power"
+    matters = status == "inconclusive" and sum(verdict.touched.values()) >= _TOUCHED_MATTERS * time.quads
+    return _OF_GATE.get(_largest(verdict.touched)) if matters else None
 
 
 def _coupled(verdict: Verdict) -> bool:
@@ -119,8 +123,8 @@ def solo_of(
 def _watts(snapshots: Sequence[Snapshot]) -> tuple[float, float] | None:
     """Mean power from the energy counter, and the share by which it may be off.
 
-    The counter stands still for about 100 ms at a time, so its value at the ends of the block is stale by an
-    unknown part of that. Between the first and the last time it is seen to move it is not.
+    The counter stands still for about 100 ms at a time, so only between its first and last seen move is it
+    not stale by an unknown part of that.
     """
     known = [(snapshot.at_ns, snapshot.energy_j) for snapshot in snapshots if snapshot.energy_j is not None]
     moves = [(before_ns, at_ns, joule) for (before_ns, old), (at_ns, joule) in pairwise(known) if joule > old]
@@ -131,12 +135,6 @@ def _watts(snapshots: Sequence[Snapshot]) -> tuple[float, float] | None:
     span_ns = (last[0] + last[1] - first[0] - first[1]) / 2
     doubt_ns = (last[1] - last[0] + first[1] - first[0]) / 2
     return (last[2] - first[2]) / (span_ns * 1e-9), doubt_ns / span_ns
-
-
-def _hides_work(work: Effect, time: Effect) -> bool:
-    """Whether the code takes more or fewer cycles and the power limit keeps that out of the time."""
-    changed = work.low > _HIDDEN or work.high < -_HIDDEN
-    return changed and not (_overlap(work, time) or _explains(time.effect, work.effect))
 
 
 def _of_effect(verdict: Verdict, time: Effect, work: Effect | None) -> Attribution | None:
@@ -155,15 +153,6 @@ def _of_effect(verdict: Verdict, time: Effect, work: Effect | None) -> Attributi
     if gap is not None and (work is None or _overlap(work, time)):
         return "code"
     return _OF_GATE.get(_largest(verdict.touched))
-
-
-def _of_no_effect(verdict: Verdict, time: Effect) -> Attribution | None:
-    if _coupled(verdict):
-        return "power"
-    touched = sum(verdict.touched.values())
-    if verdict.status == "inconclusive" and touched >= _TOUCHED_MATTERS * time.quads:
-        return _OF_GATE.get(_largest(verdict.touched))
-    return None
 
 
 def _behind_the_clocks(verdict: Verdict) -> Attribution:

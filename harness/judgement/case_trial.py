@@ -139,7 +139,7 @@ class Round:
 
 
 @dataclass
-class Contest:
+class CaseTrial:
     """A case that both commits have, from the first process to its verdict.
 
     Until a look decides, its processes are `rounds`. What is called slower or faster is then measured
@@ -250,8 +250,10 @@ class Contest:
             self.confirmed, self.settled = False, True
 
     def _confirm(self, look: int, *, last: bool) -> None:
-        """Take in what this look says of the flag. At the power limit, which hides work from time, cycles may
-        confirm alone, with half of the error: what both say they say as well, so that errs no more often.
+        """Take in what this look says of the flag.
+
+        At the power limit, which hides work from time, cycles may confirm alone, with half of the error: what
+        both say they say as well, so that errs no more often.
         """
         assert self._flag is not None
         ways = [(self._p_again(look, self._flag.legs, last=last), self._flag.legs)]
@@ -317,9 +319,9 @@ class Contest:
 
     @property
     def _cycles_tell(self) -> bool | None:
-        """Whether cycles are to be believed where time says otherwise: at the power limit, which answers more
-        work with a higher clock and so hides it from time, and not where cycles are known to follow the clock
-        rather than the work. None where neither is known.
+        """Whether cycles count where time disagrees; None where unknown.
+
+        At the power limit they do, as it hides work from time; not where they follow the clock, not the work.
         """
         exponent = self.exponent()
         if exponent is not None and exponent < CYCLES_MEAN_WORK:
@@ -493,40 +495,40 @@ class Contest:
         )
 
 
-def settle(contests: Iterable[Contest], policy: Policy) -> None:
+def settle(trials: Iterable[CaseTrial], policy: Policy) -> None:
     """Confirm what fresh processes have said again surely enough, next to all other cases of the comparison.
 
     A case that no look has decided yet may still be flagged, so it counts among those that are.
     """
-    family = {each.id: each for each in contests if each.confirming or not each.settled}
+    family = {each.id: each for each in trials if each.confirming or not each.settled}
     for name in confirm({name: each.p_value for name, each in family.items()}, policy):
         family[name].confirmed = family[name].settled = True
 
 
-def _outcome(contest: Contest, judgement: Judgement) -> tuple[VerdictStatus, str, str]:
+def _outcome(trial: CaseTrial, judgement: Judgement) -> tuple[VerdictStatus, str, str]:
     """Status, reason, and what neither they nor the figures tell, of a case that has been judged."""
     if judgement.status in ("slower", "faster"):
-        return _outcome_of_flagged(contest, judgement)
+        return _outcome_of_flagged(trial, judgement)
     if judgement.status == "same":
         return "unchanged", "within-tolerance", ""
-    if contest.stopped_by:
-        return "inconclusive", contest.stopped_by, ""
+    if trial.stopped_by:
+        return "inconclusive", trial.stopped_by, ""
     if judgement.apart:
         return "inconclusive", "clocks", ""
     why = "Processes differ by more than this device's history explains." if judgement.excess else ""
     return "inconclusive", "too-noisy", why
 
 
-def _outcome_of_flagged(contest: Contest, judgement: Judgement) -> tuple[VerdictStatus, str, str]:
+def _outcome_of_flagged(trial: CaseTrial, judgement: Judgement) -> tuple[VerdictStatus, str, str]:
     leg = next((name for name in ("time", "cycles") if name in judgement.legs), "tail")
-    if contest.confirmed:
+    if trial.confirmed:
         status: VerdictStatus = "regression" if judgement.status == "slower" else "improvement"
         return status, f"{judgement.status}-in-{leg}", ""
     looked = f"It looked {judgement.status}"
-    if contest.confirmed is False:
+    if trial.confirmed is False:
         return "inconclusive", "not-confirmed", f"{looked} at first."
-    if contest.stopped_by or not contest.settled:
-        return "inconclusive", contest.stopped_by or "not-confirmed", f"{looked}, and was not measured again."
+    if trial.stopped_by or not trial.settled:
+        return "inconclusive", trial.stopped_by or "not-confirmed", f"{looked}, and was not measured again."
     why = "too few fresh processes gave enough quads whose times can be read"
     return "inconclusive", "not-confirmed", f"{looked}, and {why}."
 
@@ -535,15 +537,15 @@ def _with_effect(rounds: Sequence[Round]) -> list[Round]:
     return [each for each in rounds if each.all.time is not None]
 
 
-def _effect(rounds: Sequence[Round], name: LegName, contest: Contest) -> Effect | None:
+def _effect(rounds: Sequence[Round], name: LegName, trial: CaseTrial) -> Effect | None:
     """The effect over these processes with its interval."""
     effects = [each.all.time if name == "time" else each.all.cycles for each in rounds]
     known = tuple(effect for effect in effects if effect is not None)
     if not known or len(known) < len(effects):
         return None
-    prior = contest.noise.time if name == "time" else contest.noise.cycles
-    last = len(contest.policy.looks) - 1
-    found = judge([Leg(name, known, prior)], contest.policy, last).estimates[name]
+    prior = trial.noise.time if name == "time" else trial.noise.cycles
+    last = len(trial.policy.looks) - 1
+    found = judge([Leg(name, known, prior)], trial.policy, last).estimates[name]
     return Effect(
         effect=found.effect,
         low=found.low,

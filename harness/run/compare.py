@@ -25,7 +25,7 @@ from harness.device.machine import machine_name
 from harness.device.peaks import BeyondPeakError
 from harness.errors import Side, UsageError, WorkerError
 from harness.judgement.attribution import SoloBlocks, solo_of
-from harness.judgement.case_trial import Contest, Noise, settle
+from harness.judgement.case_trial import CaseTrial, Noise, settle
 from harness.judgement.gates import CanaryLevel, GatePolicy, canary_level, gate, usual_level
 from harness.judgement.judge import TWIN_PLANTED, TWIN_SAME, USUAL_LIMITS, Policy, wrong_twin
 from harness.judgement.noise import Calibration, noise_of_card, noise_of_case, read_calibration
@@ -101,7 +101,7 @@ class Entry:
     """A case that both commits have: what is asked of the worker, and its trial so far."""
 
     pair: protocol.PairOf
-    contest: Contest
+    trial: CaseTrial
     digests: dict[str, str] = field(default_factory=dict)
     """Digests of outputs that were verified in full, by side."""
     by_base: bool = False
@@ -294,7 +294,7 @@ class Comparing(DeviceSession):
 
     def entry(self, pair: protocol.PairOf, case: Case) -> Entry:
         noise = noise_of_case(self._noise, self.calibration, case.id)
-        return Entry(pair, Contest(pair.id, case, self.policy, noise))
+        return Entry(pair, CaseTrial(pair.id, case, self.policy, noise))
 
     def compare(
         self, entries: list[Entry], alone: Sequence[Verdict] = (), left_out: Sequence[str] = ()
@@ -316,10 +316,10 @@ class Comparing(DeviceSession):
             except KeyboardInterrupt:
                 interrupted = True
                 for entry in (*entries, *twins):
-                    entry.contest.interrupt()
-                settle([entry.contest for entry in (*entries, *twins)], self.policy)
-            of_twins = tuple(twin.contest.verdict() for twin in twins)
-            stand = with_twins([entry.contest.verdict() for entry in entries], of_twins)
+                    entry.trial.interrupt()
+                settle([entry.trial for entry in (*entries, *twins)], self.policy)
+            of_twins = tuple(twin.trial.verdict() for twin in twins)
+            stand = with_twins([entry.trial.verdict() for entry in entries], of_twins)
             verdicts = tuple(self._with_what_is_missing(verdict) for verdict in (*stand, *alone))
             for verdict in (*verdicts, *of_twins):
                 self._journal.add(verdict)
@@ -334,7 +334,7 @@ class Comparing(DeviceSession):
             self._journal.path,
             interrupted,
             self._journal.problem,
-            {entry.pair.id: entry.contest.blocks for entry in entries},
+            {entry.pair.id: entry.trial.blocks for entry in entries},
             changes,
         )
 
@@ -361,9 +361,7 @@ class Comparing(DeviceSession):
         )
 
     def _inspect(self, entries: Sequence[Entry]) -> tuple[tuple[str, ...], set[str]]:
-        """Build both sides of everything, and settle what needs no device time: code that is identical, or
-        broken. Gives what `_problem_changes` does, or nothing where the problem is for sure the same.
-        """
+        """Build both sides, settle what is identical or broken, and return what `_problem_changes` does."""
         pairs = tuple(entry.pair for entry in entries)
         self.observer.stage("build")
         turns = max(1, ceil_div(2 * len(pairs), os.cpu_count() or 1))
@@ -374,22 +372,22 @@ class Comparing(DeviceSession):
             if not isinstance(reply, Failed):
                 same_problem = same_problem or reply.same_problem
                 for entry in entries:
-                    self._settle_built(entry.contest, reply.pairs[entry.pair.id])
+                    self._settle_built(entry.trial, reply.pairs[entry.pair.id])
         self.builder.kill()
         return ((), set()) if same_problem else self._problem_changes(entries)
 
-    def _settle_built(self, contest: Contest, found: protocol.Inspected) -> None:
-        contest.sides = {"base": _arm(found.base), "head": _arm(found.head)}
+    def _settle_built(self, trial: CaseTrial, found: protocol.Inspected) -> None:
+        trial.sides = {"base": _arm(found.base), "head": _arm(found.head)}
         if found.head.reason:
-            contest.end("failed", found.head.reason, found.head.message, found.head.log, side="head")
+            trial.end("failed", found.head.reason, found.head.message, found.head.log, side="head")
         elif found.base.reason:
-            contest.end("failed", found.base.reason, found.base.message, found.base.log, side="base")
+            trial.end("failed", found.base.reason, found.base.message, found.base.log, side="base")
         elif found.identical and not self.settings.measure_identical:
-            contest.end("identical", "same-code", "")
+            trial.end("identical", "same-code", "")
 
     def _problem_changes(self, entries: Sequence[Entry]) -> tuple[tuple[str, ...], set[str]]:
-        """What head's problem asks for otherwise than base's, a sentence each, at every size and dtype; and
-        of which dtypes kernels may be wrong by one and right by the other.
+        """How head's problem differs from base's, a sentence each, and the dtypes that kernels may be wrong
+        for.
 
         Head's kernels are held to both problems whatever is found: a problem that says one thing when it is
         asked may say another when it judges.
@@ -414,7 +412,7 @@ class Comparing(DeviceSession):
         places: dict[str, Changes] = {}
         changed: set[str] = set()
         for (entry, _), changes in itertools.zip_longest(asked, of_cases):
-            dtype = entry.contest.case.dtype
+            dtype = entry.trial.case.dtype
             place = f"{size_label(entry.pair.sizes)} {dtype}"
             places[place] = {**places.get(place, {}), **(changes or {})}
             if changes is None or demanding(changes):
@@ -426,24 +424,26 @@ class Comparing(DeviceSession):
     def _verify_identical(self, entries: Sequence[Entry], changed: Collection[str]) -> None:
         """Code that is identical, and was right by base's problem, need not be right by head's."""
         identical = {
-            entry.pair.id: entry.contest
+            entry.pair.id: entry.trial
             for entry in entries
-            if entry.contest.verdict().status == "identical" and entry.contest.case.dtype in changed
+            if entry.trial.verdict().status == "identical" and entry.trial.case.dtype in changed
         }
         for name, found in self._wrong({name: each.case for name, each in identical.items()}).items():
             identical[name].end("failed", found.reason, found.message, found.log, side=found.side)
 
     def _verified(self, alone: Sequence[Verdict], changed: Collection[str]) -> list[Verdict]:
-        """The verdicts of cases that one commit has; a new one must be right, though there is nothing to
-        compare it with: by base's problem too, where that is another for its dtype.
+        """The verdicts of cases that one commit has; a new one must be right, by a changed base's problem
+        too.
         """
         new = {verdict.case: verdict for verdict in alone if verdict.status == "new"}
         wrong = self._wrong(new, by_base=changed)
         return [_failed_at(each, wrong[each.case]) if each.case in wrong else each for each in alone]
 
     def _wrong(self, cases: Mapping[str, Case | Verdict], by_base: Collection[str] = ()) -> dict[str, Failed]:
-        """Of these cases of head, by id, those that are not right, with what says so; held to base's problem
-        too where they are of these dtypes. It is base's fault where base's problem fails.
+        """What failed of these cases of head, by id; those of `by_base` dtypes are held to base's problem
+        too.
+
+        Base is at fault where its problem fails.
         """
         wrong: dict[str, Failed] = {}
         for name, case in cases.items():
@@ -469,7 +469,7 @@ class Comparing(DeviceSession):
 
     def _twins(self, entries: Sequence[Entry]) -> list[Entry]:
         """A kernel against itself, as it is and slowed by the tolerance: the first case that can be."""
-        measured = [entry.contest.case for entry in entries if not entry.contest.settled]
+        measured = [entry.trial.case for entry in entries if not entry.trial.settled]
         for case in measured:
             (steps,) = self.find_steps([against_itself(case, TWIN_PLANTED, 0)], [self.policy.tolerance])
             if steps is not None:
@@ -496,19 +496,19 @@ class Comparing(DeviceSession):
 
     def _measure_all(self, entries: Sequence[Entry]) -> None:
         """Measure, in as many processes as it takes, what is undecided or is to be confirmed."""
-        contests = [entry.contest for entry in entries]
-        while wanting := [entry for entry in entries if not entry.contest.settled]:
+        trials = [entry.trial for entry in entries]
+        while wanting := [entry for entry in entries if not entry.trial.settled]:
             if self.settings.budget_s is not None and self._spent_s >= self.settings.budget_s:
                 for entry in wanting:
-                    entry.contest.interrupt("budget-spent")
+                    entry.trial.interrupt("budget-spent")
             else:
                 self._process(wanting)
-            settle(contests, self.policy)
+            settle(trials, self.policy)
 
     def _process(self, entries: Sequence[Entry]) -> None:
         """One fresh process for all of these, in random order; another after one that failed."""
         self._processes += 1
-        confirming = all(entry.contest.confirming for entry in entries)
+        confirming = all(entry.trial.confirming for entry in entries)
         self.observer.process(self._processes, len(entries), "confirm" if confirming else "look")
         for entry in self._rng.sample(list(entries), len(entries)):
             self.observer.started(entry.pair.id)
@@ -518,7 +518,7 @@ class Comparing(DeviceSession):
 
     def _measure(self, entry: Entry) -> None:
         """One block of an entry."""
-        contest, wanted = entry.contest, entry.contest.precision
+        trial, wanted = entry.trial, entry.trial.precision
         request = protocol.Compare(
             pair=entry.pair,
             seed=self.settings.seed,
@@ -535,26 +535,27 @@ class Comparing(DeviceSession):
         reply = self.ask(request, self.settings.timeout_s)
         if isinstance(reply, Failed):
             status: VerdictStatus = "invalid" if reply.reason == BeyondPeakError.reason else "failed"
-            contest.end(status, reply.reason, reply.message, reply.log, side=reply.side)
+            trial.end(status, reply.reason, reply.message, reply.log, side=reply.side)
             return
         entry.digests = {side: facts.digest for side, facts in reply.sides.items()}
-        contest.sides = {side: _arm(facts) for side, facts in reply.sides.items()}
+        trial.sides = {side: _arm(facts) for side, facts in reply.sides.items()}
         telemetry = self.seen(reply.block.quads[0].started_ns, reply.block.quads[-1].ended_ns)
         block = dataclasses.replace(reply.block, telemetry=telemetry)
         gated = gate(block, GatePolicy(), usual=usual_level(self._canaries))
         self._spent_s += block.gpu_s
         kept = CaseBlock(case=entry.pair.id, process=self._processes, block=block, touched=gated.touched)
-        self._journal.add(dataclasses.replace(kept, confirming=contest.confirming))
+        self._journal.add(dataclasses.replace(kept, confirming=trial.confirming))
         if level := canary_level([block]):
             self._canaries.append(level)
-        contest.add(block, gated)
+        trial.add(block, gated)
 
     def _run_alone(self, entries: Sequence[Entry]) -> None:
-        """Run each side of what is confirmed by itself: in quads, one that draws more power slows both. Where
-        the card is known not to be at its power limit, it slows nobody. Verdicts stand without it.
+        """Run each side of what is confirmed by itself, as in quads one that draws more power slows both.
+
+        A card that is not at its power limit slows nobody. Verdicts stand without it.
         """
-        found = [entry for entry in entries if entry.contest.confirmed and not entry.contest.ended]
-        found = [entry for entry in found if entry.contest.power_capped is not False]
+        found = [entry for entry in entries if entry.trial.confirmed and not entry.trial.ended]
+        found = [entry for entry in found if entry.trial.power_capped is not False]
         seconds = self.settings.solo_s
         if not found or seconds <= 0 or self.device.kind != "gpu":
             return
@@ -571,23 +572,25 @@ class Comparing(DeviceSession):
             if not isinstance(reply, Failed):
                 seen = self.snapshots
                 runs = {side: solo_of(seen, **dataclasses.asdict(run)) for side, run in reply.sides.items()}
-                entry.contest.solo = SoloBlocks(base=runs["base"], head=runs["head"])
+                entry.trial.solo = SoloBlocks(base=runs["base"], head=runs["head"])
             self.observer.measured(entry.pair.id)
         self.leave()
 
 
 def _telling(entries: Sequence[Entry]) -> list[tuple[Entry, bool]]:
-    """The cases that tell what changed, and whether by their references too: all that are to be measured; of
-    the others one for each size and dtype, the smallest of a dtype with its reference.
+    """The cases by which a change of problem is found, and whether to compute their references too.
+
+    These are all that are to be measured; of the others one for each size and dtype, the smallest of a dtype
+    with its reference.
     """
     asked: list[tuple[Entry, bool]] = []
     sizes, dtypes = set[tuple[str, str]](), set[str]()
-    ordered = sorted(entries, key=lambda each: (each.contest.settled, math.prod(each.pair.sizes.values())))
+    ordered = sorted(entries, key=lambda each: (each.trial.settled, math.prod(each.pair.sizes.values())))
     for entry in ordered:
-        dtype = entry.contest.case.dtype
+        dtype = entry.trial.case.dtype
         point = size_label(entry.pair.sizes), dtype
-        if not entry.contest.settled or point not in sizes:
-            asked.append((entry, not entry.contest.settled or dtype not in dtypes))
+        if not entry.trial.settled or point not in sizes:
+            asked.append((entry, not entry.trial.settled or dtype not in dtypes))
             dtypes.add(dtype)
             sizes.add(point)
     return asked

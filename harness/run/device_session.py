@@ -189,11 +189,10 @@ class DeviceSession:
         )
 
     def start(self) -> None:
-        """Have a worker process that has opened the device, watched since before it started. Raises what
-        entering does, and WorkerError.
+        """Have a worker process that has opened the device, watched from before it starts.
 
-        The process after it is started ahead of time: its imports take as long as a measurement. Where the
-        host is the device they would disturb one.
+        The next one is started ahead of time: its imports take as long as a measurement. Where the host is
+        the device they would disturb one. Raises what entering does, and WorkerError.
         """
         if self._child is None:
             with ExitStack() as stack:

@@ -15,7 +15,7 @@ import msgspec
 from harness.bench.abba import PairSettings, least_quads
 from harness.device.peaks import BeyondPeakError
 from harness.errors import StoreError, UsageError
-from harness.judgement.case_trial import Contest, Noise, Precision, Round, settle
+from harness.judgement.case_trial import CaseTrial, Noise, Precision, Round, settle
 from harness.judgement.gates import CanaryLevel, GatePolicy, canary_level, gate, usual_level
 from harness.judgement.judge import TWINS, Policy
 from harness.judgement.noise import Calibration, noise_of_card, noise_of_case, read_calibration
@@ -68,9 +68,7 @@ class RejudgedRecord:
 
 
 def rejudge_record(path: Path, stored: StoredComparison, limits: Limits, known: Labels) -> RejudgedRecord:
-    """A stored comparison by today's rules. Raises StoreError for a record that nothing can be made of,
-    UsageError for limits that contradict each other.
-    """
+    """Raises StoreError for a record that nothing can be made of, UsageError for limits that contradict."""
     comparison = stored.comparison
     if not stored.blocks and not stored.verdicts:
         raise StoreError(
@@ -258,65 +256,61 @@ def rejudge(
     cases = {}
     for name in dict.fromkeys((*said, *blocks)):
         of_case = list(blocks[name].values())
-        if _rests_on_quads(said.get(name), of_case):
-            contest = Contest(name, _case(name, said.get(name)), policy, noise[name])
-            cases[name] = _Replay(contest, of_case, pair or PairSettings())
-    contests = [case.contest for case in cases.values()]
+        then = said.get(name)
+        # What is gone, or failed in one of its processes, is known without any quad.
+        failed = then is not None and (then.status == "failed" or then.reason == BeyondPeakError.reason)
+        if then is None or then.status in _ON_QUADS or (of_case and not failed):
+            trial = CaseTrial(name, _case(name, said.get(name)), policy, noise[name])
+            cases[name] = _Replay(trial, of_case, pair or PairSettings())
+    trials = [case.trial for case in cases.values()]
     levels: list[CanaryLevel] = []
     while sum(case.turn(levels) for case in cases.values()):
-        settle(contests, policy)
+        settle(trials, policy)
     judged = {}
     for name, case in cases.items():
-        looked_at = len(case.contest.rounds) + len(case.contest.again)
-        judged[name] = Rejudged(said.get(name), case.contest.verdict(), looked_at, spent[name])
+        looked_at = len(case.trial.rounds) + len(case.trial.again)
+        judged[name] = Rejudged(said.get(name), case.trial.verdict(), looked_at, spent[name])
     as_it_was = {name: Rejudged(then, then, 0, spent[name]) for name, then in said.items()}
     return list({**as_it_was, **judged}.values())
-
-
-def _rests_on_quads(said: Verdict | None, blocks: Sequence[CaseBlock]) -> bool:
-    """False for what is known without any, such as that a case is gone, or failed in one of its processes."""
-    if said is None or said.status in _ON_QUADS:
-        return True
-    return bool(blocks) and said.status != "failed" and said.reason != BeyondPeakError.reason
 
 
 class _Replay:
     """One case, and the processes that are left of it."""
 
-    def __init__(self, contest: Contest, blocks: Sequence[CaseBlock], pair: PairSettings) -> None:
-        self.contest, self.left, self.pair = contest, list(blocks), pair
+    def __init__(self, trial: CaseTrial, blocks: Sequence[CaseBlock], pair: PairSettings) -> None:
+        self.trial, self.left, self.pair = trial, list(blocks), pair
         self.whole: dict[bool, list[PairedBlock]] = {False: [], True: []}
         """Of each stage, confirming or not, the blocks that were looked at, with all their quads."""
         self.stretched: set[bool] = set()
 
     def turn(self, levels: list[CanaryLevel]) -> bool:
         """One more process, where one is wanted; false where none is, or none is left."""
-        contest = self.contest
-        if contest.settled:
+        trial = self.trial
+        if trial.settled:
             return False
-        stage = contest.confirming
+        stage = trial.confirming
         # To confirm, a process that was measured for that, while there is one.
         fitting = [place for place, each in enumerate(self.left) if each.confirming == stage]
         if not fitting and self._stretched(levels):
             return True
         if not self.left:
-            contest.interrupt("record-ends")
+            trial.interrupt("record-ends")
             return False
         block = self.left.pop(fitting[0] if fitting else 0).block
         self.whole[stage].append(block)
-        block = shortened(block, contest.precision, self.pair)
+        block = shortened(block, trial.precision, self.pair)
         gated = gate(block, GatePolicy(), usual=usual_level(levels))
         if level := canary_level([block]):
             levels.append(level)
-        contest.add(block, gated)
+        trial.add(block, gated)
         return True
 
     def _stretched(self, levels: list[CanaryLevel]) -> bool:
-        """Where no process of the kind is left, look once at all quads of those there were: what counts at a
-        look is how much is known by then. One process alone flags nothing, but may confirm. False where there
-        was too little to look at.
+        """Look once at all quads of a stage without processes left; false where there is too little.
+
+        What counts at a look is how much is known. One process alone flags nothing, but may confirm.
         """
-        contest, stage = self.contest, self.contest.confirming
+        trial, stage = self.trial, self.trial.confirming
         if stage in self.stretched:
             return False
         self.stretched.add(stage)
@@ -324,12 +318,12 @@ class _Replay:
         whole = [Round.of(block, gate(block, GatePolicy(), usual=usual)) for block in self.whole[stage]]
         if sum(each.all.time is not None for each in whole) < (1 if stage else 2):
             return False
-        (contest.again if stage else contest.rounds)[:] = whole
-        contest.look(last=True)
-        status = contest.judgement and contest.judgement.status
-        unconfirmed = stage and status != "same" and contest.p_value > contest.policy.confirm
+        (trial.again if stage else trial.rounds)[:] = whole
+        trial.look(last=True)
+        status = trial.judgement and trial.judgement.status
+        unconfirmed = stage and status != "same" and trial.p_value > trial.policy.confirm
         if status == "undecided" or unconfirmed:
-            contest.stopped_by, contest.confirmed = "record-ends", None  # more would have been measured
+            trial.stopped_by, trial.confirmed = "record-ends", None  # more would have been measured
         return True
 
 

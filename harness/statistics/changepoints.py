@@ -242,9 +242,7 @@ class _Search:
         return steps
 
     def bursts(self, steps: Sequence[_Step]) -> list[tuple[int, int]]:
-        """What lies between two steps and is too short for a level: to be left out of a further search, which
-        then finds one step, or none where the level is back.
-        """
+        """Stretches too short for a level, which a further search leaves out: it finds one step, or none."""
         return [
             (one.at, two.at)
             for one, two in pairwise(steps)
@@ -277,17 +275,18 @@ class _Search:
         return before + slope * left.size / 2, after - slope * right.size / 2, math.sqrt(variance)
 
     def _proposals(self) -> list[int]:
-        """Places where adjacent windows of some width differ by what could be a step, the surest first of
-        those that are near each other.
-        """
-        count = self.logs.size
+        """Places where adjacent windows differ by what could be a step; of near ones the surest."""
+        count, sums = self.logs.size, self.sums
         found: list[tuple[float, int, int]] = []
         for width in _WIDTHS:
             least = max(_FEWEST_QUIET if width == _WIDTHS[0] else _FEWEST, width // 8)
             if count < max(2 * least, width // 2):
                 break
             at = np.arange(least, count - least + 1)
-            over = np.abs(self._contrasts(at, width)) / self._errors(at, width)
+            low, high = np.maximum(at - width, 0), np.minimum(at + width, count)
+            # The mean of up to `width` figures from each place on, less that of those before it.
+            contrasts = (sums[high] - sums[at]) / (high - at) - (sums[at] - sums[low]) / (at - low)
+            over = np.abs(contrasts) / self._errors(at, width)
             tail = max(0, count - width + 1 - least)
             over[:tail] -= _limit(self.significance, width) - _SCREEN
             over[tail:] -= _limit(self.significance, least, last=True) - _SCREEN
@@ -297,14 +296,6 @@ class _Search:
             if all(abs(place - other) > max(1, width // 4) for other in chosen):
                 chosen.append(place)
         return sorted(chosen)
-
-    def _contrasts(self, at: Ints, width: int) -> Floats:
-        """The mean of up to `width` figures from each place on, less that of those before it."""
-        low, high = np.maximum(at - width, 0), np.minimum(at + width, self.logs.size)
-        sums = self.sums
-        middle = sums[at]
-        result: Floats = (sums[high] - middle) / (high - at) - (middle - sums[low]) / (at - low)
-        return result
 
     def _errors(self, at: Ints, width: int) -> Floats:
         """Standard errors of the contrasts."""
@@ -362,9 +353,7 @@ class _Search:
         return _Step(low, at, high, z, _searched(z, short, last=last, most=3.0 * self.logs.size))
 
     def _fewest_from(self, low: int, block: int) -> int:
-        """Figures that make the level that begins at `low`. Where a young series begins, two may be all that
-        there ever was of it; whether they are enough, the p-value says.
-        """
+        """Figures that make the level at `low`; two at a young series' start, whose p-value then decides."""
         fewest = int(self.noise.fewest[block])
         return min(fewest, _FEWEST_QUIET) if low == 0 and self.logs.size < _YOUNG else fewest
 
@@ -544,11 +533,6 @@ def _as_normal(t: float, df: float) -> float:
     return (8 * df + 1) / (8 * df + 3) * math.sqrt(df * math.log1p(t * t / df))
 
 
-def _as_t(z: float, df: float) -> float:
-    """The inverse of `_as_normal`."""
-    return math.sqrt(df * math.expm1((z * (8 * df + 3) / (8 * df + 1)) ** 2 / df))
-
-
 def _searched(z: float, short: int, *, last: bool, most: float = math.inf) -> float:
     """The chance that noise has a step as sure as `z` somewhere in 200 figures, with `short` figures on its
     shorter side. A moving window exceeds z about z phi(z) times as often as it has places to be: Eichinger &
@@ -589,7 +573,9 @@ def _change(search: _Search, step: _Step, index: Ints) -> ChangePoint:
     low, high = max(step.low, step.at - _LEVEL), min(step.high, step.at + _LEVEL)
     left, right = search.logs[low : step.at], search.logs[step.at : high]
     before, after, error = search.edge_levels(left, right, block)
-    margin = _as_t(_95, float(search.noise.df[block])) * error
+    df = float(search.noise.df[block])
+    # The t of 95 %, by the inverse of `_as_normal`.
+    margin = math.sqrt(df * math.expm1((_95 * (8 * df + 3) / (8 * df + 1)) ** 2 / df)) * error
     first, last = _began(search.logs[low:high], step.at - low, search.noise, block)
     return ChangePoint(
         at=int(index[step.at]),
@@ -605,8 +591,9 @@ def _change(search: _Search, step: _Step, index: Ints) -> ChangePoint:
 
 
 def _began(logs: Floats, at: int, noise: _Noise, block: int) -> tuple[int, int]:
-    """The first and the last of the places that have 95 % of the likelihood of a step in `logs`, `at` among
-    them: of the innovations of an autoregression, levels taken as known, squares cut off as above.
+    """The first and last of the places with 95 % of the likelihood of a step in `logs`, `at` among them.
+
+    It is that of an autoregression's innovations, levels taken as known, squares cut off as above.
     """
     sd, rho = float(noise.sd[block]), float(noise.rho[block])
     old, new = logs - _huber(logs[:at], sd), logs - _huber(logs[at:], sd)

@@ -199,8 +199,9 @@ def _spread(effects: Sequence[ProcessEffect], variances: Sequence[float], mean: 
 def _df(
     effects: Sequence[ProcessEffect], parts: Sequence[float], expected: Sequence[float], prior: Prior
 ) -> float:
-    """Degrees of freedom of the weighted mean's expected variance: those of a sum of estimates are
-    Satterthwaite's (Biometrics Bulletin 2 (1946) 110-114), and never more than the prior's.
+    """Degrees of freedom of the weighted mean's expected variance, never more than the prior's.
+
+    Those of a sum of estimates are Satterthwaite's, Biometrics Bulletin 2 (1946) 110-114.
     """
     if min(expected) <= 0:
         return prior.df

@@ -46,15 +46,11 @@ def _median_ranks(count: int) -> tuple[int, int]:
     """
     low, tail = 0, 0.0
     for index in range(count // 2):
-        tail += math.comb(count, index) / 2.0**count if count < 1000 else _normal_term(count, index)
+        choices = math.lgamma(count + 1) - math.lgamma(index + 1) - math.lgamma(count - index + 1)
+        # Of large counts the powers of two overflow a float.
+        exact = count < 1000
+        tail += math.comb(count, index) / 2.0**count if exact else math.exp(choices - count * math.log(2))
         if tail > (1 - CONFIDENCE) / 2:
             break
         low = index
     return low, count - 1 - low
-
-
-def _normal_term(count: int, index: int) -> float:
-    """binomial(count, index) / 2**count for counts whose powers of two overflow a float."""
-    return math.exp(
-        math.lgamma(count + 1) - math.lgamma(index + 1) - math.lgamma(count - index + 1) - count * math.log(2)
-    )

@@ -199,10 +199,7 @@ class RecordWriter(contextlib.AbstractContextManager["RecordWriter"]):
 
 
 def _adopt_parts(folder: Path) -> None:
-    """Give the records of killed runs their names, as those of runs that did not come to their end.
-
-    While a run is alive its part file is locked. What is no record, or cannot be renamed, stays what it is.
-    """
+    """Give records of killed runs, whose files are not locked, their names; leave what is no record."""
     for part in folder.glob(f"*.jsonl{PART}"):
         with contextlib.suppress(OSError, *_UNREADABLE), open_regular(part) as file:
             first = msgspec.json.decode(file.readline(MOST_BYTES), type=_FirstLine)
@@ -250,9 +247,7 @@ def read_run(path: Path) -> StoredRun:
 
 
 def newest_rows(results: Path, suite: str, cases: Collection[str]) -> tuple[list[StoredRow], list[str]]:
-    """The newest row of each of a suite's cases on each device below a folder of results.
-
-    Beside them what could not be read, a sentence each.
+    """The newest row of each of a suite's cases on each device, and why records could not be read.
 
     Rows that were only verified do not count, and those that were skipped only where a case has no other.
     """
@@ -305,9 +300,7 @@ class FoundRecords:
 
 
 def find_comparisons(places: Sequence[Path]) -> FoundRecords:
-    """The records of comparisons at these places: files as they are named, and what lies in folders or below.
-    A file that is reached twice counts once.
-    """
+    """The records of comparisons at these places: named files, and those in folders or below; each once."""
     found: dict[Path, Path] = {}
     others, problems = 0, []
     for place in places:

@@ -105,7 +105,9 @@ def is_dirty(repository: Path, *paths: Path) -> bool:
     modules: dict[Path, list[Path]] = {}
     own: list[Path] = []
     for path in paths:
-        module = _submodule_of(repository, path)
+        # Git does not look into submodules by itself: the outermost one that holds the path is asked.
+        around = [folder for folder in path.parents if repository in folder.parents]
+        module = next((folder for folder in reversed(around) if (folder / ".git").exists()), None)
         (own if module is None else modules.setdefault(module, [])).append(path)
     return (
         _has_status(repository, own, "--ignore-submodules=none")
@@ -118,12 +120,6 @@ def is_dirty(repository: Path, *paths: Path) -> bool:
 def _has_status(repository: Path, paths: Sequence[Path], option: str) -> bool:
     asked = ("status", "--porcelain", "--untracked-files=normal", option, "--", *map(str, paths))
     return bool(paths and ask(repository, *asked).strip())
-
-
-def _submodule_of(repository: Path, path: Path) -> Path | None:
-    """The outermost submodule of a repository that holds `path`: git does not look into it by itself."""
-    around = [folder for folder in path.parents if repository in folder.parents]
-    return next((folder for folder in reversed(around) if (folder / ".git").exists()), None)
 
 
 def newest_commits(repository: Path, count: int, *paths: str) -> list[str]:
