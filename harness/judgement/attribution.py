@@ -44,13 +44,11 @@ class Solo:
     """One side that ran by itself, back to back, for a second or more. None where it is not known."""
 
     time_ns: float
-    """Time of one launch."""
+    """Of one launch, as is the energy; clock and power are means."""
     sm_clock_mhz: float | None = None
-    """Mean SM clock."""
     power_w: float | None = None
     """Mean of the power sensor's readings; one that averages over a second still shows what ran before."""
     energy_j: float | None = None
-    """Energy of one launch."""
     energy_error: float | None = None
     """Share by which the energy may be off: the counter is read only once in a sampling interval."""
 

@@ -75,14 +75,13 @@ class Precision:
     """How long the next block of a case is to be."""
 
     standard_error: float
-    """Of its effect, at which it ends."""
+    """The standard error of its effect at which it ends."""
     min_quads: int = 0
-    """Where more are needed than for that."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Effects:
-    """Of some quads of a process; None where too few of them can be read."""
+    """Effects of some quads of a process; None where too few of them can be read."""
 
     time: ProcessEffect | None = None
     cycles: ProcessEffect | None = None
@@ -109,10 +108,10 @@ class Round:
     block: PairedBlock
     gated: Gated
     quads: tuple[Quad, ...]
-    """Those whose times can be read."""
+    """Quads whose times can be read."""
     all: _Effects
     clean: _Effects
-    """Of the quads that nothing else touched."""
+    """Effects of the quads that nothing else touched."""
 
     @classmethod
     def of(cls, block: PairedBlock, gated: Gated) -> Round:
@@ -153,23 +152,22 @@ class CaseTrial:
     noise: Noise = field(default_factory=Noise)
     rounds: list[Round] = field(default_factory=list)
     again: list[Round] = field(default_factory=list)
-    """Measured to confirm or refute what the others said."""
+    """Processes measured to confirm or refute what `rounds` said."""
     sides: Mapping[str, Arm] = field(default_factory=dict)
-    """What is known of base and head, apart from their times."""
+    """Base and head, apart from their times."""
     judgement: Judgement | None = None
-    """Of `rounds`; and of `again` where these show that nothing changed."""
+    """The judgement of `rounds`; or of `again` where these show that nothing changed."""
     looks: int = 0
-    """That were had in this stage."""
+    """Number of looks so far in this stage."""
     settled: bool = False
-    """Nothing more is to be measured."""
+    """Whether nothing more is to be measured."""
     confirmed: bool | None = None
     p_value: float = 1.0
-    """Of what is being confirmed."""
     stopped_by: str = ""
-    """Why it ended where a look was still to come: budget-spent, interrupted or record-ends."""
+    """Why it ended early: budget-spent, interrupted or record-ends."""
     solo: SoloBlocks | None = None
     _flag: Judgement | None = None
-    """What is being confirmed."""
+    """The judgement that is being confirmed."""
     _ending: Verdict | None = None
 
     def end(self, status: VerdictStatus, reason: str, message: str, log: str = "", side: Side = "") -> None:
@@ -417,7 +415,7 @@ class CaseTrial:
         return alone.status == "same" and min(sizes) > self.policy.margin
 
     def _order_matters(self, status: VerdictStatus) -> str:
-        """Say so where the verdict would be another without what the order of slots may have made of it."""
+        """Why the verdict would be another without what the order of slots may have caused; else empty."""
         # Of all processes: two blocks of few quads could not show it, and nobody chose any for its order.
         doubt = self.order((*self.rounds, *self.again)).doubt(ORDER_ERROR)
         if doubt == 0 or self.judgement is None or "tail" in self.judgement.legs:
@@ -432,7 +430,6 @@ class CaseTrial:
         return "" if holds else f"That alone makes up to {percent(doubt)}."
 
     def _judged(self, status: VerdictStatus, reason: str, message: str, gated: Gated) -> Verdict:
-        """A verdict with all that was measured."""
         judgement, rounds = self.judgement, self.telling
         both = (*self.rounds, *self.again)
         telemetry = [each.block.telemetry for each in both if each.block.telemetry]
@@ -538,7 +535,6 @@ def _with_effect(rounds: Sequence[Round]) -> list[Round]:
 
 
 def _effect(rounds: Sequence[Round], name: LegName, trial: CaseTrial) -> Effect | None:
-    """The effect over these processes with its interval."""
     effects = [each.all.time if name == "time" else each.all.cycles for each in rounds]
     known = tuple(effect for effect in effects if effect is not None)
     if not known or len(known) < len(effects):

@@ -37,15 +37,15 @@ class GatePolicy:
     sm_clock_spread: float = 0.015
     """(max - min) / mean of a quad's four SM clocks: a free clock moves by two steps of 15 MHz."""
     sm_clock_spread_capped: float = 0.03
-    """The same at the power limit, where the clock moves by design."""
+    """The limit at the power limit, where the clock moves by design."""
     arms_apart: float = 0.01
     """How far apart the two arms' mean SM clocks in a quad may be at the power limit, over their mean."""
     sm_clock_step: float = 0.05
-    """Change of the snapshots' median SM clock from the block's first half to its second. Snapshots show the
-    clock of a moment, so less than this says nothing."""
+    """Change of the snapshots' median SM clock between the block's halves; each shows only a moment's
+    clock."""
     temperature_apart_c: float = 20.0
-    """From the block's median, in °C. The sensor of a card that was at rest rises by 15 in a few tenths of a
-    second of load, which quads do not mind; what heat does to the clock, the gates of the clock see."""
+    """From the block's median, in °C. A card that was at rest heats by 15 in a few tenths of a second, which
+    quads do not mind."""
     canary_mads: float = 4.0
     """From the block's median canary, in standard deviations, estimated by the scaled MAD."""
     canary_apart: float = 0.05
@@ -69,19 +69,18 @@ class Gated:
     """What the gates made of one block, or of all blocks of a case."""
 
     quads: tuple[Quad, ...]
-    """All, in the order measured."""
     clean: tuple[Quad, ...]
-    """Those that no gate caught but a clock's: what clocks do, cycles beside the times tell."""
+    """Quads that no gate caught but a clock's, as cycles show what clocks do."""
     touched: Mapping[str, int] = field(default_factory=dict)
     """Number of quads by reason code, in the order of GATES; no zeros."""
     unavailable: Mapping[str, str] = field(default_factory=dict)
-    """Gate to the reason why it, or the part of it that is named, could not judge every quad."""
+    """By gate, why it could not judge every quad."""
     power_capped: bool | None = None
     """Whether the driver lowered clocks for the power limit; None where it cannot tell."""
     disturbance: float = 0.0
     """Share by which a fixed kernel's time varied or rose where others used the card; 1 where unknown."""
     findings: tuple[str, ...] = ()
-    """One sentence for each gate that caught something, and on what weaker evidence a gate had to judge."""
+    """Sentences on what gates caught, and on what weaker evidence."""
 
 
 def gate(block: PairedBlock, policy: GatePolicy, *, usual: CanaryLevel | None) -> Gated:
@@ -185,7 +184,6 @@ class _Seen:
     """Share by which two readings of one SM clock can differ for nothing but the ticks of the timer."""
     usual: CanaryLevel | None
     capped: bool | None = None
-    """Whether the power limit ruled the clocks."""
 
     @property
     def every(self) -> frozenset[int]:

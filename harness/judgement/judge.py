@@ -68,7 +68,7 @@ class Policy:
     """The share of each look in the errors of flags and of confirming them. Two processes that agree by
     chance are met more often than four, so they must say it more clearly."""
     same_spending: tuple[float, ...] = (0.4, 0.3, 0.3)
-    """The same for calling a case the same: most are, and the first look should settle them."""
+    """The shares for calling a case the same: most are, and the first look should settle them."""
 
     def __post_init__(self) -> None:
         if not 0 < self.margin < self.tolerance < 1:
@@ -139,7 +139,7 @@ class Interval:
 class Judgement:
     status: Status
     legs: tuple[LegName, ...]
-    """What a case that is slower or faster is so by: both, or the one that was chosen."""
+    """The legs by which a case is slower or faster: all, or the one that was chosen."""
     estimates: Mapping[LegName, Interval]
     smallest_visible: float
     """The slowdown in time that would be found and confirmed nine times in ten with this much noise."""
@@ -231,7 +231,7 @@ def confirm(p_values: Mapping[str, float], policy: Policy) -> frozenset[str]:
 
 
 def _p(estimate: Moderated, direction: Direction, policy: Policy) -> float:
-    """p-value that the effect is beyond the margin."""
+    """One-sided p-value that the effect is beyond the margin."""
     if direction == "slower":
         return estimate.p_above(math.log1p(policy.margin))
     return estimate.p_below(math.log1p(-policy.margin))
@@ -304,7 +304,7 @@ def _interval(estimate: Moderated, leg: Leg, policy: Policy) -> Interval:
 
 
 def _visible(estimate: Moderated, policy: Policy) -> float:
-    """Of the whole procedure: found at the last look, and confirmed by as many processes again."""
+    """The smallest slowdown found at the last look and confirmed by as many processes again."""
     alpha = min(policy.flag, policy.confirm) * policy.spending[-1]
     most = policy.looks[-1]
     # More processes narrow it, and tell better how far processes differ.
@@ -315,5 +315,5 @@ def _visible(estimate: Moderated, policy: Policy) -> float:
 
 
 def _expm1(value: float) -> float:
-    """Of a bound that one wild process with a plain t can put anywhere."""
+    """Like math.expm1, of a bound that one wild process can put anywhere."""
     return math.expm1(min(value, 700.0))  # JSON has no infinity

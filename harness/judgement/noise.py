@@ -63,7 +63,7 @@ class Calibration:
     """Verdicts of code against itself."""
     false_alarms: int = 0
     planted: Mapping[str, PlantedRate] = field(default_factory=dict)
-    """By size of the slowdown in percent, such as "0.5"."""
+    """By slowdown in percent, such as "0.5"."""
 
 
 def noise_of_card(calibration: Calibration | None, device: DeviceInfo) -> Noise:

@@ -80,7 +80,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Turns:
-    """All processes of a comparison."""
+    """All processes of a comparison, by side."""
 
     base: tuple[_Run, ...]
     head: tuple[_Run, ...]
@@ -410,7 +410,6 @@ def _drift(times: _Times, turns: _Turns, policy: Policy) -> Refusal | None:
 
 
 def _outcome(judgement: Judgement, times: _Times, policy: Policy) -> tuple[VerdictStatus, str, str]:
-    """Status, reason, and what the figures do not tell."""
     match judgement.status:
         case "slower":
             return "regression", "slower-in-time", ""
@@ -423,7 +422,7 @@ def _outcome(judgement: Judgement, times: _Times, policy: Policy) -> tuple[Verdi
 
 
 def _two_states(times_ns: Sequence[float], policy: Policy) -> str:
-    """Of times in two groups that lie much farther apart than each is wide: more processes hardly help."""
+    """A sentence where times fall into two groups far apart: more processes hardly help then."""
     logs = sorted(map(math.log, times_ns))
     gaps = [after - before for before, after in pairwise(logs)]
     widest = max(range(len(gaps)), key=gaps.__getitem__)
@@ -451,7 +450,7 @@ def _what_would_help(ratios: Sequence[float], policy: Policy) -> str:
 
 
 def _spread(ratios: Sequence[float]) -> float:
-    """Standard deviation of a pair that is no stray."""
+    """Standard deviation of a pair, strays apart."""
     if len(ratios) < ROBUST_PAIRS:
         middle = median(ratios)
         return 1.4826 * median(abs(ratio - middle) for ratio in ratios)
@@ -479,6 +478,6 @@ def _short(value: str) -> str:
 
 
 def _middle(values: Sequence[float | None]) -> float | None:
-    """Their median; None where one is not known."""
+    """The median; None where a value is not known."""
     known = [value for value in values if value is not None]
     return median(known) if known and len(known) == len(values) else None

@@ -44,7 +44,7 @@ class CalibrationResult:
     calibration: Calibration
     """Everything known of the device now, earlier calibrations included."""
     same: tuple[Verdict, ...]
-    """Of this time: code against itself."""
+    """This time's verdicts of code against itself."""
     planted: tuple[Planting, ...]
     left_out: tuple[str, ...]
     path: Path | None

@@ -62,13 +62,13 @@ class CompareSettings:
     device: str | None = None
     margin: float | None = None
     tolerance: float | None = None
-    """Like the margin, None takes what suits the device."""
+    """None for margin or tolerance takes what suits the device."""
     confidence: float = 0.999
     l2: L2Policy | None = None
     pair: PairSettings | None = None
     """How many quads; None takes what suits the device."""
     timeout_s: float = 120.0
-    """For one case in one process."""
+    """Timeout of one case in one process."""
     busy: Busy = "wait"
     """What to do where another process measures on the device."""
     budget_s: float | None = None
@@ -79,7 +79,7 @@ class CompareSettings:
     twins: bool | None = None
     """None: in CI, unless the device is a CPU, whose noise would hide the planted one."""
     measure_identical: bool = False
-    """Whether to measure kernels that are the same in compiled code: to learn of the noise."""
+    """Whether to measure kernels whose compiled code is the same, to learn of the noise."""
     results: Path | None = None
     """Folder of all records, where calibrations are looked for; None has none."""
     save: bool = True
@@ -112,7 +112,7 @@ class Entry:
 class ComparisonResult:
     comparison: Comparison
     verdicts: tuple[Verdict, ...]
-    """The cases', in ladder order."""
+    """In ladder order."""
     twins: tuple[Verdict, ...]
     left_out: tuple[str, ...]
     """Why cases were not compared at all, a sentence each."""
@@ -123,7 +123,7 @@ class ComparisonResult:
     problem: str = ""
     """Why the record is not whole, such as a full disk."""
     kept: Mapping[str, tuple[PairedBlock, ...]] = field(default_factory=dict)
-    """By case, what every process measured, in order, with the quads that can be read."""
+    """What every process measured, by case, in order: the quads that can be read."""
     problem_changes: tuple[str, ...] = ()
     """What head's problem asks for otherwise than base's, a sentence each."""
 
@@ -517,7 +517,6 @@ class Comparing(DeviceSession):
         self.leave()
 
     def _measure(self, entry: Entry) -> None:
-        """One block of an entry."""
         trial, wanted = entry.trial, entry.trial.precision
         request = protocol.Compare(
             pair=entry.pair,

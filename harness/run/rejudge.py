@@ -53,7 +53,6 @@ class RejudgedRecord:
     cases: tuple[Rejudged, ...]
     twins: tuple[Rejudged, ...] = ()
     labels: Mapping[str, Label] = dataclasses.field(default_factory=dict)
-    """By case, what is known of it."""
     interrupted: bool = False
     problem: str = ""
 
@@ -171,9 +170,9 @@ class Rejudged:
     then: Verdict | None
     """None where the comparison ended before it said anything."""
     now: Verdict
-    """With the device time of what was looked at."""
+    """Its device time is that of what was looked at."""
     blocks: int = 0
-    """That were looked at."""
+    """Number of blocks that were looked at."""
     then_gpu_s: float = 0.0
     """Device time of all that was measured."""
 
@@ -188,10 +187,9 @@ Truth = Literal["slower", "same", "faster"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """What is known of a case, however it is measured."""
+    """The truth about a case, however it is measured."""
 
     file: str
-    """Name of the record."""
     case: str
     truth: Truth
     said: str = ""

@@ -37,15 +37,15 @@ class SessionSettings:
     machine: str | None = None
     """Name of the device's folder of records; None makes one from the device."""
     library: bool = True
-    """Hold what is measured against the vendor's own kernel, where the suite has one for the device."""
+    """Compare with the vendor's own kernel, where the suite has one for the device."""
     max_launch_ms: float | None = None
     """Most device time of one dispatch; None launches as each kernel says."""
     busy: Busy = "wait"
-    """What to do where another process measures on the device. Who only verifies need not care."""
+    """What to do where another process measures on the device; verifying alone disregards it."""
     results: Path | None = None
     """Folder of all records; the device's own lie in a folder of its name. None stores nothing."""
     notes: Mapping[str, str | bool] = field(default_factory=dict)
-    """What the record says beside the settings of what it was asked for, such as that it is a part."""
+    """Further settings for the record, such as that it is a part."""
 
 
 class Observer(DeviceObserver, Protocol):
@@ -60,7 +60,6 @@ class RunResult:
     run: Run
     rows: tuple[Row, ...]
     path: Path | None
-    """The stored record."""
     interrupted: bool = False
     problem: str = ""
     """Why the record is not whole, such as a full disk; the rows here are."""
@@ -212,7 +211,6 @@ def _failed_row(planned: PlannedCase, failed: Failed) -> Row:
 
 
 def _row(planned: PlannedCase, status: RowStatus, reason: str, message: str, log: str = "") -> Row:
-    """A row without a result."""
     return Row(
         case=planned.case.id,
         kernel=planned.kernel.name,

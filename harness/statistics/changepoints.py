@@ -138,17 +138,14 @@ class Segmentation:
 
 @dataclass(frozen=True, slots=True)
 class _Noise:
-    """A value for each block of figures; of logarithms."""
+    """The noise of each block of figures, as logarithms."""
 
     sd: Floats
-    """Not below what matters."""
+    """Not below the smallest that matters."""
     raw: Floats
     rho: Floats
-    """Autocorrelation at lag 1."""
     df: Floats
-    """Degrees of freedom, for Student's t."""
     fewest: Ints
-    """Figures that make a level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +322,7 @@ class _Search:
         return result
 
     def _struck(self, cuts: Sequence[int]) -> list[_Step]:
-        """Those left when the least sure is struck out, until all are sure."""
+        """The steps left when the least sure is struck out until all are sure."""
         steps = [self._judged(*three) for three in _threes(cuts, self.logs.size)]
         while steps:
             worst = max(range(len(steps)), key=lambda k: (steps[k].p_value, -steps[k].z))
@@ -480,7 +477,7 @@ def _with_neighbours(values: Floats) -> Floats:
 
 
 def _running_median(logs: Floats) -> Floats:
-    """The median of the seven figures about each; beyond the ends they are mirrored."""
+    """Of the seven figures about each; beyond the ends they are mirrored."""
     padded = np.concatenate((logs[3:0:-1], logs, logs[-2:-5:-1]))
     return np.sort(np.lib.stride_tricks.sliding_window_view(padded, 7), axis=1)[:, 3]
 
@@ -522,7 +519,7 @@ def _centred(count: int) -> Floats:
 
 
 def _relative(logs: float) -> float:
-    """The relative change of a difference of logarithms; beyond what a float holds, the most that it does."""
+    """The relative change of a difference of logarithms, limited to what a float holds."""
     return math.expm1(min(logs, _MOST_LOG))
 
 
@@ -568,7 +565,7 @@ def _levels(logs: Floats, cuts: Sequence[int], starts: Sequence[int], count: int
 
 
 def _change(search: _Search, step: _Step, index: Ints) -> ChangePoint:
-    """`index` says of each figure where in the values it is."""
+    """`index` has each figure's index in the values."""
     block = search.block(step.at)
     low, high = max(step.low, step.at - _LEVEL), min(step.high, step.at + _LEVEL)
     left, right = search.logs[low : step.at], search.logs[step.at : high]

@@ -47,7 +47,6 @@ class ProcessEffect:
     standard_error: float
     """What the quads' scatter says of `value`; knows nothing of how processes differ."""
     df: int
-    """Degrees of freedom of `standard_error`."""
     quads: int
 
 
@@ -178,7 +177,6 @@ class OrderBias:
     between: float
     """Half of how much more ABBA quads read than BAAB quads."""
     between_p: float
-    """p-value that they read the same."""
     carried: float
     """Half of how much more head loses right after base than base after head, against their own slots."""
     carried_p: float
@@ -236,7 +234,7 @@ class Tail:
 
     base: int
     head: int
-    """How many strayed."""
+    """How many slots strayed."""
     slots: int
     """The slots of each arm."""
     cost: float

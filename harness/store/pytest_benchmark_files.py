@@ -50,7 +50,7 @@ _MOMENTARY = ("hz_", "cpuinfo_version")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extra:
-    """What the harness's own fixture adds to a benchmark; None where it is somebody else's."""
+    """What the harness's own fixture adds to a benchmark; None in other people's."""
 
     device: str | None = None
     uuid: str | None = None
@@ -83,12 +83,9 @@ class BenchmarkFile:
 
     path: str
     saved_at: dt.datetime
-    """UTC."""
     commit: str | None
-    """None outside a repository."""
     dirty: bool
     machine: Mapping[str, str]
-    """What identifies it, by dotted key."""
     device: str
     """A name to show: of the GPU if its fixture told one, else of the processor."""
     on_gpu: bool

@@ -46,9 +46,8 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     verdict: Verdict | None = None
     complete: bool | None = None
     left_out: tuple[str, ...] = ()
-    """Beside `complete` in the last line of a comparison."""
+    """In the last line of a comparison, as are the changes of its problem."""
     problem_changes: tuple[str, ...] = ()
-    """Likewise."""
 
 
 class _Version(msgspec.Struct):
@@ -88,9 +87,9 @@ class StoredComparison:
     """Empty for a comparison that was killed: its blocks can still be judged."""
     complete: bool
     left_out: tuple[str, ...] = ()
-    """Why cases were not compared at all, a sentence each."""
+    """Sentences; why cases were not compared at all."""
     problem_changes: tuple[str, ...] = ()
-    """What head's problem asks for otherwise than base's, a sentence each."""
+    """Sentences; how head's problem differs from base's."""
 
 
 def record_name(described: Run | Comparison) -> str:
@@ -294,7 +293,7 @@ class FoundRecords:
 
     comparisons: tuple[Path, ...]
     others: int
-    """Records in folders that are of something else, such as runs."""
+    """Number of records in folders that are of something else."""
     problems: tuple[str, ...]
     """What could not be read, a sentence each."""
 

@@ -139,7 +139,7 @@ def is_beside(path: Path, folder: Path) -> bool:
 
 @functools.lru_cache(maxsize=2**16)
 def _lies_beside(name: str, folder: Path) -> bool:
-    """Kept, because each of the thousands of files of a large package is asked about for every case."""
+    """Cached: each of thousands of a large package's files is asked about for every case."""
     around = _around(folder, cache_dir())
     if around is None:
         return False
@@ -152,7 +152,7 @@ class _Around(NamedTuple):
     folder: Path
     repository: Path
     apart: tuple[Path, ...]
-    """What lies in a repository, and is none of it."""
+    """Folders in the repository that are no part of it."""
 
 
 @functools.lru_cache(maxsize=64)

@@ -56,7 +56,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     log: str = ""
     exit_code: int = 3
     side: Side = ""
-    """Of a pair: whose fault it is; empty where nobody can tell."""
+    """Of a pair: the side at fault; empty where unknown."""
 
 
 def failure(error: HarnessError) -> Failed:
@@ -80,7 +80,7 @@ class LostError(Exception):
 
 @functools.cache
 def _decoder(kind: type[Request[Any]]) -> msgspec.json.Decoder[Any]:
-    """For what may come in reply to a kind of request, and nothing else."""
+    """A decoder of what may come in reply to a kind of request."""
     (base,) = kind.__orig_bases__  # type: ignore[attr-defined]
     return msgspec.json.Decoder(Union[(*get_args(base), Progress, Failed)])
 
@@ -189,7 +189,7 @@ class Process:
                 raise LostError("timed-out")
 
     def _ended(self) -> bool:
-        """Without reaping it: until then its number, and that of its group, belong to nobody else."""
+        """Whether it has ended, without reaping: so its number and group stay its own."""
         return (
             self._process.returncode is not None
             or os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
