@@ -7,7 +7,6 @@ import itertools
 import math
 import os
 import random
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -249,7 +248,7 @@ class Comparing(DeviceSession):
             self.pair = dataclasses.replace(self.pair, l2=self.settings.l2)
             self.judge_by(read_calibration(self.folder) if self.folder else None)
         except BaseException:
-            self.__exit__(*sys.exc_info())
+            self.__exit__()
             raise
         return self
 

@@ -9,7 +9,6 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import harness
@@ -69,22 +68,19 @@ class WorkerProcess(Process):
         try:
             return super().ask(request, timeout_s, hear)
         except LostError as lost:
-            raise self._error(lost, last, timeout_s) from None
-
-    def _error(self, lost: LostError, last: Progress, timeout_s: float) -> WorkerError:
-        doing = f"{_DOING.get(last.stage, last.stage)} {last.side}".strip()
-        messages = {
-            "timed-out": f"No answer within {timeout_s:g} s while {doing}: the worker process was ended. "
-            "If the kernel is only slow, raise --timeout.",
-            "garbled": f"The worker process said what is no answer while {doing} ({lost.how}): something "
-            "in it wrote where only the harness does.",
-            "ended": f"The worker process {lost.how} while {doing}.",
-        }
-        error = WorkerError(messages[lost.why], log=self.log())
-        error.side = last.side
-        if lost.why == "timed-out":
-            error.reason = "timed-out"
-        return error
+            doing = f"{_DOING.get(last.stage, last.stage)} {last.side}".strip()
+            messages = {
+                "timed-out": f"No answer within {timeout_s:g} s while {doing}: the worker process was ended. "
+                "If the kernel is only slow, raise --timeout.",
+                "garbled": f"The worker process said what is no answer while {doing} ({lost.how}): something "
+                "in it wrote where only the harness does.",
+                "ended": f"The worker process {lost.how} while {doing}.",
+            }
+            error = WorkerError(messages[lost.why], log=self.log())
+            error.side = last.side
+            if lost.why == "timed-out":
+                error.reason = "timed-out"
+            raise error from None
 
 
 OPEN_TIMEOUT_S = 60.0
@@ -145,25 +141,21 @@ class DeviceSession:
             self.toolchain = opened.toolchain
             self.probe = stack.enter_context(closing(probe_for(opened.device)))
             self.device = identified(opened.device, self.probe.identity())
-            limits = self.probe.limits()
-            self.peaks = peaks(
-                self.device, limits.max_sm_clock_mhz, limits.max_memory_clock_mhz, limits.memory_bus_bits
-            )
+            most = self.probe.limits()
+            clocks = most.max_sm_clock_mhz, most.max_memory_clock_mhz
+            self.peaks = peaks(self.device, *clocks, most.memory_bus_bits)
             self._spec = self.device.spec
             self._wait_for_turn(stack)
             if self._l2 == "cold" and self.device.l2_bytes is None:
-                raise UsageError(
-                    f"{self.device.name} has no cache that can be flushed: measure with --l2 hot."
-                )
+                cannot = f"{self.device.name} has no cache that can be flushed"
+                raise UsageError(f"{cannot}: measure with --l2 hot.")
             stack.callback(self.leave)
             self.observer.opened(self.device)
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
 
     def _wait_for_turn(self, stack: ExitStack) -> None:
         """Have the device to ourselves, which another process may be measuring."""
@@ -229,7 +221,7 @@ class DeviceSession:
 
     @property
     def snapshots(self) -> tuple[Snapshot, ...]:
-        """What the card said since before the worker process was started."""
+        """The card's snapshots since before the worker process was started."""
         return self._sampler.snapshots
 
     def description(self) -> dict[str, Any]:
