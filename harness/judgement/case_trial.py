@@ -542,14 +542,7 @@ def _effect(rounds: Sequence[Round], name: LegName, trial: CaseTrial) -> Effect 
     prior = trial.noise.time if name == "time" else trial.noise.cycles
     last = len(trial.policy.looks) - 1
     found = judge([Leg(name, known, prior)], trial.policy, last).estimates[name]
-    return Effect(
-        effect=found.effect,
-        low=found.low,
-        high=found.high,
-        processes=found.processes,
-        quads=found.quads,
-        process_effects=tuple(math.expm1(effect.value) for effect in known),
-    )
+    return dataclasses.replace(found, process_effects=tuple(math.expm1(each.value) for each in known))
 
 
 def _energy(solo: SoloBlocks) -> Effect | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from harness.records import Effect
 from harness.statistics.moderated import Moderated, Prior, moderate
 from harness.statistics.paired import ProcessEffect, holm
 
@@ -123,24 +124,12 @@ class Leg:
     prior: Prior
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """Head over base, minus 1: positive is slower, or more cycles."""
-
-    effect: float
-    low: float
-    high: float
-    """The two-sided interval with the policy's confidence."""
-    processes: int
-    quads: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     status: Status
     legs: tuple[LegName, ...]
     """The legs by which a case is slower or faster: all, or the one that was chosen."""
-    estimates: Mapping[LegName, Interval]
+    estimates: Mapping[LegName, Effect]
     smallest_visible: float
     """The slowdown in time that would be found and confirmed nine times in ten with this much noise."""
     excess: bool
@@ -292,9 +281,9 @@ def _is_same(estimate: Moderated, policy: Policy, error: float, *, last: bool) -
     return math.log1p(-policy.tolerance) < low and high < math.log1p(policy.tolerance)
 
 
-def _interval(estimate: Moderated, leg: Leg, policy: Policy) -> Interval:
+def _interval(estimate: Moderated, leg: Leg, policy: Policy) -> Effect:
     tail = (1 - policy.confidence) / 2
-    return Interval(
+    return Effect(
         effect=math.expm1(estimate.mean),
         low=math.expm1(estimate.low(tail)),
         high=_expm1(estimate.high(tail)),

@@ -20,7 +20,7 @@ from harness.errors import UsageError
 from harness.judgement.attribution import attribute
 from harness.judgement.judge import Judgement, Leg, Policy, judge
 from harness.numbers import clock, percent, seconds
-from harness.records import Arm, Effect, Verdict, VerdictStatus
+from harness.records import Arm, Verdict, VerdictStatus
 from harness.spec.planning import Refusal
 from harness.statistics.moderated import Prior
 from harness.statistics.paired import ProcessEffect, process_effect
@@ -290,7 +290,7 @@ def _compared(
 ) -> Verdict:
     times = _Times.of(base, head)
     judgement = judge_pairs(times.ratios, policy)
-    estimate = judgement.estimates["time"]
+    estimate, effects = judgement.estimates["time"], tuple(math.expm1(each) for each in times.ratios)
     everything = [*base, *head]
     base_mhz, head_mhz = (_middle([each.extra.sm_clock_mhz for each in side]) for side in (base, head))
     refusal = _measured_otherwise(everything) or _clocks_apart(base_mhz, head_mhz)
@@ -305,14 +305,7 @@ def _compared(
         status=status,
         reason=reason,
         message=message,
-        time=Effect(
-            effect=estimate.effect,
-            low=estimate.low,
-            high=estimate.high,
-            processes=len(times.ratios),
-            quads=0,
-            process_effects=tuple(math.expm1(each) for each in times.ratios),
-        ),
+        time=replace(estimate, processes=len(times.ratios), quads=0, process_effects=effects),
         smallest_visible=judgement.smallest_visible,
         base=Arm(time_ns=median(times.base_ns), sm_clock_mhz=base_mhz),
         head=Arm(time_ns=median(times.head_ns), sm_clock_mhz=head_mhz),
