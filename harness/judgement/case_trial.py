@@ -14,7 +14,6 @@ from harness.judgement.attribution import SoloBlocks, attribute, mean_of_known
 from harness.judgement.gates import Gated, combine
 from harness.judgement.judge import (
     Direction,
-    Flag,
     Judgement,
     Leg,
     LegName,
@@ -273,7 +272,7 @@ class CaseTrial:
                 return 1.0
             return min(1.0, p_value / self.policy.confirm_share(look, last=last))
         legs = tuple(leg for leg in self.legs(self.again) if leg.name in names)
-        return p_again(Flag(direction, legs), self.policy, look, last=last) if legs else 1.0
+        return p_again(direction, legs, self.policy, look, last=last) if legs else 1.0
 
     def _judge(
         self, rounds: Sequence[Round], look: int, *, last: bool = False, clean: bool = False

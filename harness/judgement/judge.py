@@ -138,14 +138,6 @@ class Judgement:
     """Whether time and cycles contradict each other: no effect is in both intervals."""
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """What a case was called, and what it was called so by measured again: fresh processes only."""
-
-    direction: Direction
-    legs: tuple[Leg, ...]
-
-
 def judge(
     legs: Sequence[Leg],
     policy: Policy,
@@ -198,12 +190,16 @@ def judge(
     )
 
 
-def p_again(flag: Flag, policy: Policy, look: int, *, last: bool = False) -> float:
-    """p-value that a case flagged so is beyond the margin, by all fresh processes at one look: that of the
-    leg that says so least, over the look's share of the error. Cycles that scatter are left out, as ever.
+def p_again(
+    direction: Direction, legs: Sequence[Leg], policy: Policy, look: int, *, last: bool = False
+) -> float:
+    """p-value that a case called slower or faster by these legs is so, by all fresh processes at one look.
+
+    It is that of the leg that says so least, over the look's share of the error. Cycles that scatter are left
+    out, as ever.
     """
-    found = _telling({leg.name: moderate(leg.effects, leg.prior) for leg in flag.legs})
-    p_value = max(_p(estimate, flag.direction, policy) for estimate in found.values())
+    found = _telling({leg.name: moderate(leg.effects, leg.prior) for leg in legs})
+    p_value = max(_p(estimate, direction, policy) for estimate in found.values())
     return min(1.0, p_value / policy.confirm_share(look, last=last))
 
 
