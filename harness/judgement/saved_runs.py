@@ -8,7 +8,7 @@ times is what is judged.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from statistics import fmean, median
@@ -18,7 +18,7 @@ import scipy  # its parts load when they are used
 
 from harness.errors import UsageError
 from harness.judgement.attribution import attribute
-from harness.judgement.judge import Judgement, Leg, Policy, judge
+from harness.judgement.judge import Judgement, Leg, Policy, Status, judge
 from harness.numbers import clock, percent, seconds
 from harness.records import Arm, Verdict, VerdictStatus
 from harness.spec.planning import Refusal
@@ -288,27 +288,30 @@ def _absent_somewhere(name: str, turns: _Turns) -> str:
 def _compared(
     bare: Verdict, base: Sequence[Benchmark], head: Sequence[Benchmark], turns: _Turns, policy: Policy
 ) -> Verdict:
-    times = _Times.of(base, head)
-    judgement = judge_pairs(times.ratios, policy)
-    estimate, effects = judgement.estimates["time"], tuple(math.expm1(each) for each in times.ratios)
     everything = [*base, *head]
+    raw = all(each.times_ns for each in everything)
+    base_ns, head_ns = ([_time_ns(each, raw=raw) for each in side] for side in (base, head))
+    pairs_ns = list(zip(base_ns, head_ns, strict=True))
+    ratios = [math.log(after_ns / before_ns) for before_ns, after_ns in pairs_ns]
+    judgement = judge_pairs(ratios, policy)
+    estimate, effects = judgement.estimates["time"], tuple(math.expm1(each) for each in ratios)
     base_mhz, head_mhz = (_middle([each.extra.sm_clock_mhz for each in side]) for side in (base, head))
     refusal = _measured_otherwise(everything) or _clocks_apart(base_mhz, head_mhz)
-    refusal = refusal or _drift(times, turns, policy)
-    if refusal:
-        status: VerdictStatus = "invalid"
-        reason, message = refusal.reason, refusal.message
-    else:
-        status, reason, message = _outcome(judgement, times, policy)
+    status, reason = _OUTCOMES[judgement.status]
+    message = ""
+    if refusal := refusal or _drift(pairs_ns, turns, policy):
+        status, reason, message = "invalid", refusal.reason, refusal.message
+    elif status == "inconclusive":
+        message = f"{_two_states([*base_ns, *head_ns], policy)} {_what_would_help(ratios, policy)}".strip()
     verdict = replace(
         bare,
         status=status,
         reason=reason,
         message=message,
-        time=replace(estimate, processes=len(times.ratios), quads=0, process_effects=effects),
+        time=replace(estimate, processes=len(ratios), quads=0, process_effects=effects),
         smallest_visible=judgement.smallest_visible,
-        base=Arm(time_ns=median(times.base_ns), sm_clock_mhz=base_mhz),
-        head=Arm(time_ns=median(times.head_ns), sm_clock_mhz=head_mhz),
+        base=Arm(time_ns=median(base_ns), sm_clock_mhz=base_mhz),
+        head=Arm(time_ns=median(head_ns), sm_clock_mhz=head_mhz),
         temperature_c=_middle([each.extra.temperature_c for each in everything]),
         power_w=_middle([each.extra.power_w for each in everything]),
     )
@@ -317,22 +320,12 @@ def _compared(
     return replace(verdict, attribution=attribute(verdict))
 
 
-@dataclass(frozen=True, slots=True)
-class _Times:
-    """A benchmark's time in every process, base's i-th in a pair with head's i-th."""
-
-    base_ns: tuple[float, ...]
-    head_ns: tuple[float, ...]
-
-    @classmethod
-    def of(cls, base: Sequence[Benchmark], head: Sequence[Benchmark]) -> _Times:
-        raw = all(benchmark.times_ns for benchmark in (*base, *head))
-        return cls(*(tuple(_time_ns(each, raw=raw) for each in side) for side in (base, head)))
-
-    @property
-    def ratios(self) -> list[float]:
-        """Natural logarithms of head over base, by pair."""
-        return [math.log(head / base) for base, head in zip(self.base_ns, self.head_ns, strict=True)]
+_OUTCOMES: Mapping[Status, tuple[VerdictStatus, str]] = {
+    "slower": ("regression", "slower-in-time"),
+    "faster": ("improvement", "faster-in-time"),
+    "same": ("unchanged", "within-tolerance"),
+    "undecided": ("inconclusive", "too-noisy"),
+}
 
 
 def _time_ns(benchmark: Benchmark, *, raw: bool) -> float:
@@ -370,7 +363,7 @@ def _clocks_apart(base: float | None, head: float | None) -> Refusal | None:
     )
 
 
-def _drift(times: _Times, turns: _Turns, policy: Policy) -> Refusal | None:
+def _drift(pairs_ns: Sequence[tuple[float, float]], turns: _Turns, policy: Policy) -> Refusal | None:
     """Whether times moved steadily all along, and one side came first too often for that to cancel.
 
     The slope is that of the pairs' levels, their mean logarithms, which know nothing of the ratios where both
@@ -381,8 +374,7 @@ def _drift(times: _Times, turns: _Turns, policy: Policy) -> Refusal | None:
     ahead = fmean(head.place - base.place for base, head in pairs)
     places = np.array([(base.place + head.place) / 2 for base, head in pairs])
     places -= places.mean()
-    times_ns = zip(times.base_ns, times.head_ns, strict=True)
-    levels = np.array([(math.log(base_ns) + math.log(head_ns)) / 2 for base_ns, head_ns in times_ns])
+    levels = np.array([(math.log(base_ns) + math.log(head_ns)) / 2 for base_ns, head_ns in pairs_ns])
     levels -= levels.mean()
     squares = float(places @ places)
     slope = float(places @ levels) / squares
@@ -400,18 +392,6 @@ def _drift(times: _Times, turns: _Turns, policy: Policy) -> Refusal | None:
         f"{'base' if ahead > 0 else 'head'} mostly ran first: that alone looks like a change of "
         f"{percent(math.expm1(bias), sign=True)}. Swap the order every other time: base head, head base.",
     )
-
-
-def _outcome(judgement: Judgement, times: _Times, policy: Policy) -> tuple[VerdictStatus, str, str]:
-    match judgement.status:
-        case "slower":
-            return "regression", "slower-in-time", ""
-        case "faster":
-            return "improvement", "faster-in-time", ""
-        case "same":
-            return "unchanged", "within-tolerance", ""
-    states = _two_states((*times.base_ns, *times.head_ns), policy)
-    return "inconclusive", "too-noisy", f"{states} {_what_would_help(times.ratios, policy)}".strip()
 
 
 def _two_states(times_ns: Sequence[float], policy: Policy) -> str:
