@@ -12,16 +12,7 @@ from statistics import median
 from harness.errors import Side
 from harness.judgement.attribution import SoloBlocks, attribute, mean_of_known
 from harness.judgement.gates import Gated, combine
-from harness.judgement.judge import (
-    Direction,
-    Judgement,
-    Leg,
-    LegName,
-    Policy,
-    confirm,
-    judge,
-    p_again,
-)
+from harness.judgement.judge import Direction, Judgement, Leg, LegName, Policy, confirm, judge, p_again
 from harness.numbers import percent
 from harness.records import Arm, Effect, PairedBlock, Quad, Strays, Verdict, VerdictStatus
 from harness.spec.suite import Case

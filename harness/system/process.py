@@ -62,11 +62,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 def failure(error: HarnessError) -> Failed:
     """The error as a reply."""
     return Failed(
-        reason=error.reason,
-        message=error.message,
-        log=error.log,
-        exit_code=error.exit_code,
-        side=error.side,
+        reason=error.reason, message=error.message, log=error.log, exit_code=error.exit_code, side=error.side
     )
 
 
