@@ -452,17 +452,8 @@ class CaseTrial:
         return dataclasses.replace(verdict, attribution=attribute(verdict))
 
     def _verdict(self, status: VerdictStatus, reason: str, message: str) -> Verdict:
-        return Verdict(
-            case=self.id,
-            kernel=self.case.kernel,
-            sizes=self.case.sizes,
-            dtype=self.case.dtype,
-            status=status,
-            reason=reason,
-            message=message,
-            base=self._arm("base"),
-            head=self._arm("head"),
-        )
+        bare = bare_verdict(self.id, self.case, status, reason, message)
+        return dataclasses.replace(bare, base=self._arm("base"), head=self._arm("head"))
 
     def _arm(self, side: str, quads: Sequence[Quad] = (), every: Sequence[Quad] = ()) -> Arm | None:
         """A side with the median time of `quads` and the mean SM clock of `every` quad."""
@@ -480,6 +471,19 @@ class CaseTrial:
             alone_mhz=alone and alone.sm_clock_mhz,
             alone_w=alone and alone.power_w,
         )
+
+
+def bare_verdict(name: str, case: Case, status: VerdictStatus, reason: str, message: str = "") -> Verdict:
+    """A verdict, by its name, of a case with nothing measured."""
+    return Verdict(
+        case=name,
+        kernel=case.kernel,
+        sizes=case.sizes,
+        dtype=case.dtype,
+        status=status,
+        reason=reason,
+        message=message,
+    )
 
 
 def settle(trials: Iterable[CaseTrial], policy: Policy) -> None:

@@ -24,7 +24,7 @@ from harness.device.machine import machine_name
 from harness.device.peaks import BeyondPeakError
 from harness.errors import Side, UsageError, WorkerError
 from harness.judgement.attribution import SoloBlocks, solo_of
-from harness.judgement.case_trial import CaseTrial, Noise, settle
+from harness.judgement.case_trial import CaseTrial, Noise, bare_verdict, settle
 from harness.judgement.gates import CanaryLevel, GatePolicy, canary_level, gate, usual_level
 from harness.judgement.judge import TWIN_PLANTED, TWIN_SAME, USUAL_LIMITS, Policy, wrong_twin
 from harness.judgement.noise import Calibration, noise_of_card, noise_of_case, read_calibration
@@ -163,17 +163,17 @@ def match(
     """The cases that both commits have, and verdicts of those that only one has."""
     of_base = {planned.case.id: planned.case for planned in base}
     of_head = {planned.case.id: planned.case for planned in head}
-    alone = [
-        *(_alone(case, "new") for name, case in of_head.items() if name not in of_base),
-        *(_alone(case, "missing") for name, case in of_base.items() if name not in of_head),
-    ]
-    both = []
+    both: list[tuple[protocol.PairOf, Case]] = []
+    alone: list[Verdict] = []
     for name, case in of_head.items():
         if name in of_base:
             base_side, head_side = (protocol.PairSide(suite=s, kernel=case.kernel) for s in ("base", "head"))
             pair = protocol.PairOf(id=name, sizes=case.sizes, base=base_side, head=head_side)
             both.append((pair, case))
-    return both, alone
+        else:
+            alone.append(bare_verdict(name, case, "new", "only-in-head"))
+    gone = {name: case for name, case in of_base.items() if name not in of_head}
+    return both, [*alone, *(bare_verdict(n, case, "missing", "only-in-base") for n, case in gone.items())]
 
 
 def against_itself(case: Case, name: str, steps: int | None = None) -> protocol.PairOf:
@@ -181,18 +181,6 @@ def against_itself(case: Case, name: str, steps: int | None = None) -> protocol.
     base = protocol.PairSide(suite="head", kernel=case.kernel, planted=steps is not None)
     head = msgspec.structs.replace(base, steps=steps or 0)
     return protocol.PairOf(id=name, sizes=case.sizes, base=base, head=head)
-
-
-def _alone(case: Case, status: Literal["new", "missing"]) -> Verdict:
-    return Verdict(
-        case=case.id,
-        kernel=case.kernel,
-        sizes=case.sizes,
-        dtype=case.dtype,
-        status=status,
-        reason="only-in-head" if status == "new" else "only-in-base",
-        message="",
-    )
 
 
 def _failed_at(verdict: Verdict, failed: Failed) -> Verdict:
