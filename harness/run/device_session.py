@@ -68,19 +68,23 @@ class WorkerProcess(Process):
         try:
             return super().ask(request, timeout_s, hear)
         except LostError as lost:
-            doing = f"{_DOING.get(last.stage, last.stage)} {last.side}".strip()
-            messages = {
-                "timed-out": f"No answer within {timeout_s:g} s while {doing}: the worker process was ended. "
-                "If the kernel is only slow, raise --timeout.",
-                "garbled": f"The worker process said what is no answer while {doing} ({lost.how}): something "
-                "in it wrote where only the harness does.",
-                "ended": f"The worker process {lost.how} while {doing}.",
-            }
-            error = WorkerError(messages[lost.why], log=self.log())
-            error.side = last.side
-            if lost.why == "timed-out":
-                error.reason = "timed-out"
-            raise error from None
+            # Not a variable of this frame, which its traceback holds: that cycle would keep suites alive.
+            raise self._error(lost, last, timeout_s) from None
+
+    def _error(self, lost: LostError, last: Progress, timeout_s: float) -> WorkerError:
+        doing = f"{_DOING.get(last.stage, last.stage)} {last.side}".strip()
+        messages = {
+            "timed-out": f"No answer within {timeout_s:g} s while {doing}: the worker process was ended. "
+            "If the kernel is only slow, raise --timeout.",
+            "garbled": f"The worker process said what is no answer while {doing} ({lost.how}): something "
+            "in it wrote where only the harness does.",
+            "ended": f"The worker process {lost.how} while {doing}.",
+        }
+        error = WorkerError(messages[lost.why], log=self.log())
+        error.side = last.side
+        if lost.why == "timed-out":
+            error.reason = "timed-out"
+        return error
 
 
 OPEN_TIMEOUT_S = 60.0
