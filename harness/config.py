@@ -1,6 +1,4 @@
-"""Settings of a project: ``[tool.harness]`` in pyproject.toml or harness.toml, then HARNESS_* variables,
-then options.
-"""
+"""Settings of a project: pyproject.toml or harness.toml, then HARNESS_* variables, then options."""
 
 from __future__ import annotations
 
@@ -63,29 +61,21 @@ VARIABLES = frozenset(
 
 
 def check_environment() -> None:
-    """Raises ConfigError for a HARNESS_* variable that there is not: a misspelt one must not be silently
-    without effect.
-    """
+    """Raises ConfigError for an unknown HARNESS_* variable: a misspelt one must not be without effect."""
     for name in sorted(os.environ):
         if name.startswith("HARNESS_") and name not in VARIABLES:
-            raise ConfigError(f"{name}: no such variable. {_meant(name)}")
+            import difflib
 
-
-def _meant(name: str) -> str:
-    import difflib
-
-    # Without what all of them have in common, which would make everything look alike.
-    known = {variable.removeprefix("HARNESS_"): variable for variable in sorted(VARIABLES)}
-    close = difflib.get_close_matches(name.removeprefix("HARNESS_").upper(), known, n=1, cutoff=0.5)
-    if close:
-        return f"Did you mean {known[close[0]]}?"
-    return "Names that begin with HARNESS_ are the harness's own: unset it, or give it another name."
+            # Without what all of them have in common, which would make everything look alike.
+            known = {variable.removeprefix("HARNESS_"): variable for variable in sorted(VARIABLES)}
+            close = difflib.get_close_matches(name.removeprefix("HARNESS_").upper(), known, n=1, cutoff=0.5)
+            hint = "Names that begin with HARNESS_ are the harness's own: unset it, or give it another name."
+            hint = f"Did you mean {known[close[0]]}?" if close else hint
+            raise ConfigError(f"{name}: no such variable. {hint}")
 
 
 def load_config(start: Path | None = None) -> Config:
-    """The configuration that holds in a folder: the nearest file upwards, then the environment. Raises
-    ConfigError.
-    """
+    """The configuration of a folder: the nearest file upwards, then variables. Raises ConfigError."""
     check_environment()
     config = _from_file(start or Path.cwd())
     for field in fields(Config):
@@ -97,14 +87,12 @@ def load_config(start: Path | None = None) -> Config:
 
 
 def _from_file(start: Path) -> Config:
-    for folder in (start, *start.parents):
-        for name in FILES:
-            table = _table(folder / name)
-            if table is not None:
-                config = Config(root=folder)
-                for key, value in table.items():
-                    config = _with(config, key, value, f"{folder / name}, key {key!r}")
-                return config
+    for path in (folder / name for folder in (start, *start.parents) for name in FILES):
+        if (table := _table(path)) is not None:
+            config = Config(root=path.parent)
+            for key, value in table.items():
+                config = _with(config, key, value, f"{path}, key {key!r}")
+            return config
     return Config(root=start)
 
 

@@ -193,8 +193,7 @@ class Snapshot:
     utilization_percent: float | None = None
     clock_event_reasons: tuple[str, ...] | None = None
     throttle_ns: Mapping[str, int] | None = None
-    """Cumulative time throttled, by cause: sw_power_cap, sw_thermal, hw_thermal, hw_power_brake,
-    sync_boost."""
+    """Cumulative by cause: sw_power_cap, sw_thermal, hw_thermal, hw_power_brake, sync_boost."""
     memory_used_bytes: int | None = None
     processes: tuple[int, ...] | None = None
     """Process ids with a compute context on the device, as the driver numbers them."""
@@ -214,8 +213,7 @@ class Telemetry:
     unavailable: Mapping[str, str] = field(default_factory=dict)
     """Field name to the reason why this device cannot tell it."""
     foreign_processes: tuple[int, ...] | None = None
-    """Processes other than the harness's own that held a context during the measurement; None where
-    unknown."""
+    """Processes but the harness's own that held a context during the measurement; None where unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,20 +40,14 @@ import scipy
 from numpy.typing import NDArray
 
 from harness.bench.abba import PairSettings, least_quads
-from harness.judgement.case_trial import Contest, Noise, settle
+from harness.judgement.case_trial import CaseTrial, Noise, settle
 from harness.judgement.gates import Gated, GatePolicy, gate
 from harness.judgement.judge import Policy
 from harness.records import PairedBlock, Quad, Snapshot, Telemetry, Verdict
 from harness.spec.suite import Case
 from harness.statistics.moderated import DEFAULT_PRIOR, PROPORTION, Prior, prior_of_case
-from harness.statistics.paired import (
-    MIN_QUADS,
-    ProcessEffect,
-    clopper_pearson,
-    false_alarm_bound,
-    log_ratios,
-    more_quads,
-)
+from harness.statistics.paired import MIN_QUADS, ProcessEffect, log_ratios, more_quads
+from harness.statistics.rates import clopper_pearson, false_alarm_bound
 
 Floats = NDArray[np.float64]
 
@@ -371,21 +365,21 @@ def _special() -> Iterator[Cell]:
 def trial(cell: Cell, rng: np.random.Generator) -> Count:
     """One comparison: of several cases, whether any was called or confirmed, and all were the same."""
     prior = PRIORS[cell.prior]
-    contests = [
-        Contest(f"case-{number}", CASE, POLICY, Noise(prior, prior)) for number in range(len(cell.effects))
+    case_trials = [
+        CaseTrial(f"case-{number}", CASE, POLICY, Noise(prior, prior)) for number in range(len(cell.effects))
     ]
     count = Count(trials=1)
-    while any(not each.settled for each in contests):
+    while any(not each.settled for each in case_trials):
         count.processes += 1
-        for contest, effect in zip(contests, cell.effects, strict=True):
-            if not contest.settled:
-                block, gated = measured(cell.make, effect, contest, rng)
+        for case_trial, effect in zip(case_trials, cell.effects, strict=True):
+            if not case_trial.settled:
+                block, gated = measured(cell.make, effect, case_trial, rng)
                 count.seconds += block.gpu_s
-                contest.add(block, gated)
-        settle(contests, POLICY)
+                case_trial.add(block, gated)
+        settle(case_trials, POLICY)
     told = [
         (each, each.verdict())
-        for each, effect in zip(contests, cell.effects, strict=True)
+        for each, effect in zip(case_trials, cell.effects, strict=True)
         if effect == cell.effects[0]
     ]
     said = [verdict.status for _, verdict in told]
@@ -405,7 +399,7 @@ def _covers(verdict: Verdict, cell: Cell) -> bool:
 
 
 def measured(
-    make: Maker, effect: float, contest: Contest, rng: np.random.Generator
+    make: Maker, effect: float, case_trial: CaseTrial, rng: np.random.Generator
 ) -> tuple[PairedBlock, Gated]:
     """One block, which ends where the next look would not profit from more quads."""
     most = SETTINGS.max_quads
@@ -415,7 +409,7 @@ def measured(
     times = KERNEL_NS * np.exp(slots.logs)
     orders = ["ABBA" if base_first else "BAAB" for base_first in first.tolist()]
     ratios = log_ratios(orders, times)
-    wanted = contest.precision
+    wanted = case_trial.precision
     asked = replace(SETTINGS, min_quads=max(SETTINGS.min_quads, wanted.min_quads))
     least = least_quads(asked, KERNEL_NS * min(1.0, 1 + effect))
     count, seconds = 0, 0.0

@@ -15,7 +15,7 @@ import numpy as np
 
 from harness.judgement.judge import Leg, Policy, judge
 from harness.statistics.moderated import fit_prior
-from harness.statistics.paired import log_ratios, order_bias, process_effect, tail
+from harness.statistics.paired import log_ratios, losses, order_bias, process_effect, tail_of
 
 MOST_S = 2.0
 
@@ -52,7 +52,7 @@ def main() -> int:
     judged = time.perf_counter()
     for case in rulers["time"]:
         processed = [(orders, quads) for quads in case]
-        tail(processed)
+        tail_of([losses(*each) for each in processed])
         order_bias(processed)
     ended = time.perf_counter()
 

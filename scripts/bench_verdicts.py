@@ -199,7 +199,7 @@ class Ours:
 
 
 def ours_as_told(case: str, level: str, entry: Entry, verdict: Verdict, wall_s: float) -> dict[str, Any]:
-    rounds = [*entry.contest.rounds, *entry.contest.again]
+    rounds = [*entry.trial.rounds, *entry.trial.again]
     effect = verdict.time.effect if verdict.time else None
     return {
         "part": "ours",
@@ -219,8 +219,8 @@ def ours_as_told(case: str, level: str, entry: Entry, verdict: Verdict, wall_s: 
         "raw": {
             "status": verdict.status,
             "reason": verdict.reason,
-            "processes": len(entry.contest.rounds),
-            "confirming": len(entry.contest.again),
+            "processes": len(entry.trial.rounds),
+            "confirming": len(entry.trial.again),
             "time": msgspec.to_builtins(verdict.time),
             "cycles": msgspec.to_builtins(verdict.cycles),
             "smallest_visible": verdict.smallest_visible,

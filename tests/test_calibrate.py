@@ -21,7 +21,8 @@ from harness.judgement.noise import (
     Calibration,
     CaseNoise,
     PlantedRate,
-    noise_of,
+    noise_of_card,
+    noise_of_case,
     read_calibration,
     write_calibration,
 )
@@ -46,6 +47,10 @@ from tests.test_compare import MS, Watching, breaks, ladder, takes
 QUICK = PairSettings(min_quads=25, max_quads=25, warmup_min_s=0, warmup_max_s=0, lead_in_s=0.005)
 NULL = devices()[0]
 BLANK = Calibration(measured_at="2026-01-02T03:04:05+00:00", harness_version="1", uuid=None, driver="1")
+
+
+def noise_of(calibration, case, device):
+    return noise_of_case(noise_of_card(calibration, device), calibration, case)
 
 
 def effect(value: float = 0.001, standard_error: float = 2e-4) -> ProcessEffect:

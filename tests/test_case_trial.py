@@ -12,7 +12,7 @@ import pytest
 
 from harness.device.telemetry.scripted import STEADY
 from harness.judgement.attribution import Solo, SoloBlocks
-from harness.judgement.case_trial import SPARE_PROCESSES, TAIL_QUADS, Contest, Noise, settle
+from harness.judgement.case_trial import SPARE_PROCESSES, TAIL_QUADS, CaseTrial, Noise, settle
 from harness.judgement.gates import CanaryLevel, Gated, GatePolicy, gate
 from harness.judgement.judge import Policy
 from harness.output.sentences import explained
@@ -110,19 +110,19 @@ def block(
     )
 
 
-def fresh(**given) -> Contest:
-    return Contest("toy.plain[n=64]", CASE, Policy(), **given)
+def fresh(**given) -> CaseTrial:
+    return CaseTrial("toy.plain[n=64]", CASE, Policy(), **given)
 
 
-def add(contest: Contest, made: PairedBlock, usual: CanaryLevel | None = None) -> Gated:
+def add(trial: CaseTrial, made: PairedBlock, usual: CanaryLevel | None = None) -> Gated:
     gated = gate(made, GatePolicy(), usual=usual)
-    contest.add(made, gated)
-    settle([contest], contest.policy)
+    trial.add(made, gated)
+    settle([trial], trial.policy)
     return gated
 
 
-def fed(*blocks: PairedBlock, usual: CanaryLevel | None = None, **given) -> Contest:
-    """A contest with a process for each block, as long as it wants more."""
+def fed(*blocks: PairedBlock, usual: CanaryLevel | None = None, **given) -> CaseTrial:
+    """A trial with a process for each block, as long as it wants more."""
     made = fresh(**given)
     for each in blocks:
         if made.settled:
@@ -131,8 +131,8 @@ def fed(*blocks: PairedBlock, usual: CanaryLevel | None = None, **given) -> Cont
     return made
 
 
-def contest(*effects: float, again: Sequence[float] = (), capped: bool = False, **given) -> Contest:
-    """A contest whose processes read these effects, and `again` these."""
+def trial(*effects: float, again: Sequence[float] = (), capped: bool = False, **given) -> CaseTrial:
+    """A trial whose processes read these effects, and `again` these."""
     noise = given.pop("noise_of_device", Noise())
     seeds = (*range(len(effects)), *range(100, 100 + len(again)))
     blocks = [
@@ -151,7 +151,7 @@ def told(found: Verdict) -> tuple[str, str]:
     [(0.02, "regression", "slower-in-time"), (-0.02, "improvement", "faster-in-time")],
 )
 def test_what_is_found_twice_is_so(effect, status, reason):
-    made = contest(effect, effect, again=[effect, effect])
+    made = trial(effect, effect, again=[effect, effect])
     verdict = made.verdict()
     assert told(verdict) == (status, reason)
     assert verdict.time is not None
@@ -168,7 +168,7 @@ def test_what_is_found_twice_is_so(effect, status, reason):
 
 @pytest.mark.parametrize("effect", [0.0, 0.001, -0.001])
 def test_what_is_within_the_tolerance_for_sure_is_unchanged(effect):
-    verdict = contest(effect, effect).verdict()
+    verdict = trial(effect, effect).verdict()
     assert told(verdict) == ("unchanged", "within-tolerance")
     assert "within the tolerance for sure" in explained(verdict)
     assert verdict.smallest_visible is not None
@@ -176,7 +176,7 @@ def test_what_is_within_the_tolerance_for_sure_is_unchanged(effect):
 
 
 def test_what_looks_beyond_the_margin_waits_for_another_look():
-    made = contest(0.0028, 0.0028)
+    made = trial(0.0028, 0.0028)
     assert made.looks == 1
     assert not made.settled
     assert made.judgement is not None
@@ -184,7 +184,7 @@ def test_what_looks_beyond_the_margin_waits_for_another_look():
 
 
 def test_processes_that_differ_by_more_than_is_known_are_too_noisy():
-    made = contest(*([0.03, -0.03] * 4))
+    made = trial(*([0.03, -0.03] * 4))
     verdict = made.verdict()
     assert (made.looks, made.settled) == (3, True)
     assert told(verdict) == ("inconclusive", "too-noisy")
@@ -194,14 +194,14 @@ def test_processes_that_differ_by_more_than_is_known_are_too_noisy():
 
 def test_an_effect_too_small_to_be_seen_is_too_noisy_and_says_what_would_show():
     noise = Noise(Prior(variance=0.02**2, df=30.0), Prior(variance=0.02**2, df=30.0))
-    verdict = contest(*([0.004] * 8), noise_of_device=noise).verdict()
+    verdict = trial(*([0.004] * 8), noise_of_device=noise).verdict()
     assert told(verdict) == ("inconclusive", "too-noisy")
     assert verdict.smallest_visible is not None
     assert f"only a change beyond {100 * verdict.smallest_visible:.2f} % would show" in explained(verdict)
 
 
 def test_what_fresh_processes_show_to_be_the_same_is_unchanged():
-    verdict = contest(0.02, 0.02, again=[0.0, 0.0]).verdict()
+    verdict = trial(0.02, 0.02, again=[0.0, 0.0]).verdict()
     assert told(verdict) == ("unchanged", "within-tolerance")
     # The effect told is the one of which nobody knew that it would be large.
     assert verdict.time is not None
@@ -209,7 +209,7 @@ def test_what_fresh_processes_show_to_be_the_same_is_unchanged():
 
 
 def test_what_fresh_processes_leave_open_to_the_last_is_not_confirmed():
-    made = contest(0.02, 0.02, again=[0.02, -0.02] * 4)
+    made = trial(0.02, 0.02, again=[0.02, -0.02] * 4)
     assert (len(made.again), made.settled, made.unfinished) == (8, True, False)
     verdict = made.verdict()
     assert told(verdict) == ("inconclusive", "not-confirmed")
@@ -217,7 +217,7 @@ def test_what_fresh_processes_leave_open_to_the_last_is_not_confirmed():
 
 
 def test_the_effect_is_that_of_the_confirming_processes_alone():
-    verdict = contest(0.03, 0.03, again=[0.02, 0.021]).verdict()
+    verdict = trial(0.03, 0.03, again=[0.02, 0.021]).verdict()
     assert told(verdict) == ("regression", "slower-in-time")
     assert verdict.time is not None
     assert verdict.time.process_effects == pytest.approx((0.02, 0.021), abs=1e-3)
@@ -228,7 +228,7 @@ def test_the_effect_is_that_of_the_confirming_processes_alone():
 @pytest.mark.parametrize(("again", "processes"), [(0.03, 2), (0.014, 4), (0.0075, 8)])
 def test_what_two_fresh_processes_leave_open_more_of_them_confirm(again, processes):
     noise = Noise(Prior(variance=0.004**2, df=5.0), Prior(variance=0.004**2, df=5.0))
-    made = contest(0.04, 0.04, again=[again] * 8, noise_of_device=noise)
+    made = trial(0.04, 0.04, again=[again] * 8, noise_of_device=noise)
     assert (len(made.rounds), len(made.again)) == (2, processes)
     assert told(made.verdict()) == ("regression", "slower-in-time")
 
@@ -239,8 +239,8 @@ ONE_LOOK = Policy(looks=(2,), spending=(1.0,), same_spending=(1.0,))
 def test_at_the_last_look_other_cases_may_still_decide():
     """Holm's step-down: of two cases the first needs half the error, and the other then has all of it."""
 
-    def flagged(again: float) -> Contest:
-        made = Contest("toy.plain[n=64]", CASE, ONE_LOOK)
+    def flagged(again: float) -> CaseTrial:
+        made = CaseTrial("toy.plain[n=64]", CASE, ONE_LOOK)
         for seed, effect in enumerate((0.05, 0.05, again, again)):
             each = block(quads(effect, seed=seed, noise=1e-6))
             made.add(each, gate(each, GatePolicy(), usual=None))
@@ -261,19 +261,19 @@ def test_at_the_last_look_other_cases_may_still_decide():
 
 def test_a_long_look_at_what_is_obvious_is_not_asked_for():
     margin = Policy().margin
-    first, obvious, small = fresh(), contest(0.2, 0.2), contest(0.008, 0.008)
+    first, obvious, small = fresh(), trial(0.2, 0.2), trial(0.008, 0.008)
     assert first.precision.standard_error < margin
     assert obvious.confirming
     assert small.confirming
     assert obvious.precision.standard_error > 4 * margin > small.precision.standard_error
-    assert contest(0.2, 0.2, again=[0.1, 0.4]).precision.standard_error < margin  # not confirmed at once
+    assert trial(0.2, 0.2, again=[0.1, 0.4]).precision.standard_error < margin  # not confirmed at once
 
 
 # Cycles, which count at the power limit.
 
 
 def test_both_rulers_say_what_the_code_did():
-    made = contest(0.02, 0.02, again=[0.02, 0.02], cycles=0.02)
+    made = trial(0.02, 0.02, again=[0.02, 0.02], cycles=0.02)
     assert [leg.name for leg in made.legs(made.rounds)] == ["time", "cycles"]
     verdict = made.verdict()
     assert told(verdict) == ("regression", "slower-in-time")
@@ -283,14 +283,14 @@ def test_both_rulers_say_what_the_code_did():
 
 
 def test_where_cycles_alone_show_it_and_clocks_are_free_neither_is_believed():
-    verdict = contest(*[0.0] * 8, cycles=0.02).verdict()
+    verdict = trial(*[0.0] * 8, cycles=0.02).verdict()
     assert told(verdict) == ("inconclusive", "clocks")
     assert "Time and cycles contradict each other" in explained(verdict)
     assert verdict.power_capped is False
 
 
 def test_away_from_the_power_limit_time_is_believed_where_it_shows_what_cycles_do_not():
-    verdict = contest(0.02, 0.02, again=[0.02, 0.02], cycles=0.0).verdict()
+    verdict = trial(0.02, 0.02, again=[0.02, 0.02], cycles=0.0).verdict()
     assert told(verdict) == ("regression", "slower-in-time")
     assert verdict.attribution is None
     assert "Neither cycles nor clocks tell why" in explained(verdict)
@@ -301,7 +301,7 @@ def test_away_from_the_power_limit_time_is_believed_where_it_shows_what_cycles_d
     [(0.02, "regression", "slower-in-cycles", "more"), (-0.02, "improvement", "faster-in-cycles", "fewer")],
 )
 def test_at_the_power_limit_cycles_tell_what_time_hides(cycles, status, reason, word):
-    made = contest(0.0, 0.0, again=[0.0, 0.0], cycles=cycles, capped=True)
+    made = trial(0.0, 0.0, again=[0.0, 0.0], cycles=cycles, capped=True)
     assert [leg.name for leg in made.legs(made.rounds)] == ["time", "cycles"]
     verdict = made.verdict()
     assert told(verdict) == (status, reason)
@@ -316,9 +316,9 @@ CLOCKS = [1000.0, 970.0, 940.0, 910.0, 1030.0]
 
 
 def test_the_exponent_is_fitted_where_the_clock_moves():
-    assert contest(0.0, 0.0, cycles=0.0, clocks=CLOCKS).exponent() == pytest.approx(1.0, abs=0.02)
-    assert contest(0.0, 0.0, cycles=0.0).exponent() is None
-    assert contest(0.0, 0.0).exponent() is None
+    assert trial(0.0, 0.0, cycles=0.0, clocks=CLOCKS).exponent() == pytest.approx(1.0, abs=0.02)
+    assert trial(0.0, 0.0, cycles=0.0).exponent() is None
+    assert trial(0.0, 0.0).exponent() is None
 
 
 def bound_by_memory(effect: float, cycles: float, seed: int) -> tuple[Quad, ...]:
@@ -378,7 +378,7 @@ def test_counters_that_fail_leave_the_time(wrong, every):
 
 
 def test_strays_on_head_alone_are_slower_in_the_tail():
-    made = contest(*[0.0] * 4, again=[0.0] * 8, strays=0.1, count=60)
+    made = trial(*[0.0] * 4, again=[0.0] * 8, strays=0.1, count=60)
     assert made.suspicious
     verdict = made.verdict()
     assert told(verdict) == ("regression", "slower-in-tail")
@@ -398,8 +398,8 @@ def test_strays_have_to_be_confirmed_too():
 
 
 def test_a_case_with_strays_on_one_side_needs_more_quads():
-    assert contest(0.0, strays=0.1, count=12).precision.min_quads == 0
-    made = contest(0.0, 0.0, strays=0.1, count=12)
+    assert trial(0.0, strays=0.1, count=12).precision.min_quads == 0
+    made = trial(0.0, 0.0, strays=0.1, count=12)
     assert made.judgement is not None
     assert (made.judgement.status, made.settled) == ("undecided", False)
     assert made.precision.min_quads == TAIL_QUADS
@@ -407,7 +407,7 @@ def test_a_case_with_strays_on_one_side_needs_more_quads():
 
 @pytest.mark.parametrize("count", [6, 25])
 def test_what_is_slower_only_right_after_base_is_inconclusive(count):
-    made = contest(*[0.0] * 8, again=[0.0] * 8, after_other=0.03, count=count)
+    made = trial(*[0.0] * 8, again=[0.0] * 8, after_other=0.03, count=count)
     assert made.confirmed  # by its times alone it would be a regression
     verdict = made.verdict()
     assert told(verdict) == ("inconclusive", "order")
@@ -417,9 +417,9 @@ def test_what_is_slower_only_right_after_base_is_inconclusive(count):
 
 
 def test_what_is_much_slower_stays_so_whatever_the_order_did():
-    verdict = contest(0.1, 0.1, again=[0.1, 0.1], after_other=0.03).verdict()
+    verdict = trial(0.1, 0.1, again=[0.1, 0.1], after_other=0.03).verdict()
     assert told(verdict) == ("regression", "slower-in-time")
-    even = contest(0.1, 0.1, again=[0.1, 0.1]).verdict()
+    even = trial(0.1, 0.1, again=[0.1, 0.1]).verdict()
     assert even.order_p is not None
     assert verdict.order_p is not None
     assert verdict.order_p < 1e-6 < 0.01 < even.order_p
@@ -586,8 +586,8 @@ def test_a_process_that_cannot_be_read_is_made_up_for():
 @pytest.mark.parametrize("effect", [999.0, -0.999])
 def test_a_thousandfold_is_settled_at_once_and_told_in_figures(effect):
     # Its effect need not be known well to be confirmed.
-    assert contest(effect, effect, cycles=effect, count=6).precision.standard_error > 0.1
-    verdict = contest(effect, effect, again=[effect, effect], cycles=effect, count=6).verdict()
+    assert trial(effect, effect, cycles=effect, count=6).precision.standard_error > 0.1
+    verdict = trial(effect, effect, again=[effect, effect], cycles=effect, count=6).verdict()
     assert verdict.status == ("regression" if effect > 0 else "improvement")
     assert verdict.time is not None
     assert verdict.smallest_visible is not None
@@ -601,7 +601,7 @@ def test_a_thousandfold_is_settled_at_once_and_told_in_figures(effect):
 
 
 def test_arms_card_and_device_time_are_told():
-    made = contest(0.02, 0.02, again=[0.02, 0.02], cycles=0.02)
+    made = trial(0.02, 0.02, again=[0.02, 0.02], cycles=0.02)
     note = Arm(source_sha256="0" * 64, launch=GRANTED, resources=Resources(registers=17))
     made.sides = {"base": note, "head": replace(note, source_sha256="1" * 64)}
     verdict = made.verdict()
@@ -620,12 +620,12 @@ def test_arms_card_and_device_time_are_told():
 
 def test_the_noise_floor_is_that_of_the_calibration():
     noise = Noise(calibrated=True, floor=0.0042)
-    assert contest(0.0, 0.0, noise_of_device=noise).verdict().noise_floor == 0.0042
-    assert contest(0.0, 0.0).verdict().noise_floor is None
+    assert trial(0.0, 0.0, noise_of_device=noise).verdict().noise_floor == 0.0042
+    assert trial(0.0, 0.0).verdict().noise_floor is None
 
 
 def test_energy_is_that_of_each_side_alone():
-    made = contest(0.02, 0.02, again=[0.02, 0.02], cycles=0.02)
+    made = trial(0.02, 0.02, again=[0.02, 0.02], cycles=0.02)
     base = Solo(time_ns=MS, sm_clock_mhz=1000.0, power_w=300.0, energy_j=0.30, energy_error=0.03)
     head = Solo(time_ns=MS, sm_clock_mhz=950.0, power_w=300.0, energy_j=0.33, energy_error=0.04)
     made.solo = SoloBlocks(base=base, head=head)
@@ -650,7 +650,7 @@ def test_energy_is_that_of_each_side_alone():
     ],
 )
 def test_an_ending_is_the_verdict_whatever_was_measured(side, message):
-    made = contest(0.02, 0.02)
+    made = trial(0.02, 0.02)
     made.end("failed", "crashed", "It broke.", "evidence", side)
     verdict = made.verdict()
     assert told(verdict) == ("failed", "crashed")
@@ -685,7 +685,7 @@ INTERRUPTED: Mapping[str, tuple[tuple[float, ...], tuple[float, ...], str, str]]
 @pytest.mark.parametrize("what", INTERRUPTED)
 def test_an_interrupt_judges_what_there_is(what):
     effects, again, status, reason = INTERRUPTED[what]
-    made = contest(*effects, again=again)
+    made = trial(*effects, again=again)
     assert (len(made.rounds), len(made.again)) == (len(effects), len(again))
     assert not made.settled
     made.interrupt()
@@ -699,7 +699,7 @@ def test_an_interrupt_judges_what_there_is(what):
 
 @pytest.mark.parametrize(("one", "other"), [(-0.8, 4.67), (0.03, -0.03), (1.0, 4.0), (-0.5, -0.9)])
 def test_two_processes_that_disagree_have_no_interval(one, other):
-    made = contest(one, other)
+    made = trial(one, other)
     made.interrupt()
     verdict = made.verdict()
     assert told(verdict) == ("inconclusive", "interrupted")
@@ -710,18 +710,18 @@ def test_two_processes_that_disagree_have_no_interval(one, other):
 
 
 def test_an_interrupt_leaves_what_is_settled_alone():
-    made = contest(0.02, 0.02, again=[0.02, 0.02])
+    made = trial(0.02, 0.02, again=[0.02, 0.02])
     before = made.verdict()
     made.interrupt()
     assert made.verdict() == before
-    made = contest(0.0, 0.0)
+    made = trial(0.0, 0.0)
     made.end("failed", "crashed", "It broke.")
     made.interrupt()
     assert told(made.verdict()) == ("failed", "crashed")
 
 
 def test_an_interrupt_keeps_the_budget_as_the_reason():
-    made = contest(0.0)
+    made = trial(0.0)
     made.interrupt("budget-spent")
     made.interrupt()
     assert told(made.verdict()) == ("inconclusive", "budget-spent")

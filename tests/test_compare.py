@@ -14,7 +14,8 @@ from harness.bench.abba import PairSettings
 from harness.device.backends.null import devices
 from harness.errors import UsageError
 from harness.judgement.case_trial import SPARE_PROCESSES
-from harness.judgement.judge import TWIN_PLANTED, TWIN_SAME, Policy
+from harness.judgement.judge import Policy
+from harness.judgement.limits import TWIN_PLANTED, TWIN_SAME
 from harness.records import Verdict
 from harness.run import compare as compare_module
 from harness.run.compare import (
@@ -26,7 +27,7 @@ from harness.run.compare import (
     policy_for,
     with_twins,
 )
-from harness.run.device_session import Workplace
+from harness.run.device_session import DeviceSession
 from harness.spec.loader import load
 from harness.spec.planning import plan
 from harness.spec.suite import Axis, Input, Kernel, Output, Problem, Suite
@@ -348,14 +349,14 @@ def test_references_are_computed_once(tmp_path, monkeypatch):
 
 def test_digests_go_from_one_process_to_the_next(tmp_path, monkeypatch):
     asked = []
-    ask = Workplace.ask
+    ask = DeviceSession.ask
 
     def listening(place, request, timeout_s):
         if hasattr(request, "verified"):
             asked.append(dict(request.verified))
         return ask(place, request, timeout_s)
 
-    monkeypatch.setattr(Workplace, "ask", listening)
+    monkeypatch.setattr(DeviceSession, "ask", listening)
     compare(tmp_path, {"one": takes(MS)}, {"one": takes(MS + 1)})
     assert asked[0] == {}
     assert set(asked[1]) == {"base", "head"}

@@ -354,7 +354,7 @@ def test_every_reason_of_the_code_is_documented():
 
 
 def reasons_of_verdicts() -> set[str]:
-    """Codes that a contest or comparison gives to a verdict, those of failed sides apart."""
+    """Codes that a trial or comparison gives to a verdict, those of failed sides apart."""
     sources = [
         (ROOT / "harness" / f"{name}.py").read_text("utf-8")
         for name in ("judgement/case_trial", "judgement/limits", "run/compare")

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.judgement.judge import Direction, Flag, Leg, LegName, Policy, confirm, judge, p_again
+from harness.judgement.judge import Direction, Leg, LegName, Policy, confirm, judge, p_again
 from harness.statistics.moderated import DEFAULT_PRIOR, Prior, fit_prior, moderate, prior_of_case
-from harness.statistics.paired import ProcessEffect, clopper_pearson, log_ratios, more_quads, process_effect
+from harness.statistics.paired import ProcessEffect, log_ratios, more_quads, process_effect
+from harness.statistics.rates import clopper_pearson
 
 QUIET = Prior(variance=0.0001**2, df=100)
 POLICY = Policy()
@@ -316,7 +317,7 @@ class TestExcess:
 
 
 def again(direction: Direction, *legs, look=2, last=False):
-    return p_again(Flag(direction, legs), POLICY, look, last=last)
+    return p_again(direction, legs, POLICY, look, last=last)
 
 
 class TestConfirm:
@@ -403,8 +404,8 @@ class Played:
         least = dict.fromkeys(flags, 1.0)
         for case, legs, look in self.looks(list(flags)):
             direction, names = flags[case]
-            flag = Flag(direction, tuple(each for each in legs if each.name in names))
-            least[case] = min(least[case], p_again(flag, policy, look))
+            flagged = [each for each in legs if each.name in names]
+            least[case] = min(least[case], p_again(direction, flagged, policy, look))
             if confirm({"it": least[case]}, policy):
                 self.confirmed[direction] += 1
                 self.done.add(case)
@@ -488,8 +489,8 @@ class TestPromises:
                 fresh = draw(cases, count - len(seen[0]))
                 for name, own, more in zip(least, seen, fresh, strict=True):
                     own.extend(more[0])
-                    flag = Flag("slower", (Leg("time", tuple(own), self.PRIOR),))
-                    least[name] = min(least[name], p_again(flag, policy, look))
+                    legs = [Leg("time", tuple(own), self.PRIOR)]
+                    least[name] = min(least[name], p_again("slower", legs, policy, look))
             wrong += bool(confirm(least, policy))
         assert no_oftener_than(policy.confirm, wrong, suites)
         assert wrong > 0

@@ -14,11 +14,12 @@ from harness.statistics.paired import (
     Tail,
     clock_exponent,
     log_ratios,
+    losses,
     more_quads,
     order_bias,
     order_effect,
     process_effect,
-    tail,
+    tail_of,
     tick_error,
 )
 
@@ -38,6 +39,10 @@ def quads(rng, count=50, *, effect=0.0, noise=0.001):
     orders = random_orders(rng, count)
     logs = 14 + head_slots(orders) * effect + noise * rng.standard_normal((count, 4))
     return orders, np.exp(logs)
+
+
+def tail(processes):
+    return tail_of([losses(orders, values) for orders, values in processes])
 
 
 def as_often_as(rate, count, trials):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.statistics.paired import clopper_pearson, false_alarm_bound, holm
+from harness.statistics.rates import clopper_pearson, false_alarm_bound, holm
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from harness.bench.measure import Subject
 from harness.device.backends.noise import KINDS
 from harness.device.backends.null import NullDevice, devices
 from harness.device.telemetry.scripted import STEADY
-from harness.judgement.case_trial import Contest, settle
+from harness.judgement.case_trial import CaseTrial, settle
 from harness.judgement.gates import GatePolicy, canary_level, gate
 from harness.judgement.judge import Policy
 from harness.records import Launch, PairedBlock, Snapshot, Telemetry, Verdict
@@ -87,20 +87,20 @@ class Comparison:
     ) -> None:
         self.noise = {"kind": kind} if offset is None else {"kind": kind, "offset": offset}
         self.suite, self.rng = suite, random.Random(seed)
-        self.contests = [Contest(str(n), Case("toy", f"k{n}", {"n": 64}), POLICY) for n in range(len(suite))]
+        self.trials = [CaseTrial(str(n), Case("toy", f"k{n}", {"n": 64}), POLICY) for n in range(len(suite))]
         self.blocks: list[PairedBlock] = []
 
     def outcomes(self) -> Iterator[Outcome]:
-        while wanting := [one for one in self.contests if not one.settled]:
+        while wanting := [one for one in self.trials if not one.settled]:
             self.process(wanting)
-            settle(self.contests, POLICY)
-        for contest, slower in zip(self.contests, self.suite, strict=True):
-            yield Outcome(slower, contest.verdict(), contest.confirming)
+            settle(self.trials, POLICY)
+        for trial, slower in zip(self.trials, self.suite, strict=True):
+            yield Outcome(slower, trial.verdict(), trial.confirming)
 
-    def process(self, contests: Sequence[Contest]) -> None:
+    def process(self, trials: Sequence[CaseTrial]) -> None:
         device = NullDevice(devices()[0], {"noise": {**self.noise, "seed": self.rng.getrandbits(32)}})
-        for contest in self.rng.sample(list(contests), len(contests)):
-            number, wanted = int(contest.id), contest.precision
+        for trial in self.rng.sample(list(trials), len(trials)):
+            number, wanted = int(trial.id), trial.precision
             settings = replace(
                 SETTINGS,
                 standard_error=wanted.standard_error,
@@ -108,7 +108,7 @@ class Comparison:
             )
             order = random.Random(self.rng.getrandbits(32))
             block = watched(measure_pair(device, pair(device, number, self.suite[number]), settings, order))
-            contest.add(block, gate(block, GatePolicy(), usual=canary_level(self.blocks)))
+            trial.add(block, gate(block, GatePolicy(), usual=canary_level(self.blocks)))
             self.blocks.append(block)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from harness.bench import protocol
 from harness.errors import DeviceError, WorkerError
-from harness.run.device_session import Child
+from harness.run.device_session import WorkerProcess
 from harness.run.run import Session, SessionSettings
 from harness.spec.loader import load
 from harness.system.process import Failed, Process, Progress, failure
@@ -31,16 +31,16 @@ for line in sys.stdin:
 @pytest.fixture
 def child(tmp_path, monkeypatch):
     """A child that answers every request with these lines."""
-    begun: list[Child] = []
+    begun: list[WorkerProcess] = []
 
-    def begin(*answers: str) -> Child:
+    def begin(*answers: str) -> WorkerProcess:
         (tmp_path / "fake_worker.py").write_text(FAKE.format(answers=answers))
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
         real = Process.__init__
         monkeypatch.setattr(
             Process, "__init__", lambda self, _module, **given: real(self, "fake_worker", **given)
         )
-        begun.append(Child(tmp_path))
+        begun.append(WorkerProcess(tmp_path))
         return begun[-1]
 
     yield begin
@@ -102,7 +102,7 @@ def test_an_interrupted_request_leaves_no_answer_for_the_next(tmp_path, monkeypa
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patched:
-            patched.setattr(Child, "ask", interrupt)
+            patched.setattr(WorkerProcess, "ask", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 session.ask(protocol.Timers(), 30)
         assert not session.started

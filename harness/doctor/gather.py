@@ -23,7 +23,7 @@ from harness.doctor.checks import Disk, Facts
 from harness.errors import DeviceError, ExitCode, GitError, StoreError, UsageError, WorkerError
 from harness.judgement.noise import read_calibration
 from harness.records import DeviceInfo
-from harness.run.device_session import OPEN_TIMEOUT_S, Child, identified
+from harness.run.device_session import OPEN_TIMEOUT_S, WorkerProcess, identified
 from harness.system import git
 from harness.system.cache import cache_dir
 from harness.system.files import scratch_folder
@@ -67,7 +67,7 @@ def gather(spec: str | None, root: Path, results: Path) -> Facts:
 def _device(spec: str | None) -> Fields:
     """The device and its timers, in a process of its own. Raises UsageError."""
     try:
-        with scratch_folder() as scratch, closing(Child(scratch)) as child:
+        with scratch_folder() as scratch, closing(WorkerProcess(scratch)) as child:
             opened = child.ask(Open(device=spec, suite=None, scratch=str(scratch)), OPEN_TIMEOUT_S)
             if not isinstance(opened, Failed):
                 found = opened.device
@@ -86,7 +86,7 @@ def _device(spec: str | None) -> Fields:
     return {"device_problem": opened.message}
 
 
-def _timers(child: Child) -> Fields:
+def _timers(child: WorkerProcess) -> Fields:
     try:
         reply = child.ask(Timers(), TIMERS_TIMEOUT_S)
     except WorkerError as error:

@@ -1,12 +1,12 @@
-"""What an effect goes back to: the code, the clocks, heat, power, another process or the surroundings.
+"""What caused an effect: the code, the clocks, heat, power, another process or the environment.
 
-A time alone cannot tell. Cycles beside the time, the clocks that each arm saw, each arm's clock when it runs
+A time alone cannot tell. Cycles beside the time, the clocks that each side saw, each side's clock when it ran
 alone, and what the gates caught can, mostly; where they cannot, there is no attribution.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
@@ -14,17 +14,17 @@ from statistics import fmean
 from harness.records import Attribution, Effect, Snapshot, Verdict
 
 _CLOCKS_EQUAL = 0.002
-"""Arms whose mean SM clocks in the quads are this close saw the same clock."""
+"""Two sides whose mean SM clocks in the quads are this close saw the same clock."""
 POWER_COUPLED = 0.003
-"""Arms whose SM clocks, alone, are further apart than this draw different power."""
+"""Two sides whose SM clocks, alone, are further apart than this draw different power."""
 _SM_BOUND = 0.8
 """Clock exponent below which cycles follow the clock rather than the work."""
 _HIDDEN = 0.0025
-"""Change of cycles, at either end of its interval, from which on one without a change of time is told."""
+"""A change of cycles without a change of time is reported where its whole interval is beyond this."""
 _MOST = 0.5
 """Share of an effect that something must explain to be its cause."""
 _TOUCHED_MATTERS = 0.1
-"""Share of quads from which on an inconclusive case is put down to what touched them."""
+"""Share of touched quads from which on they are the cause of an inconclusive case."""
 
 _OF_GATE: Mapping[str, Attribution] = {
     "contention": "contention",
@@ -35,27 +35,22 @@ _OF_GATE: Mapping[str, Attribution] = {
     "sm-clock": "clocks",
     "clocks-apart": "clocks",
     "temperature": "thermal",
-    "canary": "contention",
+    "canary": "contention",  # a fixed kernel: what slows it alone is something else on the card
 }
-"""A canary is a fixed kernel: what slows it alone is something else on the card."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solo:
-    """One arm that ran by itself, back to back, for a second or more. None means it could not be told."""
+    """One side that ran by itself, back to back, for a second or more. None where it is not known."""
 
     time_ns: float
-    """Of one launch."""
+    """Of one launch, as is the energy; clock and power are means."""
     sm_clock_mhz: float | None = None
-    """Mean."""
     power_w: float | None = None
-    """Mean of what the power sensor said. Where that is itself a mean of the last second, the arm before is
-    in it."""
+    """Mean of the power sensor's readings; one that averages over a second still shows what ran before."""
     energy_j: float | None = None
-    """Of one launch."""
     energy_error: float | None = None
-    """Share by which the energy may be off, since the instants at which the counter moved are known only to
-    within a sampling interval."""
+    """Share by which the energy may be off: the counter is read only once in a sampling interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,48 +58,35 @@ class SoloBlocks:
     base: Solo
     head: Solo
 
-    @property
-    def clock_change(self) -> float | None:
-        """Head's SM clock over base's, minus 1."""
-        return _change(self.base.sm_clock_mhz, self.head.sm_clock_mhz)
-
 
 def attribute(verdict: Verdict) -> Attribution | None:
-    """Return what a case's outcome goes back to; None where nothing that was measured tells.
+    """Return what caused a case's outcome; None where nothing that was measured tells.
 
-    An invalid case goes back to the gate that made it so.
+    The cause of an invalid case is the gate that made it so.
     """
-    time = verdict.time
-    if verdict.status == "invalid":
+    time, status = verdict.time, verdict.status
+    if status == "invalid":
         return _OF_GATE.get(verdict.reason)
     if time is None:
         return None
-    if _hides_work(verdict, time):
-        return "code"
-    if verdict.status in ("regression", "improvement"):
-        return _of_effect(verdict, time)
-    if verdict.status in ("unchanged", "inconclusive"):
-        return _of_no_effect(verdict, time)
-    return None
-
-
-def _work(verdict: Verdict) -> Effect | None:
-    """The effect on cycles, where they stand for work: not where time hardly follows the clock."""
+    # Cycles stand for work, except where time hardly follows the clock.
     misleads = verdict.clock_exponent is not None and verdict.clock_exponent < _SM_BOUND
-    return None if misleads else verdict.cycles
-
-
-def _clock_gap(verdict: Verdict) -> float | None:
-    """Base's SM clock in the quads over head's, minus 1: the effect on time, if that is cycles/clock."""
-    base, head = ((arm.sm_clock_mhz if arm else None) for arm in (verdict.base, verdict.head))
-    return _change(head, base)
+    work = None if misleads else verdict.cycles
+    hides = verdict.power_capped and work and (work.low > _HIDDEN or work.high < -_HIDDEN)
+    if work and hides and not (_overlap(work, time) or _explains(time.effect, work.effect)):
+        return "code"  # more or fewer cycles, which the power limit keeps out of the time
+    if status in ("regression", "improvement"):
+        return _of_effect(verdict, time, work)
+    if status in ("unchanged", "inconclusive") and _coupled(verdict):
+        return "power"
+    matters = status == "inconclusive" and sum(verdict.touched.values()) >= _TOUCHED_MATTERS * time.quads
+    return _OF_GATE.get(_largest(verdict.touched)) if matters else None
 
 
 def _coupled(verdict: Verdict) -> bool:
-    """Whether the arms' clocks differ when each runs alone: they draw different power."""
+    """Whether the sides' clocks differ when each runs alone: they draw different power."""
     base, head = ((arm.alone_mhz if arm else None) for arm in (verdict.base, verdict.head))
-    change = _change(base, head)
-    return change is not None and abs(change) > POWER_COUPLED
+    return bool(base and head is not None and abs(head / base - 1) > POWER_COUPLED)
 
 
 def solo_of(
@@ -116,7 +98,7 @@ def solo_of(
     time_ns: float | None = None,
     sm_clock_mhz: float | None = None,
 ) -> Solo:
-    """Sum up an arm's solo block: so many launches, evenly spread from one moment to the other.
+    """Sum up one side's solo block: so many launches, evenly spread from one moment to the other.
 
     Moments and snapshots (oldest first) are on the host monotonic clock. `time_ns`, of one launch, and
     `sm_clock_mhz` are the device's own if given; else the block's mean, flushes and gaps included, and the
@@ -129,8 +111,8 @@ def solo_of(
     watts = _watts(within)
     return Solo(
         time_ns=launch_ns if time_ns is None else time_ns,
-        sm_clock_mhz=_mean([s.sm_clock_mhz for s in within]) if sm_clock_mhz is None else sm_clock_mhz,
-        power_w=_mean([snapshot.power_w for snapshot in within]),
+        sm_clock_mhz=mean_of_known(s.sm_clock_mhz for s in within) if sm_clock_mhz is None else sm_clock_mhz,
+        power_w=mean_of_known(snapshot.power_w for snapshot in within),
         energy_j=watts[0] * launch_ns * 1e-9 if watts else None,
         energy_error=watts[1] if watts else None,
     )
@@ -139,11 +121,11 @@ def solo_of(
 def _watts(snapshots: Sequence[Snapshot]) -> tuple[float, float] | None:
     """Mean power from the energy counter, and the share by which it may be off.
 
-    The counter stands still for about 100 ms at a time, so its value at the ends of the block is stale by an
-    unknown part of that. Between the first and the last time it is seen to move it is not.
+    The counter stands still for about 100 ms at a time, so only between its first and last seen move is it
+    not stale by an unknown part of that.
     """
-    told = [(snapshot.at_ns, snapshot.energy_j) for snapshot in snapshots if snapshot.energy_j is not None]
-    moves = [(before_ns, at_ns, joule) for (before_ns, old), (at_ns, joule) in pairwise(told) if joule > old]
+    known = [(snapshot.at_ns, snapshot.energy_j) for snapshot in snapshots if snapshot.energy_j is not None]
+    moves = [(before_ns, at_ns, joule) for (before_ns, old), (at_ns, joule) in pairwise(known) if joule > old]
     if len(moves) < 2:
         return None
     first, last = moves[0], moves[-1]
@@ -153,36 +135,26 @@ def _watts(snapshots: Sequence[Snapshot]) -> tuple[float, float] | None:
     return (last[2] - first[2]) / (span_ns * 1e-9), doubt_ns / span_ns
 
 
-def _hides_work(verdict: Verdict, time: Effect) -> bool:
-    """Whether the code takes more or fewer cycles and the power limit keeps that out of the time."""
-    work = _work(verdict)
-    if not verdict.power_capped or work is None or not (work.low > _HIDDEN or work.high < -_HIDDEN):
-        return False
-    return not (_overlap(work, time) or _explains(time.effect, work.effect))
-
-
-def _of_effect(verdict: Verdict, time: Effect) -> Attribution | None:
-    work, cycles = _work(verdict), verdict.cycles
-    if cycles is not None and _agree(cycles, time):
-        return "code"
-    if _clocks_explain(verdict, time):
-        return _behind_the_clocks(verdict)
-    if _clock_gap(verdict) is not None and (work is None or _overlap(work, time)):
+def _of_effect(verdict: Verdict, time: Effect, work: Effect | None) -> Attribution | None:
+    if (cycles := verdict.cycles) is not None:
+        moved = cycles.low > 0 or cycles.high < 0
+        if (moved and _overlap(cycles, time)) or _explains(cycles.effect, time.effect):
+            return "code"
+    base, head = ((arm.sm_clock_mhz if arm else None) for arm in (verdict.base, verdict.head))
+    # The effect on time, if time is cycles over clock.
+    gap = base / head - 1 if head and base is not None else None
+    if gap is not None and abs(gap) > _CLOCKS_EQUAL:
+        # Of a kernel that hardly follows the clock, a difference of clocks explains hardly anything.
+        exponent = 1.0 if verdict.clock_exponent is None else min(max(verdict.clock_exponent, 0.0), 1.0)
+        if _explains(gap * exponent, time.effect):
+            return _behind_the_clocks(verdict)
+    if gap is not None and (work is None or _overlap(work, time)):
         return "code"
     return _OF_GATE.get(_largest(verdict.touched))
 
 
-def _of_no_effect(verdict: Verdict, time: Effect) -> Attribution | None:
-    if _coupled(verdict):
-        return "power"
-    touched = sum(verdict.touched.values())
-    if verdict.status == "inconclusive" and touched >= _TOUCHED_MATTERS * time.quads:
-        return _OF_GATE.get(_largest(verdict.touched))
-    return None
-
-
 def _behind_the_clocks(verdict: Verdict) -> Attribution:
-    """Name what set the arms' clocks apart, where something else tells that."""
+    """Name what set the sides' clocks apart, where something else shows that."""
     if _coupled(verdict):
         return "power"
     lowering = {c: n for c, n in verdict.touched.items() if _OF_GATE.get(c) in ("thermal", "power")}
@@ -190,23 +162,8 @@ def _behind_the_clocks(verdict: Verdict) -> Attribution:
     return _OF_GATE[gate] if gate else "clocks"
 
 
-def _agree(cycles: Effect, time: Effect) -> bool:
-    """Whether cycles changed about as time did, or account for most of its change."""
-    moved = cycles.low > 0 or cycles.high < 0
-    return (moved and _overlap(cycles, time)) or _explains(cycles.effect, time.effect)
-
-
 def _overlap(one: Effect, other: Effect) -> bool:
     return one.low <= other.high and other.low <= one.high
-
-
-def _clocks_explain(verdict: Verdict, time: Effect) -> bool:
-    gap = _clock_gap(verdict)
-    if gap is None or abs(gap) <= _CLOCKS_EQUAL:
-        return False
-    # Of a kernel that hardly follows the clock, a difference of clocks explains hardly anything.
-    exponent = 1.0 if verdict.clock_exponent is None else min(max(verdict.clock_exponent, 0.0), 1.0)
-    return _explains(gap * exponent, time.effect)
 
 
 def _explains(part: float, whole: float) -> bool:
@@ -218,10 +175,7 @@ def _largest(touched: Mapping[str, int]) -> str:
     return max((code for code, count in touched.items() if count), key=lambda code: touched[code], default="")
 
 
-def _change(base: float | None, head: float | None) -> float | None:
-    return head / base - 1 if base and head is not None else None
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    told = [value for value in values if value is not None]
-    return fmean(told) if told else None
+def mean_of_known(values: Iterable[float | None]) -> float | None:
+    """The mean of the values that are not None; None where there is none."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None

@@ -7,23 +7,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from statistics import fmean, median
+from statistics import median
 
 from harness.errors import Side
-from harness.judgement.attribution import SoloBlocks, attribute
+from harness.judgement.attribution import SoloBlocks, attribute, mean_of_known
 from harness.judgement.gates import Gated, combine
-from harness.judgement.judge import (
-    Direction,
-    Flag,
-    Interval,
-    Judgement,
-    Leg,
-    LegName,
-    Policy,
-    confirm,
-    judge,
-    p_again,
-)
+from harness.judgement.judge import Direction, Judgement, Leg, LegName, Policy, confirm, judge, p_again
 from harness.numbers import percent
 from harness.records import Arm, Effect, PairedBlock, Quad, Strays, Verdict, VerdictStatus
 from harness.spec.suite import Case
@@ -76,14 +65,13 @@ class Precision:
     """How long the next block of a case is to be."""
 
     standard_error: float
-    """Of its effect, at which it ends."""
+    """The standard error of its effect at which it ends."""
     min_quads: int = 0
-    """Where more are needed than for that."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Effects:
-    """Of some quads of a process; None where too few of them can be read."""
+    """Effects of some quads of a process; None where too few of them can be read."""
 
     time: ProcessEffect | None = None
     cycles: ProcessEffect | None = None
@@ -110,10 +98,10 @@ class Round:
     block: PairedBlock
     gated: Gated
     quads: tuple[Quad, ...]
-    """Those whose times can be read."""
+    """Quads whose times can be read."""
     all: _Effects
     clean: _Effects
-    """Of the quads that nothing else touched."""
+    """Effects of the quads that nothing else touched."""
 
     @classmethod
     def of(cls, block: PairedBlock, gated: Gated) -> Round:
@@ -132,11 +120,15 @@ class Round:
     @cached_property
     def exponent(self) -> tuple[float, float] | None:
         """How time follows the SM clock, with its standard error."""
-        return _exponent(self.quads, self.block.clock_noise)
+        quads, noise = self.quads, self.block.clock_noise
+        clocks = [quad.sm_clock_mhz for quad in quads if quad.sm_clock_mhz and readable(quad.sm_clock_mhz)]
+        if noise is None or len(clocks) < len(quads) or len(quads) < MIN_QUADS:
+            return None
+        return clock_exponent([q.times_ns for q in quads], clocks, _orders(quads), noise)
 
 
 @dataclass
-class Contest:
+class CaseTrial:
     """A case that both commits have, from the first process to its verdict.
 
     Until a look decides, its processes are `rounds`. What is called slower or faster is then measured
@@ -150,41 +142,34 @@ class Contest:
     noise: Noise = field(default_factory=Noise)
     rounds: list[Round] = field(default_factory=list)
     again: list[Round] = field(default_factory=list)
-    """Measured to confirm or refute what the others said."""
+    """Processes measured to confirm or refute what `rounds` said."""
     sides: Mapping[str, Arm] = field(default_factory=dict)
-    """What is known of base and head, apart from their times."""
+    """Base and head, apart from their times."""
     judgement: Judgement | None = None
-    """Of `rounds`; and of `again` where these show that nothing changed."""
+    """The judgement of `rounds`; or of `again` where these show that nothing changed."""
     looks: int = 0
-    """That were had in this stage."""
+    """Number of looks so far in this stage."""
     settled: bool = False
-    """Nothing more is to be measured."""
+    """Whether nothing more is to be measured."""
     confirmed: bool | None = None
     p_value: float = 1.0
-    """Of what is being confirmed."""
     stopped_by: str = ""
-    """Why it ended where a look was still to come: budget-spent, interrupted or record-ends."""
+    """Why it ended early: budget-spent, interrupted or record-ends."""
     solo: SoloBlocks | None = None
     _flag: Judgement | None = None
-    """What is being confirmed."""
+    """The judgement that is being confirmed."""
     _ending: Verdict | None = None
 
     def end(self, status: VerdictStatus, reason: str, message: str, log: str = "", side: Side = "") -> None:
         """Settle the case by something other than its times; `side` is the one that failed, if one did."""
         self.settled = True
-        if status == "failed":
-            self._ending = dataclasses.replace(self._verdict(status, reason, message, log=log), side=side)
-        else:
-            told = f"At {side}: {message}" if side else message
-            self._ending = self._verdict(status, reason, told, log=log)
+        if side and status != "failed":
+            side, message = "", f"At {side}: {message}"
+        self._ending = dataclasses.replace(self._verdict(status, reason, message), log=log, side=side)
 
     @property
     def ended(self) -> bool:
         return self._ending is not None
-
-    @property
-    def _flagged(self) -> str:
-        return self._flag.status if self._flag else ""
 
     @property
     def confirming(self) -> bool:
@@ -194,11 +179,10 @@ class Contest:
     @property
     def precision(self) -> Precision:
         """How well the next block must know its effect for the verdict to profit."""
-        margin = self.policy.margin
-        later = LATER_ERROR * margin
-        min_quads = TAIL_QUADS if self.suspicious else 0
+        margin, later = self.policy.margin, LATER_ERROR * self.policy.margin
         if self.judgement is None:
             return Precision(FIRST_ERROR * margin)
+        min_quads = TAIL_QUADS if self.suspicious else 0
         beyond = min(abs(each.effect) for each in self.judgement.estimates.values()) - margin
         if not self.confirming and beyond < 0:
             # It is the tolerance that it may still have to be told from.
@@ -224,8 +208,7 @@ class Contest:
         if self.settled:
             return
         count = self.policy.looks[self.looks]
-        good = len(_with_effect(self._stage))
-        if good >= count:
+        if len(_with_effect(self._stage)) >= count:
             self.look()
         elif len(self._stage) >= count + SPARE_PROCESSES:
             self.settled = True  # too little can be read
@@ -255,8 +238,10 @@ class Contest:
             self.confirmed, self.settled = False, True
 
     def _confirm(self, look: int, *, last: bool) -> None:
-        """Take in what this look says of the flag. At the power limit, which hides work from time, cycles may
-        confirm alone, with half of the error: what both say they say as well, so that errs no more often.
+        """Take in what this look says of the flag.
+
+        At the power limit, which hides work from time, cycles may confirm alone, with half of the error: what
+        both say they say as well, so that errs no more often.
         """
         assert self._flag is not None
         ways = [(self._p_again(look, self._flag.legs, last=last), self._flag.legs)]
@@ -278,7 +263,7 @@ class Contest:
                 return 1.0
             return min(1.0, p_value / self.policy.confirm_share(look, last=last))
         legs = tuple(leg for leg in self.legs(self.again) if leg.name in names)
-        return p_again(Flag(direction, legs), self.policy, look, last=last) if legs else 1.0
+        return p_again(direction, legs, self.policy, look, last=last) if legs else 1.0
 
     def _judge(
         self, rounds: Sequence[Round], look: int, *, last: bool = False, clean: bool = False
@@ -302,15 +287,13 @@ class Contest:
         return found
 
     def interrupt(self, why: str = "interrupted") -> None:
-        """Measure nothing more, and judge by what there is: what counts at a look is what is known by then,
-        not the number of processes.
-        """
+        """Measure nothing more, and judge by what is known by then, whatever the number of processes."""
         if self.settled:
             return
         if len(_with_effect(self._stage)) >= 2:
             self.look(last=True)
         self.stopped_by, self.settled = self.stopped_by or why, True
-        if self.confirming and self.judgement is not None and self.judgement.status == self._flagged:
+        if self._flag and self.judgement and self.judgement.status == self._flag.status:
             self.confirmed = None  # neither confirmed nor refuted, unless `settle` does
 
     def legs(self, rounds: Sequence[Round], *, clean: bool = False) -> list[Leg]:
@@ -324,9 +307,9 @@ class Contest:
 
     @property
     def _cycles_tell(self) -> bool | None:
-        """Whether cycles are to be believed where time says otherwise: at the power limit, which answers more
-        work with a higher clock and so hides it from time, and not where cycles are known to follow the clock
-        rather than the work. None where neither is known.
+        """Whether cycles count where time disagrees; None where unknown.
+
+        At the power limit they do, as it hides work from time; not where they follow the clock, not the work.
         """
         exponent = self.exponent()
         if exponent is not None and exponent < CYCLES_MEAN_WORK:
@@ -364,9 +347,9 @@ class Contest:
         if self._ending is not None:
             return self._ending
         gated = self._gated()
-        if self.judgement is None and self.rounds and (self.settled and not self.stopped_by):
-            return self._judged("invalid", "too-few-quads", "", gated)
         if self.judgement is None:
+            if self.rounds and self.settled and not self.stopped_by:
+                return self._judged("invalid", "too-few-quads", "", gated)
             return self._judged("inconclusive", self.stopped_by or "interrupted", "", gated)
         status, reason, message = _outcome(self, self.judgement)
         if status in ("regression", "improvement", "unchanged"):
@@ -393,12 +376,10 @@ class Contest:
         reason = max(gated.touched, key=lambda code: gated.touched[code])
         told = next((text for text in gated.findings if text.startswith(f"{reason}:")), "").partition(": ")[2]
         wanted: Mapping[str, str] = {"regression": "slower", "improvement": "faster", "unchanged": "same"}
-        clean = [each for each in self.telling if each.clean.time]
-        if clean:
+        if clean := [each for each in self.telling if each.clean.time]:
             alone = self._judge(clean, len(self.policy.looks) - 1, clean=True)
-            if alone.status in ("undecided", wanted[status]) or "tail" in alone.legs:
-                return None
-            if self._holds_too(alone, status):
+            agrees = alone.status in ("undecided", wanted[status]) or "tail" in alone.legs
+            if agrees or self._holds_too(alone, status):
                 return None
             return reason, (
                 f"The {sum(len(each.gated.clean) for each in clean)} quads that nothing touched say "
@@ -416,18 +397,15 @@ class Contest:
         )
 
     def _holds_too(self, alone: Judgement, status: VerdictStatus) -> bool:
-        """Whether a verdict is true by another judgement as well: between margin and tolerance an effect is
-        slower and the same.
-        """
-        sizes = [
-            abs(found.effect) for name, found in alone.estimates.items() if name in (alone.legs or _RULERS)
-        ]
+        """Whether a verdict holds by another judgement too: an effect can be slower and tolerable."""
+        legs = alone.legs or ("time", "cycles")
+        sizes = [abs(found.effect) for name, found in alone.estimates.items() if name in legs]
         if status == "unchanged":
             return max(sizes) < self.policy.tolerance
         return alone.status == "same" and min(sizes) > self.policy.margin
 
     def _order_matters(self, status: VerdictStatus) -> str:
-        """Say so where the verdict would be another without what the order of slots may have made of it."""
+        """Why the verdict would be another without what the order of slots may have caused; else empty."""
         # Of all processes: two blocks of few quads could not show it, and nobody chose any for its order.
         doubt = self.order((*self.rounds, *self.again)).doubt(ORDER_ERROR)
         if doubt == 0 or self.judgement is None or "tail" in self.judgement.legs:
@@ -439,32 +417,30 @@ class Contest:
         holds = effect + doubt < math.log1p(self.policy.tolerance)
         if status != "unchanged":
             holds = effect - doubt > math.log1p(self.policy.margin)
-        if holds:
-            return ""
-        return f"That alone makes up to {percent(doubt)}."
+        return "" if holds else f"That alone makes up to {percent(doubt)}."
 
     def _judged(self, status: VerdictStatus, reason: str, message: str, gated: Gated) -> Verdict:
-        """A verdict with all that was measured."""
         judgement, rounds = self.judgement, self.telling
         both = (*self.rounds, *self.again)
         telemetry = [each.block.telemetry for each in both if each.block.telemetry]
         during = [snapshot for each in telemetry for snapshot in each.during]
         quads = tuple(quad for each in both for quad in each.quads)
-        order = self.order(both)
+        order, tail = self.order(both), self.tail(rounds)
+        strays = Strays(base=tail.base, head=tail.head, slots=tail.slots, cost=tail.cost)
         verdict = dataclasses.replace(
             self._verdict(status, reason, message),
             time=_effect(rounds, "time", self),
             cycles=_effect(rounds, "cycles", self),
             energy=_energy(self.solo) if self.solo else None,
-            strays=_strays(self.tail(rounds)) if rounds else None,
+            strays=strays if rounds else None,
             smallest_visible=judgement.smallest_visible if judgement else None,
             noise_floor=self.noise.floor,
             clock_exponent=self.exponent(),
             power_capped=gated.power_capped,
             base=self._arm("base", quads, gated.quads),
             head=self._arm("head", quads, gated.quads),
-            temperature_c=_mean([snapshot.temperature_c for snapshot in during]),
-            power_w=_mean([snapshot.power_w for snapshot in during]),
+            temperature_c=mean_of_known([snapshot.temperature_c for snapshot in during]),
+            power_w=mean_of_known([snapshot.power_w for snapshot in during]),
             order_p=min(order.between_p, order.carried_p) if quads else None,
             touched=gated.touched,
             unavailable=gated.unavailable,
@@ -475,80 +451,75 @@ class Contest:
             return verdict  # why a few slots stray, neither the usual time nor the usual cycles tell
         return dataclasses.replace(verdict, attribution=attribute(verdict))
 
-    def _verdict(self, status: VerdictStatus, reason: str, message: str, *, log: str = "") -> Verdict:
-        return Verdict(
-            case=self.id,
-            kernel=self.case.kernel,
-            sizes=self.case.sizes,
-            dtype=self.case.dtype,
-            status=status,
-            reason=reason,
-            message=message,
-            log=log,
-            base=self._arm("base"),
-            head=self._arm("head"),
-        )
+    def _verdict(self, status: VerdictStatus, reason: str, message: str) -> Verdict:
+        bare = bare_verdict(self.id, self.case, status, reason, message)
+        return dataclasses.replace(bare, base=self._arm("base"), head=self._arm("head"))
 
     def _arm(self, side: str, quads: Sequence[Quad] = (), every: Sequence[Quad] = ()) -> Arm | None:
         """A side with the median time of `quads` and the mean SM clock of `every` quad."""
-        letter = "A" if side == "base" else "B"
-        known = self.sides.get(side)
+        letter, known = ("A" if side == "base" else "B"), self.sides.get(side)
         times = [time_ns for quad in quads for time_ns in of_arm(quad.order, quad.times_ns, letter)]
         if known is None and not times:
             return None
-        clocks = [
-            mhz
-            for quad in every
-            if quad.sm_clock_mhz
-            for mhz in of_arm(quad.order, quad.sm_clock_mhz, letter)
-        ]
+        counted = [(quad.order, quad.sm_clock_mhz) for quad in every if quad.sm_clock_mhz]
+        clocks = [mhz for order, slots in counted for mhz in of_arm(order, slots, letter)]
         alone = getattr(self.solo, side) if self.solo else None
         return dataclasses.replace(
             known or Arm(),
             time_ns=median(times) if times else None,
-            sm_clock_mhz=_mean(clocks),
+            sm_clock_mhz=mean_of_known(clocks),
             alone_mhz=alone and alone.sm_clock_mhz,
             alone_w=alone and alone.power_w,
         )
 
 
-def settle(contests: Iterable[Contest], policy: Policy) -> None:
+def bare_verdict(name: str, case: Case, status: VerdictStatus, reason: str, message: str = "") -> Verdict:
+    """A verdict, by its name, of a case with nothing measured."""
+    return Verdict(
+        case=name,
+        kernel=case.kernel,
+        sizes=case.sizes,
+        dtype=case.dtype,
+        status=status,
+        reason=reason,
+        message=message,
+    )
+
+
+def settle(trials: Iterable[CaseTrial], policy: Policy) -> None:
     """Confirm what fresh processes have said again surely enough, next to all other cases of the comparison.
 
     A case that no look has decided yet may still be flagged, so it counts among those that are.
     """
-    family = {each.id: each for each in contests if each.confirming or not each.settled}
+    family = {each.id: each for each in trials if each.confirming or not each.settled}
     for name in confirm({name: each.p_value for name, each in family.items()}, policy):
         family[name].confirmed = family[name].settled = True
 
 
-_RULERS: tuple[LegName, ...] = ("time", "cycles")
-
-
-def _outcome(contest: Contest, judgement: Judgement) -> tuple[VerdictStatus, str, str]:
+def _outcome(trial: CaseTrial, judgement: Judgement) -> tuple[VerdictStatus, str, str]:
     """Status, reason, and what neither they nor the figures tell, of a case that has been judged."""
     if judgement.status in ("slower", "faster"):
-        return _outcome_of_flagged(contest, judgement)
+        return _outcome_of_flagged(trial, judgement)
     if judgement.status == "same":
         return "unchanged", "within-tolerance", ""
-    if contest.stopped_by:
-        return "inconclusive", contest.stopped_by, ""
+    if trial.stopped_by:
+        return "inconclusive", trial.stopped_by, ""
     if judgement.apart:
         return "inconclusive", "clocks", ""
     why = "Processes differ by more than this device's history explains." if judgement.excess else ""
     return "inconclusive", "too-noisy", why
 
 
-def _outcome_of_flagged(contest: Contest, judgement: Judgement) -> tuple[VerdictStatus, str, str]:
+def _outcome_of_flagged(trial: CaseTrial, judgement: Judgement) -> tuple[VerdictStatus, str, str]:
     leg = next((name for name in ("time", "cycles") if name in judgement.legs), "tail")
-    if contest.confirmed:
+    if trial.confirmed:
         status: VerdictStatus = "regression" if judgement.status == "slower" else "improvement"
         return status, f"{judgement.status}-in-{leg}", ""
     looked = f"It looked {judgement.status}"
-    if contest.confirmed is False:
+    if trial.confirmed is False:
         return "inconclusive", "not-confirmed", f"{looked} at first."
-    if contest.stopped_by or not contest.settled:
-        return "inconclusive", contest.stopped_by or "not-confirmed", f"{looked}, and was not measured again."
+    if trial.stopped_by or not trial.settled:
+        return "inconclusive", trial.stopped_by or "not-confirmed", f"{looked}, and was not measured again."
     why = "too few fresh processes gave enough quads whose times can be read"
     return "inconclusive", "not-confirmed", f"{looked}, and {why}."
 
@@ -557,23 +528,15 @@ def _with_effect(rounds: Sequence[Round]) -> list[Round]:
     return [each for each in rounds if each.all.time is not None]
 
 
-def _effect(rounds: Sequence[Round], name: str, contest: Contest) -> Effect | None:
-    """The effect over these processes with its interval."""
+def _effect(rounds: Sequence[Round], name: LegName, trial: CaseTrial) -> Effect | None:
     effects = [each.all.time if name == "time" else each.all.cycles for each in rounds]
     known = tuple(effect for effect in effects if effect is not None)
     if not known or len(known) < len(effects):
         return None
-    prior = contest.noise.time if name == "time" else contest.noise.cycles
-    leg = Leg("time" if name == "time" else "cycles", known, prior)
-    found: Interval = judge([leg], contest.policy, len(contest.policy.looks) - 1).estimates[leg.name]
-    return Effect(
-        effect=found.effect,
-        low=found.low,
-        high=found.high,
-        processes=found.processes,
-        quads=found.quads,
-        process_effects=tuple(math.expm1(effect.value) for effect in known),
-    )
+    prior = trial.noise.time if name == "time" else trial.noise.cycles
+    last = len(trial.policy.looks) - 1
+    found = judge([Leg(name, known, prior)], trial.policy, last).estimates[name]
+    return dataclasses.replace(found, process_effects=tuple(math.expm1(each.value) for each in known))
 
 
 def _energy(solo: SoloBlocks) -> Effect | None:
@@ -585,21 +548,8 @@ def _energy(solo: SoloBlocks) -> Effect | None:
     return Effect(effect=effect, low=effect - error, high=effect + error, processes=1, quads=0)
 
 
-def _strays(found: Tail) -> Strays:
-    return Strays(base=found.base, head=found.head, slots=found.slots, cost=found.cost)
-
-
-def _exponent(quads: Sequence[Quad], noise: float | None) -> tuple[float, float] | None:
-    clocks = [quad.sm_clock_mhz for quad in quads if quad.sm_clock_mhz and readable(quad.sm_clock_mhz)]
-    if noise is None or len(clocks) < len(quads) or len(quads) < MIN_QUADS:
-        return None
-    return clock_exponent([q.times_ns for q in quads], clocks, _orders(quads), noise)
-
-
 def _counted(quad: Quad) -> bool:
-    """Whether its cycles can be read. Cycles over time are a clock: where these are far apart within one
-    quad, a counter wrapped.
-    """
+    """Whether its cycles can be read: where cycles over time differ widely in one quad, a counter wrapped."""
     if quad.cycles is None or not readable(quad.cycles):
         return False
     clocks = [cycles / time_ns for cycles, time_ns in zip(quad.cycles, quad.times_ns, strict=True)]
@@ -608,8 +558,3 @@ def _counted(quad: Quad) -> bool:
 
 def _orders(quads: Sequence[Quad]) -> list[str]:
     return [quad.order for quad in quads]
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None

@@ -1,11 +1,11 @@
 """Which quads of a paired block something else than the kernels touched: what the card and the quads' own
 clocks said, held against limits.
 
-Gates tell; they drop nothing. A quad's order is drawn, so what touches it is noise and favours no side. They
-are blind to the arms: none of them reads a quad's order or a time that a verdict is made from, and all of
-them take whole quads, so the quads that are clean can be held against all that there are.
+Gates report and drop nothing. A quad's order is drawn, so what touches it is noise and favours no side. Gates
+are blind to the sides: none reads a quad's order or a time that a verdict is made from, and all take whole
+quads, so the quads that are clean can be compared with all that there are.
 
-A gate that has nothing to go by is listed as unavailable, with the reason: it was not passed.
+A gate without data is listed as unavailable, with the reason: it was not passed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from itertools import pairwise
 from math import sqrt
 from statistics import fmean, median
@@ -21,24 +22,8 @@ from typing import Any
 
 from harness.records import PairedBlock, Quad, Snapshot, Telemetry
 
-GATES = (
-    "contention",
-    "thermal-throttle",
-    "power-brake",
-    "memory-clock",
-    "p-state",
-    "sm-clock",
-    "clocks-apart",
-    "temperature",
-    "canary",
-)
-"""Reason codes of touched quads, in the order of the gates: a quad counts under the first that catches it.
-
-`unavailable` has one more, power-cap, which touches nothing.
-"""
-
 _FEWEST_CANARIES = 3
-"""Of two values neither is further from their median than the other: there is no telling which strays."""
+"""Of two values neither is further from their median than the other, so neither can be called the stray."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,26 +31,23 @@ class GatePolicy:
     """The limits. Shares are of 1: 0.01 is 1 %. A value at its limit passes."""
 
     power_cap_share: float = 0.01
-    """Share of the block during which the driver may lower clocks for the power limit and the block still
-    counts as not power-capped."""
+    """Share of a block that counts as not power-capped during which the power limit may lower clocks."""
     memory_clock_apart: float = 0.005
     """From the block's most common memory clock. Values within it are taken for one clock, rounded."""
     sm_clock_spread: float = 0.015
-    """(max - min) / mean of a quad's four SM clocks: two steps of 15 MHz, between which a free clock may go
-    to and fro."""
+    """(max - min) / mean of a quad's four SM clocks: a free clock moves by two steps of 15 MHz."""
     sm_clock_spread_capped: float = 0.03
-    """The same at the power limit, where the clock moves by design."""
+    """The limit at the power limit, where the clock moves by design."""
     arms_apart: float = 0.01
     """How far apart the two arms' mean SM clocks in a quad may be at the power limit, over their mean."""
     sm_clock_step: float = 0.05
-    """Change of the snapshots' median SM clock from the block's first half to its second. Snapshots show the
-    clock of a moment, so less than this says nothing."""
+    """Change of the snapshots' median SM clock between the block's halves; each shows only a moment's
+    clock."""
     temperature_apart_c: float = 20.0
-    """From the block's median, in °C. The sensor of a card that was at rest rises by 15 in a few tenths of a
-    second of load, which quads do not mind; what heat does to the clock, the gates of the clock see."""
+    """From the block's median, in °C. A card that was at rest heats by 15 in a few tenths of a second, which
+    quads do not mind."""
     canary_mads: float = 4.0
-    """From the block's median canary, in scaled median absolute deviations (standard deviations, were the
-    noise normal)."""
+    """From the block's median canary, in standard deviations, estimated by the scaled MAD."""
     canary_apart: float = 0.05
     """A canary this close to the median never strays, however quiet the others are."""
     canary_above_usual: float = 0.15
@@ -87,24 +69,22 @@ class Gated:
     """What the gates made of one block, or of all blocks of a case."""
 
     quads: tuple[Quad, ...]
-    """All, in the order measured."""
     clean: tuple[Quad, ...]
-    """Those that no gate caught but a clock's: what clocks do, cycles beside the times tell."""
+    """Quads that no gate caught but a clock's, as cycles show what clocks do."""
     touched: Mapping[str, int] = field(default_factory=dict)
     """Number of quads by reason code, in the order of GATES; no zeros."""
     unavailable: Mapping[str, str] = field(default_factory=dict)
-    """Gate to the reason why it, or the part of it that is named, could not judge every quad."""
+    """By gate, why it could not judge every quad."""
     power_capped: bool | None = None
     """Whether the driver lowered clocks for the power limit; None where it cannot tell."""
     disturbance: float = 0.0
-    """How much, as a share, a fixed kernel's time varied or rose where others used the card; 1 where nothing
-    tells."""
+    """Share by which a fixed kernel's time varied or rose where others used the card; 1 where unknown."""
     findings: tuple[str, ...] = ()
-    """One sentence for each gate that caught something, and on what weaker evidence a gate had to judge."""
+    """Sentences on what gates caught, and on what weaker evidence."""
 
 
 def gate(block: PairedBlock, policy: GatePolicy, *, usual: CanaryLevel | None) -> Gated:
-    """Sort out the quads that something else than the two kernels had a part in.
+    """Find the quads that something else than the two kernels had a part in.
 
     `usual` is the level of the other blocks' canaries, None for the first block.
     """
@@ -112,30 +92,25 @@ def gate(block: PairedBlock, policy: GatePolicy, *, usual: CanaryLevel | None) -
         return Gated(quads=(), clean=())
     # A reading of a slot's clock is off by up to one tick either way, which is sqrt(6) standard deviations.
     by_ticks = 2 * sqrt(6) * (block.clock_noise or 0.0)
-    seen = _Seen(block.quads, block.telemetry or _NO_TELEMETRY, policy, by_ticks)
-    cap = _power_cap(seen)
-    outcomes = {
-        "contention": _contention(seen),
-        "thermal-throttle": _throttled(seen, _THERMAL),
-        "power-brake": _throttled(seen, _BRAKES),
-        "memory-clock": _memory_clock(seen),
-        "p-state": _p_state(seen),
-        "sm-clock": _sm_clock(seen, cap),
-        "clocks-apart": _clocks_apart(seen, cap),
-        "temperature": _temperature(seen),
-        "canary": _canary(seen, usual),
-    }
-    touched, clean = _sorted(block.quads, outcomes)
-    found = {"power-cap": cap.findings, **{code: outcome.findings for code, outcome in outcomes.items()}}
-    untold = {"power-cap": cap.unavailable, **{code: o.unavailable for code, o in outcomes.items()}}
+    seen = _Seen(block.quads, block.telemetry or _NO_TELEMETRY, policy, by_ticks, usual)
+    capped, outcome = _power_cap(seen)
+    seen = replace(seen, capped=capped)
+    outcomes = {"power-cap": outcome, **{code: find(seen) for code, find in _GATES.items()}}
+    touched: dict[str, int] = {}
+    caught: set[int] = set()
+    for code, outcome in outcomes.items():
+        if fresh := outcome.caught - caught:
+            touched[code] = len(fresh)
+            caught |= fresh
+    unclean = frozenset[int]().union(*(o.caught for code, o in outcomes.items() if code not in _OF_CLOCKS))
     return Gated(
         quads=block.quads,
-        clean=clean,
+        clean=tuple(quad for index, quad in enumerate(block.quads) if index not in unclean),
         touched=touched,
-        unavailable={code: why for code, why in untold.items() if why},
-        power_capped=cap.capped,
-        disturbance=_disturbance(seen.quads, usual) if outcomes["contention"].caught else 0.0,
-        findings=tuple(f"{code}: {sentence}" for code, told in found.items() for sentence in told),
+        unavailable={code: o.unavailable for code, o in outcomes.items() if o.unavailable},
+        power_capped=capped,
+        disturbance=_disturbance(block.quads, usual) if outcomes["contention"].caught else 0.0,
+        findings=tuple(f"{code}: {found}" for code, o in outcomes.items() for found in o.findings),
     )
 
 
@@ -184,17 +159,9 @@ class _Outcome:
     unavailable: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Cap:
-    capped: bool | None
-    findings: tuple[str, ...] = ()
-    unavailable: str = ""
-
-
-_THERMAL = ("sw_thermal", "hw_thermal")
-_BRAKES = ("hw_power_brake", "board_limit", "reliability")
 _UNCOUNTED = ("board_limit", "reliability")
 """Known from clock_event_reasons alone: no probe reads a counter for them."""
+_OF_CLOCKS = ("sm-clock", "clocks-apart")
 
 _NOTHING = Snapshot(at_ns=0)
 _NO_TELEMETRY = Telemetry(
@@ -215,6 +182,8 @@ class _Seen:
     policy: GatePolicy
     by_ticks: float
     """Share by which two readings of one SM clock can differ for nothing but the ticks of the timer."""
+    usual: CanaryLevel | None
+    capped: bool | None = None
 
     @property
     def every(self) -> frozenset[int]:
@@ -223,56 +192,47 @@ class _Seen:
     @property
     def clocks(self) -> dict[int, tuple[float, float, float, float]]:
         """SM clocks of a quad's four slots in MHz, by its index, of the quads that have them."""
-        told = {index: quad.sm_clock_mhz for index, quad in enumerate(self.quads)}
-        return {index: mhz for index, mhz in told.items() if mhz and min(mhz) > 0}
+        found = {index: quad.sm_clock_mhz for index, quad in enumerate(self.quads)}
+        return {index: mhz for index, mhz in found.items() if mhz and min(mhz) > 0}
 
     @property
-    def started_ns(self) -> int:
-        return min(quad.started_ns for quad in self.quads)
-
-    @property
-    def ended_ns(self) -> int:
-        return max(quad.ended_ns for quad in self.quads)
+    def span_ns(self) -> tuple[int, int]:
+        """When the first quad began and the last ended."""
+        return min(quad.started_ns for quad in self.quads), max(quad.ended_ns for quad in self.quads)
 
     def why_not(self, name: str) -> str:
-        told = self.telemetry.unavailable
-        return told.get(name) or told.get("probe") or f"no snapshot of the block has {name}"
+        reasons = self.telemetry.unavailable
+        return reasons.get(name) or reasons.get("probe") or f"no snapshot of the block has {name}"
 
     def series(self, name: str) -> list[tuple[int, Any]]:
-        """Moment in ns and value of a field, wherever it was told during the block.
+        """Moment in ns and value of a field, wherever it is known during the block.
 
         The snapshots before and after are left out: they may show a card that is still, or again, at rest.
         """
-        told = [(snapshot.at_ns, getattr(snapshot, name)) for snapshot in self.telemetry.during]
-        return sorted((at_ns, value) for at_ns, value in told if value is not None)
+        values = [(snapshot.at_ns, getattr(snapshot, name)) for snapshot in self.telemetry.during]
+        return sorted((at_ns, value) for at_ns, value in values if value is not None)
 
-    def around(self, name: str) -> list[list[Any]]:
-        """Return for each quad a field's values within it and those next to it on either side.
+    def around(self, name: str) -> tuple[list[list[Any]], str]:
+        """Return for each quad a field's values within it and those next to it on either side, and why quads
+        have none; that is empty where every quad has some.
 
         What lies before a quad and what follows it show the state that it was measured in; a quad is shorter
         than the time between two snapshots.
         """
-        told = self.series(name)
-        if not told:
-            return [[] for _ in self.quads]
-        moments = [at_ns for at_ns, _ in told]
+        series = self.series(name)
+        if not series:
+            return [[] for _ in self.quads], self.why_not(name)
+        moments = [at_ns for at_ns, _ in series]
         reach_ns = int(self.policy.nearby_s * 1e9)
         found = []
         for quad in self.quads:
             first = max(bisect_right(moments, quad.started_ns) - 1, 0)
             beyond = bisect_left(moments, quad.ended_ns) + 1
             near = range(quad.started_ns - reach_ns, quad.ended_ns + reach_ns + 1)
-            found.append([value for at_ns, value in told[first:beyond] if at_ns in near])
-        return found
-
-    def untold(self, name: str, values: Sequence[Sequence[Any]]) -> str:
-        """Return why quads have no values of a field around them; empty where every quad has some."""
-        silent = sum(not told for told in values)
-        if not silent:
-            return ""
-        if silent == len(self.quads) and not self.series(name):
-            return self.why_not(name)
-        return f"{silent} of {len(self.quads)} quads have no {name} within {self.policy.nearby_s:g} s of them"
+            found.append([value for at_ns, value in series[first:beyond] if at_ns in near])
+        silent, count = sum(not values for values in found), len(self.quads)
+        why = f"{silent} of {count} quads have no {name} within {self.policy.nearby_s:g} s of them"
+        return found, why if silent else ""
 
     def counter(self, name: str) -> list[tuple[int, int]]:
         """Moment and value, both in ns, of a throttle counter in every full snapshot, oldest first."""
@@ -283,33 +243,8 @@ class _Seen:
 
     def encloses(self, counter: Sequence[tuple[int, int]]) -> bool:
         """Whether a counter's first and last reading have the whole block between them."""
-        return len(counter) > 1 and counter[0][0] <= self.started_ns and self.ended_ns <= counter[-1][0]
-
-    def while_advancing(self, counter: Sequence[tuple[int, int]]) -> frozenset[int]:
-        """Return the quads that overlap a time in which a counter advanced."""
-        # Edges count as overlap: a snapshot is stamped before its counters are read.
-        moved = [(a[0], b[0]) for a, b in pairwise(counter) if b[1] > a[1]]
-        return frozenset(
-            index
-            for index, quad in enumerate(self.quads)
-            if any(quad.started_ns <= to_ns and from_ns <= quad.ended_ns for from_ns, to_ns in moved)
-        )
-
-
-_OF_CLOCKS = ("sm-clock", "clocks-apart")
-
-
-def _sorted(
-    quads: Sequence[Quad], outcomes: Mapping[str, _Outcome]
-) -> tuple[dict[str, int], tuple[Quad, ...]]:
-    touched: dict[str, int] = {}
-    caught: set[int] = set()
-    for code, outcome in outcomes.items():
-        if fresh := outcome.caught - caught:
-            touched[code] = len(fresh)
-            caught |= fresh
-    unclean = frozenset[int]().union(*(o.caught for code, o in outcomes.items() if code not in _OF_CLOCKS))
-    return touched, tuple(quad for index, quad in enumerate(quads) if index not in unclean)
+        started_ns, ended_ns = self.span_ns
+        return len(counter) > 1 and counter[0][0] <= started_ns and ended_ns <= counter[-1][0]
 
 
 def _disturbance(quads: Sequence[Quad], usual: CanaryLevel | None) -> float:
@@ -333,35 +268,35 @@ def _contention(seen: _Seen) -> _Outcome:
     return _Outcome(seen.every, (found,))
 
 
-def _throttled(seen: _Seen, causes: Sequence[str]) -> _Outcome:
+def _throttled(seen: _Seen, *, causes: Sequence[str]) -> _Outcome:
     """Judge by counters, which miss nothing, and where there are none by the reasons of sampled moments."""
     caught: frozenset[int] = frozenset()
     hits: list[str] = []
     notes: list[str] = []
-    untold: dict[str, list[str]] = {}
+    without: dict[str, list[str]] = {}
     for cause in causes:
         counter = seen.counter(cause)
-        hit = seen.while_advancing(counter)
+        # Edges count as overlap: a snapshot is stamped before its counters are read.
+        moved = [(a[0], b[0]) for a, b in pairwise(counter) if b[1] > a[1]]
+        hit = frozenset(
+            index
+            for index, quad in enumerate(seen.quads)
+            if any(quad.started_ns <= to_ns and from_ns <= quad.ended_ns for from_ns, to_ns in moved)
+        )
         if not seen.encloses(counter):
-            by_sample, why = _by_reasons(seen, cause)
-            hit |= by_sample
+            sampled, why = seen.around("clock_event_reasons")
+            hit |= {at for at, moments in enumerate(sampled) if any(cause in _causes(m) for m in moments)}
             if why:
-                untold.setdefault(why, []).append(cause)
+                without.setdefault(why, []).append(cause)
             elif cause not in _UNCOUNTED:
                 notes.append(f"Without its counter, {cause} was looked for in sampled moments alone.")
         if hit:
             caught |= hit
             hits.append(f"The card held back for {cause} in {len(hit)} of {len(seen.quads)} quads.")
-    if list(untold.values()) == [list(causes)]:
-        return _Outcome(caught, (*hits, *notes), next(iter(untold)))
-    unavailable = "; ".join(f"{', '.join(names)}: {why}" for why, names in untold.items())
+    if list(without.values()) == [list(causes)]:
+        return _Outcome(caught, (*hits, *notes), next(iter(without)))
+    unavailable = "; ".join(f"{', '.join(names)}: {why}" for why, names in without.items())
     return _Outcome(caught, (*hits, *notes), unavailable)
-
-
-def _by_reasons(seen: _Seen, cause: str) -> tuple[frozenset[int], str]:
-    told = seen.around("clock_event_reasons")
-    hit = frozenset(index for index, moments in enumerate(told) if any(cause in _causes(m) for m in moments))
-    return hit, seen.untold("clock_event_reasons", told)
 
 
 def _causes(reasons: Iterable[str]) -> frozenset[str]:
@@ -374,8 +309,8 @@ def _causes(reasons: Iterable[str]) -> frozenset[str]:
     return names | {"hw_thermal"} if vague else names
 
 
-def _power_cap(seen: _Seen) -> _Cap:
-    """Whether the power limit ruled the clocks, over the block as a whole.
+def _power_cap(seen: _Seen) -> tuple[bool | None, _Outcome]:
+    """Whether the power limit ruled the clocks, over the block as a whole; None where it is not known.
 
     Not mark by mark: how often the driver updates its counter is not known, and over a few milliseconds one
     update could look like any share.
@@ -383,50 +318,39 @@ def _power_cap(seen: _Seen) -> _Cap:
     counter = seen.counter("sw_power_cap")
     if seen.encloses(counter) and counter[-1][0] > counter[0][0]:
         share = (counter[-1][1] - counter[0][1]) / (counter[-1][0] - counter[0][0])
-        return _cap(seen, share, "of the time")
-    reasons = seen.series("clock_event_reasons")
-    if reasons:
+        of_what = "of the time"
+    elif reasons := seen.series("clock_event_reasons"):
         share = fmean("sw_power_cap" in names for _, names in reasons)
-        return _cap(seen, share, f"of {len(reasons)} sampled moments, for want of a counter")
-    told = seen.telemetry.unavailable
-    no_counter = told.get("throttle_ns.sw_power_cap") or told.get("throttle_ns")
-    return _Cap(None, unavailable=no_counter or seen.why_not("clock_event_reasons"))
-
-
-def _cap(seen: _Seen, share: float, of_what: str) -> _Cap:
+        of_what = f"of {len(reasons)} sampled moments, for want of a counter"
+    else:
+        why = seen.telemetry.unavailable
+        no_counter = why.get("throttle_ns.sw_power_cap") or why.get("throttle_ns")
+        return None, _Outcome(unavailable=no_counter or seen.why_not("clock_event_reasons"))
     if share <= seen.policy.power_cap_share:
-        return _Cap(capped=False)
-    return _Cap(True, (f"The power limit lowered the clocks in {_percent(share)} {of_what}.",))
+        return False, _Outcome()
+    return True, _Outcome(findings=(f"The power limit lowered the clocks in {_percent(share)} {of_what}.",))
 
 
-def _memory_clock(seen: _Seen) -> _Outcome:
-    return _apart(seen, "memory_clock_mhz", _most_common, lambda mhz: seen.policy.memory_clock_apart * mhz)
-
-
-def _p_state(seen: _Seen) -> _Outcome:
-    return _apart(seen, "p_state", _most_common, lambda _: 0.0)
-
-
-def _temperature(seen: _Seen) -> _Outcome:
-    return _apart(seen, "temperature_c", median, lambda _: seen.policy.temperature_apart_c)
+def _most_common(values: Sequence[float]) -> float:
+    return Counter(values).most_common(1)[0][0]
 
 
 def _apart(
     seen: _Seen,
+    *,
     name: str,
     centre_of: Callable[[Sequence[float]], float],
-    allowed: Callable[[float], float],
+    allowed: Callable[[GatePolicy, float], float],
 ) -> _Outcome:
     """Catch the quads around which a field is further from the block's own centre than allowed."""
-    told = seen.around(name)
-    why = seen.untold(name, told)
+    around, why = seen.around(name)
     values = [value for _, value in seen.series(name)]
     if not values:
         return _Outcome(unavailable=why)
     centre = centre_of(values)
-    limit = allowed(centre)
+    limit = allowed(seen.policy, centre)
     caught = frozenset(
-        index for index, near in enumerate(told) if any(abs(value - centre) > limit for value in near)
+        index for index, near in enumerate(around) if any(abs(value - centre) > limit for value in near)
     )
     found = (
         f"In the block {name} was between {min(values):g} and {max(values):g}, around {centre:g} as a rule, "
@@ -435,17 +359,11 @@ def _apart(
     return _Outcome(caught, (found,) if caught else (), why)
 
 
-def _most_common(values: Sequence[float]) -> float:
-    return Counter(values).most_common(1)[0][0]
-
-
-def _sm_clock(seen: _Seen, cap: _Cap) -> _Outcome:
+def _sm_clock(seen: _Seen) -> _Outcome:
     policy = seen.policy
-    limit = policy.sm_clock_spread_capped if cap.capped else policy.sm_clock_spread
+    limit = policy.sm_clock_spread_capped if seen.capped else policy.sm_clock_spread
     spreads = {index: (max(mhz) - min(mhz)) / fmean(mhz) for index, mhz in seen.clocks.items()}
-    if not spreads:
-        return _sm_clock_step(seen, cap)
-    return _wide(seen, spreads, limit, "The SM clock moved")
+    return _wide(seen, spreads, limit, "The SM clock moved") if spreads else _sm_clock_step(seen)
 
 
 def _wide(seen: _Seen, spreads: Mapping[int, float], limit: float, what: str) -> _Outcome:
@@ -467,22 +385,22 @@ def _without_clocks(seen: _Seen) -> str:
     return f"{silent} of {len(seen.quads)} quads have no SM clocks of their own" if silent else ""
 
 
-def _sm_clock_step(seen: _Seen, cap: _Cap) -> _Outcome:
+def _sm_clock_step(seen: _Seen) -> _Outcome:
     """Look at the snapshots' clock, for quads without their own: only a large step between halves shows.
 
     Catching none, the gate stays unavailable, since a clock that moved inside a quad would not have shown.
     """
     why = _without_clocks(seen)
-    middle_ns = (seen.started_ns + seen.ended_ns) / 2
-    told = [(at_ns, mhz) for at_ns, mhz in seen.series("sm_clock_mhz") if mhz > 0]
-    first = [mhz for at_ns, mhz in told if at_ns <= middle_ns]
-    second = [mhz for at_ns, mhz in told if at_ns > middle_ns]
+    middle_ns = sum(seen.span_ns) / 2
+    known = [(at_ns, mhz) for at_ns, mhz in seen.series("sm_clock_mhz") if mhz > 0]
+    first = [mhz for at_ns, mhz in known if at_ns <= middle_ns]
+    second = [mhz for at_ns, mhz in known if at_ns > middle_ns]
     if not first or not second:
-        return _Outcome(unavailable=f"{why}; {seen.why_not('sm_clock_mhz')}" if not told else why)
+        return _Outcome(unavailable=why if known else f"{why}; {seen.why_not('sm_clock_mhz')}")
     step = abs(median(second) / median(first) - 1)
     if step <= seen.policy.sm_clock_step:
         return _Outcome(unavailable=f"{why}, and between the block's halves snapshots show only large steps")
-    if cap.capped:
+    if seen.capped:
         return _Outcome(unavailable=f"{why}, and at the power limit the snapshots' clock moves by design")
     return _Outcome(
         seen.every,
@@ -490,12 +408,12 @@ def _sm_clock_step(seen: _Seen, cap: _Cap) -> _Outcome:
     )
 
 
-def _clocks_apart(seen: _Seen, cap: _Cap) -> _Outcome:
+def _clocks_apart(seen: _Seen) -> _Outcome:
     """At the power limit, ask that both arms saw the same clock.
 
     In either order one arm has the two outer slots and the other the two inner ones.
     """
-    if not cap.capped:
+    if not seen.capped:
         return _Outcome()
     apart = {
         index: abs(mhz[0] + mhz[3] - mhz[1] - mhz[2]) / 2 / fmean(mhz) for index, mhz in seen.clocks.items()
@@ -503,18 +421,22 @@ def _clocks_apart(seen: _Seen, cap: _Cap) -> _Outcome:
     return _wide(seen, apart, seen.policy.arms_apart, "The arms' SM clocks differed")
 
 
-def _canary(seen: _Seen, usual: CanaryLevel | None) -> _Outcome:
-    level = _level(seen.quads)
+def _canary(seen: _Seen) -> _Outcome:
+    level, policy = _level(seen.quads), seen.policy
     if level.cycles is None and level.ns is None:
         return _Outcome(unavailable="no canary was measured")
-    above = _above_usual(level, usual)
-    if above > seen.policy.canary_above_usual:
+    above = _above_usual(level, seen.usual)
+    if above > policy.canary_above_usual:
         found = f"The block's median canary is {_percent(above)} above that of the other blocks."
         return _Outcome(seen.every, (found,))
     canaries = _canaries(seen.quads, cycles=level.cycles is not None)
     if len(canaries) < _FEWEST_CANARIES:
         return _Outcome(unavailable=f"fewer than {_FEWEST_CANARIES} canaries in the block")
-    strays = _stray_canaries(seen.policy, canaries)
+    centre = median(canaries.values())
+    # 1.4826 makes the median absolute deviation estimate the standard deviation of a normal distribution.
+    deviation = 1.4826 * median(abs(value - centre) for value in canaries.values())
+    limit = max(policy.canary_mads * deviation, policy.canary_apart * centre)
+    strays = [index for index, value in canaries.items() if abs(value - centre) > limit]
     caught = frozenset(index for stray in strays for index in _between(canaries, stray, len(seen.quads)))
     found = f"{len(strays)} of {len(canaries)} canaries strayed, with {len(caught)} quads beside them."
     return _Outcome(caught, (found,) if strays else ())
@@ -522,8 +444,8 @@ def _canary(seen: _Seen, usual: CanaryLevel | None) -> _Outcome:
 
 def _canaries(quads: Sequence[Quad], *, cycles: bool) -> dict[int, float]:
     """Return the canaries by the index of the quad that followed, in one unit."""
-    told = {index: quad.canary_cycles if cycles else quad.canary_ns for index, quad in enumerate(quads)}
-    return {index: value for index, value in told.items() if value is not None}
+    values = ((quad.canary_cycles if cycles else quad.canary_ns) for quad in quads)
+    return {index: value for index, value in enumerate(values) if value is not None}
 
 
 def _level(quads: Sequence[Quad]) -> CanaryLevel:
@@ -542,14 +464,6 @@ def _above_usual(level: CanaryLevel, usual: CanaryLevel | None) -> float:
     return 0.0
 
 
-def _stray_canaries(policy: GatePolicy, canaries: Mapping[int, float]) -> list[int]:
-    centre = median(canaries.values())
-    # 1.4826 makes the median absolute deviation estimate the standard deviation of a normal distribution.
-    deviation = 1.4826 * median(abs(value - centre) for value in canaries.values())
-    limit = max(policy.canary_mads * deviation, policy.canary_apart * centre)
-    return [index for index, value in canaries.items() if abs(value - centre) > limit]
-
-
 def _between(canaries: Iterable[int], stray: int, total: int) -> range:
     """Return the quads measured after the canary before the stray one and before the canary after it."""
     # A canary is measured before the quad that carries it, so the one before vouches for no quad at all.
@@ -560,3 +474,31 @@ def _between(canaries: Iterable[int], stray: int, total: int) -> range:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
+
+
+_GATES: Mapping[str, Callable[[_Seen], _Outcome]] = {
+    "contention": _contention,
+    "thermal-throttle": partial(_throttled, causes=("sw_thermal", "hw_thermal")),
+    "power-brake": partial(_throttled, causes=("hw_power_brake", *_UNCOUNTED)),
+    "memory-clock": partial(
+        _apart,
+        name="memory_clock_mhz",
+        centre_of=_most_common,
+        allowed=lambda policy, mhz: policy.memory_clock_apart * mhz,
+    ),
+    "p-state": partial(_apart, name="p_state", centre_of=_most_common, allowed=lambda _policy, _state: 0.0),
+    "sm-clock": _sm_clock,
+    "clocks-apart": _clocks_apart,
+    "temperature": partial(
+        _apart,
+        name="temperature_c",
+        centre_of=median,
+        allowed=lambda policy, _celsius: policy.temperature_apart_c,
+    ),
+    "canary": _canary,
+}
+GATES = tuple(_GATES)
+"""Reason codes of touched quads, in the order of the gates: a quad counts under the first that catches it.
+
+`unavailable` has one more, power-cap, which touches nothing.
+"""

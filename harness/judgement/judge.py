@@ -1,6 +1,12 @@
-"""The usual limits of verdicts, and a comparison's test of itself.
+"""From effects of processes to a judgement: slower, faster, the same, or not decided yet. Pure.
 
-It imports nothing heavy: the job that holds a token reads it.
+Time and SM cycles are two rulers. Time is cycles over clock, or follows the clock less, and the clock does
+what it likes: what the code itself did lies between the effect in time and the effect in cycles. So a case is
+slower where both are, and the same where both are; where they disagree the clocks had a part in it, and one
+of them has to be chosen.
+
+Every look at the data may decide, and each has its share of the error allowed in all (Bonferroni). What a
+look calls slower or faster is only flagged: fresh processes must say so again.
 """
 
 from __future__ import annotations
@@ -11,30 +17,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from harness.records import Effect
 from harness.statistics.moderated import Moderated, Prior, moderate
-from harness.statistics.paired import ProcessEffect, holm
-
-USUAL_LIMITS: Mapping[str, tuple[float, float]] = {
-    "gpu": (0.0025, 0.01),
-    "cpu": (0.02, 0.1),
-    "other": (0.0025, 0.01),
-}
-"""Margin and tolerance by kind of device, unless something else is asked for."""
-TWIN_SAME, TWIN_PLANTED = "twin.same", "twin.planted"
-"""A comparison's test of itself: a kernel against itself, and against itself with a slowdown planted."""
-TWINS = (TWIN_SAME, TWIN_PLANTED)
-
-
-def wrong_twin(case: str, status: str, *, complete: bool) -> str:
-    """Why a twin's verdict says that the comparison cannot be trusted, as a code; empty where it can.
-    `complete` is false for a twin whose measurement was ended early.
-    """
-    if case == TWIN_SAME and status in ("regression", "improvement"):
-        return "twin-flagged"
-    if case == TWIN_PLANTED and complete and status not in ("regression", "invalid", "failed"):
-        return "twin-missed"
-    return ""
-
+from harness.statistics.paired import ProcessEffect
+from harness.statistics.rates import holm
 
 Direction = Literal["slower", "faster"]
 Status = Literal["slower", "faster", "same", "undecided"]
@@ -67,7 +53,7 @@ class Policy:
     """The share of each look in the errors of flags and of confirming them. Two processes that agree by
     chance are met more often than four, so they must say it more clearly."""
     same_spending: tuple[float, ...] = (0.4, 0.3, 0.3)
-    """The same for calling a case the same: most are, and the first look should settle them."""
+    """The shares for calling a case the same: most are, and the first look should settle them."""
 
     def __post_init__(self) -> None:
         if not 0 < self.margin < self.tolerance < 1:
@@ -94,9 +80,7 @@ class Policy:
         return 2 * self.tolerance
 
     def flag_alpha(self, look: int, *, last: bool = False) -> float:
-        """The error that a look may spend on flags of one direction. The last one there is has what later
-        ones would have had.
-        """
+        """The error that a look may spend on flags of one direction; the `last` also has the later ones'."""
         return self.flag * _spent(self.spending, look, last=last)
 
     def same_alpha(self, look: int, *, last: bool = False, again: bool = False) -> float:
@@ -124,38 +108,18 @@ class Leg:
     prior: Prior
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """Head over base, minus 1: positive is slower, or more cycles."""
-
-    effect: float
-    low: float
-    high: float
-    """The two-sided interval with the policy's confidence."""
-    processes: int
-    quads: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     status: Status
     legs: tuple[LegName, ...]
-    """What a case that is slower or faster is so by: both, or the one that was chosen."""
-    estimates: Mapping[LegName, Interval]
+    """The legs by which a case is slower or faster: all, or the one that was chosen."""
+    estimates: Mapping[LegName, Effect]
     smallest_visible: float
     """The slowdown in time that would be found and confirmed nine times in ten with this much noise."""
     excess: bool
     """Whether processes differ by more than the card's history explains."""
     apart: bool
     """Whether time and cycles contradict each other: no effect is in both intervals."""
-
-
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """What a case was called, and what it was called so by measured again: fresh processes only."""
-
-    direction: Direction
-    legs: tuple[Leg, ...]
 
 
 def judge(
@@ -210,12 +174,16 @@ def judge(
     )
 
 
-def p_again(flag: Flag, policy: Policy, look: int, *, last: bool = False) -> float:
-    """p-value that a case flagged so is beyond the margin, by all fresh processes at one look: that of the
-    leg that says so least, over the look's share of the error. Cycles that scatter are left out, as ever.
+def p_again(
+    direction: Direction, legs: Sequence[Leg], policy: Policy, look: int, *, last: bool = False
+) -> float:
+    """p-value that a case called slower or faster by these legs is so, by all fresh processes at one look.
+
+    It is that of the leg that says so least, over the look's share of the error. Cycles that scatter are left
+    out, as ever.
     """
-    found = _telling({leg.name: moderate(leg.effects, leg.prior) for leg in flag.legs})
-    p_value = max(_p(estimate, flag.direction, policy) for estimate in found.values())
+    found = _telling({leg.name: moderate(leg.effects, leg.prior) for leg in legs})
+    p_value = max(_p(estimate, direction, policy) for estimate in found.values())
     return min(1.0, p_value / policy.confirm_share(look, last=last))
 
 
@@ -232,7 +200,7 @@ def confirm(p_values: Mapping[str, float], policy: Policy) -> frozenset[str]:
 
 
 def _p(estimate: Moderated, direction: Direction, policy: Policy) -> float:
-    """p-value that the effect is beyond the margin."""
+    """One-sided p-value that the effect is beyond the margin."""
     if direction == "slower":
         return estimate.p_above(math.log1p(policy.margin))
     return estimate.p_below(math.log1p(-policy.margin))
@@ -247,9 +215,7 @@ def _decide(
     apart: bool,
     cycles_tell: bool | None,
 ) -> tuple[Status, tuple[LegName, ...]]:
-    """What all legs say; else, where one may decide alone, time before cycles. `alphas` are the errors of a
-    flag and of calling a case the same.
-    """
+    """What all legs say; else, where one may decide alone, time before cycles; `alphas` of flag and same."""
     (alpha, same), alone = alphas, apart or last
     for direction in _DIRECTIONS:
         if all(_p(estimate, direction, policy) < alpha for estimate in found.values()):
@@ -295,9 +261,9 @@ def _is_same(estimate: Moderated, policy: Policy, error: float, *, last: bool) -
     return math.log1p(-policy.tolerance) < low and high < math.log1p(policy.tolerance)
 
 
-def _interval(estimate: Moderated, leg: Leg, policy: Policy) -> Interval:
+def _interval(estimate: Moderated, leg: Leg, policy: Policy) -> Effect:
     tail = (1 - policy.confidence) / 2
-    return Interval(
+    return Effect(
         effect=math.expm1(estimate.mean),
         low=math.expm1(estimate.low(tail)),
         high=_expm1(estimate.high(tail)),
@@ -307,7 +273,7 @@ def _interval(estimate: Moderated, leg: Leg, policy: Policy) -> Interval:
 
 
 def _visible(estimate: Moderated, policy: Policy) -> float:
-    """Of the whole procedure: found at the last look, and confirmed by as many processes again."""
+    """The smallest slowdown found at the last look and confirmed by as many processes again."""
     alpha = min(policy.flag, policy.confirm) * policy.spending[-1]
     most = policy.looks[-1]
     # More processes narrow it, and tell better how far processes differ.
@@ -318,5 +284,5 @@ def _visible(estimate: Moderated, policy: Policy) -> float:
 
 
 def _expm1(value: float) -> float:
-    """Of a bound that one wild process with a plain t can put anywhere."""
+    """Like math.expm1, of a bound that one wild process can put anywhere."""
     return math.expm1(min(value, 700.0))  # JSON has no infinity

@@ -42,7 +42,7 @@ class CaseNoise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlantedRate:
-    """Slowdowns of one size that were planted, and how many of them were found."""
+    """Number of slowdowns of one size that were planted, and of those found."""
 
     planted: int = 0
     found: int = 0
@@ -50,25 +50,20 @@ class PlantedRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """Everything measured of one device's noise so far."""
+    """What was measured of one device's noise."""
 
     schema_version: int = SCHEMA_VERSION
     measured_at: str
-    """UTC, ISO 8601: of the newest part."""
+    """UTC, ISO 8601; of the newest part."""
     harness_version: str
     uuid: str | None
     driver: str
     cases: Mapping[str, CaseNoise] = field(default_factory=dict)
     verdicts: int = 0
-    """Of code against itself, that were reached."""
+    """Verdicts of code against itself."""
     false_alarms: int = 0
     planted: Mapping[str, PlantedRate] = field(default_factory=dict)
-    """By size of the slowdown in percent, such as "0.5"."""
-
-
-def noise_of(calibration: Calibration | None, case: str, device: DeviceInfo) -> Noise:
-    """How to judge a case on a device, with its calibration or without."""
-    return noise_of_case(noise_of_card(calibration, device), calibration, case)
+    """By slowdown in percent, such as "0.5"."""
 
 
 def noise_of_card(calibration: Calibration | None, device: DeviceInfo) -> Noise:

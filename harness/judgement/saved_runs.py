@@ -18,9 +18,9 @@ import scipy  # its parts load when they are used
 
 from harness.errors import UsageError
 from harness.judgement.attribution import attribute
-from harness.judgement.judge import Judgement, Leg, Policy, judge
+from harness.judgement.judge import Judgement, Leg, Policy, Status, judge
 from harness.numbers import clock, percent, seconds
-from harness.records import Arm, Effect, Verdict, VerdictStatus
+from harness.records import Arm, Verdict, VerdictStatus
 from harness.spec.planning import Refusal
 from harness.statistics.moderated import Prior
 from harness.statistics.paired import ProcessEffect, process_effect
@@ -28,37 +28,31 @@ from harness.store.pytest_benchmark_files import Benchmark, BenchmarkFile
 
 MIN_PAIRS = 4
 """With three, a machine in a slow state a third of the time makes an alarm of nothing in one comparison of
-ninety: all pairs agree by chance. With four it is one of four hundred, with eight one of some thousands.
-"""
+ninety: all pairs agree by chance. With four it is one of four hundred, with eight one of some thousands."""
 ROBUST_PAIRS = 8
 """From so many on a fifth of the pairs is left out at each end: on a shared machine one process in twenty
-meets a burst of somebody else's work, and eight pairs seldom go without.
-"""
+meets a burst of somebody else's work, and eight pairs seldom go without."""
 NO_PRIOR = Prior(variance=0.01**2, df=0.1)
-"""How far processes differ on a stranger's machine nobody knows, so next to nothing is assumed: a prior worth
+"""How far processes differ on a stranger's machine is unknown, so next to nothing is assumed: a prior worth
 more degrees of freedom makes false alarms where processes differ by more than it says. These few matter only
-where pairs agree to the last tick of a timer, which is no proof that they always would.
-"""
+where pairs agree to the last tick of a timer, which is no proof that they always would."""
 FLOOR = 0.0005
 """The smallest standard error of a trimmed mean, for the same reason."""
 TRIM = 0.2
 MOST_PAIRS = 64
-"""That are suggested."""
-_GATE = "sm-clock"
-"""The reason of the gate that measuring has for the same."""
+"""The most that are suggested."""
 _CLOCKS_APART = 0.015
 """SM clocks of the sides that differ by more are two steps or more of a free clock apart."""
 _DRIFT_P = 0.05
 _OVERLAP_S = 1.0
-"""Clocks on the wall are set now and then."""
+"""Wall clocks are adjusted now and then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesSide:
-    """The files of base or of head, in order of time."""
+    """The files of base or of head, in order of time; `commit` is None for none, or more than one."""
 
     commit: str | None
-    """None where there is no repository, or more than one commit."""
     dirty: bool
     files: tuple[str, ...]
 
@@ -77,7 +71,7 @@ class FilesResult:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One process, where it ran among all."""
+    """One process, and its place in time among all."""
 
     side: str
     place: int
@@ -86,11 +80,10 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Turns:
-    """All processes of a comparison."""
+    """All processes of a comparison, by side."""
 
     base: tuple[_Run, ...]
     head: tuple[_Run, ...]
-    policy: Policy
 
     @property
     def sides(self) -> tuple[tuple[_Run, ...], tuple[_Run, ...]]:
@@ -141,19 +134,13 @@ def judge_files(
     """
     files = sorted(
         [*(("base", each) for each in base), *(("head", each) for each in head)],
-        key=lambda told: told[1].saved_at,
+        key=lambda file: file[1].saved_at,
     )
-    _check_given(files)
     runs = [_Run(side, place, file) for place, (side, file) in enumerate(files)]
-    sides = {side: tuple(run for run in runs if run.side == side) for side in ("base", "head")}
-    policy = policy_for(
-        margin,
-        tolerance,
-        confidence,
-        on_gpu=all(run.file.on_gpu for run in runs),
-        pairs=min(map(len, sides.values())),
-    )
-    turns = _Turns(sides["base"], sides["head"], policy)
+    turns = _Turns(*(tuple(run for run in runs if run.side == side) for side in ("base", "head")))
+    _check_given(turns)
+    pairs, on_gpu = min(map(len, turns.sides)), all(run.file.on_gpu for run in runs)
+    policy = policy_for(margin, tolerance, confidence, on_gpu=on_gpu, pairs=pairs)
     refusals = [found for check in _CHECKS if (found := check(turns))]
     names = dict.fromkeys(name for run in (*turns.head, *turns.base) for name in run.file.benchmarks)
     return FilesResult(
@@ -162,7 +149,7 @@ def judge_files(
         pairs=policy.looks[0],
         device=runs[0].file.device,
         policy=policy,
-        verdicts=tuple(_verdict(name, turns, refusals) for name in names),
+        verdicts=tuple(_verdict(name, turns, refusals, policy) for name in names),
     )
 
 
@@ -181,12 +168,11 @@ def judge_pairs(log_ratios: Sequence[float], policy: Policy) -> Judgement:
     return judge([Leg("time", (effect,), Prior(variance=FLOOR**2, df=effect.df))], policy, 0)
 
 
-def _check_given(files: Sequence[tuple[str, BenchmarkFile]]) -> None:
-    """Files in order of time."""
-    for side in ("base", "head"):
-        if not any(each == side for each, _ in files):
+def _check_given(turns: _Turns) -> None:
+    for side, runs in zip(("base", "head"), turns.sides, strict=True):
+        if not runs:
             raise UsageError(f"No file of {side}: there is nothing to compare.")
-    for (_, one), (_, other) in pairwise(files):
+    for one, other in pairwise(run.file for run in turns.in_time):
         if one.saved_at == other.saved_at:
             raise UsageError(
                 f"{one.path} and {other.path} were saved at the same instant, {one.saved_at.isoformat()}: "
@@ -254,113 +240,92 @@ _CHECKS = (_other_machine, _mixed_commits, _not_alternated, _overlapping)
 # One benchmark
 
 
-def _verdict(name: str, turns: _Turns, refusals: Sequence[Refusal]) -> Verdict:
+def _verdict(name: str, turns: _Turns, refusals: Sequence[Refusal], policy: Policy) -> Verdict:
     base, head = (
         [run.file.benchmarks[name] for run in runs if name in run.file.benchmarks] for runs in turns.sides
     )
+    silent, total = sum(each.extra.sm_clock_mhz is None for each in (*base, *head)), len(base) + len(head)
     bare = Verdict(
         case=name,
         kernel=(head or base)[0].name,
         sizes={},
         dtype="",
-        status="invalid",
-        reason="",
-        message="",
-        unavailable=_unavailable([*base, *head]),
+        status="missing",
+        reason="only-in-base",
+        message="Only base has it.",
+        unavailable={"sm-clock": f"{silent} of {total} files do not tell it"} if silent else {},
     )
     if not head:
-        return _concluded(bare, "missing", "only-in-base", "Only base has it.")
+        return bare
     if refusals:
-        return _concluded(
-            bare, "invalid", refusals[0].reason, " ".join(refusal.message for refusal in refusals)
+        message = " ".join(refusal.message for refusal in refusals)
+        return replace(bare, status="invalid", reason=refusals[0].reason, message=message)
+    if (pairs := policy.looks[0]) < MIN_PAIRS:
+        message = (
+            f"{pairs} pair{'s' if pairs > 1 else ''} of processes: so few can agree by chance. Save at "
+            f"least {MIN_PAIRS} files of each commit, in turns; {ROBUST_PAIRS} see far more."
         )
-    if few := _too_few(turns.policy.looks[0]):
-        return _concluded(bare, "inconclusive", few.reason, few.message)
+        return replace(bare, status="inconclusive", reason="too-few-pairs", message=message)
     if absent := _absent_somewhere(name, turns):
-        return _concluded(bare, "invalid", absent.reason, absent.message)
+        return replace(bare, status="invalid", reason="incomplete", message=absent)
     if not base:
-        return _concluded(bare, "new", "only-in-head", "Only head has it.")
-    return _compared(bare, base, head, turns)
+        return replace(bare, status="new", reason="only-in-head", message="Only head has it.")
+    return _compared(bare, base, head, turns, policy)
 
 
-def _concluded(bare: Verdict, status: VerdictStatus, reason: str, message: str) -> Verdict:
-    return replace(bare, status=status, reason=reason, message=message)
-
-
-def _too_few(pairs: int) -> Refusal | None:
-    if pairs >= MIN_PAIRS:
-        return None
-    return Refusal(
-        "too-few-pairs",
-        f"{pairs} pair{'s' if pairs > 1 else ''} of processes: so few can agree by chance. Save at "
-        f"least {MIN_PAIRS} files of each commit, in turns; {ROBUST_PAIRS} see far more.",
-    )
-
-
-def _absent_somewhere(name: str, turns: _Turns) -> Refusal | None:
+def _absent_somewhere(name: str, turns: _Turns) -> str:
     for runs in turns.sides:
         without = [run.file.path for run in runs if name not in run.file.benchmarks]
         if without and len(without) < len(runs):
-            return Refusal(
-                "incomplete",
+            return (
                 f"{len(without)} of {len(runs)} files of {runs[0].side} do not have it, such as "
                 f"{without[0]}: it failed there, or was not chosen. A benchmark that sometimes fails "
-                "cannot be judged by the times when it does not.",
+                "cannot be judged by the times when it does not."
             )
-    return None
+    return ""
 
 
-def _compared(bare: Verdict, base: Sequence[Benchmark], head: Sequence[Benchmark], turns: _Turns) -> Verdict:
-    times = _Times.of(base, head)
-    judgement = judge_pairs(times.ratios, turns.policy)
-    estimate = judgement.estimates["time"]
+def _compared(
+    bare: Verdict, base: Sequence[Benchmark], head: Sequence[Benchmark], turns: _Turns, policy: Policy
+) -> Verdict:
     everything = [*base, *head]
-    found = replace(
+    raw = all(each.times_ns for each in everything)
+    base_ns, head_ns = ([_time_ns(each, raw=raw) for each in side] for side in (base, head))
+    pairs_ns = list(zip(base_ns, head_ns, strict=True))
+    ratios = [math.log(after_ns / before_ns) for before_ns, after_ns in pairs_ns]
+    judgement = judge_pairs(ratios, policy)
+    estimate, effects = judgement.estimates["time"], tuple(math.expm1(each) for each in ratios)
+    base_mhz, head_mhz = (_middle([each.extra.sm_clock_mhz for each in side]) for side in (base, head))
+    refusal = _measured_otherwise(everything) or _clocks_apart(base_mhz, head_mhz)
+    status, reason = _OUTCOMES[judgement.status]
+    message = ""
+    if refusal := refusal or _drift(pairs_ns, turns, policy):
+        status, reason, message = "invalid", refusal.reason, refusal.message
+    elif status == "inconclusive":
+        message = f"{_two_states([*base_ns, *head_ns], policy)} {_what_would_help(ratios, policy)}".strip()
+    verdict = replace(
         bare,
-        time=Effect(
-            effect=estimate.effect,
-            low=estimate.low,
-            high=estimate.high,
-            processes=len(times.ratios),
-            quads=0,
-            process_effects=tuple(math.expm1(each) for each in times.ratios),
-        ),
+        status=status,
+        reason=reason,
+        message=message,
+        time=replace(estimate, processes=len(ratios), quads=0, process_effects=effects),
         smallest_visible=judgement.smallest_visible,
-        base=_arm(base, times.base_ns),
-        head=_arm(head, times.head_ns),
+        base=Arm(time_ns=median(base_ns), sm_clock_mhz=base_mhz),
+        head=Arm(time_ns=median(head_ns), sm_clock_mhz=head_mhz),
         temperature_c=_middle([each.extra.temperature_c for each in everything]),
         power_w=_middle([each.extra.power_w for each in everything]),
     )
-    refusal = (
-        _other_timer(everything) or _other_device(everything) or _clocks_apart(found) or _drift(times, turns)
-    )
-    if refusal:
-        return _attributed(_concluded(found, "invalid", refusal.reason, refusal.message))
-    return _attributed(_concluded(found, *_outcome(judgement, times, turns.policy)))
+    if base_mhz is None or head_mhz is None:
+        return verdict  # without the card's clocks nothing tells the cause
+    return replace(verdict, attribution=attribute(verdict))
 
 
-@dataclass(frozen=True, slots=True)
-class _Times:
-    """A benchmark's time in every process, base's i-th in a pair with head's i-th."""
-
-    base_ns: tuple[float, ...]
-    head_ns: tuple[float, ...]
-
-    @classmethod
-    def of(cls, base: Sequence[Benchmark], head: Sequence[Benchmark]) -> _Times:
-        raw = all(benchmark.times_ns for benchmark in (*base, *head))
-        return cls(*(tuple(_time_ns(each, raw=raw) for each in side) for side in (base, head)))
-
-    @property
-    def ratios(self) -> list[float]:
-        """Natural logarithms of head over base, by pair."""
-        return [math.log(head / base) for base, head in zip(self.base_ns, self.head_ns, strict=True)]
-
-    @property
-    def levels(self) -> list[float]:
-        """Mean logarithms of both, by pair: where noise is alike in both, they know nothing of the ratios."""
-        pairs = zip(self.base_ns, self.head_ns, strict=True)
-        return [(math.log(base) + math.log(head)) / 2 for base, head in pairs]
+_OUTCOMES: Mapping[Status, tuple[VerdictStatus, str]] = {
+    "slower": ("regression", "slower-in-time"),
+    "faster": ("improvement", "faster-in-time"),
+    "same": ("unchanged", "within-tolerance"),
+    "undecided": ("inconclusive", "too-noisy"),
+}
 
 
 def _time_ns(benchmark: Benchmark, *, raw: bool) -> float:
@@ -375,59 +340,46 @@ def _time_ns(benchmark: Benchmark, *, raw: bool) -> float:
     return float(ordered[cut : ordered.size - cut].mean())
 
 
-def _other_timer(everything: Sequence[Benchmark]) -> Refusal | None:
+def _measured_otherwise(everything: Sequence[Benchmark]) -> Refusal | None:
     timers = dict.fromkeys(each.timer for each in everything)
-    if len(timers) == 1:
-        return None
-    return Refusal(
-        "other-timer",
-        f"Not all files were timed by the same clock: {' and '.join(map(_short, timers))}.",
-    )
-
-
-def _other_device(everything: Sequence[Benchmark]) -> Refusal | None:
+    if len(timers) > 1:
+        named = " and ".join(map(_short, timers))
+        return Refusal("other-timer", f"Not all files were timed by the same clock: {named}.")
     for what in ("device", "uuid", "driver"):
         values = dict.fromkeys(getattr(each.extra, what) or "nothing" for each in everything)
         if len(values) > 1:
-            return Refusal(
-                "other-machine",
-                f"Not all files are of one device: its {what} is {' and '.join(map(_short, values))}.",
-            )
+            named = " and ".join(map(_short, values))
+            return Refusal("other-machine", f"Not all files are of one device: its {what} is {named}.")
     return None
 
 
-def _clocks_apart(found: Verdict) -> Refusal | None:
-    base, head = _clocks(found)
+def _clocks_apart(base: float | None, head: float | None) -> Refusal | None:
     if not base or not head or abs(math.log(head / base)) <= _CLOCKS_APART:
         return None
     return Refusal(
-        _GATE,
+        "sm-clock",
         f"The card ran base at {clock(base)} MHz and head at {clock(head)} MHz, so times do not tell what "
         "the code did. 'harness compare' measures both at one clock.",
     )
 
 
-def _clocks(verdict: Verdict) -> tuple[float | None, float | None]:
-    base, head = ((arm.sm_clock_mhz if arm else None) for arm in (verdict.base, verdict.head))
-    return base, head
-
-
-def _drift(times: _Times, turns: _Turns) -> Refusal | None:
+def _drift(pairs_ns: Sequence[tuple[float, float]], turns: _Turns, policy: Policy) -> Refusal | None:
     """Whether times moved steadily all along, and one side came first too often for that to cancel.
 
-    The slope is that of the pairs' levels, which know nothing of their ratios. It counts where it alone would
-    make up half of the margin, and is no chance (two-sided t test at 0.05).
+    The slope is that of the pairs' levels, their mean logarithms, which know nothing of the ratios where both
+    sides' noise is alike. It counts where it alone would make up half of the margin, and is no chance
+    (two-sided t test at 0.05).
     """
     pairs = list(zip(turns.base, turns.head, strict=True))
     ahead = fmean(head.place - base.place for base, head in pairs)
     places = np.array([(base.place + head.place) / 2 for base, head in pairs])
     places -= places.mean()
-    levels = np.array(times.levels)
+    levels = np.array([(math.log(base_ns) + math.log(head_ns)) / 2 for base_ns, head_ns in pairs_ns])
     levels -= levels.mean()
     squares = float(places @ places)
     slope = float(places @ levels) / squares
     bias = slope * ahead
-    if abs(bias) <= math.log1p(turns.policy.margin) / 2:
+    if abs(bias) <= math.log1p(policy.margin) / 2:
         return None
     left = levels - slope * places
     df = len(pairs) - 2
@@ -442,21 +394,8 @@ def _drift(times: _Times, turns: _Turns) -> Refusal | None:
     )
 
 
-def _outcome(judgement: Judgement, times: _Times, policy: Policy) -> tuple[VerdictStatus, str, str]:
-    """Status, reason, and what the figures do not tell."""
-    match judgement.status:
-        case "slower":
-            return "regression", "slower-in-time", ""
-        case "faster":
-            return "improvement", "faster-in-time", ""
-        case "same":
-            return "unchanged", "within-tolerance", ""
-    states = _two_states((*times.base_ns, *times.head_ns), policy)
-    return "inconclusive", "too-noisy", f"{states} {_what_would_help(times.ratios, policy)}".strip()
-
-
 def _two_states(times_ns: Sequence[float], policy: Policy) -> str:
-    """Of times in two groups that lie much farther apart than each is wide: more processes hardly help."""
+    """A sentence where times fall into two groups far apart: more processes hardly help then."""
     logs = sorted(map(math.log, times_ns))
     gaps = [after - before for before, after in pairwise(logs)]
     widest = max(range(len(gaps)), key=gaps.__getitem__)
@@ -484,19 +423,11 @@ def _what_would_help(ratios: Sequence[float], policy: Policy) -> str:
 
 
 def _spread(ratios: Sequence[float]) -> float:
-    """Standard deviation of a pair that is no stray."""
+    """Standard deviation of a pair, strays apart."""
     if len(ratios) < ROBUST_PAIRS:
         middle = median(ratios)
         return 1.4826 * median(abs(ratio - middle) for ratio in ratios)
     return process_effect(ratios).standard_error * math.sqrt(len(ratios) - 2 * int(TRIM * len(ratios)))
-
-
-def _attributed(verdict: Verdict) -> Verdict:
-    """With what it goes back to, where the card's clocks are known."""
-    base, head = _clocks(verdict)
-    if base is None or head is None:
-        return verdict
-    return replace(verdict, attribution=attribute(verdict))
 
 
 # Words and figures
@@ -511,15 +442,6 @@ def _side(runs: Sequence[_Run]) -> FilesSide:
     )
 
 
-def _arm(side: Sequence[Benchmark], times_ns: Sequence[float]) -> Arm:
-    return Arm(time_ns=median(times_ns), sm_clock_mhz=_middle([each.extra.sm_clock_mhz for each in side]))
-
-
-def _unavailable(everywhere: Sequence[Benchmark]) -> Mapping[str, str]:
-    silent = sum(benchmark.extra.sm_clock_mhz is None for benchmark in everywhere)
-    return {"sm-clock": f"{silent} of {len(everywhere)} files do not tell it"} if silent else {}
-
-
 def _commit(file: BenchmarkFile) -> str:
     return (file.commit or "no commit")[:10] + (" with changes" if file.dirty else "")
 
@@ -529,6 +451,6 @@ def _short(value: str) -> str:
 
 
 def _middle(values: Sequence[float | None]) -> float | None:
-    """Their median; None where one is not known."""
+    """The median; None where a value is not known."""
     known = [value for value in values if value is not None]
     return median(known) if known and len(known) == len(values) else None

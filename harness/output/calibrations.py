@@ -15,7 +15,7 @@ from harness.output.tables import console, print_error, print_out
 from harness.output.verdicts import counted_statuses, with_sentence
 from harness.run.calibrate import CalibrationResult, Planting
 from harness.spec.case_id import size_label
-from harness.statistics.paired import clopper_pearson, false_alarm_bound
+from harness.statistics.rates import clopper_pearson, false_alarm_bound
 
 CONFIDENCE = 0.95
 TRUSTED = 0.005

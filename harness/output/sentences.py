@@ -27,7 +27,7 @@ from harness.output.review.model import CaseReview, Change
 from harness.output.sheet import Cell, Column
 from harness.records import Effect, Verdict
 from harness.spec.case_id import size_label
-from harness.statistics.paired import false_alarm_bound
+from harness.statistics.rates import false_alarm_bound
 
 _SMALL_NS = 1e4
 """Shorter times than this are awkward in milliseconds."""

@@ -23,7 +23,7 @@ from harness.output.tables import console, print_error, print_out, styled
 from harness.records import FAILING, Comparison, DeviceInfo, Verdict, nothing_compared
 from harness.run.compare import ComparisonResult
 from harness.run.rejudge import Label, Rejudged, RejudgedRecord, Truth, score
-from harness.statistics.paired import false_alarm_bound
+from harness.statistics.rates import false_alarm_bound
 from harness.system.texts import harmless
 
 _BY_DEFAULT = frozenset(FAILING[:5])

@@ -45,7 +45,7 @@ class CalibrationResult:
     calibration: Calibration
     """Everything known of the device now, earlier calibrations included."""
     same: tuple[Verdict, ...]
-    """Of this time: code against itself."""
+    """This time's verdicts of code against itself."""
     planted: tuple[Planting, ...]
     left_out: tuple[str, ...]
     path: Path | None
@@ -162,7 +162,7 @@ class _Work:
 def _with_same(known: Calibration, entries: Sequence[Entry], verdicts: Sequence[Verdict]) -> Calibration:
     cases = dict(known.cases)
     for entry, verdict in zip(entries, verdicts, strict=True):
-        if verdict.status in _JUDGED and not entry.contest.unfinished:
+        if verdict.status in _JUDGED and not entry.trial.unfinished:
             cases[entry.pair.id] = _noise(cases.get(entry.pair.id), entry, verdict)
     judged = [verdict for verdict in verdicts if verdict.status in _JUDGED and verdict.complete]
     return dataclasses.replace(
@@ -174,7 +174,7 @@ def _with_same(known: Calibration, entries: Sequence[Entry], verdicts: Sequence[
 
 
 def _noise(earlier: CaseNoise | None, entry: Entry, verdict: Verdict) -> CaseNoise:
-    rounds = [*entry.contest.rounds, *entry.contest.again]
+    rounds = [*entry.trial.rounds, *entry.trial.again]
     time = [each.all.time for each in rounds if each.all.time]
     cycles = [each.all.cycles for each in rounds if each.all.cycles]
     clock = verdict.base.sm_clock_mhz if verdict.base else None

@@ -1,6 +1,4 @@
-"""Two commits of a suite against each other on one device: pairs of kernels in fresh processes, judged at
-planned looks, and measured again where something was found.
-"""
+"""Two commits of a suite compared on one device, in fresh processes, judged at planned looks."""
 
 from __future__ import annotations
 
@@ -9,10 +7,10 @@ import itertools
 import math
 import os
 import random
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -26,9 +24,10 @@ from harness.device.machine import machine_name
 from harness.device.peaks import BeyondPeakError
 from harness.errors import Side, UsageError, WorkerError
 from harness.judgement.attribution import SoloBlocks, solo_of
-from harness.judgement.case_trial import Contest, Noise, settle
+from harness.judgement.case_trial import CaseTrial, Noise, bare_verdict, settle
 from harness.judgement.gates import CanaryLevel, GatePolicy, canary_level, gate, usual_level
-from harness.judgement.judge import TWIN_PLANTED, TWIN_SAME, USUAL_LIMITS, Policy, wrong_twin
+from harness.judgement.judge import Policy
+from harness.judgement.limits import TWIN_PLANTED, TWIN_SAME, USUAL_LIMITS, wrong_twin
 from harness.judgement.noise import Calibration, noise_of_card, noise_of_case, read_calibration
 from harness.records import (
     Arm,
@@ -40,7 +39,7 @@ from harness.records import (
     Verdict,
     VerdictStatus,
 )
-from harness.run.device_session import DeviceObserver, Workplace
+from harness.run.device_session import DeviceObserver, DeviceSession
 from harness.spec.case_id import size_label
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import PlannedCase
@@ -63,24 +62,24 @@ class CompareSettings:
     device: str | None = None
     margin: float | None = None
     tolerance: float | None = None
-    """Like the margin, None takes what suits the device."""
+    """None for margin or tolerance takes what suits the device."""
     confidence: float = 0.999
     l2: L2Policy | None = None
     pair: PairSettings | None = None
     """How many quads; None takes what suits the device."""
     timeout_s: float = 120.0
-    """For one case in one process."""
+    """Timeout of one case in one process."""
     busy: Busy = "wait"
     """What to do where another process measures on the device."""
     budget_s: float | None = None
     """Device time after which no process is begun."""
     seed: int = 1
     solo_s: float = 1.0
-    """How long each side of a flagged case runs by itself, to tell what power it draws; 0 for not."""
+    """How long each side of a flagged case runs by itself, to see what power it draws; 0 for not at all."""
     twins: bool | None = None
     """None: in CI, unless the device is a CPU, whose noise would hide the planted one."""
     measure_identical: bool = False
-    """Whether to measure kernels that are the same in compiled code: to learn of the noise."""
+    """Whether to measure kernels whose compiled code is the same, to learn of the noise."""
     results: Path | None = None
     """Folder of all records, where calibrations are looked for; None has none."""
     save: bool = True
@@ -90,7 +89,7 @@ Purpose = Literal["look", "confirm", "attribute"]
 
 
 class CompareObserver(DeviceObserver, Protocol):
-    """Who is told how a comparison goes."""
+    """What hears of a comparison's progress."""
 
     def process(self, number: int, cases: int, purpose: Purpose) -> None: ...
     def started(self, case: str) -> None: ...
@@ -99,21 +98,21 @@ class CompareObserver(DeviceObserver, Protocol):
 
 @dataclass(slots=True)
 class Entry:
-    """A case that both commits have: what is asked of the worker, and how the contest stands."""
+    """A case that both commits have: what is asked of the worker, and its trial so far."""
 
     pair: protocol.PairOf
-    contest: Contest
+    trial: CaseTrial
     digests: dict[str, str] = field(default_factory=dict)
-    """By side, of outputs that were verified in full."""
+    """Digests of outputs that were verified in full, by side."""
     by_base: bool = False
-    """Whether base's problem stands in other files than head's, so that head is held to both."""
+    """Whether base's problem lies in other files than head's, so that head is verified by both."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonResult:
     comparison: Comparison
     verdicts: tuple[Verdict, ...]
-    """Of the cases, in ladder order."""
+    """In ladder order."""
     twins: tuple[Verdict, ...]
     left_out: tuple[str, ...]
     """Why cases were not compared at all, a sentence each."""
@@ -124,15 +123,13 @@ class ComparisonResult:
     problem: str = ""
     """Why the record is not whole, such as a full disk."""
     kept: Mapping[str, tuple[PairedBlock, ...]] = field(default_factory=dict)
-    """By case, what every process measured, in order, with the quads that can be read."""
+    """What every process measured, by case, in order: the quads that can be read."""
     problem_changes: tuple[str, ...] = ()
     """What head's problem asks for otherwise than base's, a sentence each."""
 
 
 def policy_for(device: DeviceInfo, settings: CompareSettings) -> Policy:
-    """What was asked for, and for the rest what suits the device. Raises UsageError where that makes no
-    sense.
-    """
+    """What was asked for, else what suits the device. Raises UsageError where that makes no sense."""
     usual_margin, usual_tolerance = USUAL_LIMITS[device.kind]
     margin, tolerance = settings.margin, settings.tolerance
     if tolerance is None:
@@ -167,17 +164,17 @@ def match(
     """The cases that both commits have, and verdicts of those that only one has."""
     of_base = {planned.case.id: planned.case for planned in base}
     of_head = {planned.case.id: planned.case for planned in head}
-    both = [(_pair_of(case, case.id), case) for name, case in of_head.items() if name in of_base]
-    alone = [
-        *(_alone(case, "new") for name, case in of_head.items() if name not in of_base),
-        *(_alone(case, "missing") for name, case in of_base.items() if name not in of_head),
-    ]
-    return both, alone
-
-
-def _pair_of(case: Case, name: str) -> protocol.PairOf:
-    base, head = (protocol.PairSide(suite=suite, kernel=case.kernel) for suite in ("base", "head"))
-    return protocol.PairOf(id=name, sizes=case.sizes, base=base, head=head)
+    both: list[tuple[protocol.PairOf, Case]] = []
+    alone: list[Verdict] = []
+    for name, case in of_head.items():
+        if name in of_base:
+            base_side, head_side = (protocol.PairSide(suite=s, kernel=case.kernel) for s in ("base", "head"))
+            pair = protocol.PairOf(id=name, sizes=case.sizes, base=base_side, head=head_side)
+            both.append((pair, case))
+        else:
+            alone.append(bare_verdict(name, case, "new", "only-in-head"))
+    gone = {name: case for name, case in of_base.items() if name not in of_head}
+    return both, [*alone, *(bare_verdict(n, case, "missing", "only-in-base") for n, case in gone.items())]
 
 
 def against_itself(case: Case, name: str, steps: int | None = None) -> protocol.PairOf:
@@ -185,19 +182,6 @@ def against_itself(case: Case, name: str, steps: int | None = None) -> protocol.
     base = protocol.PairSide(suite="head", kernel=case.kernel, planted=steps is not None)
     head = msgspec.structs.replace(base, steps=steps or 0)
     return protocol.PairOf(id=name, sizes=case.sizes, base=base, head=head)
-
-
-def _alone(case: Case, status: Literal["new", "missing"]) -> Verdict:
-    reason = {"new": "only-in-head", "missing": "only-in-base"}[status]
-    return Verdict(
-        case=case.id,
-        kernel=case.kernel,
-        sizes=case.sizes,
-        dtype=case.dtype,
-        status=status,
-        reason=reason,
-        message="",
-    )
 
 
 def _failed_at(verdict: Verdict, failed: Failed) -> Verdict:
@@ -211,7 +195,7 @@ def _failed_at(verdict: Verdict, failed: Failed) -> Verdict:
     )
 
 
-class Comparing(Workplace):
+class Comparing(DeviceSession):
     """A comparison of two loaded suites on one device; a context manager like its base."""
 
     observer: CompareObserver
@@ -253,7 +237,7 @@ class Comparing(Workplace):
             self.pair = dataclasses.replace(self.pair, l2=self.settings.l2)
             self.judge_by(read_calibration(self.folder) if self.folder else None)
         except BaseException:
-            self.__exit__(*sys.exc_info())
+            self.__exit__()
             raise
         return self
 
@@ -298,7 +282,7 @@ class Comparing(Workplace):
 
     def entry(self, pair: protocol.PairOf, case: Case) -> Entry:
         noise = noise_of_case(self._noise, self.calibration, case.id)
-        return Entry(pair, Contest(pair.id, case, self.policy, noise))
+        return Entry(pair, CaseTrial(pair.id, case, self.policy, noise))
 
     def compare(
         self, entries: list[Entry], alone: Sequence[Verdict] = (), left_out: Sequence[str] = ()
@@ -320,10 +304,10 @@ class Comparing(Workplace):
             except KeyboardInterrupt:
                 interrupted = True
                 for entry in (*entries, *twins):
-                    entry.contest.interrupt()
-                settle([entry.contest for entry in (*entries, *twins)], self.policy)
-            of_twins = tuple(twin.contest.verdict() for twin in twins)
-            stand = with_twins([entry.contest.verdict() for entry in entries], of_twins)
+                    entry.trial.interrupt()
+                settle([entry.trial for entry in (*entries, *twins)], self.policy)
+            of_twins = tuple(twin.trial.verdict() for twin in twins)
+            stand = with_twins([entry.trial.verdict() for entry in entries], of_twins)
             verdicts = tuple(self._with_what_is_missing(verdict) for verdict in (*stand, *alone))
             for verdict in (*verdicts, *of_twins):
                 self._journal.add(verdict)
@@ -338,7 +322,7 @@ class Comparing(Workplace):
             self._journal.path,
             interrupted,
             self._journal.problem,
-            {entry.pair.id: entry.contest.blocks for entry in entries},
+            {entry.pair.id: entry.trial.blocks for entry in entries},
             changes,
         )
 
@@ -365,9 +349,7 @@ class Comparing(Workplace):
         )
 
     def _inspect(self, entries: Sequence[Entry]) -> tuple[tuple[str, ...], set[str]]:
-        """Build both sides of everything, and settle what needs no device time: code that is identical, or
-        broken. Gives what `_problem_changes` does, or nothing where the problem is for sure the same.
-        """
+        """Build both sides, settle what is identical or broken, and return what `_problem_changes` does."""
         pairs = tuple(entry.pair for entry in entries)
         self.observer.stage("build")
         turns = max(1, ceil_div(2 * len(pairs), os.cpu_count() or 1))
@@ -378,22 +360,22 @@ class Comparing(Workplace):
             if not isinstance(reply, Failed):
                 same_problem = same_problem or reply.same_problem
                 for entry in entries:
-                    self._settle_built(entry.contest, reply.pairs[entry.pair.id])
+                    self._settle_built(entry.trial, reply.pairs[entry.pair.id])
         self.builder.kill()
         return ((), set()) if same_problem else self._problem_changes(entries)
 
-    def _settle_built(self, contest: Contest, found: protocol.Inspected) -> None:
-        contest.sides = {"base": _arm(found.base), "head": _arm(found.head)}
+    def _settle_built(self, trial: CaseTrial, found: protocol.Inspected) -> None:
+        trial.sides = {"base": _arm(found.base), "head": _arm(found.head)}
         if found.head.reason:
-            contest.end("failed", found.head.reason, found.head.message, found.head.log, side="head")
+            trial.end("failed", found.head.reason, found.head.message, found.head.log, side="head")
         elif found.base.reason:
-            contest.end("failed", found.base.reason, found.base.message, found.base.log, side="base")
+            trial.end("failed", found.base.reason, found.base.message, found.base.log, side="base")
         elif found.identical and not self.settings.measure_identical:
-            contest.end("identical", "same-code", "")
+            trial.end("identical", "same-code", "")
 
     def _problem_changes(self, entries: Sequence[Entry]) -> tuple[tuple[str, ...], set[str]]:
-        """What head's problem asks for otherwise than base's, a sentence each, at every size and dtype; and
-        of which dtypes kernels may be wrong by one and right by the other.
+        """How head's problem differs from base's, a sentence each, and the dtypes that kernels may be wrong
+        for.
 
         Head's kernels are held to both problems whatever is found: a problem that says one thing when it is
         asked may say another when it judges.
@@ -404,53 +386,52 @@ class Comparing(Workplace):
         for entry, reference in asked:
             case = protocol.CaseOf(kernel=entry.pair.head.kernel, sizes=entry.pair.sizes)
             questions.append(protocol.Differences(case=case, seed=seed, reference=reference))
-        told: list[Changes] = []
-        untold: tuple[str, ...] = ()
+        found: list[Changes] = []
+        unknown: tuple[str, ...] = ()
         for question in questions:
             reply = self.ask(question, self.settings.timeout_s)
             if isinstance(reply, Failed):
                 # What hangs or raises may do so in every case, and each would take its time.
-                untold = (f"What changed could not be told: {reply.message}",)
+                unknown = (f"What changed could not be told: {reply.message}",)
                 break
-            told.append(reply.changes)
+            found.append(reply.changes)
         self.leave()
-        of_suite, *of_cases = told or [{}]
+        of_suite, *of_cases = found or [{}]
         places: dict[str, Changes] = {}
         changed: set[str] = set()
         for (entry, _), changes in itertools.zip_longest(asked, of_cases):
-            dtype = entry.contest.case.dtype
+            dtype = entry.trial.case.dtype
             place = f"{size_label(entry.pair.sizes)} {dtype}"
             places[place] = {**places.get(place, {}), **(changes or {})}
             if changes is None or demanding(changes):
                 changed.add(dtype)
         for entry in entries:
             entry.by_base = True
-        return (*sentences(of_suite, places), *untold), changed
+        return (*sentences(of_suite, places), *unknown), changed
 
     def _verify_identical(self, entries: Sequence[Entry], changed: Collection[str]) -> None:
         """Code that is identical, and was right by base's problem, need not be right by head's."""
         identical = {
-            entry.pair.id: entry.contest
+            entry.pair.id: entry.trial
             for entry in entries
-            if entry.contest.verdict().status == "identical" and entry.contest.case.dtype in changed
+            if entry.trial.verdict().status == "identical" and entry.trial.case.dtype in changed
         }
         for name, found in self._wrong({name: each.case for name, each in identical.items()}).items():
             identical[name].end("failed", found.reason, found.message, found.log, side=found.side)
 
     def _verified(self, alone: Sequence[Verdict], changed: Collection[str]) -> list[Verdict]:
-        """The verdicts of cases that one commit has; a new one must be right, though there is nothing to
-        compare it with: by base's problem too, where that is another for its dtype.
+        """The verdicts of cases that one commit has; a new one must be right, by a changed base's problem
+        too.
         """
         new = {verdict.case: verdict for verdict in alone if verdict.status == "new"}
         wrong = self._wrong(new, by_base=changed)
-        return [
-            _failed_at(verdict, wrong[verdict.case]) if verdict.case in wrong else verdict
-            for verdict in alone
-        ]
+        return [_failed_at(each, wrong[each.case]) if each.case in wrong else each for each in alone]
 
     def _wrong(self, cases: Mapping[str, Case | Verdict], by_base: Collection[str] = ()) -> dict[str, Failed]:
-        """Of these cases of head, by id, those that are not right, with what says so; held to base's problem
-        too where they are of these dtypes. It is base's fault where base's problem fails.
+        """What failed of these cases of head, by id; those of `by_base` dtypes are held to base's problem
+        too.
+
+        Base is at fault where its problem fails.
         """
         wrong: dict[str, Failed] = {}
         for name, case in cases.items():
@@ -475,10 +456,8 @@ class Comparing(Workplace):
         return wrong
 
     def _twins(self, entries: Sequence[Entry]) -> list[Entry]:
-        """A kernel against itself, as it is and with a slowdown of the tolerance planted: the first that is
-        measured and takes one.
-        """
-        measured = [entry.contest.case for entry in entries if not entry.contest.settled]
+        """A kernel against itself, as it is and slowed by the tolerance: the first case that can be."""
+        measured = [entry.trial.case for entry in entries if not entry.trial.settled]
         for case in measured:
             (steps,) = self.find_steps([against_itself(case, TWIN_PLANTED, 0)], [self.policy.tolerance])
             if steps is not None:
@@ -491,7 +470,7 @@ class Comparing(Workplace):
         return bool(os.environ.get("CI")) and self.device.kind != "cpu" if wanted is None else wanted
 
     def find_steps(self, pairs: Sequence[protocol.PairOf], targets: Sequence[float]) -> list[int | None]:
-        """How long a planted chain slows each pair's head by its target; None where none can be planted."""
+        """How many planted steps slow each pair's head by its target; None where none can be planted."""
         self.observer.stage("plant")
         found: list[int | None] = []
         for pair, target in zip(pairs, targets, strict=True):
@@ -504,22 +483,20 @@ class Comparing(Workplace):
         return found
 
     def _measure_all(self, entries: Sequence[Entry]) -> None:
-        """Measure in as many processes as it takes: what is undecided, and beside it in the same processes
-        what is to be confirmed.
-        """
-        contests = [entry.contest for entry in entries]
-        while wanting := [entry for entry in entries if not entry.contest.settled]:
+        """Measure, in as many processes as it takes, what is undecided or is to be confirmed."""
+        trials = [entry.trial for entry in entries]
+        while wanting := [entry for entry in entries if not entry.trial.settled]:
             if self.settings.budget_s is not None and self._spent_s >= self.settings.budget_s:
                 for entry in wanting:
-                    entry.contest.interrupt("budget-spent")
+                    entry.trial.interrupt("budget-spent")
             else:
                 self._process(wanting)
-            settle(contests, self.policy)
+            settle(trials, self.policy)
 
     def _process(self, entries: Sequence[Entry]) -> None:
         """One fresh process for all of these, in random order; another after one that failed."""
         self._processes += 1
-        confirming = all(entry.contest.confirming for entry in entries)
+        confirming = all(entry.trial.confirming for entry in entries)
         self.observer.process(self._processes, len(entries), "confirm" if confirming else "look")
         for entry in self._rng.sample(list(entries), len(entries)):
             self.observer.started(entry.pair.id)
@@ -528,57 +505,44 @@ class Comparing(Workplace):
         self.leave()
 
     def _measure(self, entry: Entry) -> None:
-        """One block of an entry."""
-        contest = entry.contest
+        trial, wanted = entry.trial, entry.trial.precision
         request = protocol.Compare(
             pair=entry.pair,
             seed=self.settings.seed,
             order_seed=self._rng.getrandbits(32),
-            settings=self._pair_settings(contest),
+            settings=dataclasses.replace(  # it ends where more of it would not matter for the verdict
+                self.pair,
+                warmup_min_s=WARM_S if self.started else self.pair.warmup_min_s,
+                standard_error=self.pair.standard_error if self.settings.pair else wanted.standard_error,
+                min_quads=max(self.pair.min_quads, wanted.min_quads),
+            ),
             verified=entry.digests,
             by_base=entry.by_base,
         )
         reply = self.ask(request, self.settings.timeout_s)
         if isinstance(reply, Failed):
             status: VerdictStatus = "invalid" if reply.reason == BeyondPeakError.reason else "failed"
-            contest.end(status, reply.reason, reply.message, reply.log, side=reply.side)
+            trial.end(status, reply.reason, reply.message, reply.log, side=reply.side)
             return
         entry.digests = {side: facts.digest for side, facts in reply.sides.items()}
-        contest.sides = {side: _arm(facts) for side, facts in reply.sides.items()}
-        quads = reply.block.quads
-        seen = self.seen(quads[0].started_ns, quads[-1].ended_ns)
-        block = dataclasses.replace(reply.block, telemetry=seen)
+        trial.sides = {side: _arm(facts) for side, facts in reply.sides.items()}
+        telemetry = self.seen(reply.block.quads[0].started_ns, reply.block.quads[-1].ended_ns)
+        block = dataclasses.replace(reply.block, telemetry=telemetry)
         gated = gate(block, GatePolicy(), usual=usual_level(self._canaries))
         self._spent_s += block.gpu_s
-        self._journal.add(
-            CaseBlock(
-                case=entry.pair.id,
-                process=self._processes,
-                confirming=contest.confirming,
-                block=block,
-                touched=gated.touched,
-            )
-        )
+        kept = CaseBlock(case=entry.pair.id, process=self._processes, block=block, touched=gated.touched)
+        self._journal.add(dataclasses.replace(kept, confirming=trial.confirming))
         if level := canary_level([block]):
             self._canaries.append(level)
-        contest.add(block, gated)
-
-    def _pair_settings(self, contest: Contest) -> PairSettings:
-        """For one block, which ends where more of it would not matter for the verdict."""
-        wanted = contest.precision
-        return dataclasses.replace(
-            self.pair,
-            warmup_min_s=WARM_S if self.started else self.pair.warmup_min_s,
-            standard_error=self.pair.standard_error if self.settings.pair else wanted.standard_error,
-            min_quads=max(self.pair.min_quads, wanted.min_quads),
-        )
+        trial.add(block, gated)
 
     def _run_alone(self, entries: Sequence[Entry]) -> None:
-        """Run each side of what is confirmed by itself: in quads, one that draws more power slows both. Where
-        the card is known not to be at its power limit, it slows nobody. Verdicts stand without it.
+        """Run each side of what is confirmed by itself, as in quads one that draws more power slows both.
+
+        A card that is not at its power limit slows nobody. Verdicts stand without it.
         """
-        found = [entry for entry in entries if entry.contest.confirmed and not entry.contest.ended]
-        found = [entry for entry in found if entry.contest.power_capped is not False]
+        found = [entry for entry in entries if entry.trial.confirmed and not entry.trial.ended]
+        found = [entry for entry in found if entry.trial.power_capped is not False]
         seconds = self.settings.solo_s
         if not found or seconds <= 0 or self.device.kind != "gpu":
             return
@@ -595,24 +559,25 @@ class Comparing(Workplace):
             if not isinstance(reply, Failed):
                 seen = self.snapshots
                 runs = {side: solo_of(seen, **dataclasses.asdict(run)) for side, run in reply.sides.items()}
-                entry.contest.solo = SoloBlocks(base=runs["base"], head=runs["head"])
+                entry.trial.solo = SoloBlocks(base=runs["base"], head=runs["head"])
             self.observer.measured(entry.pair.id)
         self.leave()
 
 
 def _telling(entries: Sequence[Entry]) -> list[tuple[Entry, bool]]:
-    """The cases that tell what changed, and whether by their references too: all that are to be measured; of
-    the others one for each size and dtype, the smallest of a dtype with its reference.
+    """The cases by which a change of problem is found, and whether to compute their references too.
+
+    These are all that are to be measured; of the others one for each size and dtype, the smallest of a dtype
+    with its reference.
     """
     asked: list[tuple[Entry, bool]] = []
     sizes, dtypes = set[tuple[str, str]](), set[str]()
-    for entry in sorted(
-        entries, key=lambda each: (each.contest.settled, math.prod(each.pair.sizes.values()))
-    ):
-        dtype = entry.contest.case.dtype
+    ordered = sorted(entries, key=lambda each: (each.trial.settled, math.prod(each.pair.sizes.values())))
+    for entry in ordered:
+        dtype = entry.trial.case.dtype
         point = size_label(entry.pair.sizes), dtype
-        if not entry.contest.settled or point not in sizes:
-            asked.append((entry, not entry.contest.settled or dtype not in dtypes))
+        if not entry.trial.settled or point not in sizes:
+            asked.append((entry, not entry.trial.settled or dtype not in dtypes))
             dtypes.add(dtype)
             sizes.add(point)
     return asked
@@ -624,13 +589,9 @@ def _arm(facts: protocol.SideFacts) -> Arm:
 
 def with_twins(verdicts: Sequence[Verdict], twins: Sequence[Verdict]) -> list[Verdict]:
     """The verdicts, all of them invalid where a twin shows that the comparison could not be trusted."""
-    measured: tuple[VerdictStatus, ...] = ("regression", "improvement", "unchanged", "inconclusive")
-    for twin in twins:
-        if reason := wrong_twin(twin.case, twin.status, complete=twin.complete):
-            return [
-                dataclasses.replace(verdict, status="invalid", reason=reason, attribution=None)
-                if verdict.status in measured
-                else verdict
-                for verdict in verdicts
-            ]
-    return list(verdicts)
+    wrong = (wrong_twin(twin.case, twin.status, complete=twin.complete) for twin in twins)
+    if not (reason := next(filter(None, wrong), "")):
+        return list(verdicts)
+    measured = ("regression", "improvement", "unchanged", "inconclusive")
+    invalid = partial(dataclasses.replace, status="invalid", reason=reason, attribution=None)
+    return [invalid(verdict) if verdict.status in measured else verdict for verdict in verdicts]

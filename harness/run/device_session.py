@@ -9,7 +9,6 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import harness
@@ -43,11 +42,7 @@ _DOING = {
 }
 
 
-class TimedOutError(WorkerError):
-    reason = "timed-out"
-
-
-class Child(Process):
+class WorkerProcess(Process):
     """One worker process."""
 
     def __init__(self, scratch: Path) -> None:
@@ -73,6 +68,7 @@ class Child(Process):
         try:
             return super().ask(request, timeout_s, hear)
         except LostError as lost:
+            # Not a variable of this frame, which its traceback holds: that cycle would keep suites alive.
             raise self._error(lost, last, timeout_s) from None
 
     def _error(self, lost: LostError, last: Progress, timeout_s: float) -> WorkerError:
@@ -84,9 +80,10 @@ class Child(Process):
             "in it wrote where only the harness does.",
             "ended": f"The worker process {lost.how} while {doing}.",
         }
-        kind = TimedOutError if lost.why == "timed-out" else WorkerError
-        error = kind(messages[lost.why], log=self.log())
+        error = WorkerError(messages[lost.why], log=self.log())
         error.side = last.side
+        if lost.why == "timed-out":
+            error.reason = "timed-out"
         return error
 
 
@@ -94,7 +91,7 @@ OPEN_TIMEOUT_S = 60.0
 
 
 class DeviceObserver(Protocol):
-    """Who is told how anything on a device goes."""
+    """What hears of the progress of anything on a device."""
 
     def opened(self, device: DeviceInfo) -> None: ...
     def waiting(self, sentence: str) -> None:
@@ -103,9 +100,8 @@ class DeviceObserver(Protocol):
     def stage(self, stage: str) -> None: ...
 
 
-class Workplace:
-    """A device, and the worker processes on it one after another; a context manager. Entering it finds the
-    device.
+class DeviceSession:
+    """A device, and the worker processes on it one after another; a context manager, whose start finds it.
 
     `suite` is a suite's folder, `base` that of the one to compare it with. The `builder` is the process that
     found the device: it compiles, and is ended before anything is timed. `busy` says what to do where another
@@ -116,7 +112,7 @@ class Workplace:
     """
 
     mark_s = 0.5
-    """Between two full snapshots of the card, while a worker runs."""
+    """Time between two full snapshots of the card, while a worker runs."""
 
     def __init__(
         self,
@@ -137,37 +133,33 @@ class Workplace:
         """What the device can do at most; empty until it is known."""
         self._stack = ExitStack()
         self._worker = ExitStack()
-        self._child: Child | None = None
-        self._spare: Child | None = None
+        self._child: WorkerProcess | None = None
+        self._spare: WorkerProcess | None = None
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self.scratch = stack.enter_context(scratch_folder())
             stack.callback(self._end_spare)
-            self.builder = stack.enter_context(closing(Child(self.scratch)))
+            self.builder = stack.enter_context(closing(WorkerProcess(self.scratch)))
             opened = self._open(self.builder)
             self.toolchain = opened.toolchain
             self.probe = stack.enter_context(closing(probe_for(opened.device)))
             self.device = identified(opened.device, self.probe.identity())
-            limits = self.probe.limits()
-            self.peaks = peaks(
-                self.device, limits.max_sm_clock_mhz, limits.max_memory_clock_mhz, limits.memory_bus_bits
-            )
+            most = self.probe.limits()
+            clocks = most.max_sm_clock_mhz, most.max_memory_clock_mhz
+            self.peaks = peaks(self.device, *clocks, most.memory_bus_bits)
             self._spec = self.device.spec
             self._wait_for_turn(stack)
             if self._l2 == "cold" and self.device.l2_bytes is None:
-                raise UsageError(
-                    f"{self.device.name} has no cache that can be flushed: measure with --l2 hot."
-                )
+                cannot = f"{self.device.name} has no cache that can be flushed"
+                raise UsageError(f"{cannot}: measure with --l2 hot.")
             stack.callback(self.leave)
             self.observer.opened(self.device)
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
 
     def _wait_for_turn(self, stack: ExitStack) -> None:
         """Have the device to ourselves, which another process may be measuring."""
@@ -177,7 +169,7 @@ class Workplace:
             self.observer.waiting(sentence)
 
         if stack.enter_context(held(self.device, self._command, self._busy, wait)):
-            self.builder = stack.enter_context(closing(Child(self.scratch)))
+            self.builder = stack.enter_context(closing(WorkerProcess(self.scratch)))
             self._open(self.builder)
 
     def divide(self, plan: Sequence[PlannedCase]) -> tuple[list[PlannedCase], list[str]]:
@@ -187,26 +179,25 @@ class Workplace:
         """
         refusals = [(planned, unfit(planned, self.device)) for planned in plan]
         fit = [planned for planned, refused in refusals if refused is None]
-        told = [refused for _, refused in refusals if refused]
-        if fit:
-            told = [refused for refused in told if refused.reason != "needs-backend"]
-        return fit, list(dict.fromkeys(refused.message for refused in told))
+        why = [refused for _, refused in refusals if refused]
+        return fit, list(
+            dict.fromkeys(each.message for each in why if not fit or each.reason != "needs-backend")
+        )
 
     def start(self) -> None:
-        """Have a worker process that has opened the device, watched since before it started. Raises what
-        entering does, and WorkerError.
+        """Have a worker process that has opened the device, watched from before it starts.
 
-        The process after it is started ahead of time: its imports take as long as a measurement. Where the
-        host is the device they would disturb one.
+        The next one is started ahead of time: its imports take as long as a measurement. Where the host is
+        the device they would disturb one. Raises what entering does, and WorkerError.
         """
         if self._child is None:
             with ExitStack() as stack:
                 self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
-                child, self._spare = self._spare or Child(self.scratch), None
+                child, self._spare = self._spare or WorkerProcess(self.scratch), None
                 stack.callback(child.close)
                 self._open(child)
                 if self.device.kind == "gpu":
-                    self._spare = Child(self.scratch)
+                    self._spare = WorkerProcess(self.scratch)
                 self._worker = stack.pop_all()
             self._child = child
 
@@ -220,7 +211,9 @@ class Workplace:
         try:
             self.start()
             assert self._child is not None
-            reply = self._child.ask(request, timeout_s, self._hear)
+            reply = self._child.ask(
+                request, timeout_s, lambda heard: self.observer.stage(f"{heard.stage} {heard.side}".strip())
+            )
         except HarnessError as error:
             reply = failure(error)
         except BaseException:
@@ -230,12 +223,9 @@ class Workplace:
             self.leave()
         return reply
 
-    def _hear(self, progress: Progress) -> None:
-        self.observer.stage(f"{progress.stage} {progress.side}".strip())
-
     @property
     def snapshots(self) -> tuple[Snapshot, ...]:
-        """What the card said since before the worker process was started."""
+        """The card's snapshots since before the worker process was started."""
         return self._sampler.snapshots
 
     def description(self) -> dict[str, Any]:
@@ -264,16 +254,18 @@ class Workplace:
         if self._spare is not None:
             self._spare.close()
 
-    def _open(self, child: Child) -> Opened:
+    def _open(self, child: WorkerProcess) -> Opened:
         """Open the device and the suites in a worker."""
+        base, work_tree = (str(folder) if folder else None for folder in (self._base, self._work_tree))
+        suite, scratch = str(self._suite), str(self.scratch)
         return _opened(
             child,
             Open(
                 device=self._spec,
-                suite=str(self._suite),
-                scratch=str(self.scratch),
-                base=str(self._base) if self._base else None,
-                work_tree=str(self._work_tree) if self._work_tree else None,
+                suite=suite,
+                scratch=scratch,
+                base=base,
+                work_tree=work_tree,
                 peaks=self.peaks,
             ),
         )
@@ -298,21 +290,21 @@ def unfit(planned: PlannedCase, device: DeviceInfo) -> Refusal | None:
 def identified(device: DeviceInfo, identity: Mapping[str, str]) -> DeviceInfo:
     """The device with what its driver knows better: the card's UUID, and the driver's own version."""
     # A fact that the card refuses to tell says "unavailable: ..." instead, which is no UUID.
-    told = {name: fact for name, fact in identity.items() if not fact.startswith("unavailable")}
+    known = {name: fact for name, fact in identity.items() if not fact.startswith("unavailable")}
     return dataclasses.replace(
-        device, uuid=device.uuid or told.get("uuid"), driver=told.get("driver") or device.driver
+        device, uuid=device.uuid or known.get("uuid"), driver=known.get("driver") or device.driver
     )
 
 
 def find_device(spec: str | None) -> DeviceInfo:
     """The device that `spec` names, or the default. Raises UsageError, DeviceError."""
-    with scratch_folder() as scratch, closing(Child(scratch)) as child:
+    with scratch_folder() as scratch, closing(WorkerProcess(scratch)) as child:
         device = _opened(child, Open(device=spec, suite=None, scratch=str(scratch))).device
         with closing(probe_for(device)) as probe:
             return identified(device, probe.identity())
 
 
-def _opened(child: Child, request: Open) -> Opened:
+def _opened(child: WorkerProcess, request: Open) -> Opened:
     reply = child.ask(request, OPEN_TIMEOUT_S)
     if isinstance(reply, Failed):
         kind = UsageError if reply.exit_code == ExitCode.USAGE else DeviceError

@@ -8,16 +8,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 
 from harness.bench.abba import PairSettings, least_quads
 from harness.device.peaks import BeyondPeakError
 from harness.errors import StoreError, UsageError
-from harness.judgement.case_trial import Contest, Noise, Precision, Round, settle
-from harness.judgement.gates import CanaryLevel, Gated, GatePolicy, canary_level, gate, usual_level
-from harness.judgement.judge import TWINS, Policy
+from harness.judgement.case_trial import CaseTrial, Noise, Precision, Round, settle
+from harness.judgement.gates import CanaryLevel, GatePolicy, canary_level, gate, usual_level
+from harness.judgement.judge import Policy
+from harness.judgement.limits import TWINS
 from harness.judgement.noise import Calibration, noise_of_card, noise_of_case, read_calibration
 from harness.records import CaseBlock, Comparison, PairedBlock, Quad, Verdict
 from harness.run.compare import CompareSettings, pair_settings_for, policy_for, with_twins
@@ -46,14 +47,13 @@ class RejudgedRecord:
     path: Path
     comparison: Comparison
     complete: bool
-    """False for a comparison that was interrupted then."""
+    """False for a comparison that was interrupted."""
     policy: Policy
     calibration: Calibration | None
     """What the verdicts rest on now; None for an assumption."""
     cases: tuple[Rejudged, ...]
     twins: tuple[Rejudged, ...] = ()
     labels: Mapping[str, Label] = dataclasses.field(default_factory=dict)
-    """By case, what is known of it."""
     interrupted: bool = False
     problem: str = ""
 
@@ -68,9 +68,7 @@ class RejudgedRecord:
 
 
 def rejudge_record(path: Path, stored: StoredComparison, limits: Limits, known: Labels) -> RejudgedRecord:
-    """A stored comparison by today's rules. Raises StoreError for a record that nothing can be made of,
-    UsageError for limits that contradict each other.
-    """
+    """Raises StoreError for a record that nothing can be made of, UsageError for limits that contradict."""
     comparison = stored.comparison
     if not stored.blocks and not stored.verdicts:
         raise StoreError(
@@ -85,6 +83,7 @@ def rejudge_record(path: Path, stored: StoredComparison, limits: Limits, known: 
     twins = [case for case in again if case.now.case in TWINS]
     labels = known.get(_bare(path.name), {})
     cases = [case for case in again if case not in twins]
+    names = [case.now.case for case in cases]
     stand = with_twins([case.now for case in cases], [twin.now for twin in twins])
     return RejudgedRecord(
         path=path,
@@ -94,39 +93,28 @@ def rejudge_record(path: Path, stored: StoredComparison, limits: Limits, known: 
         calibration=calibration,
         cases=tuple(dataclasses.replace(case, now=now) for case, now in zip(cases, stand, strict=True)),
         twins=tuple(twins),
-        labels={
-            case.now.case: labels[in_short(case.now.case)]
-            for case in cases
-            if in_short(case.now.case) in labels
-        },
+        labels={name: labels[in_short(name)] for name in names if in_short(name) in labels},
     )
 
 
 def _policy(path: Path, stored: StoredComparison, limits: Limits) -> Policy:
-    """What was asked for, for the rest what the record was judged by, and without that what suits its
-    device.
-    """
-    settings = CompareSettings(
-        margin=limits.margin or _stored(path, stored, "margin"),
-        tolerance=limits.tolerance or _stored(path, stored, "tolerance"),
-        confidence=limits.confidence or _stored(path, stored, "confidence") or CompareSettings().confidence,
-    )
-    return policy_for(stored.comparison.device, settings)
-
-
-def _stored(path: Path, stored: StoredComparison, name: str) -> float | None:
-    """A limit that the record was judged by; None where it does not say."""
-    value = stored.comparison.settings.get(name)
-    if value is None or (isinstance(value, float) and 0 < value < 1):
-        return value
-    raise StoreError(
-        f"{path} was judged by a {name} of {value!r}; expected a share between 0 and 1. "
-        f"Give another with --{name}."
-    )
+    """What was asked for, else what the record was judged by, else what suits its device."""
+    given: dict[str, Any] = {}
+    for name in ("margin", "tolerance", "confidence"):
+        if not (value := getattr(limits, name)):
+            value = stored.comparison.settings.get(name)
+            if value is not None and not (isinstance(value, float) and 0 < value < 1):
+                raise StoreError(
+                    f"{path} was judged by a {name} of {value!r}; expected a share between 0 and 1. "
+                    f"Give another with --{name}."
+                )
+        if value:
+            given[name] = value
+    return policy_for(stored.comparison.device, dataclasses.replace(CompareSettings(), **given))
 
 
 def _noise(stored: StoredComparison, calibration: Calibration | None) -> dict[str, Noise]:
-    """Of each case; of a twin, or a case with a slowdown planted, that of the case that it was made from."""
+    """The noise of each case; for a twin or a planted slowdown, that of the case it was made from."""
     device, suite = stored.comparison.device, stored.comparison.head.suite
     card = noise_of_card(calibration, device)
     cases = {block.case: block.case for block in stored.blocks}
@@ -163,12 +151,8 @@ def unmatched(known: Labels, judged: Iterable[RejudgedRecord]) -> str:
     there = {(_bare(record.path.name), in_short(case.now.case)) for record in judged for case in record.cases}
     labels = [label for of_record in known.values() for label in of_record.values()]
     astray = [label for label in labels if (_bare(label.file), in_short(label.case)) not in there]
-    if not astray:
-        return ""
-    return (
-        f"{len(astray)} of {len(labels)} labels are of no case that was judged, the first of "
-        f"{astray[0].case} in {astray[0].file}."
-    )
+    which = f", the first of {astray[0].case} in {astray[0].file}" if astray else ""
+    return f"{len(astray)} of {len(labels)} labels are of no case that was judged{which}." if astray else ""
 
 
 def _bare(name: str) -> str:
@@ -180,15 +164,6 @@ _ON_QUADS = ("regression", "improvement", "unchanged")
 """Verdicts that nobody can stand by without quads."""
 
 
-class Stored(Protocol):
-    """What is read of a stored comparison."""
-
-    @property
-    def verdicts(self) -> Sequence[Verdict]: ...
-    @property
-    def blocks(self) -> Sequence[CaseBlock]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Rejudged:
     """One case: what was said of it then, and what is said now."""
@@ -196,9 +171,9 @@ class Rejudged:
     then: Verdict | None
     """None where the comparison ended before it said anything."""
     now: Verdict
-    """With the device time of what was looked at."""
+    """Its device time is that of what was looked at."""
     blocks: int = 0
-    """That were looked at."""
+    """Number of blocks that were looked at."""
     then_gpu_s: float = 0.0
     """Device time of all that was measured."""
 
@@ -213,10 +188,9 @@ Truth = Literal["slower", "same", "faster"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """What is known of a case, however it is measured."""
+    """The truth about a case, however it is measured."""
 
     file: str
-    """Name of the record."""
     case: str
     truth: Truth
     said: str = ""
@@ -229,22 +203,18 @@ Labels = Mapping[str, Mapping[str, Label]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """How statuses stand to what is known."""
+    """How often statuses agree with what is known."""
 
     changed: int = 0
-    """Cases that are slower or faster."""
+    """Cases that are slower or faster: `found` are called so, `missed` unchanged or the contrary."""
     found: int = 0
-    """Of these, called what they are."""
     missed: int = 0
-    """Of these, called unchanged, or the contrary."""
     same: int = 0
-    """Cases that are neither."""
+    """Cases that are neither: `unchanged` are called so, `false_alarms` slower or faster."""
     unchanged: int = 0
-    """Of these, called unchanged."""
     false_alarms: int = 0
-    """Of these, called slower or faster."""
     undecided: int = 0
-    """All of which neither is said."""
+    """Cases, of either kind, that are called neither."""
 
 
 def score(known: Sequence[tuple[Truth, str]]) -> Score:
@@ -269,108 +239,91 @@ _MEANS: Mapping[str, Truth] = {
 
 
 def rejudge(
-    stored: Stored, policy: Policy, noise: Mapping[str, Noise], pair: PairSettings | None = None
+    stored: StoredComparison, policy: Policy, noise: Mapping[str, Noise], pair: PairSettings | None = None
 ) -> list[Rejudged]:
-    """Judge every case again whose verdict rests on quads; `noise` is by case, and `pair` says how many quads
-    today's comparisons take, if not as many as on a GPU. What was not measured, or failed, stays as it was
-    said. In the order of the record's verdicts.
+    """Judge every case again whose verdict rests on quads; the others stay. In the record's order.
+
+    `noise` is by case; `pair` says how many quads today's comparisons take, if not as many as on a GPU.
     """
     said = {verdict.case: verdict for verdict in stored.verdicts}
-    blocks: dict[str, list[CaseBlock]] = {}
+    # What was measured a second time in one process was only so by the rules of then: the first one counts.
+    blocks: dict[str, dict[int, CaseBlock]] = defaultdict(dict)
     spent: dict[str, float] = defaultdict(float)
-    first: set[tuple[str, int]] = set()
-    for told in stored.blocks:
-        blocks.setdefault(told.case, [])
-        spent[told.case] += told.block.gpu_s
-        # What was measured a second time in one process was only so by the rules of then.
-        if (told.case, told.process) not in first:
-            first.add((told.case, told.process))
-            blocks[told.case].append(told)
-    cases = {
-        name: _Replay(
-            Contest(name, _case(name, said.get(name)), policy, noise[name]),
-            blocks.get(name, []),
-            pair or PairSettings(),
-        )
-        for name in dict.fromkeys((*said, *blocks))
-        if _rests_on_quads(said.get(name), blocks.get(name, []))
-    }
-    contests = [case.contest for case in cases.values()]
+    for each in stored.blocks:
+        blocks[each.case].setdefault(each.process, each)
+        spent[each.case] += each.block.gpu_s
+    cases = {}
+    for name in dict.fromkeys((*said, *blocks)):
+        of_case = list(blocks[name].values())
+        then = said.get(name)
+        # What is gone, or failed in one of its processes, is known without any quad.
+        failed = then is not None and (then.status == "failed" or then.reason == BeyondPeakError.reason)
+        if then is None or then.status in _ON_QUADS or (of_case and not failed):
+            trial = CaseTrial(name, _case(name, said.get(name)), policy, noise[name])
+            cases[name] = _Replay(trial, of_case, pair or PairSettings())
+    trials = [case.trial for case in cases.values()]
     levels: list[CanaryLevel] = []
     while sum(case.turn(levels) for case in cases.values()):
-        settle(contests, policy)
-    judged = {
-        name: Rejudged(said.get(name), case.contest.verdict(), case.looked_at, spent[name])
-        for name, case in cases.items()
-    }
+        settle(trials, policy)
+    judged = {}
+    for name, case in cases.items():
+        looked_at = len(case.trial.rounds) + len(case.trial.again)
+        judged[name] = Rejudged(said.get(name), case.trial.verdict(), looked_at, spent[name])
     as_it_was = {name: Rejudged(then, then, 0, spent[name]) for name, then in said.items()}
     return list({**as_it_was, **judged}.values())
-
-
-def _rests_on_quads(said: Verdict | None, blocks: Sequence[CaseBlock]) -> bool:
-    """False for what is known without any, such as that a case is gone, or failed in one of its processes."""
-    if said is None or said.status in _ON_QUADS:
-        return True
-    return bool(blocks) and said.status != "failed" and said.reason != BeyondPeakError.reason
 
 
 class _Replay:
     """One case, and the processes that are left of it."""
 
-    def __init__(self, contest: Contest, blocks: Sequence[CaseBlock], pair: PairSettings) -> None:
-        self.contest, self.left, self.pair = contest, list(blocks), pair
+    def __init__(self, trial: CaseTrial, blocks: Sequence[CaseBlock], pair: PairSettings) -> None:
+        self.trial, self.left, self.pair = trial, list(blocks), pair
         self.whole: dict[bool, list[PairedBlock]] = {False: [], True: []}
         """Of each stage, confirming or not, the blocks that were looked at, with all their quads."""
         self.stretched: set[bool] = set()
 
-    @property
-    def looked_at(self) -> int:
-        return len(self.contest.rounds) + len(self.contest.again)
-
     def turn(self, levels: list[CanaryLevel]) -> bool:
         """One more process, where one is wanted; false where none is, or none is left."""
-        contest = self.contest
-        if contest.settled:
+        trial = self.trial
+        if trial.settled:
             return False
-        stage = contest.confirming
+        stage = trial.confirming
         # To confirm, a process that was measured for that, while there is one.
-        fitting = [place for place, told in enumerate(self.left) if told.confirming == stage]
+        fitting = [place for place, each in enumerate(self.left) if each.confirming == stage]
         if not fitting and self._stretched(levels):
             return True
         if not self.left:
-            contest.interrupt("record-ends")
+            trial.interrupt("record-ends")
             return False
         block = self.left.pop(fitting[0] if fitting else 0).block
         self.whole[stage].append(block)
-        block = shortened(block, contest.precision, self.pair)
-        gated = self._gate(block, levels)
+        block = shortened(block, trial.precision, self.pair)
+        gated = gate(block, GatePolicy(), usual=usual_level(levels))
         if level := canary_level([block]):
             levels.append(level)
-        contest.add(block, gated)
+        trial.add(block, gated)
         return True
 
     def _stretched(self, levels: list[CanaryLevel]) -> bool:
-        """Look at all quads of the processes that were looked at, once, where no process of the kind is left:
-        what counts at a look is how much is known by then, not how many processes there are. One alone flags
-        nothing, but may confirm. Whether there was enough to look at.
+        """Look once at all quads of a stage without processes left; false where there is too little.
+
+        What counts at a look is how much is known. One process alone flags nothing, but may confirm.
         """
-        contest, stage = self.contest, self.contest.confirming
+        trial, stage = self.trial, self.trial.confirming
         if stage in self.stretched:
             return False
         self.stretched.add(stage)
-        whole = [Round.of(block, self._gate(block, levels)) for block in self.whole[stage]]
+        usual = usual_level(levels)
+        whole = [Round.of(block, gate(block, GatePolicy(), usual=usual)) for block in self.whole[stage]]
         if sum(each.all.time is not None for each in whole) < (1 if stage else 2):
             return False
-        (contest.again if stage else contest.rounds)[:] = whole
-        contest.look(last=True)
-        status = contest.judgement and contest.judgement.status
-        unconfirmed = stage and status != "same" and contest.p_value > contest.policy.confirm
+        (trial.again if stage else trial.rounds)[:] = whole
+        trial.look(last=True)
+        status = trial.judgement and trial.judgement.status
+        unconfirmed = stage and status != "same" and trial.p_value > trial.policy.confirm
         if status == "undecided" or unconfirmed:
-            contest.stopped_by, contest.confirmed = "record-ends", None  # more would have been measured
+            trial.stopped_by, trial.confirmed = "record-ends", None  # more would have been measured
         return True
-
-    def _gate(self, block: PairedBlock, levels: Sequence[CanaryLevel]) -> Gated:
-        return gate(block, GatePolicy(), usual=usual_level(levels))
 
 
 def shortened(block: PairedBlock, precision: Precision, pair: PairSettings) -> PairedBlock:

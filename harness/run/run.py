@@ -1,6 +1,4 @@
-"""A run, from a plan to rows: open, build, verify, measure, store. The device is only ever touched by
-child processes.
-"""
+"""A run, from a plan to stored rows. Only child processes touch the device."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from harness.device.lock import Busy
 from harness.device.machine import machine_name
 from harness.errors import HarnessError, WorkerError
 from harness.records import METHOD_VERSION, Row, RowStatus, Run
-from harness.run.device_session import DeviceObserver, Workplace, unfit
+from harness.run.device_session import DeviceObserver, DeviceSession, unfit
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import PlannedCase
 from harness.spec.suite import Kernel, ceil_div
@@ -39,19 +37,19 @@ class SessionSettings:
     machine: str | None = None
     """Name of the device's folder of records; None makes one from the device."""
     library: bool = True
-    """Hold what is measured against the vendor's own kernel, where the suite has one for the device."""
+    """Compare with the vendor's own kernel, where the suite has one for the device."""
     max_launch_ms: float | None = None
     """Most device time of one dispatch; None launches as each kernel says."""
     busy: Busy = "wait"
-    """What to do where another process measures on the device. Who only verifies need not care."""
+    """What to do where another process measures on the device; verifying alone disregards it."""
     results: Path | None = None
     """Folder of all records; the device's own lie in a folder of its name. None stores nothing."""
     notes: Mapping[str, str | bool] = field(default_factory=dict)
-    """What the record says beside the settings of what it was asked for, such as that it is a part."""
+    """Further settings for the record, such as that it is a part."""
 
 
 class Observer(DeviceObserver, Protocol):
-    """Who is told how a run goes."""
+    """What hears of a run's progress."""
 
     def started(self, planned: PlannedCase, number: int, total: int) -> None: ...
     def finished(self, row: Row) -> None: ...
@@ -62,13 +60,12 @@ class RunResult:
     run: Run
     rows: tuple[Row, ...]
     path: Path | None
-    """The stored record."""
     interrupted: bool = False
     problem: str = ""
     """Why the record is not whole, such as a full disk; the rows here are."""
 
 
-class Session(Workplace):
+class Session(DeviceSession):
     """One suite on one device, case by case; a context manager like its base."""
 
     observer: Observer
@@ -96,7 +93,8 @@ class Session(Workplace):
         run = self._describe()
         rows: list[Row] = []
         interrupted = False
-        with self._writer(run) as writer:
+        results, machine = self.settings.results, self.settings.machine or machine_name(self.device)
+        with Journal(RecordWriter(results / machine, run) if results else None) as writer:
             try:
                 self._build(plan)
                 for row in map(self._explained, self._rows(plan)):
@@ -108,19 +106,12 @@ class Session(Workplace):
             writer.finish(complete=not interrupted)
         return RunResult(run, tuple(rows), writer.path, interrupted, writer.problem)
 
-    def _writer(self, run: Run) -> Journal:
-        if self.settings.results is None:
-            return Journal(None)
-        return Journal(
-            RecordWriter(self.settings.results / (self.settings.machine or machine_name(self.device)), run)
-        )
-
     def _build(self, plan: Sequence[PlannedCase]) -> None:
         """Compile everything side by side, in the process that found the device."""
         wanted = [planned for planned in plan if unfit(planned, self.device) is None]
         if self.settings.measure is not None:
-            held = (self._library(planned) for planned in wanted)
-            wanted += [library for library in held if library and unfit(library, self.device) is None]
+            libraries = map(self._library, wanted)
+            wanted += [each for each in libraries if each and unfit(each, self.device) is None]
         cases = tuple(CaseOf(kernel=each.kernel.name, sizes=each.case.sizes) for each in wanted)
         self.observer.stage("build")
         # The case timeout for each turn that the compilers take, a core each.
@@ -134,6 +125,9 @@ class Session(Workplace):
 
     def _describe(self) -> Run:
         measure = self.settings.measure
+        method = {name: getattr(measure, name) for name in measure.__slots__} if measure else {}
+        if method:
+            method = {"method": METHOD_VERSION, **method}
         return Run(
             **self.description(),
             command=self.settings.command,
@@ -144,20 +138,14 @@ class Session(Workplace):
                 "seed": self.settings.seed,
                 "timeout_s": self.settings.timeout_s,
                 **({"max_launch_ms": most_ms} if (most_ms := self.settings.max_launch_ms) else {}),
-                **(
-                    {"method": METHOD_VERSION, **{name: getattr(measure, name) for name in measure.__slots__}}
-                    if measure
-                    else {}
-                ),
+                **method,
                 **self.settings.notes,
             },
             peaks=self.peaks,
         )
 
     def _rows(self, plan: Sequence[PlannedCase]) -> Iterator[Row]:
-        """One row a case, in plan order. Every kernel has a process of its own, and a new one after a
-        failure.
-        """
+        """One row a case, in plan order; every kernel has a process, and a new one after a failure."""
         kernel: Kernel | None = None
         for number, planned in enumerate(plan, 1):
             self.observer.started(planned, number, len(plan))
@@ -223,7 +211,6 @@ def _failed_row(planned: PlannedCase, failed: Failed) -> Row:
 
 
 def _row(planned: PlannedCase, status: RowStatus, reason: str, message: str, log: str = "") -> Row:
-    """A row with no result, only a reason."""
     return Row(
         case=planned.case.id,
         kernel=planned.kernel.name,

@@ -31,7 +31,7 @@ from harness.judgement.noise import Calibration
 from harness.output.tables import summary_of
 from harness.records import Row, Snapshot
 from harness.spec.case_id import CaseId
-from harness.statistics.paired import false_alarm_bound
+from harness.statistics.rates import false_alarm_bound
 from harness.store.records_file import StoredRun
 from harness.system.cache import write_atomically
 

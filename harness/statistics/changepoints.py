@@ -28,10 +28,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from harness.statistics.paired import Floats, median
+
 LOOK_AHEAD = 800
 """Figures after a change, beyond which nothing of it depends on more of them."""
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
@@ -137,17 +138,14 @@ class Segmentation:
 
 @dataclass(frozen=True, slots=True)
 class _Noise:
-    """A value for each block of figures; of logarithms."""
+    """The noise of each block of figures, as logarithms."""
 
     sd: Floats
-    """Not below what matters."""
+    """Not below the smallest that matters."""
     raw: Floats
     rho: Floats
-    """Autocorrelation at lag 1."""
     df: Floats
-    """Degrees of freedom, for Student's t."""
     fewest: Ints
-    """Figures that make a level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,9 +239,7 @@ class _Search:
         return steps
 
     def bursts(self, steps: Sequence[_Step]) -> list[tuple[int, int]]:
-        """What lies between two steps and is too short for a level: to be left out of a further search, which
-        then finds one step, or none where the level is back.
-        """
+        """Stretches too short for a level, which a further search leaves out: it finds one step, or none."""
         return [
             (one.at, two.at)
             for one, two in pairwise(steps)
@@ -276,17 +272,18 @@ class _Search:
         return before + slope * left.size / 2, after - slope * right.size / 2, math.sqrt(variance)
 
     def _proposals(self) -> list[int]:
-        """Places where adjacent windows of some width differ by what could be a step, the surest first of
-        those that are near each other.
-        """
-        count = self.logs.size
+        """Places where adjacent windows differ by what could be a step; of near ones the surest."""
+        count, sums = self.logs.size, self.sums
         found: list[tuple[float, int, int]] = []
         for width in _WIDTHS:
             least = max(_FEWEST_QUIET if width == _WIDTHS[0] else _FEWEST, width // 8)
             if count < max(2 * least, width // 2):
                 break
             at = np.arange(least, count - least + 1)
-            over = np.abs(self._contrasts(at, width)) / self._errors(at, width)
+            low, high = np.maximum(at - width, 0), np.minimum(at + width, count)
+            # The mean of up to `width` figures from each place on, less that of those before it.
+            contrasts = (sums[high] - sums[at]) / (high - at) - (sums[at] - sums[low]) / (at - low)
+            over = np.abs(contrasts) / self._errors(at, width)
             tail = max(0, count - width + 1 - least)
             over[:tail] -= _limit(self.significance, width) - _SCREEN
             over[tail:] -= _limit(self.significance, least, last=True) - _SCREEN
@@ -296,14 +293,6 @@ class _Search:
             if all(abs(place - other) > max(1, width // 4) for other in chosen):
                 chosen.append(place)
         return sorted(chosen)
-
-    def _contrasts(self, at: Ints, width: int) -> Floats:
-        """The mean of up to `width` figures from each place on, less that of those before it."""
-        low, high = np.maximum(at - width, 0), np.minimum(at + width, self.logs.size)
-        sums = self.sums
-        middle = sums[at]
-        result: Floats = (sums[high] - middle) / (high - at) - (middle - sums[low]) / (at - low)
-        return result
 
     def _errors(self, at: Ints, width: int) -> Floats:
         """Standard errors of the contrasts."""
@@ -333,7 +322,7 @@ class _Search:
         return result
 
     def _struck(self, cuts: Sequence[int]) -> list[_Step]:
-        """Those left when the least sure is struck out, until all are sure."""
+        """The steps left when the least sure is struck out until all are sure."""
         steps = [self._judged(*three) for three in _threes(cuts, self.logs.size)]
         while steps:
             worst = max(range(len(steps)), key=lambda k: (steps[k].p_value, -steps[k].z))
@@ -361,9 +350,7 @@ class _Search:
         return _Step(low, at, high, z, _searched(z, short, last=last, most=3.0 * self.logs.size))
 
     def _fewest_from(self, low: int, block: int) -> int:
-        """Figures that make the level that begins at `low`. Where a young series begins, two may be all that
-        there ever was of it; whether they are enough, the p-value says.
-        """
+        """Figures that make the level at `low`; two at a young series' start, whose p-value then decides."""
         fewest = int(self.noise.fewest[block])
         return min(fewest, _FEWEST_QUIET) if low == 0 and self.logs.size < _YOUNG else fewest
 
@@ -451,28 +438,23 @@ def _autoregression(near: Floats, far: Floats, lag: float, sizes: Floats) -> tup
 
 
 def _half_square(sizes: Floats, floor: float, rough: Bools) -> Floats:
-    """Half the mean square of differences by block, each cut off at nine times what the quantile 0.8 says,
-    but not in rough blocks.
-    """
+    """Half the mean square of differences by block; except in rough blocks each is cut off."""
     blocks = rough.size
     counts = _with_neighbours(_sum(np.ones(sizes.size), blocks))
     scale = _with_neighbours(_quantile_80(sizes, blocks)) / _with_neighbours(np.ones(blocks)) / _Q80
     limit = np.where(rough, math.inf, _CLIP * np.maximum(scale, floor))
     block = np.minimum(np.arange(sizes.size) // _BLOCK, blocks - 1)
     squares = np.minimum(sizes, limit[block]) ** 2
-    half: Floats = _with_neighbours(_sum(squares, blocks)) / counts / (2 * _CLIPPED_SQUARE)
-    return half
+    return _with_neighbours(_sum(squares, blocks)) / counts / (2 * _CLIPPED_SQUARE)
 
 
 def _is_quiet(unlike: Floats, sizes: Floats) -> Bools:
-    result: Bools = unlike <= np.maximum(2.0, _QUIET * sizes)
-    return result
+    return unlike <= np.maximum(2.0, _QUIET * sizes)
 
 
 def _sum(values: Floats, blocks: int) -> Floats:
     """The sum over each block; the last has what is left over."""
-    result: Floats = np.add.reduceat(values, np.arange(blocks) * _BLOCK)
-    return result
+    return np.add.reduceat(values, np.arange(blocks) * _BLOCK)
 
 
 def _quantile_80(values: Floats, blocks: int) -> Floats:
@@ -494,32 +476,10 @@ def _with_neighbours(values: Floats) -> Floats:
     return result
 
 
-_EXCHANGES = (
-    (0, 5),
-    (0, 3),
-    (1, 6),
-    (2, 4),
-    (0, 1),
-    (3, 5),
-    (2, 6),
-    (2, 3),
-    (3, 6),
-    (4, 5),
-    (1, 4),
-    (1, 3),
-    (3, 4),
-)
-"""They leave the median of seven in the middle."""
-
-
 def _running_median(logs: Floats) -> Floats:
-    """The median of the seven figures about each; beyond the ends they are mirrored."""
+    """Of the seven figures about each; beyond the ends they are mirrored."""
     padded = np.concatenate((logs[3:0:-1], logs, logs[-2:-5:-1]))
-    seven = [padded[k : k + logs.size] for k in range(7)]
-    for a, b in _EXCHANGES:
-        seven[a], seven[b] = np.minimum(seven[a], seven[b]), np.maximum(seven[a], seven[b])
-    result: Floats = seven[3]
-    return result
+    return np.sort(np.lib.stride_tricks.sliding_window_view(padded, 7), axis=1)[:, 3]
 
 
 def _mean_variance(count: int | Ints, rho: float | Floats) -> Any:
@@ -543,21 +503,15 @@ def _threes(cuts: Sequence[int], count: int) -> list[tuple[int, int, int]]:
 
 def _huber(values: Floats, sd: float) -> float:
     """The level of a few figures: their mean, but for those far off, which count as less far."""
-    level = _median(np.sort(values))
+    level = median(values)
     limit = _HUBER * sd
     for _ in range(2):
         level += float(np.add.reduce(_clipped(values - level, limit))) / (_HUBER_INSIDE * values.size)
     return level
 
 
-def _median(ordered: Floats) -> float:
-    half = ordered.size // 2
-    return float(ordered[half]) if ordered.size % 2 else float(ordered[half - 1] + ordered[half]) / 2
-
-
 def _clipped(values: Floats, limit: float) -> Floats:
-    result: Floats = np.minimum(np.maximum(values, -limit), limit)
-    return result
+    return np.minimum(np.maximum(values, -limit), limit)
 
 
 def _centred(count: int) -> Floats:
@@ -565,7 +519,7 @@ def _centred(count: int) -> Floats:
 
 
 def _relative(logs: float) -> float:
-    """The relative change of a difference of logarithms; beyond what a float holds, the most that it does."""
+    """The relative change of a difference of logarithms, limited to what a float holds."""
     return math.expm1(min(logs, _MOST_LOG))
 
 
@@ -574,11 +528,6 @@ def _as_normal(t: float, df: float) -> float:
     Statistics 30 (1959) 1124-1130.
     """
     return (8 * df + 1) / (8 * df + 3) * math.sqrt(df * math.log1p(t * t / df))
-
-
-def _as_t(z: float, df: float) -> float:
-    """The inverse of `_as_normal`."""
-    return math.sqrt(df * math.expm1((z * (8 * df + 3) / (8 * df + 1)) ** 2 / df))
 
 
 def _searched(z: float, short: int, *, last: bool, most: float = math.inf) -> float:
@@ -607,8 +556,8 @@ def _levels(logs: Floats, cuts: Sequence[int], starts: Sequence[int], count: int
     levels = []
     bounds, edges = [0, *cuts, logs.size], [0, *starts, count]
     for k in range(len(cuts) + 1):
-        part = np.sort(logs[bounds[k] : bounds[k + 1]])
-        level = _median(part)
+        part = logs[bounds[k] : bounds[k + 1]]
+        level = median(part)
         off = np.sort(np.abs(part - level))
         sd = float(off[int(0.8 * (off.size - 1))]) / _Q80
         levels.append(Level(start=edges[k], stop=edges[k + 1], level=math.exp(level), sd=sd))
@@ -616,12 +565,14 @@ def _levels(logs: Floats, cuts: Sequence[int], starts: Sequence[int], count: int
 
 
 def _change(search: _Search, step: _Step, index: Ints) -> ChangePoint:
-    """`index` says of each figure where in the values it is."""
+    """`index` has each figure's index in the values."""
     block = search.block(step.at)
     low, high = max(step.low, step.at - _LEVEL), min(step.high, step.at + _LEVEL)
     left, right = search.logs[low : step.at], search.logs[step.at : high]
     before, after, error = search.edge_levels(left, right, block)
-    margin = _as_t(_95, float(search.noise.df[block])) * error
+    df = float(search.noise.df[block])
+    # The t of 95 %, by the inverse of `_as_normal`.
+    margin = math.sqrt(df * math.expm1((_95 * (8 * df + 3) / (8 * df + 1)) ** 2 / df)) * error
     first, last = _began(search.logs[low:high], step.at - low, search.noise, block)
     return ChangePoint(
         at=int(index[step.at]),
@@ -637,8 +588,9 @@ def _change(search: _Search, step: _Step, index: Ints) -> ChangePoint:
 
 
 def _began(logs: Floats, at: int, noise: _Noise, block: int) -> tuple[int, int]:
-    """The first and the last of the places that have 95 % of the likelihood of a step in `logs`, `at` among
-    them: of the innovations of an autoregression, levels taken as known, squares cut off as above.
+    """The first and last of the places with 95 % of the likelihood of a step in `logs`, `at` among them.
+
+    It is that of an autoregression's innovations, levels taken as known, squares cut off as above.
     """
     sd, rho = float(noise.sd[block]), float(noise.rho[block])
     old, new = logs - _huber(logs[:at], sd), logs - _huber(logs[at:], sd)

@@ -16,9 +16,8 @@ from functools import lru_cache
 
 import numpy as np
 import scipy  # its parts load when they are used
-from numpy.typing import NDArray
 
-from harness.statistics.paired import ProcessEffect
+from harness.statistics.paired import Floats, ProcessEffect
 
 MIN_DF, MAX_DF = 4.0, 200.0
 _LEAST_OF_CARD = 0.25
@@ -33,8 +32,6 @@ _MOST_INFLATION = 25.0
 _OTHERS_DF = 5.0
 """What the quads of a case's other processes are worth, in degrees of freedom, beside a process's own."""
 _ROUNDS = 8
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +51,9 @@ class Prior:
     own way of minding where code and data lie."""
 
     def __post_init__(self) -> None:
-        if not (
-            0 <= self.variance < math.inf
-            and 0 < self.df < math.inf
-            and 0 < self.inflation < math.inf
-            and 0 <= self.proportion < math.inf
-        ):
+        given = (self.variance, self.df, self.inflation, self.proportion)
+        in_range = min(self.df, self.inflation) > 0 and min(self.variance, self.proportion) >= 0
+        if not (all(map(math.isfinite, given)) and in_range):
             raise ValueError(
                 f"{self}: expected finite numbers, variance and proportion not negative, the others positive."
             )
@@ -205,8 +199,9 @@ def _spread(effects: Sequence[ProcessEffect], variances: Sequence[float], mean: 
 def _df(
     effects: Sequence[ProcessEffect], parts: Sequence[float], expected: Sequence[float], prior: Prior
 ) -> float:
-    """Degrees of freedom of the weighted mean's expected variance: those of a sum of estimates are
-    Satterthwaite's (Biometrics Bulletin 2 (1946) 110-114), and never more than the prior's.
+    """Degrees of freedom of the weighted mean's expected variance, never more than the prior's.
+
+    Those of a sum of estimates are Satterthwaite's, Biometrics Bulletin 2 (1946) 110-114.
     """
     if min(expected) <= 0:
         return prior.df

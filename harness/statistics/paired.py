@@ -7,7 +7,7 @@ in its log ratio, and what scales all four does too.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,7 +47,6 @@ class ProcessEffect:
     standard_error: float
     """What the quads' scatter says of `value`; knows nothing of how processes differ."""
     df: int
-    """Degrees of freedom of `standard_error`."""
     quads: int
 
 
@@ -178,10 +177,8 @@ class OrderBias:
     between: float
     """Half of how much more ABBA quads read than BAAB quads."""
     between_p: float
-    """p-value that they read the same."""
     carried: float
-    """Half of how much more head loses right after base than base loses right after head, against a slot
-    after one of its own."""
+    """Half of how much more head loses right after base than base after head, against their own slots."""
     carried_p: float
 
     def doubt(self, error: float) -> float:
@@ -210,7 +207,7 @@ def order_bias(processes: Sequence[tuple[Sequence[str], ArrayLike]]) -> OrderBia
             continue
         logs = _logs(values, len(own), "values")
         found = _ratios(own, logs)
-        ratios.append(found - _median(found))
+        ratios.append(found - median(found))
         middles.append(logs[:, 1] - logs[:, 2])
     if not ratios:
         return OrderBias(0.0, 1.0, 0.0, 1.0)
@@ -228,7 +225,7 @@ def _apart(orders: Sequence[str], values: Floats) -> float:
     abba = np.array([order == "ABBA" for order in orders])
     if abba.all() or not abba.any():
         return 0.0
-    return _median(values[abba]) - _median(values[~abba])
+    return median(values[abba]) - median(values[~abba])
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +234,7 @@ class Tail:
 
     base: int
     head: int
-    """How many strayed."""
+    """How many slots strayed."""
     slots: int
     """The slots of each arm."""
     cost: float
@@ -266,18 +263,13 @@ def losses(orders: Sequence[str], values: ArrayLike) -> Losses:
     excess = np.zeros_like(logs)
     counts: list[int] = []
     for arm in (signs < 0, signs > 0):
-        above = logs - _median(logs[arm])
+        above = logs - median(logs[arm])
         strays = arm & (above > math.log1p(_STRAY))
         if strays.any():
-            strays &= above > _STRAY_DEVIATIONS * _MAD * _median(np.abs(above[arm]))
+            strays &= above > _STRAY_DEVIATIONS * _MAD * median(np.abs(above[arm]))
             excess[strays] = np.expm1(np.minimum(above[strays], 700.0))
         counts.append(int(strays.sum()))
     return Losses(counts[0], counts[1], 2 * len(orders), (signs * excess).sum(axis=1))
-
-
-def tail(processes: Sequence[tuple[Sequence[str], ArrayLike]]) -> Tail:
-    """The stray slots of several processes: of each, the orders and its slots' times."""
-    return tail_of([losses(orders, values) for orders, values in processes])
 
 
 def tail_of(processes: Sequence[Losses]) -> Tail:
@@ -335,7 +327,7 @@ def clock_exponent(
     for _ in range(_MAX_REFITS):
         sizes = np.abs(residuals)
         # Where the relation is exact, residuals are nothing but rounding.
-        now = sizes <= max(3.5 * _MAD * _median(sizes), 1e-12) + doubt
+        now = sizes <= max(3.5 * _MAD * median(sizes), 1e-12) + doubt
         if (now == kept).all():
             break
         if min(now[head].sum(), now[~head].sum()) < MIN_QUADS:
@@ -365,11 +357,11 @@ def _start_exponent(x: Floats, y: Floats, head: NDArray[np.bool_]) -> float:
 
 
 def _about_arm_medians(values: Floats, head: NDArray[np.bool_]) -> Floats:
-    medians: Floats = np.where(head, _median(values[head]), _median(values[~head]))
+    medians: Floats = np.where(head, median(values[head]), median(values[~head]))
     return values - medians
 
 
-def _median(values: Floats) -> float:
+def median(values: Floats) -> float:
     """The median of at least one value in one axis; numpy's takes five times as long over so few."""
     ordered = np.sort(values)
     middle = ordered.size // 2
@@ -402,64 +394,4 @@ def _logs(values: ArrayLike, count: int, what: str) -> Floats:
     # A least or largest value of NaN compares as false.
     if array.size and not (array.min() > 0 and array.max() < math.inf):
         raise ValueError(f"Some {what} are not positive finite numbers.")
-    logs: Floats = np.log(array)
-    return logs
-
-
-def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
-    """The exact interval of a binomial probability: it covers at least as often as `confidence` says.
-
-    Clopper & Pearson, Biometrika 26 (1934) 404-413. From no trials nothing is known: 0 to 1. Raises
-    ValueError for counts that cannot be.
-    """
-    _check(successes, trials, confidence)
-    tail = (1 - confidence) / 2
-    return _lower(successes, trials, tail), _upper(successes, trials, tail)
-
-
-def false_alarm_bound(alarms: int, verdicts: int, confidence: float = 0.95) -> float:
-    """The rate of false alarms that is not exceeded, with `confidence`: one-sided Clopper-Pearson.
-
-    After 3000 verdicts without an alarm it is 0.001.
-    """
-    _check(alarms, verdicts, confidence)
-    return _upper(alarms, verdicts, 1 - confidence)
-
-
-def holm(p_values: Mapping[str, float], alpha: float) -> frozenset[str]:
-    """The hypotheses rejected so that the chance of rejecting any true one is at most `alpha`.
-
-    Whatever the dependence between them: Holm, Scandinavian Journal of Statistics 6 (1979) 65-70. Raises
-    ValueError for a p-value that is not within 0 and 1.
-    """
-    for name, p_value in p_values.items():
-        if not 0 <= p_value <= 1:
-            raise ValueError(f"The p-value of {name} is {p_value}; expected 0 to 1.")
-    rejected: set[str] = set()
-    for name in sorted(p_values, key=lambda name: p_values[name]):
-        if p_values[name] > alpha / (len(p_values) - len(rejected)):
-            break
-        rejected.add(name)
-    return frozenset(rejected)
-
-
-def _check(successes: int, trials: int, confidence: float) -> None:
-    if not 0 <= successes <= trials:
-        raise ValueError(f"{successes} of {trials} cannot be.")
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence is {confidence}; expected between 0 and 1.")
-
-
-def _lower(successes: int, trials: int, tail: float) -> float:
-    return 1 - _upper(trials - successes, trials, tail)
-
-
-def _upper(successes: int, trials: int, tail: float) -> float:
-    if successes == trials:
-        return 1.0
-    if not successes:
-        return -math.expm1(math.log(tail) / trials)
-    # Only here, and not at the top: the process that posts holds a token, and does without where it can.
-    from scipy.special import betaincinv
-
-    return float(betaincinv(successes + 1, trials - successes, 1 - tail))
+    return np.log(array)

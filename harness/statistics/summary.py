@@ -1,12 +1,11 @@
-"""Centre, spread and interval of a sample of times. Pure functions; every estimate is robust to stray
-slots.
-"""
+"""Centre, spread and interval of a sample of times, robust to stray slots. Pure functions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 CONFIDENCE = 0.99
 
@@ -20,8 +19,7 @@ class Summary:
     high_ns: float
     """The interval that holds the median of the population with 99 % confidence."""
     spread: float
-    """Scaled median absolute deviation over the median: the relative standard deviation, were the noise
-    normal."""
+    """Scaled median absolute deviation over the median: an estimate of the relative standard deviation."""
     count: int
 
     @property
@@ -33,16 +31,11 @@ class Summary:
 def summarize(times_ns: Sequence[float]) -> Summary:
     """Median, distribution-free interval and spread of at least one time."""
     ordered = sorted(times_ns)
-    median = _median(ordered)
+    middle = median(ordered)
     low, high = _median_ranks(len(ordered))
-    deviations = sorted(abs(time - median) for time in ordered)
+    deviations = [abs(time - middle) for time in ordered]
     # 1.4826 makes the median absolute deviation estimate the standard deviation of a normal distribution.
-    return Summary(median, ordered[low], ordered[high], 1.4826 * _median(deviations) / median, len(ordered))
-
-
-def _median(ordered: Sequence[float]) -> float:
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    return Summary(middle, ordered[low], ordered[high], 1.4826 * median(deviations) / middle, len(ordered))
 
 
 def _median_ranks(count: int) -> tuple[int, int]:
@@ -53,15 +46,11 @@ def _median_ranks(count: int) -> tuple[int, int]:
     """
     low, tail = 0, 0.0
     for index in range(count // 2):
-        tail += math.comb(count, index) / 2.0**count if count < 1000 else _normal_term(count, index)
+        choices = math.lgamma(count + 1) - math.lgamma(index + 1) - math.lgamma(count - index + 1)
+        # Of large counts the powers of two overflow a float.
+        exact = count < 1000
+        tail += math.comb(count, index) / 2.0**count if exact else math.exp(choices - count * math.log(2))
         if tail > (1 - CONFIDENCE) / 2:
             break
         low = index
     return low, count - 1 - low
-
-
-def _normal_term(count: int, index: int) -> float:
-    """binomial(count, index) / 2**count for counts whose powers of two overflow a float."""
-    return math.exp(
-        math.lgamma(count + 1) - math.lgamma(index + 1) - math.lgamma(count - index + 1) - count * math.log(2)
-    )

@@ -50,7 +50,7 @@ _MOMENTARY = ("hz_", "cpuinfo_version")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extra:
-    """What the harness's own fixture adds to a benchmark; None where it is somebody else's."""
+    """What the harness's own fixture adds to a benchmark; None in other people's."""
 
     device: str | None = None
     uuid: str | None = None
@@ -83,16 +83,13 @@ class BenchmarkFile:
 
     path: str
     saved_at: dt.datetime
-    """UTC."""
     commit: str | None
-    """None outside a repository."""
     dirty: bool
     machine: Mapping[str, str]
-    """What identifies it, by dotted key."""
     device: str
-    """A name to show: of the GPU if its fixture told one, else of the processor."""
+    """A name to show: the GPU's if its fixture says it, else the processor's."""
     on_gpu: bool
-    """Whether a GPU's own clock told the times."""
+    """Whether a GPU's own clock took the times."""
     benchmarks: Mapping[str, Benchmark]
     """By full name, in the order run."""
 
@@ -159,11 +156,11 @@ def find_files(given: Sequence[str], option: str) -> list[Path]:
                 "one. pytest --benchmark-save NAME writes them to .benchmarks."
             )
         found += here
-    seen: dict[Path, Path] = {}
+    seen: set[Path] = set()
     for path in found:
         if path.resolve() in seen:
             raise UsageError(f"{option} names {path} twice: each process counts once.")
-        seen[path.resolve()] = path
+        seen.add(path.resolve())
     return found
 
 
@@ -177,15 +174,19 @@ def read_benchmark_file(path: Path) -> BenchmarkFile:
         given = msgspec.convert(_loaded(path), type=_File)
     except msgspec.ValidationError as error:
         raise StoreError(f"{path} is no file of pytest-benchmark: {error}.") from None
-    _check_version(path, given.version)
+    major = re.match(r"(\d{1,4})\.", given.version)
+    if major is None or int(major[1]) not in FORMATS:
+        raise StoreError(
+            f"{path} was written by pytest-benchmark {given.version[:40]!r}; the formats of versions "
+            f"{FORMATS[0]} to {FORMATS[-1]} are known here. Upgrade gpu-harness to read it."
+        )
     benchmarks: dict[str, Benchmark] = {}
     for number, each in enumerate(given.benchmarks, 1):
         found = _benchmark(path, number, each)
         if found.fullname in benchmarks:
             raise StoreError(f"{path} has {found.fullname} twice: which of them is meant?")
         benchmarks[found.fullname] = found
-    gpu = given.machine_info.get("gpu")
-    gpu = gpu if isinstance(gpu, dict) else None
+    gpu = gpu if isinstance(gpu := given.machine_info.get("gpu"), dict) else None
     return BenchmarkFile(
         path=str(path),
         saved_at=_moment(path, given.datetime),
@@ -213,15 +214,6 @@ def _loaded(path: Path) -> Any:
         raise StoreError(f"{path} is damaged, or no JSON at all: {error}.") from None
 
 
-def _check_version(path: Path, version: str) -> None:
-    major = re.match(r"(\d{1,4})\.", version)
-    if major is None or int(major[1]) not in FORMATS:
-        raise StoreError(
-            f"{path} was written by pytest-benchmark {version[:40]!r}; the formats of versions {FORMATS[0]} "
-            f"to {FORMATS[-1]} are known here. Upgrade gpu-harness to read it."
-        )
-
-
 def _benchmark(path: Path, number: int, given: Mapping[str, Any]) -> Benchmark:
     name = given.get("fullname")
     where = f"{path}, {name}" if isinstance(name, str) and name else f"{path}, benchmark {number}"
@@ -232,19 +224,13 @@ def _benchmark(path: Path, number: int, given: Mapping[str, Any]) -> Benchmark:
     if not found.fullname:
         raise StoreError(f"{where}: it has no full name.")
     stats = found.stats
-    for what, values in (
-        ("min", (stats.min,)),
-        ("median", (stats.median,)),
-        ("mean", (stats.mean,)),
-        ("max", (stats.max,)),
-        ("data", stats.data),
-    ):
-        for value in values:
-            if not _SHORTEST_S <= value <= _LONGEST_S:
-                raise StoreError(
-                    f"{where}: a time of {value} in {what}; expected a positive number of seconds, at most "
-                    f"{_LONGEST_S:g}. Is its timer too coarse? More iterations in a round help."
-                )
+    times = [(what, getattr(stats, what)) for what in ("min", "median", "mean", "max")]
+    for what, value in (*times, *(("data", value) for value in stats.data)):
+        if not _SHORTEST_S <= value <= _LONGEST_S:
+            raise StoreError(
+                f"{where}: a time of {value} in {what}; expected a positive number of seconds, at most "
+                f"{_LONGEST_S:g}. Is its timer too coarse? More iterations in a round help."
+            )
     if not stats.min <= stats.median <= stats.max or min(stats.rounds, stats.iterations) < 1:
         raise StoreError(f"{where}: its statistics contradict each other.")
     timer = found.options.timer
@@ -320,10 +306,7 @@ def _machine(path: Path, info: Mapping[str, Any]) -> dict[str, str]:
         **{f"cpu.{key}": value for key, value in cpu.items() if not key.startswith(_MOMENTARY)},
         **{f"gpu.{key}": value for key, value in gpu.items()},
     }
-    return {
-        key: value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-        for key, value in parts.items()
-    }
+    return {k: v if isinstance(v, str) else json.dumps(v, sort_keys=True) for k, v in parts.items()}
 
 
 def _device(info: Mapping[str, Any], gpu: Mapping[str, Any] | None) -> str:

@@ -17,18 +17,13 @@ import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import msgspec
 
 from harness.errors import StoreError
 from harness.records import SCHEMA_VERSION, CaseBlock, Comparison, Row, Run, Source, Verdict
 from harness.system.files import MOST_BYTES, open_regular, read_regular, try_lock
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 
 T = TypeVar("T")
 
@@ -51,9 +46,8 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     verdict: Verdict | None = None
     complete: bool | None = None
     left_out: tuple[str, ...] = ()
-    """Beside `complete` in the last line of a comparison."""
+    """In the last line of a comparison, as are the changes of its problem."""
     problem_changes: tuple[str, ...] = ()
-    """Likewise."""
 
 
 class _Version(msgspec.Struct):
@@ -63,17 +57,6 @@ class _Version(msgspec.Struct):
 class _FirstLine(msgspec.Struct):
     run: _Version | None = None
     comparison: _Version | None = None
-
-
-class _RowGlance(msgspec.Struct):
-    case: str = ""
-    status: str = ""
-
-
-class _LineGlance(msgspec.Struct):
-    """As much of a line as tells whether the rest is wanted: most of a row is telemetry."""
-
-    row: _RowGlance | None = None
 
 
 _RUN_NAME = re.compile(r"[0-9TZ]+-(?!.*\.\.)[^-]+-(?P<suite>\w+)-[0-9a-f]+\.jsonl")
@@ -89,10 +72,9 @@ class StoredRun:
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """A row, and the run that it is of."""
+    """A row, its run, and the name of the device's folder."""
 
     machine: str
-    """The device's folder."""
     run: Run
     row: Row
 
@@ -105,9 +87,9 @@ class StoredComparison:
     """Empty for a comparison that was killed: its blocks can still be judged."""
     complete: bool
     left_out: tuple[str, ...] = ()
-    """Why cases were not compared at all, a sentence each."""
+    """Sentences; why cases were not compared at all."""
     problem_changes: tuple[str, ...] = ()
-    """What head's problem asks for otherwise than base's, a sentence each."""
+    """Sentences; how head's problem differs from base's."""
 
 
 def record_name(described: Run | Comparison) -> str:
@@ -127,9 +109,7 @@ def _short(source: Source) -> str:
 
 
 class JsonLines:
-    """A file of JSON lines while it is written. Every line is there at once, so that what was measured
-    survives the harness.
-    """
+    """A file of JSON lines while it is written; each line is there at once, so it survives a crash."""
 
     def __init__(self, path: Path, file: IO[bytes], advice: str) -> None:
         self.path, self.file, self._advice = path, file, advice
@@ -153,9 +133,8 @@ class JsonLines:
             self.file.close()
 
 
-class RecordWriter:
-    """Writes the record of a run or comparison; a context manager. Everything that can fail on opening fails
-    before a measurement starts.
+class RecordWriter(contextlib.AbstractContextManager["RecordWriter"]):
+    """Writes the record of a run or comparison. What can fail on opening fails before a measurement starts.
 
     Raises StoreError where the folder cannot be written, or the disk is full.
     """
@@ -198,9 +177,8 @@ class RecordWriter:
         self, *, complete: bool, left_out: Sequence[str] = (), problem_changes: Sequence[str] = ()
     ) -> Path:
         """Give the record its name. A part file left by a crash can be read like a finished record."""
-        self._lines.append(
-            _Line(complete=complete, left_out=tuple(left_out), problem_changes=tuple(problem_changes))
-        )
+        changes = tuple(problem_changes)
+        self._lines.append(_Line(complete=complete, left_out=tuple(left_out), problem_changes=changes))
         try:
             self._lines.sync()
             self._part.replace(self.path)
@@ -212,12 +190,7 @@ class RecordWriter:
             self._lines.close()  # last: until then it is locked as one that is being written
         return self.path
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if not self._lines.file.closed:
             with contextlib.suppress(StoreError):
                 self.finish(complete=False)
@@ -225,10 +198,7 @@ class RecordWriter:
 
 
 def _adopt_parts(folder: Path) -> None:
-    """Give the records of killed runs their names, as those of runs that did not come to their end.
-
-    While a run is alive its part file is locked. What is no record, or cannot be renamed, stays what it is.
-    """
+    """Give records of killed runs, whose files are not locked, their names; leave what is no record."""
     for part in folder.glob(f"*.jsonl{PART}"):
         with contextlib.suppress(OSError, *_UNREADABLE), open_regular(part) as file:
             first = msgspec.json.decode(file.readline(MOST_BYTES), type=_FirstLine)
@@ -237,7 +207,7 @@ def _adopt_parts(folder: Path) -> None:
                 part.rename(part.with_name(part.name.removesuffix(PART)))
 
 
-class Journal:
+class Journal(contextlib.AbstractContextManager["Journal"]):
     """A record, written as long as it can be: a disk that fills up must not cost what is being measured."""
 
     def __init__(self, writer: RecordWriter | None) -> None:
@@ -245,14 +215,9 @@ class Journal:
         self.path = writer.path if writer else None
         self.problem = ""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._writer:
-            self._writer.__exit__(kind, error, trace)
+            self._writer.__exit__()
 
     def add(self, item: Row | CaseBlock | Verdict) -> None:
         self._attempt(lambda writer: writer.add(item))
@@ -260,39 +225,30 @@ class Journal:
     def finish(
         self, *, complete: bool, left_out: Sequence[str] = (), problem_changes: Sequence[str] = ()
     ) -> None:
-        self._attempt(
-            lambda writer: writer.finish(
-                complete=complete, left_out=left_out, problem_changes=problem_changes
-            )
-        )
+        changes = problem_changes
+        self._attempt(lambda it: it.finish(complete=complete, left_out=left_out, problem_changes=changes))
 
     def _attempt(self, write: Callable[[RecordWriter], object]) -> None:
-        if self._writer is None or self.problem:
-            return
-        try:
-            write(self._writer)
-        except StoreError as error:
-            self.problem, self.path = error.message, None
+        if self._writer and not self.problem:
+            try:
+                write(self._writer)
+            except StoreError as error:
+                self.problem, self.path = error.message, None
 
 
 def read_run(path: Path) -> StoredRun:
-    """A run's record from disk. Raises StoreError, with the line, where it is not one, or of a newer
-    schema.
-    """
-    lines = _lines(path)
-    run = _decode(path, 1, lines[0]).run
-    if run is None:
+    """A run's record from disk. Raises StoreError, with the line, for a damaged one or a newer schema."""
+    lines = _decoded(path)
+    if (run := lines[0].run) is None:
         raise StoreError(f"{path} is the record of a comparison; expected that of a run.")
-    decoded = _decode_all(path, lines)
-    rows = tuple(line.row for line in decoded if line.row is not None)
-    return StoredRun(run, rows, complete=any(line.complete for line in decoded))
+    rows = tuple(line.row for line in lines if line.row is not None)
+    return StoredRun(run, rows, complete=any(line.complete for line in lines))
 
 
 def newest_rows(results: Path, suite: str, cases: Collection[str]) -> tuple[list[StoredRow], list[str]]:
-    """The newest row of each of a suite's cases on each device below a folder of results, and what could not
-    be read, a sentence each.
+    """The newest row of each of a suite's cases on each device, and why records could not be read.
 
-    Rows that were only verified say nothing. A case that was left out does so only where it has no other row.
+    Rows that were only verified do not count, and those that were skipped only where a case has no other.
     """
     found: list[StoredRow] = []
     problems: list[str] = []
@@ -300,58 +256,34 @@ def newest_rows(results: Path, suite: str, cases: Collection[str]) -> tuple[list
         newest: dict[str, StoredRow] = {}
         for path in sorted(folder.glob("*.jsonl*"), reverse=True):
             match = _RUN_NAME.fullmatch(path.name.removesuffix(PART))
-            if not match or match["suite"] != suite:
+            wanted = {case for case in cases if case not in newest or newest[case].row.status == "skipped"}
+            if not match or match["suite"] != suite or not wanted:
                 continue
             try:
-                for stored in _rows_of(path, {case for case in cases if _open(newest.get(case))}):
-                    if stored.row.status != "skipped" or stored.row.case not in newest:
-                        newest[stored.row.case] = stored
+                stored = read_run(path)
             except StoreError as error:
                 problems.append(error.message)
+                continue
+            for row in stored.rows if stored.run.command != "check" else ():
+                is_new = row.status != "skipped" or row.case not in newest
+                if row.case in wanted and row.status != "verified" and is_new:
+                    newest[row.case] = StoredRow(folder.name, stored.run, row)
         found += newest.values()
     return found, problems
 
 
-def _open(stored: StoredRow | None) -> bool:
-    return stored is None or stored.row.status == "skipped"
-
-
-def _rows_of(path: Path, wanted: Collection[str]) -> list[StoredRow]:
-    """Rows of the wanted cases that a run has timed, or tried to."""
-    lines = _lines(path) if wanted else []
-    chosen = [
-        number
-        for number, line in enumerate(lines, 1)
-        if (row := _glance(line)) and row.case in wanted and row.status != "verified"
-    ]
-    decoded = [_decode(path, number, lines[number - 1]) for number in (1, *chosen)] if chosen else []
-    run = decoded[0].run if decoded else None
-    if run is None or run.command == "check":
-        return []
-    return [StoredRow(path.parent.name, run, line.row) for line in decoded if line.row is not None]
-
-
-def _glance(line: bytes) -> _RowGlance | None:
-    try:
-        return msgspec.json.decode(line, type=_LineGlance).row
-    except _UNREADABLE:
-        return None
-
-
 def read_comparison(path: Path) -> StoredComparison:
     """A comparison's record from disk. Raises StoreError like read_run."""
-    lines = _lines(path)
-    comparison = _decode(path, 1, lines[0]).comparison
-    if comparison is None:
+    lines = _decoded(path)
+    if (comparison := lines[0].comparison) is None:
         raise StoreError(f"{path} is the record of a run; expected that of a comparison.")
-    decoded = _decode_all(path, lines)
     return StoredComparison(
         comparison,
-        tuple(line.block for line in decoded if line.block is not None),
-        tuple(line.verdict for line in decoded if line.verdict is not None),
-        complete=any(line.complete for line in decoded),
-        left_out=tuple(reason for line in decoded for reason in line.left_out),
-        problem_changes=tuple(change for line in decoded for change in line.problem_changes),
+        tuple(line.block for line in lines if line.block is not None),
+        tuple(line.verdict for line in lines if line.verdict is not None),
+        complete=any(line.complete for line in lines),
+        left_out=tuple(reason for line in lines for reason in line.left_out),
+        problem_changes=tuple(change for line in lines for change in line.problem_changes),
     )
 
 
@@ -361,15 +293,13 @@ class FoundRecords:
 
     comparisons: tuple[Path, ...]
     others: int
-    """Records in folders that are of something else, such as runs."""
+    """Number of records in folders that are of something else."""
     problems: tuple[str, ...]
     """What could not be read, a sentence each."""
 
 
 def find_comparisons(places: Sequence[Path]) -> FoundRecords:
-    """The records of comparisons at these places: files as they are named, and what lies in folders or below.
-    A file that is reached twice counts once.
-    """
+    """The records of comparisons at these places: named files, and those in folders or below; each once."""
     found: dict[Path, Path] = {}
     others, problems = 0, []
     for place in places:
@@ -383,22 +313,16 @@ def find_comparisons(places: Sequence[Path]) -> FoundRecords:
             problems.append(f"There is no record in {place} or below: expected files that end in {endings}.")
         for path in below:
             try:
-                if _is_comparison(path):
-                    found.setdefault(path.resolve(), path)
-                else:
-                    others += 1
+                with opened(path) as content:
+                    first = _first(path, content.readline(MOST_BYTES))
             except StoreError as error:
                 problems.append(error.message)
+                continue
+            if first.comparison:
+                found.setdefault(path.resolve(), path)
+            else:
+                others += 1  # lines of JSON of any other kind
     return FoundRecords(tuple(found.values()), others, tuple(problems))
-
-
-def _is_comparison(path: Path) -> bool:
-    """By its first line; false for lines of JSON of any other kind. Raises StoreError for what cannot be read
-    or is no JSON.
-    """
-    with opened(path) as content:
-        line = content.readline(MOST_BYTES)
-    return _first(path, line).comparison is not None
 
 
 @contextlib.contextmanager
@@ -428,38 +352,24 @@ def _unpacked(path: Path, file: IO[bytes]) -> IO[bytes]:
     return gzip.GzipFile(fileobj=file) if path.name.endswith(PACKED) else file  # type: ignore[return-value]
 
 
-def _content(path: Path) -> bytes:
-    """All of a file, unpacked."""
-    with _reading(path):
-        if not path.name.endswith(PACKED):
-            return read_regular(path)
-        with open_regular(path) as file, _unpacked(path, file) as packed:
-            content = packed.read(MOST_BYTES + 1)  # a few bytes may unpack to more than there is memory
-        if len(content) > MOST_BYTES:
-            raise OSError(errno.EFBIG, f"unpacked it has more than {MOST_BYTES} bytes", str(path))
-    return content
-
-
-def _decode_all(path: Path, lines: Sequence[bytes]) -> list[_Line]:
-    return [_decode(path, number, line) for number, line in enumerate(lines, 1)]
-
-
 def _lines(path: Path) -> list[bytes]:
-    content = _content(path)
+    with _reading(path):
+        if path.name.endswith(PACKED):
+            with open_regular(path) as file, _unpacked(path, file) as packed:
+                content = packed.read(MOST_BYTES + 1)  # a few bytes may unpack to more than there is memory
+            if len(content) > MOST_BYTES:
+                raise OSError(errno.EFBIG, f"unpacked it has more than {MOST_BYTES} bytes", str(path))
+        else:
+            content = read_regular(path)
     lines = content.splitlines()
     _check_version(path, lines)
     # A harness that was killed, or a disk that was full, leaves half a line; the rows before it are good.
-    if len(lines) > 1 and not content.endswith(b"\n") and not _is_json(lines[-1]):
-        lines.pop()
+    if len(lines) > 1 and not content.endswith(b"\n"):
+        try:
+            msgspec.json.decode(lines[-1])
+        except _UNREADABLE:
+            lines.pop()
     return lines
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        msgspec.json.decode(line)
-    except _UNREADABLE:
-        return False
-    return True
 
 
 def _first(path: Path, line: bytes) -> _FirstLine:
@@ -476,16 +386,16 @@ def _check_version(path: Path, lines: list[bytes]) -> None:
     described = first.run or first.comparison
     if described is None:
         raise StoreError(f"{path} is no run record: its first line describes neither a run nor a comparison.")
-    version = described.schema_version
-    if version > SCHEMA_VERSION:
+    if (version := described.schema_version) > SCHEMA_VERSION:
         raise StoreError(
             f"{path} has schema version {version}; this harness reads up to {SCHEMA_VERSION}. "
             "Upgrade gpu-harness to read it."
         )
 
 
-def _decode(path: Path, number: int, line: bytes) -> _Line:
-    return decoded_line(path, number, line, _Line, "Delete the line to read the rest.")
+def _decoded(path: Path) -> list[_Line]:
+    advice = "Delete the line to read the rest."
+    return [decoded_line(path, number, line, _Line, advice) for number, line in enumerate(_lines(path), 1)]
 
 
 def decoded_line(path: Path, number: int, line: bytes, kind: type[T], advice: str) -> T:
@@ -498,9 +408,8 @@ def decoded_line(path: Path, number: int, line: bytes, kind: type[T], advice: st
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of one line of a record."""
-    described = msgspec.json.schema(_Line)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"gpu-harness run record, one line, schema version {SCHEMA_VERSION}",
-        **described,
+        **msgspec.json.schema(_Line),
     }

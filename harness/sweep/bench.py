@@ -16,7 +16,7 @@ from harness.bench import protocol
 from harness.device.lock import Busy, held
 from harness.errors import DeviceError, HarnessError
 from harness.records import DeviceInfo, Toolchain
-from harness.run.device_session import DeviceObserver, Workplace
+from harness.run.device_session import DeviceObserver, DeviceSession
 from harness.system.process import Failed, Request
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class LocalExecutor:
         *,
         hold_later: bool = False,
     ) -> None:
-        self._place = Workplace(observer, suite, device=device, busy="ignore")
+        self._place = DeviceSession(observer, suite, device=device, busy="ignore")
         self._busy = busy
         self._hold_later = hold_later
         self._lock = ExitStack()

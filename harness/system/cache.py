@@ -39,9 +39,7 @@ def export_root(folder: Path) -> Path | None:
 
 @contextlib.contextmanager
 def replacing(path: Path, *, make_parents: bool = True) -> Iterator[Path]:
-    """Where to write what is to take a file's place: a reader sees all of it or the old one, whatever happens
-    on the way.
-    """
+    """Where to write what replaces a file: a reader sees all of it or the old one, whatever happens."""
     if make_parents:
         path.parent.mkdir(parents=True, exist_ok=True)
     # Not mkstemp, whose files are private: results and caches are shared like any other file.

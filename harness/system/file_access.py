@@ -11,7 +11,7 @@ import functools
 import os
 import site
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ _opened: set[str] = set()
 _since: list[set[str]] = []
 """A set for each `committed` in progress: the files opened since it began."""
 _work_tree: list[Path] = []
-"""None or one: the working tree of the repository whose commits are measured."""
+"""The working tree of the repository whose commits are measured; empty where there is none."""
 
 
 def watch(work_tree: Path | None = None) -> None:
@@ -42,48 +42,39 @@ def _note(event: str, arguments: tuple[Any, ...]) -> None:
         return
     # An exception in here would be the audited call's.
     with contextlib.suppress(Exception):
-        for path in _EVENTS[event](*arguments):
+        for path in _named(event, arguments):
             name = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - must not look at the disk
             for noted in (_opened, *_since):
                 noted.add(name)
 
 
-def _of_open(path: Any, _mode: Any, flags: int) -> Iterator[Any]:
-    if not isinstance(path, int) and flags & os.O_ACCMODE != os.O_WRONLY:
-        yield path
-
-
-def _of_import(_module: str, file: str | None, *_: Any) -> Iterator[str]:
-    if file:
-        yield file
-
-
-def _of_library(name: Any) -> Iterator[Any]:
-    if name and os.sep in os.fsdecode(name):
-        yield name
-
-
-def _of_command(executable: Any, arguments: Any, folder: Any, _environment: Any) -> Iterator[Any]:
-    """What a command's line names. What the command reads itself is not known."""
-    words = [arguments] if isinstance(arguments, (str, bytes)) else list(arguments)
-    yield from (word for text in words for word in os.fsdecode(text).split() if os.sep in word)
-    yield executable
-    if folder:
-        yield folder
-
-
-def _of_shell(command: Any) -> Iterator[str]:
-    yield from (word for word in os.fsdecode(command).split() if os.sep in word)
-
-
-_EVENTS: Mapping[str, Callable[..., Iterator[Any]]] = {
-    "open": _of_open,
-    "import": _of_import,
-    "ctypes.dlopen": _of_library,
-    "subprocess.Popen": _of_command,
-    "os.system": _of_shell,
-}
+_EVENTS = frozenset({"open", "import", "ctypes.dlopen", "subprocess.Popen", "os.system"})
 """The events of https://docs.python.org/3/library/audit_events.html that can bring a file's content."""
+
+
+def _named(event: str, arguments: tuple[Any, ...]) -> Iterator[Any]:
+    """The paths that an event names. What a command reads beyond its line is not known."""
+    match event, arguments:
+        case "open", (path, _, flags):
+            if not isinstance(path, int) and flags & os.O_ACCMODE != os.O_WRONLY:
+                yield path
+        case "import", (_, file, *_):
+            if file:
+                yield file
+        case "ctypes.dlopen", (name,):
+            if name and os.sep in os.fsdecode(name):
+                yield name
+        case "subprocess.Popen", (executable, command, folder, _):
+            yield from _paths_in([command] if isinstance(command, (str, bytes)) else command)
+            yield executable
+            if folder:
+                yield folder
+        case "os.system", (command,):
+            yield from _paths_in([command])
+
+
+def _paths_in(texts: Iterable[Any]) -> Iterator[str]:
+    yield from (word for text in texts for word in os.fsdecode(text).split() if os.sep in word)
 
 
 def opened_beside(folder: Path) -> list[Path]:
@@ -148,7 +139,7 @@ def is_beside(path: Path, folder: Path) -> bool:
 
 @functools.lru_cache(maxsize=2**16)
 def _lies_beside(name: str, folder: Path) -> bool:
-    """Kept, because each of the thousands of files of a large package is asked about for every case."""
+    """Cached: each of thousands of a large package's files is asked about for every case."""
     around = _around(folder, cache_dir())
     if around is None:
         return False
@@ -161,14 +152,12 @@ class _Around(NamedTuple):
     folder: Path
     repository: Path
     apart: tuple[Path, ...]
-    """What lies in a repository, and is none of it."""
+    """Folders in the repository that are no part of it."""
 
 
 @functools.lru_cache(maxsize=64)
 def _around(folder: Path, cache: Path) -> _Around | None:
-    """The export that a folder lies in, or the nearest folder upwards with a .git; None where there is
-    neither.
-    """
+    """The export that a folder lies in, else the nearest folder upwards with a .git, else None."""
     folder, cache = Path(os.path.realpath(folder)), Path(os.path.realpath(cache))
     upwards = (above for above in (folder, *folder.parents) if (above / ".git").exists())
     if (repository := export_root(folder) or next(upwards, None)) is None:
@@ -183,11 +172,6 @@ _HARNESS = Path(__file__).resolve().parent.parent
 @functools.cache
 def _installed() -> tuple[Path, ...]:
     """The folders of packages, of the interpreter and of the harness itself."""
-    found = {
-        sys.prefix,
-        sys.base_prefix,
-        sys.exec_prefix,
-        *site.getsitepackages(),
-        site.getusersitepackages(),
-    }
+    found = {sys.prefix, sys.base_prefix, sys.exec_prefix, site.getusersitepackages()}
+    found.update(site.getsitepackages())
     return (_HARNESS, *(Path(os.path.realpath(place)) for place in sorted(found)))

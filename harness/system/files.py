@@ -1,6 +1,4 @@
-"""Files that others can reach: read so that nothing hangs, and locked so that a dead owner is told from a
-live one.
-"""
+"""Files that others can reach: read so that nothing hangs; locks whose owner may be dead."""
 
 from __future__ import annotations
 
@@ -19,12 +17,7 @@ from harness.errors import StoreError
 
 MOST_BYTES = 2**30
 """The size of the largest file that is read whole: far above the longest record, below what memory has."""
-_KINDS = {
-    stat.S_IFIFO: "it is a pipe",
-    stat.S_IFCHR: "it is a device",
-    stat.S_IFBLK: "it is a device",
-    stat.S_IFSOCK: "it is a socket",
-}
+_KINDS = {stat.S_IFIFO: "pipe", stat.S_IFCHR: "device", stat.S_IFBLK: "device", stat.S_IFSOCK: "socket"}
 _OWNER = ".owner"
 """A file in each scratch folder, locked for as long as the process lives that made the folder."""
 
@@ -58,7 +51,8 @@ def _check_regular(found: os.stat_result, path: Path) -> None:
     if kind == stat.S_IFDIR:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if kind != stat.S_IFREG:
-        raise OSError(errno.EINVAL, f"{_KINDS.get(kind, 'it is no file')}, not a regular file", str(path))
+        what = f"a {_KINDS[kind]}" if kind in _KINDS else "no file"
+        raise OSError(errno.EINVAL, f"it is {what}, not a regular file", str(path))
 
 
 def stat_of(entry: os.DirEntry[str]) -> os.stat_result:

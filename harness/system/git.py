@@ -70,20 +70,14 @@ def repository_of(path: Path) -> Path | None:
 
 def resolve(repository: Path, revision: str) -> str:
     """The full hash of a commit named by `revision`."""
+    asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     try:
-        return (
-            ask(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-            .decode()
-            .strip()
-        )
+        return ask(repository, *asked).decode().strip()
     except GitError:
-        shallow = ask(repository, "rev-parse", "--is-shallow-repository").decode().strip() == "true"
-        hint = (
-            " This clone is shallow: fetch the whole history with 'git fetch --unshallow'."
-            if shallow
-            else " 'git log --oneline' lists what there is."
-        )
-        raise GitError(f"No commit named {revision!r} in {repository}.{hint}") from None
+        hint = "'git log --oneline' lists what there is."
+        if ask(repository, "rev-parse", "--is-shallow-repository").decode().strip() == "true":
+            hint = "This clone is shallow: fetch the whole history with 'git fetch --unshallow'."
+        raise GitError(f"No commit named {revision!r} in {repository}. {hint}") from None
 
 
 def merge_base(repository: Path, one: str, other: str) -> str:
@@ -111,7 +105,9 @@ def is_dirty(repository: Path, *paths: Path) -> bool:
     modules: dict[Path, list[Path]] = {}
     own: list[Path] = []
     for path in paths:
-        module = _submodule_of(repository, path)
+        # Git does not look into submodules by itself: the outermost one that holds the path is asked.
+        around = [folder for folder in path.parents if repository in folder.parents]
+        module = next((folder for folder in reversed(around) if (folder / ".git").exists()), None)
         (own if module is None else modules.setdefault(module, [])).append(path)
     return (
         _has_status(repository, own, "--ignore-submodules=none")
@@ -124,12 +120,6 @@ def is_dirty(repository: Path, *paths: Path) -> bool:
 def _has_status(repository: Path, paths: Sequence[Path], option: str) -> bool:
     asked = ("status", "--porcelain", "--untracked-files=normal", option, "--", *map(str, paths))
     return bool(paths and ask(repository, *asked).strip())
-
-
-def _submodule_of(repository: Path, path: Path) -> Path | None:
-    """The outermost submodule of a repository that holds `path`: git does not look into it by itself."""
-    around = [folder for folder in path.parents if repository in folder.parents]
-    return next((folder for folder in reversed(around) if (folder / ".git").exists()), None)
 
 
 def newest_commits(repository: Path, count: int, *paths: str) -> list[str]:
@@ -163,14 +153,10 @@ def read(repository: Path, commit: str, path: str) -> bytes | None:
 
 
 def has(repository: Path, commit: str, path: str) -> bool:
-    """Whether a commit has anything at a path, or may have: a link or a submodule above it, into which git
-    does not look.
-    """
+    """Whether a commit has, or may have, anything at a path: git does not look into links or submodules."""
     above = [str(each) for each in (PurePosixPath(path), *PurePosixPath(path).parents[:-1])]
-    found = [
-        line.partition(b"\t")[::2]
-        for line in ask(repository, "ls-tree", "-z", "--full-tree", commit, "--", *above).split(b"\0")
-    ]
+    listed = ask(repository, "ls-tree", "-z", "--full-tree", commit, "--", *above).split(b"\0")
+    found = [line.partition(b"\t")[::2] for line in listed]
     return any(name == os.fsencode(path) or facts[:6] in (b"120000", b"160000") for facts, name in found)
 
 
@@ -192,10 +178,9 @@ def first_parents(repository: Path, revision: str) -> list[tuple[str, int, str, 
 def is_commit(repository: Path, revision: str) -> bool:
     """Whether `revision` names a commit."""
     try:
-        resolve(repository, revision)
+        return bool(resolve(repository, revision))
     except GitError:
         return False
-    return True
 
 
 def user_name(repository: Path) -> str:

@@ -17,9 +17,8 @@ def lacking(needs: Sequence[str]) -> str:
         try:
             found = metadata.version(requirement.name)
         except metadata.PackageNotFoundError:
-            return (
-                f"needs the package {requirement.name}, which is not installed: pip install '{requirement}'."
-            )
+            absent = f"needs the package {requirement.name}, which is not installed"
+            return f"{absent}: pip install '{requirement}'."
         if not requirement.specifier.contains(found, prereleases=True):
             return f"needs {requirement}; installed is {found}: pip install '{requirement}'."
     return ""

@@ -1,6 +1,4 @@
-"""A child process of ours, asked in typed requests and answering in typed replies, a line of JSON each. Every
-answer has a deadline, and the process is ended with everything that it started.
-"""
+"""A child process that answers typed requests, a line of JSON each, before deadlines, or is ended."""
 
 from __future__ import annotations
 
@@ -25,11 +23,11 @@ from harness.errors import HarnessError, Side
 from harness.system.files import no_temporary_folder
 
 LOG_BYTES = 20_000
-"""How much of a process's last words is kept."""
+"""How much of the end of a process's output is kept."""
 MOST_LOG_BYTES = 2**26
-"""What a process may leave on the disk by printing: more is thrown away while it runs."""
+"""What a process may have on the disk by printing: more is thrown away while it runs."""
 MOST_LINE_BYTES = 2**28
-"""An answer longer than this is none."""
+"""A longer line is no answer."""
 
 _GLANCE_S = 0.1
 """Between two looks whether the process lives: its pipe does not tell while a child of its own has it too."""
@@ -58,17 +56,13 @@ class Failed(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     log: str = ""
     exit_code: int = 3
     side: Side = ""
-    """Of a pair: whose fault it is; empty where nobody can tell."""
+    """Of a pair: the side at fault; empty where unknown."""
 
 
 def failure(error: HarnessError) -> Failed:
     """The error as a reply."""
     return Failed(
-        reason=error.reason,
-        message=error.message,
-        log=error.log,
-        exit_code=error.exit_code,
-        side=error.side,
+        reason=error.reason, message=error.message, log=error.log, exit_code=error.exit_code, side=error.side
     )
 
 
@@ -82,7 +76,7 @@ class LostError(Exception):
 
 @functools.cache
 def _decoder(kind: type[Request[Any]]) -> msgspec.json.Decoder[Any]:
-    """For what may come in reply to a kind of request, and nothing else."""
+    """A decoder of what may come in reply to a kind of request."""
     (base,) = kind.__orig_bases__  # type: ignore[attr-defined]
     return msgspec.json.Decoder(Union[(*get_args(base), Progress, Failed)])
 
@@ -91,8 +85,8 @@ class Process:
     """``python -m module`` in a session of its own: Ctrl-C is for us, and it can be ended as a whole."""
 
     def __init__(self, module: str, *, cwd: Path, env: Mapping[str, str] | None = None) -> None:
-        source = str(Path(__file__).parents[2])
-        inherited = os.environ.get("PYTHONPATH")
+        source, inherited = str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")
+        search = f"{source}{os.pathsep}{inherited}" if inherited else source
         try:
             self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         except OSError as error:
@@ -105,11 +99,7 @@ class Process:
             bufsize=0,
             # -m puts the current folder first on the import path, whatever lies in it.
             cwd=cwd,
-            env={
-                **os.environ,
-                **(env or {}),
-                "PYTHONPATH": f"{source}{os.pathsep}{inherited}" if inherited else source,
-            },
+            env={**os.environ, **(env or {}), "PYTHONPATH": search},
             start_new_session=True,
         )
         assert self._process.stdin is not None
@@ -174,8 +164,8 @@ class Process:
         return line
 
     def _wait(self, pipe: int, event: int, deadline: float) -> bool:
-        """Until a pipe can be used; False where it never will, because the process has ended. Raises
-        LostError past the deadline.
+        """Wait until a pipe can be used; False where the process has ended. Raises LostError past the
+        deadline.
         """
         if self._process.returncode is not None:
             return False
@@ -183,7 +173,8 @@ class Process:
         poll.register(pipe, event)
         while True:
             ended = self._ended()  # asked first: what it wrote before its end is then in the pipe
-            self._shorten_log()
+            if 512 * os.fstat(self._log.fileno()).st_blocks > MOST_LOG_BYTES:
+                os.ftruncate(self._log.fileno(), 0)  # its length stays, as the process writes where it was
             left_s = deadline - time.monotonic()
             if poll.poll(0 if ended else 1e3 * max(0.0, min(_GLANCE_S, left_s))):
                 return True
@@ -194,16 +185,11 @@ class Process:
                 raise LostError("timed-out")
 
     def _ended(self) -> bool:
-        """Without reaping it: until then its number, and that of its group, belong to nobody else."""
+        """Whether it has ended, without reaping: so its number and group stay its own."""
         return (
             self._process.returncode is not None
             or os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         )
-
-    def _shorten_log(self) -> None:
-        stat = os.fstat(self._log.fileno())
-        if 512 * stat.st_blocks > MOST_LOG_BYTES:  # its length stays, as the process writes where it was
-            os.ftruncate(self._log.fileno(), 0)
 
     def log(self) -> str:
         """The end of what it has printed; empty once it is closed."""
@@ -268,7 +254,9 @@ def serve(requests: Any, answer: Callable[[Any, Callable[[Progress], None]], msg
     Runs in the process itself. What a suite or a library there reads and prints is not heard by whoever asks:
     it reads nothing, and prints to standard error.
     """
-    _die_with_parent()
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # outliving a killed session, it would keep the card busy
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     lines = os.fdopen(os.dup(0), "rb")
     replies: BinaryIO = os.fdopen(os.dup(1), "wb", buffering=0)
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123
@@ -288,14 +276,6 @@ def serve(requests: Any, answer: Callable[[Any, Callable[[Progress], None]], msg
         except HarnessError as error:
             reply = failure(error)
         except BaseException as error:  # noqa: BLE001 - a suite's own code may raise anything
-            reply = Failed(
-                reason="error", message=f"{type(error).__name__}: {error}", log=traceback.format_exc()
-            )
+            said = f"{type(error).__name__}: {error}"
+            reply = Failed(reason="error", message=said, log=traceback.format_exc())
         send(reply)
-
-
-def _die_with_parent() -> None:
-    """Do not outlive a session that was killed: the card would stay busy with nobody waiting."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

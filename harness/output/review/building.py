@@ -10,7 +10,7 @@ from pathlib import Path
 
 import harness
 from harness.errors import HarnessError, StoreError, UsageError
-from harness.judgement.judge import TWINS
+from harness.judgement.limits import TWINS
 from harness.judgement.noise import read_calibration
 from harness.output.review.model import (
     LIMITS,

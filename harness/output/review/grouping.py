@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.judgement.judge import wrong_twin
+from harness.judgement.limits import wrong_twin
 from harness.numbers import binary, counted, effect, exact, percent, typeset
 from harness.output.review.model import Card, CaseReview, Review, Side
 from harness.output.sentences import basis, clocks, leading, reason

@@ -11,7 +11,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
-from harness.judgement.judge import TWINS, USUAL_LIMITS
+from harness.judgement.limits import TWINS, USUAL_LIMITS
 from harness.numbers import exact, percent
 from harness.output.review.grouping import wrong_twins
 from harness.output.review.model import Card, CaseReview, Change, Review, Side

@@ -1,0 +1,61 @@
+"""How often something happens, and many verdicts at once. Without NumPy: what holds a token reads it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+
+def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
+    """The exact interval of a binomial probability: it covers at least as often as `confidence` says.
+
+    Clopper & Pearson, Biometrika 26 (1934) 404-413. From no trials nothing is known: 0 to 1. Raises
+    ValueError for counts that cannot be.
+    """
+    _check(successes, trials, confidence)
+    tail = (1 - confidence) / 2
+    return 1 - _upper(trials - successes, trials, tail), _upper(successes, trials, tail)
+
+
+def false_alarm_bound(alarms: int, verdicts: int, confidence: float = 0.95) -> float:
+    """The rate of false alarms that is not exceeded, with `confidence`: one-sided Clopper-Pearson.
+
+    After 3000 verdicts without an alarm it is 0.001.
+    """
+    _check(alarms, verdicts, confidence)
+    return _upper(alarms, verdicts, 1 - confidence)
+
+
+def holm(p_values: Mapping[str, float], alpha: float) -> frozenset[str]:
+    """The hypotheses rejected so that the chance of rejecting any true one is at most `alpha`.
+
+    Whatever the dependence between them: Holm, Scandinavian Journal of Statistics 6 (1979) 65-70. Raises
+    ValueError for a p-value that is not within 0 and 1.
+    """
+    for name, p_value in p_values.items():
+        if not 0 <= p_value <= 1:
+            raise ValueError(f"The p-value of {name} is {p_value}; expected 0 to 1.")
+    rejected: set[str] = set()
+    for name in sorted(p_values, key=lambda name: p_values[name]):
+        if p_values[name] > alpha / (len(p_values) - len(rejected)):
+            break
+        rejected.add(name)
+    return frozenset(rejected)
+
+
+def _check(successes: int, trials: int, confidence: float) -> None:
+    if not 0 <= successes <= trials:
+        raise ValueError(f"{successes} of {trials} cannot be.")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence is {confidence}; expected between 0 and 1.")
+
+
+def _upper(successes: int, trials: int, tail: float) -> float:
+    if successes == trials:
+        return 1.0
+    if not successes:
+        return -math.expm1(math.log(tail) / trials)
+    # Only here, and not at the top: the process that posts holds a token, and does without where it can.
+    from scipy.special import betaincinv
+
+    return float(betaincinv(successes + 1, trials - successes, 1 - tail))
