@@ -19,16 +19,16 @@ Found = Iterable[tuple[Suite, Sequence[Demand]]]
 def print_demands(card: Card, found: Found) -> None:
     """A table a suite on standard output; why figures are missing below it."""
     for suite, demands in found:
-        if not demands:
-            continue
-        title = f"{suite.name} on {card.name} ({card.arch}, {card.multiprocessors} multiprocessors)"
-        print_out(Sheet(columns=_columns(demands), title=title))
-        problems: dict[str, list[str]] = {}
+        if told := [demand for demand in demands if demand.usage or demand.accesses]:
+            title = f"{suite.name} on {card.name} ({card.arch}, {card.multiprocessors} multiprocessors)"
+            print_out(Sheet(columns=_columns(told), title=title))
+        problems: dict[str, dict[str, None]] = {}
         for demand in demands:
             for problem in demand.problems:
-                problems.setdefault(problem, []).append(demand.planned.kernel.name)
-        for problem in problems:
-            console().print(problem, style="dim", highlight=False, markup=False)
+                problems.setdefault(problem, {})[demand.planned.kernel.name] = None
+        for problem, kernels in problems.items():
+            line = f"{', '.join(kernels)}: {problem}"
+            console().print(line, style="dim", highlight=False, markup=False, soft_wrap=True)
 
 
 def _columns(demands: Sequence[Demand]) -> list[Column]:

@@ -1,9 +1,10 @@
 """How the warps of a kernel reach memory: sectors of 32 bytes a request, and bank conflicts.
 
-The kernel's own CUDA text is compiled for the host as the work of one thread, with the calls at each access that
-thread sanitizers use, and the threads of a block's warps are run one after the other over arrays of the case's
-sizes. What their calls note are the addresses that the card would see, whatever the text is made of. No card is
-needed, only g++. Which accesses the card's compiler merges, keeps in registers or in a cache is not seen.
+The kernel's own CUDA text is compiled for the host as the work of one thread, with the calls at each
+access that thread sanitizers use, and the threads of a block's warps are run one after the other over arrays of the
+case's sizes. What their calls note are the addresses that the card would see, whatever the text is made of. No
+card is needed, only g++. Which accesses the card's compiler merges, keeps in registers or in a cache is not
+seen.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ class Access:
 def accesses(suite: Suite, kernel: Kernel, case: Case) -> tuple[Access, ...]:
     """What the warps of a block in the middle of the grid ask of memory, arrays of the problem first.
 
-    Raises BuildError where there is no CUDA text, no g++, or g++ cannot compile the text, as of a kernel that uses
-    tensor cores, and where it does not end.
+    Raises BuildError where there is no CUDA text, no g++, or g++ cannot compile the text, as of a kernel that
+    uses tensor cores, and where it does not end.
     """
     compiler = _compiler()
     if not compiler:
@@ -115,7 +116,8 @@ def _host_text(made: Program, parameters: Sequence[Parameter], case: Case) -> st
     return (
         f'#include "cuda.h"\n{text}\n{"".join(axes)}'
         # It becomes whatever pointer the kernel takes.
-        "struct harness_array { void* at; template <class harness_t> operator harness_t*() const { return (harness_t*)at; } };\n"
+        "struct harness_array { void* at; "
+        "template <class harness_t> operator harness_t*() const { return (harness_t*)at; } };\n"
         f'extern "C" void harness_call(harness_array* arrays) {{ {made.function}({", ".join(given)}); }}\n'
     )
 
@@ -131,9 +133,13 @@ def _run(text: str, parameters: Sequence[Parameter], launch: Launch) -> list[Acc
         units = (str(_ASSETS / "run.cpp"), f"{kernel}.o")
         _gxx("-std=c++17", "-O2", "-w", "-no-pie", *units, *dynamic, "-o", str(binary))
         sizes = [_bytes_of(each) for each in arrays]
-        middle = [extent // 2 for extent in launch.grid]
-        numbers = (*launch.grid, *launch.block, *middle, WARPS, *sizes)
-        told = _output([str(binary), *map(str, numbers)])
+        told = ""
+        # A grid that does not depend on the size can have a middle with nothing to do.
+        for block in ([extent // 2 for extent in launch.grid], [0, 0, 0]):
+            numbers = (*launch.grid, *launch.block, *block, WARPS, *sizes)
+            told = _output([str(binary), *map(str, numbers)])
+            if any(not line.startswith("-1") and line.split()[1] == "1" for line in told.splitlines()):
+                break
         shared = _shared_symbols(binary)
     warps = min(WARPS, -(-launch.block[0] * launch.block[1] * launch.block[2] // 32))
     return _added_up(told, [each.name for each in arrays], shared, warps)
@@ -173,9 +179,7 @@ def _shared_symbols(binary: Path) -> dict[int, str]:
     }
 
 
-def _added_up(
-    told: str, names: Sequence[str], shared: Mapping[int, str], warps: int
-) -> list[Access]:
+def _added_up(told: str, names: Sequence[str], shared: Mapping[int, str], warps: int) -> list[Access]:
     """One Access for all places in the program that do the same to the same array, weighed by requests."""
     places: dict[tuple[int, str, bool], list[tuple[int, float, float, float]]] = defaultdict(list)
     for line in told.splitlines():

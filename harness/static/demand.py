@@ -1,5 +1,6 @@
-"""What a kernel's case asks of a card: registers and memory by ptxas, residency by arithmetic, accesses by following
-them. nvcc and g++ do it; where one is missing, or has nothing to compile, that part is left out and said.
+"""What a kernel's case asks of a card: registers and memory by ptxas, residency by arithmetic, accesses by
+following them. nvcc and g++ do it; where one is missing, or has nothing to compile, that part is left out and
+said.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.errors import BuildError, HarnessError, LaunchError
+from harness.errors import BuildError, HarnessError
 from harness.spec.planning import PlannedCase, launch_of
 from harness.spec.sources import Program, program
 from harness.spec.suite import Suite
@@ -53,7 +54,9 @@ class Demand:
     def worst(self, space: str) -> Access | None:
         """Of all accesses to global or to shared memory the one that a warp pays most for."""
         found = [each for each in self.accesses if each.space == space]
-        return max(found, key=lambda each: each.sectors if space == "global" else each.conflicts, default=None)
+        return max(
+            found, key=lambda each: each.sectors if space == "global" else each.conflicts, default=None
+        )
 
 
 def demands(suite: Suite, planned: Sequence[PlannedCase], card: Card) -> list[Demand]:
@@ -63,15 +66,14 @@ def demands(suite: Suite, planned: Sequence[PlannedCase], card: Card) -> list[De
 
 
 def _demand(suite: Suite, planned: PlannedCase, card: Card) -> Demand:
-    found, problems = Demand(planned=planned), []
     kernel, case = planned.kernel, planned.case
+    source = kernel.source_for("cuda")
+    if not isinstance(source, str):
+        why = "no CUDA source" if source is None else "its code is a library's, or made where it is built"
+        return Demand(planned=planned, problems=(why,))
+    found, problems = Demand(planned=planned), []
     try:
-        if kernel.source_for("cuda") is None:
-            raise LaunchError(f"{suite.name}.{kernel.name} has no CUDA source.")
-        made = program(suite, kernel, case, "cuda", card.arch)
-        if made.kind != "kernel":
-            raise LaunchError(f"{suite.name}.{kernel.name} is a library's: what it launches is not known.")
-        used = usage(made, card.arch)
+        used = usage(program(suite, kernel, case, "cuda", card.arch), card.arch)
         held = residency(card, launch_of(kernel, case), used.registers, used.shared_bytes)
         found = replace(found, usage=used, residency=held)
     except HarnessError as error:
@@ -80,11 +82,11 @@ def _demand(suite: Suite, planned: PlannedCase, card: Card) -> Demand:
         found = replace(found, accesses=accesses(suite, kernel, case))
     except HarnessError as error:
         problems.append(error.message)
-    return replace(found, problems=tuple(dict.fromkeys(problems)))
+    return replace(found, problems=tuple(problems))
 
 
 def usage(made: Program, arch: str) -> Usage:
-    """Registers, shared memory and spills of a program for an architecture such as sm_86. Raises BuildError."""
+    """Registers, shared memory and spills for an architecture such as sm_86. Raises BuildError."""
     if shutil.which("nvcc") is None:
         raise BuildError("Registers and residency need nvcc, which is not installed.")
     cache = BinaryCache()
