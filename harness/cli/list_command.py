@@ -20,8 +20,8 @@ from harness.spec.suite import Kernel, Ladder, Rung, Suite
 @click.option(
     "--card",
     metavar="NAME",
-    help="What each case asks of a card, which need not be here: rtx3060, a6000, a10, a100, rtx4090, rtx5090, "
-    "h100, h200, or any as its capability and multiprocessors, such as sm_86:28.",
+    help="What each case asks of a card, which need not be here: rtx3060, a6000, a10, a100, rtx4090, "
+    "rtx5090, h100, h200, or any as its capability and multiprocessors, such as sm_86:28.",
 )
 @size_option(help="With --card: the sizes, in place of the suite's own; repeatable.")
 @json_option

@@ -550,6 +550,8 @@ class Rung:
     """The backend that ours is measured on, such as cpu; whatever device is reported on where empty."""
     slow: bool = False
     """Whether it takes minutes, and so is measured only when asked for."""
+    repaired: str = ""
+    """A kernel with the same idea and without the author's mistakes, whose gain is shown beside it."""
 
     @property
     def swept(self) -> bool:
@@ -568,7 +570,13 @@ class Ladder:
     title: str
     rungs: Sequence[Rung]
     source: str = ""
-    """The author of the figures and how they were taken, in a sentence."""
+    """How the figures were taken, in a sentence."""
+    publication: str = ""
+    """The title under which they were published."""
+    author: str = ""
+    url: str = ""
+    date: str = ""
+    """Of the publication, as precisely as it is known."""
     card: str = ""
     """What the figures are of, such as RTX 3060."""
     peak: float | None = None

@@ -1,10 +1,9 @@
 """How the warps of a kernel reach memory: sectors of 32 bytes a request, and bank conflicts.
 
-The kernel's own CUDA text is compiled for the host as the work of one thread, with the calls at each
-access that thread sanitizers use, and the threads of a block's warps are run one after the other over arrays of the
-case's sizes. What their calls note are the addresses that the card would see, whatever the text is made of. No
-card is needed, only g++. Which accesses the card's compiler merges, keeps in registers or in a cache is not
-seen.
+The kernel's own CUDA text is compiled for the host as the work of one thread, with the calls at each access
+that thread sanitizers use, and the threads of a block's warps run one after the other over arrays of the
+case's sizes. What the calls note are the addresses that the card would see, whatever the text is made of. No card is
+needed, only g++. What the card's compiler merges or keeps in registers, and what its caches do, is not seen.
 """
 
 from __future__ import annotations

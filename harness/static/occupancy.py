@@ -1,7 +1,7 @@
 """How many blocks of a kernel a card holds at once, in how many waves a grid runs, and how full the last is.
 
 The limits are those of the CUDA C++ Programming Guide, table "Technical Specifications per Compute
-Capability"; the rules of how registers and shared memory are given out are those of the toolkit's cuda_occupancy.h.
+Capability"; how registers and shared memory are given out follows the toolkit's cuda_occupancy.h.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def card(text: str) -> Card:
     if told and (capability := (int(told[1]), int(told[2]))) in CAPABILITIES and int(told[3]):
         return Card(text, capability, int(told[3]))
     raise UsageError(
-        f"{text!r} is no card that is known: {', '.join(CARDS)}. Any other is named by its compute capability "
-        "and its number of multiprocessors, such as sm_86:28; both are in its white paper."
+        f"{text!r} is no card that is known: {', '.join(CARDS)}. Any other is named by its compute "
+        "capability and its number of multiprocessors, such as sm_86:28; both are in its white paper."
     )
 
 
