@@ -2,8 +2,9 @@
 
 The kernel's own CUDA text is compiled for the host as the work of one thread, with the calls at each access
 that thread sanitizers use, and the threads of a block's warps run one after the other over arrays of the
-case's sizes. What the calls note are the addresses that the card would see, whatever the text is made of. No card is
-needed, only g++. What the card's compiler merges or keeps in registers, and what its caches do, is not seen.
+case's sizes. What the calls note are the addresses that the card would see, whatever the text is made of. No
+card is needed, only g++. What the card's compiler merges or keeps in registers, and what its caches do, is
+not seen.
 """
 
 from __future__ import annotations
