@@ -76,7 +76,7 @@ PURE = (
     "doctor.checks",
     "output.sentences",
     "output.sheet",
-    "output.sweep_sheets",
+    "output.sweeps",
     "output.review.faces",
     "output.review.grouping",
     "output.review.markdown",

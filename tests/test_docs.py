@@ -285,13 +285,17 @@ def test_json_keys_are_those_of_the_code():
 
 
 @pytest.mark.parametrize(
-    ("command", "module"),
-    [("compare", "verdicts"), ("calibrate", "calibrations"), ("rejudge", "rejudgements")],
+    ("command", "module", "function"),
+    [
+        ("compare", "verdicts", "as_json"),
+        ("calibrate", "calibrations", "as_json"),
+        ("rejudge", "verdicts", "rejudged_as_json"),
+    ],
     ids=lambda name: name,
 )
-def test_json_keys_of_comparisons_are_those_of_the_code(command, module):
+def test_json_keys_of_comparisons_are_those_of_the_code(command, module, function):
     tree = ast.parse((ROOT / "harness" / "output" / f"{module}.py").read_text(encoding="utf-8"))
-    as_json = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "as_json")
+    as_json = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == function)
     (given,) = [n.value for n in as_json.body if isinstance(n, ast.Return) and isinstance(n.value, ast.Dict)]
     keys = [key.value for key in given.keys if isinstance(key, ast.Constant)]
     section_of = section("commands.md", f"harness {command}")

@@ -20,9 +20,10 @@ from rich.console import Console
 from harness import Case, Kernel, Tuning, ceil_div
 from harness.errors import StoreError, SuiteError
 from harness.numbers import typeset
-from harness.output import sweep_sheets, sweeps
+from harness.output import sweeps
+from harness.output.sheet import SHADES
 from harness.output.sweeps import write_page
-from harness.output.tables import natural_width, print_out
+from harness.output.tables import STYLES, print_out
 from harness.records import DeviceInfo, Effect, Host, Launch, Resources, Source, Toolchain
 from harness.sweep import exchange
 from harness.sweep.exchange import t4_results, write_t4
@@ -316,10 +317,10 @@ def test_columns_that_have_no_room_go_on_in_another_table():
     rows = [row(n, tile=(n % 15, n // 15), time_ns=1000.0 * (n + 1)) for n in range(225)]
     sweep = dataclasses.replace(SWEEP, groups={})
     result = dataclasses.replace(with_rows(*rows), sweep=sweep)
-    parts = list(sweeps.heat_map(result, 60))
-    assert len(parts) > 2
-    assert all(natural_width(part) <= 60 for part in parts[:-1])
-    assert natural_width(parts[-1]) <= 80
+    *parts, legend = sweeps.heat_map(result, 60)
+    assert len(parts) > 1
+    assert all(part.width <= 60 for part in parts)
+    assert all(len(line) <= 80 for line in legend.plain.splitlines())
     assert told(parts, 60).count("2,000*") == 1
 
 
@@ -340,7 +341,7 @@ def escapes(result, **options):
     out = Console(width=80, **options)
     with out.capture() as captured:
         for table in sweeps.heat_map(result, 80):
-            out.print(table)
+            print_out(table, out)
     return re.findall(r"\x1b\[([\d;]*)m", captured.get())
 
 
@@ -362,7 +363,7 @@ def luminance(colour):
 
 def test_numbers_can_be_read_on_every_colour_and_page_and_terminal_agree():
     names = {"white": "#fff", "black": "#000"}
-    for level, style in enumerate(sweeps._COLOURS):
+    for level, style in enumerate(STYLES[shade] for shade in SHADES):
         ink, _, ground = style.partition(" on ")
         assert f".l{level} {{ background: {ground}; color: {names[ink]} }}" in sweeps._STYLE
         bright, dark = sorted(
@@ -375,10 +376,10 @@ def test_numbers_can_be_read_on_every_colour_and_page_and_terminal_agree():
     ("share", "level"), [(0.0, 0), (0.099, 0), (0.10, 1), (0.5, 3), (0.9699, 5), (0.97, 6), (1.0, 6)]
 )
 def test_colours_are_shares_of_the_best(share, level):
-    assert sweep_sheets.level_of(share) == level
-    assert len(sweep_sheets.step_names()) == 7
-    assert sweep_sheets.step_names()[0] == "< 10 %"
-    assert sweep_sheets.step_names()[-1] == ">= 97 %"
+    assert sweeps.level_of(share) == level
+    assert len(sweeps.step_names()) == 7
+    assert sweeps.step_names()[0] == "< 10 %"
+    assert sweeps.step_names()[-1] == ">= 97 %"
 
 
 # Sweeps that came to nothing
@@ -504,7 +505,7 @@ def test_tables_of_the_page_can_be_heard():
 
 def test_the_page_says_what_the_terminal_says():
     page = html.unescape(re.sub(r"<[^>]+>", " ", sweeps.sweep_page(RESULT)))
-    for sheet in sweep_sheets.sheets(RESULT):
+    for sheet in sweeps.sheets(RESULT):
         assert sheet.title in page
         for column in sheet.columns:
             assert all(typeset(cell) in page for cell in column.texts)
@@ -569,9 +570,9 @@ def test_what_is_said_of_sweeps_is_so():
     )
     for told_ in ("fastest quarter", "within 5 %", "at most eight", "three fresh processes", "Ten of them"):
         assert told_ in DOCUMENT
-    assert (sweep_sheets.BEST, sweep_sheets.PANELS) == (10, 12)
+    assert (sweeps.BEST, sweeps.PANELS) == (10, 12)
     assert "twelve parts" in DOCUMENT
-    for standing, mark in sweep_sheets.LEGEND.items():
+    for standing, mark in sweeps.LEGEND.items():
         assert standing == "best" or f"`{mark}` " in DOCUMENT
 
 

@@ -10,8 +10,7 @@ from harness.cli.options import echo_json, fail_on_option, flag, json_option, li
 from harness.errors import StoreError, UsageError
 from harness.judgement.noise import FILE, Calibration, read_calibration
 from harness.output.progress import Waiting
-from harness.output.rejudgements import as_json as record_as_json
-from harness.output.rejudgements import exit_status, print_rejudged
+from harness.output.verdicts import print_rejudged, rejudged_as_json, rejudged_exit_code
 from harness.run.rejudge import Limits, RejudgedRecord, read_labels, rejudge_record, unmatched
 from harness.store.records_file import find_comparisons, read_comparison
 from harness.system.texts import harmless
@@ -78,11 +77,11 @@ def command(
     if astray := unmatched(known, judged.values()):
         asides.append(astray)
     asides += (f"harness: {problem}" for problem in problems)
-    status = exit_status([*judged.values()], problems, fail_on)
+    status = rejudged_exit_code([*judged.values()], problems, fail_on)
     if as_json:
         for aside in asides:
             click.echo(harmless(aside), err=True)
-        echo_json([record_as_json(record) for record in judged.values()])
+        echo_json([rejudged_as_json(record) for record in judged.values()])
     else:
         print_rejudged([*judged.values()], asides, status)
     return status

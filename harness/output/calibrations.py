@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean, stdev
 from typing import Any
-
-from rich.console import Console
 
 from harness.judgement.noise import Calibration
 from harness.numbers import clock, exact, number, percent_figure, rough
 from harness.output.sentences import explained
 from harness.output.sheet import Column, Sheet
-from harness.output.tables import console, print_out
+from harness.output.tables import console, print_error, print_out
 from harness.output.verdicts import counted_statuses, with_sentence
 from harness.run.calibrate import CalibrationResult, Planting
 from harness.spec.case_id import size_label
@@ -25,14 +23,9 @@ TRUSTED = 0.005
 
 
 def as_json(result: CalibrationResult) -> dict[str, Any]:
-    calibration = result.calibration
     return {
-        "calibration": calibration,
-        "false_alarm_bound": (
-            false_alarm_bound(calibration.false_alarms, calibration.verdicts, CONFIDENCE)
-            if calibration.verdicts
-            else None
-        ),
+        "calibration": result.calibration,
+        "false_alarm_bound": _bound(result.calibration),
         "same": list(map(with_sentence, result.same)),
         "planted": [
             {"case": each.case, "level": each.level, "verdict": with_sentence(each.verdict)}
@@ -46,26 +39,24 @@ def as_json(result: CalibrationResult) -> dict[str, Any]:
 
 def print_calibration(results: Sequence[CalibrationResult]) -> None:
     """Noise by case, what was found of what was planted, and the false-alarm rate so far."""
-    errors = Console(stderr=True)
+    out = console()
     for result in results:
         print_out(_noise_table(result))
         if result.planted:
-            console().print()
+            out.print()
             print_out(_planted_table(result.planted))
         for line in (*_rates(result.calibration), trust(result.calibration)):
-            console().print(line, highlight=False, markup=False)
+            out.print(line)
         for verdict in (*result.same, *(each.verdict for each in result.planted)):
             if verdict.status in ("failed", "invalid"):
-                errors.print(
-                    f"{verdict.case}: {verdict.status} ({verdict.reason}): {explained(verdict)}", markup=False
-                )
+                print_error(f"{verdict.case}: {verdict.status} ({verdict.reason}): {explained(verdict)}")
         for message in result.left_out:
-            errors.print(f"Left out: {message}", highlight=False, markup=False, soft_wrap=True)
+            print_error(f"Left out: {message}")
         if result.path:
-            errors.print(f"Calibration: {result.path}", highlight=False, markup=False, soft_wrap=True)
+            print_error(f"Calibration: {result.path}")
         if result.interrupted:
-            errors.print("Interrupted: finished trials are kept.", highlight=False)
-        console().print()
+            print_error("Interrupted: finished trials are kept.")
+        out.print()
 
 
 def _noise_table(result: CalibrationResult) -> Sheet:
@@ -75,7 +66,9 @@ def _noise_table(result: CalibrationResult) -> Sheet:
     effects = [[effect for v in trial if v.time for effect in v.time.process_effects] for trial in trials]
     visible = [[v.smallest_visible for v in trial if v.smallest_visible is not None] for trial in trials]
     known = [result.calibration.cases.get(case) for case in cases]
-    capped = {True: "yes", False: "no", None: ""}
+    exponents = [number(noise.clock_exponent if noise else None, 2) for noise in known]
+    words = {True: "yes", False: "no", None: ""}
+    capped = [words[noise.power_capped if noise else None] for noise in known]
     return Sheet(
         columns=[
             Column("kernel", [trial[0].kernel for trial in trials], text=True),
@@ -85,10 +78,8 @@ def _noise_table(result: CalibrationResult) -> Sheet:
             Column("sd %", [number(100 * stdev(each), 3) if len(each) > 1 else "" for each in effects]),
             Column("visible %", [percent_figure(fmean(each)) if each else "" for each in visible]),
             Column("MHz", [clock(noise.sm_clock_mhz if noise else None) for noise in known], spare=1),
-            Column(
-                "exponent", [number(noise.clock_exponent if noise else None, 2) for noise in known], spare=2
-            ),
-            Column("power cap", [capped[noise.power_capped if noise else None] for noise in known]),
+            Column("exponent", exponents, spare=2),
+            Column("power cap", capped),
         ]
     )
 
@@ -110,21 +101,23 @@ def _planted_table(planted: Sequence[Planting]) -> Sheet:
     )
 
 
-def _rates(calibration: Calibration) -> list[str]:
-    lines = []
-    if calibration.verdicts:
-        bound = false_alarm_bound(calibration.false_alarms, calibration.verdicts, CONFIDENCE)
-        lines.append(
+def _bound(calibration: Calibration) -> float | None:
+    """Below which the rate of false alarms lies; None before the first verdict."""
+    if not calibration.verdicts:
+        return None
+    return false_alarm_bound(calibration.false_alarms, calibration.verdicts, CONFIDENCE)
+
+
+def _rates(calibration: Calibration) -> Iterator[str]:
+    if (bound := _bound(calibration)) is not None:
+        yield (
             f"False alarms on this device so far: {calibration.false_alarms} of {calibration.verdicts} "
             f"verdicts; below {rough(bound)} with {exact(CONFIDENCE)} confidence."
         )
     for level, rate in sorted(calibration.planted.items(), key=lambda item: float(item[0])):
         low, high = clopper_pearson(rate.found, rate.planted, CONFIDENCE)
-        lines.append(
-            f"+{level} % planted so far: {rate.found} of {rate.planted} found ({number(100 * low, 2)} to "
-            f"{rough(high)})."
-        )
-    return lines
+        interval = f"{number(100 * low, 2)} to {rough(high)}"
+        yield f"+{level} % planted so far: {rate.found} of {rate.planted} found ({interval})."
 
 
 def trust(calibration: Calibration) -> str:
@@ -137,21 +130,18 @@ def trust(calibration: Calibration) -> str:
     worst = max(told, key=lambda name: told[name])
     blind = sum(least > TRUSTED for least in told.values())
     planted = calibration.planted.get(f"{100 * TRUSTED:g}")
-    missed = planted.planted - planted.found if planted else 0
     reasons = []
     if blind:
         reasons.append(f"{blind} of {len(told)} cases show only more, {worst} {rough(told[worst])}")
-    if missed and planted:
+    if planted and (missed := planted.planted - planted.found):
         reasons.append(f"{missed} of {planted.planted} planted were missed")
     if calibration.false_alarms:
         reasons.append(f"{calibration.false_alarms} of {calibration.verdicts} verdicts were false alarms")
     if reasons:
         return f"Trusted with {size}: no; {'; '.join(reasons)}."
     found = f", and all {planted.planted} planted were found" if planted and planted.planted else ""
-    return (
-        f"Trusted with {size}: yes; {len(told)} cases show {number(100 * min(told.values()), 2)} to "
-        f"{rough(told[worst])}{found}."
-    )
+    span = f"{number(100 * min(told.values()), 2)} to {rough(told[worst])}"
+    return f"Trusted with {size}: yes; {len(told)} cases show {span}{found}."
 
 
 def _mean(values: Sequence[float]) -> str:

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
 from harness.errors import ExitCode
@@ -17,7 +16,7 @@ from harness.history.reading import History, StatedCard, sentence
 from harness.history.triage import Stated
 from harness.numbers import counted, half_width, percent, percent_figure
 from harness.output.sheet import Cell, Column, Sheet
-from harness.output.tables import console, print_out, styled
+from harness.output.tables import console, print_error, print_out, styled
 from harness.system.texts import harmless
 
 SCHEMA_VERSION = 1
@@ -34,29 +33,27 @@ def print_history(history: History, *, every: bool) -> None:
     """The open regressions of each card, and with `every` all other changes in lines of their own too."""
     for card in history.cards:
         _print_card(card, history.commits, every=every)
-    console().print(_closing(history), highlight=False)
+    console().print(_closing(history))
 
 
 def _print_card(card: StatedCard, commits: Commits, *, every: bool) -> None:
-    out, errors = console(), Console(stderr=True)
-    out.print(_title(card, commits), style="bold", emoji=False, highlight=False, markup=False, soft_wrap=True)
-    shown = [each for each in card.changes if every or each.is_open]
-    cases = {one.series.case.name: one.series.case for one in card.card.analysed}
+    out = console()
+    out.print(_title(card, commits), style="bold", soft_wrap=True)
     for one in card.failing:
         since = f" {clean(one.case)} since {_span(one.good, one.bad, commits)}"
-        out.print(Text.assemble(styled("failing", "failed"), since), highlight=False)
+        out.print(Text.assemble(styled("failing", "failed"), since))
+    shown = [each for each in card.changes if every or each.is_open]
     if shown:
         print_out(_changes(shown, commits))
+    cases = {one.series.case.name: one.series.case for one in card.card.analysed}
     for each in shown:
-        _print_sentence(each, cases[each.change.case], commits)
-    if not every:
-        for line in _summary(card, commits):
-            out.print(line, emoji=False, highlight=False, markup=False)
+        _print_change(each, cases[each.change.case], commits)
+    for line in _summary(card, commits) if not every else ():
+        out.print(line)
     for line in _epochs(card, commits):
-        out.print(line, emoji=False, highlight=False, markup=False, style="dim")
+        out.print(line, style="dim")
     for problem in card.card.problems:
-        told = harmless(f"{card.card.folder}: {problem}")
-        errors.print(told, emoji=False, highlight=False, markup=False, soft_wrap=True)
+        print_error(f"{card.card.folder}: {problem}")
     out.print()
 
 
@@ -73,18 +70,14 @@ def _changes(shown: Sequence[Stated], commits: Commits) -> Sheet:
     changes = [each.change for each in shown]
     states = [each.state or each.change.kind for each in shown]
     marks = {"new": "open", "expired": "expired"}
+    spans = [_span(change.good, change.bad, commits) for change in changes]
     return Sheet(
         columns=[
             Column("state", [Cell(state, marks.get(state, state)) for state in states], text=True),
             Column("case", [clean(change.case) for change in changes], text=True),
             Column("change %", [percent_figure(change.effect, sign=True) for change in changes]),
             Column("±", [percent_figure(half_width(change)) for change in changes], spare=1),
-            Column(
-                "commits",
-                [_span(change.good, change.bad, commits) for change in changes],
-                text=True,
-                whole=True,
-            ),
+            Column("commits", spans, text=True, whole=True),
             Column("id", [change.id for change in changes], text=True, whole=True),
         ]
     )
@@ -95,19 +88,15 @@ def _span(good: int, bad: int, commits: Commits) -> str:
     return last if bad - good == 1 else f"{commits[good].hash[:10]}..{last} ({bad - good})"
 
 
-def _print_sentence(each: Stated, case: Case, commits: Commits) -> None:
-    commit = commits[each.change.bad]
-    out = console()
-    told = Text.assemble((clean(each.change.case), "bold"), " ", sentence(each.change, case))
-    out.print(told, highlight=False)
+def _print_change(each: Stated, case: Case, commits: Commits) -> None:
+    out, commit = console(), commits[each.change.bad]
+    out.print(Text.assemble((clean(each.change.case), "bold"), " ", sentence(each.change, case)))
     if each.change.commits == 1:
         who = f"  {commit.hash[:10]} {clean(commit.subject)} ({clean(commit.author)})"
-        out.print(
-            who, emoji=False, highlight=False, markup=False, style="dim", overflow="ellipsis", no_wrap=True
-        )
+        out.print(who, style="dim", overflow="ellipsis", no_wrap=True)
     if each.decision:
         why = f"  {each.state}: {clean(each.decision.reason)} ({clean(each.decision.author)})"
-        out.print(why, emoji=False, highlight=False, markup=False, style="dim")
+        out.print(why, style="dim")
 
 
 def _summary(card: StatedCard, commits: Commits) -> Iterable[str]:
@@ -115,9 +104,8 @@ def _summary(card: StatedCard, commits: Commits) -> Iterable[str]:
     happened: dict[tuple[int, str], list[Change]] = defaultdict(list)
     for each in card.changes:
         if not each.is_open:
-            what: str = each.state or (
-                each.change.attribution if each.change.kind == "environment" else "improvement"
-            )
+            by_the_card = each.change.kind == "environment"
+            what: str = each.state or (each.change.attribution if by_the_card else "improvement")
             happened[each.change.bad, what].append(each.change)
     for (bad, what), changes in happened.items():
         effects = sorted(change.effect for change in changes)
@@ -143,14 +131,12 @@ def _closing(history: History) -> str:
     order = ("new", "expired", "acknowledged", "fixed", "improvement", "environment")
     rises = "improvement" if states.count("improvement") == 1 else "improvements"
     words = {"improvement": rises, "environment": "by the card"}
-    counted = [f"{states.count(state)} {words.get(state, state)}" for state in order if state in states]
+    told = ", ".join(f"{states.count(each)} {words.get(each, each)}" for each in order if each in states)
     opened = sum(1 for _ in history.open)
-    left = "No regression is open." if not opened else f"{opened} regressions are open."
-    if opened == 1:
-        left = "1 regression is open."
+    left = f"{opened} regressions are open." if opened > 1 else f"{opened or 'No'} regression is open."
     if failing := sum(len(card.failing) for card in history.cards):
         left += f" {failing} case{'s fail' if failing > 1 else ' fails'} that had figures."
-    return f"{left} Changes: {', '.join(counted) or 'none'}. Exit status {int(exit_code(history))}."
+    return f"{left} Changes: {told or 'none'}. Exit status {int(exit_code(history))}."
 
 
 def clean(text: str) -> str:

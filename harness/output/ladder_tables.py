@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
 from collections.abc import Iterator, Sequence
 
-from harness.numbers import number, times
-from harness.output.ladders import LadderReport, Line, Ours, Place
+from harness.numbers import counted, number, times
+from harness.output.ladders import LadderReport, Line, Machine, Ours
 from harness.output.sentences import commit_label
 from harness.output.sheet import Column, Sheet, inline
 from harness.output.tables import console, print_out
@@ -16,25 +15,24 @@ from harness.spec.case_id import size_label
 NOTHING = "\N{EN DASH}"
 WITH_SLOW = (f"{NOTHING}, with", "--slow")
 """In two cells that stand side by side."""
-_DAY = 24 * 60
 
 
 def print_ladder(report: LadderReport, now: dt.datetime) -> None:
     """A ladder on standard output; figures are as old as they are `now`."""
     out = console()
     ladder = report.ladder
-    out.print(f"{report.suite}.{ladder.name}: {ladder.title}", style="bold", highlight=False, markup=False)
+    out.print(f"{report.suite}.{ladder.name}: {ladder.title}", style="bold")
     if theirs := _theirs(report):
-        out.print(theirs, highlight=False, markup=False)
+        out.print(theirs)
     for heading, columns, notes in _parts(report, now):
         out.print()
         if heading:
-            out.print(heading, style="cyan", highlight=False, markup=False)
+            out.print(heading, style="cyan")
         print_out(Sheet(columns=columns))
         for note in notes:
-            out.print(note, style="dim", highlight=False, markup=False)
+            out.print(note, style="dim")
     if ladder.note:
-        out.print(ladder.note, style="dim", highlight=False, markup=False)
+        out.print(ladder.note, style="dim")
 
 
 def markdown(report: LadderReport) -> str:
@@ -48,33 +46,31 @@ def markdown(report: LadderReport) -> str:
 
 def print_hints(reports: Sequence[LadderReport]) -> None:
     """What would measure what is a dash."""
-    found: dict[str, dict[str, None]] = {"missing": {}, "slow": {}, "swept": {}}
+    found: dict[str, dict[str, None]] = {"": {}, "missing": {}, "slow": {}, "swept": {}}
     for report in reports:
-        for place in report.places or (None,):
+        for machine in report.machines or (None,):
             for line in report.lines:
-                what, told = _wanting(report, line, place)
-                if what:
-                    found[what][told] = None
-    hints = []
+                what, told = _wanting(report, line, machine)
+                found[what][told] = None
+    out = console()
     if found["missing"]:
-        hints.append(f"{NOTHING}: not measured. 'harness report ladder --measure' measures what is missing.")
+        out.print(f"{NOTHING}: not measured. 'harness report ladder --measure' measures what is missing.")
     if found["slow"]:
-        hints.append(f"With --measure --slow, what takes minutes too: {', '.join(found['slow'])}.")
-    hints += [f"'harness sweep {name}' measures the rungs that are of a sweep." for name in found["swept"]]
-    for hint in hints:
-        console().print(hint, highlight=False, markup=False)
+        out.print(f"With --measure --slow, what takes minutes too: {', '.join(found['slow'])}.")
+    for name in found["swept"]:
+        out.print(f"'harness sweep {name}' measures the rungs that are of a sweep.")
 
 
-def _wanting(report: LadderReport, line: Line, place: Place | None) -> tuple[str, str]:
+def _wanting(report: LadderReport, line: Line, machine: Machine | None) -> tuple[str, str]:
     """Whether a figure is missing, and what for."""
-    machine = place.machine if place else ""
-    backend = line.rung.backend or (place.device.backend if place else "")
-    if machine in line.ours or (backend and line.kernel.source_for(backend) is None):
+    name = machine.name if machine else ""
+    backend = line.rung.backend or (machine.device.backend if machine else "")
+    if name in line.ours or (backend and line.kernel.source_for(backend) is None):
         return "", ""
     if line.rung.swept:
         return "swept", f"{report.suite}.{line.rung.kernel}"
     label = f"{line.rung.label} at {size_label(line.sizes)}"
-    return ("slow" if line.rung.slow or machine in line.slow else "missing"), label
+    return ("slow" if line.rung.slow or name in line.slow else "missing"), label
 
 
 def _theirs(report: LadderReport) -> str:
@@ -93,41 +89,45 @@ def _parts(report: LadderReport, now: dt.datetime | None) -> Iterator[tuple[str,
     if report.ladder.against:
         yield "", _held_against(report), list(_sources(report, now))
         return
-    for place in report.places or (None,):
-        shown = dataclasses.replace(report, lines=tuple(_shown(report, place)))
-        ours = [line.ours.get(place.machine) if place else None for line in shown.lines]
-        notes = [*_notes(shown.lines, ours, now), *_of_libraries(ours)]
-        notes += _not_for(shown, place) if place else ()
-        yield _heading(shown, place), _ladder(shown, ours), notes
+    for machine in report.machines or (None,):
+        lines = _shown(report, machine)
+        ours = [line.ours.get(machine.name) if machine else None for line in lines]
+        notes = [*_notes(lines, ours, now), *_of_libraries(ours)]
+        notes += _not_for(lines, machine) if machine else ()
+        yield _heading(lines, machine), _ladder(lines, ours, report.unit), notes
 
 
-def _shown(report: LadderReport, place: Place | None) -> Iterator[Line]:
+def _shown(report: LadderReport, machine: Machine | None) -> list[Line]:
     """The author's rungs, and the vendors' kernels that there are for a device; size by size."""
     lines = [
         line
         for line in report.lines
-        if not line.reference or (place and line.kernel.source_for(place.device.backend) is not None)
+        if not line.reference or (machine and line.kernel.source_for(machine.device.backend) is not None)
     ]
     order = list(dict.fromkeys(size_label(line.sizes) for line in lines))
     if any(line.reference for line in lines):
         lines.sort(key=lambda line: order.index(size_label(line.sizes)))
-    yield from lines
+    return lines
 
 
-def _heading(report: LadderReport, place: Place | None) -> str:
-    if place is None:
+def _heading(lines: Sequence[Line], machine: Machine | None) -> str:
+    if machine is None:
         return "Not measured here."
-    sizes = dict.fromkeys(size_label(line.sizes) for line in report.lines if line.sizes)
-    at = f", size {next(iter(sizes))}" if len(sizes) == 1 else ""
-    return f"Ours: {place.device.name} ({place.device.spec}){at}"
+    sizes = {size_label(line.sizes) for line in lines if line.sizes}
+    at = f", size {sizes.pop()}" if len(sizes) == 1 else ""
+    return f"Ours: {machine.device.name} ({machine.device.spec}){at}"
 
 
-def _ladder(report: LadderReport, ours: Sequence[Ours | None]) -> list[Column]:
-    lines = report.lines
+def _ladder(lines: Sequence[Line], ours: Sequence[Ours | None], unit: str) -> list[Column]:
     sizes = [size_label(line.sizes) if line.sizes else "" for line in lines]
-    best = "best" if any(line.rung.swept for line in lines) else report.unit
+    best = "best" if any(line.rung.swept for line in lines) else unit
     mark = "*" if any(each and each.stale for each in ours) else ""
     several = len(lines) > 1
+
+    def of_ours(name: str, digits: int = 4) -> list[str]:
+        return [number(getattr(each, name) if each else None, digits) for each in ours]
+
+    speed_ups = [times(each.speed_up if each and several else None) for each in ours]
     return [
         Column("rung", [line.rung.label for line in lines], text=True),
         Column("size", sizes if len(set(filter(None, sizes))) > 1 else [""] * len(lines)),
@@ -135,91 +135,82 @@ def _ladder(report: LadderReport, ours: Sequence[Ours | None]) -> list[Column]:
         Column(best, [_given(line.rung.rate) for line in lines], over="author"),
         Column("speed-up", [times(line.speed_up if several else None) for line in lines], over="author"),
         Column("% peak", [number(line.peak_percent, 3) for line in lines], over="author"),
-        Column("average", [number(each.average if each else None) for each in ours], over="ours"),
+        Column("average", of_ours("average"), over="ours"),
         Column(best, [_rate(each, mark) for each in ours], over="ours"),
-        Column(
-            "speed-up", [times(each.speed_up if each and several else None) for each in ours], over="ours"
-        ),
-        Column("% peak", [number(each.peak_percent if each else None, 3) for each in ours], over="ours"),
-        Column("% lib", [number(each.library_percent if each else None, 3) for each in ours], over="ours"),
+        Column("speed-up", speed_ups, over="ours"),
+        Column("% peak", of_ours("peak_percent", 3), over="ours"),
+        Column("% lib", of_ours("library_percent", 3), over="ours"),
         Column("idea", [line.kernel.about for line in lines], text=True, spare=1),
     ]
 
 
-def _rate(ours: Ours | None, mark: str) -> str:
-    told = NOTHING if ours is None or ours.rate is None else number(ours.rate)
+def _rate(ours: Ours | None, mark: str = "") -> str:
+    told = number(ours.rate if ours else None) or NOTHING
     return told + (mark if ours and ours.stale else " " * len(mark))
 
 
 def _held_against(report: LadderReport) -> list[Column]:
     """A line a size and card: the author's, then ours."""
+    against = report.ladder.against
     table: list[list[str]] = []
     by_size: dict[str, list[Line]] = {}
     for line in report.lines:
         by_size.setdefault(size_label(line.sizes), []).append(line)
     for size, lines in by_size.items():
-        base = next((line for line in lines if line.rung.kernel == report.ladder.against), None)
+        base = next((line for line in lines if line.rung.kernel == against), None)
         held = next((line for line in lines if line is not base and not line.rung.backend), None)
         others = [line for line in lines if line is not base and line.rung.backend]
+        rows = []
         if any(line.rung.rate or line.rung.time_ms for line in lines):
-            table.append([size, report.ladder.card, *_published(base, held, others)])
-        for place in report.places or (None,):
-            named = "" if size in [row[0] for row in table] else size
-            machine = place.machine if place else ""
-            best = report.best.get(machine, {}).get(size)
-            table.append([named, place.device.spec if place else "ours"])
-            table[-1] += _measured(base, best, others, machine)
-    names = _other_labels(report)
-    base_label = next(line.rung.label for line in report.lines if line.rung.kernel == report.ladder.against)
-    cells = zip(*table, strict=True)
+            rows.append([report.ladder.card, *_published(base, held, others)])
+        for machine in report.machines or (None,):
+            name = machine.name if machine else ""
+            best = report.best.get(name, {}).get(size)
+            spec = machine.device.spec if machine else "ours"
+            rows.append([spec, *_measured(base, best, others, name)])
+        table += [[size if row is rows[0] else "", *row] for row in rows]
+    base_label = next(line.rung.label for line in report.lines if line.rung.kernel == against)
+    # Kernels beside the one that is held against.
+    others = [line for line in report.lines if line.rung.backend and line.rung.kernel != against]
     figures = [(base_label, "ms"), (base_label, report.unit), ("card", "ms"), ("card", report.unit)]
-    figures += [("", "speed-up"), *((name, report.unit) for name in names)]
+    figures += [
+        ("", "speed-up"),
+        *((name, report.unit) for name in dict.fromkeys(each.rung.label for each in others)),
+    ]
+    cells = zip(*table, strict=True)
     return [
         *(Column(name, next(cells), text=True) for name in ("size", "card")),
         *(Column(name, next(cells), over=over) for over, name in figures),
     ]
 
 
-def _other_labels(report: LadderReport) -> list[str]:
-    """Kernels beside the one that is held against."""
-    others = (line for line in report.lines if line.rung.backend)
-    return list(
-        dict.fromkeys(line.rung.label for line in others if line.rung.kernel != report.ladder.against)
-    )
-
-
 def _published(base: Line | None, held: Line | None, others: Sequence[Line]) -> list[str]:
+    speed_up = times(held.speed_up if held else None)
     return [
         *((_given(base.rung.time_ms), _given(base.rung.rate)) if base else ("", "")),
         *((_given(held.rung.time_ms), _given(held.rung.rate)) if held else ("", "")),
-        f"{held.rung.speed_up:g}x" if held and held.rung.speed_up else times(held.speed_up if held else None),
+        f"{held.rung.speed_up:g}x" if held and held.rung.speed_up else speed_up,
         *(_given(line.rung.rate) for line in others),
     ]
 
 
-def _measured(
-    base: Line | None,
-    best: Ours | None,
-    others: Sequence[Line],
-    machine: str,
-) -> list[str]:
+def _measured(base: Line | None, best: Ours | None, others: Sequence[Line], machine: str) -> list[str]:
     mine = base.ours.get(machine) if base else None
+    first = _time(mine), _rate(mine)
     if base and (mine is None or mine.rate is None) and (base.rung.slow or machine in base.slow):
         first = WITH_SLOW
-    else:
-        first = (_time(mine), _rate(mine, ""))
-    beside = [_rate(line.ours.get(machine), "") for line in others]
-    return [*first, _time(best), _rate(best, ""), times(best.speed_up if best else None), *beside]
+    beside = [_rate(line.ours.get(machine)) for line in others]
+    return [*first, _time(best), _rate(best), times(best.speed_up if best else None), *beside]
 
 
 def _sources(report: LadderReport, now: dt.datetime | None) -> Iterator[str]:
     """Which device each line is of, which kernel it ran, and how old the figures are."""
-    for place in report.places:
-        best = report.best.get(place.machine, {})
+    lines = [line for line in report.lines if line.rung.backend]
+    for machine in report.machines:
+        best = report.best.get(machine.name, {})
         kernels = ", ".join(dict.fromkeys(ours.kernel for ours in best.values())) or "nothing measured"
-        yield f"{place.device.spec}: {place.device.name}, {kernels}"
-        lines = [line for line in report.lines if line.rung.backend]
-        ours = [line.ours.get(place.machine) for line in lines]
+        yield f"{machine.device.spec}: {machine.device.name}, {kernels}"
+        ours = [line.ours.get(machine.name) for line in lines]
         yield from _notes(lines, ours, now, tuple(best.values()))
 
 
@@ -229,17 +220,18 @@ def _notes(
     """Of which commits the figures are and how old; why there is none where it was tried."""
     origins: dict[tuple[str, bool], list[tuple[str, Ours]]] = {}
     named = [(line.rung.label, each) for line, each in zip(lines, ours, strict=True) if each]
-    named += [(each.kernel, each) for each in more]
-    for label, each in named:
+    for label, each in [*named, *((each.kernel, each) for each in more)]:
         if each.rate is None:
             yield f"{label}: {each.reason or each.status}. {each.message}".rstrip()
         else:
-            origins.setdefault((commit_label(each.commit, dirty=each.dirty), each.stale), []).append(
-                (label, each)
-            )
+            origin = commit_label(each.commit, dirty=each.dirty), each.stale
+            origins.setdefault(origin, []).append((label, each))
     for (commit, stale), found in sorted(origins.items(), key=lambda item: item[0][1]):
-        ages = dict.fromkeys(_age(each.measured_at, now) for _, each in sorted(found, key=_when))
-        told = f"at {commit}, {_span([*ages])}"
+        times_measured = [each.measured_at for _, each in found]
+        oldest, newest = _age(min(times_measured), now), _age(max(times_measured), now)
+        if oldest != newest:
+            newest = f"{oldest.removesuffix(' ago')} to {newest.removeprefix('measured ')}"
+        told = f"at {commit}, {newest}"
         if stale:
             labels = ", ".join(dict.fromkeys(label for label, _ in found))
             whose = "all" if len(origins) == 1 else labels
@@ -257,30 +249,18 @@ def _of_libraries(ours: Sequence[Ours | None]) -> Iterator[str]:
         yield f"% lib: {why}"
 
 
-def _span(ages: Sequence[str]) -> str:
-    """From the oldest to the newest."""
-    oldest, newest = ages[0], ages[-1]
-    return (
-        newest if oldest == newest else f"{oldest.removesuffix(' ago')} to {newest.removeprefix('measured ')}"
-    )
-
-
-def _not_for(report: LadderReport, place: Place) -> Iterator[str]:
+def _not_for(lines: Sequence[Line], machine: Machine) -> Iterator[str]:
     """Rungs that were never made for a device."""
-    backend = place.device.backend
+    backend = machine.device.backend
     others = [
         line.rung.label
-        for line in report.lines
-        if place.machine not in line.ours
+        for line in lines
+        if machine.name not in line.ours
         and (line.rung.backend or backend) == backend
         and line.kernel.source_for(backend) is None
     ]
     if others:
-        yield f"Not for {place.device.spec}: {', '.join(dict.fromkeys(others))}"
-
-
-def _when(named: tuple[str, Ours]) -> str:
-    return named[1].measured_at
+        yield f"Not for {machine.device.spec}: {', '.join(dict.fromkeys(others))}"
 
 
 def _age(started_at: str, now: dt.datetime | None) -> str:
@@ -290,10 +270,9 @@ def _age(started_at: str, now: dt.datetime | None) -> str:
         minutes = int((now - dt.datetime.fromisoformat(started_at)).total_seconds() // 60)
     except (ValueError, TypeError):
         return started_at
-    for length, unit in ((_DAY, "day"), (60, "hour"), (1, "minute")):
+    for length, unit in ((24 * 60, "day"), (60, "hour"), (1, "minute")):
         if minutes >= length:
-            count = minutes // length
-            return f"{count} {unit}{'s' if count > 1 else ''} ago"
+            return f"{counted(minutes // length, unit)} ago"
     return "just now"
 
 
@@ -303,4 +282,4 @@ def _given(value: float | None) -> str:
 
 
 def _time(ours: Ours | None) -> str:
-    return number(ours.time_ms) if ours and ours.time_ms is not None else NOTHING
+    return number(ours.time_ms if ours else None) or NOTHING

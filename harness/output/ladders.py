@@ -1,20 +1,34 @@
-"""What others published, with what we measured of the same kernels beside it: read from records."""
+"""What others published, with what we measured of the same kernels beside it, and what is to be measured yet:
+read from records and from sweeps.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import difflib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from harness.device import backends
+from harness.device.machine import machine_name
+from harness.errors import HarnessError, UsageError
 from harness.output.tables import summary_of
 from harness.records import DeviceInfo, Host, RowStatus, Source
-from harness.spec.case_id import size_label
+from harness.spec.case_id import Selector, Size, size_label
+from harness.spec.loader import LoadedSuite
+from harness.spec.planning import PlannedCase
 from harness.spec.suite import Case, Kernel, Ladder, Rung, Suite, Value
-from harness.store.records_file import StoredRow
+from harness.store.records_file import StoredRow, newest_rows
+from harness.sweep.journal import SweepState, read_sweep
+from harness.sweep.model import Configuration, Sweep, SweepRow, configurations
 
 SLOW_FLOP = 4e9
 """Of one launch on a processor that stands in for a card: beyond, measuring takes more than some seconds."""
+MORE_DEVICES = ("opengl:0", "cpu:0")
+"""Where ladders are measured too, beside the default device: the compute shader's, and what both are held
+against."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +60,11 @@ class Ours:
     """Whether the suite's files were others than they are now."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A device that has records of a ladder."""
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A device that has records of a ladder, by the name of their folder."""
 
-    machine: str
+    name: str
     device: DeviceInfo
     host: Host
 
@@ -81,21 +95,17 @@ class LadderReport:
     unit: str
     ladder: Ladder
     lines: tuple[Line, ...]
-    places: tuple[Place, ...]
+    machines: tuple[Machine, ...]
     best: Mapping[str, Mapping[str, Ours]] = field(default_factory=dict)
     """Of a ladder that holds kernels against another: by machine and size, the one that stands for it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
+@dataclass(frozen=True, slots=True)
+class SweptConfiguration:
     """One configuration that a sweep has measured."""
 
     machine: str
-    device: DeviceInfo
-    host: Host
-    source: Source
-    measured_at: str
-    kernel: str
+    sweep: Sweep
     sizes: Mapping[str, int]
     parameters: Mapping[str, Value]
     time_ms: float
@@ -105,14 +115,14 @@ class Swept:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What there is to draw on."""
+class _Measured:
+    """What records and sweeps hold of a suite, whose files now have the hash `tree`."""
 
     suite: Suite
     tree: str
     rows: Mapping[str, Mapping[str, StoredRow]]
     """By machine and case."""
-    swept: Sequence[Swept]
+    swept: Sequence[SweptConfiguration]
 
 
 def placed(suite: Suite, ladder: Ladder, sizes: Sequence[Mapping[str, int]] = ()) -> list[Line]:
@@ -122,13 +132,13 @@ def placed(suite: Suite, ladder: Ladder, sizes: Sequence[Mapping[str, int]] = ()
     A ladder of one size moves to another with its figures; of several, figures stay at the sizes they are of.
     """
     lines = [_line(suite, ladder, rung) for rung in ladder.rungs]
-    if not sizes:
-        return [*lines, *_references(suite, ladder, lines)]
-    chosen = [line for line in lines if line.rung.swept]
-    for point in sizes:
-        there = [line for line in lines if line.sizes == point]
-        chosen += there or _moved(lines, point)
-    return [*chosen, *_references(suite, ladder, chosen)]
+    if sizes:
+        chosen = [line for line in lines if line.rung.swept]
+        for point in sizes:
+            there = [line for line in lines if line.sizes == point]
+            chosen += there or _moved(lines, point)
+        lines = chosen
+    return [*lines, *_references(suite, ladder, lines)]
 
 
 def _references(suite: Suite, ladder: Ladder, lines: Sequence[Line]) -> Iterator[Line]:
@@ -137,68 +147,56 @@ def _references(suite: Suite, ladder: Ladder, lines: Sequence[Line]) -> Iterator
         return
     dtypes = {line.kernel.dtype for line in lines}
     rungs = {(line.kernel.name, size_label(line.sizes)) for line in lines}
-    for point in {size_label(line.sizes): line.sizes for line in lines if line.sizes}.values():
+    for label, point in {size_label(line.sizes): line.sizes for line in lines if line.sizes}.items():
         for kernel in suite.kernels:
-            known = (kernel.name, size_label(point)) in rungs
-            if kernel.library and kernel.dtype in dtypes and not known:
+            if kernel.library and kernel.dtype in dtypes and (kernel.name, label) not in rungs:
                 rung = Rung(kernel.name, kernel.name, sizes=point)
                 yield Line(rung=rung, kernel=kernel, sizes=point, reference=True)
 
 
 def _line(suite: Suite, ladder: Ladder, rung: Rung) -> Line:
     sizes = {} if rung.swept else suite.rung_sizes(ladder, rung)
-    base = next(iter(_bases(suite, ladder, sizes)), None)
-    counted = None
-    if rung.rate and base and base.rate and not rung.swept:
-        counted = rung.rate / base.rate
-    peak = 100 * rung.rate / ladder.peak if rung.rate and ladder.peak else None
+    bases = (each for each in ladder.rungs if _is_base(ladder, each) and not each.swept)
+    base = next((each for each in bases if suite.rung_sizes(ladder, each) == sizes), None)
+    counted = rung.rate / base.rate if rung.rate and base and base.rate and not rung.swept else None
     return Line(
         rung=rung,
         kernel=suite.by_name[rung.kernel],
         sizes=sizes,
         speed_up=rung.speed_up or counted,
-        peak_percent=peak,
+        peak_percent=100 * rung.rate / ladder.peak if rung.rate and ladder.peak else None,
     )
 
 
-def _bases(suite: Suite, ladder: Ladder, sizes: Mapping[str, int]) -> Iterator[Rung]:
-    """The rung that speed-ups at a point are counted from, if there is one."""
+def _is_base(ladder: Ladder, rung: Rung) -> bool:
+    """Whether speed-ups are counted from it, at its sizes."""
+    if ladder.against:
+        return rung.kernel == ladder.against
     first = ladder.rungs[0]
-    for rung in ladder.rungs:
-        same = rung.kernel == (ladder.against or first.kernel) and (
-            ladder.against or rung.macros == first.macros
-        )
-        if same and not rung.swept and suite.rung_sizes(ladder, rung) == sizes:
-            yield rung
+    return (rung.kernel, rung.macros) == (first.kernel, first.macros)
 
 
 def _moved(lines: Sequence[Line], point: Mapping[str, int]) -> list[Line]:
     lines = [line for line in lines if not line.rung.swept]
-    points = {size_label(line.sizes) for line in lines}
+    figures_move = len({size_label(line.sizes) for line in lines}) == 1
     largest = max(point.values())
     slow = {line.rung.label for line in lines if line.rung.slow and max(line.sizes.values()) <= largest}
-    kept: dict[str, Line] = {}
+    moved: dict[str, Line] = {}
     for line in lines:
-        if line.rung.label in kept:
-            continue
-        rung = (
-            line.rung
-            if len(points) == 1
-            else dataclasses.replace(line.rung, rate=None, time_ms=None, speed_up=None)
-        )
-        given = line if len(points) == 1 else Line(rung=rung, kernel=line.kernel, sizes={})
-        rung = dataclasses.replace(rung, slow=rung.label in slow)
-        kept[rung.label] = dataclasses.replace(given, rung=rung, sizes=dict(point))
-    return list(kept.values())
+        rung = dataclasses.replace(line.rung, slow=line.rung.label in slow)
+        there = dataclasses.replace(line, rung=rung, sizes=dict(point))
+        if not figures_move:
+            rung = dataclasses.replace(rung, rate=None, time_ms=None, speed_up=None)
+            there = Line(rung=rung, kernel=line.kernel, sizes=dict(point))
+        moved.setdefault(rung.label, there)
+    return list(moved.values())
 
 
 def is_slow(line: Line, suite: Suite, device: DeviceInfo) -> bool:
     """Whether measuring it takes so long that it must be asked for."""
     if line.rung.slow or line.rung.swept:
         return line.rung.slow
-    if line.rung.backend not in ("", device.backend):
-        return False
-    if device.kind == "gpu" or device.backend == "null" or line.rung.backend:
+    if line.rung.backend or device.kind == "gpu" or device.backend == "null":
         return False
     return (suite.problem.flop(suite.case(line.kernel, line.sizes)) or 0) > SLOW_FLOP
 
@@ -217,7 +215,7 @@ def ladder_report(
     ladder: Ladder,
     lines: Sequence[Line],
     rows: Sequence[StoredRow],
-    swept: Sequence[Swept] = (),
+    swept: Sequence[SweptConfiguration] = (),
     *,
     shown: Callable[[DeviceInfo], bool] = lambda _: True,
     against: str = "",
@@ -229,55 +227,53 @@ def ladder_report(
     by_machine: dict[str, dict[str, StoredRow]] = {}
     for stored in rows:
         by_machine.setdefault(stored.machine, {})[stored.row.case] = stored
-    found = _Found(suite, tree, by_machine, swept)
-    places = tuple(place for place in _places(found, ladder, lines) if shown(place.device))
-    filled = tuple(
+    measured = _Measured(suite, tree, by_machine, swept)
+    machines = tuple(each for each in _machines(measured, ladder, lines) if shown(each.device))
+    filled = [
         dataclasses.replace(
             line,
-            ours={p.machine: ours for p in places if (ours := _ours(found, line, p))},
-            slow=frozenset(p.machine for p in places if is_slow(line, suite, p.device)),
+            ours={m.name: ours for m in machines if (ours := _ours(measured, line, m))},
+            slow=frozenset(m.name for m in machines if is_slow(line, suite, m.device)),
         )
         for line in lines
-    )
-    filled = tuple(_counted(line, filled, ladder) for line in filled)
-    best = {}
-    if ladder.against:
-        best = {p.machine: _best(found, ladder, filled, p, against) for p in places}
+    ]
+    filled = [_with_speed_ups(line, filled, ladder) for line in filled]
+    best = {m.name: _best(measured, ladder, filled, m, against) for m in machines} if ladder.against else {}
     return LadderReport(
         suite=suite.name,
         unit=suite.headline,
         ladder=ladder,
-        lines=filled,
-        places=places,
+        lines=tuple(filled),
+        machines=machines,
         best=best,
     )
 
 
-def _places(found: _Found, ladder: Ladder, lines: Sequence[Line]) -> tuple[Place, ...]:
+def _machines(measured: _Measured, ladder: Ladder, lines: Sequence[Line]) -> list[Machine]:
     """The devices that ladders are shown for: the host's own processor where a kernel is measured there for
     its own sake, or where there is nothing else.
     """
-    own = [line for line in lines if not line.rung.backend and not line.reference]
-    cases = {_case(found.suite, line.kernel.name, line.sizes) for line in own}
+    suite = measured.suite
+    cases = {_case(suite, line) for line in lines if not line.rung.backend and not line.reference}
     if ladder.against:
-        sizes = [line.sizes for line in lines]
-        cases = {_case(found.suite, k.name, point) for k in found.suite.kernels for point in sizes}
-        cases -= {_case(found.suite, line.kernel.name, line.sizes) for line in lines if line.rung.backend}
-    there: dict[str, Place] = {}
-    for machine, rows in found.rows.items():
+        cases = {Case(suite.name, k.name, line.sizes).id for k in suite.kernels for line in lines}
+        cases -= {_case(suite, line) for line in lines if line.rung.backend}
+    there: dict[str, Machine] = {}
+    for machine, rows in measured.rows.items():
         runs = [stored.run for case, stored in rows.items() if case in cases]
-        if runs and not (ladder.against and _is_host(found.suite, ladder, runs[0].device)):
+        if runs and not (ladder.against and _is_host(suite, ladder, runs[0].device)):
             newest = max(runs, key=lambda run: run.started_at)
-            there[machine] = Place(machine=machine, device=newest.device, host=newest.host)
-    for each in found.swept:
-        if each.kernel in {line.kernel.name for line in lines if line.rung.macros}:
-            there.setdefault(each.machine, Place(machine=each.machine, device=each.device, host=each.host))
+            there[machine] = Machine(machine, newest.device, newest.host)
+    configured = {line.kernel.name for line in lines if line.rung.macros}
+    for each in measured.swept:
+        if each.sweep.kernel in configured:
+            there.setdefault(each.machine, Machine(each.machine, each.sweep.device, each.sweep.host))
     if not there:
-        everything = {_case(found.suite, line.kernel.name, line.sizes) for line in lines}
-        for machine, rows in found.rows.items():
+        everything = {_case(suite, line) for line in lines}
+        for machine, rows in measured.rows.items():
             for stored in (stored for case, stored in rows.items() if case in everything):
-                there[machine] = Place(machine=machine, device=stored.run.device, host=stored.run.host)
-    return tuple(there.values())
+                there[machine] = Machine(machine, stored.run.device, stored.run.host)
+    return list(there.values())
 
 
 def _is_host(suite: Suite, ladder: Ladder, device: DeviceInfo) -> bool:
@@ -288,28 +284,26 @@ def _is_host(suite: Suite, ladder: Ladder, device: DeviceInfo) -> bool:
     )
 
 
-def _case(suite: Suite, kernel: str, sizes: Mapping[str, int]) -> str:
-    return Case(suite.name, kernel, sizes).id
+def _case(suite: Suite, line: Line) -> str:
+    return Case(suite.name, line.kernel.name, line.sizes).id
 
 
-def _ours(found: _Found, line: Line, place: Place) -> Ours | None:
-    if not is_plain(line, found.suite):
-        return _of_sweep(found, line, place)
-    case = _case(found.suite, line.kernel.name, line.sizes)
-    wanted = line.rung.backend
-    machines = [place.machine] if wanted in ("", place.device.backend) else []
-    if wanted and not machines:
-        machines = [
-            machine
-            for machine, rows in found.rows.items()
-            if (stored := rows.get(case))
-            and stored.run.device.backend == wanted
-            and stored.run.host.cpu == place.host.cpu
+def _ours(measured: _Measured, line: Line, machine: Machine) -> Ours | None:
+    if not is_plain(line, measured.suite):
+        return _of_sweep(measured, line, machine)
+    case, wanted = _case(measured.suite, line), line.rung.backend
+    rows = [stored for by_case in measured.rows.values() if (stored := by_case.get(case))]
+    if wanted in ("", machine.device.backend):
+        rows = [stored for stored in rows if stored.machine == machine.name]
+    else:
+        rows = [
+            stored
+            for stored in rows
+            if stored.run.device.backend == wanted and stored.run.host.cpu == machine.host.cpu
         ]
-    rows = [stored for machine in machines if (stored := found.rows.get(machine, {}).get(case))]
     if rows:
-        return _of_row(max(rows, key=lambda each: each.run.started_at), found.tree)
-    return _of_sweep(found, line, place) if line.rung.macros else None
+        return _of_row(max(rows, key=lambda each: each.run.started_at), measured.tree)
+    return _of_sweep(measured, line, machine) if line.rung.macros else None
 
 
 def _of_row(stored: StoredRow, tree: str) -> Ours:
@@ -336,13 +330,13 @@ def _origin(source: Source, tree: str) -> dict[str, Any]:
     return {"commit": source.commit, "dirty": source.dirty, "stale": source.tree_sha256 != tree}
 
 
-def _of_sweep(found: _Found, line: Line, place: Place) -> Ours | None:
+def _of_sweep(measured: _Measured, line: Line, machine: Machine) -> Ours | None:
     """The best of the configurations that have the rung's parameters, and their average where it is asked."""
     matching = [
         each
-        for each in found.swept
-        if each.machine == place.machine
-        and each.kernel == line.kernel.name
+        for each in measured.swept
+        if each.machine == machine.name
+        and each.sweep.kernel == line.kernel.name
         and (line.rung.swept or each.sizes == line.sizes)
         and all(each.parameters.get(name) == value for name, value in line.rung.macros.items())
     ]
@@ -351,32 +345,22 @@ def _of_sweep(found: _Found, line: Line, place: Place) -> Ours | None:
     best = max(matching, key=lambda each: each.rate)
     average = sum(each.rate for each in matching) / len(matching)
     return Ours(
-        device=best.device,
+        device=best.sweep.device,
         machine=best.machine,
-        kernel=best.kernel,
+        kernel=best.sweep.kernel,
         status="measured",
         time_ms=best.time_ms,
         rate=best.rate,
         average=average if line.rung.swept else None,
         peak_percent=100 * best.rate / best.peak if best.peak else None,
-        measured_at=best.measured_at,
-        **_origin(best.source, found.tree),
+        measured_at=best.sweep.started_at,
+        **_origin(best.sweep.source, measured.tree),
     )
 
 
-def _counted(line: Line, lines: Sequence[Line], ladder: Ladder) -> Line:
-    """The line with our own speed-ups."""
-    first = lines[0].rung
-    base = next(
-        (
-            each
-            for each in lines
-            if each.sizes == line.sizes
-            and each.kernel.name == (ladder.against or first.kernel)
-            and (ladder.against or each.rung.macros == first.macros)
-        ),
-        None,
-    )
+def _with_speed_ups(line: Line, lines: Sequence[Line], ladder: Ladder) -> Line:
+    bases = (each for each in lines if each.sizes == line.sizes and _is_base(ladder, each.rung))
+    base = next(bases, None)
     if base is None or line.rung.swept:
         return line
     return dataclasses.replace(line, ours={m: _sped(ours, base.ours.get(m)) for m, ours in line.ours.items()})
@@ -389,23 +373,21 @@ def _sped(ours: Ours, base: Ours | None) -> Ours:
 
 
 def _best(
-    found: _Found, ladder: Ladder, lines: Sequence[Line], place: Place, against: str
+    measured: _Measured, ladder: Ladder, lines: Sequence[Line], machine: Machine, against: str
 ) -> dict[str, Ours]:
     """By size, what a device has to hold against the host: the kernel that is asked for, else the author's,
     else the fastest that computes in the same type and is no vendor's own.
     """
+    suite, rows = measured.suite, measured.rows.get(machine.name, {})
     theirs = [line.kernel.name for line in lines if not line.rung.backend]
-    fair = _comparable(found.suite, ladder)
     best: dict[str, Ours] = {}
     for line in (line for line in lines if line.kernel.name == ladder.against):
-        for names in ([against],) if against else (theirs, fair):
-            cases = [_case(found.suite, name, line.sizes) for name in names]
-            rows = found.rows.get(place.machine, {})
-            ours = [_of_row(rows[case], found.tree) for case in cases if case in rows]
-            timed = [each for each in ours if each.rate]
-            if timed:
+        for names in ([against],) if against else (theirs, _comparable(suite, ladder)):
+            cases = [Case(suite.name, name, line.sizes).id for name in names]
+            ours = [_of_row(rows[case], measured.tree) for case in cases if case in rows]
+            if timed := [each for each in ours if each.rate]:
                 chosen = max(timed, key=lambda each: each.rate or 0)
-                best[size_label(line.sizes)] = _sped(chosen, line.ours.get(place.machine))
+                best[size_label(line.sizes)] = _sped(chosen, line.ours.get(machine.name))
                 break
     return best
 
@@ -425,6 +407,240 @@ def fastest(suite: Suite, ladder: Ladder, rows: Sequence[StoredRow]) -> Kernel |
         if stored.row.kernel in fair and (rate := summary_of(stored.row, stored.run).rate)
     ]
     return suite.by_name[max(timed)[2]] if timed else None
+
+
+def newest_swept(
+    results: Path, suite: Suite, kernels: Collection[str]
+) -> tuple[list[SweptConfiguration], list[str]]:
+    """Every configuration of the newest sweep of each kernel on each device that came to its end, and what
+    could not be read, a sentence each.
+    """
+    newest: dict[tuple[str, str], tuple[Sweep, SweepState]] = {}
+    problems: list[str] = []
+    for kernel in kernels:
+        for path in sorted(results.glob(f"*/sweeps/{suite.name}.{kernel}-*.jsonl")):
+            try:
+                sweep, found = read_sweep(path)
+            except HarnessError as error:
+                problems.append(error.message)
+                continue
+            key = path.parent.parent.name, kernel
+            if found.complete and (key not in newest or newest[key][0].started_at < sweep.started_at):
+                newest[key] = sweep, found
+    return [
+        each
+        for (machine, _), (sweep, found) in newest.items()
+        for each in _swept(suite, machine, sweep, found)
+    ], problems
+
+
+def _swept(suite: Suite, machine: str, sweep: Sweep, found: SweepState) -> Iterator[SweptConfiguration]:
+    finals = {final.number: final.time_ns for final in found.finals}
+    for configuration, row in _rows(suite, sweep, found):
+        time_ns = finals.get(row.configuration.number) or row.time_ns
+        work = row.flop if suite.headline == "GFLOP/s" else row.moved_bytes
+        if time_ns and work:
+            yield SweptConfiguration(
+                machine,
+                sweep,
+                configuration.sizes,
+                configuration.parameters,
+                time_ms=time_ns / 1e6,
+                rate=work / time_ns,
+                peak=sweep.peaks.get(row.dtype if suite.headline == "GFLOP/s" else "memory"),
+            )
+
+
+def _rows(suite: Suite, sweep: Sweep, found: SweepState) -> Iterator[tuple[Configuration, SweepRow]]:
+    """Configurations with the row that holds for each: its own, or that of one whose code is the same."""
+    measured = {number: row for number, row in found.rows.items() if row.status == "measured"}
+    first: dict[tuple[str, str], SweepRow] = {}
+    for number, row in measured.items():
+        yield row.configuration, row
+        if prepared := found.prepared.get(number):
+            first[row.configuration.case, prepared.code] = row
+    for configuration in _all(suite, sweep, found):
+        prepared = found.prepared.get(configuration.number)
+        if prepared and prepared.code and configuration.number not in found.rows:
+            original = first.get((configuration.case, prepared.code))
+            if original is not None:
+                yield configuration, original
+
+
+def _all(suite: Suite, sweep: Sweep, found: SweepState) -> tuple[Configuration, ...]:
+    """Every configuration of a sweep; none where the suite's list is another now."""
+    kernel = suite.by_name.get(sweep.kernel)
+    if kernel is None or kernel.tune is None:
+        return ()
+    by_number = [found.rows[number].configuration for number in sorted(found.rows)]
+    points = list({tuple(each.sizes.items()): each.sizes for each in by_number}.values())
+    every = configurations(suite, kernel, kernel.tune, points)
+    same = len(every) == sweep.total and all(every[each.number - 1] == each for each in by_number)
+    return every if same else ()
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteLadders:
+    """Ladders of one suite, at the sizes to show."""
+
+    loaded: LoadedSuite
+    ladders: tuple[tuple[Ladder, tuple[Line, ...]], ...]
+    results: Path
+    devices: tuple[str, ...]
+    """To show or to measure on; empty for every device but the null one, whose times are made up."""
+    against: str
+    """The kernel to hold against the host; empty for the fastest."""
+    slow: bool
+    """Whether to measure what takes minutes too."""
+
+    @property
+    def suite(self) -> Suite:
+        return self.loaded.suite
+
+    @property
+    def lines(self) -> list[Line]:
+        return [line for _, lines in self.ladders for line in lines]
+
+    def reports(self) -> tuple[list[LadderReport], list[str]]:
+        """Every ladder with its figures, and what could not be read, a sentence each."""
+        rows, problems = self._rows()
+        tuned = {line.kernel.name for line in self.lines if line.kernel.tune}
+        swept, unread = newest_swept(self.results, self.suite, sorted(tuned))
+        rows = [each for each in rows if self._is_wanted(each.run.device)]
+        swept = [each for each in swept if self._is_wanted(each.sweep.device)]
+        tree = self.loaded.source.tree_sha256
+        return [
+            ladder_report(
+                self.suite, tree, ladder, lines, rows, swept, shown=self._is_shown, against=self.against
+            )
+            for ladder, lines in self.ladders
+        ], problems + unread
+
+    def specs(self, default: str | None) -> list[str | None]:
+        """The devices to measure on; None for the first that works."""
+        if self.devices:
+            return [*self.devices]
+        there = {backend for kernel in self.loaded.suite.kernels for backend in kernel.sources}
+        specs = dict.fromkeys((default, *MORE_DEVICES))
+        return [spec for spec in specs if spec is None or spec.partition(":")[0] in there]
+
+    def missing(self, device: DeviceInfo) -> list[PlannedCase]:
+        """What a device can be asked for, kernel by kernel, and has no figure of with the suite as it is."""
+        wanted = {
+            (line.kernel.name, size_label(line.sizes)): self._planned(line.kernel, line)
+            for line in self.lines
+            if is_plain(line, self.suite)
+            and line.rung.backend in ("", device.backend)
+            and line.kernel.source_for(device.backend) is not None
+            and (self.slow or not is_slow(line, self.suite, device))
+        }
+        order = [kernel.name for kernel in self.suite.kernels]
+        plan = sorted(wanted.values(), key=lambda planned: order.index(planned.kernel.name))
+        return self._not_stored(device, plan)
+
+    def missing_fastest(self, device: DeviceInfo) -> list[PlannedCase]:
+        """The kernel that stands for a device in a table against the host, where the author's cannot run."""
+        plan: list[PlannedCase] = []
+        for ladder, lines in self.ladders if device.backend != "cpu" else ():
+            kernel = self._standing(ladder, lines, device) if ladder.against else None
+            if kernel is None:
+                continue
+            for line in (line for line in lines if line.kernel.name == ladder.against):
+                rung = dataclasses.replace(line.rung, slow=False, backend="")
+                moved = dataclasses.replace(line, kernel=kernel, rung=rung)
+                if self.slow or not is_slow(moved, self.suite, device):
+                    plan.append(self._planned(kernel, line))
+        return self._not_stored(device, plan)
+
+    def _standing(self, ladder: Ladder, lines: Sequence[Line], device: DeviceInfo) -> Kernel | None:
+        if self.against:
+            kernel = self.suite.by_name[self.against]
+            return kernel if kernel.source_for(device.backend) is not None else None
+        theirs = [line.kernel for line in lines if not line.rung.backend]
+        if any(kernel.source_for(device.backend) is not None for kernel in theirs):
+            return None
+        return fastest(self.suite, ladder, self._stored_on(device))
+
+    def _planned(self, kernel: Kernel, line: Line) -> PlannedCase:
+        return PlannedCase(kernel, self.suite.case(kernel, line.sizes))
+
+    def _not_stored(self, device: DeviceInfo, plan: Sequence[PlannedCase]) -> list[PlannedCase]:
+        tree = self.loaded.source.tree_sha256
+        fresh = {
+            stored.row.case
+            for stored in self._stored_on(device)
+            if stored.row.status == "measured" and stored.run.source.tree_sha256 == tree
+        }
+        return [planned for planned in plan if planned.case.id not in fresh]
+
+    def _stored_on(self, device: DeviceInfo) -> list[StoredRow]:
+        return [stored for stored in self._rows()[0] if stored.machine == machine_name(device)]
+
+    def _rows(self) -> tuple[list[StoredRow], list[str]]:
+        """What is stored of any kernel of the suite at the sizes of its ladders."""
+        points = {size_label(line.sizes): line.sizes for line in self.lines if line.sizes}
+        kernels = self.suite.kernels
+        cases = {Case(self.suite.name, k.name, point).id for k in kernels for point in points.values()}
+        return newest_rows(self.results, self.suite.name, cases)
+
+    def _is_wanted(self, device: DeviceInfo) -> bool:
+        return device.backend != "null" or self._is_shown(device)
+
+    def _is_shown(self, device: DeviceInfo) -> bool:
+        specs = [backends.parse_spec(spec) for spec in self.devices]
+        return backends.parse_spec(device.spec) in specs if specs else device.backend != "null"
+
+
+def find_ladders(
+    suites: Sequence[LoadedSuite],
+    names: Sequence[str],
+    sizes: Sequence[str],
+    *,
+    results: Path,
+    devices: tuple[str, ...],
+    against: str,
+    slow: bool,
+) -> Iterator[SuiteLadders]:
+    """The ladders of these names, or all. Raises UsageError for a name that is none, a size that fits
+    nothing, and where nobody published.
+    """
+    known = [(loaded, ladder) for loaded in suites for ladder in loaded.suite.ladders]
+    if not known:
+        raise UsageError(
+            "No suite here has ladders: Suite(ladders=[Ladder(...)]) says what others published."
+        )
+    for name in names:
+        if not any(_is_of(name, loaded.suite, ladder) for loaded, ladder in known):
+            there = [f"{loaded.suite.name}.{ladder.name}" for loaded, ladder in known]
+            near = difflib.get_close_matches(name, [*there, *(each.partition(".")[2] for each in there)], 1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise UsageError(f"No suite or ladder is called {name!r}.{hint} Ladders: {', '.join(there)}.")
+    against = Selector.parse(against).name.rpartition(".")[2]
+    for loaded in suites:
+        suite = loaded.suite
+        chosen = [
+            (ladder, [Selector.parse(name) for name in names if _is_of(name, suite, ladder)])
+            for ladder in suite.ladders
+        ]
+        chosen = [(ladder, selectors) for ladder, selectors in chosen if selectors or not names]
+        if not chosen:
+            continue
+        if against and against not in suite.by_name:
+            raise UsageError(f"--against {against}: suite {suite.name!r} has no such kernel.")
+        ladders = []
+        for ladder, selectors in chosen:
+            wanted = dict.fromkeys((*sizes, *(each.size for each in selectors if each.size)))
+            points = [Size.parse(size).at(suite.problem.axes) for size in wanted]
+            ladders.append((ladder, tuple(placed(suite, ladder, points))))
+        yield SuiteLadders(loaded, tuple(ladders), results, devices, against, slow)
+
+
+def _is_of(name: str, suite: Suite, ladder: Ladder) -> bool:
+    """Whether it names a ladder, its suite, or a kernel or case on it."""
+    if name in (suite.name, ladder.name, f"{suite.name}.{ladder.name}"):
+        return True
+    selector = Selector.parse(name)
+    return any(selector.names(suite.name, rung.kernel) for rung in ladder.rungs)
 
 
 def as_json(report: LadderReport) -> dict[str, Any]:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TypeAlias
 
 from harness.judgement.attribution import POWER_COUPLED
 from harness.numbers import (
-    Change,
     clock,
     counted,
     duration,
@@ -24,14 +23,16 @@ from harness.numbers import (
     percent_figure,
     rough,
 )
+from harness.output.review.model import CaseReview, Change
 from harness.output.sheet import Cell, Column
-from harness.records import Attribution, Verdict, VerdictStatus
+from harness.records import Effect, Verdict
 from harness.spec.case_id import size_label
 from harness.statistics.paired import false_alarm_bound
 
 _SMALL_NS = 1e4
 """Shorter times than this are awkward in milliseconds."""
-_UNITS = ("process", "processes")
+PROCESSES = ("process", "processes")
+"""What an effect is measured in, one and many."""
 _REASONS: Mapping[str, tuple[str, str]] = {
     "too-noisy": ("too noisy to tell", "quieten the card (harness doctor), or allow a wider tolerance"),
     "not-confirmed": ("not confirmed by fresh processes", "run it again"),
@@ -76,67 +77,11 @@ _REASONS: Mapping[str, tuple[str, str]] = {
 """By reason: what is the matter, and what to do about it."""
 
 
-class _Effect(Change, Protocol):
-    @property
-    def processes(self) -> int: ...
+Case: TypeAlias = Verdict | CaseReview
+"""What words and tables are made from."""
 
 
-class _Side(Protocol):
-    @property
-    def time_ns(self) -> float | None: ...
-    @property
-    def sm_clock_mhz(self) -> float | None: ...
-    @property
-    def alone_mhz(self) -> float | None: ...
-    @property
-    def alone_w(self) -> float | None: ...
-
-
-class _Strays(Protocol):
-    @property
-    def base(self) -> int: ...
-    @property
-    def head(self) -> int: ...
-    @property
-    def slots(self) -> int: ...
-    @property
-    def cost(self) -> float: ...
-
-
-class Case(Protocol):
-    """What words and tables are made from: a verdict, or a case of a review."""
-
-    @property
-    def sizes(self) -> Mapping[str, int]: ...
-    @property
-    def status(self) -> VerdictStatus: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def side(self) -> str: ...
-    @property
-    def time(self) -> _Effect | None: ...
-    @property
-    def cycles(self) -> _Effect | None: ...
-    @property
-    def energy(self) -> Change | None: ...
-    @property
-    def strays(self) -> _Strays | None: ...
-    @property
-    def smallest_visible(self) -> float | None: ...
-    @property
-    def noise_floor(self) -> float | None: ...
-    @property
-    def attribution(self) -> Attribution | None: ...
-    @property
-    def base(self) -> _Side | None: ...
-    @property
-    def head(self) -> _Side | None: ...
-    @property
-    def touched(self) -> Mapping[str, int]: ...
-
-
-def sentence(case: Case, units: tuple[str, str] = _UNITS) -> str:
+def sentence(case: Case, units: tuple[str, str] = PROCESSES) -> str:
     """``1.70 % slower (+1.63 to +1.77 %) in 2 processes. The code: 1.68 % more cycles.``
 
     `units` is what an effect was measured in, one and many.
@@ -145,7 +90,7 @@ def sentence(case: Case, units: tuple[str, str] = _UNITS) -> str:
     return " ".join(part for part in parts if part)
 
 
-def explained(verdict: Verdict, units: tuple[str, str] = _UNITS) -> str:
+def explained(verdict: Verdict, units: tuple[str, str] = PROCESSES) -> str:
     """The sentence, and what only who measured could add to it: a compiler's error, a process on the card."""
     return f"{sentence(verdict, units)} {verdict.message}".strip()
 
@@ -163,7 +108,7 @@ def remedy(case: Case, *, calibrated: bool) -> str:
     return hint or ("compare with a base on which it works" if case.side == "base" else "")
 
 
-def leading(case: Case) -> tuple[_Effect | None, str]:
+def leading(case: Case) -> tuple[Effect | Change | None, str]:
     """What a verdict rests on: the change of time or of cycles, with its name."""
     by_cycles = case.reason.endswith("-in-cycles") and case.cycles is not None
     return (case.cycles, "cycles") if by_cycles else (case.time, "time")

@@ -15,18 +15,23 @@ from typing import NamedTuple
 from harness.numbers import typeset
 from harness.system.texts import harmless
 
-_GAP = 2
-"""Spaces between two columns."""
 _LEAST = 12
 """Characters of a text that is cut."""
 _MARKDOWN = "\\`*_|<["
 
 
+SHADES = tuple(f"l{level}" for level in range(7))
+"""Marks of cells with the colours of a heat map, from the slowest to the fastest."""
+_COLOURED = {*SHADES, "none"}
+
+
 class Cell(NamedTuple):
-    """A text with a word on what it is: a verdict's status, ``code``, best, tied."""
+    """A text with a word on what it is: a verdict's status, ``code``, best, tied, a shade."""
 
     text: str
     mark: str = ""
+    hint: str = ""
+    """What a page says of a coloured cell that holds a sign only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,13 @@ class Sheet:
     """Of each row: best, tied or nothing."""
     cut: bool = False
     """Whether the last column is cut where a line has no room for it, so that each row is one line."""
+    dense: bool = False
+    """Whether columns touch: their texts have room around them."""
+
+    @property
+    def gap(self) -> int:
+        """Spaces between two columns."""
+        return 0 if self.dense else 2
 
     @property
     def shown(self) -> list[Column]:
@@ -78,17 +90,30 @@ class Sheet:
             sheet = replace(sheet, columns=[column for column in sheet.columns if column.spare < most])
         return _shortened(sheet, width) if self.cut else sheet
 
+    def parts(self, width: int) -> Iterator[Sheet]:
+        """Sheets no wider than so many characters, where that can be: each has the columns that name the
+        rows, and as many of the others as fit.
+        """
+        naming = [column for column in self.columns if column.heads]
+        others = [column for column in self.columns if not column.heads]
+        while others:
+            taken = len(others)
+            while taken > 1 and replace(self, columns=[*naming, *others[:taken]]).width > width:
+                taken -= 1
+            yield replace(self, columns=[*naming, *others[:taken]])
+            others = others[taken:]
+
     @property
     def width(self) -> int:
         """Characters of a line where nothing is folded."""
-        return sum(column.width + _GAP for column in self.shown) - _GAP
+        return sum(column.width + self.gap for column in self.shown) - self.gap
 
     def lines(self, width: int) -> list[str]:
         """As plain text: the headings, then a line a row."""
         columns = self.fitting(width).shown
         rows = zip(*([column.name, *column.texts] for column in columns), strict=True)
         return [
-            (" " * _GAP)
+            (" " * self.gap)
             .join(
                 harmless(cell).ljust(column.width) if column.text else harmless(cell).rjust(column.width)
                 for cell, column in zip(row, columns, strict=True)
@@ -104,25 +129,33 @@ class Sheet:
         rows = zip(*([inline(text.strip()) for text in column.texts] for column in columns), strict=True)
         return "\n".join(f"| {' | '.join(cells)} |" for cells in (names, rulers, *rows))
 
+    @property
+    def marked_rows(self) -> Iterator[tuple[str, ...]]:
+        """The cells of each row after its mark."""
+        columns = self.shown
+        marks = self.marks or ("",) * len(columns[0].cells)
+        return zip(marks, *(column.cells for column in columns), strict=True)
+
     def html_head(self) -> str:
         """A row of headings."""
         cells = (
-            f'<th scope="col"{_align(column)}>{safe(column.name)}</th>' if column.name else "<td></td>"
+            f'<th scope="col"{_align(column)}>{safe(column.name.strip())}</th>'
+            if column.name
+            else "<td></td>"
             for column in self.shown
         )
         return f"<tr>{''.join(cells)}</tr>"
 
     def html_rows(self) -> Iterator[str]:
         columns = self.shown
-        marks = self.marks or ("",) * len(columns[0].cells)
-        for mark, *row in zip(marks, *(column.cells for column in columns), strict=True):
+        for mark, *row in self.marked_rows:
             cells = "".join(_html(column, cell) for column, cell in zip(columns, row, strict=True))
             yield f'<tr class="{mark}">{cells}</tr>' if mark else f"<tr>{cells}</tr>"
 
 
 def _shortened(sheet: Sheet, width: int) -> Sheet:
     *others, last = sheet.columns
-    room = max(_LEAST, width - sum(column.width + _GAP for column in others))
+    room = max(_LEAST, width - sum(column.width + sheet.gap for column in others))
     texts = [text if len(text) <= room else f"{text[: room - 1]}…" for text in last.texts]
     return replace(sheet, columns=[*others, replace(last, cells=texts)])
 
@@ -144,12 +177,15 @@ _TAGS: Mapping[str, str] = {"code": "code", **dict.fromkeys(_LOUD, "b")}
 
 
 def _html(column: Column, cell: str | Cell) -> str:
-    text, mark = cell if isinstance(cell, Cell) else (cell, "")
-    inner = safe(text) if column.text else safe(typeset(text))
+    text, mark, hint = cell if isinstance(cell, Cell) else (cell, "", "")
+    inner = safe(text.strip()) if column.text else safe(typeset(text.strip()))
     if tag := _TAGS.get(mark):
         inner = f"<{tag}>{inner}</{tag}>"
-    if column.heads:
+    if column.heads and text:
         return f'<th scope="row"{_align(column)}>{inner}</th>'
+    if mark in _COLOURED:
+        title = f' title="{hint}"' if hint else ""
+        return f'<td class="{mark}"{title}>{inner}</td>'
     return f"<td{_align(column) if text else ''}>{inner}</td>"
 
 

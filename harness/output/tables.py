@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -109,9 +108,7 @@ def outcome(row: Row) -> str:
 
 
 LOG_WIDTH = 120
-_RULER = Console(width=1000)
-"""To measure how wide a table would be if it could."""
-_STYLES: Mapping[str, str] = {
+STYLES: Mapping[str, str] = {
     "measured": "green",
     "verified": "green",
     "skipped": "dim",
@@ -131,45 +128,62 @@ _STYLES: Mapping[str, str] = {
     "acknowledged": "yellow",
     "fixed": "green",
     "environment": "cyan",
+    "none": "dim",
+    # Viridis, whose brightness rises evenly, so that it also reads in grey.
+    "l0": "white on #440154",
+    "l1": "white on #443983",
+    "l2": "white on #31688e",
+    "l3": "black on #21918c",
+    "l4": "black on #35b779",
+    "l5": "black on #90d743",
+    "l6": "black on #fde725",
 }
 """By mark."""
 
 
 def console() -> Console:
-    """Standard output, as wide as the terminal; a log gets the room it needs, unless COLUMNS is set."""
-    out = Console()
-    return out if out.is_terminal or "COLUMNS" in os.environ else Console(width=LOG_WIDTH)
+    """Standard output, as wide as the terminal; a log gets the room it needs, unless COLUMNS is set. Texts
+    are shown as they are.
+    """
+    out = Console(highlight=False, markup=False, emoji=False)
+    if not out.is_terminal and "COLUMNS" not in os.environ:
+        out.width = LOG_WIDTH
+    return out
 
 
-def print_out(sheet: Sheet | Table, out: Console | None = None) -> None:
-    """A sheet with its title and caption, with the columns that fit; a table as it is."""
+def print_error(text: str) -> None:
+    """A line on standard error, as it is and never wrapped."""
+    out = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    out.print(harmless(text), soft_wrap=True)
+
+
+def print_out(sheet: Sheet | Text, out: Console | None = None) -> None:
+    """A sheet with its title and caption, with the columns that fit; a text as it is."""
     out = out or console()
-    table = sheet if isinstance(sheet, Table) else _table(sheet.fitting(out.width))
-    # Printed apart: what is inside is wrapped at the table's width, which may be a few words.
-    title, table.title = table.title, None
-    if title:
-        out.print(title, style="bold", highlight=False, soft_wrap=True)
-    out.print(table)
-    if isinstance(sheet, Sheet) and sheet.caption:
-        out.print(Text(harmless(sheet.caption, keep="\n")), style="dim", highlight=False, soft_wrap=True)
+    if isinstance(sheet, Text):
+        out.print(sheet)
+        return
+    # Apart from the table: what is inside is wrapped at the table's width, which may be a few words.
+    if sheet.title:
+        out.print(Text(harmless(sheet.title)), style="bold", soft_wrap=True)
+    out.print(_table(sheet.fitting(out.width)))
+    if sheet.caption:
+        out.print(Text(harmless(sheet.caption, keep="\n")), style="dim", soft_wrap=True)
 
 
 def _table(sheet: Sheet) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.title = Text(harmless(sheet.title)) if sheet.title else None
+    table = Table(box=None, padding=(0, sheet.gap // 2), pad_edge=False, header_style="dim")
     columns = sheet.shown
     over = "\n" if any(column.over for column in columns) else ""
     for column in columns:
-        heading = Text(f"{harmless(column.over)}{over}{harmless(column.name)}")
         table.add_column(
-            heading,
+            Text(f"{harmless(column.over)}{over}{harmless(column.name)}"),
             justify="left" if column.text else "right",
             overflow="fold",
             no_wrap=column.whole or not column.text,
         )
-    marks = sheet.marks or ("",) * len(columns[0].cells)
-    for mark, *row in zip(marks, *(column.cells for column in columns), strict=True):
-        table.add_row(*map(_text, row), style=_STYLES.get(mark, ""))
+    for mark, *row in sheet.marked_rows:
+        table.add_row(*map(_text, row), style=STYLES.get(mark, ""))
     return table
 
 
@@ -178,12 +192,7 @@ def _text(cell: str | Cell) -> Text:
 
 
 def styled(text: str, mark: str) -> Text:
-    return Text(harmless(text), style=_STYLES.get(mark, ""))
-
-
-def natural_width(table: Table) -> int:
-    """Columns that a table takes where nothing wraps."""
-    return Measurement.get(_RULER, _RULER.options, table).maximum
+    return Text(harmless(text), style=STYLES.get(mark, ""))
 
 
 def devices_table(devices: Sequence[DeviceInfo]) -> Sheet:

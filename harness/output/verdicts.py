@@ -1,26 +1,29 @@
-"""Verdicts of comparisons: the table of every face, the terminal, JSON, and the exit status."""
+"""Verdicts of comparisons, of files, and of stored comparisons judged again: the terminal, JSON, and the exit
+status.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
-from rich.console import Console
 from rich.text import Text
 
 from harness.errors import ExitCode
+from harness.judgement.judge import Policy
 from harness.judgement.noise import Calibration
 from harness.judgement.saved_runs import FilesResult
-from harness.numbers import exact, seconds
-from harness.output.sentences import Case, basis, commit_label, explained, verdict_columns
-from harness.output.sheet import Sheet
-from harness.output.tables import console, print_out, styled
+from harness.numbers import exact, rough, seconds
+from harness.output.sentences import PROCESSES, Case, basis, commit_label, explained, verdict_columns
+from harness.output.sheet import Cell, Column, Sheet
+from harness.output.tables import console, print_error, print_out, styled
 from harness.records import FAILING, Comparison, DeviceInfo, Verdict, nothing_compared
 from harness.run.compare import ComparisonResult
+from harness.run.rejudge import Label, Rejudged, RejudgedRecord, Truth, score
+from harness.statistics.paired import false_alarm_bound
 from harness.system.texts import harmless
 
 _BY_DEFAULT = frozenset(FAILING[:5])
@@ -39,33 +42,10 @@ _ORDER = (
 )
 _QUIET = ("identical", "unchanged")
 """Verdicts that the table says enough of."""
+_PAIRS = ("pair of processes", "pairs of processes")
+_NOTHING = "nothing"
 
-
-class Judged(Protocol):
-    """What an exit status is made from."""
-
-    @property
-    def verdicts(self) -> Sequence[Verdict]: ...
-    @property
-    def interrupted(self) -> bool: ...
-    @property
-    def problem(self) -> str: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Shown:
-    """What a terminal is told, whatever was compared."""
-
-    sheet: Sheet
-    verdicts: Sequence[Verdict]
-    basis: str
-    """What the verdicts rest on."""
-    units: tuple[str, str] = ("process", "processes")
-    changes: Sequence[str] = ()
-    """What head's problem asks for otherwise than base's."""
-    asides: Sequence[str] = ()
-    """For standard error."""
-    device_s: float | None = None
+Judged: TypeAlias = ComparisonResult | FilesResult | RejudgedRecord
 
 
 def exit_code(results: Sequence[Judged], fail_on: Collection[str] = ()) -> ExitCode:
@@ -98,6 +78,14 @@ def _code(verdict: Verdict) -> ExitCode:
     return ExitCode.REGRESSION
 
 
+def rejudged_exit_code(
+    records: Sequence[RejudgedRecord], problems: Collection[str], fail_on: Collection[str] = ()
+) -> ExitCode:
+    """As a comparison's, by what is said now; what could not be read counts as not measured."""
+    status = exit_code(records, fail_on) if records else ExitCode.NOT_MEASURED
+    return ExitCode.NOT_MEASURED if problems and status is not ExitCode.REGRESSION else status
+
+
 def as_json(result: ComparisonResult) -> dict[str, Any]:
     return {
         "comparison": result.comparison,
@@ -113,91 +101,108 @@ def as_json(result: ComparisonResult) -> dict[str, Any]:
 
 def judgement_as_json(result: FilesResult) -> dict[str, Any]:
     """Margin, tolerance and confidence are shares."""
-    policy = result.policy
     return {
         "base": result.base,
         "head": result.head,
         "pairs": result.pairs,
         "device": result.device,
-        "margin": policy.margin,
-        "tolerance": policy.tolerance,
-        "confidence": policy.confidence,
+        "margin": result.policy.margin,
+        "tolerance": result.policy.tolerance,
+        "confidence": result.policy.confidence,
         "verdicts": [with_sentence(verdict, _PAIRS) for verdict in result.verdicts],
     }
 
 
-def print_comparison(results: Sequence[ComparisonResult], status: ExitCode) -> None:
-    """Tables and closing line on standard output; what else there is to know on standard error."""
-    _print([_of_comparison(result) for result in results], status)
+def rejudged_as_json(record: RejudgedRecord) -> dict[str, Any]:
+    """Margin, tolerance and confidence are shares."""
+    return {
+        "comparison": record.comparison,
+        "complete": record.complete,
+        "record": str(record.path),
+        "margin": record.policy.margin,
+        "tolerance": record.policy.tolerance,
+        "confidence": record.policy.confidence,
+        "calibrated_at": record.calibration.measured_at if record.calibration else None,
+        "verdicts": [_rejudged_case_json(record, case) for case in record.cases],
+        "twins": [_rejudged_case_json(record, case) for case in record.twins],
+    }
 
 
-def print_judgement(result: FilesResult, status: ExitCode) -> None:
-    """The same for files of pytest-benchmark."""
-    _print([_of_files(result)], status)
+def _rejudged_case_json(record: RejudgedRecord, case: Rejudged) -> dict[str, Any]:
+    label = record.labels.get(case.now.case)
+    return {
+        **dataclasses.asdict(with_sentence(case.now)),
+        "said": record.said(case),
+        "gpu_s_then": case.then_gpu_s,
+        "processes": case.blocks,
+        "truth": label.truth if label else None,
+    }
 
 
-def with_sentence(verdict: Verdict, units: tuple[str, str] = ("process", "processes")) -> Verdict:
+def with_sentence(verdict: Verdict, units: tuple[str, str] = PROCESSES) -> Verdict:
     """For those who read JSON: with all that is said of it as its message."""
     return dataclasses.replace(verdict, message=explained(verdict, units))
 
 
-_PAIRS = ("pair of processes", "pairs of processes")
+def print_comparison(results: Sequence[ComparisonResult], status: ExitCode) -> None:
+    """Tables and closing line on standard output; what else there is to know on standard error."""
+    for result in results:
+        rows = (*result.verdicts, *result.twins)
+        names = [*(each.kernel for each in result.verdicts), *(each.case for each in result.twins)]
+        print_out(Sheet(title=title(result.comparison), columns=verdict_columns("kernel", names, rows)))
+        rests_on = calibrated(result.calibration, result.comparison.device, rows)
+        _print_reasons(result.verdicts, rests_on, changes=result.problem_changes)
+        for message in result.left_out:
+            print_error(f"Left out: {message}")
+        if result.problem:
+            print_error(f"harness: {result.problem}")
+        if result.path:
+            print_error(f"Record: {result.path}")
+        if result.interrupted:
+            print_error("Interrupted: verdicts rest on what was finished.")
+        console().print()
+    rows = tuple(verdict for result in results for verdict in (*result.verdicts, *result.twins))
+    verdicts = [verdict for result in results for verdict in result.verdicts]
+    device_s = sum(verdict.gpu_s for verdict in rows) if results else None
+    console().print(f"{closing(verdicts, device_s)} Exit status {int(status)}.")
 
 
-def _of_comparison(result: ComparisonResult) -> _Shown:
-    asides = [f"Left out: {message}" for message in result.left_out]
-    if result.problem:
-        asides.append(f"harness: {result.problem}")
-    if result.path:
-        asides.append(f"Record: {result.path}")
-    if result.interrupted:
-        asides.append("Interrupted: verdicts rest on what was finished.")
-    rows = (*result.verdicts, *result.twins)
-    names = [*(each.kernel for each in result.verdicts), *(each.case for each in result.twins)]
-    return _Shown(
-        sheet=Sheet(title=title(result.comparison), columns=verdict_columns("kernel", names, rows)),
-        verdicts=result.verdicts,
-        basis=calibrated(result.calibration, result.comparison.device, rows),
-        changes=result.problem_changes,
-        asides=asides,
-        device_s=sum(verdict.gpu_s for verdict in rows),
-    )
-
-
-def _of_files(result: FilesResult) -> _Shown:
+def print_judgement(result: FilesResult, status: ExitCode) -> None:
+    """The same for files of pytest-benchmark."""
     often = Counter(verdict.kernel for verdict in result.verdicts)
     names = [each.kernel if often[each.kernel] == 1 else each.case for each in result.verdicts]
-    policy, base, head = result.policy, result.base, result.head
+    base, head = result.base, result.head
     ends = " against ".join(commit_label(side.commit, dirty=side.dirty) for side in (base, head))
-    return _Shown(
-        sheet=Sheet(
-            title=f"{ends} on {result.device}", columns=verdict_columns("benchmark", names, result.verdicts)
-        ),
-        verdicts=result.verdicts,
-        units=_PAIRS,
-        basis=f"Files of pytest-benchmark, {len(base.files)} of base and {len(head.files)} of head. "
+    columns = verdict_columns("benchmark", names, result.verdicts)
+    print_out(Sheet(title=f"{ends} on {result.device}", columns=columns))
+    files = f"Files of pytest-benchmark, {len(base.files)} of base and {len(head.files)} of head."
+    limits = f"{_limits_in_words(result.policy)} of each verdict."
+    _print_reasons(result.verdicts, f"{files} {limits}", units=_PAIRS)
+    console().print(f"\n{closing(result.verdicts, None)} Exit status {int(status)}.")
+
+
+def _print_reasons(
+    verdicts: Sequence[Verdict],
+    rests_on: str,
+    *,
+    units: tuple[str, str] = PROCESSES,
+    changes: Sequence[str] = (),
+) -> None:
+    """What verdicts rest on, how head's problem changed, and the reasons of those that are acted on."""
+    out = console()
+    if rests_on:
+        out.print(rests_on, style="dim")
+    for change in changes:
+        out.print(Text(f"Problem changed: {harmless(change)}", style="bold yellow"))
+    for line in lines_of(verdicts, units):
+        out.print(line)
+
+
+def _limits_in_words(policy: Policy) -> str:
+    return (
         f"Margin {exact(policy.margin)}, tolerance {exact(policy.tolerance)}, confidence "
-        f"{exact(policy.confidence)} of each verdict.",
+        f"{exact(policy.confidence)}"
     )
-
-
-def _print(results: Sequence[_Shown], status: ExitCode) -> None:
-    errors = Console(stderr=True)
-    for result in results:
-        print_out(result.sheet)
-        if result.basis:
-            console().print(result.basis, highlight=False, style="dim")
-        for change in result.changes:
-            console().print(Text(f"Problem changed: {harmless(change)}", style="bold yellow"))
-        for line in lines_of(result.verdicts, result.units):
-            console().print(line, highlight=False)
-        for aside in result.asides:
-            errors.print(aside, highlight=False, markup=False, soft_wrap=True)
-        console().print()
-    verdicts = [verdict for result in results for verdict in result.verdicts]
-    known = [result.device_s for result in results if result.device_s is not None]
-    told = closing(verdicts, sum(known) if known else None)
-    console().print(f"{told} Exit status {int(status)}.", highlight=False)
 
 
 def calibrated(known: Calibration | None, device: DeviceInfo, cases: Iterable[Case]) -> str:
@@ -256,7 +261,8 @@ def closing(verdicts: Sequence[Verdict], device_s: float | None) -> str:
     """``1 regression, 3 unchanged. 12.3 s of device time.``"""
     counts = Counter(verdict.status for verdict in verdicts)
     told = counted_statuses(counts) or "no case was compared"
-    told += "" if not counts or not nothing_compared(counts) else f". Nothing was compared: {_only(counts)}"
+    if counts and nothing_compared(counts):
+        told += f". Nothing was compared: {_why_nothing(counts)}"
     return f"{told}." + (f" {seconds(device_s)} of device time." if device_s is not None else "")
 
 
@@ -265,8 +271,126 @@ def counted_statuses(counts: Mapping[Any, int]) -> str:
     return ", ".join(f"{counts[name]} {name}" for name in _ORDER if counts.get(name))
 
 
-def _only(counts: Collection[str]) -> str:
+def _why_nothing(counts: Collection[str]) -> str:
     """Why nothing was compared."""
     if len(counts) > 1:
         return "base and head have no case in common"
     return "base has none of these cases" if "new" in counts else "head has none of these cases"
+
+
+def print_rejudged(records: Sequence[RejudgedRecord], asides: Sequence[str], status: ExitCode) -> None:
+    """A table a record, and what it comes to, on standard output; `asides` on standard error."""
+    out = console()
+    for record in records:
+        _print_record(record)
+    labelled = [
+        (record, label, case)
+        for record in records
+        for case in record.cases
+        if (label := record.labels.get(case.now.case))
+    ]
+    if labelled:
+        print_out(_scores(labelled))
+        out.print()
+    for line in dict.fromkeys(map(_rests_on, records)):
+        out.print(harmless(line), style="dim")
+    for aside in asides:
+        print_error(aside)
+    if records:
+        out.print(_closing_of_records(records, status))
+
+
+def _print_record(record: RejudgedRecord) -> None:
+    out = console()
+    out.print(harmless(record.path.name), style="bold", soft_wrap=True)
+    print_out(_then_and_now(record))
+    if untouched := sum(map(_is_quiet, record.cases)):
+        out.print(f"And {untouched} identical.", style="dim")
+    if not record.complete:
+        out.print("Interrupted then: what was measured is judged.", style="dim")
+    for line in lines_of([case.now for case in record.cases if not case.same]):
+        out.print(line)
+    out.print()
+
+
+def _is_quiet(case: Rejudged) -> bool:
+    """Whether a case is left out of the table: nothing was measured of it, and nothing is the matter."""
+    return case.same and case.now.status == "identical"
+
+
+def _then_and_now(record: RejudgedRecord) -> Sheet:
+    cases = [case for case in record.cases if not _is_quiet(case)]
+    rows = [*cases, *record.twins]
+    now = [case.now for case in rows]
+    names = [*(case.now.kernel for case in cases), *(case.now.case for case in record.twins)]
+    given = {column.name: column for column in verdict_columns("kernel", names, now)}
+    labels = [record.labels.get(verdict.case) for verdict in now]
+    then = [Cell(case.then.status, case.then.status) if case.then else _NOTHING for case in rows]
+    same = "" if all(case.same for case in rows) else "  "
+    said = [Cell(f"{same if case.same else '→ '}{case.now.status}", case.now.status) for case in rows]
+    return Sheet(
+        title=title(record.comparison),
+        columns=[
+            given["kernel"],
+            given["size"],
+            given["change %"],
+            dataclasses.replace(given["±"], spare=2),
+            Column("s then", [_seconds(case.then_gpu_s) for case in rows], spare=1),
+            Column("s now", [_seconds(case.now.gpu_s) for case in rows]),
+            Column("truth", [label.truth if label else "" for label in labels], spare=3),
+            Column("then", then, text=True),
+            Column("now", said, text=True),
+        ],
+    )
+
+
+def _scores(labelled: Sequence[tuple[RejudgedRecord, Label, Rejudged]]) -> Sheet:
+    """What is known of the cases, against what was said and is said of them."""
+    said: Mapping[str, list[tuple[Truth, str, float]]] = {
+        "then": [(label.truth, record.said(case) or "", case.then_gpu_s) for record, label, case in labelled],
+        "now": [(label.truth, case.now.status, case.now.gpu_s) for _, label, case in labelled],
+    }
+    counts = [score([(truth, status) for truth, status, _ in told]) for told in said.values()]
+    now, caption = counts[-1], ""
+    if now.same:
+        bound = rough(false_alarm_bound(now.false_alarms, now.same))
+        caption = f"False alarms now: {now.false_alarms} of {now.same}, so below {bound} (95 % confidence)."
+    return Sheet(
+        caption=caption,
+        columns=[
+            Column("labelled", list(said), text=True),
+            Column("found", [f"{each.found} of {each.changed}" for each in counts]),
+            Column("missed", [str(each.missed) for each in counts]),
+            Column("unchanged", [f"{each.unchanged} of {each.same}" for each in counts]),
+            Column("false alarms", [str(each.false_alarms) for each in counts]),
+            Column("undecided", [str(each.undecided) for each in counts]),
+            Column("device s", [_seconds(sum(gpu_s for *_, gpu_s in told)) for told in said.values()]),
+        ],
+    )
+
+
+def _rests_on(record: RejudgedRecord) -> str:
+    cases = [case.now for case in (*record.cases, *record.twins)]
+    told = calibrated(record.calibration, record.comparison.device, cases)
+    return f"{_limits_in_words(record.policy)}. {told}".strip()
+
+
+def _closing_of_records(records: Sequence[RejudgedRecord], status: ExitCode) -> str:
+    cases = [case for record in records for case in record.cases]
+    twins = [case for record in records for case in record.twins]
+    otherwise = Counter(
+        (case.then.status if case.then else _NOTHING, case.now.status) for case in cases if not case.same
+    )
+    same = sum(case.same for case in cases)
+    changes = ", ".join(f"{count} {then} → {now}" for (then, now), count in otherwise.most_common())
+    then_s = sum(case.then_gpu_s for case in (*cases, *twins))
+    now_s = sum(case.now.gpu_s for case in (*cases, *twins))
+    told = counted_statuses(Counter(case.now.status for case in cases)) or "no case"
+    return (
+        f"{same} as then{f', {len(cases) - same} otherwise: {changes}' if otherwise else ''}.\n"
+        f"Now {told}. {seconds(then_s)} of device time then, {seconds(now_s)} now. Exit status {int(status)}."
+    )
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2f}" if value else ""

@@ -20,6 +20,7 @@ from harness.history.facts import Commits, RunFacts
 from harness.history.figures import Case
 from harness.history.reading import StatedCard, stated_card
 from harness.history.triage import Decision, Stated
+from harness.numbers import counted
 from harness.records import Row
 from harness.site.documents import (
     EVERY,
@@ -91,11 +92,9 @@ class CardPages:
         return stated_card(self.card, self.decisions, self.commits, self.today)
 
     def write(self) -> CardSummary:
-        series = [self._series(one) for one in self.card.analysed]
+        series = list(map(self._series, self.card.analysed))
         self._by_commit()
         newest = self._newest()
-        runs = self._runs()
-        ladder = [self._rung(one) for one in self.card.analysed]
         self.site.write(
             f"cards/{self.file}",
             {
@@ -103,8 +102,8 @@ class CardPages:
                 "annotations": dict(sorted(self.card.machine.items())),
                 "peaks": self._newest_run.run.peaks if self._newest_run else {},
                 "commit": newest["commit"] if newest else None,
-                "ladder": ladder,
-                "runs": runs,
+                "ladder": list(map(self._rung, self.card.analysed)),
+                "runs": self._runs(),
                 "calibration": calibration_document(self.card.calibration),
                 "problem_changes": self._problem_changes(),
             },
@@ -237,24 +236,22 @@ class CardPages:
         return told[-1] if told else self.card.machine.get("driver", "")
 
     def _health(self) -> list[dict[str, str]]:
-        found: list[tuple[str, str]] = []
-        known = self.card.calibration
-        failing = self.stated.failing
-        for one in failing[:_NAMED]:
-            since = self.commits[one.bad].hash[:8]
-            found.append(("problem", f"{one.case[:80]} fails since {since}."))
+        known, failing = self.card.calibration, self.stated.failing
+        found = [
+            ("problem", f"{one.case[:80]} fails since {self.commits[one.bad].hash[:8]}.")
+            for one in failing[:_NAMED]
+        ]
         if (more := len(failing) - _NAMED) > 0:
-            found.append(
-                ("problem", f"{more} more case{'s fail' if more > 1 else ' fails'} that had figures.")
-            )
+            fail = "case fails" if more == 1 else "cases fail"
+            found.append(("problem", f"{more} more {fail} that had figures."))
         if known is None:
             found.append(("warning", "Not calibrated: run 'harness calibrate' on it once."))
         elif known.driver != self._driver():
             found.append(("warning", f"Calibrated with driver {known.driver}: calibrate again."))
         else:
             found.append(("good", f"Calibrated {known.measured_at[:10]}."))
-        if wrong := len(self.card.problems):
-            found.append(("warning", f"{wrong} problem{'s' if wrong > 1 else ''} with its files."))
+        if self.card.problems:
+            found.append(("warning", f"{counted(len(self.card.problems), 'problem')} with its files."))
         return [{"level": level, "text": text} for level, text in found]
 
     @cached_property
@@ -272,11 +269,10 @@ class CardPages:
         seen: dict[str, RunFacts] = {}
         for each in self._files:
             seen.setdefault(each.suite, each)
-        stored = [self._read(each) for each in seen.values()]
+        stored = filter(None, map(self._read, seen.values()))
         return {
             CaseId.of(one.run.source.suite, row.kernel, row.sizes).short: row
             for one in stored
-            if one
             for row in one.rows
         }
 
@@ -330,13 +326,11 @@ class CardPages:
     def _runs(self) -> list[dict[str, Any]]:
         listed = []
         for facts in self._files[:RUNS]:
-            stored = self._read(facts)
-            if stored is None:
+            if (stored := self._read(facts)) is None:
                 continue
             file = file_name(facts.file.partition(".jsonl")[0])
             position = self.commits.positions.get(facts.commit)
-            document = run_document(stored, self.number, position)
-            self.site.write(f"runs/{file}", document)
+            self.site.write(f"runs/{file}", run_document(stored, self.number, position))
             listed.append(
                 {
                     "file": file,

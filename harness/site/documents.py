@@ -8,9 +8,10 @@ import base64
 import datetime as dt
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlencode
@@ -41,7 +42,7 @@ EVERY = 64
 """Commits between two whose times the first document has, and in a file of figures by commit."""
 
 Array = npt.NDArray[Any]
-_DTYPES = {"f32": "<f4", "u32": "<u4", "u16": "<u2", "u8": "<u1"}
+_DTYPES = {"u32": "<u4", "u16": "<u2", "u8": "<u1"}
 
 
 class Numbers:
@@ -57,7 +58,11 @@ class Numbers:
         """
         if self.kind == "f32":
             return {"t": "f32", "d": _base64(self.values.astype("<f4"))}
-        whole = self._whole()
+        dtype, whole = np.dtype(_DTYPES[self.kind]), self.values
+        if whole.dtype.kind == "f":
+            largest = np.iinfo(dtype).max
+            whole = np.where(np.isfinite(whole), np.clip(np.rint(whole), 0, largest - 1), largest)
+        whole = whole.astype(dtype)
         steps = np.diff(whole.astype(np.int64))
         if steps.size and (steps == steps[0]).all():
             return {"t": self.kind, "n": whole.size, "first": int(whole[0]), "step": int(steps[0])}
@@ -65,19 +70,10 @@ class Numbers:
             return {"t": self.kind, "first": int(whole[0]), "steps": _base64(steps.astype(np.int8))}
         return {"t": self.kind, "d": _base64(whole)}
 
-    def _whole(self) -> Array:
-        dtype, values = np.dtype(_DTYPES[self.kind]), self.values
-        if values.dtype.kind == "f":
-            largest = np.iinfo(dtype).max
-            values = np.where(np.isfinite(values), np.clip(np.rint(values), 0, largest - 1), largest)
-        return values.astype(dtype)
-
     def plain(self) -> list[Any]:
         if self.values.dtype.kind != "f":
-            whole: list[Any] = self.values.tolist()
-            return whole
-        values = _rounded(self.values.astype(np.float64))
-        return [value if value == value else None for value in values.tolist()]  # noqa: PLR0124 - NaN
+            return list(self.values.tolist())
+        return [value if isfinite(value) else None for value in _rounded(self.values).tolist()]
 
 
 class Rows:
@@ -98,12 +94,12 @@ def _base64(values: Array) -> str:
     return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
 
 
-def _rounded(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _rounded(values: Array) -> npt.NDArray[np.float64]:
     """Six significant digits: what single precision and a glance can tell apart."""
+    values = values.astype(np.float64)
     sizes = np.abs(values)
     with np.errstate(divide="ignore", invalid="ignore"):
-        digits = np.where(sizes > 0, 5 - np.floor(np.log10(np.where(sizes > 0, sizes, 1))), 0)
-        scale = 10.0**digits
+        scale = 10.0 ** np.where(sizes > 0, 5 - np.floor(np.log10(np.where(sizes > 0, sizes, 1))), 0)
         return np.where(np.isfinite(values), np.round(values * scale) / scale, np.nan)
 
 
@@ -152,14 +148,17 @@ def file_name(text: str) -> str:
     return f"{plain[:60]}-{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:8]}".strip("-")
 
 
+_FIGURES = (
+    *("before", "after", "effect", "low", "high", "p_value"),
+    *("cycles_effect", "clock_before", "clock_after"),
+)
+"""Of a change."""
 _TRACES = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w")
 
 
 def change_document(each: Stated, case: Case, card: int, commits: Commits, series: str) -> dict[str, Any]:
     """A change with its state, of the card and the series that are so called."""
-    change = each.change
-    bad = commits[change.bad]
-    decision = each.decision
+    change, bad, decision = each.change, commits[each.change.bad], each.decision
     return {
         "id": change.id,
         "card": card,
@@ -168,12 +167,7 @@ def change_document(each: Stated, case: Case, card: int, commits: Commits, serie
         "kind": change.kind,
         "state": each.state,
         "attribution": change.attribution,
-        "before": figure(change.before),
-        "after": figure(change.after),
-        "effect": figure(change.effect),
-        "low": figure(change.low),
-        "high": figure(change.high),
-        "p_value": figure(change.p_value),
+        **{name: figure(getattr(change, name)) for name in _FIGURES},
         "good": change.good,
         "bad": change.bad,
         "commits": change.commits,
@@ -182,9 +176,6 @@ def change_document(each: Stated, case: Case, card: int, commits: Commits, serie
         "subject": bad.subject[:500],
         "author": bad.author[:200],
         "time": bad.time,
-        "cycles_effect": figure(change.cycles_effect),
-        "clock_before": figure(change.clock_before),
-        "clock_after": figure(change.clock_after),
         "static": change.static,
         "triage": decision
         and {
@@ -211,13 +202,12 @@ def figure(value: float | None) -> float | None:
 def calibration_summary(calibration: Calibration | None) -> dict[str, Any] | None:
     if calibration is None:
         return None
+    verdicts, false_alarms = calibration.verdicts, calibration.false_alarms
     return {
         "measured_at": calibration.measured_at,
-        "verdicts": calibration.verdicts,
-        "false_alarms": calibration.false_alarms,
-        "bound": false_alarm_bound(calibration.false_alarms, calibration.verdicts)
-        if calibration.verdicts
-        else None,
+        "verdicts": verdicts,
+        "false_alarms": false_alarms,
+        "bound": false_alarm_bound(false_alarms, verdicts) if verdicts else None,
     }
 
 
@@ -225,28 +215,28 @@ def calibration_document(calibration: Calibration | None) -> dict[str, Any] | No
     summary = calibration_summary(calibration)
     if calibration is None or summary is None:
         return None
-    planted = [
-        {"percent": float(percent), "planted": rate.planted, "found": rate.found}
-        for percent, rate in sorted(calibration.planted.items(), key=lambda item: float(item[0]))
-    ]
-    cases = [
-        {
-            "case": case,
-            "smallest_visible": noise.smallest_visible,
-            "clock_exponent": noise.clock_exponent,
-            "sm_clock_mhz": noise.sm_clock_mhz,
-            "power_capped": noise.power_capped,
-            "effects": [each.value for each in noise.time],
-        }
-        for case, noise in calibration.cases.items()
-    ]
-    return {**summary, "planted": planted, "cases": cases}
+    planted = sorted((float(level), rate) for level, rate in calibration.planted.items())
+    own = ("smallest_visible", "clock_exponent", "sm_clock_mhz", "power_capped")
+    return {
+        **summary,
+        "planted": [{"percent": at, "planted": rate.planted, "found": rate.found} for at, rate in planted],
+        "cases": [
+            {
+                "case": case,
+                **{name: getattr(noise, name) for name in own},
+                "effects": [each.value for each in noise.time],
+            }
+            for case, noise in calibration.cases.items()
+        ],
+    }
 
 
 def run_document(stored: StoredRun, card: int, position: int | None) -> dict[str, Any]:
     """Rows with their places in time, and every snapshot of the card; seconds count from the first."""
     run = stored.run
-    snapshots = sorted(_snapshots(stored.rows), key=lambda each: each.at_ns)
+    known = [row.telemetry for row in stored.rows if row.telemetry]
+    snapshots = [each for row in known for each in (row.before, *row.during, row.after)]
+    snapshots.sort(key=lambda each: each.at_ns)
     starts = [row.measurement.started_ns for row in stored.rows if row.measurement]
     zero_ns = min([each.at_ns for each in snapshots] + starts, default=0)
     return {
@@ -262,14 +252,8 @@ def run_document(stored: StoredRun, card: int, position: int | None) -> dict[str
         "host": f"{run.host.cpu}, {run.host.os}, Python {run.host.python}",
         "settings": {key: str(value) for key, value in run.settings.items()},
         "rows": [_row(stored, row, zero_ns) for row in stored.rows],
-        "telemetry": _telemetry(snapshots, zero_ns),
+        "telemetry": _telemetry(snapshots, zero_ns) if snapshots else None,
     }
-
-
-def _snapshots(rows: Sequence[Row]) -> Iterator[Snapshot]:
-    for row in rows:
-        if row.telemetry:
-            yield from (row.telemetry.before, *row.telemetry.during, row.telemetry.after)
 
 
 def _row(stored: StoredRun, row: Row, zero_ns: int) -> dict[str, Any]:
@@ -286,23 +270,20 @@ def _row(stored: StoredRun, row: Row, zero_ns: int) -> dict[str, Any]:
     }
 
 
-def _telemetry(snapshots: Sequence[Snapshot], zero_ns: int) -> dict[str, Any] | None:
-    if not snapshots:
-        return None
+def _telemetry(snapshots: Sequence[Snapshot], zero_ns: int) -> dict[str, Any]:
+    at_s = np.array([(each.at_ns - zero_ns) / 1e9 for each in snapshots])
     traces = {
         name: Numbers(np.array([getattr(each, name) for each in snapshots], np.float64))  # None is NaN
         for name in _TRACES
     }
-    at_s = np.array([(each.at_ns - zero_ns) / 1e9 for each in snapshots])
-    return {"at_s": Numbers(at_s), **traces, "reasons": list(_reasons(snapshots, zero_ns))}
-
-
-def _reasons(snapshots: Sequence[Snapshot], zero_ns: int) -> Iterator[tuple[float, float, str]]:
-    """Spans in which the driver gave the same reasons for its clocks."""
-    for reasons, group in groupby(snapshots, key=lambda each: each.clock_event_reasons or ()):
-        span = list(group)
-        if reasons:
-            yield (span[0].at_ns - zero_ns) / 1e9, (span[-1].at_ns - zero_ns) / 1e9, ", ".join(reasons)
+    reasons = []  # spans in which the driver gave the same reasons for its clocks
+    for told, group in groupby(
+        zip(at_s.tolist(), snapshots, strict=True), key=lambda each: each[1].clock_event_reasons
+    ):
+        span = [at for at, _ in group]
+        if told:
+            reasons.append((span[0], span[-1], ", ".join(told)))
+    return {"at_s": Numbers(at_s), **traces, "reasons": reasons}
 
 
 _ATOM = "http://www.w3.org/2005/Atom"
@@ -312,6 +293,7 @@ _FORBIDDEN = re.compile(
 """What XML cannot hold, and what turns the direction of the text around it."""
 _LAST_S = 253_402_300_799
 """The end of the year 9999."""
+_NO_URN = r"[^A-Za-z0-9._-]+"
 _GREEN, _RED, _GREY = "#2a7d4f", "#b3261e", "#6b6b6b"
 
 
@@ -329,7 +311,7 @@ def atom(
     ET.register_namespace("", _ATOM)
     feed = ET.Element(f"{{{_ATOM}}}feed")
     _add(feed, "title", f"{project}: changes of speed")
-    _add(feed, "id", f"urn:gpu-harness:{_urn(project)}")
+    _add(feed, "id", f"urn:gpu-harness:{re.sub(_NO_URN, '-', project) or 'project'}")
     _add(feed, "updated", generated_at)
     _add(_add(feed, "author"), "name", "gpu-harness")
     _add(feed, "link", rel="self", href="feed.xml")
@@ -360,10 +342,6 @@ def _add(parent: ET.Element, name: str, text: str = "", **attributes: str) -> ET
     if text:
         child.text = _FORBIDDEN.sub("\ufffd", text)
     return child
-
-
-def _urn(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text) or "project"
 
 
 def badge(card: str, opened: int, *, measured: bool) -> dict[str, Any]:

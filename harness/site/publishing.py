@@ -29,7 +29,9 @@ FOLDER = "harness"
 _ASSETS = Path(__file__).resolve().parent / "assets"
 _CHANGES = 120
 """How many changes the overview has at most, open ones first; every series has all of its own."""
-_STATES = ("new", "acknowledged", "expired", "fixed")
+_KINDS = ("new", "acknowledged", "expired", "fixed", "improvement", "environment")
+_OF_CARD = ("file", "name", "gpu", "driver", "kind", "newest", "open", "points", "calibration")
+"""What the overview has of each card's summary."""
 _READ = (".json", ".jsonl", PACKED, PART, ".harness")
 """What is read of a card's folder, by how its name ends."""
 
@@ -65,7 +67,8 @@ def publish_pages(
     found = open_results(results, commits)
     cases = cases_of(found.groups)
     site = Site(html / FOLDER)
-    _copy_assets(site)
+    for source in sorted(path for path in _ASSETS.rglob("*") if path.is_file()):
+        site.put(source.relative_to(_ASSETS).as_posix(), source.read_bytes())
     work = [
         CardPages(site, folder, number, found, commits, cases, decisions, today or now.date())
         for number, folder in enumerate(found.folders)
@@ -73,7 +76,9 @@ def publish_pages(
     cards = _publish_changed(work, tell)
     _write_commits(site, commits)
     generated_at = now.isoformat(timespec="seconds")
-    changes = _ordered([change for card in cards for change in card.changes])
+    changes = [change for card in cards for change in card.changes]
+    # Open regressions first, then the newest.
+    changes.sort(key=lambda each: (each["state"] not in ("new", "expired"), -each["bad"]))
     site.write("changes", changes[:_CHANGES])
     site.write("site", _overview(cards, cases, commits, changes, project, commit_url, html, generated_at))
     _write_faces(site, cards, cases, changes, project, generated_at)
@@ -90,25 +95,20 @@ def publish_pages(
 def _publish(work: CardPages) -> CardSummary:
     summary = work.write()
     count = len(work.commits)
-    kept = _Kept(_key(work), count, _line(work.commits, count), summary)
-    write_kept(kept_file(work.folder, "published"), kept)
+    written = _Written(_key(work), count, _line(work.commits, count), summary)
+    write_kept(kept_file(work.folder, "published"), written)
     return summary
 
 
 def _publish_changed(work: Sequence[CardPages], tell: Callable[[str], None]) -> list[CardSummary]:
     """Of every card what its pages came to, written where they would come out another way."""
-    cards = [_recall(one) for one in work]
-    changed = [one for one, card in zip(work, cards, strict=True) if card is None]
+    cards = {one.number: _recall(one) for one in work}
+    changed = [one for one in work if cards[one.number] is None]
     with side_by_side([one.folder for one in changed]) as mapped:
         for one, card in zip(changed, mapped(_publish, changed), strict=True):
             tell(f"{card.folder}: {len(card.series)} cases")
             cards[one.number] = card
-    return [card for card in cards if card]
-
-
-def _copy_assets(site: Site) -> None:
-    for source in sorted(path for path in _ASSETS.rglob("*") if path.is_file()):
-        site.put(source.relative_to(_ASSETS).as_posix(), source.read_bytes())
+    return [card for card in cards.values() if card]
 
 
 def _write_commits(site: Site, commits: Commits) -> None:
@@ -116,11 +116,6 @@ def _write_commits(site: Site, commits: Commits) -> None:
         line = commits.line[first : first + COMMITS_A_FILE]
         rows = [(each.hash, each.time, each.author[:200], each.subject[:500]) for each in line]
         site.write(f"commits/{first // COMMITS_A_FILE}", rows)
-
-
-def _ordered(changes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Open regressions first, then the newest."""
-    return sorted(changes, key=lambda each: (each["state"] not in ("new", "expired"), -each["bad"]))
 
 
 def _overview(
@@ -151,22 +146,14 @@ def _overview(
         },
         "cards": [
             {
-                "file": card.file,
-                "name": card.name,
-                "gpu": card.gpu,
-                "driver": card.driver,
-                "kind": card.kind,
-                "newest": card.newest,
-                "open": card.open,
-                "points": card.points,
-                "calibration": card.calibration,
+                **{name: getattr(card, name) for name in _OF_CARD},
                 "health": card.health + _behind(card, commits),
             }
             for card in cards
         ],
         "cases": Rows([asdict(case) for case in cases]),
         "series": Rows([series for card in cards for series in card.series]),
-        "counts": {kind: kinds.count(kind) for kind in (*_STATES, "improvement", "environment")},
+        "counts": {kind: kinds.count(kind) for kind in _KINDS},
         "problems": [problem for card in cards for problem in card.problems],
     }
 
@@ -194,10 +181,9 @@ def _write_faces(
         site.put(f"badges/{file}.svg", badge_svg(name, card.open, measured=measured))
 
 
-# Cards of which nothing has changed since their pages were written, so that a new commit costs one card
+class _Written(msgspec.Struct):
+    """A card's pages, so that a new commit costs the cards that it was measured on and no other."""
 
-
-class _Kept(msgspec.Struct):
     key: str
     commits: int
     line: str
@@ -207,7 +193,7 @@ class _Kept(msgspec.Struct):
 
 def _recall(work: CardPages) -> CardSummary | None:
     """What the card's pages came to, if they are there and would come out the same."""
-    kept = read_kept(kept_file(work.folder, "published"), _Kept)
+    kept = read_kept(kept_file(work.folder, "published"), _Written)
     if kept is None or kept.key != _key(work) or kept.commits > len(work.commits):
         return None
     written = work.site.folder / f"data/cards/{kept.summary.file}.js"

@@ -25,9 +25,8 @@ from harness.config import load_config
 from harness.device import backends
 from harness.device.lock import Busy
 from harness.errors import DeviceError
-from harness.output.ladder_requests import SuiteLadders, find_ladders
 from harness.output.ladder_tables import markdown, print_hints, print_ladder
-from harness.output.ladders import LadderReport
+from harness.output.ladders import LadderReport, SuiteLadders, find_ladders
 from harness.output.ladders import as_json as ladder_as_json
 from harness.output.progress import ProgressObserver
 from harness.run.run import RunResult, Session, SessionSettings

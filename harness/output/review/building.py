@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import harness
-from harness import records
 from harness.errors import HarnessError, StoreError, UsageError
 from harness.judgement.judge import TWINS
-from harness.judgement.noise import Calibration, read_calibration
+from harness.judgement.noise import read_calibration
 from harness.output.review.model import (
     LIMITS,
     REVIEW_SCHEMA_VERSION,
@@ -29,7 +28,6 @@ from harness.output.sentences import commit_label
 from harness.records import Arm, Comparison, Effect, Verdict
 from harness.run.compare import ComparisonResult
 from harness.spec.loader import LoadedSuite
-from harness.spec.suite import Kernel
 from harness.store.records_file import read_comparison
 
 _SAFE = re.compile(r"[A-Za-z0-9_.+@/-]{1,300}")
@@ -45,24 +43,21 @@ def kernel_places(loaded: LoadedSuite) -> dict[str, Place]:
     if loaded.absent or loaded.repository is None:
         return found
     with contextlib.suppress(HarnessError):
-        folder = loaded.source.path
         for kernel in loaded.suite.kernels:
             if not kernel.files:
                 continue
-            path = posixpath.normpath(posixpath.join(folder, kernel.files[0]))
-            line = _line(loaded, kernel)
-            if line and _SAFE.fullmatch(path) and not path.startswith(("../", "/")):
-                found[kernel.name] = Place(path=path, line=line)
+            path = posixpath.normpath(posixpath.join(loaded.source.path, kernel.files[0]))
+            if not _SAFE.fullmatch(path) or path.startswith(("../", "/")):
+                continue
+            with contextlib.suppress(OSError):
+                text = (loaded.suite.root / kernel.files[0]).read_text(encoding="utf-8", errors="replace")
+                found[kernel.name] = Place(path=path, line=_line(text, kernel.function))
     return found
 
 
-def _line(loaded: LoadedSuite, kernel: Kernel) -> int | None:
-    try:
-        text = (loaded.suite.root / kernel.files[0]).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
+def _line(text: str, function: str) -> int:
     # The qualifier and the name may be lines apart, with launch bounds between them.
-    declared = re.search(rf"{_QUALIFIER}[^;{{}}]*?\b{re.escape(kernel.function)}\s*\(", text)
+    declared = re.search(rf"{_QUALIFIER}[^;{{}}]*?\b{re.escape(function)}\s*\(", text)
     return text.count("\n", 0, declared.start()) + 1 if declared else 1
 
 
@@ -72,11 +67,10 @@ _NAME = re.compile(r"(?P<stamp>[0-9TZ]+)-(?P<ends>[^-]+\.\.[^-]+)-(?P<suite>\w+)
 def stored_result(path: Path) -> ComparisonResult:
     """A comparison from its record; of one that was killed, without verdicts. Raises StoreError."""
     stored = read_comparison(path)
-    verdicts = stored.verdicts
     return ComparisonResult(
         stored.comparison,
-        tuple(verdict for verdict in verdicts if verdict.case not in TWINS),
-        tuple(verdict for verdict in verdicts if verdict.case in TWINS),
+        tuple(verdict for verdict in stored.verdicts if verdict.case not in TWINS),
+        tuple(verdict for verdict in stored.verdicts if verdict.case in TWINS),
         stored.left_out,
         read_calibration(path.parent),
         path,
@@ -122,11 +116,10 @@ def review_of(results: Sequence[ComparisonResult], places: Places | None = None)
     """
     ends = {(result.comparison.base.commit, result.comparison.head.commit) for result in results}
     if len(ends) != 1:
-        told = (
-            ", ".join(sorted(f"{commit_label(base)}..{commit_label(head)}" for base, head in ends))
-            or "none at all"
+        pairs = ", ".join(sorted(f"{commit_label(base)}..{commit_label(head)}" for base, head in ends))
+        raise UsageError(
+            f"A report is of two commits; these comparisons are of {pairs or 'none at all'}: give one pair."
         )
-        raise UsageError(f"A report is of two commits; these comparisons are of {told}: give one pair.")
     ((base, head),) = ends
     largest = max(len(result.verdicts) for result in results)
     if len(results) > LIMITS["cards"] or largest > LIMITS["cases"]:
@@ -150,6 +143,7 @@ def _card(result: ComparisonResult, places: Mapping[str, Place]) -> Card:
     comparison = result.comparison
     device, toolchain = comparison.device, comparison.toolchain
     kernels = {verdict.kernel for verdict in result.verdicts}
+    known = result.calibration
     return Card(
         suite=comparison.head.suite,
         device=_words(device.name),
@@ -161,14 +155,18 @@ def _card(result: ComparisonResult, places: Mapping[str, Place]) -> Card:
         margin=_setting(comparison, "margin"),
         tolerance=_setting(comparison, "tolerance"),
         confidence=_setting(comparison, "confidence"),
-        calibrated=_calibrated(result.calibration),
+        calibrated=Calibrated(
+            measured_at=_words(known.measured_at), verdicts=known.verdicts, false_alarms=known.false_alarms
+        )
+        if known and known.verdicts
+        else None,
         complete=not result.interrupted,
         problem=result.problem[:_TEXT],
         left_out=tuple(reason[:_TEXT] for reason in result.left_out[:64]),
         problem_changes=tuple(change[:_TEXT] for change in result.problem_changes[:64]),
         gpu_s=sum(verdict.gpu_s for verdict in (*result.verdicts, *result.twins)),
-        cases=tuple(_case(verdict) for verdict in result.verdicts),
-        twins=tuple(_case(verdict) for verdict in result.twins),
+        cases=tuple(map(_case, result.verdicts)),
+        twins=tuple(map(_case, result.twins)),
         places={kernel: place for kernel, place in places.items() if kernel in kernels},
     )
 
@@ -179,15 +177,9 @@ def _setting(comparison: Comparison, name: str) -> float:
     return float(value)
 
 
-def _calibrated(known: Calibration | None) -> Calibrated | None:
-    if known is None or not known.verdicts:
-        return None
-    return Calibrated(
-        measured_at=_words(known.measured_at), verdicts=known.verdicts, false_alarms=known.false_alarms
-    )
-
-
 def _case(verdict: Verdict) -> CaseReview:
+    sources = [arm.source_sha256 if arm else None for arm in (verdict.base, verdict.head)]
+    strays = verdict.strays
     return CaseReview(
         case=verdict.case,
         kernel=verdict.kernel,
@@ -197,44 +189,36 @@ def _case(verdict: Verdict) -> CaseReview:
         message=verdict.message[:_TEXT],
         log=verdict.log[-_LOG:],
         side=verdict.side,
-        time=_change(verdict.time),
-        cycles=_change(verdict.cycles),
-        energy=_change(verdict.energy),
-        strays=_strays(verdict.strays),
-        smallest_visible=_fraction(verdict.smallest_visible),
-        noise_floor=_fraction(verdict.noise_floor),
+        time=_change(verdict.time) if verdict.time else None,
+        cycles=_change(verdict.cycles) if verdict.cycles else None,
+        energy=_change(verdict.energy) if verdict.energy else None,
+        strays=Strays(base=strays.base, head=strays.head, slots=strays.slots, cost=_within(strays.cost))
+        if strays
+        else None,
+        smallest_visible=verdict.smallest_visible and _within(verdict.smallest_visible),
+        noise_floor=verdict.noise_floor and _within(verdict.noise_floor),
         attribution=verdict.attribution,
-        base=_side(verdict.base),
-        head=_side(verdict.head),
-        source_changed=_source_changed(verdict),
+        base=_side(verdict.base) if verdict.base else None,
+        head=_side(verdict.head) if verdict.head else None,
+        source_changed=None if None in sources else sources[0] != sources[1],
         temperature_c=verdict.temperature_c,
         power_w=verdict.power_w,
         touched={_code(gate): count for gate, count in verdict.touched.items()},
     )
 
 
-def _change(effect: Effect | None) -> Change | None:
-    if effect is None:
-        return None
+def _change(effect: Effect) -> Change:
     return Change(
         effect=_within(effect.effect),
         low=_within(effect.low),
         high=_within(effect.high),
         processes=effect.processes,
         quads=effect.quads,
-        each=tuple(_within(each) for each in effect.process_effects[:64]),
+        each=tuple(map(_within, effect.process_effects[:64])),
     )
 
 
-def _strays(found: records.Strays | None) -> Strays | None:
-    if found is None:
-        return None
-    return Strays(base=found.base, head=found.head, slots=found.slots, cost=_within(found.cost))
-
-
-def _side(arm: Arm | None) -> Side | None:
-    if arm is None:
-        return None
+def _side(arm: Arm) -> Side:
     resources, launch = arm.resources, arm.launch
     static = resources.static_shared_bytes if resources else None
     dynamic = launch.dynamic_shared_bytes if launch else 0
@@ -251,21 +235,12 @@ def _side(arm: Arm | None) -> Side | None:
     )
 
 
-def _source_changed(verdict: Verdict) -> bool | None:
-    sources = [arm.source_sha256 if arm else None for arm in (verdict.base, verdict.head)]
-    return None if None in sources else sources[0] != sources[1]
-
-
 def _words(text: str) -> str:
     return re.sub(r"[^ -~]+", "?", text)[:_WORDS]
 
 
 def _code(text: str) -> str:
     return re.sub(r"[^a-z0-9-]+", "-", text.lower())[:60]
-
-
-def _fraction(value: float | None) -> float | None:
-    return None if value is None else _within(value)
 
 
 def _within(value: float) -> float:

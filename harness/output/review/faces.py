@@ -25,16 +25,15 @@ def workflow_command(name: str, message: str, properties: Mapping[str, str]) -> 
     """``::error file=a.cu,line=3::message``, whatever the texts hold, escaped as the runner undoes it:
     actions/toolkit, packages/core/src/command.ts.
     """
-    told = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
-    return f"::{name} {told}::{_data(message)}"
+    escaped = {
+        key: _escaped(value).replace(":", "%3A").replace(",", "%2C") for key, value in properties.items()
+    }
+    told = ",".join(f"{key}={value}" for key, value in escaped.items())
+    return f"::{name} {told}::{_escaped(message)}"
 
 
-def _data(text: str) -> str:
+def _escaped(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 CHECK_NAME = "GPU performance"

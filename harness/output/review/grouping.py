@@ -33,11 +33,6 @@ def verb(number: int, one: str, many: str) -> str:
     return one if number == 1 else many
 
 
-def label(card: Card, case: CaseReview) -> str:
-    """``matmul.naive@1024``."""
-    return CaseId.of(card.suite, case.kernel, case.sizes).short
-
-
 def by_effect(case: CaseReview) -> str:
     """``+1.19 % ± 0.06 in cycles``: what a verdict rests on; empty where nothing was measured."""
     change, what = leading(case)
@@ -58,29 +53,21 @@ def facts(case: CaseReview) -> list[str]:
     told = [f"SM clock {found} MHz{'' if '→' in found else ' on both sides'}"] if found else []
     if case.energy and not case.energy.low <= 0 <= case.energy.high:
         told.append(f"energy {effect(case.energy)}")
-    told += _static(case.base or Side(), case.head or Side())
+    pairs = zip(_static(case.base or Side()), _static(case.head or Side()), strict=True)
+    told += [f"{name} {a} → {b}" for (name, a), (_, b) in pairs if a and b and a != b]
     if case.source_changed is not None:
         told.append("source changed" if case.source_changed else "same source")
     return [typeset(each) for each in told]
 
 
-def _static(base: Side, head: Side) -> list[str]:
-    pairs = {
-        "registers": (_text(base.registers), _text(head.registers)),
-        "shared memory": (binary(base.shared_bytes), binary(head.shared_bytes)),
-        "spills": (binary(base.local_bytes), binary(head.local_bytes)),
-        "grid": (_extent(base.grid), _extent(head.grid)),
-        "block": (_extent(base.block), _extent(head.block)),
-    }
-    return [f"{name} {a} → {b}" for name, (a, b) in pairs.items() if a and b and a != b]
-
-
-def _text(value: int | None) -> str:
-    return "" if value is None else f"{value:,}"
-
-
-def _extent(value: tuple[int, int, int] | None) -> str:
-    return "" if value is None else _TIMES.join(map(str, value))
+def _static(side: Side) -> list[tuple[str, str]]:
+    return [
+        ("registers", "" if side.registers is None else f"{side.registers:,}"),
+        ("shared memory", binary(side.shared_bytes)),
+        ("spills", binary(side.local_bytes)),
+        ("grid", _TIMES.join(map(str, side.grid or ()))),
+        ("block", _TIMES.join(map(str, side.block or ()))),
+    ]
 
 
 def rules(card: Card) -> str:
@@ -128,7 +115,8 @@ class Found:
 
     @property
     def label(self) -> str:
-        return label(self.card, self.case)
+        """``matmul.naive@1024``."""
+        return CaseId.of(self.card.suite, self.case.kernel, self.case.sizes).short
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,20 +154,16 @@ def grouped(review: Review) -> Groups:
     found: dict[str, list[Found]] = {name: [] for name in Groups.__dataclass_fields__}
     for card in review.cards:
         for case in card.cases:
-            found[_group(case)].append(Found(card, case))
-    found["slower"].sort(key=lambda each: -_size(each.case))
-    found["faster"].sort(key=lambda each: _size(each.case))
+            at_head = case.status == "failed" and case.side == "head"
+            group = "broken" if at_head else _OF_STATUS.get(case.status, "invalid")
+            found[group].append(Found(card, case))
+    found["slower"].sort(key=_effect_of, reverse=True)
+    found["faster"].sort(key=_effect_of)
     return Groups(**{name: tuple(members) for name, members in found.items()})
 
 
-def _group(case: CaseReview) -> str:
-    if case.status == "failed" and case.side == "head":
-        return "broken"
-    return _OF_STATUS.get(case.status, "invalid")
-
-
-def _size(case: CaseReview) -> float:
-    change = leading(case)[0]
+def _effect_of(found: Found) -> float:
+    change = leading(found.case)[0]
     return change.effect if change else 0.0
 
 
@@ -231,17 +215,14 @@ def _failing(groups: Groups, every: int, mark: Callable[[str], str]) -> list[str
     ]
     clauses = [f"{len(found):,} {what}" for found, what in told if found]
     found, what = next((found, what) for found, what in told if found)
-    foremost = f"{': ' if len(found) == 1 else ', most of all '}{mark(found[0].label)}{_by(found[0])}"
-    if found is not groups.slower and len(found) > 1:
+    foremost = f"{': ' if len(found) == 1 else ', most of all '}{mark(found[0].label)}"
+    if found is groups.slower:
+        change, basis_of = leading(found[0].case)
+        foremost += f" by {typeset(percent(abs(change.effect)))}" if change else ""
+        foremost += " in cycles" if change and basis_of == "cycles" else ""
+    elif len(found) > 1:
         foremost = f", {mark(found[0].label)} among them"
     return [f"{len(found):,} of {counted(every, 'case')} {what}{foremost}", *clauses[1:]]
-
-
-def _by(found: Found) -> str:
-    change, what = leading(found.case)
-    if found.case.status != "regression" or change is None:
-        return ""
-    return f" by {typeset(percent(abs(change.effect)))}{' in cycles' if what == 'cycles' else ''}"
 
 
 def _unjudged(unjudged: Sequence[Found], every: int) -> list[str]:
@@ -274,7 +255,7 @@ Conclusion = Literal["success", "failure", "neutral"]
 _CONCLUSIONS: Mapping[State, Conclusion] = {"clean": "success", "regression": "failure"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Standing:
     state: State
     """The worst of what was found; regression where a case is slower, missing, or fails at head."""
@@ -287,11 +268,8 @@ class Standing:
 def standing(review: Review) -> Standing:
     groups = grouped(review)
     state = _state(review, groups)
-    return Standing(
-        state=state,
-        conclusion=_CONCLUSIONS.get(state, "neutral"),
-        headline=headline(review, groups).replace("\N{NO-BREAK SPACE}", " "),
-    )
+    told = headline(review, groups).replace("\N{NO-BREAK SPACE}", " ")
+    return Standing(state, _CONCLUSIONS.get(state, "neutral"), told)
 
 
 def _state(review: Review, groups: Groups) -> State:

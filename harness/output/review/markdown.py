@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -90,6 +90,10 @@ class Part:
 def fixed(text: str) -> Part:
     """What is always shown whole."""
     return Part(opening=text)
+
+
+def did_not_fit(cases: int, where: str) -> str:
+    return f"<p>{counted(cases, 'case')} more did not fit {where}.</p>"
 
 
 def fit(parts: Sequence[Part], limit_bytes: int) -> str:
@@ -234,38 +238,36 @@ def strip_svg(scale: Scale, change: Change, told: str) -> str:
     the colours are the page's.
     """
     said = html.escape(told)
-    drawn = "".join((_frame(scale), *_drawn(scale, change)))
+    left, right = scale.place(-scale.margin), scale.place(scale.margin)
+    low, high = (scale.place(share) for share in sorted((change.low, change.high)))
+    drawn = [
+        f'<rect class="zone" x="{_x(left)}" width="{_x(right - left)}" y="0" height="22"/>',
+        '<line class="zero" x1="50%" x2="50%" y1="0" y2="22"/>',
+        f'<line class="interval" x1="{_x(low)}" x2="{_x(high)}" y1="11" y2="11"/>',
+        *(
+            f'<line class="interval" x1="{_x(end)}" x2="{_x(end)}" y1="7" y2="15"/>'
+            for end in (low, high)
+            if 0 < end < 1  # elsewhere it goes on beyond the strip
+        ),
+        *(
+            f'<circle class="process" cx="{_x(scale.place(each))}" cy="11" r="2"/>'
+            for each in change.each[:_DOTS]
+        ),
+        f'<circle class="effect" cx="{_x(scale.place(change.effect))}" cy="11" r="4"/>',
+    ]
     return (
         f'<svg class="strip" width="100%" height="22" role="img" aria-label="{said}">'
-        f"<title>{said}</title>{drawn}</svg>"
+        f"<title>{said}</title>{''.join(drawn)}</svg>"
     )
-
-
-def _frame(scale: Scale) -> str:
-    left, right = scale.place(-scale.margin), scale.place(scale.margin)
-    return (
-        f'<rect class="zone" x="{_x(left)}" width="{_x(right - left)}" y="0" height="22"/>'
-        '<line class="zero" x1="50%" x2="50%" y1="0" y2="22"/>'
-    )
-
-
-def _drawn(scale: Scale, change: Change) -> Iterable[str]:
-    low, high = (scale.place(share) for share in sorted((change.low, change.high)))
-    yield f'<line class="interval" x1="{_x(low)}" x2="{_x(high)}" y1="11" y2="11"/>'
-    for end in (low, high):
-        if 0 < end < 1:  # elsewhere it goes on beyond the strip
-            yield f'<line class="interval" x1="{_x(end)}" x2="{_x(end)}" y1="7" y2="15"/>'
-    for each in change.each[:_DOTS]:
-        yield f'<circle class="process" cx="{_x(scale.place(each))}" cy="11" r="2"/>'
-    yield f'<circle class="effect" cx="{_x(scale.place(change.effect))}" cy="11" r="4"/>'
 
 
 def axis_svg(scale: Scale) -> str:
     """The ticks above the strips."""
+    places = {_named(tick): _x(scale.place(tick)) for tick in scale.ticks()}
     marks = "".join(
-        f'<line class="tick" x1="{_x(scale.place(tick))}" x2="{_x(scale.place(tick))}" y1="17" y2="22"/>'
-        f'<text x="{_x(scale.place(tick))}" y="13" text-anchor="middle">{_named(tick)}</text>'
-        for tick in scale.ticks()
+        f'<line class="tick" x1="{x}" x2="{x}" y1="17" y2="22"/>'
+        f'<text x="{x}" y="13" text-anchor="middle">{name}</text>'
+        for name, x in places.items()
     )
     return f'<svg class="axis" width="100%" height="22" aria-hidden="true">{marks}</svg>'
 
@@ -304,18 +306,17 @@ class View:
 
     def name(self, found: Found) -> str:
         """A case, and its card where there are several."""
-        where = f" on {code(found.card.device)}" if len(self.review.cards) > 1 else ""
-        return f"{code(found.label)}{where}"
+        return f"{code(found.label)}{self._on(found.card.device)}"
+
+    def _on(self, device: str) -> str:
+        return f" on {code(device)}" if len(self.review.cards) > 1 else ""
 
     def names_of(self, found: Sequence[Found]) -> str:
         """Names in a row, those of one card together."""
         of_cards: dict[str, list[str]] = defaultdict(list)
         for each in found[: self.names]:
             of_cards[each.card.device].append(code(each.label))
-        several = len(self.review.cards) > 1
-        told = [
-            f"{listed(names)}{f' on {code(device)}' if several else ''}" for device, names in of_cards.items()
-        ]
+        told = [f"{listed(names)}{self._on(device)}" for device, names in of_cards.items()]
         left = len(found) - self.names
         return "; ".join([*told, f"{left:,} more"] if left > 0 else told)
 
@@ -330,35 +331,44 @@ class View:
         return link(address, code(f"{shown}:{where.line}"))
 
 
-def title(view: View, groups: Groups) -> Part:
+def body(view: View, middle: Sequence[Part] = ()) -> list[Part]:
+    """What every face shows, with what it shows of its own in the middle."""
+    groups = grouped(view.review)
+    return [
+        _title(view, groups),
+        *_acted_on(view, groups),
+        *_changed_problems(view),
+        *_fortunate(view, groups),
+        *middle,
+        _basis(view),
+        _foot(view),
+    ]
+
+
+def _title(view: View, groups: Groups) -> Part:
     """The headline, the commits, the cards, and what keeps verdicts from being all that they should be."""
-    review = view.review
+    review, several = view.review, len(view.review.cards) > 1
     devices = list(dict.fromkeys(card.device for card in review.cards))
-    where = listed([code(device) for device in devices]) if len(devices) < 4 else f"{len(devices)} models"
+    where = listed(list(map(code, devices))) if len(devices) < 4 else f"{len(devices)} models"
     sign = f"{_SIGNS[standing(review).state]} " if view.sign else ""
+    commits = view.links.repository and f"{view.links.repository}/commit/"
+    ends = [
+        link(f"{commits}{commit}" if commits and commit else "", code(commit_label(commit)))
+        for commit in (review.base, review.head)
+    ]
+    held = Counter(said for card in review.cards for said in shortcomings(card))
     lines = [
         f"<{view.heading}>{sign}{headline(review, groups, code)}</{view.heading}>",
-        f"<p>{_ends(view)}{' on ' if where else ''}{where}</p>",
+        f"<p>{' → '.join(ends)}{' on ' if where else ''}{where}</p>",
+        *(
+            f"<p><b>{said}</b>{f' (On {cards} of {len(review.cards)} cards.)' if several else ''}</p>"
+            for said, cards in held.items()
+        ),
     ]
-    held: dict[str, int] = defaultdict(int)
-    for card in review.cards:
-        for said in shortcomings(card):
-            held[said] += 1
-    for said, cards in held.items():
-        of = f" (On {cards} of {len(review.cards)} cards.)" if len(review.cards) > 1 else ""
-        lines.append(f"<p><b>{said}</b>{of}</p>")
     return fixed("\n".join(lines))
 
 
-def _ends(view: View) -> str:
-    told = []
-    for commit in (view.review.base, view.review.head):
-        address = f"{view.links.repository}/commit/{commit}" if view.links.repository and commit else ""
-        told.append(link(address, code(commit_label(commit))))
-    return " → ".join(told)
-
-
-def every_case(view: View) -> list[Part]:
+def _every_case(view: View) -> list[Part]:
     """One table of all cards: case by case, in the order of the suite."""
     cases = total(view.review)
     if not cases:
@@ -389,16 +399,14 @@ def _rows(view: View, sheet: Sheet) -> Iterator[Item]:
             above = ""
 
 
-def basis(view: View) -> list[Part]:
+def _basis(view: View) -> Part:
     """What the verdicts rest on, card by card."""
-    return [
-        Part(
-            tier=1,
-            opening="<details><summary>What this rests on</summary>\n<ul>",
-            items=(Item(f"<li>{_of_card(card)}</li>") for card in view.review.cards),
-            closing="</ul>\n</details>",
-        )
-    ]
+    return Part(
+        tier=1,
+        opening="<details><summary>What this rests on</summary>\n<ul>",
+        items=(Item(f"<li>{_of_card(card)}</li>") for card in view.review.cards),
+        closing="</ul>\n</details>",
+    )
 
 
 def _of_card(card: Card) -> str:
@@ -416,33 +424,38 @@ def _of_card(card: Card) -> str:
     return f"{told}{problem}" + (f"<br>\nLeft out:\n<ul>{left_out}\n</ul>" if left_out else "")
 
 
-def foot(view: View) -> Part:
+def _foot(view: View) -> Part:
     """Where to go on from here."""
-    links = view.links
-    told = [
-        link(address, text)
-        for address, text in ((links.run, "the run that measured"), (links.history, "history"))
-        if address
-    ]
+    addresses = {"the run that measured": view.links.run, "history": view.links.history}
+    told = [link(address, text) for text, address in addresses.items() if address]
     told.append(f"gpu-harness {code(view.review.harness_version)}, {code(view.review.created_at)}")
     return fixed(f"<p>{' · '.join(told)}</p>")
 
 
-def acted_on(view: View, groups: Groups) -> list[Part]:
+def _acted_on(view: View, groups: Groups) -> list[Part]:
     """What somebody has to look at, the worst first."""
+    broken = [_failure(view, found, "at head") for found in _alike(groups.broken, _by_evidence)]
+    unjudged = [
+        _failure(view, found, f"at {found[0].case.side or 'base or head'}")
+        if found[0].case.status == "failed"
+        else _open(view, found)
+        for found in _alike(groups.unjudged, _by_remedy)
+    ]
+    are_missing = f"{counted(len(groups.missing), 'case')} {verb(len(groups.missing), 'is', 'are')} missing"
+    missing = Item(
+        f"<p><b>{are_missing} at head</b>: {view.names_of(groups.missing)}. "
+        "Fine where a kernel or a size was removed or renamed on purpose; else bring it back.</p>",
+        cases=len(groups.missing),
+    )
     return [
         *_slower(view, groups.slower),
-        *_paragraphs(
-            [_failure(view, found, "at head") for found in _alike(groups.broken, _by_evidence)],
-            len(groups.broken),
-            "fail at head",
-        ),
-        *_paragraphs([_missing(view, groups.missing)], len(groups.missing), "are missing at head"),
-        *_paragraphs(_unjudged(view, groups.unjudged), len(groups.unjudged), "could not be judged"),
+        *_paragraphs(broken, len(groups.broken), "fail at head"),
+        *_paragraphs([missing], len(groups.missing), "are missing at head"),
+        *_paragraphs(unjudged, len(groups.unjudged), "could not be judged"),
     ]
 
 
-def changed_problem(view: View) -> list[Part]:
+def _changed_problems(view: View) -> list[Part]:
     """What head's problem asks for otherwise than base's: `verified` means something else there."""
     of_suites: dict[str, dict[str, None]] = defaultdict(dict)
     for card in view.review.cards:
@@ -486,10 +499,9 @@ def _slower(view: View, slower: Sequence[Found]) -> list[Part]:
 
 
 def _slowed(view: View, found: Found) -> Item:
-    case = found.case
-    told = [view.place(found), *facts(case), _visible(case)]
+    told = " · ".join(filter(None, (view.place(found), *facts(found.case), _visible(found.case))))
     return Item(
-        f"<p><b>{view.name(found)}</b>: {typeset(sentence(case))}<br>\n{' · '.join(filter(None, told))}</p>",
+        f"<p><b>{view.name(found)}</b>: {typeset(sentence(found.case))}<br>\n{told}</p>",
         f"<p>{_brief(view, found)}</p>",
     )
 
@@ -532,17 +544,12 @@ def _failure(view: View, found: Sequence[Found], where: str) -> Item:
     case = found[0].case
     what = f"{counted(len(found), 'case')} {verb(len(found), 'fails', 'fail')} {where}"
     brief = f"<b>{what}</b>: {_what(case)}. {view.names_of(found)}."
-    places = dict.fromkeys(filter(None, (view.place(each) for each in found[: view.names])))
-    told = [brief, f"{listed(list(places))}." if places else "", _to_do(found[0]), _again(found[0])]
+    places = dict.fromkeys(filter(None, map(view.place, found[: view.names])))
+    again = f"To see it again: {code(f'harness check {found[0].label}')}" if case.side == "head" else ""
+    told = [brief, f"{listed(list(places))}." if places else "", _to_do(found[0]), again]
     evidence = "\n".join(filter(None, (case.message, case.log[-view.log_characters :])))
     said = f"\n<details><summary>Message and log</summary>\n{pre(evidence)}\n</details>" if evidence else ""
     return Item(f"<p>{' '.join(filter(None, told))}</p>{said}", f"<p>{brief}</p>", len(found))
-
-
-def _again(found: Found) -> str:
-    if found.case.side != "head":
-        return ""
-    return f"To see it again: {code(f'harness check {found.label}')}"
 
 
 def _what(case: CaseReview) -> str:
@@ -560,43 +567,22 @@ def _remedy(found: Found) -> str:
     return remedy(found.case, calibrated=found.card.calibrated is not None)
 
 
-def _missing(view: View, missing: Sequence[Found]) -> Item:
-    what = f"{counted(len(missing), 'case')} {verb(len(missing), 'is', 'are')} missing at head"
-    return Item(
-        f"<p><b>{what}</b>: {view.names_of(missing)}. "
-        "Fine where a kernel or a size was removed or renamed on purpose; else bring it back.</p>",
-        cases=len(missing),
-    )
-
-
-def _unjudged(view: View, unjudged: Sequence[Found]) -> list[Item]:
-    return [
-        _failure(view, found, f"at {found[0].case.side or 'base or head'}")
-        if found[0].case.status == "failed"
-        else _open(view, found)
-        for found in _alike(unjudged, _by_remedy)
-    ]
-
-
 def _open(view: View, found: Sequence[Found]) -> Item:
-    case = found[0].case
-    are = f"{verb(len(found), 'is', 'are')} {case.status}"
-    lead = f"<b>{counted(len(found), 'case')} {are}</b>: {_what(case)}."
+    case, to_do = found[0].case, _to_do(found[0])
+    lead = (
+        f"<b>{counted(len(found), 'case')} {verb(len(found), 'is', 'are')} {case.status}</b>: {_what(case)}."
+    )
     brief = f"<p>{lead} {view.names_of(found)}."
-    to_do = _to_do(found[0])
     if case.status != "inconclusive" or not any(each.case.time for each in found):
         return Item(f"{brief} {to_do}</p>", f"{brief}</p>", len(found))
-    lines = [
-        f"<li>{', '.join(filter(None, (_brief(view, each), _visible(each.case))))}</li>"
-        for each in found[: view.names]
-    ]
+    shown = (
+        ", ".join(filter(None, (_brief(view, each), _visible(each.case)))) for each in found[: view.names]
+    )
+    lines = [f"<li>{each}</li>" for each in shown]
     if left := len(found) - len(lines):
         lines.append(f"<li>{left:,} more, in the table below</li>")
-    return Item(
-        "\n".join((f"<p>{lead} {to_do}</p>", "<ul>", *lines, "</ul>")),
-        f"{brief}</p>",
-        len(found),
-    )
+    full = "\n".join((f"<p>{lead} {to_do}</p>", "<ul>", *lines, "</ul>"))
+    return Item(full, f"{brief}</p>", len(found))
 
 
 def _visible(case: CaseReview) -> str:
@@ -604,7 +590,7 @@ def _visible(case: CaseReview) -> str:
     return "" if visible is None else f"visible from {typeset(percent(visible))}"
 
 
-def fortunate(view: View, groups: Groups) -> list[Part]:
+def _fortunate(view: View, groups: Groups) -> list[Part]:
     """What got better, and what is new: a line each."""
     told = []
     for found, what in ((groups.faster, "faster"), (groups.new, "new, and right")):
@@ -628,18 +614,8 @@ def comment(review: Review, links: Links, *, marker: str = "", limit_bytes: int 
     of those that are not named is told.
     """
     view = View(review=review, links=links, paragraphs=8, names=6, log_characters=2000)
-    groups = grouped(review)
-    parts: list[Part] = [
-        *([fixed(marker)] if marker else []),
-        title(view, groups),
-        *acted_on(view, groups),
-        *changed_problem(view),
-        *fortunate(view, groups),
-        *every_case(view),
-        *basis(view),
-        foot(view),
-    ]
-    return fit(parts, limit_bytes)
+    parts = body(view, _every_case(view))
+    return fit([fixed(marker), *parts] if marker else parts, limit_bytes)
 
 
 SUMMARY_BYTES = 1024 * 1024
@@ -651,18 +627,8 @@ _WIDEST = 32
 
 def summary(review: Review, links: Links) -> str:
     view = View(review=review, links=links, paragraphs=20, names=20, log_characters=8000)
-    groups = grouped(review)
-    parts = [
-        title(view, groups),
-        *acted_on(view, groups),
-        *changed_problem(view),
-        *fortunate(view, groups),
-        *(_forest(card) for card in review.cards if any(case.time for case in card.cases)),
-        *every_case(view),
-        *basis(view),
-        foot(view),
-    ]
-    return fit(parts, SUMMARY_BYTES)
+    forests = [_forest(card) for card in review.cards if any(case.time for case in card.cases)]
+    return fit(body(view, [*forests, *_every_case(view)]), SUMMARY_BYTES)
 
 
 def _forest(card: Card) -> Part:
@@ -679,7 +645,7 @@ def _forest(card: Card) -> Part:
         items=(Item(html.escape(_line(found, widest, scale))) for found in measured),
         closing="</pre>",
         cases=len(measured),
-        more=lambda left: f"<p>{counted(left, 'case')} more did not fit into the plot.</p>",
+        more=lambda left: did_not_fit(left, "into the plot"),
     )
 
 

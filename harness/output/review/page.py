@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.numbers import counted, number
-from harness.output.review.grouping import Found, Links, facts, grouped, outcome, standing
+from harness.numbers import number
+from harness.output.review.grouping import Found, Links, facts, outcome, standing
 from harness.output.review.markdown import (
     Item,
     Part,
     Scale,
     View,
-    acted_on,
     axis_svg,
-    basis,
-    changed_problem,
+    body,
     code,
+    did_not_fit,
     fit,
     fixed,
-    foot,
-    fortunate,
     scale_of,
     strip_svg,
-    title,
 )
 from harness.output.review.model import Card, CaseReview, Review
 from harness.output.sentences import verdict_columns
@@ -65,27 +61,10 @@ svg { display: block; overflow: visible }
 
 def page(review: Review, links: Links) -> str:
     view = View(
-        review=review,
-        links=links,
-        paragraphs=20,
-        names=20,
-        log_characters=8000,
-        heading="h1",
-        sign=False,
+        review=review, links=links, paragraphs=20, names=20, log_characters=8000, heading="h1", sign=False
     )
-    groups = grouped(review)
-    parts = [
-        fixed(opening(standing(review).headline, _STYLE)),
-        title(view, groups),
-        *acted_on(view, groups),
-        *changed_problem(view),
-        *fortunate(view, groups),
-        *(part for card in review.cards for part in _of_card(card)),
-        *basis(view),
-        foot(view),
-        fixed(CLOSING),
-    ]
-    return fit(parts, LIMIT_BYTES)
+    parts = body(view, [part for card in review.cards for part in _of_card(card)])
+    return fit([fixed(opening(standing(review).headline, _STYLE)), *parts, fixed(CLOSING)], LIMIT_BYTES)
 
 
 def _of_card(card: Card) -> list[Part]:
@@ -103,7 +82,7 @@ def _of_card(card: Card) -> list[Part]:
             ),
             items=(Item(_row(Found(card, case), scale)) for case in card.cases),
             cases=len(card.cases),
-            more=lambda left: f"<p>{counted(left, 'case')} more did not fit here.</p>",
+            more=lambda left: did_not_fit(left, "here"),
         ),
         Part(
             tier=2,
@@ -115,28 +94,30 @@ def _of_card(card: Card) -> list[Part]:
             items=map(Item, figures.html_rows()),
             closing="</table></div></details>",
             cases=len(card.cases),
-            more=lambda left: f"<p>{counted(left, 'case')} more did not fit here.</p>",
+            more=lambda left: did_not_fit(left, "here"),
         ),
     ]
 
 
 def _row(found: Found, scale: Scale) -> str:
     case = found.case
-    strip = strip_svg(scale, case.time, f"{found.label}: {outcome(case)}, {case.status}") if case.time else ""
+    strip = "<span></span>"
+    if case.time:
+        strip = strip_svg(scale, case.time, f"{found.label}: {outcome(case)}, {case.status}")
     return (
-        f'<div class="row {case.status}"><span>{code(found.label)}</span>{strip or "<span></span>"}'
+        f'<div class="row {case.status}"><span>{code(found.label)}</span>{strip}'
         f"<span>{outcome(case)} <b>{case.status}</b></span></div>"
     )
 
 
 def _figures(card: Card) -> Sheet:
     names = [Cell(Found(card, case).label, "code") for case in card.cases]
-    others = [" · ".join((*facts(case), *_surroundings(case))) for case in card.cases]
+    others = [" · ".join((*facts(case), *_conditions(case))) for case in card.cases]
     columns = verdict_columns("case", names, card.cases, sizes=False)
     return Sheet(columns=[*columns, Column("else", others, text=True)])
 
 
-def _surroundings(case: CaseReview) -> Iterator[str]:
+def _conditions(case: CaseReview) -> Iterator[str]:
     if case.temperature_c is not None:
         yield f"{number(case.temperature_c, 2)} °C"
     if case.power_w is not None:
