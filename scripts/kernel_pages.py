@@ -583,7 +583,8 @@ def _published(ladder: Ladder, rung: Rung) -> list[str]:
         f"{ladder.title}: {rung.label}",
         "its host" if rung.backend else ladder.card,
         size_label(size) if isinstance(size, Mapping) else str(size or ""),
-        *("" if figure is None else f"{figure:,.12g}" for figure in figures),
+        "" if rung.rate is None else f"{rung.rate:,.{ladder.decimals}f}",
+        *("" if figure is None else f"{figure:,.12g}" for figure in figures[1:]),
     ]
 
 

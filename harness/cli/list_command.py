@@ -86,7 +86,19 @@ def _tune_json(suite: Suite, kernel: Kernel) -> dict[str, Any] | None:
 
 
 def _ladder_json(suite: Suite, ladder: Ladder) -> dict[str, Any]:
-    fields = ("name", "title", "source", "card", "peak", "against", "note")
+    fields = (
+        "name",
+        "title",
+        "source",
+        "publication",
+        "author",
+        "url",
+        "date",
+        "card",
+        "peak",
+        "against",
+        "note",
+    )
     return {field: getattr(ladder, field) for field in fields} | {
         "rungs": [_rung_json(suite, ladder, rung) for rung in ladder.rungs]
     }

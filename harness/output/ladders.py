@@ -85,6 +85,8 @@ class Line:
     """By machine."""
     slow: frozenset[str] = frozenset()
     """Machines on which measuring it must be asked for."""
+    repairs: str = ""
+    """The label of the author's rung that this kernel of ours repairs; empty of a rung."""
     reference: bool = False
     """Whether it is no rung of the author's but a vendor's own kernel, beside which the others stand."""
 
@@ -138,7 +140,17 @@ def placed(suite: Suite, ladder: Ladder, sizes: Sequence[Mapping[str, int]] = ()
             there = [line for line in lines if line.sizes == point]
             chosen += there or _moved(lines, point)
         lines = chosen
-    return [*lines, *_references(suite, ladder, lines)]
+    return [*lines, *_repaired(suite, lines), *_references(suite, ladder, lines)]
+
+
+def _repaired(suite: Suite, lines: Sequence[Line]) -> Iterator[Line]:
+    """The kernels that repair what a ladder's authors wrote, at the same sizes."""
+    for line in lines:
+        if name := line.rung.repaired:
+            rung = dataclasses.replace(
+                line.rung, label=f"{line.rung.label}, repaired", kernel=name, rate=None
+            )
+            yield Line(rung=rung, kernel=suite.by_name[name], sizes=line.sizes, repairs=line.rung.label)
 
 
 def _references(suite: Suite, ladder: Ladder, lines: Sequence[Line]) -> Iterator[Line]:
@@ -650,7 +662,7 @@ def as_json(report: LadderReport) -> dict[str, Any]:
         "unit": report.unit,
         "ladder": ladder.name,
         "title": ladder.title,
-        "source": ladder.source,
+        **{name: getattr(ladder, name) for name in ("source", "publication", "author", "url", "date")},
         "card": ladder.card,
         "peak": ladder.peak,
         "against": ladder.against,
@@ -668,6 +680,7 @@ def _line_json(line: Line) -> dict[str, Any]:
     return {
         "label": rung.label,
         "reference": line.reference,
+        "repairs": line.repairs,
         "kernel": rung.kernel,
         "about": line.kernel.about,
         "sizes": line.sizes,

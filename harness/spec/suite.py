@@ -581,6 +581,8 @@ class Ladder:
     """What the figures are of, such as RTX 3060."""
     peak: float | None = None
     """What that card can do, in the unit of the suite's headline."""
+    decimals: int = 0
+    """Digits after the point of the published rates: 46.60 stays 46.60."""
     sizes: int | Mapping[str, int] | None = None
     """The sizes of rungs that do not say their own."""
     against: str = ""
@@ -652,6 +654,11 @@ class Suite:
             raise SuiteError(f"Suite {self.name!r} has two ladders named {min(twice)!r}.")
         for ladder in self.ladders:
             for rung in ladder.rungs:
+                if rung.repaired and rung.repaired not in self.by_name:
+                    raise SuiteError(
+                        f"Ladder {ladder.name!r}: {rung.label!r} is repaired by {rung.repaired!r}, "
+                        "which is no kernel of the suite."
+                    )
                 if rung.kernel not in self.by_name:
                     raise SuiteError(
                         f"Ladder {ladder.name!r}: {rung.label!r} is kernel {rung.kernel!r}, "
