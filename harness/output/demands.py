@@ -20,7 +20,9 @@ def print_demands(card: Card, found: Found) -> None:
     """A table a suite on standard output; why figures are missing below it."""
     for suite, demands in found:
         if told := [demand for demand in demands if demand.usage or demand.accesses]:
-            title = f"{suite.name} on {card.name} ({card.arch}, {card.multiprocessors} multiprocessors)"
+            sizes = {demand.planned.case.size_label for demand in told}
+            at = f" at {sizes.pop()}" if len(sizes) == 1 else ""
+            title = f"{suite.name}{at} on {card.name} ({card.arch}, {card.multiprocessors} multiprocessors)"
             print_out(Sheet(columns=_columns(told), title=title))
         problems: dict[str, dict[str, None]] = {}
         for demand in demands:
@@ -35,20 +37,23 @@ def _columns(demands: Sequence[Demand]) -> list[Column]:
     used = [demand.usage for demand in demands]
     held = [demand.residency for demand in demands]
     sectors, conflicts = ([demand.worst(space) for demand in demands] for space in ("global", "shared"))
+    sizes = [demand.planned.case.size_label for demand in demands]
     spilled = [use.spill_store_bytes if use else 0 for use in used]
     return [
-        Column("kernel", [demand.planned.kernel.name for demand in demands], text=True, heads=True),
-        Column("size", [demand.planned.case.size_label for demand in demands]),
+        Column(
+            "kernel", [demand.planned.kernel.name for demand in demands], text=True, heads=True, whole=True
+        ),
+        Column("size", sizes if len(set(sizes)) > 1 else [""] * len(sizes)),
         Column("regs", [str(use.registers) if use else "" for use in used]),
-        Column("spills B", [number(byte) if byte else "" for byte in spilled], spare=2),
-        Column("shared B", [_shared(demand) for demand in demands], spare=2),
-        Column("blocks", [str(each.blocks) if each else "" for each in held], over="of an SM"),
-        Column("occup.%", [f"{100 * each.occupancy:.0f}" if each else "" for each in held]),
+        Column("spills B", [number(byte) if byte else "" for byte in spilled], spare=1),
+        Column("shared B", [_shared(demand) for demand in demands], spare=3),
+        Column("blocks", [str(each.blocks) if each else "" for each in held], over="an SM", spare=4),
+        Column("occ. %", [f"{100 * each.occupancy:.0f}" if each else "" for each in held]),
         Column("waves", [f"{each.waves:.3g}" if each else "" for each in held]),
         Column("last %", [f"{100 * each.last_wave:.0f}" if each and each.blocks else "" for each in held]),
         Column("sectors", [f"{each.sectors:.3g}" if each else "" for each in sectors], over="a request"),
         Column("conflicts", [f"{each.conflicts:.3g}" if each else "" for each in conflicts], over="banks"),
-        Column("limit", [each.limit if each else "" for each in held], text=True, spare=1),
+        Column("limit", [each.limit if each else "" for each in held], text=True, spare=2),
     ]
 
 
@@ -67,7 +72,7 @@ def as_json(card: Card, found: Found) -> dict[str, Any]:
         "card": {"name": card.name, "arch": card.arch, "multiprocessors": card.multiprocessors},
         "cases": [
             {
-                "case": f"{suite.name}.{demand.planned.case.id}",
+                "case": demand.planned.case.id,
                 "usage": asdict(demand.usage) if demand.usage else None,
                 "residency": asdict(demand.residency) | {"last_wave": demand.residency.last_wave}
                 if demand.residency
@@ -75,7 +80,7 @@ def as_json(card: Card, found: Found) -> dict[str, Any]:
                 "accesses": [asdict(each) for each in demand.accesses],
                 "problems": demand.problems,
             }
-            for suite, demands in found
+            for _, demands in found
             for demand in demands
         ],
     }
