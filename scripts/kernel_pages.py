@@ -117,6 +117,17 @@ def _turned(s: Subject) -> dict[str, Any]:
     return {"footprint": (grid_x * tile, grid_y * tile), "problem": s.case.m}
 
 
+def _patches(s: Subject) -> pictures.Picture:
+    return pictures.Staged(
+        bm=s.case.BM,
+        bn=s.case.BN,
+        bk=s.case.BK,
+        tm=s.case.TM,
+        tn=s.case.TN,
+        threads=(s.case.BN // s.case.TN, s.case.BM // s.case.TM),
+    )
+
+
 def _fragments(s: Subject) -> pictures.Picture:
     edge = 16 * s.case.FRAGMENTS
     return pictures.WarpFragments(bm=edge, bn=edge, bk=16, threads=(32, 1))
@@ -131,20 +142,15 @@ PICTURES: Mapping[str, Callable[[Subject], pictures.Picture]] = {
     "thread_tiling": lambda s: pictures.Staged(**_square(s), tm=s.case.TM),
     "thread_tiling_as_published": lambda s: pictures.Staged(**_square(s), tm=s.case.TM),
     "thread_tiling_2d_as_published": lambda s: pictures.Staged(**_square(s), tm=s.case.T, tn=s.case.T),
-    "thread_tiling_2d": lambda s: pictures.Staged(
-        bm=s.case.BM,
-        bn=s.case.BN,
-        bk=s.case.BK,
-        tm=s.case.TM,
-        tn=s.case.TN,
-        threads=(s.case.BN // s.case.TN, s.case.BM // s.case.TM),
-    ),
+    "thread_tiling_2d": _patches,
+    "thread_tiling_2d_vectorized": _patches,
     "loop_tiling": lambda s: pictures.Direct(**_square(s), **_strided(s)),
     "loop_tiling_as_published": lambda s: pictures.Direct(**_square(s), **_turned(s), along="rows"),
     "loop_tiling_shared": lambda s: pictures.WholeRows(
         **_square(s), **_strided(s), shared_bytes=s.launch.dynamic_shared_bytes
     ),
     "outer_product": lambda s: pictures.Staged(**_square(s), outer=True),
+    "outer_product_swizzled": lambda s: pictures.Staged(**_square(s), outer=True),
     "outer_product_as_published": lambda s: pictures.Staged(**_square(s)),
     "outer_product_loop_tiling": lambda s: pictures.Staged(**_square(s), **_strided(s), outer=True),
     "wmma": _fragments,

@@ -87,6 +87,11 @@ def offset_bits(case: Case) -> int:
     return 32 if case.k * max(case.m, case.n) < 2**31 else 64
 
 
+def vector_width(case: Case) -> int:
+    """Elements of an access: four where every row of A, B and C begins at a multiple of four."""
+    return 1 if case.k % 4 or case.n % 4 else 4
+
+
 LOOP_GRID = (32, 8)
 """Where the grid does not depend on the matrix. 256 blocks of 1,024 threads are one wave on a card of 128
 multiprocessors or more, and few enough rows of blocks that the quick sizes stride too."""
@@ -179,6 +184,14 @@ suite = Suite(
             about="thread_tiling_2d by its author: each thread loads its own 8x8 patch of both tiles",
         ),
         Kernel(
+            "thread_tiling_2d_vectorized",
+            "thread_tiling_2d_vectorized.cu",
+            macros={"BM": 64, "BN": 64, "BK": 64, "TM": 8, "TN": 8, "VECTOR": vector_width},
+            block=lambda c: (c.BN // c.TN, c.BM // c.TM),
+            grid=lambda c: ceil_div(c.m, c.BM) * ceil_div(c.n, c.BN),
+            about="thread_tiling_2d with four elements an access",
+        ),
+        Kernel(
             "loop_tiling",
             "loop_tiling.cu",
             macros={"TILE": 32},
@@ -219,6 +232,14 @@ suite = Suite(
             block=square_block,
             grid=square_tiles,
             about="outer_product by its author: block_tiling_as_published with tiles of 32x32",
+        ),
+        Kernel(
+            "outer_product_swizzled",
+            "outer_product_swizzled.cu",
+            macros={"TILE": 32},
+            block=square_block,
+            grid=square_tiles,
+            about="outer_product with swizzling in place of padding",
         ),
         Kernel(
             "outer_product_loop_tiling",
