@@ -240,7 +240,7 @@ def static_shared_bytes(source: str, macros: Mapping[str, int]) -> int:
     def size(kind: str, extents: str) -> int:
         return sizes[kind] * product(_value(extent, names) for extent in re.findall(r"\[([^\]]+)\]", extents))
 
-    sizes = dict(_BYTES)
+    sizes = {**_BYTES, "vector_t": 4 * macros.get("VECTOR", 1)}
     for name, body in _UNION.findall(source):
         sizes[name] = max(size(kind, extents) for kind, extents in _MEMBER.findall(body))
     return sum(size(kind, extents) for kind, _, extents in _SHARED.findall(source))
