@@ -138,9 +138,11 @@ def binary(size_bytes: float | None) -> str:
 
 
 def times(ratio: float | None) -> str:
-    """``1.8x``, ``123x``."""
+    """``1.8x``, ``123x``, ``0.036x``."""
     if ratio is None:
         return ""
+    if 0 < ratio < 0.95:
+        return f"{ratio:.2g}x"
     return f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.1f}x"
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import ast
 import functools
+import hashlib
 import inspect
 import json
 import re
@@ -24,22 +25,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 if __package__ in (None, ""):  # run as a command: the folder above is where `scripts` and `harness` are found
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from harness.errors import HarnessError
+from harness.errors import BuildError, HarnessError
 from harness.output.tables import RowSummary, summary_of
 from harness.records import Launch, Row, Run
 from harness.spec.case_id import size_label
 from harness.spec.loader import load_folder
 from harness.spec.planning import launch_of
+from harness.spec.sources import program
 from harness.spec.suite import Case, Generated, HostFunction, HostLibrary, Kernel, Ladder, Rung, Source, Suite
+from harness.static.accesses import Access, accesses
 from harness.store.records_file import read_run
 from scripts import kernel_pictures as pictures
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs" / "kernels"
 FIGURES = "figures.json"
+ACCESSES = "accesses.json"
+"""What following the kernels' accesses found, by the text that was followed: it takes seconds a kernel."""
 SUITES = ("matmul", "copy", "transpose")
 SIZE = 4096
 """What launches and work are stated at, where the suite has this size."""
@@ -103,6 +110,24 @@ def _strided(s: Subject) -> dict[str, Any]:
     return {"footprint": (grid_y * tile, grid_x * tile), "problem": s.case.m}
 
 
+def _turned(s: Subject) -> dict[str, Any]:
+    """Likewise, where x counts the blocks down the rows."""
+    grid_x, grid_y, _ = s.launch.grid
+    tile = s.case.TILE
+    return {"footprint": (grid_x * tile, grid_y * tile), "problem": s.case.m}
+
+
+def _patches(s: Subject) -> pictures.Picture:
+    return pictures.Staged(
+        bm=s.case.BM,
+        bn=s.case.BN,
+        bk=s.case.BK,
+        tm=s.case.TM,
+        tn=s.case.TN,
+        threads=(s.case.BN // s.case.TN, s.case.BM // s.case.TM),
+    )
+
+
 def _fragments(s: Subject) -> pictures.Picture:
     edge = 16 * s.case.FRAGMENTS
     return pictures.WarpFragments(bm=edge, bn=edge, bk=16, threads=(32, 1))
@@ -112,21 +137,21 @@ PICTURES: Mapping[str, Callable[[Subject], pictures.Picture]] = {
     "naive": lambda s: pictures.Direct(**_square(s), along="rows"),
     "naive_coalesced": lambda s: pictures.Direct(bm=s.case.BY, bn=s.case.BX, threads=(s.case.BX, s.case.BY)),
     "block_tiling": lambda s: pictures.Staged(**_square(s)),
+    "block_tiling_as_published": lambda s: pictures.Staged(**_square(s)),
     "shared_tile": lambda s: pictures.Staged(**_square(s)),
     "thread_tiling": lambda s: pictures.Staged(**_square(s), tm=s.case.TM),
-    "thread_tiling_2d": lambda s: pictures.Staged(
-        bm=s.case.BM,
-        bn=s.case.BN,
-        bk=s.case.BK,
-        tm=s.case.TM,
-        tn=s.case.TN,
-        threads=(s.case.BN // s.case.TN, s.case.BM // s.case.TM),
-    ),
+    "thread_tiling_as_published": lambda s: pictures.Staged(**_square(s), tm=s.case.TM),
+    "thread_tiling_2d_as_published": lambda s: pictures.Staged(**_square(s), tm=s.case.T, tn=s.case.T),
+    "thread_tiling_2d": _patches,
+    "thread_tiling_2d_vectorized": _patches,
     "loop_tiling": lambda s: pictures.Direct(**_square(s), **_strided(s)),
+    "loop_tiling_as_published": lambda s: pictures.Direct(**_square(s), **_turned(s), along="rows"),
     "loop_tiling_shared": lambda s: pictures.WholeRows(
         **_square(s), **_strided(s), shared_bytes=s.launch.dynamic_shared_bytes
     ),
     "outer_product": lambda s: pictures.Staged(**_square(s), outer=True),
+    "outer_product_swizzled": lambda s: pictures.Staged(**_square(s), outer=True),
+    "outer_product_as_published": lambda s: pictures.Staged(**_square(s)),
     "outer_product_loop_tiling": lambda s: pictures.Staged(**_square(s), **_strided(s), outer=True),
     "wmma": _fragments,
     "wmma_warp_tiling": _fragments,
@@ -215,7 +240,7 @@ def static_shared_bytes(source: str, macros: Mapping[str, int]) -> int:
     def size(kind: str, extents: str) -> int:
         return sizes[kind] * product(_value(extent, names) for extent in re.findall(r"\[([^\]]+)\]", extents))
 
-    sizes = dict(_BYTES)
+    sizes = {**_BYTES, "vector_t": 4 * macros.get("VECTOR", 1)}
     for name, body in _UNION.findall(source):
         sizes[name] = max(size(kind, extents) for kind, extents in _MEMBER.findall(body))
     return sum(size(kind, extents) for kind, _, extents in _SHARED.findall(source))
@@ -564,7 +589,8 @@ def _published(ladder: Ladder, rung: Rung) -> list[str]:
         f"{ladder.title}: {rung.label}",
         "its host" if rung.backend else ladder.card,
         size_label(size) if isinstance(size, Mapping) else str(size or ""),
-        *("" if figure is None else f"{figure:,.12g}" for figure in figures),
+        "" if rung.rate is None else f"{rung.rate:,.{ladder.decimals}f}",
+        *("" if figure is None else f"{figure:,.12g}" for figure in figures[1:]),
     ]
 
 
@@ -580,6 +606,66 @@ def published_lines(s: Subject) -> list[str]:
         return []
     head = ("as published", "on", ">size", f">{s.suite.headline}", ">average of a sweep", ">ms", ">speed-up")
     return ["", *table(*_dense(head, rows))]
+
+
+# Accesses
+
+
+@functools.cache
+def kept_accesses() -> dict[str, Any]:
+    text = _text(DOCS / ACCESSES)
+    return json.loads(text) if text else {}
+
+
+@functools.cache
+def followed(suite: str, name: str) -> tuple[Access, ...]:
+    """The accesses of a kernel at the size of its page: those that are kept, where the text is the same."""
+    loaded = load_folder(ROOT / "kernels" / suite)
+    s = next(each for each in subjects(loaded) if each.kernel.name == name)
+    if not isinstance(s.kernel.source_for("cuda"), str):
+        return ()
+    made = program(loaded, s.kernel, s.case, "cuda", "sm_80")
+    digest = hashlib.sha256(f"{made.text} {s.launch}".encode()).hexdigest()
+    kept = kept_accesses().get(f"{suite}.{name}", {})
+    if kept.get("text_sha256") == digest:
+        return msgspec.convert(kept["accesses"], tuple[Access, ...])
+    try:
+        found = accesses(loaded, s.kernel, s.case)
+    except BuildError:
+        found = ()
+    kept_accesses()[f"{suite}.{name}"] = {
+        "text_sha256": digest,
+        "accesses": [msgspec.to_builtins(each) for each in found],
+    }
+    return found
+
+
+def access_lines(s: Subject) -> list[str]:
+    """How a warp reaches memory, beside the same kernel as its author wrote it or as it was repaired."""
+    pairs = {
+        rung.repaired: rung.kernel for ladder in s.suite.ladders for rung in ladder.rungs if rung.repaired
+    }
+    names = [s.kernel.name]
+    for repaired, published in pairs.items():
+        if s.kernel.name in (repaired, published):
+            names = [published, repaired]
+    columns = [{_of(each): _pattern(each) for each in followed(s.suite.name, name)} for name in names]
+    if not columns[names.index(s.kernel.name)]:
+        return []
+    labels = dict.fromkeys(label for column in columns for label in column)
+    rows = [[label, *(column.get(label, "") for column in columns)] for label in labels]
+    head = ("a warp's", *(f">{name}" for name in names)) if len(names) > 1 else ("a warp's", ">a request")
+    return ["## Accesses", "", *table(head, rows), ""]
+
+
+def _of(access: Access) -> str:
+    return f"{'stores to' if access.stores else 'loads of'} {access.array}"
+
+
+def _pattern(access: Access) -> str:
+    if access.space == "global":
+        return f"{access.sectors:.3g} sectors"
+    return f"{access.conflicts:.3g}-way conflict" if access.conflicts >= 1.005 else "no conflict"
 
 
 # Pages
@@ -624,6 +710,7 @@ def page(s: Subject, written: Mapping[str, str], measured: Measured) -> str:
             "",
             *table((f"at {s.case.size_label}", ""), parameters(s)),
             "",
+            *access_lines(s),
             "## Figures",
             "",
             *measured_lines(s.kernel, measured),
@@ -733,6 +820,10 @@ def documents() -> dict[Path, str]:
             made[path] = page(subject, hand_written(_text(path)), measured)
             drawn = PICTURES[subject.kernel.name](subject)
             made[path.with_suffix(".svg")] = drawn.svg(f"{suite.name}.{subject.kernel.name}")
+    lines = ",\n".join(
+        f"{json.dumps(name)}: {json.dumps(kept)}" for name, kept in sorted(kept_accesses().items())
+    )
+    made[DOCS / ACCESSES] = f"{{\n{lines}\n}}\n"
     made[DOCS / "index.md"] = index(introduction(_text(DOCS / "index.md")), suites, figures)
     return made
 

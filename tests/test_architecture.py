@@ -25,7 +25,7 @@ LAYERS = (
     ("config", "store"),
     ("spec",),
     ("harness",),
-    ("judgement", "device"),
+    ("judgement", "device", "static"),
     ("bench",),
     ("run",),
     ("doctor", "history", "sweep"),

@@ -126,6 +126,7 @@ STATIC = {
     "shared_tile": 8192,
     "thread_tiling": 8192,
     "thread_tiling_2d": 32768,
+    "thread_tiling_2d_vectorized": 32768,
     "outer_product": 8320,
     "wmma": 1024,
     "transpose_tiled": 4224,

@@ -17,10 +17,22 @@ from harness.spec.suite import Kernel, Ladder, Suite
 
 @click.command("list")
 @options.commit("--commit", help="As of this commit; default: the working tree.")
+@click.option(
+    "--card",
+    metavar="NAME",
+    help="What each case asks of a card, which need not be here: rtx3060, a6000, a10, a100, rtx4090, "
+    "rtx5090, h100, h200, or any as its capability and multiprocessors, such as sm_86:28.",
+)
+@options.size(help="With --card: the sizes, in place of the suite's own; repeatable.")
 @options.json
 @options.cases
-def command(cases: tuple[str, ...], commit: str | None, as_json: bool) -> None:
+def command(
+    cases: tuple[str, ...], commit: str | None, card: str | None, size: tuple[str, ...], as_json: bool
+) -> None:
     """Show the kernels that CASES select (globs such as 'matmul.*tiling*'), or all of them."""
+    if card is not None:
+        _show_demands(load_suites(load_config(), commit, cases), cases, size, card, as_json)
+        return
     selectors = [Selector.parse(case) for case in cases] or [Selector("*")]
     listed = []
     for loaded in load_suites(load_config(), commit, cases):
@@ -71,7 +83,10 @@ def _tune_json(suite: Suite, kernel: Kernel) -> dict[str, Any] | None:
 
 
 def _ladder_json(suite: Suite, ladder: Ladder) -> dict[str, Any]:
-    fields = ("name", "title", "source", "card", "peak", "against", "note")
+    fields = (
+        *("name", "title", "source", "publication", "author", "url", "date"),
+        *("card", "peak", "against", "note"),
+    )
     rung_fields = ("label", "kernel", "macros", "rate", "average", "time_ms", "speed_up")
     rungs = [
         {field: getattr(rung, field) for field in rung_fields}
@@ -89,3 +104,19 @@ def _print(suite: Suite, kernels: Sequence[Kernel]) -> None:
     for kernel in kernels:
         needs = f"  [{kernel.requires}]" if kernel.requires else ""
         click.echo(f"  {kernel.name:{width}}  {kernel.about}{needs}")
+
+
+def _show_demands(
+    suites: Sequence[LoadedSuite], cases: Sequence[str], sizes: Sequence[str], name: str, as_json: bool
+) -> None:
+    from harness.output import demands as output
+    from harness.spec.planning import plan
+    from harness.static.demand import demands
+    from harness.static.occupancy import card
+
+    asked = card(name)
+    found = [(each.suite, demands(each.suite, plan(each.suite, cases, sizes), asked)) for each in suites]
+    if as_json:
+        echo_json(output.as_json(asked, found))
+    else:
+        output.print_demands(asked, found)

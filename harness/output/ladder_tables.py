@@ -11,6 +11,7 @@ from harness.output.sentences import commit_label
 from harness.output.sheet import Column, Sheet, inline
 from harness.output.tables import console, print_out
 from harness.spec.case_id import size_label
+from harness.spec.suite import Ladder
 
 NOTHING = "\N{EN DASH}"
 WITH_SLOW = (f"{NOTHING}, with", "--slow")
@@ -22,7 +23,7 @@ def print_ladder(report: LadderReport, now: dt.datetime) -> None:
     out = console()
     ladder = report.ladder
     out.print(f"{report.suite}.{ladder.name}: {ladder.title}", style="bold")
-    if theirs := _theirs(report):
+    for theirs in filter(None, (_theirs(report), publication(ladder))):
         out.print(theirs)
     for heading, columns, notes in _parts(report, now):
         out.print()
@@ -38,7 +39,7 @@ def print_ladder(report: LadderReport, now: dt.datetime) -> None:
 def markdown(report: LadderReport) -> str:
     """A ladder as Markdown, with a heading of the third level. Figures have their dates: it is read later."""
     ladder = report.ladder
-    told = [f"### {inline(ladder.title)}", inline(_theirs(report))]
+    told = [f"### {inline(ladder.title)}", inline(_theirs(report)), inline(publication(ladder))]
     for heading, columns, notes in _parts(report, None):
         told += [inline(heading), Sheet(columns=columns).markdown(), *map(inline, notes)]
     return "\n\n".join(part for part in (*told, inline(ladder.note)) if part) + "\n"
@@ -82,6 +83,13 @@ def _theirs(report: LadderReport) -> str:
     return f"{card}{ladder.source}".strip()
 
 
+def publication(ladder: Ladder) -> str:
+    """Where the figures come from: author, title, date and address, as far as they are known."""
+    title = f"\u201c{ladder.publication}\u201d" if ladder.publication else ""
+    told = ", ".join(filter(None, (ladder.author, title, ladder.date)))
+    return " ".join(filter(None, (f"{told}." if told else "", ladder.url)))
+
+
 def _parts(report: LadderReport, now: dt.datetime | None) -> Iterator[tuple[str, list[Column], list[str]]]:
     """A heading, a table, and what is to be said below it, for each device; one for all where kernels are
     held against another.
@@ -91,15 +99,16 @@ def _parts(report: LadderReport, now: dt.datetime | None) -> Iterator[tuple[str,
         return
     if not report.machines:
         lines = _shown(report, None)
-        yield "Not measured here.", _ladder(lines, [None] * len(lines), report.unit), []
+        yield "Not measured here.", _ladder(lines, [None] * len(lines), [""] * len(lines), report), []
     for machine in report.machines:
         lines = _shown(report, machine)
         sizes = {size_label(line.sizes) for line in lines if line.sizes}
         at = f", size {sizes.pop()}" if len(sizes) == 1 else ""
+        gains = [_gain(report, line, machine) for line in lines]
         ours = [line.ours.get(machine.name) for line in lines]
         notes = [*_notes(lines, ours, now), *_of_libraries(ours), *_not_for(lines, machine)]
         heading = f"Ours: {machine.device.name} ({machine.device.spec}){at}"
-        yield heading, _ladder(lines, ours, report.unit), notes
+        yield heading, _ladder(lines, ours, gains, report), notes
 
 
 def _sources(report: LadderReport, now: dt.datetime | None) -> Iterator[str]:
@@ -118,7 +127,8 @@ def _shown(report: LadderReport, machine: Machine | None) -> list[Line]:
     lines = [
         line
         for line in report.lines
-        if not line.reference or (machine and line.kernel.source_for(machine.device.backend) is not None)
+        if not line.repairs
+        and (not line.reference or (machine and line.kernel.source_for(machine.device.backend) is not None))
     ]
     order = list(dict.fromkeys(size_label(line.sizes) for line in lines))
     if any(line.reference for line in lines):
@@ -126,7 +136,23 @@ def _shown(report: LadderReport, machine: Machine | None) -> list[Line]:
     return lines
 
 
-def _ladder(lines: Sequence[Line], ours: Sequence[Ours | None], unit: str) -> list[Column]:
+def _gain(report: LadderReport, line: Line, machine: Machine) -> str:
+    """The rate of the kernel that repairs a rung's over the rung's own."""
+    twins = (
+        each.ours[machine.name]
+        for each in report.lines
+        if each.repairs == line.rung.label and each.sizes == line.sizes and machine.name in each.ours
+    )
+    repaired, published = next(twins, None), line.ours.get(machine.name)
+    if repaired is None or published is None or not repaired.rate or not published.rate:
+        return ""
+    return times(repaired.rate / published.rate)
+
+
+def _ladder(
+    lines: Sequence[Line], ours: Sequence[Ours | None], gains: Sequence[str], report: LadderReport
+) -> list[Column]:
+    unit, decimals = report.unit, report.ladder.decimals
     sizes = [size_label(line.sizes) if line.sizes else "" for line in lines]
     best = "best" if any(line.rung.swept for line in lines) else unit
     mark = "*" if any(each and each.stale for each in ours) else ""
@@ -140,12 +166,13 @@ def _ladder(lines: Sequence[Line], ours: Sequence[Ours | None], unit: str) -> li
         Column("rung", [line.rung.label for line in lines], text=True),
         Column("size", sizes if len(set(filter(None, sizes))) > 1 else [""] * len(lines)),
         Column("average", [_given(line.rung.average) for line in lines], over="author"),
-        Column(best, [_given(line.rung.rate) for line in lines], over="author"),
+        Column(best, [_given(line.rung.rate, decimals) for line in lines], over="author"),
         Column("speed-up", [times(line.speed_up if several else None) for line in lines], over="author"),
         Column("% peak", [number(line.peak_percent, 3) for line in lines], over="author"),
         Column("average", of_ours("average"), over="ours"),
         Column(best, [_rate(each, mark) for each in ours], over="ours"),
         Column("speed-up", speed_ups, over="ours"),
+        Column("gains", gains, over="repaired"),
         Column("% peak", of_ours("peak_percent", 3), over="ours"),
         Column("% lib", of_ours("library_percent", 3), over="ours"),
         Column("idea", [line.kernel.about for line in lines], text=True, spare=1),
@@ -170,7 +197,7 @@ def _held_against(report: LadderReport) -> list[Column]:
         others = [line for line in lines if line is not base and line.rung.backend]
         rows = []
         if any(line.rung.rate or line.rung.time_ms for line in lines):
-            rows.append([report.ladder.card, *_published(base, held, others)])
+            rows.append([report.ladder.card, *_published(base, held, others, report.ladder.decimals)])
         for machine in report.machines or (None,):
             name = machine.name if machine else ""
             best = report.best.get(name, {}).get(size)
@@ -192,13 +219,13 @@ def _held_against(report: LadderReport) -> list[Column]:
     ]
 
 
-def _published(base: Line | None, held: Line | None, others: Sequence[Line]) -> list[str]:
+def _published(base: Line | None, held: Line | None, others: Sequence[Line], decimals: int) -> list[str]:
     speed_up = times(held.speed_up if held else None)
     return [
-        *((_given(base.rung.time_ms), _given(base.rung.rate)) if base else ("", "")),
-        *((_given(held.rung.time_ms), _given(held.rung.rate)) if held else ("", "")),
+        *((_given(base.rung.time_ms), _given(base.rung.rate, decimals)) if base else ("", "")),
+        *((_given(held.rung.time_ms), _given(held.rung.rate, decimals)) if held else ("", "")),
         f"{held.rung.speed_up:g}x" if held and held.rung.speed_up else speed_up,
-        *(_given(line.rung.rate) for line in others),
+        *(_given(line.rung.rate, decimals) for line in others),
     ]
 
 
@@ -271,8 +298,11 @@ def _age(started_at: str, now: dt.datetime | None) -> str:
     return "just now"
 
 
-def _given(value: float | None) -> str:
-    return "" if value is None else f"{value:,.6g}"
+def _given(value: float | None, decimals: int = 0) -> str:
+    """A published figure as it was published."""
+    if value is None:
+        return ""
+    return f"{value:,.{decimals}f}" if decimals else f"{value:,.6g}"
 
 
 def _time(ours: Ours | None) -> str:

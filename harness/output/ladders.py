@@ -81,6 +81,8 @@ class Line:
     peak_percent: float | None = None
     ours: Mapping[str, Ours] = field(default_factory=dict)
     slow: frozenset[str] = frozenset()
+    repairs: str = ""
+    """The label of the author's rung that this kernel of ours repairs; empty of a rung."""
     reference: bool = False
     """Whether it is no rung of the author's but a vendor's own kernel, beside which the others stand."""
 
@@ -132,7 +134,17 @@ def placed(suite: Suite, ladder: Ladder, sizes: Sequence[Mapping[str, int]] = ()
             there = [line for line in lines if line.sizes == point]
             chosen += there or _moved(lines, point)
         lines = chosen
-    return [*lines, *_references(suite, ladder, lines)]
+    return [*lines, *_repaired(suite, lines), *_references(suite, ladder, lines)]
+
+
+def _repaired(suite: Suite, lines: Sequence[Line]) -> Iterator[Line]:
+    """The kernels that repair what a ladder's authors wrote, at the same sizes."""
+    for line in lines:
+        if name := line.rung.repaired:
+            rung = dataclasses.replace(
+                line.rung, label=f"{line.rung.label}, repaired", kernel=name, rate=None
+            )
+            yield Line(rung=rung, kernel=suite.by_name[name], sizes=line.sizes, repairs=line.rung.label)
 
 
 def _references(suite: Suite, ladder: Ladder, lines: Sequence[Line]) -> Iterator[Line]:
@@ -642,7 +654,21 @@ def as_json(report: LadderReport) -> dict[str, Any]:
         "suite": report.suite,
         "unit": report.unit,
         "ladder": ladder.name,
-        **{name: getattr(ladder, name) for name in ("title", "source", "card", "peak", "against", "note")},
+        **{
+            name: getattr(ladder, name)
+            for name in (
+                "title",
+                "source",
+                "publication",
+                "author",
+                "url",
+                "date",
+                "card",
+                "peak",
+                "against",
+                "note",
+            )
+        },
         "rungs": [_line_json(line) for line in report.lines],
         "held_against": {
             machine: {size: _ours_json(ours) for size, ours in by_size.items()}
@@ -657,6 +683,7 @@ def _line_json(line: Line) -> dict[str, Any]:
     return {
         "label": rung.label,
         "reference": line.reference,
+        "repairs": line.repairs,
         "kernel": rung.kernel,
         "about": line.kernel.about,
         "sizes": line.sizes,

@@ -537,6 +537,8 @@ class Rung:
     """The backend that ours is measured on, such as cpu; whatever device is reported on where empty."""
     slow: bool = False
     """Whether it takes minutes, and so is measured only when asked for."""
+    repaired: str = ""
+    """A kernel with the same idea and without the author's mistakes, whose gain is shown beside it."""
 
     @property
     def swept(self) -> bool:
@@ -555,11 +557,19 @@ class Ladder:
     title: str
     rungs: Sequence[Rung]
     source: str = ""
-    """The author of the figures and how they were taken, in a sentence."""
+    """How the figures were taken, in a sentence."""
+    publication: str = ""
+    """The title under which they were published."""
+    author: str = ""
+    url: str = ""
+    date: str = ""
+    """Of the publication, as precisely as it is known."""
     card: str = ""
     """What the figures are of, such as RTX 3060."""
     peak: float | None = None
     """What that card can do, in the unit of the suite's headline."""
+    decimals: int = 0
+    """Digits after the point of the published rates: 46.60 stays 46.60."""
     sizes: int | Mapping[str, int] | None = None
     """The sizes of rungs that do not say their own."""
     against: str = ""
@@ -617,11 +627,12 @@ class Suite:
         if twice := _twice([ladder.name for ladder in self.ladders]):
             raise SuiteError(f"Suite {self.name!r} has two ladders named {twice!r}.")
         for ladder, rung in ((each, rung) for each in self.ladders for rung in each.rungs):
-            if rung.kernel not in self.by_name:
-                raise SuiteError(
-                    f"Ladder {ladder.name!r}: {rung.label!r} is kernel {rung.kernel!r}, "
-                    f"which suite {self.name!r} does not have."
-                )
+            for name in filter(None, (rung.kernel, rung.repaired)):
+                if name not in self.by_name:
+                    raise SuiteError(
+                        f"Ladder {ladder.name!r}: {rung.label!r} names kernel {name!r}, "
+                        f"which suite {self.name!r} does not have."
+                    )
             if not rung.swept:
                 self.rung_sizes(ladder, rung)
 

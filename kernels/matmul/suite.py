@@ -87,6 +87,11 @@ def offset_bits(case: Case) -> int:
     return 32 if case.k * max(case.m, case.n) < 2**31 else 64
 
 
+def vector_width(case: Case) -> int:
+    """Elements of an access: four where every row of A, B and C begins at a multiple of four."""
+    return 1 if case.k % 4 or case.n % 4 else 4
+
+
 LOOP_GRID = (32, 8)
 """Where the grid does not depend on the matrix. 256 blocks of 1,024 threads are one wave on a card of 128
 multiprocessors or more, and few enough rows of blocks that the quick sizes stride too."""
@@ -131,6 +136,14 @@ suite = Suite(
             about="a block stages 16x16 tiles of A and B in shared memory",
         ),
         Kernel(
+            "block_tiling_as_published",
+            "block_tiling_as_published.cu",
+            macros={"TILE": 16},
+            block=square_block,
+            grid=square_tiles,
+            about="block_tiling by its author: a warp walks down the rows, uncoalesced",
+        ),
+        Kernel(
             "shared_tile",
             "shared_tile.cu",
             macros={"TILE": 32},
@@ -147,6 +160,14 @@ suite = Suite(
             about="a thread computes 8 elements of one column of a 32x32 tile",
         ),
         Kernel(
+            "thread_tiling_as_published",
+            "thread_tiling_as_published.cu",
+            macros={"TILE": 32, "TM": 8},
+            block=lambda c: (c.TILE // c.TM, c.TILE),
+            grid=square_tiles,
+            about="thread_tiling by its author: a warp spans 4 patches of rows and 8 columns",
+        ),
+        Kernel(
             "thread_tiling_2d",
             "thread_tiling_2d.cu",
             macros={"BM": 64, "BN": 64, "BK": 64, "TM": 8, "TN": 8},
@@ -155,12 +176,36 @@ suite = Suite(
             about="a thread computes an 8x8 patch of a 64x64 tile",
         ),
         Kernel(
+            "thread_tiling_2d_as_published",
+            "thread_tiling_2d_as_published.cu",
+            macros={"TILE": 64, "T": 8},
+            block=lambda c: (c.TILE // c.T, c.TILE // c.T),
+            grid=square_tiles,
+            about="thread_tiling_2d by its author: each thread loads its own 8x8 patch of both tiles",
+        ),
+        Kernel(
+            "thread_tiling_2d_vectorized",
+            "thread_tiling_2d_vectorized.cu",
+            macros={"BM": 64, "BN": 64, "BK": 64, "TM": 8, "TN": 8, "VECTOR": vector_width},
+            block=lambda c: (c.BN // c.TN, c.BM // c.TM),
+            grid=lambda c: ceil_div(c.m, c.BM) * ceil_div(c.n, c.BN),
+            about="thread_tiling_2d with four elements an access",
+        ),
+        Kernel(
             "loop_tiling",
             "loop_tiling.cu",
             macros={"TILE": 32},
             block=square_block,
             grid=LOOP_GRID,
             about="naive_coalesced with a fixed grid whose blocks stride over C",
+        ),
+        Kernel(
+            "loop_tiling_as_published",
+            "loop_tiling_as_published.cu",
+            macros={"TILE": 32, "OFFSET_BITS": offset_bits},
+            block=square_block,
+            grid=LOOP_GRID,
+            about="loop_tiling by its author: a warp walks down the rows, uncoalesced",
         ),
         Kernel(
             "loop_tiling_shared",
@@ -178,6 +223,23 @@ suite = Suite(
             block=square_block,
             grid=square_tiles,
             about="walks k in steps of the block, adding outer products; shared memory is bounded",
+        ),
+        Kernel(
+            "outer_product_as_published",
+            "block_tiling_as_published.cu",
+            entry="block_tiling_as_published",
+            macros={"TILE": 32},
+            block=square_block,
+            grid=square_tiles,
+            about="outer_product by its author: block_tiling_as_published with tiles of 32x32",
+        ),
+        Kernel(
+            "outer_product_swizzled",
+            "outer_product_swizzled.cu",
+            macros={"TILE": 32},
+            block=square_block,
+            grid=square_tiles,
+            about="outer_product with swizzling in place of padding",
         ),
         Kernel(
             "outer_product_loop_tiling",

@@ -9,6 +9,7 @@ typedef long long index_t;  // offsets of elements: 64 bits, because arrays may 
 #define GLOBAL                  // before the type of a pointer to device memory: GLOBAL float* RESTRICT c
 #define RESTRICT __restrict__   // no other parameter points to the same memory
 #define SHARED __shared__       // an array that the block shares, declared at the top of a kernel's body
+#define SHARED_POINTER          // before the type of a pointer into such an array
 #define BARRIER() __syncthreads()
 
 // Shared memory whose size is known at launch: the first goes last in the parameter list, no comma before it,

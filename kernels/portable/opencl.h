@@ -8,6 +8,7 @@ typedef long index_t;  // offsets of elements: 64 bits, because arrays may hold 
 #define GLOBAL __global    // before the type of a pointer to device memory: GLOBAL float* RESTRICT c
 #define RESTRICT restrict  // no other parameter points to the same memory
 #define SHARED __local     // an array that the block shares, declared at the top of a kernel's body
+#define SHARED_POINTER __local  // before the type of a pointer into such an array
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 
 // Shared memory whose size is known at launch: the first goes last in the parameter list, no comma before it,

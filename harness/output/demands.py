@@ -1,0 +1,86 @@
+"""What kernels ask of a card, as a table and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from harness.numbers import number
+from harness.output.sheet import Column, Sheet
+from harness.output.tables import console, print_out
+from harness.spec.suite import Suite
+from harness.static.demand import Demand
+from harness.static.occupancy import Card
+
+Found = Iterable[tuple[Suite, Sequence[Demand]]]
+
+
+def print_demands(card: Card, found: Found) -> None:
+    """A table a suite on standard output; why figures are missing below it."""
+    for suite, demands in found:
+        if told := [demand for demand in demands if demand.usage or demand.accesses]:
+            sizes = {demand.planned.case.size_label for demand in told}
+            at = f" at {sizes.pop()}" if len(sizes) == 1 else ""
+            title = f"{suite.name}{at} on {card.name} ({card.arch}, {card.multiprocessors} multiprocessors)"
+            print_out(Sheet(columns=_columns(told), title=title))
+        problems: dict[str, dict[str, None]] = {}
+        for demand in demands:
+            for problem in demand.problems:
+                problems.setdefault(problem, {})[demand.planned.kernel.name] = None
+        for problem, kernels in problems.items():
+            line = f"{', '.join(kernels)}: {problem}"
+            console().print(line, style="dim", highlight=False, markup=False, soft_wrap=True)
+
+
+def _columns(demands: Sequence[Demand]) -> list[Column]:
+    used = [demand.usage for demand in demands]
+    held = [demand.residency for demand in demands]
+    sectors, conflicts = ([demand.worst(space) for demand in demands] for space in ("global", "shared"))
+    sizes = [demand.planned.case.size_label for demand in demands]
+    spilled = [use.spill_store_bytes if use else 0 for use in used]
+    return [
+        Column(
+            "kernel", [demand.planned.kernel.name for demand in demands], text=True, heads=True, whole=True
+        ),
+        Column("size", sizes if len(set(sizes)) > 1 else [""] * len(sizes)),
+        Column("regs", [str(use.registers) if use else "" for use in used]),
+        Column("spills B", [number(byte) if byte else "" for byte in spilled], spare=1),
+        Column("shared B", [_shared(demand) for demand in demands], spare=3),
+        Column("blocks", [str(each.blocks) if each else "" for each in held], over="an SM", spare=4),
+        Column("occ. %", [f"{100 * each.occupancy:.0f}" if each else "" for each in held]),
+        Column("waves", [f"{each.waves:.3g}" if each else "" for each in held]),
+        Column("last %", [f"{100 * each.last_wave:.0f}" if each and each.blocks else "" for each in held]),
+        Column("sectors", [f"{each.sectors:.3g}" if each else "" for each in sectors], over="a request"),
+        Column("conflicts", [f"{each.conflicts:.3g}" if each else "" for each in conflicts], over="banks"),
+        Column("limit", [each.limit if each else "" for each in held], text=True, spare=2),
+    ]
+
+
+def _shared(demand: Demand) -> str:
+    if demand.usage is None:
+        return ""
+    from harness.spec.planning import launch_of
+
+    planned = demand.planned
+    whole = demand.usage.shared_bytes + launch_of(planned.kernel, planned.case).dynamic_shared_bytes
+    return number(whole) if whole else ""
+
+
+def as_json(card: Card, found: Found) -> dict[str, Any]:
+    return {
+        "card": {"name": card.name, "arch": card.arch, "multiprocessors": card.multiprocessors},
+        "cases": [
+            {
+                "case": demand.planned.case.id,
+                "usage": asdict(demand.usage) if demand.usage else None,
+                "residency": asdict(demand.residency) | {"last_wave": demand.residency.last_wave}
+                if demand.residency
+                else None,
+                "accesses": [asdict(each) for each in demand.accesses],
+                "problems": demand.problems,
+            }
+            for _, demands in found
+            for demand in demands
+        ],
+    }

@@ -1,0 +1,134 @@
+"""How many blocks of a kernel a card holds at once, in how many waves a grid runs, and how full the last is.
+
+The limits are those of the CUDA C++ Programming Guide, table "Technical Specifications per Compute
+Capability"; how registers and shared memory are given out follows the toolkit's cuda_occupancy.h.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil, prod
+
+from harness.errors import UsageError
+from harness.records import Launch
+
+WARP = 32
+_REGISTERS = 65_536
+"""Of a multiprocessor, in four parts that share none of theirs."""
+_PARTS = 4
+_REGISTERS_AT_ONCE = 256
+"""A warp's registers are given out in so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Multiprocessor:
+    """What one multiprocessor of a compute capability holds."""
+
+    threads: int
+    blocks: int
+    shared_bytes: int
+    shared_bytes_a_block: int
+    reserved_bytes: int = 1024
+    """Of each block's shared memory, for the system."""
+    shared_at_once: int = 128
+
+
+CAPABILITIES: Mapping[tuple[int, int], Multiprocessor] = {
+    (7, 0): Multiprocessor(2048, 32, 96 * 1024, 96 * 1024, 0, 256),
+    (7, 5): Multiprocessor(1024, 16, 64 * 1024, 64 * 1024, 0, 256),
+    (8, 0): Multiprocessor(2048, 32, 164 * 1024, 163 * 1024),
+    (8, 6): Multiprocessor(1536, 16, 100 * 1024, 99 * 1024),
+    (8, 7): Multiprocessor(1536, 16, 164 * 1024, 163 * 1024),
+    (8, 9): Multiprocessor(1536, 24, 100 * 1024, 99 * 1024),
+    (9, 0): Multiprocessor(2048, 32, 228 * 1024, 227 * 1024),
+    (10, 0): Multiprocessor(2048, 32, 228 * 1024, 227 * 1024),
+    (10, 3): Multiprocessor(2048, 32, 228 * 1024, 227 * 1024),
+    (12, 0): Multiprocessor(1536, 24, 100 * 1024, 99 * 1024),
+    (12, 1): Multiprocessor(1536, 24, 100 * 1024, 99 * 1024),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    name: str
+    capability: tuple[int, int]
+    multiprocessors: int
+
+    @property
+    def arch(self) -> str:
+        """``sm_86``."""
+        return f"sm_{self.capability[0]}{self.capability[1]}"
+
+    @property
+    def holds(self) -> Multiprocessor:
+        return CAPABILITIES[self.capability]
+
+
+CARDS: Mapping[str, Card] = {
+    "rtx3060": Card("GeForce RTX 3060", (8, 6), 28),
+    "a6000": Card("RTX A6000", (8, 6), 84),
+    "a10": Card("A10", (8, 6), 72),
+    "a100": Card("A100", (8, 0), 108),
+    "rtx4090": Card("GeForce RTX 4090", (8, 9), 128),
+    "rtx5090": Card("GeForce RTX 5090", (12, 0), 170),
+    "h100": Card("H100 SXM", (9, 0), 132),
+    "h200": Card("H200", (9, 0), 132),
+}
+"""By the words of `--card`: NVIDIA's white papers of GA102, GA100, AD102, GB202 and GH100."""
+
+
+def card(text: str) -> Card:
+    """``rtx3060``, or any card as its capability and multiprocessors: ``sm_86:28``. Raises UsageError."""
+    if known := CARDS.get(text.lower().replace(" ", "").replace("-", "")):
+        return known
+    told = re.fullmatch(r"sm_(\d{1,2})(\d)[a-z]?:(\d{1,3})", text)
+    if told and (capability := (int(told[1]), int(told[2]))) in CAPABILITIES and int(told[3]):
+        return Card(text, capability, int(told[3]))
+    raise UsageError(
+        f"{text!r} is no card that is known: {', '.join(CARDS)}. Any other is named by its compute "
+        "capability and its number of multiprocessors, such as sm_86:28; both are in its white paper."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Residency:
+    blocks: int
+    """Of one multiprocessor at once; 0 where not even one fits."""
+    occupancy: float
+    """Its warps over those that a multiprocessor can hold."""
+    limit: str
+    """What allows no more: threads, blocks, registers or shared memory."""
+    waves: float
+    """How many times the card is filled until the grid is done; not whole where the last is not full."""
+
+    @property
+    def last_wave(self) -> float:
+        """The share of the last wave that is full."""
+        return self.waves - ceil(self.waves) + 1
+
+
+def residency(card: Card, launch: Launch, registers: int, static_shared_bytes: int) -> Residency:
+    """What a card holds of a launch whose kernel takes so many registers a thread."""
+    holds = card.holds
+    warps = ceil(prod(launch.block) / WARP)
+    a_warp = _rounded_up(registers * WARP, _REGISTERS_AT_ONCE)
+    shared = _rounded_up(
+        static_shared_bytes + launch.dynamic_shared_bytes + holds.reserved_bytes, holds.shared_at_once
+    )
+    limits = {
+        "threads": holds.threads // WARP // warps,
+        "blocks": holds.blocks,
+        "registers": _REGISTERS // _PARTS // a_warp * _PARTS // warps if a_warp else holds.blocks,
+        "shared memory": holds.shared_bytes // shared if shared else holds.blocks,
+    }
+    if shared - holds.reserved_bytes > holds.shared_bytes_a_block:
+        limits["shared memory"] = 0
+    limit, blocks = min(limits.items(), key=lambda item: item[1])
+    waves = prod(launch.grid) / (blocks * card.multiprocessors) if blocks else 0.0
+    return Residency(blocks, blocks * warps * WARP / holds.threads, limit, waves)
+
+
+def _rounded_up(number: int, unit: int) -> int:
+    return -(-number // unit) * unit

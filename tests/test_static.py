@@ -1,0 +1,141 @@
+"""What a kernel asks of a card, without one: accesses as a hand counts them, residency as CUDA has it."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from harness.errors import BuildError, UsageError
+from harness.records import Launch
+from harness.spec.loader import load_folder
+from harness.static.accesses import accesses
+from harness.static.demand import _told
+from harness.static.occupancy import CARDS, card, residency
+from tests.support import KERNELS, caller
+
+SUITES = {name: load_folder(KERNELS / name) for name in ("matmul", "transpose")}
+
+
+def accesses_of(name, size):
+    suite, kernel = SUITES[name.partition(".")[0]], name.partition(".")[2]
+    case = suite.case(suite.by_name[kernel], dict.fromkeys(suite.problem.axes, size), {})
+    found = accesses(suite, suite.by_name[kernel], case)
+    return {each.describe: each.requests for each in found}
+
+
+BY_HAND = {
+    # A warp is a column of C: 32 rows of A, one element of B, 32 rows of C.
+    "matmul.naive": {
+        "load of a: 32 sectors": 128,
+        "load of b: 1 sectors": 128,
+        "store of c: 32 sectors": 1,
+    },
+    # A warp is 16 rows by 2 columns; in a tile 16 floats wide, every second row begins in the same bank.
+    "matmul.block_tiling_as_published": {
+        "load of a: 16 sectors": 8,
+        "load of b: 16 sectors": 8,
+        "store of c: 16 sectors": 1,
+        "load of tile_a: 8-way": 128,
+        "store of tile_a: 8-way": 8,
+        "load of tile_b: no conflict": 128,
+        "store of tile_b: 8-way": 8,
+    },
+    # In a tile 32 floats wide all 32 rows begin in the same bank.
+    "matmul.outer_product_as_published": {
+        "load of a: 32 sectors": 4,
+        "load of b: 32 sectors": 4,
+        "store of c: 32 sectors": 1,
+        "load of tile_a: 32-way": 128,
+        "store of tile_a: 32-way": 4,
+        "load of tile_b: no conflict": 128,
+        "store of tile_b: 32-way": 4,
+    },
+    # 8 patches of 8 rows by 4 of 8 columns; the 8 rows of a patch apart are 512 floats: one bank.
+    "matmul.thread_tiling_2d_as_published": {
+        "load of a: 32 sectors": 128,
+        "load of b: 32 sectors": 128,
+        "store of c: 32 sectors": 64,
+        "load of tile_a: 8-way": 1024,
+        "store of tile_a: 8-way": 128,
+        "load of tile_b: no conflict": 1024,
+        "store of tile_b: 8-way": 128,
+    },
+    # Whole lines both ways, and a column more than 32 in the tile.
+    "transpose.transpose_tiled": {
+        "load of x: 4 sectors": 4,
+        "store of y: 4 sectors": 4,
+        "load of tile: no conflict": 4,
+        "store of tile: no conflict": 4,
+    },
+}
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+@pytest.mark.parametrize("name", BY_HAND)
+def test_accesses_are_what_a_hand_counts(name):
+    assert accesses_of(name, 128) == BY_HAND[name]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_shared_memory_of_the_launchs_size_is_followed():
+    found = accesses_of("matmul.loop_tiling_shared", 64)
+    assert "load of shared: no conflict" in found
+
+
+@pytest.mark.parametrize(("kernel", "said"), [("cublas", "no CUDA source"), ("cpu_loop", "no CUDA source")])
+def test_what_has_no_source_is_said(kernel, said):
+    with pytest.raises(BuildError, match=said):
+        accesses_of(f"matmul.{kernel}", 64)
+
+
+@pytest.mark.parametrize(
+    ("name", "launch", "registers", "shared", "expected"),
+    [
+        # The whole grid of loop_tiling: what was counted by hand when it was found to fill few cards.
+        ("rtx3060", Launch(grid=(32, 8, 1), block=(32, 32, 1)), 32, 0, (1, 2 / 3, "threads", 9.143, 0.143)),
+        ("a6000", Launch(grid=(32, 8, 1), block=(32, 32, 1)), 32, 0, (1, 2 / 3, "threads", 3.048, 0.048)),
+        ("h200", Launch(grid=(32, 8, 1), block=(32, 32, 1)), 32, 0, (2, 1.0, "threads", 0.970, 0.970)),
+        # CUDA's calculator: 64 threads of 168 registers and 32 KiB; then of 255 and nothing.
+        ("a100", Launch(grid=(432, 1, 1), block=(64, 1, 1)), 168, 32768, (4, 0.125, "shared memory", 1, 1)),
+        ("rtx4090", Launch(grid=(512, 1, 1), block=(64, 1, 1)), 255, 0, (4, 1 / 6, "registers", 1, 1)),
+        ("a10", Launch(grid=(1, 1, 1), block=(64, 1, 1)), 32, 102400, (0, 0, "shared memory", 0, 1)),
+    ],
+)  # fmt: skip
+def test_blocks_that_a_card_holds(name, launch, registers, shared, expected):
+    held = residency(card(name), launch, registers, shared)
+    found = (held.blocks, held.occupancy, held.limit, held.waves, held.last_wave)
+    assert found == pytest.approx(expected, abs=5e-4)
+
+
+def test_any_card_is_named_by_its_capability_and_multiprocessors():
+    assert card("RTX 3060") is CARDS["rtx3060"]
+    assert (card("sm_86:28").capability, card("sm_90a:78").multiprocessors) == ((8, 6), 78)
+
+
+@pytest.mark.parametrize("text", ["rtx9090", "sm_86", "sm_61:28", "sm_86:0", ""])
+def test_a_card_that_is_not_known_says_how_to_name_it(text):
+    with pytest.raises(UsageError, match=r"rtx3060.*sm_86:28"):
+        card(text)
+
+
+def test_ptxas_is_read_for_the_function_that_is_launched():
+    said = """ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'other' for 'sm_86'
+ptxas info    : Used 12 registers, used 1 barriers
+ptxas info    : Compiling entry function 'tiled' for 'sm_86'
+ptxas info    : Function properties for tiled
+    48 bytes stack frame, 40 bytes spill stores, 44 bytes spill loads
+ptxas info    : Used 255 registers, used 1 barriers, 48 bytes cumulative stack size, 32768 bytes smem
+"""
+    used = _told(said, "tiled")
+    assert (used.registers, used.shared_bytes) == (255, 32768)
+    assert (used.spill_store_bytes, used.spill_load_bytes) == (40, 44)
+
+
+def test_list_tells_what_cannot_be_told(project, capsys, monkeypatch):
+    harness = caller(capsys, monkeypatch)
+    done = harness("list", "--card", "rtx3060", "--size", "64", "--json")
+    assert done.status == 0
+    assert all(case["problems"] or case["usage"] for case in done.json["cases"])
+    assert harness("list", "--card", "rtx9090").status == 2
