@@ -105,8 +105,11 @@ def own_environment(
 
 
 @pytest.fixture(scope="session", autouse=True)
-def forked_workers() -> Iterator[None]:
-    """Our processes are forked, but for those of tests that use `started_workers`."""
+def forked_workers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Our processes are forked, but for those of tests that use `started_workers`, and on a card."""
+    if request.config.getoption("markexpr") == "gpu":
+        yield
+        return
     with contextlib.closing(ForkServer()) as server, pytest.MonkeyPatch.context() as patch:
         patch.setattr(process, "subprocess", SimpleNamespace(Popen=server.popen, PIPE=subprocess.PIPE))
         yield
