@@ -537,7 +537,7 @@ def test_no_process_is_left_and_no_file(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["suites"]
 
 
-def test_workers_are_ended_after_an_error_of_the_harness_itself(tmp_path, monkeypatch):
+def test_workers_are_ended_after_an_error_of_the_harness_itself(tmp_path, monkeypatch, started_workers):
     before = {child.pid for child in psutil.Process().children(recursive=True)}
 
     def broken(*_, **__):
@@ -549,7 +549,7 @@ def test_workers_are_ended_after_an_error_of_the_harness_itself(tmp_path, monkey
     assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
 
 
-def test_policy_that_makes_no_sense_leaves_no_process(tmp_path):
+def test_policy_that_makes_no_sense_leaves_no_process(tmp_path, started_workers):
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     with pytest.raises(UsageError, match="margin"):
         compare(tmp_path, {"one": takes(MS)}, {"one": takes(MS)}, margin=0.02, tolerance=0.01)

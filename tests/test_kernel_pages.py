@@ -301,7 +301,7 @@ def test_the_index_shows_the_device_that_has_most():
 def test_what_was_published_is_told_as_it_was():
     (shader,) = [subject for subject in SUBJECTS if name_of(subject) == "compute_shader"]
     text = "\n".join(pages.published_lines(shader))
-    assert "| 46.6 |" in text
+    assert "| 46.60 |" in text
     assert "| 13.53 |" in text
     assert "| 1,831 |" in text
 

@@ -443,7 +443,7 @@ def test_workers_die_with_a_harness_that_is_killed(running):
     assert statuses(stored.rows) == [("fine", "measured", "")]
 
 
-def test_a_worker_outlives_no_session(tmp_path):
+def test_a_worker_outlives_no_session(tmp_path, started_workers):
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     run_all(ladder(tmp_path / "tiny", ["one"]))
     assert {child.pid for child in psutil.Process().children(recursive=True)} <= before

@@ -1,4 +1,4 @@
-"""The workflow's runner: what it tells its steps, what it reads from them, and texts that stand in its log.
+"""What a step knows of its workflow's run: the event, the runner's variables and files, and its log.
 
 A line of the log can be a command to the runner, so what others wrote is quoted on its way there.
 """

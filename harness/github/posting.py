@@ -1,4 +1,4 @@
-"""Pull requests as GitHub knows them now, and starting a measurement of one."""
+"""A pull request as GitHub knows it now: what is posted to it, and starting a measurement of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cards that a repository's workflows measure on: one file, from which jobs are made."""
+"""A repository's own files: the cards that its workflows measure on, and what `ci init` writes."""
 
 from __future__ import annotations
 

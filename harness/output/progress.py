@@ -1,4 +1,4 @@
-"""A sign that something is going on, for what has no number of steps."""
+"""What is shown while something goes on: bars for runs, comparisons and sweeps, a spinner for the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures that are derived from a row's raw values, in one place for tables, JSON and asv alike."""
+"""The figures that are derived from a row's raw values, and the tables that the terminal shows of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker process seen from its parent: an error with the reason where no answer comes."""
+"""A device held for as long as a session measures on it, and the worker process that is asked."""
 
 from __future__ import annotations
 
@@ -42,6 +42,10 @@ _DOING = {
 }
 
 
+class TimedOutError(WorkerError):
+    reason = "timed-out"
+
+
 class WorkerProcess(Process):
     """One worker process."""
 
@@ -80,10 +84,9 @@ class WorkerProcess(Process):
             "in it wrote where only the harness does.",
             "ended": f"The worker process {lost.how} while {doing}.",
         }
-        error = WorkerError(messages[lost.why], log=self.log())
+        kind = TimedOutError if lost.why == "timed-out" else WorkerError
+        error = kind(messages[lost.why], log=self.log())
         error.side = last.side
-        if lost.why == "timed-out":
-            error.reason = "timed-out"
         return error
 
 

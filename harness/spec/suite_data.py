@@ -271,22 +271,25 @@ def _problem(data: ProblemData, answering: Answering) -> Problem:
 
 
 def _rebuilt_kernel(data: KernelData, answering: Answering) -> Kernel:
-    def asked(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: asked(each) for key, each in value.items()}
-        return answering(value) if isinstance(value, Function) else value
-
     return Kernel(
         source={backend: _rebuilt_source(source) for backend, source in data.sources.items()},
-        tune=_rebuilt_tuning(data.tune, asked) if data.tune else None,
-        **{name: asked(getattr(data, name)) for name in _SAME_IN_KERNEL},
+        tune=_rebuilt_tuning(data.tune, answering) if data.tune else None,
+        **{name: _asked(getattr(data, name), answering) for name in _SAME_IN_KERNEL},
     )
 
 
-def _rebuilt_tuning(data: TuningData, asked: Callable[[Any], Any]) -> Tuning:
+def _asked(value: Any, answering: Answering) -> Any:
+    """Not a function inside another that calls itself: that is a cycle, which keeps the suite's process."""
+    if isinstance(value, dict):
+        return {key: _asked(each, answering) for key, each in value.items()}
+    return answering(value) if isinstance(value, Function) else value
+
+
+def _rebuilt_tuning(data: TuningData, answering: Answering) -> Tuning:
     parameters: Any = data.parameters  # values that no macro can have are refused when one is made of them
     configurations: Any = data.configurations
-    return Tuning(parameters, configurations, [asked(rule) for rule in data.rules], data.sizes, data.groups)
+    rules = [_asked(rule, answering) for rule in data.rules]
+    return Tuning(parameters, configurations, rules, data.sizes, data.groups)
 
 
 def _rebuilt_source(data: SourceData) -> Source:

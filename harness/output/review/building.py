@@ -1,4 +1,4 @@
-"""Where each kernel of a suite begins, for a reviewer's eyes."""
+"""From results of comparisons, fresh or stored, to the model of a review, with the lines of the sources."""
 
 from __future__ import annotations
 
