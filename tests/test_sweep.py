@@ -691,7 +691,7 @@ def measuring(fault="none", key="a", **given):
     return Job(key=key, request=request, **{"timeout_s": 20.0, **given})
 
 
-def test_a_process_is_used_again_until_a_job_fails_in_it_or_must_be_fresh(tmp_path):
+def test_a_process_is_used_again_until_a_job_fails_in_it_or_must_be_fresh(tmp_path, started_workers):
     root = project(tmp_path, "parameters={'A': (1,)}")
     kinds, processes = [], []
     with LocalExecutor(root / "kernels" / "toy", "null") as executor:
