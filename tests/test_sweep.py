@@ -769,6 +769,19 @@ def test_the_exit_status_says_what_became_of_it(tmp_path, harness, tuning, statu
     assert not (root / "results").exists()
 
 
+def test_a_rule_of_the_command_line_makes_another_sweep(tmp_path, harness):
+    root = project(tmp_path, "parameters={'A': (1, 2, 3)}, rules=('A != 3',)")
+    every = harness("sweep", "tuned", "--device", "null", "--json", cwd=root).json
+    fewer = harness("sweep", "tuned", "--rule", "A < 2", "--device", "null", "--json", cwd=root).json
+    rejected = [
+        [row["row"]["message"] for row in done["rows"] if row["row"]["status"] == "rejected"]
+        for done in (every, fewer)
+    ]
+    assert list(map(len, rejected)) == [1, 2]
+    assert any("A < 2" in message for message in rejected[1])
+    assert harness("sweep", "tuned", "--rule", "A <", "--device", "null", cwd=root).status == 2
+
+
 def test_an_interrupt_is_told_with_what_was_finished(tmp_path, harness, monkeypatch):
     root = project(tmp_path, BY_TIME)
     reply, asked = Here._reply, []

@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 @click.command("sweep")
 @click.argument("kernel", metavar="KERNEL", shell_complete=completion.tuned)
 @options.size(help="One number for every axis, or one an axis; repeatable. Default: the tuning's.")
+@click.option(
+    "--rule",
+    "rules",
+    multiple=True,
+    metavar="EXPRESSION",
+    help="A rule beside the tuning's own, such as 'BM * BN < 4096', that configurations keep; repeatable.",
+)
 @options.device
 @click.option("--gpus", metavar="all|0,1", help="Share the work out among several cards of this machine.")
 @click.option("--scheduler", metavar="ADDRESS", help="Share it out among the workers of a Dask cluster.")
@@ -62,7 +69,7 @@ def command(kernel: str, **given: Any) -> int:
         raise UsageError(f"{kernel} says its size itself: leave --size out, or the size of the kernel.")
     asked = SweepOptions(
         sizes=(selector.size,) if selector.size else given["size"],
-        settings=SweepSettings(seed=given["seed"], timeout_s=given["timeout"]),
+        settings=SweepSettings(seed=given["seed"], timeout_s=given["timeout"], rules=given["rules"]),
         results=None if given["no_save"] else given["results"] or config.results_folder,
         fresh=given["fresh"],
     )

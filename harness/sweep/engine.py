@@ -117,7 +117,8 @@ class Sweeping:
         sizes = points(self.suite, kernel.tune, options.sizes, quick=self.device.kind != "gpu")
         self.all = configurations(self.suite, kernel, kernel.tune, sizes)
         self._by_number: Mapping[int, Configuration] = {each.number: each for each in self.all}
-        rules = Rules(self.suite, kernel, kernel.tune, self.device)
+        tuning = replace(kernel.tune, rules=(*kernel.tune.rules, *self.settings.rules))
+        rules = Rules(self.suite, kernel, tuning, self.device)
         self.rejected = {each.number: row for each in self.all if (row := rules.rejected(each))}
         self.sweep = self._described(kernel.tune)
         self.journal = SweepJournal(None, self.sweep)

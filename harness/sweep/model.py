@@ -44,6 +44,8 @@ class SweepSettings:
     final_processes: int = 3
     """Fresh processes in which the winner is measured again: it was chosen for being lucky too."""
     timeout_s: float = 60.0
+    rules: tuple[str, ...] = ()
+    """Beside the tuning's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
