@@ -37,7 +37,7 @@ SUITES: dict[str, tuple[list[str], list[str]]] = {
         ["tests/test_github_posting.py", "tests/test_github_artifacts.py"],
     ),
     "results-branch": (
-        ["harness/github/data_files.py", "harness/github/data_files.py"],
+        ["harness/github/data_files.py"],
         ["tests/test_data_branch.py"],
     ),
     "runner-files": (
