@@ -123,12 +123,14 @@ def run_command(
 ) -> subprocess.CompletedProcess[str]:
     """`harness` as its own process with nobody at the keyboard.
 
-    With file_limit_bytes no file can grow beyond it: as on a full disk.
+    With file_limit_bytes no file can grow beyond it: as on a full disk, but for what Python makes of our
+    modules, which would stay torn for every process after this one.
     """
+    torn = {"PYTHONDONTWRITEBYTECODE": "1"} if file_limit_bytes >= 0 else {}
     return subprocess.run(
         [sys.executable, "-c", COMMAND, str(file_limit_bytes), *arguments],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": IMPORT_PATH, **(env or {})},
+        env={**os.environ, "PYTHONPATH": IMPORT_PATH, **torn, **(env or {})},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

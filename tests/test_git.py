@@ -163,6 +163,17 @@ def test_newest_commits_of_a_path(history):
     assert git.newest_commits(project.root, 9, "nowhere") == []
 
 
+def test_what_a_merged_branch_did_is_the_merges(history):
+    project, _, new = history
+    project.git("switch", "--quiet", "-c", "side")
+    project.commit({"kernels/toy/extra.cu": "// of the branch\n"})
+    project.git("switch", "--quiet", "main")
+    project.commit({"top.txt": "four\n"})
+    project.git("merge", "--quiet", "--no-ff", "-m", "Merge", "side")
+    merge = project.git("rev-parse", "HEAD").strip()
+    assert git.newest_commits(project.root, 2, "kernels/toy") == [merge, new]
+
+
 def test_a_hooks_variables_do_not_point_elsewhere(history, tmp_path, monkeypatch):
     project, _, new = history
     project.git("init", "--quiet", str(tmp_path / "other"))

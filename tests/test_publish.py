@@ -282,7 +282,8 @@ def test_a_document_for_the_pages_alone_has_no_json(tmp_path):
     assert not (tmp_path / "api").exists()
 
 
-def test_a_full_disk_is_an_error_with_the_path_and_leaves_the_older_file(tmp_path):
+def test_a_full_disk_is_an_error_with_the_path_and_leaves_the_older_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     site = Site(tmp_path)
     site.write_json("x.json", ["older"])
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)

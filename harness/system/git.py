@@ -123,8 +123,11 @@ def _has_status(repository: Path, paths: Sequence[Path], option: str) -> bool:
 
 
 def newest_commits(repository: Path, count: int, *paths: str) -> list[str]:
-    """The newest `count` commits that touched `paths`, newest first."""
-    return ask(repository, "log", f"--max-count={count}", "--format=%H", "--", *paths).decode().split()
+    """The newest `count` commits that touched `paths`, newest first, on the line of first parents:
+    what a merged branch did is the merge's, as in a history.
+    """
+    asked = ("--first-parent", f"--max-count={count}", "--format=%H")
+    return ask(repository, "log", *asked, "--", *paths).decode().split()
 
 
 def names_of_commits(folder: Path, recent: int) -> list[tuple[str, str]]:
