@@ -51,7 +51,11 @@ def _columns(demands: Sequence[Demand]) -> list[Column]:
         Column("occ. %", [f"{100 * each.occupancy:.0f}" if each else "" for each in held]),
         Column("waves", [f"{each.waves:.3g}" if each else "" for each in held]),
         Column("last %", [f"{100 * each.last_wave:.0f}" if each and each.blocks else "" for each in held]),
-        Column("sectors", [f"{each.sectors:.3g}" if each else "" for each in sectors], over="a request"),
+        Column(
+            "sectors",
+            [f"{each.sectors:.3g}/{each.fewest_sectors}" if each else "" for each in sectors],
+            over="a request",
+        ),
         Column("conflicts", [f"{each.conflicts:.3g}" if each else "" for each in conflicts], over="banks"),
         Column("limit", [each.limit if each else "" for each in held], text=True, spare=2),
     ]

@@ -29,7 +29,6 @@ from harness.spec.sources import Program, program
 from harness.spec.suite import Case, Kernel, Parameter, Suite
 from harness.system.cache import BinaryCache
 
-SECTOR_BYTES = 32
 WARPS = 8
 """Of one block that are looked at: where there are more, evenly chosen."""
 TIMEOUT_S = 60.0
@@ -59,6 +58,11 @@ class Access:
     """Of 32 bytes that a request touches, in the mean; 4 are the fewest for 32 neighbours of 4 bytes."""
     conflicts: float
     """In shared memory, how many times a request is served for once without bank conflicts, in the mean."""
+
+    @property
+    def fewest_sectors(self) -> int:
+        """Of a request whose 32 threads read or write neighbours: a sector holds 32 bytes."""
+        return self.bytes
 
     @property
     def describe(self) -> str:

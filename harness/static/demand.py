@@ -54,9 +54,9 @@ class Demand:
     def worst(self, space: str) -> Access | None:
         """Of all accesses to global or to shared memory the one that a warp pays most for."""
         found = [each for each in self.accesses if each.space == space]
-        return max(
-            found, key=lambda each: each.sectors if space == "global" else each.conflicts, default=None
-        )
+        if space == "shared":
+            return max(found, key=lambda each: each.conflicts, default=None)
+        return max(found, key=lambda each: each.sectors / each.fewest_sectors, default=None)
 
 
 def demands(suite: Suite, planned: Sequence[PlannedCase], card: Card) -> list[Demand]:
