@@ -1,7 +1,7 @@
 """Which commit slowed which GPU kernel, on which card, by how much and how surely.
 
-What a suite.py imports comes from here: `Axis`, `Case`, `Generated`, `HostFunction`, `HostLibrary`, `Input`,
-`Kernel`, `Ladder`, `Output`, `Problem`, `Rung`, `Suite`, `Tuning`, `ceil_div`.
+What a suite.py imports comes from here: `Axis`, `Case`, `Generated`, `HostFunction`, `HostLibrary`, `InOut`,
+`Input`, `Kernel`, `Ladder`, `Output`, `Problem`, `Rung`, `Scalar`, `Suite`, `Tuning`, `ceil_div`.
 """
 
 from harness.spec.suite import (
@@ -10,12 +10,14 @@ from harness.spec.suite import (
     Generated,
     HostFunction,
     HostLibrary,
+    InOut,
     Input,
     Kernel,
     Ladder,
     Output,
     Problem,
     Rung,
+    Scalar,
     Suite,
     Tuning,
     ceil_div,
@@ -27,12 +29,14 @@ __all__ = [
     "Generated",
     "HostFunction",
     "HostLibrary",
+    "InOut",
     "Input",
     "Kernel",
     "Ladder",
     "Output",
     "Problem",
     "Rung",
+    "Scalar",
     "Suite",
     "Tuning",
     "__version__",

@@ -175,6 +175,9 @@ class Measurement:
     started_ns: int
     """Host monotonic clock, to align with telemetry."""
     ended_ns: int
+    restored: bool = False
+    """Whether arrays that kernels read and write were put back before each launch, outside of its time. A hot
+    L2 then holds what that copy left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,6 +325,8 @@ class PairedBlock:
     clock_noise: float | None = None
     """Relative standard deviation of a slot's clock from nothing but the ticks of the device's timer."""
     telemetry: Telemetry | None = None
+    restored: bool = False
+    """As in Measurement."""
 
 
 VerdictStatus = Literal[

@@ -178,7 +178,7 @@ def test_a_failure_costs_the_size_it_happens_at(tmp_path):
         ("block=32", "block=lambda case: case.missing", "no axis or macro named 'missing'"),
         ('"k.cu"', '"missing.cu"', "Cannot read kernel source"),
         ("grid=1", "grid=1, dynamic_shared_bytes=lambda case: 1 // 0", "ZeroDivisionError"),
-        ("grid=1", "grid=1, args=('x', 'y', 'q')", "which is no array and no axis"),
+        ("grid=1", "grid=1, args=('x', 'y', 'q')", "which is no array, scalar or axis"),
         ("return case.n", "return case.missing", "no axis or macro named 'missing'"),
     ],
     ids=[

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from harness.device.backends.base import Argument, Device, Memory
 from harness.errors import OutOfMemoryError, SuiteError
-from harness.spec.suite import Case, Kernel, Problem, argument_names, numpy_dtype
+from harness.spec.suite import Array, Case, Kernel, Problem, argument_names, fits, numpy_dtype
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -39,8 +39,20 @@ Kept = Mapping[str, Memory]
 
 
 def needed_bytes(problem: Problem, case: Case) -> int:
-    """Device memory that the case's arrays take, guard zones included."""
-    return sum(_size_bytes(problem, case, name) + 2 * GUARD_BYTES for name in problem.arrays)
+    """Device memory that the case's arrays take, guard zones and what some hold at first included."""
+    sizes = {name: _size_bytes(problem, case, name) for name in problem.arrays}
+    return sum(size + 2 * GUARD_BYTES for size in sizes.values()) + sum(
+        sizes[name] for name in _begun(problem)
+    )
+
+
+def _begun(problem: Problem) -> dict[str, Array]:
+    """The outputs that hold something before a launch."""
+    return {
+        name: array
+        for name, array in problem.outputs.items()
+        if array.kind == "inout" or array.init is not None
+    }
 
 
 def _size_bytes(problem: Problem, case: Case, name: str) -> int:
@@ -100,8 +112,14 @@ class Arena:
         self.sizes = {name: _size_bytes(problem, case, name) for name in problem.arrays}
         self.whole: dict[str, Memory] = {}
         self.views: dict[str, Memory] = {}
+        self.first: dict[str, Memory] = {}
+        """What some outputs hold before a launch, by name."""
         self._kept: list[Memory] = []
         try:
+            for name, array in _begun(problem).items():
+                self.first[name] = device.allocate(self.sizes[name])
+                if array.init is not None:
+                    device.write(self.first[name], 0, self._filled(name, array.init))
             for name, size_bytes in self.sizes.items():
                 self.whole[name] = device.allocate(size_bytes + 2 * GUARD_BYTES)
                 self.views[name] = device.view(self.whole[name], GUARD_BYTES, size_bytes)
@@ -121,17 +139,34 @@ class Arena:
         self.views.clear()
         while self._kept:
             self.device.release(self._kept.pop())
+        while self.first:
+            self.device.release(self.first.popitem()[1])
         while self.whole:
             self.device.release(self.whole.popitem()[1])
 
     def _guard(self, name: str) -> int:
         return _OUTPUT_GUARD if name in self.problem.outputs else POISON
 
+    def _filled(self, name: str, value: float) -> NDArray[Any]:
+        array = self.problem.arrays[name]
+        dtype = array.dtype_at(self.case)
+        if not fits(value, dtype):
+            raise SuiteError(f"Output {name!r} has init={value!r}, which {dtype} cannot hold.")
+        return np.full(array.shape_at(self.case), value).astype(numpy_dtype(dtype))
+
+    @property
+    def restores(self) -> bool:
+        """Whether kernels read what they write, so that it is put back before each launch."""
+        return bool(self.first)
+
     def write(self, data: Mapping[str, NDArray[Any]]) -> None:
         """Raises SuiteError for data that do not fit their arrays: they would be written past them."""
         self._check(data)
         for name, array in data.items():
-            self.device.write(self.whole[name], GUARD_BYTES, np.ascontiguousarray(array))
+            contiguous = np.ascontiguousarray(array)
+            self.device.write(self.whole[name], GUARD_BYTES, contiguous)
+            if name in self.first:
+                self.device.write(self.first[name], 0, contiguous)
 
     def _check(self, data: Mapping[str, NDArray[Any]]) -> None:
         inputs = self.problem.inputs
@@ -184,16 +219,31 @@ class Arena:
         """Enqueue a copy of kept data over the inputs."""
         for name, memory in kept.items():
             self.device.copy(memory, self.whole[name], GUARD_BYTES, self.sizes[name])
+            if name in self.first:
+                self.device.copy(memory, self.first[name], 0, self.sizes[name])
 
     def poison(self) -> None:
-        """Fill every output with NaN."""
-        for memory, offset_bytes, size_bytes in self.outputs():
-            self.device.fill(memory, offset_bytes, size_bytes, POISON)
+        """Fill every output with NaN, or with what it holds before a launch."""
+        for name in self.problem.outputs:
+            if name in self.first:
+                self.device.copy(self.first[name], self.whole[name], GUARD_BYTES, self.sizes[name])
+            else:
+                self.device.fill(self.whole[name], GUARD_BYTES, self.sizes[name], POISON)
 
     def outputs(self) -> Iterator[tuple[Memory, int, int]]:
         """Where each output lies: its allocation, its offset in it, its size in bytes."""
         for name in self.problem.outputs:
             yield self.whole[name], GUARD_BYTES, self.sizes[name]
+
+    def spots(self, count: int, most_bytes: int) -> Iterator[tuple[Memory, int, NDArray[np.uint8]]]:
+        """Places of each output, and what lies there before a launch: allocation, offset and bytes."""
+        for name in self.problem.outputs:
+            size_bytes = self.sizes[name]
+            for place in np.linspace(0, max(0, size_bytes - most_bytes), count, dtype=np.int64):
+                held = np.full(min(size_bytes, most_bytes), POISON, np.uint8)
+                if name in self.first:
+                    self.device.read(self.first[name], int(place), held)
+                yield self.whole[name], GUARD_BYTES + int(place), held
 
     def digest(self, kept: Kept | None = None) -> str:
         """A digest of every output, or of their copies, bit for bit."""
@@ -216,19 +266,29 @@ class Arena:
                 self.device.read(self.whole[name], offset, zone)
                 if touched := int(np.count_nonzero(zone != self._guard(name))):
                     found.append(f"{touched} bytes {side} {name}")
-        changed = [name for name, data in inputs.items() if not same_bits(self.read(name), data)]
+        read = ((name, data) for name, data in inputs.items() if name not in self.first)
+        changed = [name for name, data in read if not same_bits(self.read(name), data)]
         outside = f"The kernel wrote outside its arrays: {', '.join(found)}." if found else ""
         inside = f"The kernel changed its inputs: {', '.join(changed)}." if changed else ""
         return " ".join(filter(None, (outside, inside)))
 
-    def arguments(self, kernel: Kernel, problem: Problem | None = None) -> list[Argument]:
-        """The kernel's arguments in order: arrays as device views, axes as 32-bit integers.
+    def arguments(
+        self, kernel: Kernel, problem: Problem | None = None, scalars: Mapping[str, float] | None = None
+    ) -> list[Argument]:
+        """The kernel's arguments in order: arrays as device views, scalars as their dtypes have them, axes as
+        32-bit integers.
 
-        `problem` is the kernel's own where that is another one of the same arrays.
+        `problem` and `scalars` are the kernel's own where these are others over the same arrays.
         """
-        sizes, names = self.case.sizes, argument_names(problem or self.problem, kernel)
+        problem = problem or self.problem
+        known = {name: np.int32(size) for name, size in self.case.sizes.items()}
+        for name, value in (self.case.scalars if scalars is None else scalars).items():
+            if name in problem.scalars:
+                known[name] = numpy_dtype(problem.scalars[name].dtype).type(value)
+        known |= self.views
+        names = argument_names(problem, kernel)
         for name in names:
-            if name not in self.views and name not in sizes:
-                what = f"{name!r}, which is no array and no axis of its problem"
+            if name not in known:
+                what = f"{name!r}, which is no array, scalar or axis of its problem"
                 raise SuiteError(f"Kernel {kernel.name!r} has argument {what}.")
-        return [self.views[name] if name in self.views else np.int32(sizes[name]) for name in names]
+        return [known[name] for name in names]

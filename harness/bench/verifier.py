@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import random
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.bench import verify
-from harness.bench.buffers import POISON, Arena, Kept, digest, same_bits
+from harness.bench.buffers import Arena, Kept, digest, same_bits
 from harness.bench.measure import ENQUEUE_NS, Data, Subject
 from harness.device.backends.base import Device, Timing
 from harness.errors import MeasureError, OutOfMemoryError
@@ -179,7 +179,8 @@ class Checker:
         return inputs
 
     def _folder(self, case: Case, *key: object) -> Path:
-        identity = repr((self.suite.name, sorted(case.sizes.items()), case.dtype, key))
+        of_case = sorted(case.sizes.items()), case.dtype, sorted(case.scalars.items())
+        identity = repr((self.suite.name, *of_case, key))
         return self.scratch / hashlib.sha256(identity.encode()).hexdigest()
 
     def _reference(
@@ -293,6 +294,17 @@ class _DataSet:
     """Each kernel's outputs, in short."""
 
 
+class Restoring(Data):
+    """An arena's arrays as they are, but for what is put back: for kernels whose outputs nobody looks at."""
+
+    def __init__(self, arena: Arena) -> None:
+        self.arena, self.restores = arena, arena.restores
+
+    def poison(self) -> None:
+        if self.restores:
+            self.arena.poison()
+
+
 class Rotation(Data):
     """The arena of one case, with the data that kernels verified on it are timed on.
 
@@ -313,7 +325,7 @@ class Rotation(Data):
     ) -> None:
         self.checker, self.arena, self.case, self.rng = checker, arena, case, rng
         self._with_unseen = sets == 3
-        self.device = arena.device
+        self.device, self.restores = arena.device, arena.restores
         self._sets = [_DataSet(seed + number) for number in range(min(sets, 2))]
         self._in_force = self._sets[0]
         self._slots = self._offers = 0
@@ -366,21 +378,16 @@ class Rotation(Data):
     def _launch_held(self, subject: Subject) -> None:
         self.poison()
         self.device.synchronize()
-        looks = list(self._spots())
+        spots = list(self.arena.spots(_SPOTS, _SPOT_BYTES))
+        looks = [(memory, offset_bytes, held.copy()) for memory, offset_bytes, held in spots]
         told = self.device.launch_held(subject.built, subject.launch, subject.arguments, looks)
-        if told and any((out != POISON).any() for _, _, out in looks):
+        if told and any((out != held).any() for (_, _, out), (_, _, held) in zip(looks, spots, strict=True)):
             raise ForeignStreamError(
                 subject,
                 "The kernel's outputs changed while the stream that it was given was still held: it works on "
                 "a stream or thread of its own, whose time nobody takes. Put all work on the stream that the "
                 "function is given, or have the two wait for each other with events.",
             )
-
-    def _spots(self) -> Iterator[tuple[Any, int, NDArray[np.uint8]]]:
-        for memory, begin, size_bytes in self.arena.outputs():
-            for place in np.linspace(0, max(0, size_bytes - _SPOT_BYTES), _SPOTS, dtype=np.int64):
-                out = np.full(min(size_bytes, _SPOT_BYTES), POISON, np.uint8)
-                yield memory, begin + int(place), out
 
     def _use(self, data_set: _DataSet) -> None:
         if data_set is not self._in_force:
@@ -425,10 +432,11 @@ class Rotation(Data):
 
     def begin(self, subject: Subject, time_ns: float) -> None:
         """Raises SkippedWorkError, lest slots be planned by the time of a kernel that finds its work done. A
-        launch that is long enough for a slot by itself is poisoned each time, so its time is of its work.
+        launch that is long enough for a slot by itself is poisoned each time, so its time is of its work; and
+        so is each one of a kernel that reads what it writes, which on its own result may do less by right.
         """
         self._launch_ns = time_ns
-        if time_ns < _LONG_NS:
+        if time_ns < _LONG_NS and not self.restores:
             self._check_work(subject)
 
     def finish(self, subjects: Sequence[Subject], launches: int) -> None:
@@ -445,7 +453,7 @@ class Rotation(Data):
             self._finish(subject, launches)
 
     def _finish(self, subject: Subject, launches: int) -> None:
-        if launches > 1:
+        if launches > 1 and not self.restores:
             self._check_work(subject)
         size_bytes = sum(size_bytes for _, _, size_bytes in self.arena.outputs())
         for number in range(self._affordable(min(_LAST_LOOKS, _LAST_LOOKS_BYTES // size_bytes))):

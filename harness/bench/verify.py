@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, Literal
 
@@ -25,6 +25,11 @@ BAND_ELEMENTS = 2**25
 
 SAMPLE_ELEMENTS = 2**18
 """Of the largest output, in a sample."""
+
+_UNWRITTEN = (
+    "NaN: never written, or computed from outside the inputs; an array that kernels add to is an InOut, or "
+    "an Output with init=0"
+)
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -94,8 +99,7 @@ def sample(problem: Problem, case: Case, rng: np.random.Generator) -> tuple[Case
 
 
 def _band(case: Case, axis: str, start: int, stop: int) -> tuple[Case, slice]:
-    part = Case(case.suite, case.kernel, {**case.sizes, axis: stop - start}, case.dtype, case.macros)
-    return part, slice(start, stop)
+    return replace(case, sizes={**case.sizes, axis: stop - start}), slice(start, stop)
 
 
 def origin(problem: Problem, name: str, band: slice) -> tuple[int, ...]:
@@ -209,7 +213,7 @@ def _describe(name: str, parts: Sequence[Comparison], data: str) -> str:
     if first is None:
         return ""
     wrong, elements = sum(part.wrong for part in parts), sum(part.elements for part in parts)
-    unwritten = " (NaN: never written, or computed from outside the inputs)" if np.isnan(first.found) else ""
+    unwritten = f" ({_UNWRITTEN})" if np.isnan(first.found) else ""
     return (
         f"{wrong} of {elements} elements of {name} are wrong on {data}; the first, "
         f"{name}{list(first.first_wrong or ())}, "

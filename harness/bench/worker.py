@@ -21,7 +21,7 @@ from harness.bench import protocol
 from harness.bench.buffers import Arena
 from harness.bench.measure import Subject, limited, measure, single_blocks
 from harness.bench.pair_runner import Held, PairBench, Prepared, build, library_share, prepare
-from harness.bench.verifier import Checker, Rotation
+from harness.bench.verifier import Checker, Restoring, Rotation
 from harness.bench.verify import first_wrong
 from harness.device.backends import open_device
 from harness.device.backends.base import Device, compile_all
@@ -118,7 +118,7 @@ class Worker:
         with Arena(self.device, self.suite.problem, case) as arena:
             arena.write(self.checker.inputs(case, request.seed))
             subject = Subject(built, parted, arena.arguments(kernel))
-            return limited(self.device, subject, launch, request.max_launch_ms)
+            return limited(self.device, subject, launch, request.max_launch_ms, Restoring(arena))
 
     def run(self, request: protocol.Measure) -> Row:
         self._release()
@@ -132,7 +132,9 @@ class Worker:
             subject = Subject(built, launch, arena.arguments(kernel))
             # Before the suite's own data, which are what is timed.
             asked = request.by_base
-            by_base = self.pairs.wrong_by_base(case, arena, subject, request.seed) if asked else ""
+            by_base = (
+                self.pairs.wrong_by_base(case, arena, subject, request.seed, self.suite) if asked else ""
+            )
             verification = self.checker.check(case, arena, subject, request.seed)
             measurement = None
             if verification.passed and request.settings is not None:

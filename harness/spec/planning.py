@@ -123,7 +123,7 @@ def _problem_of_size(selector: Selector, suite: Suite, kernel: Kernel) -> str:
 
 def launch_of(kernel: Kernel, case: Case) -> Launch:
     """The launch geometry of a case. Raises SuiteError where it is not one to three integers."""
-    shared = computed(kernel, "dynamic_shared_bytes", kernel.dynamic_shared_bytes, case)
+    shared = computed(kernel.name, "dynamic_shared_bytes", kernel.dynamic_shared_bytes, case)
     if not isinstance(shared, int) or shared < 0:
         raise SuiteError(
             f"Kernel {kernel.name!r} has dynamic_shared_bytes {shared!r}; expected an integer from 0."
@@ -137,7 +137,7 @@ def launch_of(kernel: Kernel, case: Case) -> Launch:
 
 
 def _extents(kernel: Kernel, what: str, geometry: Geometry | None, case: Case) -> tuple[int, int, int]:
-    value = 1 if geometry is None else computed(kernel, what, geometry, case)
+    value = 1 if geometry is None else computed(kernel.name, what, geometry, case)
     extents = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if not 1 <= len(extents) <= 3 or not all(isinstance(extent, int) for extent in extents):
         raise SuiteError(

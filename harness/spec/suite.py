@@ -12,10 +12,10 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from harness.errors import SuiteError
 from harness.spec.case_id import MAX_AXIS, CaseId, size_label
@@ -28,6 +28,10 @@ Value = int | str
 """What a macro, or a parameter of a sweep, may be: an integer, or a word."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_SCALAR_DTYPES = (
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "bfloat16", "float32", "float64"),
+)
 _CAPABILITY = re.compile(r"sm_(\d+)(\d)\Z")
 
 
@@ -52,6 +56,32 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
         raise SuiteError(
             f"dtype {name!r} is unknown: expected NumPy's name of one, tf32 or bfloat16."
         ) from None
+
+
+def integer_limits(name: str) -> tuple[int, int] | None:
+    """The least and the largest integer of a dtype; None for one that is not of integers."""
+    dtype = numpy_dtype(name)
+    if dtype.kind in "iu":
+        import numpy as np
+
+        return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    return None
+
+
+def number(value: Any) -> Any:
+    """NumPy's numbers as Python's; anything else as it is."""
+    return value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
+
+
+def fits(value: float, name: str) -> bool:
+    """Whether a dtype can hold a number: integers exactly, others rounded, infinity where there is one."""
+    import numpy as np
+
+    if limits := integer_limits(name):
+        return math.isfinite(value) and value == int(value) and limits[0] <= value <= limits[1]
+    with np.errstate(over="ignore"):
+        rounded = float(np.array(value, np.float64).astype(numpy_dtype(name)))
+    return rounded == value if math.isinf(value) else math.isfinite(rounded)
 
 
 def _check_identifier(what: str, name: str) -> None:
@@ -96,6 +126,10 @@ class Axis:
 class Array:
     """A named array of a problem; its shape is a list of axis names."""
 
+    kind: ClassVar[Literal["input", "output", "inout"]]
+    init: float | None = None
+    """What every element holds before a launch, of an Output that kernels add to."""
+
     def __init__(self, *shape: str, dtype: str | None = None) -> None:
         self.shape = shape
         self.dtype = dtype
@@ -110,27 +144,81 @@ class Array:
 class Input(Array):
     """An array that kernels read. Without a dtype of its own it has the kernel's."""
 
+    kind: ClassVar[Literal["input", "output", "inout"]] = "input"
+
 
 class Output(Array):
-    """An array that kernels write. Without a dtype of its own it has the kernel's."""
+    """An array that kernels write. Without a dtype of its own it has the kernel's.
+
+    With `init` every element holds that number before each launch, as kernels that add to it need. Without,
+    what it holds is NaN, so that an element that was never written shows.
+    """
+
+    kind: ClassVar[Literal["input", "output", "inout"]] = "output"
+
+    def __init__(self, *shape: str, dtype: str | None = None, init: float | None = None) -> None:
+        super().__init__(*shape, dtype=dtype)
+        if init is not None and (isinstance(init, bool) or not isinstance(init, (int, float))):
+            raise SuiteError(f"Output has init={init!r}; expected a number, such as 0.")
+        self.init = init
+
+
+class InOut(Input, Output):
+    """An array that kernels read and write. Before each launch it is what data() gives; the reference gets
+    that and returns what the array is to hold afterwards.
+    """
+
+    kind = "inout"
+
+    def __init__(self, *shape: str, dtype: str | None = None) -> None:
+        Output.__init__(self, *shape, dtype=dtype)
+
+
+class Scalar:
+    """A number that kernels are passed by value: one, or a function of the case. ``case.alpha`` is what the
+    kernel gets, rounded to the dtype.
+    """
+
+    def __init__(self, value: float | Callable[[Case], float], dtype: str = "float32") -> None:
+        if dtype not in _SCALAR_DTYPES:
+            raise SuiteError(f"Scalar has dtype {dtype!r}; expected one of {', '.join(_SCALAR_DTYPES)}.")
+        self.value = value
+        self.dtype = dtype
+
+    def passed(self, name: str, value: Any) -> float:
+        """A value as a kernel gets it. Raises SuiteError for what the dtype cannot hold."""
+        plain = number(value)
+        wrong = f"Scalar {name!r} is {value!r}; expected"
+        if isinstance(plain, bool) or not isinstance(plain, (int, float)):
+            raise SuiteError(f"{wrong} a number for {self.dtype}.")
+        if not fits(plain, self.dtype) or not math.isfinite(plain):
+            raise SuiteError(f"{wrong} a finite number that {self.dtype} can hold.")
+        if integer_limits(self.dtype):
+            return int(plain)
+        import numpy as np
+
+        return float(np.array(plain).astype(numpy_dtype(self.dtype)))
 
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel at a point of its problem's axes. Sizes and macros are attributes: ``case.m``, ``case.BM``."""
+    """A kernel at a point of its problem's axes. Sizes, macros and scalars are attributes: ``case.m``,
+    ``case.BM``, ``case.alpha``.
+    """
 
     suite: str
     kernel: str
     sizes: Mapping[str, int]
     dtype: str = "float32"
     macros: Mapping[str, Value] = field(default_factory=dict)
+    scalars: Mapping[str, int | float] = field(default_factory=dict)
 
     def __getattr__(self, name: str) -> int:  # a macro may be another Value, and hardly ever is
-        for values in ("sizes", "macros"):
+        for values in ("sizes", "macros", "scalars"):
             found = self.__dict__.get(values, {})
             if name in found:
                 return found[name]  # type: ignore[no-any-return]
-        raise AttributeError(f"case has no axis or macro named {name!r}")
+        raise AttributeError(f"case has no axis, macro or scalar named {name!r}")
 
     @property
     def size_label(self) -> str:
@@ -153,15 +241,16 @@ Geometry = Extent | Callable[[Case], Extent]
 
 
 class Problem:
-    """What is computed: axes, arrays, reference and work. Subclass it and declare axes and arrays as class
-    attributes.
+    """What is computed: axes, arrays, scalars, reference and work. Subclass it and declare axes, arrays and
+    scalars as class attributes.
 
-    Kernels receive the inputs, then the outputs, then the axes, each group in declaration order, unless a
-    kernel gives its own `args`.
+    Kernels receive the inputs, then the outputs and what is both, then the scalars, then the axes, each group
+    in declaration order, unless a kernel gives its own `args`.
     """
 
     axes: ClassVar[dict[str, Axis]] = {}
     arrays: ClassVar[dict[str, Array]] = {}
+    scalars: ClassVar[dict[str, Scalar]] = {}
     independent: ClassVar[str | None] = None
     """An axis along which each slice of the outputs depends only on the same slice of the inputs that have
     this axis. It lets large cases be verified slice by slice."""
@@ -171,6 +260,10 @@ class Problem:
         members = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
         cls.axes = {name: value for name, value in members.items() if isinstance(value, Axis)}
         cls.arrays = {name: value for name, value in members.items() if isinstance(value, Array)}
+        cls.scalars = {name: value for name, value in members.items() if isinstance(value, Scalar)}
+        for name, scalar in cls.scalars.items():
+            if not callable(scalar.value):
+                scalar.passed(name, scalar.value)
         for name, array in cls.arrays.items():
             if unknown := [axis for axis in array.shape if axis not in cls.axes]:
                 raise SuiteError(
@@ -182,10 +275,12 @@ class Problem:
 
     @property
     def inputs(self) -> dict[str, Array]:
+        """What data() gives: an InOut too."""
         return {name: array for name, array in self.arrays.items() if isinstance(array, Input)}
 
     @property
     def outputs(self) -> dict[str, Array]:
+        """What kernels write: an InOut too."""
         return {name: array for name, array in self.arrays.items() if isinstance(array, Output)}
 
     def data(self, case: Case, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
@@ -216,8 +311,10 @@ class Problem:
         return None
 
     def moved_bytes(self, case: Case) -> int:
-        """The fewest bytes one launch can move: each input read once, each output written once."""
-        return self.size_bytes(case, self.arrays)
+        """The fewest bytes one launch can move: each input read once, each output written once, an InOut
+        both.
+        """
+        return self.size_bytes(case, self.inputs) + self.size_bytes(case, self.outputs)
 
     def size_bytes(self, case: Case, arrays: Mapping[str, Array]) -> int:
         return sum(
@@ -239,12 +336,14 @@ class Problem:
 
 @dataclass(frozen=True)
 class Parameter:
-    """What a kernel's function is called with at one place: an array, or an axis as a 32-bit integer."""
+    """What a kernel's function is called with at one place: an array, a scalar, or an axis as a 32-bit
+    integer.
+    """
 
     name: str
     dtype: str
     shape: tuple[int, ...] | None = None
-    """None for an axis."""
+    """None for a scalar and an axis."""
 
 
 @dataclass(frozen=True)
@@ -457,7 +556,8 @@ class Kernel:
     """Least CUDA compute capability, such as "sm_70"; such a kernel is CUDA only."""
     dynamic_shared_bytes: int | Callable[[Case], int] = 0
     args: tuple[str, ...] = ()
-    """Arrays and axes in the order of the function's parameters; empty for the problem's own order."""
+    """Arrays, scalars and axes in the order of the function's parameters; empty for the problem's own
+    order."""
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     dispatch: tuple[int, ...] = ()
     """Most blocks of one dispatch, x first: a larger grid is launched in parts, so that none runs so long
@@ -662,18 +762,27 @@ class Suite:
         plain = Case(self.name, kernel.name, dict(sizes), kernel.dtype, dict(chosen or {}))
         macros: dict[str, Value] = {}
         for name, value in {**kernel.macros, **(chosen or {})}.items():
-            macros[name] = computed(kernel, f"macro {name}", value, plain)
+            macros[name] = computed(kernel.name, f"macro {name}", value, plain)
             if not isinstance(macros[name], int) and not _IDENTIFIER.match(str(macros[name])):
                 raise SuiteError(
                     f"Kernel {kernel.name!r} has macro {name} = {macros[name]!r}; "
                     "expected an integer or a word."
                 )
-        return Case(self.name, kernel.name, dict(sizes), kernel.dtype, macros)
+        return self.own(Case(self.name, kernel.name, dict(sizes), kernel.dtype, macros))
+
+    def own(self, case: Case) -> Case:
+        """A case of this suite or of another, with this suite's name and scalars."""
+        of_this = replace(case, suite=self.name, scalars={})
+        scalars = {}
+        for name, scalar in self.problem.scalars.items():
+            value = computed(case.kernel, f"scalar {name}", scalar.value, of_this)
+            scalars[name] = scalar.passed(name, value)
+        return replace(of_this, scalars=scalars)
 
     def parameters(self, kernel: Kernel, case: Case) -> tuple[Parameter, ...]:
         """What the kernel's function is called with, in order.
 
-        Raises SuiteError for a name that is no array and no axis of the problem.
+        Raises SuiteError for a name that is no array, scalar or axis of the problem.
         """
         problem = self.problem
         found = []
@@ -681,15 +790,17 @@ class Suite:
             if name in problem.arrays:
                 array = problem.arrays[name]
                 found.append(Parameter(name, array.dtype_at(case), array.shape_at(case)))
+            elif name in problem.scalars:
+                found.append(Parameter(name, problem.scalars[name].dtype))
             elif name in problem.axes:
                 found.append(Parameter(name, "int32"))
             else:
-                what = f"argument {name!r}, which is no array and no axis of its problem"
+                what = f"argument {name!r}, which is no array, scalar or axis of its problem"
                 raise SuiteError(f"Kernel {kernel.name!r} has {what}.")
         return tuple(found)
 
 
-def computed(kernel: Kernel, what: str, spec: Any, case: Case) -> Any:
+def computed(kernel: str, what: str, spec: Any, case: Case) -> Any:
     """What a kernel's spec says at a case. Raises SuiteError for whatever a suite's own function raises."""
     if not callable(spec):
         return spec
@@ -697,7 +808,7 @@ def computed(kernel: Kernel, what: str, spec: Any, case: Case) -> Any:
         return spec(case)
     except Exception as error:
         raise SuiteError(
-            f"Kernel {kernel.name!r}: {what} at {case.size_label} raised {type(error).__name__}: {error}"
+            f"Kernel {kernel!r}: {what} at {case.size_label} raised {type(error).__name__}: {error}"
         ) from error
 
 
@@ -713,5 +824,6 @@ def point_of(problem: Problem, given: int | Mapping[str, int] | None) -> dict[st
 
 def argument_names(problem: Problem, kernel: Kernel | None = None) -> tuple[str, ...]:
     """What a kernel's function is called with, in order; without a kernel, what the problem says of all."""
-    own = (*problem.inputs, *problem.outputs, *problem.axes)
+    read = (name for name in problem.inputs if name not in problem.outputs)
+    own = (*read, *problem.outputs, *problem.scalars, *problem.axes)
     return (kernel and kernel.args) or own

@@ -24,14 +24,17 @@ from harness.spec.suite import (
     Generated,
     HostFunction,
     HostLibrary,
+    InOut,
     Input,
     Kernel,
     Ladder,
     Output,
     Problem,
+    Scalar,
     Source,
     Suite,
     Tuning,
+    number,
 )
 from harness.system.process import Failed, LostError, Process, Request
 from harness.system.texts import harmless
@@ -57,9 +60,16 @@ Asked = Plain | tuple[Any, ...] | Function
 
 
 class ArrayData(msgspec.Struct, frozen=True):
-    what: Literal["input", "output"]
+    kind: Literal["input", "output", "inout"]
     shape: tuple[str, ...]
     dtype: str | None
+    init: str | None = None
+    """A number's text: JSON has no infinity."""
+
+
+class ScalarData(msgspec.Struct, frozen=True):
+    value: Asked
+    dtype: str
 
 
 class ProblemData(msgspec.Struct, frozen=True):
@@ -69,6 +79,7 @@ class ProblemData(msgspec.Struct, frozen=True):
     axis_of: dict[str, int]
     """Names of axes that share one are of one number."""
     arrays: dict[str, ArrayData]
+    scalars: dict[str, ScalarData]
     independent: str | None
     flop: Function
     moved_bytes: Function
@@ -180,6 +191,7 @@ def describe(suite: Suite, functions: Functions) -> SuiteData:
                 for name, axis in problem.axes.items()
             },
             "arrays": {name: _array(array) for name, array in problem.arrays.items()},
+            "scalars": {name: _scalar(scalar, functions) for name, scalar in problem.scalars.items()},
             "independent": problem.independent,
             "flop": functions.number(lambda case: _count(problem.flop(case)), "flop"),
             "moved_bytes": functions.number(lambda case: _count(problem.moved_bytes(case)), "moved_bytes"),
@@ -195,8 +207,26 @@ def _count(value: Any) -> int | None:
 
 
 def _array(array: Array) -> dict[str, Any]:
-    what = "input" if isinstance(array, Input) else "output"
-    return {"what": what, "shape": list(array.shape), "dtype": array.dtype}
+    return {
+        "kind": array.kind,
+        "shape": list(array.shape),
+        "dtype": array.dtype,
+        "init": None if array.init is None else repr(array.init),
+    }
+
+
+def _scalar(scalar: Scalar, functions: Functions) -> dict[str, Any]:
+    value = scalar.value
+    if callable(value):
+        ask, name = value, getattr(value, "__name__", "<lambda>")
+        return {"value": functions.number(lambda case: number(ask(case)), name), "dtype": scalar.dtype}
+    return {"value": functions.plain(number(value)), "dtype": scalar.dtype}
+
+
+def _rebuilt_array(data: ArrayData) -> Array:
+    if data.kind == "output":
+        return Output(*data.shape, dtype=data.dtype, init=None if data.init is None else float(data.init))
+    return {"input": Input, "inout": InOut}[data.kind](*data.shape, dtype=data.dtype)
 
 
 _SAME_IN_KERNEL = (
@@ -254,15 +284,16 @@ def rebuild(data: SuiteData, answering: Answering) -> Suite:
 
 
 def _problem(data: ProblemData, answering: Answering) -> Problem:
-    arrays = {
-        name: (Input if array.what == "input" else Output)(*array.shape, dtype=array.dtype)
-        for name, array in data.arrays.items()
+    arrays = {name: _rebuilt_array(array) for name, array in data.arrays.items()}
+    scalars: dict[str, Any] = {
+        name: Scalar(_asked(scalar.value, answering), scalar.dtype) for name, scalar in data.scalars.items()
     }
     members = {
         "__doc__": data.about,
         "independent": data.independent,
         **{name: data.axes[number] for name, number in data.axis_of.items()},
         **arrays,
+        **scalars,
     }
     made: Problem = type(data.name, (Problem,), members)()
     # Of the problem, not of its class, which lives until garbage is collected: a process goes with its suite.

@@ -29,6 +29,14 @@ Memory = Any
 Argument = Any
 """A view of a Memory, or a NumPy scalar passed by value."""
 
+
+def as_bits(argument: Argument) -> Argument:
+    """A scalar of 16 bits that C has no type for as an integer of the same bits; any other as it is."""
+    if isinstance(argument, np.generic) and argument.dtype.name in ("float16", "bfloat16"):
+        return np.asarray(argument).view(np.uint16)[()]
+    return argument
+
+
 Looks = Sequence[tuple[Memory, int, Any]]
 """Places to read: an allocation, an offset in bytes, and the contiguous host array to fill."""
 

@@ -33,6 +33,7 @@ from harness.device.backends.base import (
     Stamp,
     Stamping,
     Timing,
+    as_bits,
     check_parts,
     smallest_step,
 )
@@ -47,6 +48,7 @@ from harness.errors import (
 )
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
 from harness.spec.sources import Program
+from harness.spec.suite import Parameter
 from harness.system.cache import BinaryCache
 from harness.system.files import scratch_folder
 
@@ -278,7 +280,7 @@ class CudaDevice(Device):
 
         def enqueue(arguments: Sequence[Argument]) -> None:
             try:
-                call(*(int(argument) for argument in arguments))
+                call(*(argument.item() for argument in arguments))
             except HarnessError:
                 raise
             except Exception as error:
@@ -299,13 +301,14 @@ class CudaDevice(Device):
                     f'Declare it extern "C" int {program.function}(void *stream, ...).'
                 ) from None
         function.argtypes = [ctypes.c_void_p] + [
-            ctypes.c_int if parameter.shape is None else ctypes.c_void_p for parameter in program.parameters
+            ctypes.c_void_p if parameter.shape is not None else _c_type(program, parameter)
+            for parameter in program.parameters
         ]
         function.restype = ctypes.c_int
         stream = int(self.stream.handle)
 
         def enqueue(arguments: Sequence[Argument]) -> None:
-            if code := function(stream, *(int(argument) for argument in arguments)):
+            if code := function(stream, *(argument.item() for argument in arguments)):
                 told = program.errors.get(code, "its documentation says what that is")
                 raise LaunchError(f"{program.name} returned {code}: {told}.")
 
@@ -455,6 +458,7 @@ class CudaDevice(Device):
             self._enqueue(built.function, dataclasses.replace(launch, grid=extent), arguments)
 
     def _enqueue(self, function: Any, launch: Launch, arguments: Sequence[Any]) -> None:
+        arguments = [as_bits(argument) for argument in arguments]
         key = (id(function), launch.dynamic_shared_bytes)
         if key not in self._prepared:
             function.prepare([np.dtype(type(argument)).char for argument in arguments])
@@ -635,6 +639,17 @@ def _resources(function: Any, binary: bytes) -> Resources:
         binary_sha256=hashlib.sha256(binary).hexdigest(),
         code_sha256=nvcc.code_sha256(binary),
     )
+
+
+def _c_type(program: Program, parameter: Parameter) -> Any:
+    """The type by which ctypes passes a scalar or an axis."""
+    try:
+        return np.ctypeslib.as_ctypes_type(np.dtype(parameter.dtype))
+    except (NotImplementedError, TypeError):
+        raise BuildError(
+            f"{program.name} is a HostLibrary, whose function cannot be given {parameter.name!r} as "
+            f"{parameter.dtype} by value: pass a float, and round it there."
+        ) from None
 
 
 def _digest(identity: bytes) -> Resources:

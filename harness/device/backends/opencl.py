@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from harness.device.backends.base import Argument, Built, Device, Memory, Timing, check_parts
+from harness.device.backends.base import Argument, Built, Device, Memory, Timing, as_bits, check_parts
 from harness.errors import BuildError, DeviceError, LaunchError, MeasureError, OutOfMemoryError
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
 from harness.spec.sources import Program, unusual_options
@@ -303,7 +303,7 @@ class OpenCLDevice(Device):
         check_parts(launch, in_parts=built.in_parts)
         local = (cl.LocalMemory(launch.dynamic_shared_bytes),) if launch.dynamic_shared_bytes else ()
         with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
-            built.kernel.set_args(*arguments, *local)
+            built.kernel.set_args(*map(as_bits, arguments), *local)
             # OpenCL counts threads where CUDA counts blocks.
             events = [
                 cl.enqueue_nd_range_kernel(
