@@ -9,7 +9,6 @@ output would leave the damage looking intact.
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,8 @@ from numpy.typing import NDArray
 
 from harness.device.backends.base import Argument, Device, Memory
 from harness.errors import OutOfMemoryError, SuiteError
-from harness.spec.suite import Array, Case, Kernel, Problem, argument_names, fits, numpy_dtype
+from harness.spec.layout import Layout, fits, numpy_dtype
+from harness.spec.suite import Case, Kernel, Problem, argument_names
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -31,7 +31,7 @@ POISON = 0xFF
 """Every IEEE format reads a word of ones as NaN."""
 PIECE_BYTES = 2**22
 """Arrays are hashed and compared on the host in pieces of this size."""
-_OUTPUT_GUARD = 0xFE
+OUTPUT_GUARD = 0xFE
 """Huge numbers in float32 and float64, NaN in float16: not what a read past an input gives."""
 
 Kept = Mapping[str, Memory]
@@ -40,24 +40,22 @@ Kept = Mapping[str, Memory]
 
 def needed_bytes(problem: Problem, case: Case) -> int:
     """Device memory that the case's arrays take, guard zones and what some hold at first included."""
-    sizes = {name: _size_bytes(problem, case, name) for name in problem.arrays}
-    return sum(size + 2 * GUARD_BYTES for size in sizes.values()) + sum(
-        sizes[name] for name in _begun(problem)
-    )
+    layouts = {name: problem.layout(name, case) for name in problem.arrays}
+    arrays = sum(layout.size_bytes + 2 * GUARD_BYTES for layout in layouts.values())
+    return arrays + sum(layouts[name].size_bytes for name in _copied(problem, layouts))
 
 
-def _begun(problem: Problem) -> dict[str, Array]:
-    """The outputs that hold something before a launch."""
+def _read(problem: Problem) -> set[str]:
+    """The outputs that hold something before a launch, which kernels read."""
     return {
-        name: array
-        for name, array in problem.outputs.items()
-        if array.kind == "inout" or array.init is not None
+        name for name, array in problem.outputs.items() if array.kind == "inout" or array.init is not None
     }
 
 
-def _size_bytes(problem: Problem, case: Case, name: str) -> int:
-    array = problem.arrays[name]  # in Python's integers: NumPy's would overflow for a huge size
-    return math.prod(array.shape_at(case)) * numpy_dtype(array.dtype_at(case)).itemsize
+def _copied(problem: Problem, layouts: Mapping[str, Layout]) -> list[str]:
+    """The outputs that are made what they are before a launch by a copy: no one byte fills them."""
+    read = _read(problem)
+    return [name for name in problem.outputs if name in read or layouts[name].padded]
 
 
 def same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
@@ -109,17 +107,20 @@ class Arena:
                 f"{limit / 2**30:.1f} GiB free: use a smaller size."
             )
         self.device, self.problem, self.case = device, problem, case
-        self.sizes = {name: _size_bytes(problem, case, name) for name in problem.arrays}
+        self.layouts = {name: problem.layout(name, case) for name in problem.arrays}
+        self.sizes = {name: layout.size_bytes for name, layout in self.layouts.items()}
+        self.restores = bool(_read(problem))
+        """Whether kernels read what they write, so that it is put back before each launch."""
         self.whole: dict[str, Memory] = {}
         self.views: dict[str, Memory] = {}
         self.first: dict[str, Memory] = {}
         """What some outputs hold before a launch, by name."""
         self._kept: list[Memory] = []
         try:
-            for name, array in _begun(problem).items():
+            for name in _copied(problem, self.layouts):
                 self.first[name] = device.allocate(self.sizes[name])
-                if array.init is not None:
-                    device.write(self.first[name], 0, self._filled(name, array.init))
+                if name not in problem.inputs:
+                    device.write(self.first[name], 0, self._filled(name))
             for name, size_bytes in self.sizes.items():
                 self.whole[name] = device.allocate(size_bytes + 2 * GUARD_BYTES)
                 self.views[name] = device.view(self.whole[name], GUARD_BYTES, size_bytes)
@@ -145,28 +146,28 @@ class Arena:
             self.device.release(self.whole.popitem()[1])
 
     def _guard(self, name: str) -> int:
-        return _OUTPUT_GUARD if name in self.problem.outputs else POISON
+        return OUTPUT_GUARD if name in self.problem.outputs else POISON
 
-    def _filled(self, name: str, value: float) -> NDArray[Any]:
-        array = self.problem.arrays[name]
-        dtype = array.dtype_at(self.case)
-        if not fits(value, dtype):
-            raise SuiteError(f"Output {name!r} has init={value!r}, which {dtype} cannot hold.")
-        return np.full(array.shape_at(self.case), value).astype(numpy_dtype(dtype))
+    def _filled(self, name: str) -> NDArray[np.uint8]:
+        """What an output holds before a launch."""
+        layout, value = self.layouts[name], self.problem.arrays[name].init
+        if value is None:
+            return layout.filled(POISON, self._guard(name))
+        if not fits(value, layout.dtype):
+            raise SuiteError(f"Output {name!r} has init={value!r}, which {layout.dtype} cannot hold.")
+        return self._packed(name, np.full(layout.shape, value).astype(numpy_dtype(layout.dtype)))
 
-    @property
-    def restores(self) -> bool:
-        """Whether kernels read what they write, so that it is put back before each launch."""
-        return bool(self.first)
+    def _packed(self, name: str, data: NDArray[Any]) -> NDArray[np.uint8]:
+        return self.layouts[name].pack(data, self._guard(name))
 
     def write(self, data: Mapping[str, NDArray[Any]]) -> None:
         """Raises SuiteError for data that do not fit their arrays: they would be written past them."""
         self._check(data)
         for name, array in data.items():
-            contiguous = np.ascontiguousarray(array)
-            self.device.write(self.whole[name], GUARD_BYTES, contiguous)
+            packed = self._packed(name, array)
+            self.device.write(self.whole[name], GUARD_BYTES, packed)
             if name in self.first:
-                self.device.write(self.first[name], 0, contiguous)
+                self.device.write(self.first[name], 0, packed)
 
     def _check(self, data: Mapping[str, NDArray[Any]]) -> None:
         inputs = self.problem.inputs
@@ -191,7 +192,7 @@ class Arena:
         self._check(data)
         kept = place or self.room(data)
         for name, memory in (kept or {}).items():
-            self.device.write(memory, 0, np.ascontiguousarray(data[name]))
+            self.device.write(memory, 0, self._packed(name, data[name]))
         return kept
 
     def room(self, names: Iterable[str]) -> Kept | None:
@@ -251,8 +252,10 @@ class Arena:
 
     def read(self, name: str, kept: Kept | None = None) -> NDArray[Any]:
         """An array, or its copy in `kept`."""
-        array = self.problem.arrays[name]
-        out = np.empty(array.shape_at(self.case), numpy_dtype(array.dtype_at(self.case)))
+        return self.layouts[name].unpack(self._raw(name, kept))
+
+    def _raw(self, name: str, kept: Kept | None = None) -> NDArray[np.uint8]:
+        out = np.empty(self.sizes[name], np.uint8)
         memory, begin = (self.whole, GUARD_BYTES) if kept is None else (kept, 0)
         self.device.read(memory[name], begin, out)
         return out
@@ -266,7 +269,11 @@ class Arena:
                 self.device.read(self.whole[name], offset, zone)
                 if touched := int(np.count_nonzero(zone != self._guard(name))):
                     found.append(f"{touched} bytes {side} {name}")
-        read = ((name, data) for name, data in inputs.items() if name not in self.first)
+            if self.layouts[name].padded and (
+                touched := self.layouts[name].written_between(self._raw(name), self._guard(name))
+            ):
+                found.append(f"{touched} bytes in the padding of {name}")
+        read = ((name, data) for name, data in inputs.items() if name not in self.problem.outputs)
         changed = [name for name, data in read if not same_bits(self.read(name), data)]
         outside = f"The kernel wrote outside its arrays: {', '.join(found)}." if found else ""
         inside = f"The kernel changed its inputs: {', '.join(changed)}." if changed else ""

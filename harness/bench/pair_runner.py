@@ -34,17 +34,16 @@ from harness.device.backends.base import Built, Device, check_launch, compile_al
 from harness.device.peaks import check_rates
 from harness.errors import HarnessError, MeasureError, SuiteError
 from harness.records import L2Policy, Launch, LibraryShare, Measurement, PairedBlock
+from harness.spec.layout import numpy_dtype
 from harness.spec.loader import imports_of, modules_of
 from harness.spec.planning import launch_of
 from harness.spec.sources import Program, program
 from harness.spec.suite import (
-    Array,
     Case,
     Kernel,
     Problem,
     Suite,
     argument_names,
-    numpy_dtype,
 )
 from harness.statistics.moderated import DEFAULT_PRIOR, moderate
 from harness.statistics.paired import MIN_QUADS, log_ratios, of_arm, process_effect
@@ -516,8 +515,8 @@ def _passed(prepared: Prepared) -> tuple[str, ...]:
         if name in problem.scalars
     }
     for what, arrays in (("input", problem.inputs), ("output", problem.outputs)):
-        for number, (name, array) in enumerate(arrays.items()):
-            told[name] = f"{what} {number} {_kind(array, case)}"
+        for number, name in enumerate(arrays):
+            told[name] = f"{what} {number} {_kind(problem, name, case)}"
     return tuple(told.get(name, name) for name in argument_names(problem, prepared.kernel))
 
 
@@ -536,14 +535,19 @@ def _same_code(base: protocol.SideFacts, head: protocol.SideFacts) -> bool:
 def _arrays(problem: Problem, case: Case) -> dict[str, None]:
     """Name, type and shape of each, and which are written; in any order they are the same."""
     return dict.fromkeys(
-        f"{name} {_kind(array, case)}" + (" (output)" if name in problem.outputs else "")
-        for name, array in problem.arrays.items()
+        f"{name} {_kind(problem, name, case)}" + (" (output)" if name in problem.outputs else "")
+        for name in problem.arrays
     )
 
 
-def _kind(array: Array, case: Case) -> str:
-    """Type and shape, and what it holds before a launch."""
+def _kind(problem: Problem, name: str, case: Case) -> str:
+    """Type, shape and layout, and what it holds before a launch."""
+    array, ld = problem.arrays[name], problem.layout(name, case).ld
     found = f"{numpy_dtype(array.dtype_at(case))}{list(array.shape_at(case))}"
+    if array.order == "F":
+        found += " by columns"
+    if ld is not None:
+        found += f" with ld {ld}"
     if array.kind == "inout":
         return f"{found} read and written"
     return found if array.init is None else f"{found} of {array.init:g} at first"

@@ -58,7 +58,9 @@ def _written(suite: Suite) -> dict[str, str]:
     for name, array in problem.arrays.items():
         begins = "" if array.init is None else f" of {array.init:g} at first"
         dtype = array.dtype or "dtype of the kernel"
-        found[f"{array.kind} {name}"] = f"{dtype} [{', '.join(array.shape)}]{begins}"
+        columns = " by columns" if array.order == "F" else ""
+        ld = "" if array.ld is None or callable(array.ld) else f" with ld {array.ld}"
+        found[f"{array.kind} {name}"] = f"{dtype} [{', '.join(array.shape)}]{columns}{ld}{begins}"
     for name, scalar in problem.scalars.items():
         found[f"scalar {name}"] = scalar.dtype + ("" if callable(scalar.value) else f" {scalar.value!r}")
     found["order of arguments"] = ", ".join(argument_names(problem))

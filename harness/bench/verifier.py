@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.bench import verify
-from harness.bench.buffers import Arena, Kept, digest, same_bits
+from harness.bench.buffers import OUTPUT_GUARD, Arena, Kept, digest, same_bits
 from harness.bench.measure import ENQUEUE_NS, Data, Subject
 from harness.device.backends.base import Device, Timing
 from harness.errors import MeasureError, OutOfMemoryError
 from harness.records import Check, Verification
-from harness.spec.suite import Case, Kernel, Problem, Suite, argument_names, numpy_dtype
+from harness.spec.layout import element_bits, numpy_dtype
+from harness.spec.suite import Case, Kernel, Problem, Suite, argument_names
 
 INTEGER_CHECK_ELEMENTS = 2**20
 """The exact check is for outputs up to this size: it finds indexing mistakes, which show when small."""
@@ -165,7 +166,7 @@ class Checker:
         kernel = (case.kernel, sorted(case.macros.items())) if own else ()
         folder = self._folder(case, "inputs", kernel, seed)
         if kept := _kept(folder):
-            # A file keeps the bits of a type that is not NumPy's own, and not its name.
+            # A file keeps the bits of a type that is not NumPy's own.
             return {
                 name: array.view(numpy_dtype(problem.inputs[name].dtype_at(case)))
                 for name, array in kept.items()
@@ -209,7 +210,9 @@ def _keep(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     with contextlib.suppress(OSError):  # a full disk costs time, not the answer
         unfinished = Path(tempfile.mkdtemp(dir=folder.parent))
         for name, array in arrays.items():
-            np.save(unfinished / f"{name}.npy", array)
+            # Some of the types that are not NumPy's own it would write and not read again.
+            own = array.dtype.isbuiltin == 1
+            np.save(unfinished / f"{name}.npy", array if own else array.view(f"u{array.dtype.itemsize}"))
         unfinished.rename(folder)
 
 
@@ -218,20 +221,20 @@ def emulator(problem: Problem, kernel: Kernel, case: Case) -> Callable[..., list
     names = argument_names(problem, kernel)
     known: dict[str, dict[str, NDArray[np.float64]]] = {}
     """By their inputs: the same few data sets come again and again."""
+    layouts = {name: problem.layout(name, case) for name in problem.arrays}
 
     def emulate(*arguments: Any) -> list[tuple[Any, NDArray[Any]]]:
         views = dict(zip(names, arguments, strict=True))
-        inputs = {
-            name: views[name].view(numpy_dtype(array.dtype_at(case))).reshape(array.shape_at(case))
-            for name, array in problem.inputs.items()
-        }
+        inputs = {name: layouts[name].unpack(views[name]) for name in problem.inputs}
         if (key := digest(inputs.values())) not in known:
             known[key], _ = verify.reference_of(problem, case, inputs)
         reference = known[key]
-        return [
-            (views[name], reference[name].astype(numpy_dtype(array.dtype_at(case))))
-            for name, array in problem.outputs.items()
-        ]
+        return [(views[name], lying(name, reference[name])) for name in problem.outputs]
+
+    def lying(name: str, values: NDArray[np.float64]) -> NDArray[Any]:
+        layout = layouts[name]
+        packed = layout.pack(values.astype(numpy_dtype(layout.dtype)), OUTPUT_GUARD)
+        return packed if element_bits(layout.dtype) < 8 else packed.view(numpy_dtype(layout.dtype))
 
     return emulate
 

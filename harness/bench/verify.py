@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from harness.errors import SuiteError
 from harness.records import Check, Verification
-from harness.spec.suite import Case, Problem, numpy_dtype
+from harness.spec.layout import exact_limits, numpy_dtype
+from harness.spec.suite import Case, Problem
 
 BAND_ELEMENTS = 2**25
 """Outputs larger than this are compared slice by slice, where the problem allows it, to bound host memory."""
@@ -52,9 +53,15 @@ def integer_data(
 ) -> dict[str, NDArray[Any]]:
     """Inputs of integers in [-bound, bound], for which the right answer is exact."""
     return {
-        name: rng.integers(-bound, bound + 1, array.shape_at(case)).astype(numpy_dtype(array.dtype_at(case)))
+        name: _integers(array.shape_at(case), array.dtype_at(case), bound, rng)
         for name, array in problem.inputs.items()
     }
+
+
+def _integers(shape: tuple[int, ...], dtype: str, bound: int, rng: np.random.Generator) -> NDArray[Any]:
+    """Those of [-bound, bound] that the type has exactly."""
+    least, most = exact_limits(dtype)
+    return rng.integers(max(-bound, least), min(bound, most), shape, endpoint=True).astype(numpy_dtype(dtype))
 
 
 def host_bytes(problem: Problem, case: Case) -> int:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from harness.errors import SuiteError
 from harness.spec.case_id import MAX_AXIS, CaseId, size_label
+from harness.spec.layout import Layout, Order, element_bits, fits, integer_limits, numpy_dtype
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,53 +36,9 @@ _SCALAR_DTYPES = (
 _CAPABILITY = re.compile(r"sm_(\d+)(\d)\Z")
 
 
-def numpy_dtype(name: str) -> np.dtype[Any]:
-    """How NumPy holds arrays of a dtype by the harness's name for it.
-
-    ``tf32`` is float32 of which the hardware reads 10 bits of the fraction. ``bfloat16`` is a type of the
-    package ml_dtypes. Raises SuiteError for a name that is no dtype, or for want of that package.
-    """
-    import numpy as np
-
-    if name == "bfloat16":
-        try:
-            import ml_dtypes
-        except ImportError:
-            raise SuiteError("bfloat16 needs the package ml-dtypes: pip install 'ml-dtypes>=0.3'.") from None
-        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-        return bfloat16
-    try:
-        return np.dtype("float32" if name == "tf32" else name)
-    except TypeError:
-        raise SuiteError(
-            f"dtype {name!r} is unknown: expected NumPy's name of one, tf32 or bfloat16."
-        ) from None
-
-
-def integer_limits(name: str) -> tuple[int, int] | None:
-    """The least and the largest integer of a dtype; None for one that is not of integers."""
-    dtype = numpy_dtype(name)
-    if dtype.kind in "iu":
-        import numpy as np
-
-        return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-    return None
-
-
 def number(value: Any) -> Any:
     """NumPy's numbers as Python's; anything else as it is."""
     return value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
-
-
-def fits(value: float, name: str) -> bool:
-    """Whether a dtype can hold a number: integers exactly, others rounded, infinity where there is one."""
-    import numpy as np
-
-    if limits := integer_limits(name):
-        return math.isfinite(value) and value == int(value) and limits[0] <= value <= limits[1]
-    with np.errstate(over="ignore"):
-        rounded = float(np.array(value, np.float64).astype(numpy_dtype(name)))
-    return rounded == value if math.isinf(value) else math.isfinite(rounded)
 
 
 def _check_identifier(what: str, name: str) -> None:
@@ -123,16 +80,33 @@ class Axis:
             raise SuiteError("Axis() has no sizes: give at least one, as in Axis(default=(1024, 2048)).")
 
 
+Pitch = int | Callable[["Case"], int] | None
+"""Of an array's lines, in elements; None where they touch."""
+
+
 class Array:
-    """A named array of a problem; its shape is a list of axis names."""
+    """A named array of a problem; its shape is a list of axis names.
+
+    With `order` F its columns lie side by side in memory, with C its rows. `ld` is how many elements there
+    are from one to the next, a number or a function of the case: at least as many as it has, and what lies
+    between is nobody's.
+    """
 
     kind: ClassVar[Literal["input", "output", "inout"]]
     init: float | None = None
     """What every element holds before a launch, of an Output that kernels add to."""
 
-    def __init__(self, *shape: str, dtype: str | None = None) -> None:
+    def __init__(self, *shape: str, dtype: str | None = None, order: Order = "C", ld: Pitch = None) -> None:
+        if order not in ("C", "F"):
+            raise SuiteError(f"{type(self).__name__} has order={order!r}; expected 'C' or 'F'.")
+        if ld is not None and len(shape) < 2:
+            raise SuiteError(
+                f"{type(self).__name__} has ld={ld!r} and {len(shape)} axes; expected two or more."
+            )
         self.shape = shape
         self.dtype = dtype
+        self.order = order
+        self.ld = ld
 
     def shape_at(self, case: Case) -> tuple[int, ...]:
         return tuple(case.sizes[axis] for axis in self.shape)
@@ -156,8 +130,15 @@ class Output(Array):
 
     kind: ClassVar[Literal["input", "output", "inout"]] = "output"
 
-    def __init__(self, *shape: str, dtype: str | None = None, init: float | None = None) -> None:
-        super().__init__(*shape, dtype=dtype)
+    def __init__(
+        self,
+        *shape: str,
+        dtype: str | None = None,
+        order: Order = "C",
+        ld: Pitch = None,
+        init: float | None = None,
+    ) -> None:
+        super().__init__(*shape, dtype=dtype, order=order, ld=ld)
         if init is not None and (isinstance(init, bool) or not isinstance(init, (int, float))):
             raise SuiteError(f"Output has init={init!r}; expected a number, such as 0.")
         self.init = init
@@ -170,8 +151,8 @@ class InOut(Input, Output):
 
     kind = "inout"
 
-    def __init__(self, *shape: str, dtype: str | None = None) -> None:
-        Output.__init__(self, *shape, dtype=dtype)
+    def __init__(self, *shape: str, dtype: str | None = None, order: Order = "C", ld: Pitch = None) -> None:
+        Output.__init__(self, *shape, dtype=dtype, order=order, ld=ld)
 
 
 class Scalar:
@@ -284,13 +265,39 @@ class Problem:
         return {name: array for name, array in self.arrays.items() if isinstance(array, Output)}
 
     def data(self, case: Case, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-        """The inputs by name. Unless overridden: standard normal, as zeros and small integers run faster."""
-        return {
-            name: rng.standard_normal(array.shape_at(case), dtype="float32").astype(
-                numpy_dtype(array.dtype_at(case)), copy=False
+        """The inputs by name. Unless overridden: standard normal, as zeros and small integers run faster;
+        integers of 8 bits or fewer evenly over all that they can be.
+        """
+        made = {}
+        for name, array in self.inputs.items():
+            shape, dtype = array.shape_at(case), array.dtype_at(case)
+            limits = integer_limits(dtype)
+            values: NDArray[Any]
+            if limits and element_bits(dtype) <= 8:
+                values = rng.integers(*limits, shape, endpoint=True)
+            else:
+                values = rng.standard_normal(shape, dtype="float32")
+            made[name] = values.astype(numpy_dtype(dtype), copy=False)
+        return made
+
+    def layout(self, name: str, case: Case) -> Layout:
+        """How an array lies in memory. Raises SuiteError where its leading dimension makes no sense."""
+        array = self.arrays[name]
+        ld = computed(case.kernel, f"ld of {name}", array.ld, case)
+        found = Layout(array.shape_at(case), array.dtype_at(case), array.order)
+        if ld is not None:
+            if not isinstance(ld, int) or ld < found.inner:
+                raise SuiteError(
+                    f"Array {name!r} has ld={ld!r} at {case.size_label}; expected an integer of at least "
+                    f"{found.inner}, the elements of a {'row' if array.order == 'C' else 'column'}."
+                )
+            found = replace(found, ld=ld)
+        if element_bits(found.dtype) < 8 and (found.inner % 2 or (ld or 0) % 2):
+            raise SuiteError(
+                f"Array {name!r} is of {found.dtype}, two to a byte, with {found.inner} side by side"
+                f"{'' if ld is None else f' and ld={ld}'} at {case.size_label}; expected even numbers."
             )
-            for name, array in self.inputs.items()
-        }
+        return found
 
     def reference(self, case: Case, *args: Any, **inputs: Any) -> Any:
         """The right answer in float64: the one output, or outputs by name."""
@@ -318,7 +325,7 @@ class Problem:
 
     def size_bytes(self, case: Case, arrays: Mapping[str, Array]) -> int:
         return sum(
-            numpy_dtype(array.dtype_at(case)).itemsize * math.prod(array.shape_at(case))
+            element_bits(array.dtype_at(case)) * math.prod(array.shape_at(case)) // 8
             for array in arrays.values()
         )
 
@@ -344,6 +351,8 @@ class Parameter:
     dtype: str
     shape: tuple[int, ...] | None = None
     """None for a scalar and an axis."""
+    layout: Layout | None = None
+    """How an array lies in memory."""
 
 
 @dataclass(frozen=True)
@@ -788,8 +797,8 @@ class Suite:
         found = []
         for name in argument_names(problem, kernel):
             if name in problem.arrays:
-                array = problem.arrays[name]
-                found.append(Parameter(name, array.dtype_at(case), array.shape_at(case)))
+                layout = problem.layout(name, case)
+                found.append(Parameter(name, layout.dtype, layout.shape, layout))
             elif name in problem.scalars:
                 found.append(Parameter(name, problem.scalars[name].dtype))
             elif name in problem.axes:

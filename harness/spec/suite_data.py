@@ -17,6 +17,7 @@ from typing import Any, Literal, NoReturn
 import msgspec
 
 from harness.errors import SuiteError
+from harness.spec.layout import Order
 from harness.spec.suite import (
     Array,
     Axis,
@@ -65,6 +66,8 @@ class ArrayData(msgspec.Struct, frozen=True):
     dtype: str | None
     init: str | None = None
     """A number's text: JSON has no infinity."""
+    order: Order = "C"
+    ld: Asked = None
 
 
 class ScalarData(msgspec.Struct, frozen=True):
@@ -190,7 +193,7 @@ def describe(suite: Suite, functions: Functions) -> SuiteData:
                 name: next(place for place, each in enumerate(axes) if each is axis)
                 for name, axis in problem.axes.items()
             },
-            "arrays": {name: _array(array) for name, array in problem.arrays.items()},
+            "arrays": {name: _array(array, functions) for name, array in problem.arrays.items()},
             "scalars": {name: _scalar(scalar, functions) for name, scalar in problem.scalars.items()},
             "independent": problem.independent,
             "flop": functions.number(lambda case: _count(problem.flop(case)), "flop"),
@@ -206,12 +209,14 @@ def _count(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
-def _array(array: Array) -> dict[str, Any]:
+def _array(array: Array, functions: Functions) -> dict[str, Any]:
     return {
         "kind": array.kind,
         "shape": list(array.shape),
         "dtype": array.dtype,
         "init": None if array.init is None else repr(array.init),
+        "order": array.order,
+        "ld": functions.plain(array.ld),
     }
 
 
@@ -223,10 +228,11 @@ def _scalar(scalar: Scalar, functions: Functions) -> dict[str, Any]:
     return {"value": functions.plain(number(value)), "dtype": scalar.dtype}
 
 
-def _rebuilt_array(data: ArrayData) -> Array:
+def _rebuilt_array(data: ArrayData, answering: Answering) -> Array:
+    lying: Any = {"dtype": data.dtype, "order": data.order, "ld": _asked(data.ld, answering)}
     if data.kind == "output":
-        return Output(*data.shape, dtype=data.dtype, init=None if data.init is None else float(data.init))
-    return {"input": Input, "inout": InOut}[data.kind](*data.shape, dtype=data.dtype)
+        return Output(*data.shape, **lying, init=None if data.init is None else float(data.init))
+    return {"input": Input, "inout": InOut}[data.kind](*data.shape, **lying)
 
 
 _SAME_IN_KERNEL = (
@@ -284,7 +290,7 @@ def rebuild(data: SuiteData, answering: Answering) -> Suite:
 
 
 def _problem(data: ProblemData, answering: Answering) -> Problem:
-    arrays = {name: _rebuilt_array(array) for name, array in data.arrays.items()}
+    arrays = {name: _rebuilt_array(array, answering) for name, array in data.arrays.items()}
     scalars: dict[str, Any] = {
         name: Scalar(_asked(scalar.value, answering), scalar.dtype) for name, scalar in data.scalars.items()
     }

@@ -101,7 +101,7 @@ class CpuDevice(HostMemory):
     def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:  # noqa: ARG002
         assert isinstance(built, CpuBuilt)
         typed = [
-            argument.item() if part.shape is None else argument.view(part.dtype).reshape(part.shape)
+            argument.item() if part.layout is None else part.layout.unpack(argument)
             for part, argument in zip(built.program.parameters, arguments, strict=True)
         ]
         try:
