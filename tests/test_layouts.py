@@ -109,8 +109,10 @@ def test_data_of_small_integers_are_all_of_them():
         ),
         (
             lambda: Input("m", "n", dtype="int4", ld=9),
-            "Array 'a' is of int4, two to a byte, with 6 side by side and ld=9 at 4x6; "
-            "expected even numbers.",
+            (
+                "Array 'a' is of int4, two to a byte, with 6 side by side and ld=9 at 4x6; "
+                "expected even numbers."
+            ),
         ),
         (lambda: Input("n", ld=8), "Input has ld=8 and 1 axes; expected two or more."),
         (lambda: Input("m", "n", order=cast("Any", "K")), "Input has order='K'; expected 'C' or 'F'."),

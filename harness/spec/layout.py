@@ -150,7 +150,7 @@ class Layout:
         import numpy as np
 
         ordered = array if self.order == "C" else array.T
-        values = np.ascontiguousarray(ordered).reshape(-1).view(np.uint8)
+        values: NDArray[Any] = np.ascontiguousarray(ordered).reshape(-1).view(np.uint8)
         if self.dtype in _PACKED:
             values = (values[0::2] & 0xF) | (values[1::2] << 4)
         if not self.padded:
