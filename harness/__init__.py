@@ -1,7 +1,7 @@
 """Which commit slowed which GPU kernel, on which card, by how much and how surely.
 
 What a suite.py imports comes from here: `Axis`, `Case`, `Generated`, `HostFunction`, `HostLibrary`, `InOut`,
-`Input`, `Kernel`, `Ladder`, `Output`, `Problem`, `Rung`, `Scalar`, `Suite`, `Tuning`, `ceil_div`.
+`Input`, `Kernel`, `Ladder`, `Output`, `Problem`, `Rung`, `Scalar`, `Step`, `Suite`, `Tuning`, `ceil_div`.
 """
 
 from harness.spec.suite import (
@@ -18,6 +18,7 @@ from harness.spec.suite import (
     Problem,
     Rung,
     Scalar,
+    Step,
     Suite,
     Tuning,
     ceil_div,
@@ -37,6 +38,7 @@ __all__ = [
     "Problem",
     "Rung",
     "Scalar",
+    "Step",
     "Suite",
     "Tuning",
     "__version__",

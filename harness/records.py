@@ -105,6 +105,8 @@ class Launch:
     dynamic_shared_bytes: int = 0
     dispatch: Extent3 | None = None
     """Most blocks of one dispatch: a larger grid is launched in parts. None where it is launched whole."""
+    steps: tuple[Launch, ...] = ()
+    """Of the kernels that run after it in one launch of the case."""
 
     @property
     def in_parts(self) -> bool:

@@ -99,6 +99,7 @@ PUBLIC = {
     "Problem",
     "Rung",
     "Scalar",
+    "Step",
     "Suite",
     "Tuning",
     "__version__",

@@ -130,7 +130,13 @@ ROW = Row(
     flop=2 * (2**31) ** 2,
     moved_bytes=2**50,
     source_sha256="e" * 64,
-    launch=Launch(grid=(2, 1, 1), block=(32, 8, 1), dynamic_shared_bytes=1024, dispatch=(1, 1, 1)),
+    launch=Launch(
+        grid=(2, 1, 1),
+        block=(32, 8, 1),
+        dynamic_shared_bytes=1024,
+        dispatch=(1, 1, 1),
+        steps=(Launch(grid=(3, 1, 1), block=(4, 1, 1)),),
+    ),
     resources=Resources(
         registers=40,
         static_shared_bytes=0,

@@ -12,6 +12,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +20,17 @@ from numpy.typing import NDArray
 
 from harness.device.backends.base import Argument, Device, Memory
 from harness.errors import OutOfMemoryError, SuiteError
-from harness.spec.layout import Layout, fits, numpy_dtype
-from harness.spec.suite import Case, Kernel, Problem, argument_names
+from harness.spec.layout import Layout, element_bits, fits, numpy_dtype
+from harness.spec.suite import (
+    Case,
+    Generated,
+    Kernel,
+    PlacedArray,
+    Problem,
+    argument_names,
+    computed,
+    workspaces,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -36,6 +46,28 @@ OUTPUT_GUARD = 0xFE
 
 Kept = Mapping[str, Memory]
 """Inputs put aside on the device, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """A workspace, between guard zones as arrays are."""
+
+    name: str
+    size_bytes: int
+    whole: Memory
+
+
+def _by_value(kernel: Kernel, name: str, value: Any, *, host: bool) -> Argument:
+    """An argument that a setup gave: for a function of the host anything, else a NumPy scalar or bytes."""
+    if host or (isinstance(value, np.generic) and not isinstance(value, np.void)):
+        return value
+    try:
+        return bytes(memoryview(value))
+    except TypeError:
+        raise SuiteError(
+            f"Kernel {kernel.name!r}: its setup gave {name!r} as {type(value).__name__}; expected bytes, or "
+            "a NumPy scalar, whose width is known, such as np.int32(4)."
+        ) from None
 
 
 def needed_bytes(problem: Problem, case: Case) -> int:
@@ -116,6 +148,8 @@ class Arena:
         self.first: dict[str, Memory] = {}
         """What some outputs hold before a launch, by name."""
         self._kept: list[Memory] = []
+        self._rooms: list[_Room] = []
+        self._given: list[object] = []
         try:
             for name in _copied(problem, self.layouts):
                 self.first[name] = device.allocate(self.sizes[name])
@@ -140,6 +174,9 @@ class Arena:
         self.views.clear()
         while self._kept:
             self.device.release(self._kept.pop())
+        self._given.clear()
+        while self._rooms:
+            self.device.release(self._rooms.pop().whole)
         while self.first:
             self.device.release(self.first.popitem()[1])
         while self.whole:
@@ -224,12 +261,14 @@ class Arena:
                 self.device.copy(memory, self.first[name], 0, self.sizes[name])
 
     def poison(self) -> None:
-        """Fill every output with NaN, or with what it holds before a launch."""
+        """Fill every output with NaN, or with what it holds before a launch; and every workspace."""
         for name in self.problem.outputs:
             if name in self.first:
                 self.device.copy(self.first[name], self.whole[name], GUARD_BYTES, self.sizes[name])
             else:
                 self.device.fill(self.whole[name], GUARD_BYTES, self.sizes[name], POISON)
+        for room in self._rooms:
+            self.device.fill(room.whole, GUARD_BYTES, room.size_bytes, POISON)
 
     def outputs(self) -> Iterator[tuple[Memory, int, int]]:
         """Where each output lies: its allocation, its offset in it, its size in bytes."""
@@ -262,13 +301,9 @@ class Arena:
 
     def damage(self, inputs: Mapping[str, NDArray[Any]]) -> str:
         """What a kernel wrote that it should not have, guard zones and inputs, in words; empty if nothing."""
-        zone = np.empty(GUARD_BYTES, np.uint8)
-        found = []
+        found = [each for room in self._rooms for each in self._beside(room, OUTPUT_GUARD)]
         for name, size_bytes in self.sizes.items():
-            for side, offset in (("before", 0), ("after", GUARD_BYTES + size_bytes)):
-                self.device.read(self.whole[name], offset, zone)
-                if touched := int(np.count_nonzero(zone != self._guard(name))):
-                    found.append(f"{touched} bytes {side} {name}")
+            found += self._beside(_Room(name, size_bytes, self.whole[name]), self._guard(name))
             if self.layouts[name].padded and (
                 touched := self.layouts[name].written_between(self._raw(name), self._guard(name))
             ):
@@ -279,23 +314,66 @@ class Arena:
         inside = f"The kernel changed its inputs: {', '.join(changed)}." if changed else ""
         return " ".join(filter(None, (outside, inside)))
 
+    def _beside(self, room: _Room, guard: int) -> Iterator[str]:
+        """What was written into the zones on both sides, in words."""
+        zone = np.empty(GUARD_BYTES, np.uint8)
+        for side, offset in (("before", 0), ("after", GUARD_BYTES + room.size_bytes)):
+            self.device.read(room.whole, offset, zone)
+            if touched := int(np.count_nonzero(zone != guard)):
+                yield f"{touched} bytes {side} {room.name}"
+
     def arguments(
-        self, kernel: Kernel, problem: Problem | None = None, scalars: Mapping[str, float] | None = None
+        self, kernel: Kernel, problem: Problem | None = None, case: Case | None = None
     ) -> list[Argument]:
         """The kernel's arguments in order: arrays as device views, scalars as their dtypes have them, axes as
-        32-bit integers.
+        32-bit integers, its workspaces, and what its setup gives, which is asked here.
 
-        `problem` and `scalars` are the kernel's own where these are others over the same arrays.
+        `problem` and `case` are the kernel's own where these are others over the same arrays.
         """
-        problem = problem or self.problem
-        known = {name: np.int32(size) for name, size in self.case.sizes.items()}
-        for name, value in (self.case.scalars if scalars is None else scalars).items():
+        problem, case = problem or self.problem, case or self.case
+        known: dict[str, Argument] = {name: np.int32(size) for name, size in case.sizes.items()}
+        for name, value in case.scalars.items():
             if name in problem.scalars:
                 known[name] = numpy_dtype(problem.scalars[name].dtype).type(value)
+        rooms = {name: self._workspace(name, size) for name, size in workspaces(kernel, case).items()}
+        for name, room in rooms.items():
+            known[name] = self.device.view(room.whole, GUARD_BYTES, room.size_bytes)
         known |= self.views
+        if kernel.setup is not None:
+            known |= self._set_up(kernel, case, {**self.views, **{name: known[name] for name in rooms}})
         names = argument_names(problem, kernel)
         for name in names:
             if name not in known:
                 what = f"{name!r}, which is no array, scalar or axis of its problem"
-                raise SuiteError(f"Kernel {kernel.name!r} has argument {what}.")
+                given = "" if kernel.setup is None else " and nothing that its setup gave"
+                raise SuiteError(f"Kernel {kernel.name!r} has argument {what}{given}.")
         return [known[name] for name in names]
+
+    def _workspace(self, name: str, size_bytes: int) -> _Room:
+        """Memory of a kernel's own; kernels that are compared share what is alike."""
+        for room in self._rooms:
+            if (room.name, room.size_bytes) == (name, size_bytes):
+                return room
+        whole = self.device.allocate(size_bytes + 2 * GUARD_BYTES)
+        self._rooms.append(_Room(name, size_bytes, whole))
+        self.device.fill(whole, 0, size_bytes + 2 * GUARD_BYTES, OUTPUT_GUARD)
+        self.device.fill(whole, GUARD_BYTES, size_bytes, POISON)
+        return self._rooms[-1]
+
+    def _set_up(self, kernel: Kernel, case: Case, views: Mapping[str, Memory]) -> dict[str, Argument]:
+        """What a kernel's setup gives, by name. It is kept: what it allocated lives as long as the arrays."""
+        arrays = {}
+        for name, view in views.items():
+            layout = self.layouts.get(name)
+            size = self.sizes[name] if layout else workspaces(kernel, case)[name]
+            layout = layout or Layout((size,), "uint8")
+            steps = tuple(step * element_bits(layout.dtype) // 8 for step in layout.strides)
+            arrays[name] = PlacedArray(self.device.address(view), layout.shape, layout.dtype, steps, size)
+        setup = kernel.setup
+        assert setup is not None
+        given = computed(kernel.name, "setup", lambda case: setup(case, arrays), case)
+        if not isinstance(given, Mapping):
+            raise SuiteError(f"Kernel {kernel.name!r}: its setup gave {given!r}; expected arguments by name.")
+        self._given.append(given)
+        host = not isinstance(kernel.source_for(self.device.info.backend), (str, Generated))
+        return {name: _by_value(kernel, name, value, host=host) for name, value in given.items()}

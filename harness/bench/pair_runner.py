@@ -30,20 +30,21 @@ from harness.bench.measure import Subject, launches_per_slot
 from harness.bench.problem_changes import case_changes, definition_sha256, suite_changes
 from harness.bench.verifier import Checker, NotAsVerifiedError, Restoring, Rotation, emulator
 from harness.bench.verify import first_wrong
-from harness.device.backends.base import Built, Device, check_launch, compile_all
+from harness.device.backends.base import Argument, Built, Device, check_launch, compile_all
 from harness.device.peaks import check_rates
 from harness.errors import HarnessError, MeasureError, SuiteError
 from harness.records import L2Policy, Launch, LibraryShare, Measurement, PairedBlock
 from harness.spec.layout import numpy_dtype
 from harness.spec.loader import imports_of, modules_of
 from harness.spec.planning import launch_of
-from harness.spec.sources import Program, program
+from harness.spec.sources import Program, program, tree_sha256
 from harness.spec.suite import (
     Case,
     Kernel,
     Problem,
     Suite,
     argument_names,
+    workspaces,
 )
 from harness.statistics.moderated import DEFAULT_PRIOR, moderate
 from harness.statistics.paired import MIN_QUADS, log_ratios, of_arm, process_effect
@@ -194,6 +195,12 @@ def build(device: Device, prepared: Prepared) -> Built:
         built = device.build(prepared.source)
     check_launch(prepared.launch, device.info, built.resources)
     return built
+
+
+def arguments_of(arena: Arena, prepared: Prepared, case: Case | None = None) -> list[Argument]:
+    """What a kernel is launched with on an arena's arrays, at `case` where that is not the arena's own."""
+    with imports_of(prepared.suite, prepared.kernel, arena.device.info.backend):
+        return arena.arguments(prepared.kernel, prepared.suite.problem, case)
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,7 +402,8 @@ class PairBench:
                     with _of(name):
                         # Both are held to head's problem, so both get what it passes.
                         scalars = {**prepared.case.scalars, **head.suite.own(prepared.case).scalars}
-                        arguments = arena.arguments(prepared.kernel, prepared.suite.problem, scalars)
+                        passed = dataclasses.replace(prepared.case, scalars=scalars)
+                        arguments = arguments_of(arena, prepared, passed)
                     if side.planted:
                         arguments.append(np.int32(side.steps))
                     sides[name] = _Side(name, prepared, Subject(built, prepared.launch, arguments))
@@ -487,7 +495,7 @@ def _facts_of(prepared: Prepared, built: Built, digest: str = "") -> protocol.Si
         source_sha256=prepared.source.sha256,
         code_sha256=prepared.source.code_sha256,
         passed=_passed(prepared),
-        function=prepared.source.function,
+        function=" + ".join((prepared.source.function, *(name for name, _ in prepared.source.steps))),
         launch=prepared.launch,
         resources=built.resources,
         digest=digest,
@@ -517,6 +525,13 @@ def _passed(prepared: Prepared) -> tuple[str, ...]:
     for what, arrays in (("input", problem.inputs), ("output", problem.outputs)):
         for number, name in enumerate(arrays):
             told[name] = f"{what} {number} {_kind(problem, name, case)}"
+    rooms = workspaces(prepared.kernel, case)
+    told |= {name: f"workspace {number} of {rooms[name]} bytes" for number, name in enumerate(rooms)}
+    if prepared.kernel.setup is not None:
+        # Whatever it gives, its own files decide.
+        made = hashlib.sha256((prepared.source.setup + tree_sha256(prepared.suite)).encode()).hexdigest()
+        names = argument_names(problem, prepared.kernel)
+        told |= {name: f"{name} by setup {made}" for name in names if name not in told}
     return tuple(told.get(name, name) for name in argument_names(problem, prepared.kernel))
 
 

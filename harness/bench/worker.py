@@ -20,7 +20,7 @@ import msgspec
 from harness.bench import protocol
 from harness.bench.buffers import Arena
 from harness.bench.measure import Subject, limited, measure, single_blocks
-from harness.bench.pair_runner import Held, PairBench, Prepared, build, library_share, prepare
+from harness.bench.pair_runner import Held, PairBench, Prepared, arguments_of, build, library_share, prepare
 from harness.bench.verifier import Checker, Restoring, Rotation
 from harness.bench.verify import first_wrong
 from harness.device.backends import open_device
@@ -117,7 +117,7 @@ class Worker:
         built = build(self.device, self._prepare(case, parted))
         with Arena(self.device, self.suite.problem, case) as arena:
             arena.write(self.checker.inputs(case, request.seed))
-            subject = Subject(built, parted, arena.arguments(kernel))
+            subject = Subject(built, parted, arguments_of(arena, self._prepare(case, parted)))
             return limited(self.device, subject, launch, request.max_launch_ms, Restoring(arena))
 
     def run(self, request: protocol.Measure) -> Row:
@@ -129,7 +129,7 @@ class Worker:
         kernel, built = prepared.kernel, build(self.device, prepared)
         with contextlib.ExitStack() as stack:
             arena = stack.enter_context(Arena(self.device, self.suite.problem, case))
-            subject = Subject(built, launch, arena.arguments(kernel))
+            subject = Subject(built, launch, arguments_of(arena, prepared))
             # Before the suite's own data, which are what is timed.
             asked = request.by_base
             by_base = (
@@ -175,7 +175,7 @@ class Worker:
         self.report("library")
         prepared = self._prepare(case)
         built = build(self.device, prepared)
-        subject = Subject(built, prepared.launch, self._held.arena.arguments(prepared.kernel))
+        subject = Subject(built, prepared.launch, arguments_of(self._held.arena, prepared, case))
         share = library_share(self.checker, self._held, case, subject)
         l2 = self._held.measurement.l2
         check_rates(self.device.info, self.peaks, self.suite.problem, case, l2, share.library_time_ns)

@@ -131,17 +131,29 @@ def _problem_of_size(selector: Selector, suite: Suite, kernel: Kernel) -> str:
 
 def launch_of(kernel: Kernel, case: Case) -> Launch:
     """The launch geometry of a case. Raises SuiteError where it is not one to three integers."""
-    shared = computed(kernel.name, "dynamic_shared_bytes", kernel.dynamic_shared_bytes, case)
+    return Launch(
+        grid=_extents(kernel, "grid", kernel.grid, case),
+        block=_extents(kernel, "block", kernel.block, case),
+        dynamic_shared_bytes=_shared_bytes(kernel, kernel.dynamic_shared_bytes, case),
+        dispatch=_extents(kernel, "dispatch", kernel.dispatch, case) if kernel.dispatch else None,
+        steps=tuple(
+            Launch(
+                grid=_extents(kernel, f"grid of {step.entry}", step.grid, case),
+                block=_extents(kernel, f"block of {step.entry}", step.block, case),
+                dynamic_shared_bytes=_shared_bytes(kernel, step.dynamic_shared_bytes, case),
+            )
+            for step in kernel.steps
+        ),
+    )
+
+
+def _shared_bytes(kernel: Kernel, spec: int | Callable[[Case], int], case: Case) -> int:
+    shared = computed(kernel.name, "dynamic_shared_bytes", spec, case)
     if not isinstance(shared, int) or shared < 0:
         raise SuiteError(
             f"Kernel {kernel.name!r} has dynamic_shared_bytes {shared!r}; expected an integer from 0."
         )
-    return Launch(
-        grid=_extents(kernel, "grid", kernel.grid, case),
-        block=_extents(kernel, "block", kernel.block, case),
-        dynamic_shared_bytes=shared,
-        dispatch=_extents(kernel, "dispatch", kernel.dispatch, case) if kernel.dispatch else None,
-    )
+    return shared
 
 
 def _extents(kernel: Kernel, what: str, geometry: Geometry | None, case: Case) -> tuple[int, int, int]:

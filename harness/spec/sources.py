@@ -19,7 +19,16 @@ from typing import Any, Literal
 
 from harness.errors import BuildError, LaunchError, SuiteError
 from harness.records import Launch
-from harness.spec.suite import Case, Generated, HostFunction, HostLibrary, Kernel, Parameter, Suite
+from harness.spec.suite import (
+    Case,
+    Generated,
+    HostFunction,
+    HostLibrary,
+    Kernel,
+    Parameter,
+    Suite,
+    step_names,
+)
 from harness.system.cache import write_atomically
 from harness.system.files import read_regular
 
@@ -126,6 +135,10 @@ class Program:
     """Only of kind host. Given the stream, it returns what to call for each launch."""
     errors: Mapping[int, str] = field(default_factory=dict, compare=False)
     """Only of kind library: what the numbers that its function returns mean."""
+    steps: tuple[tuple[str, int], ...] = ()
+    """Functions that run after it, each with how many of the parameters are its: the first ones."""
+    setup: str = ""
+    """What the function depends on that gives it further arguments."""
     in_parts: bool = False
     """Whether it is told where each dispatch begins, and can be launched in several."""
     tree_sha256: str = ""
@@ -139,7 +152,8 @@ class Program:
 
     @property
     def sha256(self) -> str:
-        parts = (self.text, *self.options, *([self.tree_sha256] if self.tree_sha256 else ()))
+        beside = [*(name for name, _ in self.steps), *filter(None, (self.setup, self.tree_sha256))]
+        parts = (self.text, *self.options, *beside)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     @property
@@ -189,6 +203,8 @@ def _whole(
         name=f"{suite.name}.{kernel.name}",
         function=kernel.function,
         parameters=suite.parameters(kernel, case),
+        steps=tuple((step.entry, len(step_names(suite.problem, kernel, step))) for step in kernel.steps),
+        setup=_identity(kernel.setup, (), case) if kernel.setup else "",
     )
     options = tuple(kernel.options.get(backend, ()))
     match source:
@@ -248,8 +264,8 @@ def _in_parts(whole: Program, launch: Launch, backend: str) -> Program:
 
 def _uncuttable(whole: Program, launch: Launch, backend: str) -> str:
     """Why a program finds its blocks right in a whole launch only; empty where it does in parts too."""
-    if whole.kind != "kernel":
-        return "the host enqueues its work, in its own way."
+    if whole.kind != "kernel" or whole.steps:
+        return "it has steps." if whole.steps else "the host enqueues its work, in its own way."
     code = _without_comments(whole.text)
     used = _PORTABLE_DEFINE.sub("", code)
     if found := _OWN_WORD[backend].search(used):

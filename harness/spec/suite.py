@@ -546,6 +546,37 @@ def _rule(
 
 
 @dataclass(frozen=True)
+class Step:
+    """A further function of a kernel's source, which runs after it in each launch and is timed with it."""
+
+    entry: str
+    block: Geometry
+    grid: Geometry
+    args: tuple[str, ...] = ()
+    """In the order of its parameters; empty for the kernel's own."""
+    dynamic_shared_bytes: int | Callable[[Case], int] = 0
+
+
+@dataclass(frozen=True)
+class PlacedArray:
+    """An array of a case on the device, as a kernel's setup sees it."""
+
+    address: int | None
+    """None where a device has no addresses, such as OpenCL's."""
+    shape: tuple[int, ...]
+    dtype: str
+    strides: tuple[int, ...]
+    """Bytes from one index to the next, in each direction."""
+    size_bytes: int
+    """Room between its lines included."""
+
+
+Setup = Callable[[Case, Mapping[str, PlacedArray]], Mapping[str, Any]]
+Room = int | tuple[int, ...]
+"""Bytes, or extents of an array of the kernel's dtype."""
+
+
+@dataclass(frozen=True)
 class Kernel:
     """One stage of a ladder: a source and how to launch it."""
 
@@ -565,8 +596,8 @@ class Kernel:
     """Least CUDA compute capability, such as "sm_70"; such a kernel is CUDA only."""
     dynamic_shared_bytes: int | Callable[[Case], int] = 0
     args: tuple[str, ...] = ()
-    """Arrays, scalars and axes in the order of the function's parameters; empty for the problem's own
-    order."""
+    """Arrays, scalars and axes in the order of the function's parameters, and what `workspace` and `setup`
+    say; empty for the problem's own order."""
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     dispatch: tuple[int, ...] = ()
     """Most blocks of one dispatch, x first: a larger grid is launched in parts, so that none runs so long
@@ -576,6 +607,14 @@ class Kernel:
     library: bool = False
     """Whether it is a vendor's own, which the others are held against."""
     about: str = ""
+    steps: Sequence[Step] = ()
+    """What runs after it, in order, and is timed with it: the reduction after a split-K product."""
+    workspace: Mapping[str, Room | Callable[[Case], Room]] = field(default_factory=dict)
+    """Memory of its own by name, for `args`: not verified, poisoned as outputs are."""
+    setup: Setup | None = None
+    """``setup(case, arrays)``, called once for a set of arrays before anything is launched on it. It returns
+    further arguments by name, for `args`: bytes (a tensor map), NumPy scalars; for a function of the host,
+    anything."""
 
     def __post_init__(self) -> None:
         _check_identifier("Kernel", self.name)
@@ -584,11 +623,30 @@ class Kernel:
         text = any(isinstance(source, (str, Generated)) for source in self.sources.values())
         if text and (self.block is None or self.grid is None):
             raise SuiteError(f"Kernel {self.name!r} needs a block and a grid: its source is launched.")
+        self._check_steps()
         if unknown := self.sources.keys() - {"cuda", "opencl", "opengl", "cpu"}:
             raise SuiteError(
                 f"Kernel {self.name!r} has a source for {min(unknown)!r}; "
                 "expected cuda, opencl, opengl or cpu."
             )
+
+    def _check_steps(self) -> None:
+        made = [source for source in self.sources.values() if not isinstance(source, (str, Generated))]
+        if self.steps and (made or self.dispatch or not self.sources.keys() <= {"cuda", "opencl"}):
+            raise SuiteError(
+                f"Kernel {self.name!r} has steps; expected sources that cuda or opencl compiles, and no "
+                "dispatch."
+            )
+        named = {*self.args, *(name for step in self.steps for name in step.args)}
+        for name in self.workspace:
+            _check_identifier("Workspace", name)
+            if name not in named:
+                raise SuiteError(
+                    f"Kernel {self.name!r} has the workspace {name!r}, which is in no args: say where it "
+                    "goes."
+                )
+        if self.setup is not None and not named:
+            raise SuiteError(f"Kernel {self.name!r} has a setup and no args: say where what it returns goes.")
 
     @cached_property
     def sources(self) -> dict[str, Source]:
@@ -730,6 +788,12 @@ class Suite:
             raise SuiteError(
                 f"The problem of suite {self.name!r} declares no Output: there is nothing to verify."
             )
+        for kernel in self.kernels:
+            for name in kernel.workspace:
+                if name in (*self.problem.arrays, *self.problem.scalars, *self.problem.axes):
+                    raise SuiteError(
+                        f"Kernel {kernel.name!r} has the workspace {name!r}, which is also of its problem."
+                    )
         self._check_ladders()
 
     def _check_ladders(self) -> None:
@@ -791,9 +855,10 @@ class Suite:
     def parameters(self, kernel: Kernel, case: Case) -> tuple[Parameter, ...]:
         """What the kernel's function is called with, in order.
 
-        Raises SuiteError for a name that is no array, scalar or axis of the problem.
+        Raises SuiteError for a name that is no array, scalar or axis of the problem and no workspace, unless
+        there is a setup that may give it.
         """
-        problem = self.problem
+        problem, rooms = self.problem, workspaces(kernel, case)
         found = []
         for name in argument_names(problem, kernel):
             if name in problem.arrays:
@@ -803,6 +868,11 @@ class Suite:
                 found.append(Parameter(name, problem.scalars[name].dtype))
             elif name in problem.axes:
                 found.append(Parameter(name, "int32"))
+            elif name in rooms:
+                shape = (rooms[name],)
+                found.append(Parameter(name, "uint8", shape, Layout(shape, "uint8")))
+            elif kernel.setup is not None:
+                found.append(Parameter(name, "setup"))
             else:
                 what = f"argument {name!r}, which is no array, scalar or axis of its problem"
                 raise SuiteError(f"Kernel {kernel.name!r} has {what}.")
@@ -832,7 +902,33 @@ def point_of(problem: Problem, given: int | Mapping[str, int] | None) -> dict[st
 
 
 def argument_names(problem: Problem, kernel: Kernel | None = None) -> tuple[str, ...]:
-    """What a kernel's function is called with, in order; without a kernel, what the problem says of all."""
+    """What a kernel's function is called with, in order; without a kernel, what the problem says of all. What
+    its steps are called with goes before.
+    """
     read = (name for name in problem.inputs if name not in problem.outputs)
     own = (*read, *problem.outputs, *problem.scalars, *problem.axes)
-    return (kernel and kernel.args) or own
+    if kernel is None:
+        return own
+    steps = (name for step in kernel.steps for name in step_names(problem, kernel, step))
+    return (*steps, *(kernel.args or own))
+
+
+def step_names(problem: Problem, kernel: Kernel, step: Step) -> tuple[str, ...]:
+    """What a step is called with, in order."""
+    return step.args or argument_names(problem, replace(kernel, steps=()))
+
+
+def workspaces(kernel: Kernel, case: Case) -> dict[str, int]:
+    """Bytes of a kernel's own memory by name. Raises SuiteError for what is no size."""
+    found = {}
+    for name, room in kernel.workspace.items():
+        value = computed(kernel.name, f"workspace {name}", room, case)
+        extents = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+        if not extents or not all(type(extent) is int and extent > 0 for extent in extents):
+            raise SuiteError(
+                f"Kernel {kernel.name!r} has workspace {name} = {value!r} at {case.size_label}; expected a "
+                "number of bytes from 1, or a tuple of extents."
+            )
+        shaped = isinstance(value, (tuple, list))
+        found[name] = math.prod(extents) * (element_bits(case.dtype) if shaped else 8) // 8
+    return found

@@ -33,6 +33,7 @@ from harness.spec.suite import (
     Problem,
     Scalar,
     Source,
+    Step,
     Suite,
     Tuning,
     number,
@@ -119,6 +120,9 @@ class KernelData(msgspec.Struct, frozen=True):
     tune: TuningData | None
     library: bool
     about: str
+    steps: tuple[dict[str, Asked], ...]
+    workspace: dict[str, Asked]
+    setup: Function | None
 
 
 class SuiteData(msgspec.Struct, frozen=True, tag=True):
@@ -237,9 +241,12 @@ def _rebuilt_array(data: ArrayData, answering: Answering) -> Array:
 
 _SAME_IN_KERNEL = (
     *("name", "block", "grid", "macros", "entry", "dtype", "requires", "dynamic_shared_bytes", "args"),
-    *("options", "dispatch", "library", "about"),
+    *("options", "dispatch", "library", "about", "workspace"),
 )
 """What a kernel and its data have by the same name."""
+
+
+_OF_STEP = ("entry", "block", "grid", "args", "dynamic_shared_bytes")
 
 
 def _kernel(kernel: Kernel, functions: Functions) -> dict[str, Any]:
@@ -247,6 +254,8 @@ def _kernel(kernel: Kernel, functions: Functions) -> dict[str, Any]:
         **{name: functions.plain(getattr(kernel, name)) for name in _SAME_IN_KERNEL},
         "sources": {backend: _source(source) for backend, source in kernel.sources.items()},
         "tune": kernel.tune and _tuning(kernel.tune, functions),
+        "steps": [{name: functions.plain(getattr(step, name)) for name in _OF_STEP} for step in kernel.steps],
+        "setup": None if kernel.setup is None else functions.number(_elsewhere, "setup"),
     }
 
 
@@ -311,6 +320,8 @@ def _rebuilt_kernel(data: KernelData, answering: Answering) -> Kernel:
     return Kernel(
         source={backend: _rebuilt_source(source) for backend, source in data.sources.items()},
         tune=_rebuilt_tuning(data.tune, answering) if data.tune else None,
+        steps=[Step(**{name: _asked(each, answering) for name, each in step.items()}) for step in data.steps],
+        setup=_elsewhere if data.setup else None,
         **{name: _asked(getattr(data, name), answering) for name in _SAME_IN_KERNEL},
     )
 

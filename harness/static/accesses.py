@@ -91,6 +91,8 @@ def accesses(suite: Suite, kernel: Kernel, case: Case) -> tuple[Access, ...]:
     made = program(suite, kernel, case, "cuda", "sm_80") if source is not None else None
     if made is None or made.kind != "kernel":
         raise BuildError(f"{suite.name}.{kernel.name} has no CUDA source whose accesses could be followed.")
+    if kernel.steps or kernel.setup:
+        raise BuildError("The accesses of a kernel with steps or a setup are not followed.")
     if "mma.h" in made.text:
         raise BuildError("On tensor cores no thread's addresses say what a warp reads.")
     parameters, launch = suite.parameters(kernel, case), launch_of(kernel, case)

@@ -193,6 +193,39 @@ def has_no_memory(binary: bytes) -> bool:
         return False
 
 
+_FORMAT_BARE, _FORMAT_SIZED, _PARAMETER_INFO = 1, 4, 0x17
+"""In .nv.info: entries without content, with a size and content, and of these what tells of one parameter."""
+
+
+def parameters(binary: bytes, function: str) -> tuple[tuple[int, int], ...] | None:
+    """Offset and size in bytes of each parameter of a kernel, in order; None where the binary is no cubin, or
+    does not tell.
+    """
+    if not binary.startswith(_MAGIC):
+        return None
+    try:
+        content = next(
+            (content for name, _, _, content in _sections(binary) if name == f".nv.info.{function}"), None
+        )
+        return None if content is None else _parameters(content)
+    except (struct.error, ValueError, OverflowError):
+        return None
+
+
+def _parameters(info: bytes) -> tuple[tuple[int, int], ...]:
+    found: dict[int, tuple[int, int]] = {}
+    at = 0
+    while at + 4 <= len(info):
+        kind, attribute, value = struct.unpack_from("<BBH", info, at)
+        at += 4
+        if kind == _FORMAT_SIZED:
+            if attribute == _PARAMETER_INFO:
+                _, ordinal, offset, packed = struct.unpack_from("<IHHI", info, at)
+                found[ordinal] = offset, packed >> 18
+            at += value
+    return tuple(found[ordinal] for ordinal in sorted(found))
+
+
 def _sections(binary: bytes) -> Iterator[tuple[str, int, int, bytes]]:
     """Name, flags, size and content of each; without content where the file holds none."""
     (offset,) = struct.unpack_from("<Q", binary, 0x28)
