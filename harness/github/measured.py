@@ -36,16 +36,22 @@ class Measured:
 
 
 def read_measured(folder: Path) -> tuple[list[Measured], list[str]]:
-    """What the records below a folder laid out like asv's results say, and why some could not be read."""
+    """What the records below a folder laid out like asv's results say, and why some could not be read.
+
+    A suite without a kernel for a device is not in it.
+    """
     runs: list[StoredRun] = []
     problems: list[str] = []
     for path in sorted(folder.glob("*/*.jsonl*")):
         if ".." in path.name:
             continue  # a comparison's, which a calibration leaves too
         try:
-            runs.append(read_run(path))
+            stored = read_run(path)
         except StoreError as error:
             problems.append(error.message)
+            continue
+        if stored.rows or not stored.complete:
+            runs.append(stored)
     runs.sort(key=_place)
     return [_measured(*place, list(group)) for place, group in groupby(runs, _place)], problems
 
