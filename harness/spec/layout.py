@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Order = Literal["C", "F"]
 
-_ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4")
+ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4")
 """Types that NumPy has not; the package ml_dtypes brings them."""
 _PACKED = ("int4", "uint4")
 """Two of these share a byte, the first in its lower half. On the host each has a byte of its own."""
@@ -31,7 +31,7 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     """
     import numpy as np
 
-    if name in _ML_DTYPES:
+    if name in ML_DTYPES:
         try:
             import ml_dtypes
         except ImportError:
@@ -42,7 +42,7 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
         return np.dtype("float32" if name == "tf32" else name)
     except TypeError:
         raise SuiteError(
-            f"dtype {name!r} is unknown: expected NumPy's name of one, tf32 or {', '.join(_ML_DTYPES)}."
+            f"dtype {name!r} is unknown: expected NumPy's name of one, tf32 or {', '.join(ML_DTYPES)}."
         ) from None
 
 
@@ -68,7 +68,7 @@ def exact_limits(name: str) -> tuple[int, int]:
     if limits := integer_limits(name):
         return limits
     dtype = numpy_dtype(name)
-    if name in _ML_DTYPES:
+    if name in ML_DTYPES:
         import ml_dtypes
 
         most = 2 ** (int(ml_dtypes.finfo(dtype).nmant) + 1)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from harness.errors import SuiteError
 from harness.spec.case_id import MAX_AXIS, CaseId, size_label
-from harness.spec.layout import Layout, Order, element_bits, fits, integer_limits, numpy_dtype
+from harness.spec.layout import ML_DTYPES, Layout, Order, element_bits, fits, integer_limits, numpy_dtype
 
 if TYPE_CHECKING:
     import numpy as np
@@ -103,6 +103,8 @@ class Array:
             raise SuiteError(
                 f"{type(self).__name__} has ld={ld!r} and {len(shape)} axes; expected two or more."
             )
+        if dtype in ML_DTYPES:
+            numpy_dtype(dtype)  # after which data() may name it to NumPy
         self.shape = shape
         self.dtype = dtype
         self.order = order
@@ -618,6 +620,8 @@ class Kernel:
 
     def __post_init__(self) -> None:
         _check_identifier("Kernel", self.name)
+        if self.dtype in ML_DTYPES:
+            numpy_dtype(self.dtype)
         if self.requires is not None and not _CAPABILITY.match(self.requires):
             raise SuiteError(f"Kernel {self.name!r} requires {self.requires!r}; expected the form 'sm_70'.")
         text = any(isinstance(source, (str, Generated)) for source in self.sources.values())
