@@ -327,6 +327,7 @@ class CardPages:
             "temperature_c": beside.get("temperature_c"),
             "power_w": beside.get("power_w"),
             "registers": beside.get("registers"),
+            "demand": self._demand(case),
         }
 
     def _runs(self) -> list[dict[str, Any]]:

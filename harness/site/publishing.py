@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -91,9 +92,9 @@ def publish_pages(
         line = commits.line[first : first + COMMITS_A_FILE]
         rows = [(each.hash, each.time, each.author[:200], each.subject[:500]) for each in line]
         site.write(f"commits/{first // COMMITS_A_FILE}", rows)
-    files = _write_suites(site, suites, cards, cases)
+    of_suites = _write_suites(site, suites, cards, cases)
     moment = now.isoformat(timespec="seconds")
-    _write_overview(site, cards, cases, files, commits, project, commit_url, moment)
+    _write_overview(site, cards, cases, of_suites, commits, project, commit_url, moment)
     return Published(
         folder=site.folder,
         cards=len(cards),
@@ -125,21 +126,23 @@ def _publish_changed(work: Sequence[CardPages], tell: Callable[[str], None]) -> 
 
 def _write_suites(
     site: Site, suites: Sequence[Suite], cards: Sequence[CardSummary], cases: Sequence[Case]
-) -> dict[str, str]:
-    """A document for each suite; their names by the suites'."""
+) -> list[dict[str, Any]]:
+    """A document for each suite; what the first document says of them."""
     gpus = [card.gpu for card in cards]
-    files = {}
+    told = []
     for suite in suites:
-        files[suite.name] = file_name(suite.name)
-        site.write(f"suites/{files[suite.name]}", suite_document(suite, gpus, cases))
-    return files
+        file = file_name(suite.name)
+        site.write(f"suites/{file}", suite_document(suite, gpus, cases))
+        ladders = [{"name": ladder.name, "title": ladder.title} for ladder in suite.ladders]
+        told.append({"name": suite.name, "file": file, "ladders": ladders})
+    return told
 
 
 def _write_overview(
     site: Site,
     cards: Sequence[CardSummary],
     cases: Sequence[Case],
-    suites: Mapping[str, str],
+    suites: Sequence[Mapping[str, Any]],
     commits: Commits,
     project: str,
     commit_url: str,

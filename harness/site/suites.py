@@ -11,13 +11,13 @@ from typing import Any
 
 from harness.errors import HarnessError
 from harness.history.figures import Case
-from harness.numbers import times
+from harness.numbers import number, times
 from harness.output.ladder_tables import given
-from harness.output.ladders import Line, is_plain, placed
+from harness.output.ladders import Line, comparable, is_plain, placed
 from harness.records import DeviceInfo, Row
 from harness.spec.case_id import Size, size_label
 from harness.spec.suite import Kernel, Ladder, Suite
-from harness.static.accesses import accesses
+from harness.static.accesses import Access, accesses
 from harness.static.occupancy import CAPABILITIES, Card, residency
 
 _TOLD = ("name", "title", "source", "publication", "author", "url", "date", "card", "against", "note")
@@ -40,6 +40,7 @@ def _ladder(suite: Suite, ladder: Ladder, gpus: Sequence[str]) -> dict[str, Any]
     lines = [line for line in placed(suite, ladder) if not line.repairs and not line.reference]
     return {
         **{name: getattr(ladder, name) for name in _TOLD},
+        "comparable": comparable(suite, ladder) if ladder.against else [],
         "cards": [number for number, gpu in enumerate(gpus) if is_of_family(gpu, ladder.card)],
         "rungs": [_rung(suite, ladder, line) for line in lines],
     }
@@ -59,6 +60,7 @@ def _words(name: str) -> set[str]:
 def _rung(suite: Suite, ladder: Ladder, line: Line) -> dict[str, Any]:
     """Figures as numbers, to draw by, and as texts as they were published."""
     rung = line.rung
+    counted = "" if rung.kernel == ladder.against else times(line.speed_up)
     return {
         "label": rung.label,
         "kernel": rung.kernel,
@@ -73,13 +75,14 @@ def _rung(suite: Suite, ladder: Ladder, line: Line) -> dict[str, Any]:
             "rate": given(rung.rate, ladder.decimals),
             "average": given(rung.average),
             "time_ms": given(rung.time_ms),
-            "speed_up": f"{rung.speed_up:g}x" if rung.speed_up else times(line.speed_up),
+            "speed_up": f"{rung.speed_up:g}x" if rung.speed_up else counted,
+            "peak_percent": number(line.peak_percent, 3),
         },
     }
 
 
-def _accesses(suite: Suite, cases: Sequence[Case]) -> dict[str, Any]:
-    """By kernel, at the largest size that it was measured at: following them takes as long at every size."""
+def _accesses(suite: Suite, cases: Sequence[Case]) -> list[dict[str, Any]]:
+    """Of each kernel, at the largest size that it was measured at: following them takes long at any size."""
     largest: dict[str, dict[str, int]] = {}
     for case in cases:
         try:
@@ -90,19 +93,25 @@ def _accesses(suite: Suite, cases: Sequence[Case]) -> dict[str, Any]:
         if case.kernel in suite.by_name and (known is None or max(point.values()) > max(known.values())):
             largest[case.kernel] = point
     with ThreadPoolExecutor(cpu_count()) as pool:
-        followed = pool.map(lambda each: _followed(suite, suite.by_name[each[0]], each[1]), largest.items())
-        return dict(zip(largest, followed, strict=True))
+        return list(pool.map(lambda each: _followed(suite, suite.by_name[each[0]], each[1]), largest.items()))
 
 
 def _followed(suite: Suite, kernel: Kernel, point: dict[str, int]) -> dict[str, Any]:
-    found, problem = [], ""
-    try:
-        for each in accesses(suite, kernel, suite.case(kernel, point)):
-            told = asdict(each) | {"fewest_sectors": each.fewest_sectors}
-            found.append(told)
-    except HarnessError as error:
-        problem = error.message
-    return {"size": size_label(point), "found": found, "problem": problem}
+    found: tuple[Access, ...] = ()
+    problem = ""
+    if isinstance(kernel.source_for("cuda"), str):
+        try:
+            found = accesses(suite, kernel, suite.case(kernel, point))
+        except HarnessError as error:
+            problem = error.message
+    else:
+        problem = "It has no CUDA source, or one that a library or a function makes where it is built."
+    return {
+        "kernel": kernel.name,
+        "size": size_label(point),
+        "found": [asdict(each) | {"fewest_sectors": each.fewest_sectors} for each in found],
+        "problem": problem,
+    }
 
 
 def demand_document(device: DeviceInfo, row: Row) -> dict[str, Any] | None:

@@ -5,8 +5,8 @@
 
   /** The document of a suite; null where none was published. */
   async function load(site, name) {
-    const file = Object.hasOwn(site.suites ?? {}, name) ? site.suites[name] : null;
-    return file ? harness.load(`suites/${file}`) : null;
+    const known = (site.suites ?? []).find((one) => one.name === name);
+    return known ? harness.load(`suites/${known.file}`) : null;
   }
 
   /** Every rung of every ladder that a case's kernel stands on, or repairs. */
@@ -95,7 +95,7 @@
           key: "note",
           label: "Note",
           wide: true,
-          cell: (rung) => remark(rung, kase, card) || "drawn in the chart",
+          cell: (rung) => remark(rung, kase, card) || "dashed in the chart",
         },
       ];
       const caption = `Published: ${harness.plain(ladder.title, 80)}`;
@@ -144,6 +144,7 @@
       {
         key: "what",
         label: "Access",
+        sort: (one) => one.array,
         cell: (one) => [one.stores ? "store of " : "load of ", text(one.array, null, 60)],
       },
       { key: "space", label: "Memory", cell: (one) => (one.space === "shared" ? "shared" : "device") },
@@ -152,6 +153,7 @@
         key: "sectors",
         label: "Sectors a request",
         numeric: true,
+        sort: (one) => (one.space === "global" ? one.sectors : null),
         cell: (one) =>
           one.space === "global"
             ? el(
@@ -165,6 +167,7 @@
         key: "conflicts",
         label: "Bank conflicts",
         numeric: true,
+        sort: (one) => (one.space === "shared" ? one.conflicts : null),
         cell: (one) =>
           one.space === "shared"
             ? el(
@@ -187,11 +190,14 @@
     ];
   }
 
+  /** How a kernel's warps reach memory; null where nobody followed them. */
+  const accessesOf = (suite, kernel) => suite?.accesses.find((one) => one.kernel === kernel) ?? null;
+
   function demand(suite, kase, asked) {
-    const followed = Object.hasOwn(suite?.accesses ?? {}, kase.kernel) ? suite.accesses[kase.kernel] : null;
-    if (!asked && !followed) return null;
+    const followed = accessesOf(suite, kase.kernel);
+    if (!asked && !followed?.found.length) return null;
     return harness.section("What it asks of the card", residency(asked), accesses(followed));
   }
 
-  harness.suites = { load, drawn, published, demand, source };
+  harness.suites = { load, drawn, published, demand, accessesOf, source };
 })(window.harness);
