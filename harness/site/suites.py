@@ -119,7 +119,9 @@ def demand_document(device: DeviceInfo, row: Row) -> dict[str, Any] | None:
     where they do not say it, as of a device that is no NVIDIA card.
     """
     launch, resources, capability = row.launch, row.resources, device.compute_capability
-    if launch is None or resources is None or not resources.registers or capability not in CAPABILITIES:
+    if launch is None or resources is None or not resources.registers:
+        return None
+    if capability is None or capability not in CAPABILITIES:
         return None
     card = Card(device.name, capability, device.compute_units)
     static_bytes = resources.static_shared_bytes or 0
