@@ -31,6 +31,8 @@ if __package__ in (None, ""):  # run as a command: the folder above is where `sc
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from harness.errors import BuildError, HarnessError
+from harness.output.ladder_tables import publication
+from harness.output.sheet import inline
 from harness.output.tables import RowSummary, summary_of
 from harness.records import Launch, Row, Run
 from harness.spec.case_id import size_label
@@ -687,16 +689,21 @@ def _published(ladder: Ladder, rung: Rung) -> list[str]:
 
 def published_lines(s: Subject) -> list[str]:
     """What others measured with their own kernel of this kind."""
-    rows = [
-        _published(ladder, rung)
+    found = [
+        (ladder, rung)
         for ladder in s.suite.ladders
         for rung in ladder.rungs
         if rung.kernel == s.kernel.name and any((rung.rate, rung.average, rung.time_ms))
     ]
-    if not rows:
+    if not found:
         return []
     head = ("as published", "on", ">size", f">{s.suite.headline}", ">average of a sweep", ">ms", ">speed-up")
-    return ["", *table(*_dense(head, rows))]
+    rows = [_published(ladder, rung) for ladder, rung in found]
+    sources = [
+        f"{inline(ladder.title)}: {inline(publication(ladder))} {inline(ladder.note)}".rstrip()
+        for ladder in {ladder.name: ladder for ladder, _ in found}.values()
+    ]
+    return ["", *table(*_dense(head, rows)), *(line for source in sources for line in ("", source))]
 
 
 # Accesses

@@ -63,8 +63,9 @@
   }
 
   function published(site, suite, kase, card) {
-    const byLadder = Map.groupBy(rungsOf(suite, kase), (rung) => rung.ladder);
-    if (!byLadder.size) return null;
+    const all = rungsOf(suite, kase);
+    const ladders = [...new Set(all.map((rung) => rung.ladder))];
+    if (!ladders.length) return null;
     const unit = harness.plain(suite.unit, 20);
     const told = (key, label) => ({
       key,
@@ -73,7 +74,8 @@
       sort: (rung) => rung[key],
       cell: (rung) => text(rung.told[key] || format.NONE, null, 24),
     });
-    const parts = [...byLadder].map(([ladder, rungs]) => {
+    const parts = ladders.map((ladder) => {
+      const rungs = all.filter((rung) => rung.ladder === ladder);
       const columns = [
         {
           key: "label",
