@@ -61,7 +61,11 @@ def _columns(demands: Sequence[Demand]) -> list[Column]:
         Column("blocks", [str(each.blocks) if each else "" for each in held], over="an SM", spare=4),
         Column("occ. %", [f"{100 * each.occupancy:.0f}" if each else "" for each in held]),
         Column("waves", [f"{each.waves:.3g}" if each else "" for each in held]),
-        Column("last %", [f"{100 * each.last_wave:.0f}" if each and each.blocks else "" for each in held]),
+        Column(
+            "last %",
+            [f"{100 * each.last_wave:.0f}" if each and each.blocks else "" for each in held],
+            spare=1,
+        ),
         Column(
             "sectors",
             [f"{each.sectors:.3g}/{each.fewest_sectors}" if each else "" for each in sectors],

@@ -216,16 +216,18 @@ def is_plain(line: Line, suite: Suite) -> bool:
 
 
 def planned(suite: Suite, report: LadderReport) -> list[PlannedCase]:
-    """The cases of a ladder's rungs and of what repairs them that have CUDA text of their own, each once."""
-    cases = {
-        (line.kernel.name, size_label(line.sizes)): PlannedCase(
-            line.kernel, suite.case(line.kernel, line.sizes)
-        )
-        for line in report.lines
-        if is_plain(line, suite) and isinstance(line.kernel.source_for("cuda"), str)
-    }
-    order = [kernel.name for kernel in suite.kernels]
-    return sorted(cases.values(), key=lambda each: order.index(each.kernel.name))
+    """The kernels of a ladder's rungs and what repairs them that have CUDA text of their own, each at the
+    largest of its sizes, in the suite's order.
+    """
+    largest: dict[str, Line] = {}
+    for line in sorted(report.lines, key=lambda line: max(line.sizes.values(), default=0)):
+        if is_plain(line, suite) and isinstance(line.kernel.source_for("cuda"), str):
+            largest[line.kernel.name] = line
+    return [
+        PlannedCase(kernel, suite.case(kernel, largest[kernel.name].sizes))
+        for kernel in suite.kernels
+        if kernel.name in largest
+    ]
 
 
 def ladder_report(
