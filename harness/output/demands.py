@@ -49,6 +49,7 @@ def _columns(demands: Sequence[Demand]) -> list[Column]:
     held = [demand.residency for demand in demands]
     sectors, conflicts = ([demand.worst(space) for demand in demands] for space in ("global", "shared"))
     sizes = [demand.planned.case.size_label for demand in demands]
+    full = [100 * each.last_wave if each and each.blocks else None for each in held]
     spilled = [use.spill_store_bytes if use else 0 for use in used]
     return [
         Column(
@@ -61,11 +62,7 @@ def _columns(demands: Sequence[Demand]) -> list[Column]:
         Column("blocks", [str(each.blocks) if each else "" for each in held], over="an SM", spare=4),
         Column("occ. %", [f"{100 * each.occupancy:.0f}" if each else "" for each in held]),
         Column("waves", [f"{each.waves:.3g}" if each else "" for each in held]),
-        Column(
-            "last %",
-            [f"{100 * each.last_wave:.0f}" if each and each.blocks else "" for each in held],
-            spare=1,
-        ),
+        Column("last %", ["" if share is None else f"{share:.0f}" for share in full], spare=1),
         Column(
             "sectors",
             [f"{each.sectors:.3g}/{each.fewest_sectors}" if each else "" for each in sectors],

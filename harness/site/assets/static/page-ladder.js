@@ -2,7 +2,7 @@
 "use strict";
 (function (harness) {
   const { el, text, format, state } = harness;
-  const COLOURS = ["line-a", "line-c", "line-b", "accent"];
+  const COLOURS = ["line-a", "line-c", "line-b", "warn"];
 
   /** Every ladder of the site: [{id, title, suite, name}]. */
   const laddersOf = (site) =>
@@ -66,12 +66,13 @@
       const base = ladder.against && ladder.rungs.some((one) => one.label === label && one.kernel === ladder.against);
       add(
         `${harness.plain(label, 40)}, published (${author})`,
-        base ? "muted" : ["warn", "line-d"][at % 2],
+        base ? "muted" : ["text", "line-d"][at % 2],
         true,
         (size) => rung(size)?.rate,
         (size) => (base ? null : rung(size)?.speed_up),
       );
     });
+    let drawn = 0;
     site.cards.forEach((card, number) => {
       const rungs = ladder.rungs.filter((rung) => rung.plain);
       const own = [...new Set(rungs.map((rung) => rung.kernel))].filter((kernel) =>
@@ -83,7 +84,7 @@
         const base = kernel === ladder.against;
         add(
           `${harness.plain(kernel, 40)}, ${harness.plain(card.gpu || card.name, 40)}`,
-          base ? "text" : COLOURS[lines.length % COLOURS.length],
+          base ? "text" : COLOURS[drawn++ % COLOURS.length],
           false,
           (size) => figures(number, kernel, size)?.value,
           (size) => {
