@@ -185,7 +185,12 @@ def _as_json(suite: Suite, report: LadderReport, named: Card | None) -> dict[str
 def _print_demands(suite: Suite, report: LadderReport, named: Card | None) -> None:
     """What the kernels ask of the card that is named, else of the author's where that is known."""
     card = named or known_card(report.ladder.card)
-    if card is None or not (cases := planned(suite, report)):
+    if card is None:
+        return
+    cases = planned(suite, report)
+    if not cases:
+        if named:
+            click.echo(f"\n{named.name}: no rung has CUDA text of its own, so what it asks cannot be told.")
         return
     with Waiting(f"asking what {len(cases)} kernels ask of {card.name}"):
         asks = demands(suite, cases, card)
