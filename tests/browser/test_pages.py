@@ -904,8 +904,8 @@ def test_a_figure_far_away_does_not_flatten_a_history(pages, shown):
 
 def test_pages_tell_what_a_kernel_asks_of_the_card(pages, shown):
     pages.visit("case", card=shown.card("h200"), case=CASE)
-    assert "16 (4 at best)" not in pages.text("main")
-    assert "32 (4 at best)" in pages.column("Accesses of a warp at 4096, from the source", 3)
+    sectors = pages.column("Accesses of a warp at 4096, from the source", 3)
+    assert sectors == ["32 (neighbours: 4)", "1 (neighbours: 4)", "32 (neighbours: 4)"]
     facts = pages.script(
         "return [...document.querySelectorAll('section .facts dt')].map(one => one.innerText)"
     )

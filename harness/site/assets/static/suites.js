@@ -161,7 +161,7 @@
             ? el(
                 "span",
                 { class: one.sectors > one.fewest_sectors * 1.5 ? "bad" : null },
-                `${format.number(one.sectors, 3)} (${one.fewest_sectors} at best)`,
+                `${format.number(one.sectors, 3)} (neighbours: ${one.fewest_sectors})`,
               )
             : format.NONE,
       },
