@@ -12,11 +12,13 @@ import pytest
 
 from harness import Axis, Case, InOut, Input, Output, Problem, Scalar
 from harness.bench import protocol
+from harness.bench.abba import PairSettings
 from harness.bench.buffers import GUARD_BYTES, Arena, needed_bytes
 from harness.bench.measure import Data, MeasureSettings
+from harness.bench.pair_runner import WrongByBaseError
 from harness.bench.worker import Worker
 from harness.device.backends import open_device
-from harness.errors import DeviceError, MeasureError, SuiteError
+from harness.errors import BuildError, DeviceError, MeasureError, SuiteError
 from harness.spec.loader import load
 from tests.support import GPU, KERNELS, device_is_missing, write_files
 
@@ -363,3 +365,100 @@ def test_every_launch_has_an_interval_of_its_own_behind_a_copy(monkeypatch, poli
     assert device.log[-1 - len(slots.split()) : -1] == slots.split()
     # Warming up too.
     assert device.log[:6] == ["P", "T1", "S", *["P", "T1"], "P"]
+
+
+def compared(tmp_path, head_text=UPDATE, **replaced):
+    """The first kernel at two commits, of which head's suite passes alpha = 2.5."""
+    (tmp_path / "kernels").mkdir(parents=True)
+    (tmp_path / "kernels" / "portable").symlink_to(KERNELS / "portable")
+    base = write_files(tmp_path / "kernels" / "base", {"suite.py": SUITE, "update.cu": UPDATE})
+    changed = SUITE.replace("alpha = Scalar(1.5)", "alpha = Scalar(2.5)")
+    head = write_files(tmp_path / "kernels" / "head", {"suite.py": changed, "update.cu": head_text})
+    request = protocol.Open(device="opencl:0", suite=str(head), base=str(base), scratch=str(tmp_path))
+    try:
+        worker = Worker(request, lambda reply: None)
+    except DeviceError as error:
+        device_is_missing("opencl:0", error.message)
+    sides = {name: protocol.PairSide(suite=name, kernel="right") for name in ("base", "head")}
+    pair = protocol.PairOf(id="one", sizes={"n": 1000, "s": 10}, base=sides["base"], head=sides["head"])
+    settings = PairSettings(warmup_min_s=0.001, warmup_max_s=0.01, max_quads=6, lead_in_s=0.001)
+    asked = protocol.Compare(pair=pair, seed=1, order_seed=2, settings=settings, by_base=True, **replaced)
+    try:
+        changes = worker.pairs.differences(protocol.Differences(case=None, seed=1)).changes
+        return changes, worker.pairs.compare(asked)
+    finally:
+        worker.device.close()
+
+
+def test_kernels_of_two_commits_get_what_head_passes(tmp_path):
+    changes, found = compared(tmp_path)
+    assert changes == {"scalar alpha": ("float32 1.5", "float32 2.5")}
+    assert found.block.restored
+    told = {
+        name: [each for each in side.passed if each.startswith("float32 ")]
+        for name, side in found.sides.items()
+    }
+    assert {name: each[0] for name, each in told.items()} == {"base": "float32 1.5", "head": "float32 2.5"}
+
+
+def test_a_kernel_is_held_to_what_base_passes_too(tmp_path):
+    with pytest.raises(WrongByBaseError, match="By base's reference and tolerance on base's data"):
+        compared(tmp_path, UPDATE.replace("alpha * x", "2.5f * x"))
+
+
+SHADER = """\
+layout(local_size_x = WIDTH) in;
+layout(std430, binding = 0) readonly buffer X { float x[]; };
+layout(std430, binding = 1) buffer Y { float y[]; };
+layout(std430, binding = 2) buffer Z { float z[]; };
+uniform int n;
+uniform float alpha;
+uniform uint count;
+uniform double d;
+void main()
+{
+    const int i = int(gl_GlobalInvocationID.x);
+    if (i >= n)
+        return;
+    y[i] = alpha * x[i] + y[i];
+    z[i] += float(count) * x[i] + float(d);
+}
+"""
+SHADER_SUITE = """\
+from harness import Axis, InOut, Input, Kernel, Output, Problem, Scalar, Suite, ceil_div
+
+
+class Shaded(Problem):
+    n = Axis((1000,))
+    x = Input("n")
+    y = InOut("n")
+    z = Output("n", init=1)
+    alpha = Scalar(1.5)
+    count = Scalar(3, dtype="TYPE")
+    d = Scalar(0.1, dtype="float64")
+
+    def reference(self, case, x, y):
+        return {"y": case.alpha * x + y, "z": 1 + case.count * x + case.d}
+
+    def tolerance(self, case, x, y):
+        return 1e-5
+
+
+suite = Suite("shaded", Shaded(), headline="GB/s", kernels=[
+    Kernel("one", "one.glsl", block=64, grid=lambda c: ceil_div(c.n, 64), macros={"WIDTH": 64})])
+"""
+
+
+@pytest.mark.parametrize(("dtype", "refused"), [("uint32", ""), ("uint64", "which no uniform of GLSL is")])
+def test_a_shader_reads_what_it_writes_and_has_scalars_for_uniforms(tmp_path, dtype, refused):
+    suite = SHADER_SUITE.replace("TYPE", dtype)
+    worker = worker_of(tmp_path, "opengl:0", suite, {"one.glsl": SHADER})
+    try:
+        if refused:
+            with pytest.raises(BuildError, match=refused):
+                measured(worker, "one", n=1000)
+        else:
+            row = measured(worker, "one", n=1000)
+            assert (row.status, row.message) == ("measured", "")
+    finally:
+        worker.device.close()
