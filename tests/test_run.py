@@ -175,11 +175,11 @@ def test_a_failure_costs_the_size_it_happens_at(tmp_path):
         ("return 2 * x", "import os; os._exit(7)", "exited with status 7"),
         ("def reference", "def not_reference", "has no reference()"),
         ("block=32", "block=(32, 1, 1, 1)", "expected one to three integers"),
-        ("block=32", "block=lambda case: case.missing", "no axis or macro named 'missing'"),
+        ("block=32", "block=lambda case: case.missing", "no axis, macro or scalar named 'missing'"),
         ('"k.cu"', '"missing.cu"', "Cannot read kernel source"),
         ("grid=1", "grid=1, dynamic_shared_bytes=lambda case: 1 // 0", "ZeroDivisionError"),
         ("grid=1", "grid=1, args=('x', 'y', 'q')", "which is no array, scalar or axis"),
-        ("return case.n", "return case.missing", "no axis or macro named 'missing'"),
+        ("return case.n", "return case.missing", "no axis, macro or scalar named 'missing'"),
     ],
     ids=[
         "shape",
