@@ -53,6 +53,10 @@ class DeviceInfo:
     max_shared_bytes: int
     """Most shared (local) memory that one block may use, opt-in included."""
     max_clock_mhz: int | None = None
+    warp_size: int | None = None
+    max_threads_per_sm: int | None = None
+    registers_per_sm: int | None = None
+    shared_bytes_per_sm: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

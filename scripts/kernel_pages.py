@@ -630,7 +630,7 @@ def followed(suite: str, name: str) -> tuple[Access, ...]:
     if kept.get("text_sha256") == digest:
         return msgspec.convert(kept["accesses"], tuple[Access, ...])
     try:
-        found = accesses(loaded, s.kernel, s.case)
+        found = accesses(loaded, s.kernel, s.case, s.launch)
     except BuildError:
         found = ()
     kept_accesses()[f"{suite}.{name}"] = {

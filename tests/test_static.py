@@ -9,8 +9,9 @@ import pytest
 from harness.errors import BuildError, UsageError
 from harness.records import Launch
 from harness.spec.loader import load_folder
+from harness.spec.planning import launch_of
 from harness.static.accesses import accesses
-from harness.static.demand import _told
+from harness.static.demand import _read
 from harness.static.occupancy import CARDS, card, residency
 from tests.support import KERNELS, caller
 
@@ -20,7 +21,7 @@ SUITES = {name: load_folder(KERNELS / name) for name in ("matmul", "transpose")}
 def accesses_of(name, size):
     suite, kernel = SUITES[name.partition(".")[0]], name.partition(".")[2]
     case = suite.case(suite.by_name[kernel], dict.fromkeys(suite.problem.axes, size), {})
-    found = accesses(suite, suite.by_name[kernel], case)
+    found = accesses(suite, suite.by_name[kernel], case, launch_of(suite.by_name[kernel], case))
     return {each.describe: each.requests for each in found}
 
 
@@ -128,7 +129,7 @@ ptxas info    : Function properties for tiled
     48 bytes stack frame, 40 bytes spill stores, 44 bytes spill loads
 ptxas info    : Used 255 registers, used 1 barriers, 48 bytes cumulative stack size, 32768 bytes smem
 """
-    used = _told(said, "tiled")
+    used = _read(said, "tiled")
     assert (used.registers, used.shared_bytes) == (255, 32768)
     assert (used.spill_store_bytes, used.spill_load_bytes) == (40, 44)
 

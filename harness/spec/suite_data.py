@@ -16,7 +16,7 @@ from typing import Any, Literal, NoReturn
 
 import msgspec
 
-from harness.errors import SuiteError
+from harness.errors import NotToldError, NotYetKnownError, SuiteError
 from harness.spec.suite import (
     Array,
     Axis,
@@ -312,6 +312,10 @@ LOAD_TIMEOUT_S = 60.0
 """For running a suite.py, and for each of its functions."""
 
 
+_KNOWN = {error.__name__: error for error in (NotYetKnownError, NotToldError)}
+"""What functions raise that is more than a failure of theirs."""
+
+
 class Loading:
     """A suite.py that another process has begun to run. Several run side by side until they are asked for."""
 
@@ -349,7 +353,8 @@ class Loading:
                     self._answers[key] = self._call(function, case)
                 reply = self._answers[key]
             if isinstance(reply, Failed):
-                raise type(reply.reason, (Exception,), {})(reply.message)
+                kind = _KNOWN.get(reply.reason) or type(reply.reason, (Exception,), {})
+                raise kind(reply.message)
             return reply.value
 
         ask.__name__ = function.name

@@ -9,8 +9,9 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import cpu_count
 from pathlib import Path
@@ -18,9 +19,10 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import BuildError, HarnessError
+from harness.records import Launch
 from harness.spec.planning import PlannedCase, launch_of
 from harness.spec.sources import Program, program
-from harness.spec.suite import Suite
+from harness.spec.suite import Suite, on_device
 from harness.static.accesses import Access, accesses
 from harness.static.occupancy import Card, Residency, residency
 from harness.system.cache import BinaryCache
@@ -45,6 +47,8 @@ class Usage:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
     planned: PlannedCase
+    launch: Launch | None = None
+    """None where it asks for what is not known, which is among the problems."""
     usage: Usage | None = None
     residency: Residency | None = None
     accesses: tuple[Access, ...] = ()
@@ -66,23 +70,37 @@ def demands(suite: Suite, planned: Sequence[PlannedCase], card: Card) -> list[De
 
 
 def _demand(suite: Suite, planned: PlannedCase, card: Card) -> Demand:
-    kernel, case = planned.kernel, planned.case
+    kernel = planned.kernel
     source = kernel.source_for("cuda")
     if not isinstance(source, str):
         why = "no CUDA source" if source is None else "its code is a library's, or made where it is built"
         return Demand(planned=planned, problems=(why,))
-    found, problems = Demand(planned=planned), []
-    try:
-        used = usage(program(suite, kernel, case, "cuda", card.arch), card.arch)
-        held = residency(card, launch_of(kernel, case), used.registers, used.shared_bytes)
-        found = replace(found, usage=used, residency=held)
-    except HarnessError as error:
-        problems.append(error.message)
-    try:
-        found = replace(found, accesses=accesses(suite, kernel, case))
-    except HarnessError as error:
-        problems.append(error.message)
+    problems: list[str] = []
+    found = Demand(planned=planned)
+    with _told(problems):
+        case = on_device(kernel, planned.case, card.facts)
+        with _told(problems):
+            used = usage(program(suite, kernel, case, "cuda", card.arch), card.arch)
+            found = replace(found, usage=used)
+
+        def held(launch: Launch) -> Residency:
+            if found.usage is None:
+                raise BuildError(f"The grid of {kernel.name} asks how many of its blocks stay resident.")
+            return residency(card, launch, found.usage.registers, found.usage.shared_bytes)
+
+        launch = launch_of(kernel, case, lambda launch: held(launch).blocks)
+        found = replace(found, launch=launch, residency=held(launch) if found.usage else None)
+        found = replace(found, accesses=accesses(suite, kernel, case, launch))
     return replace(found, problems=tuple(problems))
+
+
+@contextmanager
+def _told(problems: list[str]) -> Iterator[None]:
+    """Errors as problems, so that what they do not concern is told all the same."""
+    try:
+        yield
+    except HarnessError as error:
+        problems.append(error.message)
 
 
 def usage(made: Program, arch: str) -> Usage:
@@ -101,12 +119,12 @@ def usage(made: Program, arch: str) -> Usage:
             )
         if done.returncode:
             raise BuildError(f"{made.name} does not compile for {arch}.", log=done.stderr[-8000:])
-        kept = msgspec.json.encode(_told(done.stderr, made.function))
+        kept = msgspec.json.encode(_read(done.stderr, made.function))
         cache.put(key, kept)
     return msgspec.json.decode(kept, type=Usage)
 
 
-def _told(said: str, function: str) -> Usage:
+def _read(said: str, function: str) -> Usage:
     """Of all that ptxas compiled, the function that is launched."""
     part = next((part for part in said.split("Compiling entry function") if f"'{function}'" in part), said)
     spilled, used, shared = (pattern.search(part) for pattern in (_SPILLS, _USED, _SHARED))

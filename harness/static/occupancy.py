@@ -13,10 +13,12 @@ from math import ceil, prod
 
 from harness.errors import UsageError
 from harness.records import Launch
+from harness.spec.device_facts import DeviceFacts
 
 WARP = 32
 _REGISTERS = 65_536
 """Of a multiprocessor, in four parts that share none of theirs."""
+_THREADS_A_BLOCK = 1024
 _PARTS = 4
 _REGISTERS_AT_ONCE = 256
 """A warp's registers are given out in so many."""
@@ -64,6 +66,22 @@ class Card:
     @property
     def holds(self) -> Multiprocessor:
         return CAPABILITIES[self.capability]
+
+    @property
+    def facts(self) -> DeviceFacts:
+        """What a kernel's grid and block may know of it."""
+        major, minor = self.capability
+        told = {
+            "sm_count": self.multiprocessors,
+            "capability": 10 * major + minor,
+            "warp_size": WARP,
+            "shared_bytes_per_block": self.holds.shared_bytes_a_block,
+            "shared_bytes_per_sm": self.holds.shared_bytes,
+            "registers_per_sm": _REGISTERS,
+            "threads_per_block": _THREADS_A_BLOCK,
+            "threads_per_sm": self.holds.threads,
+        }
+        return DeviceFacts(self.name, "cuda", told)
 
 
 CARDS: Mapping[str, Card] = {
