@@ -37,6 +37,8 @@ _OPTIONS = (
     *("-std=c++17", "-O2", "-w", "-fsanitize=thread", "-fno-pie"),
     # A compiler that merges the accesses of one thread changes what a warp asks for.
     *("-fno-tree-vectorize", "-fno-tree-slp-vectorize", "-fno-tree-loop-distribute-patterns"),
+    "-fno-tree-sra",  # takes a structure that is stored at once apart
+    "-fno-threadsafe-statics",  # shared memory is static here
 )
 _BYTES = {"float64": 8, "int64": 8, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1}
 _OWN = {"threadIdx", "blockIdx", "blockDim", "gridDim"}

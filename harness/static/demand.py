@@ -5,6 +5,7 @@ said.
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 import subprocess
@@ -85,7 +86,10 @@ def _demand(suite: Suite, planned: PlannedCase, card: Card) -> Demand:
 
         def held(launch: Launch) -> Residency:
             if found.usage is None:
-                raise BuildError(f"The grid of {kernel.name} asks how many of its blocks stay resident.")
+                unknown = "which is not known then"
+                raise BuildError(
+                    f"{kernel.name}'s grid asks how many of its blocks stay resident, {unknown}."
+                )
             return residency(card, launch, found.usage.registers, found.usage.shared_bytes)
 
         launch = launch_of(kernel, case, lambda launch: held(launch).blocks)
@@ -103,12 +107,20 @@ def _told(problems: list[str]) -> Iterator[None]:
         problems.append(error.message)
 
 
+@functools.cache
+def _compiler() -> str:
+    """What nvcc says of itself; empty where there is none."""
+    if shutil.which("nvcc") is None:
+        return ""
+    return subprocess.run(["nvcc", "--version"], capture_output=True, text=True, check=False).stdout
+
+
 def usage(made: Program, arch: str) -> Usage:
     """Registers, shared memory and spills for an architecture such as sm_86. Raises BuildError."""
-    if shutil.which("nvcc") is None:
+    if not (compiler := _compiler()):
         raise BuildError("Registers and residency need nvcc, which is not installed.")
     cache = BinaryCache()
-    key = cache.key(made.text, made.options, "ptxas -v", arch)
+    key = cache.key(made.sha256, (made.function,), f"ptxas -v\n{compiler}", arch)
     if (kept := cache.get(key)) is None:
         with tempfile.TemporaryDirectory() as scratch:
             source = Path(scratch, "kernel.cu")
