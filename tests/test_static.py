@@ -220,7 +220,7 @@ def test_without_nvcc_what_a_grid_asks_for_is_said(monkeypatch):
     assert found.launch is None
     assert found.problems == (
         "Registers and residency need nvcc, which is not installed.",
-        "loop_tiling's grid asks how many of its blocks stay resident, which is not known then.",
+        "Its grid asks how many of its blocks stay resident, which nvcc tells.",
     )
 
 

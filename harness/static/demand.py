@@ -86,10 +86,7 @@ def _demand(suite: Suite, planned: PlannedCase, card: Card) -> Demand:
 
         def held(launch: Launch) -> Residency:
             if found.usage is None:
-                unknown = "which is not known then"
-                raise BuildError(
-                    f"{kernel.name}'s grid asks how many of its blocks stay resident, {unknown}."
-                )
+                raise BuildError("Its grid asks how many of its blocks stay resident, which nvcc tells.")
             return residency(card, launch, found.usage.registers, found.usage.shared_bytes)
 
         launch = launch_of(kernel, case, lambda launch: held(launch).blocks)
