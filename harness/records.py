@@ -43,7 +43,8 @@ class DeviceInfo:
     uuid: str | None = None
     pci_bus_id: str | None = None
     compute_capability: tuple[int, int] | None = None
-    compute_units: int
+    compute_units: int | None
+    """Multiprocessors; None where the device does not tell, as OpenGL's of any vendor but NVIDIA."""
     memory_bytes: int
     l2_bytes: int | None = None
     """Bytes of the last cache that a cold measurement must flush; None where it cannot be flushed."""

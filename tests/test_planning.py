@@ -285,6 +285,8 @@ def test_every_backend_says_what_it_knows():
     assert (told.sm_count, told.threads_per_block, told.backend) == (1, 1024, "null")
     with pytest.raises(AttributeError, match="capability"):
         _ = told.capability
+    with pytest.raises(NotToldError, match=r"case\.device\.sm_count, which null does not tell"):
+        _ = facts_of(dataclasses.replace(null.devices()[0], compute_units=None)).sm_count
 
 
 def device(capability):

@@ -95,6 +95,7 @@ def test_a_grid_as_large_as_the_device_holds_at_once(tmp_path, device):
     except DeviceError as error:
         device_is_missing(device, error.message)
     assert [(row.status, row.message) for row in rows] == [("verified", "")] * 2
+    assert session.device.compute_units is not None
     units, threads = session.device.compute_units, session.device.max_threads_per_block
     expected = Launch(grid=(units, 1, 1), block=(threads // 4, 1, 1))
     assert [row.launch for row in rows] == [expected] * 2

@@ -190,10 +190,15 @@ def test_any_card_is_named_by_its_capability_and_multiprocessors():
     assert (card("sm_86:28").capability, card("sm_90a:78").multiprocessors) == ((8, 6), 78)
 
 
-@pytest.mark.parametrize("text", ["rtx9090", "sm_86", "sm_61:28", "sm_86:0", ""])
+@pytest.mark.parametrize("text", ["rtx9090", "sm_86", "sm_86:0", ""])
 def test_a_card_that_is_not_known_says_how_to_name_it(text):
-    with pytest.raises(UsageError, match=r"rtx3060.*sm_86:28"):
+    with pytest.raises(UsageError, match=r"rtx3060.*sm_86:28.*CARDS in harness/static/occupancy\.py"):
         card(text)
+
+
+def test_a_capability_that_is_not_known_says_which_are():
+    with pytest.raises(UsageError, match=r"'sm_61:28'.*sm_70, sm_75.*CAPABILITIES in harness/static/occ"):
+        card("sm_61:28")
 
 
 USED = Usage(registers=32, shared_bytes=0, spill_store_bytes=0, spill_load_bytes=0)
@@ -236,6 +241,8 @@ ptxas info    : Used 255 registers, used 1 barriers, 48 bytes cumulative stack s
     used = _read(said, "tiled")
     assert (used.registers, used.shared_bytes) == (255, 32768)
     assert (used.spill_store_bytes, used.spill_load_bytes) == (40, 44)
+    with pytest.raises(BuildError, match="no kernel function named 'til'"):
+        _read(said, "til")
 
 
 def test_list_tells_what_cannot_be_told(project, capsys, monkeypatch):

@@ -77,8 +77,8 @@ class DeviceFacts:
     def _told(self, fact: str, of: str = "case.device") -> int:
         if fact not in self.facts:
             raise NotToldError(
-                f"{of}.{fact}, which {self.backend} does not tell of {self.name}: give one to hold there, "
-                f'as in getattr({of}, "{fact}", 1).'
+                f"{of}.{fact}, which {self.backend} does not tell of {self.name}: give a default, as in "
+                f'getattr({of}, "{fact}", {(0, 0) if fact == "capability" else 1}).'
             )
         return self.facts[fact]
 

@@ -135,10 +135,15 @@ def usage(made: Program, arch: str) -> Usage:
 
 def _read(said: str, function: str) -> Usage:
     """Of all that ptxas compiled, the function that is launched."""
-    part = next((part for part in said.split("Compiling entry function") if f"'{function}'" in part), said)
+    parts = said.split("Compiling entry function")[1:]
+    part = next((part for part in parts if part.startswith(f" '{function}'")), "")
     spilled, used, shared = (pattern.search(part) for pattern in (_SPILLS, _USED, _SHARED))
+    if used is None:
+        raise BuildError(
+            f'It has no kernel function named {function!r}: check its entry, and that it is extern "C".'
+        )
     return Usage(
-        registers=int(used[1]) if used else 0,
+        registers=int(used[1]),
         shared_bytes=int(shared[1]) if shared else 0,
         spill_store_bytes=int(spilled[1]) if spilled else 0,
         spill_load_bytes=int(spilled[2]) if spilled else 0,

@@ -505,6 +505,10 @@ class CudaDevice(Device):
         binary, _ = self._binary(Program("harness.helpers", "", _HELPERS))
         return _source_module()(binary)
 
+    @property
+    def _sm_count(self) -> int:
+        return self.info.compute_units or 1
+
     def flush_l2(self) -> None:
         if self.info.l2_bytes is None:
             return
@@ -517,9 +521,7 @@ class CudaDevice(Device):
                 self.fill(self._flush[1], 0, size_bytes, 0)
             function, data, sink, count = self._flush
             arguments = (np.uintp(int(data)), np.uintp(int(sink)), np.uint64(count))
-            self._enqueue(
-                function, Launch(grid=(4 * self.info.compute_units, 1, 1), block=(512, 1, 1)), arguments
-            )
+            self._enqueue(function, Launch(grid=(4 * self._sm_count, 1, 1), block=(512, 1, 1)), arguments)
 
     def _forget_persisting(self) -> None:
         """Before the first flush since a wait, and before what keeps the card busy until then: the host waits
@@ -566,7 +568,7 @@ class CudaDevice(Device):
             function, memory = self._stamping
             index, self._stamps_read = self._stamps_taken % _STAMPS, None
             self._stamps_taken += 1
-            launch = Launch(grid=(self.info.compute_units, 1, 1), block=(1, 1, 1))
+            launch = Launch(grid=(self._sm_count, 1, 1), block=(1, 1, 1))
             self._enqueue(function, launch, (np.uintp(int(memory) + 16 * index),))
         return lambda: self._stamp_at(index)
 
@@ -591,7 +593,7 @@ class CudaDevice(Device):
             # The memory itself, not its address alone: PyCUDA frees what nobody holds.
             self._canary = (CudaBuilt(function=function), self.allocate(4))
         built, sink = self._canary
-        launch = Launch(grid=(2 * self.info.compute_units, 1, 1), block=(256, 1, 1))
+        launch = Launch(grid=(2 * self._sm_count, 1, 1), block=(256, 1, 1))
         return self.timed(built, launch, (np.uintp(int(sink)), np.int32(_CANARY_STEPS)), launches=1)
 
     def tick_ns(self) -> float:

@@ -343,7 +343,7 @@ class OpenCLDevice(Device):
             self._flush = cl.Kernel(program, "flush"), data, sink, size_bytes // 16
         kernel, data, sink, count = self._flush
         kernel.set_args(data, sink, np.uint64(count))
-        cl.enqueue_nd_range_kernel(self.queue, kernel, (self.info.compute_units * 1024,), None)
+        cl.enqueue_nd_range_kernel(self.queue, kernel, ((self.info.compute_units or 1) * 1024,), None)
 
     def tick_ns(self) -> float:
         return float(self.handle.profiling_timer_resolution)
