@@ -1,9 +1,11 @@
 """Which commit slowed which GPU kernel, on which card, by how much and how surely.
 
-What a suite.py imports comes from here: `Axis`, `Case`, `Generated`, `HostFunction`, `HostLibrary`, `InOut`,
-`Input`, `Kernel`, `Ladder`, `Output`, `Problem`, `Rung`, `Scalar`, `Step`, `Suite`, `Tuning`, `ceil_div`.
+What a suite.py imports comes from here: `Axis`, `Case`, `DeviceFacts`, `Generated`, `HostFunction`,
+`HostLibrary`, `InOut`, `Input`, `Kernel`, `Ladder`, `Output`, `Problem`, `Rung`, `Scalar`, `Step`, `Suite`,
+`Tuning`, `ceil_div`.
 """
 
+from harness.spec.device_facts import DeviceFacts
 from harness.spec.suite import (
     Axis,
     Case,
@@ -27,6 +29,7 @@ from harness.spec.suite import (
 __all__ = [
     "Axis",
     "Case",
+    "DeviceFacts",
     "Generated",
     "HostFunction",
     "HostLibrary",

@@ -17,8 +17,9 @@ from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from harness.errors import SuiteError
+from harness.errors import NotToldError, NotYetKnownError, SuiteError
 from harness.spec.case_id import MAX_AXIS, CaseId, size_label
+from harness.spec.device_facts import DeviceFacts
 from harness.spec.layout import ML_DTYPES, Layout, Order, element_bits, fits, integer_limits, numpy_dtype
 
 if TYPE_CHECKING:
@@ -187,6 +188,10 @@ class Scalar:
 class Case:
     """A kernel at a point of its problem's axes. Sizes, macros and scalars are attributes: ``case.m``,
     ``case.BM``, ``case.alpha``.
+
+    So are ``case.device``, the facts of the device that it runs on, and, for a kernel's grid alone,
+    ``case.resident_blocks``: how many of its blocks one multiprocessor holds at once. An axis or a macro of
+    one of these names comes first.
     """
 
     suite: str
@@ -194,14 +199,29 @@ class Case:
     sizes: Mapping[str, int]
     dtype: str = "float32"
     macros: Mapping[str, Value] = field(default_factory=dict)
+    device_facts: DeviceFacts | None = None
+    """None where a case is only named or planned."""
     scalars: Mapping[str, int | float] = field(default_factory=dict)
+
+    if TYPE_CHECKING:
+
+        @property
+        def device(self) -> DeviceFacts: ...
+
+        @property
+        def resident_blocks(self) -> int: ...
 
     def __getattr__(self, name: str) -> int:  # a macro may be another Value, and hardly ever is
         for values in ("sizes", "macros", "scalars"):
             found = self.__dict__.get(values, {})
             if name in found:
                 return found[name]  # type: ignore[no-any-return]
-        raise AttributeError(f"case has no axis, macro or scalar named {name!r}")
+        if name not in ("device", "resident_blocks"):
+            raise AttributeError(f"case has no axis, macro or scalar named {name!r}")
+        device = self.__dict__.get("device_facts")
+        if device is None:
+            raise NotYetKnownError(f"case.{name}, and no device is known here.")
+        return device if name == "device" else device.resident_blocks  # type: ignore[no-any-return]
 
     @property
     def size_label(self) -> str:
@@ -833,26 +853,29 @@ class Suite:
         return next((each for each in self.kernels if each.library and each.dtype == kernel.dtype), None)
 
     def case(
-        self, kernel: Kernel, sizes: Mapping[str, int], chosen: Mapping[str, Value] | None = None
+        self,
+        kernel: Kernel,
+        sizes: Mapping[str, int],
+        chosen: Mapping[str, Value] | None = None,
+        device: DeviceFacts | None = None,
     ) -> Case:
-        """A kernel at a point; `chosen` are macros under other values than the kernel's own."""
-        plain = Case(self.name, kernel.name, dict(sizes), kernel.dtype, dict(chosen or {}))
-        macros: dict[str, Value] = {}
-        for name, value in {**kernel.macros, **(chosen or {})}.items():
-            macros[name] = computed(kernel.name, f"macro {name}", value, plain)
-            if not isinstance(macros[name], int) and not _IDENTIFIER.match(str(macros[name])):
-                raise SuiteError(
-                    f"Kernel {kernel.name!r} has macro {name} = {macros[name]!r}; "
-                    "expected an integer or a word."
-                )
-        return self.own(Case(self.name, kernel.name, dict(sizes), kernel.dtype, macros))
+        """A kernel at a point; `chosen` are macros under other values than the kernel's own. Without a
+        device, macros and scalars that ask for it are left out: see `on_device`.
+        """
+        plain = Case(self.name, kernel.name, dict(sizes), kernel.dtype, dict(chosen or {}), device)
+        return self.own(_with_macros(kernel, plain, {**kernel.macros, **(chosen or {})}))
 
     def own(self, case: Case) -> Case:
         """A case of this suite or of another, with this suite's name and scalars."""
         of_this = replace(case, suite=self.name, scalars={})
         scalars = {}
         for name, scalar in self.problem.scalars.items():
-            value = computed(case.kernel, f"scalar {name}", scalar.value, of_this)
+            try:
+                value = computed(case.kernel, f"scalar {name}", scalar.value, of_this)
+            except NotYetKnownError:
+                if case.device_facts is not None:
+                    raise
+                continue
             scalars[name] = scalar.passed(name, value)
         return replace(of_this, scalars=scalars)
 
@@ -883,12 +906,38 @@ class Suite:
         return tuple(found)
 
 
+def on_device(kernel: Kernel, case: Case, device: DeviceFacts) -> Case:
+    """A case that was planned without a device, with what is known on one."""
+    plain = replace(case, macros={}, device_facts=device)
+    return _with_macros(kernel, plain, {**kernel.macros, **case.macros})
+
+
+def _with_macros(kernel: Kernel, plain: Case, macros: Mapping[str, Value | Callable[[Case], Value]]) -> Case:
+    found: dict[str, Value] = {}
+    for name, value in macros.items():
+        try:
+            found[name] = computed(kernel.name, f"macro {name}", value, plain)
+        except NotYetKnownError:
+            if plain.device_facts is not None:
+                raise
+            continue
+        if not isinstance(found[name], int) and not _IDENTIFIER.match(str(found[name])):
+            raise SuiteError(
+                f"Kernel {kernel.name!r} has macro {name} = {found[name]!r}; expected an integer or a word."
+            )
+    return replace(plain, macros=found)
+
+
 def computed(kernel: str, what: str, spec: Any, case: Case) -> Any:
     """What a kernel's spec says at a case. Raises SuiteError for whatever a suite's own function raises."""
     if not callable(spec):
         return spec
     try:
         return spec(case)
+    except (NotYetKnownError, NotToldError) as error:
+        raise type(error)(
+            f"Kernel {kernel!r}: {what} at {case.size_label} asks for {error.message}"
+        ) from error
     except Exception as error:
         raise SuiteError(
             f"Kernel {kernel!r}: {what} at {case.size_label} raised {type(error).__name__}: {error}"
