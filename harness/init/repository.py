@@ -1,0 +1,231 @@
+"""The files of a repository that may hold kernels, read once, and how they include one another."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections import deque
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from harness.errors import GitError
+from harness.init.cpp import Expression, Launch, Source, read
+from harness.system.files import read_regular
+from harness.system.git import ask, repository_of
+
+CPP_SUFFIXES = (".cu", ".cuh", ".h", ".hpp", ".hh", ".hxx", ".inl", ".inc", ".cpp", ".cc", ".cxx", ".c")
+NOT_THEIRS = {
+    *(
+        "third_party",
+        "3rdparty",
+        "thirdparty",
+        "external",
+        "extern",
+        "vendor",
+        "vendored",
+        "deps",
+        "node_modules",
+    ),
+    *("build", "dist", ".venv", "venv", "site-packages", ".git", ".asv", "__pycache__"),
+}
+"""Folders with what a project did not write, or has made."""
+TESTS = {"test", "tests", "testing", "unittest", "unit_tests"}
+_MOST_BYTES = 4 * 2**20
+_BUILT = re.compile(r"configure_file\s*\(\s*\S+\s+\"?([^\s\")]+)", re.IGNORECASE)
+_CMAKE = re.compile(r"(?:target_)?include_directories\s*\(([^)]*)\)", re.IGNORECASE)
+_SEEN = re.compile(rb"__global__|<<<")
+
+
+class Repository:
+    """What lies in a folder: the files that git knows, or all of them where there is no git."""
+
+    def __init__(self, folder: Path, suites: Sequence[str] = ()) -> None:
+        self.folder = folder
+        self.top = repository_of(folder)
+        self.passed_over: dict[str, int] = {}
+        """How many files were not looked at, by the folder's name that says why."""
+        self.files = self._listed(suites)
+        self.texts: dict[str, str] = {}
+        self._sources: dict[str, Source] = {}
+
+    def _listed(self, suites: Sequence[str]) -> list[str]:
+        found = []
+        for name in self._all_names():
+            parts = name.split("/")[:-1]
+            why = next((part for part in parts if part in NOT_THEIRS or part.lower() in TESTS), "")
+            if not why and any(name.startswith(f"{suite}/") for suite in suites):
+                why = "suites"
+            if why:
+                self.passed_over[why] = self.passed_over.get(why, 0) + 1
+            else:
+                found.append(name)
+        return found
+
+    def _all_names(self) -> list[str]:
+        if self.top is not None:
+            told = ask(self.folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+            return sorted({os.fsdecode(name) for name in told.split(b"\0") if name})
+        names = []
+        for place, folders, files in os.walk(self.folder):
+            folders[:] = [name for name in folders if name not in NOT_THEIRS]
+            inside = os.path.relpath(place, self.folder)
+            names += [name if inside == "." else posixpath.join(inside, name) for name in files]
+        return sorted(names)
+
+    @cached_property
+    def has_commits(self) -> bool:
+        try:
+            return self.top is not None and bool(ask(self.folder, "rev-parse", "--verify", "--quiet", "HEAD"))
+        except GitError:
+            return False
+
+    @cached_property
+    def sources(self) -> dict[str, Source]:
+        """C++ files with a kernel or a launch in them."""
+        found = {}
+        for name in self.files:
+            if name.endswith(CPP_SUFFIXES) and _SEEN.search(self.bytes_of(name)):
+                source = self.source(name)
+                if source.kernels or source.launches:
+                    found[name] = source
+        return found
+
+    @cached_property
+    def launches(self) -> list[Launch]:
+        return [launch for source in self.sources.values() for launch in source.launches]
+
+    def where(self, launch: Launch) -> str:
+        return next(
+            f"{name}:{launch.line}"
+            for name, source in self.sources.items()
+            if any(each is launch for each in source.launches)
+        )
+
+    def bytes_of(self, name: str) -> bytes:
+        """What a file holds; nothing where it is none, cannot be read or is larger than any source."""
+        try:
+            return read_regular(self.folder / name, _MOST_BYTES)
+        except OSError:
+            return b""
+
+    def text(self, name: str) -> str:
+        if name not in self.texts:
+            self.texts[name] = self.bytes_of(name).decode(errors="replace").removeprefix("\ufeff")
+        return self.texts[name]
+
+    def source(self, name: str) -> Source:
+        if name not in self._sources:
+            self._sources[name] = read(self.text(name))
+        return self._sources[name]
+
+    # --- includes -------------------------------------------------------------------------------
+
+    @cached_property
+    def _known(self) -> set[str]:
+        return set(self.files)
+
+    @cached_property
+    def _by_base(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name in self.files:
+            if name.endswith(CPP_SUFFIXES):
+                found.setdefault(posixpath.basename(name), []).append(name)
+        return found
+
+    @cached_property
+    def include_folders(self) -> list[str]:
+        """Folders that the project's own build searches for headers, as far as they are in the repository."""
+        found: dict[str, None] = {}
+        for name in self.files:
+            if posixpath.basename(name) == "CMakeLists.txt" or name.endswith(".cmake"):
+                here = posixpath.dirname(name)
+                for group in _CMAKE.findall(self.text(name)):
+                    for word in re.findall(r'"[^"]*"|\S+', group):
+                        found[_cmake_folder(word.strip('"'), here)] = None
+            elif posixpath.basename(name) == "compile_commands.json":
+                for word in re.findall(r"-I\s*([^\s\"\\]+)", self.text(name)):
+                    place = Path(word)
+                    if place.is_absolute() and place.is_relative_to(self.folder):
+                        word = place.relative_to(self.folder).as_posix()
+                    found[posixpath.normpath(word)] = None
+        folders = {posixpath.dirname(name) for names in self._by_base.values() for name in names}
+        every = (
+            folders
+            | {"/".join(f.split("/")[:n]) for f in folders for n in range(1, f.count("/") + 1)}
+            | {"."}
+        )
+        return [folder for folder in found if folder in every]
+
+    @cached_property
+    def _made(self) -> set[str]:
+        """Names of files that CMake writes."""
+        cmake = [name for name in self.files if name.endswith(("CMakeLists.txt", ".cmake"))]
+        return {posixpath.basename(found) for name in cmake for found in _BUILT.findall(self.text(name))}
+
+    def _resolve(self, included: str, name: str) -> tuple[str, str] | None:
+        """The file that an include names, and the folder that must be searched for it, empty for none."""
+        beside = posixpath.normpath(posixpath.join(posixpath.dirname(name), included))
+        if beside in self._known:
+            return beside, ""
+        for folder in self.include_folders:
+            inside = posixpath.normpath(posixpath.join(folder, included))
+            if inside in self._known:
+                return inside, folder
+        for candidate in self._by_base.get(posixpath.basename(included), []):
+            if candidate.endswith(f"/{included}") or candidate == included:
+                return candidate, candidate[: -len(included)].rstrip("/") or "."
+        return None
+
+    def _closure(self, name: str) -> tuple[dict[str, str], list[str]]:
+        """Every file of the repository that a file includes, by the folder that finds it; and what is missing."""
+        found, missing, waiting = {name: ""}, [], deque([name])
+        while waiting:
+            here = waiting.popleft()
+            for kind, included in re.findall(
+                r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)', self.text(here), re.MULTILINE
+            ):
+                resolved = self._resolve(included, here)
+                if resolved is None:
+                    if kind == '"' and self._is_own(included):
+                        missing.append(included)
+                elif resolved[0] not in found:
+                    found[resolved[0]] = resolved[1]
+                    waiting.append(resolved[0])
+        return found, missing
+
+    def _is_own(self, included: str) -> bool:
+        """Whether a header that is not there is one that the build makes, rather than a library's."""
+        return posixpath.basename(included) in self._made or "/" not in included
+
+    def includes_of(self, name: str) -> tuple[str, tuple[str, ...], list[str]]:
+        """What to compile for a file, the folders that its includes need, and the headers that are missing."""
+        found, missing = self._closure(name)
+        return name, tuple(dict.fromkeys(filter(None, found.values()))), list(dict.fromkeys(missing))
+
+    def names_of(self, name: str) -> Mapping[str, Expression]:
+        """Macros, constants and aliases at the top of a file and of all that it includes."""
+        found: dict[str, Expression] = {}
+        for each in self._closure(name)[0]:
+            for key, value in self.source(each).names.items():
+                found.setdefault(key, value)
+        return found
+
+    def defining(self, word: str, name: str) -> str | None:
+        """A file that includes another, and by itself or by what it includes knows a name that this one does not."""
+        for other in self.sources:
+            if other != name and name in self._closure(other)[0] and word in self.names_of(other):
+                return other
+        return None
+
+
+def _cmake_folder(word: str, here: str) -> str:
+    for variable in ("${CMAKE_CURRENT_SOURCE_DIR}", "${CMAKE_CURRENT_LIST_DIR}"):
+        word = word.replace(variable, here or ".")
+    for variable in ("${PROJECT_SOURCE_DIR}", "${CMAKE_SOURCE_DIR}"):
+        word = word.replace(variable, ".")
+    if word.startswith("$<BUILD_INTERFACE:"):
+        word = word[len("$<BUILD_INTERFACE:") :].rstrip(">")
+    inside = word if word.startswith((".", "/")) or not here else posixpath.join(here, word)
+    return posixpath.normpath(inside)
