@@ -14,7 +14,8 @@ from harness.errors import ExitCode, UsageError
 from harness.system.texts import harmless
 
 if TYPE_CHECKING:
-    from harness.init.guess import LeftOut, SuiteGuess
+    from harness.init.files import Written
+    from harness.init.model import LeftOut, SuiteGuess
     from harness.init.repository import Repository
 
 _SHOWN = 20
@@ -127,7 +128,7 @@ def _show(repository: Repository, proposed: Sequence[SuiteGuess], left: Sequence
 
 
 def _show_written(
-    repository: Repository, done: object, chosen: Sequence[SuiteGuess], *, dry_run: bool
+    repository: Repository, done: Written, chosen: Sequence[SuiteGuess], *, dry_run: bool
 ) -> None:
     would = "would write" if dry_run else "written"
     click.echo()
@@ -146,7 +147,7 @@ def _show_written(
     )
 
 
-def _as_json(chosen: Sequence[SuiteGuess], left: Sequence[LeftOut], done: object) -> dict[str, object]:
+def _as_json(chosen: Sequence[SuiteGuess], left: Sequence[LeftOut], done: Written) -> dict[str, object]:
     from dataclasses import asdict
 
     return {

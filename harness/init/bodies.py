@@ -9,7 +9,7 @@ import keyword
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.init.cpp import CudaKernel, Expression, Token, text_of
 
@@ -75,47 +75,54 @@ class Use:
 
 def uses(kernel: CudaKernel) -> dict[str, Use]:
     """How a kernel's body uses each of its pointers."""
-    body, locals_ = kernel.body, assigned(kernel.body)
     names = {parameter.name for parameter in kernel.parameters if parameter.pointer}
+    body, locals_ = kernel.body, assigned(kernel.body)
     alias = _aliases(body, names)
-    found: dict[str, dict[str, object]] = {name: {} for name in names}
-    strides: dict[str, Counter[str]] = {name: Counter() for name in names}
+    found = dict.fromkeys(names, Use())
     for at, token in enumerate(body):
         name = alias.get(token.text, token.text)
-        if token.kind != "word" or name not in names or (at and body[at - 1].text in {".", "->"}):
-            continue
-        here = found[name]
-        after = at + 1
-        if after < len(body) and body[after].text == "[":
-            close = _close(body, after)
-            strides[name] |= _strides(body[after + 1 : close], locals_)
-            here["indexed"] = True
-            after = close + 1
-        elif not (at and body[at - 1].text == "*" and _is_dereference(body, at - 1)):
-            if at > 1 and body[at - 1].text == "(" and body[at - 2].text.startswith("atomic"):
-                here["written"] = here["added"] = True
-            elif name == token.text and body[at - 1].text != "(":
-                strides[name] |= _strides(_statement(body, at), locals_)  # A += row * K
-            continue
-        before = [each.text for each in body[max(0, at - 3) : at]]
-        if before[-1:] == ["&"] and len(before) > 2 and before[-3].startswith("atomic"):
-            here["written"] = here["added"] = True
-            continue
-        while after < len(body) and body[after].text in {")", "[", "]", ".", "x", "y", "z", "w", "0"}:
-            after += 1  # reinterpret_cast<float4 *>(&C[i])[0] = ..., C[i].x = ...
-        sign = body[after].text if after < len(body) else ""
-        if sign in _ASSIGN:
-            right = {alias.get(each.text, each.text) for each in _statement(body, after)}
-            here["read"] = here.get("read", False) or (
-                not here.get("written") and (sign != "=" or name in right)
-            )
-            here["written"] = True
-        elif not here.get("written") and sign not in {"++", "--"}:
-            here["read"] = True
-    return {
-        name: Use(strides=tuple(sorted(strides[name].elements())), **found[name])  # type: ignore[arg-type]
-        for name in names
-    }
+        if name in names and token.kind == "word" and not (at and body[at - 1].text in {".", "->"}):
+            found[name] = _with_use(found[name], body, at, name, alias, locals_)
+    return found
+
+
+def _with_use(
+    use: Use,
+    body: Sequence[Token],
+    at: int,
+    name: str,
+    alias: Mapping[str, str],
+    locals_: Mapping[str, Expression],
+) -> Use:
+    """What is known of an array, with what one mention of it tells more."""
+    before = [token.text for token in body[max(0, at - 3) : at]]
+    after = at + 1
+    if after < len(body) and body[after].text == "[":
+        after = _close(body, after)
+        more = _strides(body[at + 2 : after], locals_)
+        use = replace(use, indexed=True, strides=_joined(use.strides, more))
+        after += 1
+    elif before[-1:] == ["*"] and _is_dereference(body, at - 1):
+        pass
+    elif before[-1:] == ["("] and before[-2:-1] and before[-2].startswith("atomic"):
+        return replace(use, written=True, added=True)
+    else:  # A += row * K
+        more = _strides(_statement(body, at), locals_) if before[-1:] != ["("] else Counter()
+        return replace(use, strides=_joined(use.strides, more))
+    if before[-1:] == ["&"] and len(before) > 2 and before[0].startswith("atomic"):
+        return replace(use, written=True, added=True)
+    while after < len(body) and body[after].text in {")", "[", "]", ".", "x", "y", "z", "w", "0"}:
+        after += 1  # reinterpret_cast<float4 *>(&C[i])[0] = ..., C[i].x = ...
+    sign = body[after].text if after < len(body) else ""
+    if sign in _ASSIGN:
+        right = {alias.get(token.text, token.text) for token in _statement(body, after)}
+        reads = not use.written and (sign != "=" or name in right)
+        return replace(use, written=True, read=use.read or reads)
+    return use if use.written or sign in {"++", "--"} else replace(use, read=True)
+
+
+def _joined(one: tuple[str, ...], other: Counter[str]) -> tuple[str, ...]:
+    return tuple(sorted((Counter(one) | other).elements()))
 
 
 def assigned(body: Sequence[Token]) -> dict[str, Expression]:
@@ -272,10 +279,9 @@ class _CeilDiv(ast.NodeTransformer):
         for form in (rf"(.+) \+ {re.escape(by)} - 1", rf"(.+) \+ \({re.escape(by)} - 1\)"):
             if found := re.fullmatch(form, ast.unparse(left)):
                 return ast.parse(f"ceil_div({found[1]}, {by})", mode="eval").body
-        if isinstance(node.right, ast.Constant) and isinstance(left.op, ast.Add):
-            added = left.right
-            if isinstance(added, ast.Constant) and added.value == node.right.value - 1:
-                return ast.parse(f"ceil_div({ast.unparse(left.left)}, {by})", mode="eval").body
+        added = ast.unparse(left.right) if isinstance(left.op, ast.Add) else ""
+        if by.isdigit() and added.isdigit() and int(added) == int(by) - 1:
+            return ast.parse(f"ceil_div({ast.unparse(left.left)}, {by})", mode="eval").body
         return node
 
 

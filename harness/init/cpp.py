@@ -193,7 +193,7 @@ class _Reader:
     """One pass over the tokens of a file, with the scopes that are open."""
 
     def __init__(self, text: str) -> None:
-        self.tokens = [token for token in _without_zero(tokens(text))]
+        self.tokens = list(_without_zero(tokens(text)))
         self.at = 0
         self.kernels: list[CudaKernel] = []
         self.launches: list[Launch] = []

@@ -14,7 +14,7 @@ from pathlib import Path
 import harness
 from harness.config import FILES, load_config
 from harness.errors import StoreError, UsageError
-from harness.init.guess import Array, KernelGuess, SuiteGuess
+from harness.init.model import Array, KernelGuess, SuiteGuess
 from harness.system.files import read_regular
 
 if sys.version_info >= (3, 11):

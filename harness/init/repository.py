@@ -146,10 +146,9 @@ class Repository:
                         found[_cmake_folder(word.strip('"'), here)] = None
             elif posixpath.basename(name) == "compile_commands.json":
                 for word in re.findall(r"-I\s*([^\s\"\\]+)", self.text(name)):
-                    place = Path(word)
-                    if place.is_absolute() and place.is_relative_to(self.folder):
-                        word = place.relative_to(self.folder).as_posix()
-                    found[posixpath.normpath(word)] = None
+                    found[
+                        posixpath.normpath(os.path.relpath(word, self.folder) if word[0] == "/" else word)
+                    ] = None
         folders = {posixpath.dirname(name) for names in self._by_base.values() for name in names}
         every = (
             folders
