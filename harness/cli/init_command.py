@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from harness.init.model import LeftOut, SuiteGuess
     from harness.init.repository import Repository
 
-_SHOWN = 20
-"""How many kernels that were left out are listed; --json has them all."""
+_SHOWN = 3
+"""How many kernels that were left out for one reason are listed; --json has them all."""
+_MOST = 12
+"""How many suites are written without a question; of more, those whose reference is known."""
 
 
 @click.command("init")
@@ -67,6 +69,8 @@ def command(
         return ExitCode.NOT_MEASURED
     if not (yes or dry_run or as_json):
         chosen = _asked(chosen)
+    if not only:
+        chosen = _few(chosen)
     planned = files.planned(chosen, folder, below)
     done = files.write(folder, planned, force=force, dry_run=dry_run)
     if as_json:
@@ -99,6 +103,23 @@ def _asked(proposed: list[SuiteGuess]) -> list[SuiteGuess]:
     return _chosen(proposed, told.split())
 
 
+def _few(proposed: list[SuiteGuess]) -> list[SuiteGuess]:
+    """Not dozens of suites that nobody asked for and that cannot run before somebody writes their references."""
+    known = [suite for suite in proposed if suite.reference]
+    if len(proposed) <= _MOST or len(known) == len(proposed):
+        return proposed
+    if not known:
+        raise UsageError(
+            f"{len(proposed)} suites are proposed, and of none could it be told what is computed. Choose some of "
+            "them with --only NAME, and write their references."
+        )
+    tell(
+        f"{len(proposed)} suites are proposed: writing the {len(known)} of which it is known what they compute. "
+        "--only NAME writes others."
+    )
+    return known
+
+
 def _show(repository: Repository, proposed: Sequence[SuiteGuess], left: Sequence[LeftOut]) -> None:
     where = "of git's list" if repository.top else "in the folder"
     click.echo(f"Looked at {len(repository.files)} files {where}.")
@@ -111,6 +132,10 @@ def _show(repository: Repository, proposed: Sequence[SuiteGuess], left: Sequence
             "functions that launch @triton.jit, cupy.RawKernel and @numba.cuda.jit kernels, and functions of "
             "torch.Tensors, in .py files."
         )
+    for file, whose, count in repository.executables:
+        click.echo(
+            harmless(f"{file} has {count} of {whose}'s benchmarks: an executable of its own, left to it.")
+        )
     if proposed:
         width = max(5, *(len(suite.name) for suite in proposed))
         click.echo(f"\n{'suite':{width}}  kernels  reference  from")
@@ -121,10 +146,13 @@ def _show(repository: Repository, proposed: Sequence[SuiteGuess], left: Sequence
             click.echo(harmless(f"{suite.name:{width}}  {len(suite.kernels):7}  {what:9}  {places[0]}{more}"))
     if left:
         click.echo(f"\nLeft out: {len(left)} kernel{'s' if len(left) > 1 else ''}")
-        for each in left[:_SHOWN]:
-            click.echo(harmless(f"  {each.kernel} ({each.where}): {each.why}"))
-        if len(left) > _SHOWN:
-            click.echo(f"  {len(left) - _SHOWN} more: --json lists them")
+        by_reason: dict[str, list[LeftOut]] = {}
+        for each in left:
+            by_reason.setdefault(each.why, []).append(each)
+        for why, kernels in by_reason.items():
+            names = ", ".join(f"{each.kernel} ({each.where})" for each in kernels[:_SHOWN])
+            more = f" and {len(kernels) - _SHOWN} more" if len(kernels) > _SHOWN else ""
+            click.echo(harmless(f"  {names}{more}: {why}"))
 
 
 def _show_written(

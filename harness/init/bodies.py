@@ -34,6 +34,7 @@ _CASTS = {
     "long long",
     "int64_t",
 }
+_LOADS = {"__ldg", "__ldcs", "__ldcg", "__ldca", "__ldlu"}
 _CEIL_DIV = re.compile(r"(?i)(ceil|div|round)_?(div|ceil|up)|i?divup|cdiv|ceil_?divide|blocks_?for")
 
 
@@ -370,6 +371,10 @@ def _with_locals(
                 return None
             words.append(token)
             at = close
+        elif token.text in _LOADS or (
+            token.text == "&" and found[at + 1 : at + 2] and found[at + 1].text in pointers
+        ):
+            pass  # __ldg(&x[i]) is (x[i])
         elif token.text in locals_ and depth < 4:
             inner = _with_locals(locals_[token.text], locals_, pointers, index, depth + 1)
             if inner is None:

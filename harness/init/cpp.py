@@ -242,6 +242,10 @@ class _Reader:
         elif word == "define" and (found := re.match(r"([A-Za-z_]\w*)[ \t]+(.+)", rest, re.DOTALL)):
             # A macro counts from everywhere in the file: it is used after this in any scope.
             self.scopes[0][1].setdefault(found[1], tuple(tokens(found[2])))
+        elif word == "define" and (
+            found := re.match(r"([A-Za-z_]\w*)", rest)
+        ):  # of parameters, or of nothing
+            self.scopes[0][1].setdefault(found[1], ())
 
     def _namespace(self) -> str:
         words = [token.text for token in self.tokens[self.begin : self.at]]

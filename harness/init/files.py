@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import harness
 from harness.config import FILES, load_config
@@ -97,13 +98,12 @@ def _own_globs(folder: Path) -> tuple[str, ...] | None:
     """The globs of suites that files of this very folder say; None where none does."""
     for name in FILES:
         table = _table(folder / name)
-        table = table.get("tool", {}).get("harness") if table and name == "pyproject.toml" else table
-        if table is not None:
+        if table is not None and (name != "pyproject.toml" or "harness" in table.get("tool", {})):
             return load_config(folder).suites
     return None
 
 
-def _table(path: Path) -> dict[str, dict[str, dict[str, object]]] | None:
+def _table(path: Path) -> dict[str, Any] | None:
     try:
         return tomllib.loads(read_regular(path).decode())
     except FileNotFoundError:
@@ -244,12 +244,10 @@ def _strings(names: Sequence[str]) -> str:
 def _problem(suite: SuiteGuess) -> Iterator[str]:
     outputs = [array for array in suite.arrays if array.role != "Input"]
     yield f"class {_class_name(suite.name)}(Problem):"
-    what = (
-        f"{outputs[0].name} = {suite.reference.expression}"
-        if suite.reference
-        else "Say here what is computed"
-    )
-    yield f'    """{what.replace("case.", "")}."""' if len(what) < 90 else f'    """{suite.name}."""'
+    known = f"{outputs[0].name} = {suite.reference.expression}" if suite.reference else ""
+    what = suite.about or known.replace("case.", "") or "Say here what is computed"
+    what = what.replace("\\", "").replace('"', "'")
+    yield f'    """{what if len(what) < _WIDTH - 12 else suite.name}."""'
     yield ""
     for group in suite.axes:
         sizes = f"Axis(default={_tuple(group.default)}, quick={_tuple(group.quick)})"

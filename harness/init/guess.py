@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from harness.init.bodies import extents, python_name
 from harness.init.launches import Geometry
 from harness.init.model import Array, Axes, KernelGuess, LeftOut, Number, SuiteGuess
+from harness.init.python_kernels import python_suites
 from harness.init.readings import INTEGERS, FoundKernel, Reading
 from harness.init.references import reference_of
 from harness.init.repository import Repository
@@ -29,9 +30,9 @@ _LADDER_WORDS = re.compile(
 
 
 def suites_of(repository: Repository) -> tuple[list[SuiteGuess], list[LeftOut]]:
-    """The suites that a repository's CUDA kernels make, and the kernels that are left out."""
+    """The suites that a repository's kernels make, and the kernels that are left out."""
+    python, left = python_suites(repository)
     found: list[FoundKernel] = []
-    left: list[LeftOut] = []
     for file, source in repository.sources.items():
         names = [kernel.qualified for kernel in source.kernels]
         for kernel in source.kernels:
@@ -53,6 +54,8 @@ def suites_of(repository: Repository) -> tuple[list[SuiteGuess], list[LeftOut]]:
             left += [LeftOut(each.kernel.name, f"{each.file}:{each.kernel.line}", made) for each in group]
         else:
             suites.append(made)
+    for each in python:
+        suites.append(replace(each, name=_free_name(each.name, {suite.name for suite in suites})))
     return suites, left
 
 
@@ -329,13 +332,17 @@ def _kernel(
     instantiate = kernel.qualified + (f"<{arguments}>" if kernel.template else "")
     geometry = Geometry(repository, each, axes, renamed)
     notes = each.notes | geometry.notes
+    file, _, variable = each.file.partition("::")
+    if variable:
+        instantiate = ""
     return KernelGuess(
         name=name,
-        file=each.file,
+        file=file,
         line=kernel.line,
-        source=each.source,
+        source=each.source.partition("::")[0],
         instantiate="" if kernel.extern_c else instantiate,
-        entry=kernel.name if kernel.extern_c and name != kernel.name else "",
+        entry=variable or (kernel.name if kernel.extern_c and name != kernel.name else ""),
+        function="CupyFunction" if variable else "",
         block=geometry.block,
         grid=geometry.grid,
         shared=geometry.shared,
@@ -358,6 +365,10 @@ def _suite_name(group: Sequence[FoundKernel], matrices: object, taken: set[str])
     if len(plain) < 3 or (len(names) > 1 and not re.search(r"[aeiouy]|mm$", plain.lower())):
         plain = "matmul" if matrices else re.sub(r"(?i)_?kernel\d*$", "", names[0]) or names[0]
     plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", plain).lower()
+    return _free_name(plain, taken)
+
+
+def _free_name(plain: str, taken: set[str]) -> str:
     number, found = 2, plain
     while found in taken:
         found, number = f"{plain}_{number}", number + 1

@@ -80,7 +80,8 @@ class SuiteGuess:
     """Names in the kernels' own order; empty where it is the problem's."""
     reference: Reference | None
     kernels: tuple[KernelGuess, ...]
-    notes: tuple[str, ...] = ()
+    about: str = ""
+    """What its author says of it; empty where nothing does."""
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,9 @@ DTYPES = {
 }
 """NumPy's name, or ml_dtypes', of an element by C++'s."""
 INTEGERS = {"int32", "uint32", "int64", "uint64"}
+_MACRO = re.compile(
+    r"(?!M_PI|FLT_|DBL_|INT_|UINT_|INT32_|INT64_|CUDART_|TORCH_|CU_)[A-Z][A-Z0-9]*_[A-Z0-9_]+"
+)
 _VECTOR = re.compile(r"(u?(?:char|short|int|long|longlong)|float|double|half|__half|__nv_bfloat16)([234])")
 
 
@@ -85,11 +88,20 @@ class Reading:
             return template
         if not any(p.pointer and not p.const for p in parameters):
             return "it writes no array: no parameter is a pointer to non-const"
+        if headers := self.repository.torch_headers(self.file):
+            return (
+                f"its file includes {headers[0]}, and kernels are compiled without PyTorch's headers: measure the "
+                "operator that launches it, as a TorchFunction"
+            )
         source, include, missing = self.repository.includes_of(self.source)
         if missing:
             self.notes["source"] = (
                 f"it includes {', '.join(missing)}, which the repository does not have: a file that its build "
                 "makes, perhaps. Write it, or name its folder in include"
+            )
+        if undefined := self._undefined():
+            self.notes["macros"] = (
+                f"{', '.join(undefined)}: no file that it includes defines them. Write their values"
             )
         if self.kernel.condition:
             self.notes[""] = f"it stands under {self.kernel.condition}, which was not evaluated"
@@ -97,6 +109,13 @@ class Reading:
             self.kernel, self.file, launch, types, template, source, include,
             uses(self.kernel), self.notes, elementwise(self.kernel),
         )  # fmt: skip
+
+    def _undefined(self) -> list[str]:
+        """Names in capitals that the body uses and nothing defines: macros that the build gives, as it seems."""
+        words = {token.text for token in (*self.kernel.body, *self.kernel.bounds) if token.kind == "word"}
+        own = {each.name for each in (*self.kernel.parameters, *self.kernel.template)}
+        known = own | self.repository.names_of(self.source).keys() | self.repository.declared_in(self.source)
+        return sorted(word for word in words if _MACRO.fullmatch(word) and word not in known)
 
     def _is_template(self, parameter: Parameter) -> bool:
         return any(parameter.type == each.name for each in self.kernel.template)

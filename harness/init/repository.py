@@ -35,6 +35,10 @@ TESTS = {"test", "tests", "testing", "unittest", "unit_tests"}
 _MOST_BYTES = 4 * 2**20
 _BUILT = re.compile(r"configure_file\s*\(\s*\S+\s+\"?([^\s\")]+)", re.IGNORECASE)
 _CMAKE = re.compile(r"(?:target_)?include_directories\s*\(([^)]*)\)", re.IGNORECASE)
+_BENCHMARK = re.compile(rb"^[ \t]*(NVBENCH_BENCH\w*|BENCHMARK\w*)[ \t]*\(", re.MULTILINE)
+_TORCH = re.compile(r"(?:torch|ATen|c10)/")
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)', re.MULTILINE)
+_DECLARED = re.compile(r"\b([A-Z][A-Z0-9_]+)\s*(?:=|,|\}|\[|;|>)")
 _SEEN = re.compile(rb"__global__|<<<")
 
 
@@ -49,6 +53,7 @@ class Repository:
         self.files = self._listed(suites)
         self.texts: dict[str, str] = {}
         self._sources: dict[str, Source] = {}
+        self._added: list[str] = []
 
     def _listed(self, suites: Sequence[str]) -> list[str]:
         found = []
@@ -90,7 +95,27 @@ class Repository:
                 source = self.source(name)
                 if source.kernels or source.launches:
                     found[name] = source
+        return found | {name: self.source(name) for name in self._added}
+
+    def add(self, name: str, text: str) -> None:
+        """CUDA text that stands in another file, by a name of its own: `file.py::name`. Before sources are asked."""
+        self.texts[name] = text
+        self._added.append(name)
+
+    @cached_property
+    def executables(self) -> list[tuple[str, str, int]]:
+        """C++ files with benchmarks of their own: the file, whose form they have, how many."""
+        found = []
+        for name in self.files:
+            if name.endswith(CPP_SUFFIXES) and (uses := _BENCHMARK.findall(self.bytes_of(name))):
+                whose = "nvbench" if uses[0].startswith(b"NV") else "Google Benchmark"
+                found.append((name, whose, len(uses)))
         return found
+
+    def torch_headers(self, name: str) -> list[str]:
+        """PyTorch's headers that a file includes and the repository does not have."""
+        included = [each for file in self._closure(name)[0] for _, each in self._includes(file)]
+        return [each for each in included if _TORCH.match(each) and self._resolve(each, name) is None]
 
     @cached_property
     def launches(self) -> list[Launch]:
@@ -182,9 +207,7 @@ class Repository:
         found, missing, waiting = {name: ""}, [], deque([name])
         while waiting:
             here = waiting.popleft()
-            for kind, included in re.findall(
-                r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)', self.text(here), re.MULTILINE
-            ):
+            for kind, included in self._includes(here):
                 resolved = self._resolve(included, here)
                 if resolved is None:
                     if kind == '"' and self._is_own(included):
@@ -193,6 +216,9 @@ class Repository:
                     found[resolved[0]] = resolved[1]
                     waiting.append(resolved[0])
         return found, missing
+
+    def _includes(self, name: str) -> list[tuple[str, str]]:
+        return _INCLUDE.findall(self.text(name))
 
     def _is_own(self, included: str) -> bool:
         """Whether a header that is not there is one that the build makes, rather than a library's."""
@@ -210,6 +236,11 @@ class Repository:
             for key, value in self.source(each).names.items():
                 found.setdefault(key, value)
         return found
+
+    def declared_in(self, name: str) -> set[str]:
+        """Words in capitals that a file and all that it includes declare, in any scope: `SIZE = 1`, `enum {A, B}`."""
+        found = self._closure(name)[0]
+        return {word for each in found for word in _DECLARED.findall(self.text(each))}
 
     def defining(self, word: str, name: str) -> str | None:
         """A file that includes another, and by itself or by what it includes knows a name that this one does not."""
