@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ _MOST = 12
 @click.argument("folder", type=click.Path(path_type=Path), default=".")
 @options.flag("--yes", "Ask nothing: write every suite that is proposed.")
 @options.flag("--ci", "Write the workflows too, as 'harness ci init' does.")
+@click.option("--harness", "requirement", metavar="REQUIREMENT", help="With --ci: as of 'harness ci init'.")
 @click.option("--suites", metavar="FOLDER", help="Where the suites are to lie; default: perf.")
 @click.option("--only", metavar="GLOB", multiple=True, help="Only suites of such a name; repeatable.")
 @options.flag("--dry-run", "Show what would be written, and write nothing.")
@@ -37,6 +39,7 @@ def command(
     folder: Path,
     yes: bool,
     ci: bool,
+    requirement: str | None,
     suites: str | None,
     only: tuple[str, ...],
     dry_run: bool,
@@ -71,13 +74,29 @@ def command(
         chosen = _asked(chosen)
     if not only:
         chosen = _few(chosen)
+    workflows = _workflows(folder, requirement, dry_run=dry_run, force=force) if ci else ()
     planned = files.planned(chosen, folder, below)
     done = files.write(folder, planned, force=force, dry_run=dry_run)
+    done = dataclasses.replace(done, written=(*done.written, *workflows))
     if as_json:
         echo_json(_as_json(chosen, left, done))
     else:
         _show_written(repository, done, chosen, dry_run=dry_run)
     return ExitCode.FINE
+
+
+def _workflows(folder: Path, requirement: str | None, *, dry_run: bool, force: bool) -> tuple[str, ...]:
+    """Write the workflows, and tell which files these are."""
+    from harness.github.scaffold import COPIED, own_requirement, scaffold
+
+    asked = requirement or own_requirement()
+    if not asked:
+        raise UsageError(
+            "--ci: what the workflows are to install is not known. Say it with --harness REQUIREMENT."
+        )
+    if dry_run:
+        return tuple(f".github/{name}" for name in COPIED)
+    return scaffold(folder, asked, force=force).written
 
 
 def _chosen(proposed: Sequence[SuiteGuess], only: Sequence[str]) -> list[SuiteGuess]:
@@ -176,8 +195,6 @@ def _show_written(
 
 
 def _as_json(chosen: Sequence[SuiteGuess], left: Sequence[LeftOut], done: Written) -> dict[str, object]:
-    from dataclasses import asdict
-
     return {
         "suites": [
             {
@@ -187,6 +204,6 @@ def _as_json(chosen: Sequence[SuiteGuess], left: Sequence[LeftOut], done: Writte
             }
             for suite in chosen
         ],
-        "left_out": [asdict(each) for each in left],
-        **asdict(done),
+        "left_out": [dataclasses.asdict(each) for each in left],
+        **dataclasses.asdict(done),
     }

@@ -106,7 +106,8 @@ def _with_use(
     elif before[-1:] == ["*"] and _is_dereference(body, at - 1):
         pass
     elif before[-1:] == ["("] and before[-2:-1] and before[-2].startswith("atomic"):
-        return replace(use, written=True, added=True)
+        indexed = use.indexed or (after < len(body) and body[after].text == "+")
+        return replace(use, written=True, added=True, indexed=indexed)
     else:  # A += row * K
         more = _strides(_statement(body, at), locals_) if before[-1:] != ["("] else Counter()
         return replace(use, strides=_joined(use.strides, more))

@@ -263,6 +263,11 @@ class _Reader:
             names[words[-1]] = tuple(found[1:-1])
         elif "dim3" in words[:3]:
             self._dim3s(found[words.index("dim3") + 1 :])
+        elif (at := self._instance(found)) and (template := self._template_before(self.at - 1)[1]):
+            self.launches.append(
+                Launch(name=found[at].text, line=found[at].line, template=template, names=self._known())
+            )
+            names[words[words.index("=") - 1]] = tuple(found[at:])
         elif "=" in words[1:] and all(
             each.kind == "word" or each.text in {"::", "."} for each in found[: words.index("=")]
         ):
@@ -271,6 +276,15 @@ class _Reader:
             for number, part in enumerate(split(found[at - 1 :])):  # int a = 1, b = 2;
                 if len(part) > 2 and part[1].text == "=":
                     names[name if number == 0 else part[0].text] = part[2:]
+
+    @staticmethod
+    def _instance(found: Sequence[Token]) -> int:
+        """Where the name stands in `auto kernel = name<BM, BN>`, a kernel to be launched by another name; or 0."""
+        words = [token.text for token in found]
+        if "=" not in words or words[-1] != ">":
+            return 0
+        at = words.index("=") + 1
+        return at if words[at + 1 : at + 2] == ["<"] and words[at - 2].strip("*") in {"auto", ""} else 0
 
     def _dim3s(self, found: Sequence[Token]) -> None:
         for part in split(found):
@@ -383,14 +397,18 @@ class _Reader:
         if opens >= len(self.tokens) or self.tokens[opens].text != "(" or self.tokens[name].kind != "word":
             return
         close = self._to_close(opens)
+        called, known = self.tokens[name].text, self._known()
+        instance = known.get(called, ())
+        if not template and len(instance) > 2 and instance[1].text == "<" and instance[-1].text == ">":
+            called, template = instance[0].text, tuple(map(text_of, split(instance[2:-1])))
         self.launches.append(
             Launch(
-                name=self.tokens[name].text,
+                name=called,
                 line=self.tokens[name].line,
                 template=template,
                 geometry=tuple(split(self.tokens[self.at + 1 : end])),
                 arguments=tuple(split(self.tokens[opens + 1 : close])),
-                names=self._known(),
+                names=known,
             )
         )
         self.at = close

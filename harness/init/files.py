@@ -244,7 +244,10 @@ def _strings(names: Sequence[str]) -> str:
 def _problem(suite: SuiteGuess) -> Iterator[str]:
     outputs = [array for array in suite.arrays if array.role != "Input"]
     yield f"class {_class_name(suite.name)}(Problem):"
-    known = f"{outputs[0].name} = {suite.reference.expression}" if suite.reference else ""
+    known = suite.reference.expression if suite.reference else ""
+    known = (
+        suite.reference.why if suite.reference and "\n" in known else known and f"{outputs[0].name} = {known}"
+    )
     what = suite.about or known.replace("case.", "") or "Say here what is computed"
     what = what.replace("\\", "").replace('"', "'")
     yield f'    """{what if len(what) < _WIDTH - 12 else suite.name}."""'
@@ -320,7 +323,7 @@ def _reference(suite: SuiteGuess) -> Iterator[str]:
     known = suite.reference
     yield f"    def reference{head}:"
     yield _comment(known.why, 8)
-    yield f"        return {known.expression}"
+    yield from _returned(known.expression)
     if known.tolerance:
         yield ""
         yield f"    def tolerance{head}:"
@@ -361,7 +364,13 @@ def _kernel(suite: SuiteGuess, kernel: KernelGuess, folder: str) -> Iterator[str
         "dtype": f'"{suite.dtype}"' if suite.dtype != "float32" else "",
     }
     for name, value in words.items():
-        if value and value != "{}":
+        if name == "macros" and len(value) > _WIDTH - 20:
+            yield "            macros={"
+            listed = ", ".join(f'"{macro}": {given}' for macro, given in kernel.macros.items())
+            inside = " " * 16
+            yield textwrap.fill(listed, _WIDTH, initial_indent=inside, subsequent_indent=inside) + ","
+            yield "            },"
+        elif value and value != "{}":
             yield _line(f"{name}={value},", notes.get(name, ""), 12)
         elif name in notes:
             yield _comment(f"{name}: {notes[name]}", 12)

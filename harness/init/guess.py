@@ -13,14 +13,14 @@ from harness.init.bodies import extents, python_name
 from harness.init.launches import Geometry
 from harness.init.model import Array, Axes, KernelGuess, LeftOut, Number, SuiteGuess
 from harness.init.python_kernels import python_suites
-from harness.init.readings import INTEGERS, FoundKernel, Reading
+from harness.init.readings import INTEGERS, FoundKernel, Reading, integer
 from harness.init.references import reference_of
 from harness.init.repository import Repository
 
 OUTPUT = re.compile(r"(?i)(.*_)?(out|output|dst|dest|res|result|results|y|z|c|odata|ret)\d?(_.*)?|.*out")
 """What an array is called that a kernel writes."""
 _NO_AXIS = re.compile(
-    r"(?i)(ld[a-z]|inc[xyz]|.*stride.*|.*offset.*|seed|.*flag.*|.*iter.*|.*step.*|start|.*mode.*)"
+    r"(?i)(ld[a-z]|inc[xyz]|.*stride.*|.*offset.*|seed|.*flag.*|.*iter.*|.*tile.*|.*block.*|.*step.*|start|.*mode.*)"
 )
 _SQUARE = {"m", "n", "k"}
 _LADDER_WORDS = re.compile(
@@ -272,11 +272,26 @@ def _shape(
 
 def _numbers(first: FoundKernel, axes: Sequence[str], shapes: Mapping[str, Shape]) -> list[Number]:
     return [
-        _number(parameter.name, first.types[parameter.name], axes, shapes)
+        _launched(first, _number(parameter.name, first.types[parameter.name], axes, shapes))
         for parameter in first.kernel.parameters
         if not parameter.pointer
         and not (parameter.name in axes and first.types[parameter.name] in {"int32", "uint32"})
     ]
+
+
+def _launched(first: FoundKernel, number: Number) -> Number:
+    """A number that is no length with the value that the launch gives for it, where that is a constant."""
+    names = list(first.names)
+    if first.launch is None or not number.why.startswith("guessed: its name") or number.name not in names:
+        return number
+    at = names.index(number.name)
+    given = first.launch.arguments[at] if at < len(first.launch.arguments) else ()
+    value = integer(given, first.launch.names)
+    return (
+        number
+        if value is None
+        else replace(number, value=str(value), why=f"as launched at {first.launched_at}")
+    )
 
 
 def _number(name: str, dtype: str, axes: Sequence[str], shapes: Mapping[str, Shape]) -> Number:
@@ -330,7 +345,8 @@ def _kernel(
         f"{{{p.name}}}" if p.name in numbers else each.template[p.name] for p in kernel.template
     )
     instantiate = kernel.qualified + (f"<{arguments}>" if kernel.template else "")
-    geometry = Geometry(repository, each, axes, renamed)
+    scalars = {name: name for name in each.names if _NO_AXIS.fullmatch(name) and _is_integer(each, name)}
+    geometry = Geometry(repository, each, axes, renamed | scalars)
     notes = each.notes | geometry.notes
     file, _, variable = each.file.partition("::")
     if variable:
@@ -361,7 +377,9 @@ def _suite_name(group: Sequence[FoundKernel], matrices: object, taken: set[str])
             (n for n, pair in enumerate(zip(common, name, strict=False)) if pair[0] != pair[1]), None
         )
         common = common[: min(len(common), len(name)) if length is None else length]
-    plain = re.sub(r"(?i)^kernel_|_?kernel$|[_\d]+$", "", common if len(names) > 1 else names[0])
+    plain = re.sub(
+        r"(?i)^kernel_|(_?v?\d*)?_?kernel$|_v?\d*$|\d+$", "", common if len(names) > 1 else names[0]
+    )
     if len(plain) < 3 or (len(names) > 1 and not re.search(r"[aeiouy]|mm$", plain.lower())):
         plain = "matmul" if matrices else re.sub(r"(?i)_?kernel\d*$", "", names[0]) or names[0]
     plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", plain).lower()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from harness.init.bodies import translate
 from harness.init.cpp import Expression, Token, split, text_of
-from harness.init.readings import FoundKernel
+from harness.init.readings import INTEGERS, FoundKernel
 from harness.init.repository import Repository
 
 
@@ -19,24 +19,23 @@ class Geometry:
     ) -> None:
         self.each, self.axes, self.renamed = each, axes, renamed
         self.launch = each.launch
+        self.integers = {
+            p.name for p in each.kernel.parameters if not p.pointer and each.types[p.name] in INTEGERS
+        }
         self.names = {**repository.names_of(each.file), **(each.launch.names if each.launch else {})}
         self.known = self._known()
         self.notes: dict[str, str] = {}
-        where = repository.where(each.launch) if each.launch else ""
+        where = each.launched_at
         block = self._said(1)
         bounds = self._python(each.kernel.bounds) if each.kernel.bounds else None
         threads = block or ((bounds,) if bounds else None)
         if block is None:
-            self.notes["block"] = "of __launch_bounds__, its most" if bounds else "guessed: no launch says it"
+            self.notes["block"] = "of __launch_bounds__, its most" if bounds else self._not_said(1)
         if threads is None:
             threads = ("16", "16") if self._is_flat_matrix() else ("256",)
         grid = self._said(0)
         if grid is None:
-            text = text_of(self.launch.geometry[0]) if self.launch else ""
-            self.notes["grid"] = (
-                f"guessed: the launch at {where} says {text}, which was not understood" if text
-                else "guessed: no launch was found"
-            )  # fmt: skip
+            self.notes["grid"] = self._not_said(0)
             grid = self._guessed_grid(threads)
         if where:
             self.notes["launch"] = where
@@ -49,9 +48,15 @@ class Geometry:
                 "the kernel has extern __shared__: write how many bytes it takes"
             )
 
+    def _not_said(self, number: int) -> str:
+        if self.launch is None or len(self.launch.geometry) <= number:
+            return "guessed: no launch was found"
+        return f"guessed: the launch says {text_of(self.launch.geometry[number])}, which was not understood"
+
     def _known(self) -> dict[str, str]:
         """Names of the launch's surroundings that are an axis or a parameter of the template, in Python."""
-        found = {axis: f"c.{self.renamed[axis]}" for axis in self.axes}
+        found = {name: f"c.{self.renamed[name]}" for name in self.each.names if name in self.integers}
+        found |= {axis: f"c.{self.renamed[axis]}" for axis in self.axes}
         found |= {
             parameter.name: f"c.{parameter.name}"
             for parameter in self.each.kernel.template
@@ -59,7 +64,7 @@ class Geometry:
         }
         if self.launch is not None:
             for parameter, argument in zip(self.each.kernel.parameters, self.launch.arguments, strict=False):
-                if parameter.name in self.axes and len(argument) == 1 and argument[0].kind == "word":
+                if parameter.name in self.integers and len(argument) == 1 and argument[0].kind == "word":
                     found[argument[0].text] = f"c.{self.renamed[parameter.name]}"
             for parameter_, text in zip(self.each.kernel.template, self.launch.template, strict=False):
                 if re.fullmatch(r"[A-Za-z_]\w*", text) and not parameter_.is_type:

@@ -63,8 +63,9 @@ class KernelGuess:
 @dataclass(frozen=True)
 class Reference:
     expression: str
+    """What it returns, after lines of its own if need be."""
     tolerance: str
-    """What it returns, after lines of its own if need be; `{arrays}` stands for the arguments of the reference."""
+    """What it returns, likewise; `{arrays}` stands for the reference's arguments."""
     why: str
     flop: str = ""
 

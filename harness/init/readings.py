@@ -45,6 +45,8 @@ class FoundKernel:
     kernel: CudaKernel
     file: str
     launch: Launch | None
+    launched_at: str
+    """file:line of that launch; empty for none."""
     types: dict[str, str]
     """Element type by parameter's name, as NumPy calls it."""
     template: dict[str, str]
@@ -73,8 +75,9 @@ class Reading:
         parameters = self.kernel.parameters
         if problem := next((p.problem for p in parameters if p.problem), ""):
             return f"its signature cannot be guessed: {problem}"
-        launches = [each for each in self.repository.launches if self._is_mine(each)]
-        launch = next((each for each in launches if each.geometry), None)
+        mine = [each for each in self.repository.launches_of(self.kernel.name) if self._is_mine(each[1])]
+        launches = [launch for _, launch in mine]
+        where, launch = next(((file, each) for file, each in mine if each.geometry), ("", None))
         types = {}
         template = self._template(launches)
         for parameter in parameters:
@@ -106,7 +109,7 @@ class Reading:
         if self.kernel.condition:
             self.notes[""] = f"it stands under {self.kernel.condition}, which was not evaluated"
         return FoundKernel(
-            self.kernel, self.file, launch, types, template, source, include,
+            self.kernel, self.file, launch, f"{where}:{launch.line}" if launch else "", types, template, source, include,
             uses(self.kernel), self.notes, elementwise(self.kernel),
         )  # fmt: skip
 

@@ -63,9 +63,9 @@ def _by_name(name: str, out: Array, inputs: Sequence[Array]) -> Reference | None
     if "transpose" in name and len(x.shape) == 2 and sorted(out.shape) == sorted(x.shape):
         return Reference(f"{x.name}.T", "", "by its name: a transposition")
     if "softmax" in name and len(x.shape) == 2 and out.shape == x.shape and unit and "log" not in name:
-        row = f"np.exp({x.name} - {x.name}.max(axis=1, keepdims=True))"
-        quotient = f"{row} / {row}.sum(axis=1, keepdims=True)"
-        return Reference(quotient, f"64 * {unit}", "by its name: a softmax of each row")
+        powers = f"powers = np.exp({x.name} - {x.name}.max(axis=1, keepdims=True))\n"
+        quotient = "powers / powers.sum(axis=1, keepdims=True)"
+        return Reference(powers + quotient, f"64 * {unit}", "by its name: a softmax of each row")
     if re.search(r"sum|reduc", name) and not out.shape and out.init:
         bound = f"64 * {unit} * abs({x.name}).sum()" if unit else ""
         return Reference(f"{x.name}.sum()", bound, "by its name, and as it adds to one element: a sum")

@@ -54,6 +54,8 @@ class Repository:
         self.texts: dict[str, str] = {}
         self._sources: dict[str, Source] = {}
         self._added: list[str] = []
+        self._closures: dict[str, tuple[dict[str, str], list[str]]] = {}
+        self._names: dict[str, Mapping[str, Expression]] = {}
 
     def _listed(self, suites: Sequence[str]) -> list[str]:
         found = []
@@ -118,15 +120,16 @@ class Repository:
         return [each for each in included if _TORCH.match(each) and self._resolve(each, name) is None]
 
     @cached_property
-    def launches(self) -> list[Launch]:
-        return [launch for source in self.sources.values() for launch in source.launches]
+    def _launches(self) -> dict[str, list[tuple[str, Launch]]]:
+        found: dict[str, list[tuple[str, Launch]]] = {}
+        for name, source in self.sources.items():
+            for launch in source.launches:
+                found.setdefault(launch.name, []).append((name, launch))
+        return found
 
-    def where(self, launch: Launch) -> str:
-        return next(
-            f"{name}:{launch.line}"
-            for name, source in self.sources.items()
-            if any(each is launch for each in source.launches)
-        )
+    def launches_of(self, kernel: str) -> list[tuple[str, Launch]]:
+        """The launches and instantiations of kernels of a name, each with its file."""
+        return self._launches.get(kernel, [])
 
     def bytes_of(self, name: str) -> bytes:
         """What a file holds; nothing where it is none, cannot be read or is larger than any source."""
@@ -203,6 +206,11 @@ class Repository:
         return None
 
     def _closure(self, name: str) -> tuple[dict[str, str], list[str]]:
+        if name not in self._closures:
+            self._closures[name] = self._found_closure(name)
+        return self._closures[name]
+
+    def _found_closure(self, name: str) -> tuple[dict[str, str], list[str]]:
         """Every file of the repository that a file includes, by the folder that finds it; and what is missing."""
         found, missing, waiting = {name: ""}, [], deque([name])
         while waiting:
@@ -231,11 +239,12 @@ class Repository:
 
     def names_of(self, name: str) -> Mapping[str, Expression]:
         """Macros, constants and aliases at the top of a file and of all that it includes."""
-        found: dict[str, Expression] = {}
-        for each in self._closure(name)[0]:
-            for key, value in self.source(each).names.items():
-                found.setdefault(key, value)
-        return found
+        if name not in self._names:
+            found: dict[str, Expression] = {}
+            for each in self._closure(name)[0]:
+                found = {**self.source(each).names, **found}
+            self._names[name] = found
+        return self._names[name]
 
     def declared_in(self, name: str) -> set[str]:
         """Words in capitals that a file and all that it includes declare, in any scope: `SIZE = 1`, `enum {A, B}`."""

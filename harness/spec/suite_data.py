@@ -70,6 +70,7 @@ class ProblemData(msgspec.Struct, frozen=True):
     """Names of axes that share one are of one number."""
     arrays: dict[str, ArrayData]
     independent: str | None
+    has_reference: bool
     flop: Function
     moved_bytes: Function
 
@@ -181,6 +182,7 @@ def describe(suite: Suite, functions: Functions) -> SuiteData:
             },
             "arrays": {name: _array(array) for name, array in problem.arrays.items()},
             "independent": problem.independent,
+            "has_reference": problem.has_reference,
             "flop": functions.number(lambda case: _count(problem.flop(case)), "flop"),
             "moved_bytes": functions.number(lambda case: _count(problem.moved_bytes(case)), "moved_bytes"),
         },
@@ -263,6 +265,7 @@ def _problem(data: ProblemData, answering: Answering) -> Problem:
         "independent": data.independent,
         **{name: data.axes[number] for name, number in data.axis_of.items()},
         **arrays,
+        **({"reference": _elsewhere} if data.has_reference else {}),
     }
     made: Problem = type(data.name, (Problem,), members)()
     # Of the problem, not of its class, which lives until garbage is collected: a process goes with its suite.
