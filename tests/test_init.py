@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.spec.loader import load_folder
+from harness.spec.planning import launch_of
 from tests.support import caller, make_repository, write_files
 
 SCALE = """\
@@ -57,7 +58,8 @@ def test_a_kernel_becomes_a_suite_that_loads_and_is_listed(theirs, call):
     suite = load_folder(top / "perf" / "scale")
     kernel = suite.by_name["scale"]
     case = suite.case(kernel, {"n": 1000})
-    assert (kernel.block, kernel.grid(case)) == (128, 8)
+    launch = launch_of(kernel, case)
+    assert (launch.block[0], launch.grid[0]) == (128, 8)
     assert [parameter.name for parameter in suite.parameters(kernel, case)] == ["in_", "out", "n"]
     assert suite.problem.reference(case, in_=3.0) == 7.0
     listed = json.loads(call("list", "--json").out)
@@ -65,5 +67,6 @@ def test_a_kernel_becomes_a_suite_that_loads_and_is_listed(theirs, call):
     checked = call("check", "--device", "null", "--json")
     assert checked.status == 0
     assert {file.relative_to(top).as_posix() for file in top.rglob("*.*") if ".git/" not in str(file)} >= {
-        "harness.toml", "asv.conf.json", "benchmarks/__init__.py", "benchmarks/suites.py", "benchmarks/test_kernels.py",
+        "harness.toml", "asv.conf.json",
+        "benchmarks/__init__.py", "benchmarks/suites.py", "benchmarks/test_kernels.py",
     }  # fmt: skip

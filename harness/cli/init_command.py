@@ -48,9 +48,9 @@ def command(
 ) -> ExitCode:
     """Look through a repository for GPU kernels, and write the suites that measure them.
 
-    FOLDER is the project's top, by default the current one. Nothing of it is run or compiled. What is guessed,
-    and what could not be, stands in the suites, next to the line. Files that are there and differ are left as
-    they are.
+    FOLDER is the project's top, by default the current one. Nothing of it is run or compiled. What is
+    guessed, and what could not be, stands in the suites, next to the line. Files that are there and differ
+    are left as they are.
 
     Exit status 3 where no kernel was found, or none of which a suite could be made.
     """
@@ -123,18 +123,18 @@ def _asked(proposed: list[SuiteGuess]) -> list[SuiteGuess]:
 
 
 def _few(proposed: list[SuiteGuess]) -> list[SuiteGuess]:
-    """Not dozens of suites that nobody asked for and that cannot run before somebody writes their references."""
+    """Not dozens of suites that nobody asked for and that cannot run before their references are written."""
     known = [suite for suite in proposed if suite.reference]
     if len(proposed) <= _MOST or len(known) == len(proposed):
         return proposed
     if not known:
         raise UsageError(
-            f"{len(proposed)} suites are proposed, and of none could it be told what is computed. Choose some of "
-            "them with --only NAME, and write their references."
+            f"{len(proposed)} suites are proposed, and of none could it be told what is computed. Choose "
+            "some with --only NAME, and write their references."
         )
     tell(
-        f"{len(proposed)} suites are proposed: writing the {len(known)} of which it is known what they compute. "
-        "--only NAME writes others."
+        f"{len(proposed)} suites are proposed: writing the {len(known)} of which it is known what they "
+        "compute. --only NAME writes others."
     )
     return known
 
@@ -147,9 +147,9 @@ def _show(repository: Repository, proposed: Sequence[SuiteGuess], left: Sequence
         click.echo(f"Passed over: {passed}.")
     if not proposed and not left:
         click.echo(
-            "No kernel was found. Looked for __global__ functions in .cu, .cuh and C++ files and headers; for "
-            "functions that launch @triton.jit, cupy.RawKernel and @numba.cuda.jit kernels, and functions of "
-            "torch.Tensors, in .py files."
+            "No kernel was found. Looked for __global__ functions in .cu, .cuh and C++ files and "
+            "headers; for functions that launch @triton.jit, cupy.RawKernel and @numba.cuda.jit kernels, and "
+            "functions of torch.Tensors, in .py files."
         )
     for file, whose, count in repository.executables:
         click.echo(

@@ -205,8 +205,8 @@ def check_requirement(requirement: str) -> None:
 
 
 def own_requirement() -> str | None:
-    """What this harness was installed from, where that is one commit or one file; None otherwise. Of an editable
-    installation it is the commit that its clone has checked out, if the clone's remote has it.
+    """What this harness was installed from, where that is one commit or one file; None otherwise. Of an
+    editable installation it is the commit that its clone has checked out, if the clone's remote has it.
 
     An index is not asked: whose gpu-harness it has nobody here knows.
     """
@@ -227,7 +227,7 @@ def own_requirement() -> str | None:
 
 
 def _of_clone(folder: Path) -> str:
-    """The commit of a clone as a requirement. Raises UsageError where its remote does not have that commit."""
+    """The commit of a clone as a requirement. Raises UsageError where its remote does not have it."""
     commit = ask(folder, "rev-parse", "HEAD").decode().strip()
     if not ask(folder, "branch", "--remotes", "--contains", commit).strip():
         raise UsageError(f"No branch of a remote has {commit}, which {folder} has checked out: push it.")

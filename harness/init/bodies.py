@@ -1,5 +1,5 @@
-"""What the body of a CUDA kernel tells of its parameters: which arrays it writes, how it indexes them, and, where
-it is one assignment per element, what it computes.
+"""What the body of a CUDA kernel tells: which arrays it writes, how it indexes them, and what it computes where
+that is one assignment per element.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def uses(kernel: CudaKernel) -> dict[str, Use]:
     names = {parameter.name for parameter in kernel.parameters if parameter.pointer}
     body, locals_ = kernel.body, assigned(kernel.body)
     alias = _aliases(body, names)
-    found = dict.fromkeys(names, Use())
+    found: dict[str, Use] = dict.fromkeys(names, Use())
     for at, token in enumerate(body):
         name = alias.get(token.text, token.text)
         if name in names and token.kind == "word" and not (at and body[at - 1].text in {".", "->"}):
@@ -197,7 +197,7 @@ def extents(kernel: CudaKernel, axes: Sequence[str]) -> tuple[str, ...]:
 def translate(
     expression: Expression, name_of: Callable[[str], str | None], *, division: str = "//"
 ) -> str | None:
-    """A C++ expression in Python; None where it has anything but numbers, names, arithmetic and known functions.
+    """A C++ expression in Python; None where it is more than numbers, names, arithmetic and known functions.
 
     `name_of` says what a name is in Python, or None.
     """
@@ -297,12 +297,12 @@ class Elementwise:
     output: str
     expression: str
     magnitude: str
-    """The same with nothing taken away from anything, which bounds the rounding; empty where a function is called."""
+    """The same of absolute values, with nothing taken away; empty where a function is called."""
     roundings: int
 
 
 def elementwise(kernel: CudaKernel) -> Elementwise | None:
-    """What a kernel computes, if it is one assignment to one array, at one index, from values at that index."""
+    """What a kernel computes, if it assigns to one array, at one index, what it makes of values there."""
     body = kernel.body
     pointers = {parameter.name for parameter in kernel.parameters if parameter.pointer}
     plain = {
@@ -359,7 +359,7 @@ def _is_set_once(body: Sequence[Token], name: str) -> bool:
 def _with_locals(
     found: Sequence[Token], locals_: Mapping[str, Expression], pointers: set[str], index: str, depth: int = 0
 ) -> Expression | None:
-    """An expression in which `x[index]` is `x` and a local name is its value; None where another index is used."""
+    """An expression with `x` for `x[index]` and values for local names; None where there is another index."""
     words: list[Token] = []
     at = 0
     while at < len(found):

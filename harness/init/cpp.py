@@ -1,7 +1,7 @@
 """CUDA kernels and their launches, read out of C++ without a compiler.
 
-Comments, strings, templates and attributes are understood. Macros are not expanded and `#if` is not evaluated,
-except for `#if 0`: a kernel that stands under a condition says so.
+Comments, strings, templates and attributes are understood. Macros are not expanded, and `#if` is not
+evaluated except for `#if 0`: a kernel that stands under a condition says so.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 _TOKEN = re.compile(
     r"""(?P<skip>//(?:[^\n\\]|\\.|\\\n)*|/\*.*?\*/|[ \t\r\f\v]+|\\\r?\n)
     |(?P<line>\n)
-    |(?P<text>(?:u8|[uUL])?R"(?P<mark>[^ ()\\\t\n]{0,16})\(.*?\)(?P=mark)"|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)+')
+    |(?P<text>(?:u8|[uUL])?R"(?P<mark>[^ ()\\\t\n]{0,16})\(.*?\)(?P=mark)"
+        |"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)+')
     |(?P<word>[A-Za-z_]\w*)
     |(?P<number>\.?\d(?:[\w.']|[eEpP][+-])*)
     |(?P<hash>\#)
@@ -93,7 +94,7 @@ Expression = tuple[Token, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """``name<template><<<grid, block, shared>>>(arguments)``, or an explicit instantiation, which has no grid."""
+    """``name<template><<<grid, block, shared>>>(arguments)``, or an instantiation, which has no grid."""
 
     name: str
     line: int
@@ -254,7 +255,7 @@ class _Reader:
         return 'extern "C"' if words == ["extern", '"C"'] else ""
 
     def _statement(self, found: Sequence[Token]) -> None:
-        """Note what a name stands for: `const int BM = 64`, `dim3 grid(a, b)`, `grid.x = a`, `using t = half`."""
+        """Note what names stand for: `int BM = 64`, `dim3 grid(a, b)`, `grid.x = a`, `using t = half`."""
         words = [token.text for token in found]
         names = self.scopes[-1][1]
         if len(words) > 3 and words[0] == "using" and words[2] == "=":
@@ -279,7 +280,7 @@ class _Reader:
 
     @staticmethod
     def _instance(found: Sequence[Token]) -> int:
-        """Where the name stands in `auto kernel = name<BM, BN>`, a kernel to be launched by another name; or 0."""
+        """Where the name stands in `auto kernel = name<BM, BN>`, which is launched by another name; or 0."""
         words = [token.text for token in found]
         if "=" not in words or words[-1] != ">":
             return 0

@@ -245,9 +245,10 @@ def _problem(suite: SuiteGuess) -> Iterator[str]:
     outputs = [array for array in suite.arrays if array.role != "Input"]
     yield f"class {_class_name(suite.name)}(Problem):"
     known = suite.reference.expression if suite.reference else ""
-    known = (
-        suite.reference.why if suite.reference and "\n" in known else known and f"{outputs[0].name} = {known}"
-    )
+    if suite.reference and "\n" in known:
+        known = suite.reference.why.rpartition(": ")[2].capitalize()
+    elif known:
+        known = f"{outputs[0].name} = {known}"
     what = suite.about or known.replace("case.", "") or "Say here what is computed"
     what = what.replace("\\", "").replace('"', "'")
     yield f'    """{what if len(what) < _WIDTH - 12 else suite.name}."""'
@@ -290,7 +291,8 @@ def _data(suite: SuiteGuess) -> Iterator[str]:
         least = 0 if array.dtype.startswith(("u", "bool")) else -8
         shape = _tuple_of([f"case.{axis}" for axis in array.shape])
         most = 2 if array.dtype == "bool" else 9
-        yield f'        found["{array.name}"] = rng.integers({least}, {most}, {shape}).astype("{array.dtype}")'
+        drawn = f'rng.integers({least}, {most}, {shape}).astype("{array.dtype}")'
+        yield f'        found["{array.name}"] = {drawn}'
     yield "        return found"
 
 
@@ -305,8 +307,8 @@ def _reference(suite: SuiteGuess) -> Iterator[str]:
     if suite.reference is None:
         results = [f"{a.name} of shape ({', '.join(a.shape)})" for a in suite.arrays if a.role != "Input"]
         yield _comment(
-            "What the kernels compute could not be told. Write it, without the marks, and `harness check` holds "
-            f"them to it; nothing is timed until then. It returns {' and '.join(results)} in float64"
+            "What the kernels compute could not be told. Write it, without the marks, and `harness check` "
+            f"holds them to it; nothing is timed until then. It returns {' and '.join(results)} in float64"
             f"{', by name in a dictionary' if len(results) > 1 else ''}.",
             4,
         )

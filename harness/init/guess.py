@@ -1,5 +1,6 @@
-"""From kernels to suites: which kernels solve one problem, what its arrays, axes and numbers are, how a kernel is
-launched. Each guess says what it rests on; what cannot be guessed is left out, with the reason.
+"""From kernels to suites: which kernels solve one problem, and what its arrays, axes and numbers are.
+
+Each guess says what it rests on; what cannot be guessed is left out, with the reason.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from harness.init.repository import Repository
 OUTPUT = re.compile(r"(?i)(.*_)?(out|output|dst|dest|res|result|results|y|z|c|odata|ret)\d?(_.*)?|.*out")
 """What an array is called that a kernel writes."""
 _NO_AXIS = re.compile(
-    r"(?i)(ld[a-z]|inc[xyz]|.*stride.*|.*offset.*|seed|.*flag.*|.*iter.*|.*tile.*|.*block.*|.*step.*|start|.*mode.*)"
+    r"(?i)(ld[a-z]|inc[xyz]|.*stride.*|.*offset.*|seed|.*flag.*|.*iter.*|.*tile.*|.*block.*|.*step.*|start"
+    r"|.*mode.*)"
 )
 _SQUARE = {"m", "n", "k"}
 _LADDER_WORDS = re.compile(
-    r"(?i)(kernel|naive|basic|simple|base|shared|smem|global|mem|coalesc\w*|tiled?|tiling|block\w*|warp\w*|vector\w*|"
-    r"unroll\w*|opt\w*|fast|float[24]|double|buffer\w*|v?\d+d?|launch|cuda|gpu|async|pipeline\w*|_)"
+    r"(?i)(kernel|naive|basic|simple|base|shared|smem|global|mem|coalesc\w*|tiled?|tiling|block\w*|warp\w*|"
+    r"vector\w*|unroll\w*|opt\w*|fast|float[24]|double|buffer\w*|v?\d+d?|launch|cuda|gpu|async|pipeline\w*|_)"
 )
 
 
@@ -54,8 +56,8 @@ def suites_of(repository: Repository) -> tuple[list[SuiteGuess], list[LeftOut]]:
             left += [LeftOut(each.kernel.name, f"{each.file}:{each.kernel.line}", made) for each in group]
         else:
             suites.append(made)
-    for each in python:
-        suites.append(replace(each, name=_free_name(each.name, {suite.name for suite in suites})))
+    for guess in python:
+        suites.append(replace(guess, name=_free_name(guess.name, {suite.name for suite in suites})))
     return suites, left
 
 
@@ -345,9 +347,11 @@ def _kernel(
         f"{{{p.name}}}" if p.name in numbers else each.template[p.name] for p in kernel.template
     )
     instantiate = kernel.qualified + (f"<{arguments}>" if kernel.template else "")
-    scalars = {name: name for name in each.names if _NO_AXIS.fullmatch(name) and _is_integer(each, name)}
-    geometry = Geometry(repository, each, axes, renamed | scalars)
-    notes = each.notes | geometry.notes
+    scalars = {
+        name: python_name(name) for name in each.names if _NO_AXIS.fullmatch(name) and _is_integer(each, name)
+    }
+    geometry = Geometry(repository, each, axes, {**renamed, **scalars})
+    notes = {**each.notes, **geometry.notes}
     file, _, variable = each.file.partition("::")
     if variable:
         instantiate = ""

@@ -33,6 +33,15 @@ class Geometry:
             self.notes["block"] = "of __launch_bounds__, its most" if bounds else self._not_said(1)
         if threads is None:
             threads = ("16", "16") if self._is_flat_matrix() else ("256",)
+        if (
+            block is None
+            and each.launch
+            and len(each.launch.geometry) > 1
+            and len(each.launch.geometry[1]) == 1
+        ):
+            self.known[each.launch.geometry[1][0].text] = threads[
+                0
+            ]  # a parameter of the function that launches
         grid = self._said(0)
         if grid is None:
             self.notes["grid"] = self._not_said(0)

@@ -1,5 +1,5 @@
-"""Kernels of Python's world, read out of source: functions that launch Triton, CuPy or PyTorch on tensors, numba's
-own kernels, and CUDA text in a cupy.RawKernel.
+"""Kernels of Python's world, read out of source: functions that launch Triton, CuPy or PyTorch on tensors,
+numba's own kernels, and CUDA text in a cupy.RawKernel.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from harness.init.references import reference_of
 from harness.init.repository import Repository
 
 _SEEN = re.compile(
-    rb"triton\.jit|from triton import|RawKernel|RawModule|cuda\.jit|rawkernel|torch\.ops\.|load_inline|cpp_extension"
+    rb"triton\.jit|from triton import|RawKernel|RawModule|cuda\.jit|rawkernel|torch\.ops\.|load_inline"
+    rb"|cpp_extension"
 )
 _DTYPE = re.compile(r"\b(?:torch|tl|cp|cupy|np)\.(float16|bfloat16|float32|float64|half)\b")
 _SCALAR_TYPES = {"float": "float32", "int": "int32", "bool": "uint8", "float32": "float32"}
@@ -50,7 +51,7 @@ class _Module:
 
 
 def python_suites(repository: Repository) -> tuple[list[SuiteGuess], list[LeftOut]]:
-    """Suites of a repository's Python files, and what is left out. CUDA text in them becomes the repository's."""
+    """Suites of a repository's Python files, and what is left out. CUDA text in them is added to the rest."""
     suites: list[SuiteGuess] = []
     left: list[LeftOut] = []
     for file in repository.files:
@@ -241,39 +242,39 @@ def _parameters(node: ast.FunctionDef) -> tuple[list[str], list[Number], list[st
 
 
 def _shapes(node: ast.FunctionDef) -> dict[str, tuple[str, ...]]:
-    """Axes of arrays, of `m, k = a.shape`, `n = x.numel()`, `c = torch.empty((m, n))` and `torch.empty_like(x)`."""
+    """Axes of arrays, from `m, k = a.shape`, `n = x.numel()`, `c = torch.empty((m, n))`, `empty_like(x)`."""
     found: dict[str, tuple[str, ...]] = {}
+    like: dict[str, str] = {}
     for each in ast.walk(node):
         if not isinstance(each, ast.Assign) or len(each.targets) != 1:
             continue
         target, value = each.targets[0], each.value
         text = ast.unparse(value)
-        names = (
-            [item.id for item in target.elts if isinstance(item, ast.Name)]
-            if isinstance(target, ast.Tuple)
-            else []
-        )
-        if names and (shape := re.fullmatch(r"(\w+)\.(?:shape|size\(\))", text)):
-            found.setdefault(shape[1], tuple(map(python_name, names)))
+        if isinstance(target, ast.Tuple) and (shape := re.fullmatch(r"(\w+)\.(?:shape|size\(\))", text)):
+            found.setdefault(shape[1], tuple(python_name(ast.unparse(item)) for item in target.elts))
         elif not isinstance(target, ast.Name):
             continue
         elif length := re.fullmatch(r"(\w+)\.(?:numel\(\)|size|shape\[0\]|size\(0\))", text):
             found.setdefault(length[1], (python_name(target.id),))
-        elif like := re.match(r"\w+\.(?:empty|zeros|ones)_like\((\w+)", text):
-            if like[1] in found:
-                found[target.id] = found[like[1]]
-            else:
-                found[f"={target.id}"] = (like[1],)
-        elif isinstance(value, ast.Call) and re.match(r"\w+\.(?:empty|zeros)\(", text) and value.args:
-            sizes = value.args[0].elts if isinstance(value.args[0], ast.Tuple) else value.args[:1]
-            if all(isinstance(size, ast.Name) for size in sizes):
-                found[target.id] = tuple(python_name(ast.unparse(size)) for size in sizes)
-    for name in [key for key in found if key.startswith("=")]:  # y = empty_like(x), before n = y.numel()
-        other, mine = found.pop(name)[0], name[1:]
-        known = found.get(mine) or found.get(other)
-        if known:
-            found[mine] = found[other] = known
+        elif other := re.match(r"\w+\.(?:empty|zeros|ones)_like\((\w+)", text):
+            like[target.id] = other[1]
+        elif sizes := _sizes(value):
+            found[target.id] = sizes
+    for name, other_name in like.items():  # n = y.numel() may stand after y = empty_like(x)
+        if known := found.get(name) or found.get(other_name):
+            found[name] = found[other_name] = known
     return found
+
+
+def _sizes(node: ast.expr) -> tuple[str, ...]:
+    """The names in `torch.empty((m, n))`; none for anything else."""
+    if not isinstance(node, ast.Call) or not node.args:
+        return ()
+    if ast.unparse(node.func).rpartition(".")[2] not in {"empty", "zeros"}:
+        return ()
+    sizes = node.args[0].elts if isinstance(node.args[0], ast.Tuple) else node.args[:1]
+    named = all(isinstance(size, ast.Name) for size in sizes)
+    return tuple(python_name(ast.unparse(size)) for size in sizes) if named else ()
 
 
 def _results(node: ast.FunctionDef) -> list[str]:
@@ -313,11 +314,11 @@ def _axes(axes: Sequence[str], matrices: object) -> tuple[Axes, ...]:
 
 
 def _dtype(module: _Module, node: ast.FunctionDef, kernels: set[str]) -> str:
-    """The element type that a function allocates, or its kernels convert to; float32 where neither says one."""
+    """The element type that a function allocates, or its kernels convert to; else float32."""
     for each in (node, *(module.jitted[name][1] for name in sorted(kernels))):
         for found in _DTYPE.findall(ast.unparse(each)):
             if found != "float32" or each is node:
-                return {"half": "float16"}.get(found, found)
+                return "float16" if found == "half" else str(found)
     return "float32"
 
 
@@ -349,10 +350,10 @@ def _triton_body(module: _Module, kernels: set[str], arrays: Sequence[str]) -> E
 
 def _place(node: ast.expr, pointers: Sequence[str]) -> tuple[str, str] | None:
     """`x_ptr + offsets` as pointer and offset."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and isinstance(node.left, ast.Name):
-        if node.left.id in pointers:
-            return node.left.id, ast.unparse(node.right)
-    return None
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add):
+        return None
+    pointer = ast.unparse(node.left)
+    return (pointer, ast.unparse(node.right)) if pointer in pointers else None
 
 
 def _stored(

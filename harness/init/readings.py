@@ -1,11 +1,14 @@
-"""One kernel and what its own file says of it: the types of its parameters, the values of its template's, what to
-compile for it.
+"""One kernel and what its own file says of it: the types of its parameters, the values of its template's, and
+what to compile for it.
 """
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.init.bodies import Elementwise, Use, elementwise, translate, uses
@@ -76,6 +79,7 @@ class Reading:
         if problem := next((p.problem for p in parameters if p.problem), ""):
             return f"its signature cannot be guessed: {problem}"
         mine = [each for each in self.repository.launches_of(self.kernel.name) if self._is_mine(each[1])]
+        mine.sort(key=lambda each: each[0] != self.file)  # another file may have a kernel of this name
         launches = [launch for _, launch in mine]
         where, launch = next(((file, each) for file, each in mine if each.geometry), ("", None))
         types = {}
@@ -93,14 +97,14 @@ class Reading:
             return "it writes no array: no parameter is a pointer to non-const"
         if headers := self.repository.torch_headers(self.file):
             return (
-                f"its file includes {headers[0]}, and kernels are compiled without PyTorch's headers: measure the "
-                "operator that launches it, as a TorchFunction"
+                f"its file includes {headers[0]}, and kernels are compiled without PyTorch's headers: "
+                "measure the operator that launches it, as a TorchFunction"
             )
         source, include, missing = self.repository.includes_of(self.source)
         if missing:
             self.notes["source"] = (
-                f"it includes {', '.join(missing)}, which the repository does not have: a file that its build "
-                "makes, perhaps. Write it, or name its folder in include"
+                f"it includes {', '.join(missing)}, which the repository does not have: a file that its "
+                "build makes, perhaps. Write it, or name its folder in include"
             )
         if undefined := self._undefined():
             self.notes["macros"] = (
@@ -109,14 +113,16 @@ class Reading:
         if self.kernel.condition:
             self.notes[""] = f"it stands under {self.kernel.condition}, which was not evaluated"
         return FoundKernel(
-            self.kernel, self.file, launch, f"{where}:{launch.line}" if launch else "", types, template, source, include,
+            self.kernel, self.file, launch, f"{where}:{launch.line}" if launch else "", types, template,
+            source, include,
             uses(self.kernel), self.notes, elementwise(self.kernel),
         )  # fmt: skip
 
     def _undefined(self) -> list[str]:
-        """Names in capitals that the body uses and nothing defines: macros that the build gives, as it seems."""
+        """Names in capitals that the body uses and nothing defines: macros that the build gives."""
         words = {token.text for token in (*self.kernel.body, *self.kernel.bounds) if token.kind == "word"}
-        own = {each.name for each in (*self.kernel.parameters, *self.kernel.template)}
+        own = {parameter.name for parameter in self.kernel.parameters}
+        own |= {parameter.name for parameter in self.kernel.template}
         known = own | self.repository.names_of(self.source).keys() | self.repository.declared_in(self.source)
         return sorted(word for word in words if _MACRO.fullmatch(word) and word not in known)
 
@@ -170,8 +176,8 @@ class Reading:
                 return DTYPES[text]
             if vector := _VECTOR.fullmatch(text):
                 return (
-                    f"parameter {parameter.name} is of type {text}: {vector[2]} elements of {vector[1]} an index, "
-                    "which an array's shape cannot say"
+                    f"parameter {parameter.name} is of type {text}: {vector[2]} elements of {vector[1]} an "
+                    "index, which an array's shape cannot say"
                 )
             known = self.repository.names_of(self.source).get(text)
             if known is None and (other := self.repository.defining(text, self.source)):
@@ -203,9 +209,30 @@ def integer(expression: Expression, names: Mapping[str, Expression], depth: int 
         return None if value is None else str(value)
 
     text = translate(expression, value_of)
-    if text is None or re.search(r"[A-Za-z.]|\*\*|<<\s*\d{3}", text.replace("ceil_div", "")):
-        return None
-    try:
-        return int(eval(text, {"__builtins__": {}, "ceil_div": lambda a, b: -(-a // b)}))  # noqa: S307 - numbers only
-    except (ArithmeticError, ValueError, TypeError, MemoryError):
-        return None
+    return None if text is None else _value(ast.parse(text, mode="eval").body)
+
+
+_OPERATIONS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.LShift: lambda one, by: one << min(by, 64),
+    ast.RShift: operator.rshift,
+}
+
+
+def _value(node: ast.expr) -> int | None:
+    """The value of an expression of integers below 2**63; None for any other."""
+    found = None
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        found = int(node.value)
+    elif isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+        one, other = _value(node.left), _value(node.right)
+        with contextlib.suppress(ArithmeticError, ValueError):
+            found = None if one is None or other is None else _OPERATIONS[type(node.op)](one, other)
+    elif isinstance(node, ast.Call) and ast.unparse(node.func) == "ceil_div" and len(node.args) == 2:
+        one, other = map(_value, node.args)
+        found = -(-one // other) if one is not None and other else None
+    return found if found is not None and abs(found) < 2**63 else None

@@ -1,4 +1,4 @@
-"""What kernels compute, where their names or bodies say it for sure: the reference, its tolerance and its work."""
+"""What kernels compute, where names or bodies say it for sure: the reference, its tolerance and its work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def reference_of(
 ) -> Reference | None:
     """What a kernel of this name computes, where it is known for sure; None otherwise.
 
-    `matrices` are A, B and C of a product, `body` what a kernel's own body says, and all names are suite.py's.
+    `matrices` are A, B and C of a product, `body` is what a kernel's own body says. Names are suite.py's.
     """
     outputs = [array for array in arrays if array.role != "Input"]
     if matrices:

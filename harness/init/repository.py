@@ -100,7 +100,7 @@ class Repository:
         return found | {name: self.source(name) for name in self._added}
 
     def add(self, name: str, text: str) -> None:
-        """CUDA text that stands in another file, by a name of its own: `file.py::name`. Before sources are asked."""
+        """CUDA text that stands in another file, by a name of its own, `file.py::name`; before `sources`."""
         self.texts[name] = text
         self._added.append(name)
 
@@ -211,7 +211,7 @@ class Repository:
         return self._closures[name]
 
     def _found_closure(self, name: str) -> tuple[dict[str, str], list[str]]:
-        """Every file of the repository that a file includes, by the folder that finds it; and what is missing."""
+        """Every file that a file includes, by the folder that finds it, and what is missing."""
         found, missing, waiting = {name: ""}, [], deque([name])
         while waiting:
             here = waiting.popleft()
@@ -233,7 +233,7 @@ class Repository:
         return posixpath.basename(included) in self._made or "/" not in included
 
     def includes_of(self, name: str) -> tuple[str, tuple[str, ...], list[str]]:
-        """What to compile for a file, the folders that its includes need, and the headers that are missing."""
+        """What to compile for a file, the folders that its includes need, and what is missing."""
         found, missing = self._closure(name)
         return name, tuple(dict.fromkeys(filter(None, found.values()))), list(dict.fromkeys(missing))
 
@@ -247,12 +247,12 @@ class Repository:
         return self._names[name]
 
     def declared_in(self, name: str) -> set[str]:
-        """Words in capitals that a file and all that it includes declare, in any scope: `SIZE = 1`, `enum {A, B}`."""
+        """Words in capitals that a file and its includes declare in any scope: `SIZE = 1`, `enum {A, B}`."""
         found = self._closure(name)[0]
         return {word for each in found for word in _DECLARED.findall(self.text(each))}
 
     def defining(self, word: str, name: str) -> str | None:
-        """A file that includes another, and by itself or by what it includes knows a name that this one does not."""
+        """A file that includes this one, and knows a name that this one does not."""
         for other in self.sources:
             if other != name and name in self._closure(other)[0] and word in self.names_of(other):
                 return other
