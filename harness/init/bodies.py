@@ -1,5 +1,5 @@
-"""What the body of a CUDA kernel tells: which arrays it writes, how it indexes them, and what it computes where
-that is one assignment per element.
+"""What the body of a CUDA kernel tells: which arrays it writes, how it indexes them, and what it computes
+where that is one assignment per element.
 """
 
 from __future__ import annotations

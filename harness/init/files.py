@@ -352,7 +352,8 @@ def _kernel(suite: SuiteGuess, kernel: KernelGuess, folder: str) -> Iterator[str
     if kernel.function:
         yield _line(f'{kernel.function}({source}, "{kernel.entry}"),', notes.get("source", ""), 12)
     else:
-        yield _line(f'{{"cuda": {source}}},', notes.get("source", ""), 12)
+        given = source if kernel.instantiate else f'{{"cuda": {source}}}'
+        yield _line(f"{given},", notes.get("source", ""), 12)
     words = {
         "entry": f'"{kernel.entry}"' if kernel.entry and not kernel.function else "",
         "instantiate": f'"{kernel.instantiate}"' if kernel.instantiate else "",

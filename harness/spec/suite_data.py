@@ -70,9 +70,9 @@ class ProblemData(msgspec.Struct, frozen=True):
     """Names of axes that share one are of one number."""
     arrays: dict[str, ArrayData]
     independent: str | None
-    has_reference: bool
     flop: Function
     moved_bytes: Function
+    has_reference: bool
 
 
 class SourceData(msgspec.Struct, frozen=True):
@@ -182,8 +182,8 @@ def describe(suite: Suite, functions: Functions) -> SuiteData:
             },
             "arrays": {name: _array(array) for name, array in problem.arrays.items()},
             "independent": problem.independent,
-            "has_reference": problem.has_reference,
             "flop": functions.number(lambda case: _count(problem.flop(case)), "flop"),
+            "has_reference": problem.has_reference,
             "moved_bytes": functions.number(lambda case: _count(problem.moved_bytes(case)), "moved_bytes"),
         },
         "kernels": [_kernel(kernel, functions) for kernel in suite.kernels],
@@ -262,10 +262,10 @@ def _problem(data: ProblemData, answering: Answering) -> Problem:
     }
     members = {
         "__doc__": data.about,
+        **({"reference": _elsewhere} if data.has_reference else {}),
         "independent": data.independent,
         **{name: data.axes[number] for name, number in data.axis_of.items()},
         **arrays,
-        **({"reference": _elsewhere} if data.has_reference else {}),
     }
     made: Problem = type(data.name, (Problem,), members)()
     # Of the problem, not of its class, which lives until garbage is collected: a process goes with its suite.
