@@ -113,7 +113,7 @@ def _chosen(proposed: Sequence[SuiteGuess], only: Sequence[str]) -> list[SuiteGu
 
 def _asked(proposed: list[SuiteGuess]) -> list[SuiteGuess]:
     """Those that are wanted, as told at the keyboard; all of them where nobody is there."""
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         tell("no terminal to ask at: writing every suite that is proposed, as with --yes.")
         return proposed
     told = click.prompt(

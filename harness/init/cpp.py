@@ -308,11 +308,17 @@ class _Reader:
             depth += (text in _PAIRS) - (text in {")", "]", "}"} and self.tokens[number].kind == "sign")
             if depth == 0:
                 return number
-        return len(self.tokens) - 1
+        return len(self.tokens)
 
     def _global(self) -> None:
         head = [token for token in self.tokens[self.begin : self.at] if token.kind != "hash"]
         bounds: Expression = ()
+        for number, token in enumerate(head):
+            if token.text == "__launch_bounds__":
+                at = self.begin + self.tokens[self.begin : self.at].index(token)
+                bounds = (split(self.tokens[at + 2 : self._to_close(at + 1)]) or [()])[0]
+                head = head[:number]
+                break
         at = self.at + 1
         while at < len(self.tokens) and self.tokens[at].text not in {";", "{", "}"}:
             if self.tokens[at].text != "(":
@@ -335,6 +341,8 @@ class _Reader:
         self, head: Sequence[Token], name: Token, inside: Sequence[Token], bounds: Expression, opens: int
     ) -> None:
         close = self._to_close(opens)
+        if close == len(self.tokens):  # the file ends first
+            return
         words = [token.text for token in head]
         template: tuple[TemplateParameter, ...] = ()
         if "template" in words and "<" in words:

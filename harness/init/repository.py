@@ -253,7 +253,11 @@ class Repository:
 
     def defining(self, word: str, name: str) -> str | None:
         """A file that includes this one, and knows a name that this one does not."""
-        for other in self.sources:
+        base = posixpath.basename(name).encode()
+        includers = [
+            other for other in self.files if other.endswith(CPP_SUFFIXES) and base in self.bytes_of(other)
+        ]
+        for other in [*includers, *self.sources]:
             if other != name and name in self._closure(other)[0] and word in self.names_of(other):
                 return other
         return None
