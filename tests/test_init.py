@@ -220,7 +220,8 @@ def test_two_kernels_of_one_name(theirs):
 
 def test_headers_are_found_where_the_build_looks_for_them(theirs):
     top = theirs({
-        "CMakeLists.txt": 'include_directories("${PROJECT_SOURCE_DIR}/common")\nconfigure_file(made.h.in made.h)\n',
+        "CMakeLists.txt": 'include_directories("${PROJECT_SOURCE_DIR}/common")\n'
+        "configure_file(made.h.in made.h)\n",
         "common/tile.h": "#pragma once\n#define TILE 8\ntypedef __half element;\n",
         "src/f.cu": '#include "tile.h"\n#include "made.h"\n#include <cuda_fp16.h>\n'
         "__global__ void f(const element *x, element *y, int n) { int i = threadIdx.x; y[i] = x[i]; }",

@@ -141,7 +141,7 @@ def _few(proposed: list[SuiteGuess]) -> list[SuiteGuess]:
 
 def _show(repository: Repository, proposed: Sequence[SuiteGuess], left: Sequence[LeftOut]) -> None:
     where = "of git's list" if repository.top else "in the folder"
-    click.echo(f"Looked at {len(repository.files)} files {where}.")
+    click.echo(f"Looked at {len(repository.files)} file{'s'[: len(repository.files) != 1]} {where}.")
     if repository.passed_over:
         passed = ", ".join(f"{name} ({count})" for name, count in sorted(repository.passed_over.items()))
         click.echo(f"Passed over: {passed}.")

@@ -129,7 +129,7 @@ def _joined(one: tuple[str, ...], other: Counter[str]) -> tuple[str, ...]:
 
 def assigned(body: Sequence[Token]) -> dict[str, Expression]:
     """The names that a body declares with a value, `int i = ...`, and these values."""
-    found = {}
+    found: dict[str, Expression] = {}
     for at in range(1, len(body) - 1):
         if body[at].text == "=" and body[at - 1].kind == "word" and at > 1 and body[at - 2].kind == "word":
             found.setdefault(body[at - 1].text, tuple(_statement(body, at + 1)))
