@@ -116,8 +116,10 @@ class Repository:
 
     def torch_headers(self, name: str) -> list[str]:
         """PyTorch's headers that a file includes and the repository does not have."""
-        included = [each for file in self._closure(name)[0] for _, each in self._includes(file)]
-        return [each for each in included if _TORCH.match(each) and self._resolve(each, name) is None]
+        included = [each for file in self._closure(name)[0] for each in self._includes(file)]
+        return [
+            each for kind, each in included if _TORCH.match(each) and self._resolve(each, name, kind) is None
+        ]
 
     @cached_property
     def _launches(self) -> dict[str, list[tuple[str, Launch]]]:
@@ -191,18 +193,23 @@ class Repository:
         cmake = [name for name in self.files if name.endswith(("CMakeLists.txt", ".cmake"))]
         return {posixpath.basename(found) for name in cmake for found in _BUILT.findall(self.text(name))}
 
-    def _resolve(self, included: str, name: str) -> tuple[str, str] | None:
-        """The file that an include names, and the folder that must be searched for it, empty for none."""
+    def _resolve(self, included: str, name: str, kind: str) -> tuple[str, str] | None:
+        """The file that an include names, and the folder that must be searched for it, empty for none.
+
+        `kind` is how it begins: `"` or `<`. A plain name in angle brackets is a library's, unless the build
+        says where it lies.
+        """
         beside = posixpath.normpath(posixpath.join(posixpath.dirname(name), included))
-        if beside in self._known:
+        if kind == '"' and beside in self._known:
             return beside, ""
         for folder in self.include_folders:
             inside = posixpath.normpath(posixpath.join(folder, included))
             if inside in self._known:
                 return inside, folder
-        for candidate in self._by_base.get(posixpath.basename(included), []):
-            if candidate.endswith(f"/{included}") or candidate == included:
-                return candidate, candidate[: -len(included)].rstrip("/") or "."
+        if kind == '"' or "/" in included:
+            for candidate in self._by_base.get(posixpath.basename(included), []):
+                if candidate.endswith(f"/{included}") or candidate == included:
+                    return candidate, candidate[: -len(included)].rstrip("/") or "."
         return None
 
     def _closure(self, name: str) -> tuple[dict[str, str], list[str]]:
@@ -216,7 +223,7 @@ class Repository:
         while waiting:
             here = waiting.popleft()
             for kind, included in self._includes(here):
-                resolved = self._resolve(included, here)
+                resolved = self._resolve(included, here, kind)
                 if resolved is None:
                     if kind == '"' and self._is_own(included):
                         missing.append(included)
