@@ -244,6 +244,19 @@ def test_a_header_that_needs_its_includer_is_compiled_as_that(theirs):
     assert (kernel.file, kernel.source, kernel.instantiate) == ("f.cuh", "all.cu", "deep::f")
 
 
+def test_a_constant_of_a_header_that_comes_before_is_found(theirs, call):
+    kernel = "__global__ void {0}(const float *x, float *y, int n) {{ y[0] = WARPSIZE * x[1] + NAN; }}"
+    suites, _ = guessed(theirs({
+        "a.cuh": "const int WARPSIZE = 32;\n" + kernel.format("first"), "b.cuh": kernel.format("second"),
+        "c.cu": kernel.format("third"), "all.cuh": '#include "a.cuh"\n#include "b.cuh"\n',
+    }))  # fmt: skip
+    found = {kernel.name: kernel for suite in suites.values() for kernel in suite.kernels}
+    assert {name: kernel.source for name, kernel in found.items()} == {
+        "first": "a.cuh", "second": "all.cuh", "third": "c.cu",
+    }  # fmt: skip
+    assert "WARPSIZE: no file" in found["third"].notes["macros"]
+
+
 def test_what_is_there_and_differs_stays_unless_forced(theirs, call):
     top = theirs({"scale.cu": SCALE, "pyproject.toml": '[project]\nname = "theirs"\n'})
     call("init", "--yes")

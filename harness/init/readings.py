@@ -36,7 +36,8 @@ DTYPES = {
 """NumPy's name, or ml_dtypes', of an element by C++'s."""
 INTEGERS = {"int32", "uint32", "int64", "uint64"}
 _MACRO = re.compile(
-    r"(?!M_PI|FLT_|DBL_|INT_|UINT_|INT32_|INT64_|CUDART_|TORCH_|CU_)[A-Z][A-Z0-9]*_[A-Z0-9_]+"
+    r"(?!(?:NULL|NAN|INFINITY|EOF|CHAR_BIT|SIZE_MAX|RAND_MAX)$|(?:M|FLT|DBL|INT|UINT|LONG|INT32|INT64|CUDART|CU)_)"
+    r"[A-Z][A-Z0-9_]{3,}"
 )
 _VECTOR = re.compile(r"(u?(?:char|short|int|long|longlong)|float|double|half|__half|__nv_bfloat16)([234])")
 
@@ -82,41 +83,68 @@ class Reading:
         mine.sort(key=lambda each: each[0] != self.file)  # another file may have a kernel of this name
         launches = [launch for _, launch in mine]
         where, launch = next(((file, each) for file, each in mine if each.geometry), ("", None))
-        types = {}
         template = self._template(launches)
-        for parameter in parameters:
-            dtype = self._dtype(parameter, {} if isinstance(template, str) else template)
-            if dtype not in DTYPES.values() and not (
-                isinstance(template, str) and self._is_template(parameter)
-            ):
+        types = self._types({} if isinstance(template, str) else template)
+        for why in (types, template, self._foreign()):
+            if isinstance(why, str) and why:
+                return why
+        assert isinstance(types, dict)
+        assert isinstance(template, dict)
+        source, include = self._to_compile()
+        if self.kernel.condition:
+            self.notes[""] = f"it stands under {self.kernel.condition}, which was not evaluated"
+        return FoundKernel(
+            self.kernel, self.file, launch, f"{where}:{launch.line}" if launch else "", types, template,
+            source, include, uses(self.kernel), self.notes, elementwise(self.kernel),
+        )  # fmt: skip
+
+    def _types(self, template: Mapping[str, str]) -> dict[str, str] | str:
+        """NumPy's name of each parameter's type; or why one of them has none."""
+        found: dict[str, str] = {}
+        for parameter in self.kernel.parameters:
+            dtype = self._dtype(parameter, template)
+            unknown = any(parameter.type == each.name for each in self.kernel.template) and not template
+            if dtype not in DTYPES.values() and not unknown:
                 return dtype
-            types[parameter.name] = dtype
-        if isinstance(template, str):
-            return template
-        if not any(p.pointer and not p.const for p in parameters):
+            found[parameter.name] = dtype
+        if not any(parameter.pointer and not parameter.const for parameter in self.kernel.parameters):
             return "it writes no array: no parameter is a pointer to non-const"
-        if headers := self.repository.torch_headers(self.file):
-            return (
-                f"its file includes {headers[0]}, and kernels are compiled without PyTorch's headers: "
-                "measure the operator that launches it, as a TorchFunction"
-            )
-        source, include, missing = self.repository.includes_of(self.source)
+        return found
+
+    def _foreign(self) -> str:
+        """Why its file cannot be compiled by itself; empty where it can."""
+        headers = self.repository.torch_headers(self.file)
+        if not headers:
+            return ""
+        return (
+            f"its file includes {headers[0]}, and kernels are compiled without PyTorch's headers: measure "
+            "the operator that launches it, as a TorchFunction"
+        )
+
+    def _to_compile(self) -> tuple[str, tuple[str, ...]]:
+        """The file to compile, and the folders that its includes need; what is missing becomes a note."""
+        undefined = self._undefined()
+        if undefined and self._compile_includer(undefined):
+            undefined = self._undefined()
+        include, missing = self.repository.includes_of(self.source)
         if missing:
             self.notes["source"] = (
                 f"it includes {', '.join(missing)}, which the repository does not have: a file that its "
                 "build makes, perhaps. Write it, or name its folder in include"
             )
-        if undefined := self._undefined():
-            self.notes["macros"] = (
-                f"{', '.join(undefined)}: no file that it includes defines them. Write their values"
-            )
-        if self.kernel.condition:
-            self.notes[""] = f"it stands under {self.kernel.condition}, which was not evaluated"
-        return FoundKernel(
-            self.kernel, self.file, launch, f"{where}:{launch.line}" if launch else "", types, template,
-            source, include,
-            uses(self.kernel), self.notes, elementwise(self.kernel),
-        )  # fmt: skip
+        if undefined:
+            what = "no file that it includes defines them. Write their values"
+            self.notes["macros"] = f"{', '.join(undefined)}: {what}"
+        return self.source, include
+
+    def _compile_includer(self, words: Sequence[str]) -> bool:
+        """Whether a file that includes this one knows such a word, and so is compiled in its place."""
+        for word in words:
+            if other := self.repository.defining(word, self.source):
+                self.notes["source"] = f"it is not {self.file} alone: {word} is defined before it is included"
+                self.source = other
+                return True
+        return False
 
     def _undefined(self) -> list[str]:
         """Names in capitals that the body uses and nothing defines: macros that the build gives."""
@@ -125,9 +153,6 @@ class Reading:
         own |= {parameter.name for parameter in self.kernel.template}
         known = own | self.repository.names_of(self.source).keys() | self.repository.declared_in(self.source)
         return sorted(word for word in words if _MACRO.fullmatch(word) and word not in known)
-
-    def _is_template(self, parameter: Parameter) -> bool:
-        return any(parameter.type == each.name for each in self.kernel.template)
 
     def _is_mine(self, launch: Launch) -> bool:
         return launch.name == self.kernel.name and (
@@ -180,10 +205,8 @@ class Reading:
                     "index, which an array's shape cannot say"
                 )
             known = self.repository.names_of(self.source).get(text)
-            if known is None and (other := self.repository.defining(text, self.source)):
-                self.source = other
-                known = self.repository.names_of(other).get(text)
-                self.notes["source"] = f"it is not {self.file} alone: {text} is defined before it is included"
+            if known is None and self._compile_includer([text]):
+                known = self.repository.names_of(self.source).get(text)
             if known is None:
                 break
             text = text_of([token for token in known if token.text not in {"const", "struct"}])

@@ -38,7 +38,11 @@ _CMAKE = re.compile(r"(?:target_)?include_directories\s*\(([^)]*)\)", re.IGNOREC
 _BENCHMARK = re.compile(rb"^[ \t]*(NVBENCH_BENCH\w*|BENCHMARK\w*)[ \t]*\(", re.MULTILINE)
 _TORCH = re.compile(r"(?:torch|ATen|c10)/")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)', re.MULTILINE)
-_DECLARED = re.compile(r"\b([A-Z][A-Z0-9_]+)\s*(?:=|,|\}|\[|;|>)")
+_DECLARED = re.compile(
+    r"\b(?!return\b|case\b|else\b)[a-z_]\w*\s+([A-Z][A-Z0-9_]{2,})\s*[=\[;,){(]"
+    r"|\b([A-Z][A-Z0-9_]{2,})\s*=(?!=)|\benum\b[^{;]*\{([^}]*)\}"
+)
+"""A type and a name, a name that is given a value, what is enumerated."""
 _SEEN = re.compile(rb"__global__|<<<")
 
 
@@ -239,10 +243,10 @@ class Repository:
         """Whether a header that is not there is one that the build makes, rather than a library's."""
         return posixpath.basename(included) in self._made or "/" not in included
 
-    def includes_of(self, name: str) -> tuple[str, tuple[str, ...], list[str]]:
-        """What to compile for a file, the folders that its includes need, and what is missing."""
+    def includes_of(self, name: str) -> tuple[tuple[str, ...], list[str]]:
+        """The folders that a file's includes need, and those that are missing."""
         found, missing = self._closure(name)
-        return name, tuple(dict.fromkeys(filter(None, found.values()))), list(dict.fromkeys(missing))
+        return tuple(dict.fromkeys(filter(None, found.values()))), list(dict.fromkeys(missing))
 
     def names_of(self, name: str) -> Mapping[str, Expression]:
         """Macros, constants and aliases at the top of a file and of all that it includes."""
@@ -256,7 +260,8 @@ class Repository:
     def declared_in(self, name: str) -> set[str]:
         """Words in capitals that a file and its includes declare in any scope: `SIZE = 1`, `enum {A, B}`."""
         found = self._closure(name)[0]
-        return {word for each in found for word in _DECLARED.findall(self.text(each))}
+        groups = [group for each in found for match in _DECLARED.findall(self.text(each)) for group in match]
+        return {word for group in groups for word in re.findall(r"\w+", group)}
 
     def defining(self, word: str, name: str) -> str | None:
         """A file that includes this one, and knows a name that this one does not."""
