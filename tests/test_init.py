@@ -213,8 +213,9 @@ def test_a_template_without_a_launch_is_left_out_and_names_its_parameter(theirs)
 
 def test_two_kernels_of_one_name(theirs):
     one = "__global__ void f(const float *x, float *y, int n) { int i = threadIdx.x; y[i] = x[i]; }\n"
-    suites, left = guessed(theirs({"a.cu": one, "b.cu": one, "c.cu": one + one.replace("float", "int")}))
-    assert [kernel.name for kernel in suites["f"].kernels] == ["f", "f_b"]
+    launched = one + "void run() { f<<<1, 64>>>(x, y, n); }"
+    suites, left = guessed(theirs({"a.cu": one, "b.cu": launched, "c.cu": one + one.replace("float", "int")}))
+    assert {kernel.name: kernel.block for kernel in suites["f"].kernels} == {"f": "256", "f_b": "64"}
     assert "more than one kernel of this name" in left["f"]
 
 
@@ -242,6 +243,15 @@ def test_a_header_that_needs_its_includer_is_compiled_as_that(theirs):
     }))  # fmt: skip
     (kernel,) = suites["f"].kernels
     assert (kernel.file, kernel.source, kernel.instantiate) == ("f.cuh", "all.cu", "deep::f")
+
+
+def test_what_a_build_says_and_an_instruction_needs_is_given_to_the_compiler(theirs):
+    suites, _ = guessed(theirs({
+        "Makefile": "NVCC_FLAGS = -O3 --expt-relaxed-constexpr\n",
+        "f.cu": '__global__ void f(const float *x, float *y, int n) { asm("wgmma.fence;"); y[0] = x[0]; }',
+    }))  # fmt: skip
+    (kernel,) = suites["f"].kernels
+    assert (kernel.arch, kernel.options) == ("sm_90a", ("--expt-relaxed-constexpr",))
 
 
 def test_a_constant_of_a_header_that_comes_before_is_found(theirs, call):

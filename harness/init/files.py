@@ -360,6 +360,7 @@ def _kernel(suite: SuiteGuess, kernel: KernelGuess, folder: str) -> Iterator[str
         "macros": "{" + ", ".join(f'"{name}": {value}' for name, value in kernel.macros.items()) + "}",
         "include": _strings(kernel.include) if kernel.include else "",
         "arch": f'"{kernel.arch}"' if kernel.arch else "",
+        "options": f'{{"cuda": {_strings(kernel.options)}}}' if kernel.options else "",
         "block": kernel.block,
         "grid": kernel.grid,
         "dynamic_shared_bytes": kernel.shared,

@@ -353,6 +353,10 @@ def _kernel(
     geometry = Geometry(repository, each, axes, {**renamed, **scalars})
     notes = {**each.notes, **geometry.notes}
     file, _, variable = each.file.partition("::")
+    arch, what = ("", "") if variable else repository.arch_of(each.source)
+    notes |= {"arch": f"{what.rstrip('.')} needs it"} if arch else {}
+    if options := () if variable else repository.options:
+        notes["options"] = "of the project's own build"
     if variable:
         instantiate = ""
     return KernelGuess(
@@ -369,6 +373,8 @@ def _kernel(
         macros={name: int(each.template[name]) for name in each.template if name in numbers},
         include=each.include,
         notes=notes,
+        arch=arch,
+        options=options,
     )
 
 

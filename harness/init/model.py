@@ -56,6 +56,8 @@ class KernelGuess:
     notes: Mapping[str, str]
     """What was guessed, by the field that it is of; by the empty name, of the whole."""
     arch: str = ""
+    options: tuple[str, ...] = ()
+    """Of nvcc."""
     function: str = ""
     """Of Python's world: TritonFunction and its like; `entry` is then the function's name."""
 

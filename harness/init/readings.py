@@ -79,8 +79,8 @@ class Reading:
         parameters = self.kernel.parameters
         if problem := next((p.problem for p in parameters if p.problem), ""):
             return f"its signature cannot be guessed: {problem}"
-        mine = [each for each in self.repository.launches_of(self.kernel.name) if self._is_mine(each[1])]
-        mine.sort(key=lambda each: each[0] != self.file)  # another file may have a kernel of this name
+        launched = self.repository.launches_of(self.kernel.name, self.file)
+        mine = [each for each in launched if self._is_mine(each[1])]
         launches = [launch for _, launch in mine]
         where, launch = next(((file, each) for file, each in mine if each.geometry), ("", None))
         template = self._template(launches)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -43,6 +43,15 @@ _DECLARED = re.compile(
     r"|\b([A-Z][A-Z0-9_]{2,})\s*=(?!=)|\benum\b[^{;]*\{([^}]*)\}"
 )
 """A type and a name, a name that is given a value, what is enumerated."""
+_FLAG = re.compile(r"--(?:expt-relaxed-constexpr|expt-extended-lambda|extended-lambda|use_fast_math)\b")
+_BUILD = ("CMakeLists.txt", ".cmake", "Makefile", ".mk", "setup.py")
+_ARCHES = (
+    ("tcgen05.", "sm_100a"),
+    ("wgmma.", "sm_90a"),
+    ("cp.async.bulk", "sm_90"),
+    ("__cluster_dims__", "sm_90"),
+)
+"""What in a text needs which architecture, the most demanding first."""
 _SEEN = re.compile(rb"__global__|<<<")
 
 
@@ -118,6 +127,18 @@ class Repository:
                 found.append((name, whose, len(uses)))
         return found
 
+    @cached_property
+    def options(self) -> tuple[str, ...]:
+        """Options that the project's own build gives nvcc, of those that a kernel may not compile without."""
+        builds = [name for name in self.files if name.endswith(_BUILD)]
+        builds += [n for n in self.files if n.endswith(".py") and b"cuda_cflags" in self.bytes_of(n)]
+        return tuple(dict.fromkeys(flag for name in builds for flag in _FLAG.findall(self.text(name))))
+
+    def arch_of(self, name: str) -> tuple[str, str]:
+        """The architecture that a file and its includes need, and what for; empty for any."""
+        text = "\n".join(self.text(each) for each in self._closure(name)[0])
+        return next(((arch, what) for what, arch in _ARCHES.items() if what in text), ("", ""))
+
     def torch_headers(self, name: str) -> list[str]:
         """PyTorch's headers that a file includes and the repository does not have."""
         included = [each for file in self._closure(name)[0] for each in self._includes(file)]
@@ -133,9 +154,18 @@ class Repository:
                 found.setdefault(launch.name, []).append((name, launch))
         return found
 
-    def launches_of(self, kernel: str) -> list[tuple[str, Launch]]:
-        """The launches and instantiations of kernels of a name, each with its file."""
-        return self._launches.get(kernel, [])
+    @cached_property
+    def _definers(self) -> Counter[str]:
+        return Counter(kernel.name for source in self.sources.values() for kernel in source.kernels)
+
+    def launches_of(self, kernel: str, file: str) -> list[tuple[str, Launch]]:
+        """The launches and instantiations of a file's kernel, each with its file, its own first. Where other
+        files define one of the name, only those count that can see this one.
+        """
+        found = self._launches.get(kernel, [])
+        if self._definers[kernel] > 1:
+            found = [each for each in found if file in self._closure(each[0])[0]]
+        return sorted(found, key=lambda each: each[0] != file)
 
     def bytes_of(self, name: str) -> bytes:
         """What a file holds; nothing where it is none, cannot be read or is larger than any source."""
