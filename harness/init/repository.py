@@ -45,12 +45,7 @@ _DECLARED = re.compile(
 """A type and a name, a name that is given a value, what is enumerated."""
 _FLAG = re.compile(r"--(?:expt-relaxed-constexpr|expt-extended-lambda|extended-lambda|use_fast_math)\b")
 _BUILD = ("CMakeLists.txt", ".cmake", "Makefile", ".mk", "setup.py")
-_ARCHES = (
-    ("tcgen05.", "sm_100a"),
-    ("wgmma.", "sm_90a"),
-    ("cp.async.bulk", "sm_90"),
-    ("__cluster_dims__", "sm_90"),
-)
+_ARCHES = {"tcgen05.": "sm_100a", "wgmma.": "sm_90a", "cp.async.bulk": "sm_90", "__cluster_dims__": "sm_90"}
 """What in a text needs which architecture, the most demanding first."""
 _SEEN = re.compile(rb"__global__|<<<")
 
