@@ -429,6 +429,9 @@ from torch import Tensor
 def mymuladd(a: Tensor, b: Tensor, c: float) -> Tensor:
     return torch.ops.extension_cpp.mymuladd.default(a, b, c)
 
+def scaled(x, seed, p):
+    return torch.ops.extension_cpp.scaled(x, seed, p)
+
 def _backward(ctx, grad):
     return torch.ops.extension_cpp.mymul.default(grad, grad)
 """
@@ -451,7 +454,9 @@ def test_functions_of_pythons_world_become_suites(theirs):
         "axpy": ("NumbaFunction", "axpy", "case.a * x + y"),
         "my_add": ("CupyFunction", "add", "x1 + x2"),
         "mymuladd": ("TorchFunction", "mymuladd", None),
+        "scaled": ("TorchFunction", "scaled", None),
     }
+    assert [(n.name, n.dtype) for n in suites["scaled"].numbers] == [("seed", "int32"), ("p", "float32")]
     assert [(a.name, a.shape) for a in suites["add"].arrays] == [
         ("x", ("n_elements",)), ("y", ("n_elements",)), ("output", ("n_elements",)),
     ]  # fmt: skip
@@ -464,7 +469,7 @@ def test_functions_of_pythons_world_become_suites(theirs):
 def test_a_torch_extensions_kernels_are_measured_through_their_operator(theirs):
     kernel = "#include <torch/all.h>\n__global__ void f(const float *x, float *y, int n) { y[0] = x[0]; }"
     suites, left = guessed(theirs({"ops.py": TORCH, "f.cu": kernel}))
-    assert list(suites) == ["mymuladd"]
+    assert list(suites) == ["mymuladd", "scaled"]
     assert "TorchFunction" in left["f"]
 
 

@@ -22,6 +22,11 @@ _SEEN = re.compile(
 )
 _DTYPE = re.compile(r"\b(?:torch|tl|cp|cupy|np)\.(float16|bfloat16|float32|float64|half)\b")
 _SCALAR_TYPES = {"float": "float32", "int": "int32", "bool": "uint8", "float32": "float32"}
+_KIND = {
+    **dict.fromkeys(("p", "eps", "alpha", "beta", "scale", "sm_scale", "rate", "momentum", "lr"), "float"),
+    **dict.fromkeys(("seed", "causal", "axis", "dim"), "int"),
+}
+"""What a parameter is that has no annotation, by its name; of any other name it is a tensor."""
 _NO_TENSOR = {"str", "Optional[str]", "dict", "list", "tuple", "Callable", *_SCALAR_TYPES}
 _FRAMEWORKS = {
     "triton": "TritonFunction",
@@ -229,7 +234,7 @@ def _parameters(node: ast.FunctionDef) -> tuple[list[str], list[Number], list[st
     ]
     tensors, numbers, others = [], [], []
     for parameter in plain:
-        kind = ast.unparse(parameter.annotation) if parameter.annotation else ""
+        kind = ast.unparse(parameter.annotation) if parameter.annotation else _KIND.get(parameter.arg, "")
         if kind in _SCALAR_TYPES:
             dtype = _SCALAR_TYPES[kind]
             value = "0.5" if dtype == "float32" else "1"
