@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.init.cpp import read, text_of
+from harness.init.files import suite_text
 from harness.init.guess import suites_of
 from harness.init.repository import Repository
 from harness.spec.loader import load_folder
@@ -486,6 +487,19 @@ def test_files_that_are_none_of_what_they_look_like_cost_nothing(theirs, call):
     assert [folder.name for folder in (top / "perf").iterdir()] == ["scale"]
     assert "Passed over: tests (1), third_party (1)" in done.out
     assert "not Python that can be read" in done.out
+
+
+def test_names_that_python_would_stumble_over_are_written_so_that_it_does_not(theirs):
+    top = theirs({
+        'a "b"\n.cu': "__global__ void f(const float *lambda, float *data, int case_, int n)"
+        " { int i = threadIdx.x; data[i] = lambda[i]; }",
+        "k.cu": "__global__ void kernel_2d(const float *self, float *np, int n) { np[0] = self[1]; }",
+        "s.py": TRITON.replace("n_elements = output.numel()", "*_, n_elements = x.shape"),
+    })  # fmt: skip
+    suites, _ = suites_of(Repository(top))
+    assert [suite.name for suite in suites] == ["f", "kernel_2d", "add"]
+    for suite in suites:
+        ast.parse(suite_text(suite, "perf/it"))
 
 
 def test_an_executables_benchmarks_are_named(theirs, call):

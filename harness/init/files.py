@@ -206,9 +206,14 @@ def _comment(text: str, indent: int = 0) -> str:
     return textwrap.fill(text, _WIDTH, initial_indent=head, subsequent_indent=head, break_long_words=False)
 
 
+def _quoted(text: str) -> str:
+    """A text as Python and a formatter write it; a file may have any name."""
+    return json.dumps(text, ensure_ascii=False) if text.isprintable() else ascii(text)
+
+
 def _line(code: str, why: str, indent: int) -> str:
     """A line with its reason behind it, or above it where there is no room."""
-    line = " " * indent + code
+    line, why = " " * indent + code, " ".join(why.split())
     if not why:
         return line
     return f"{line}  # {why}" if len(line) + len(why) < _WIDTH else f"{_comment(why, indent)}\n{line}"
@@ -225,10 +230,9 @@ def suite_text(suite: SuiteGuess, folder: str) -> str:
     names |= {"ceil_div"} if "ceil_div(" in kernels else set()
     names |= {kernel.function for kernel in suite.kernels if kernel.function}
     headline = "GFLOP/s" if suite.reference and suite.reference.flop else "GB/s"
-    title = f'"""{suite.name}, as `harness init` guessed it from the sources.'
     return (
-        f"{title} Correct what is wrong: the file is yours now."
-        '\n\nWhat a guess rests on stands beside it.\n"""\n\n'
+        f'"""{suite.name}, as `harness init` guessed it from the sources.\n\n'
+        'The file is yours now: correct what is wrong. What a guess rests on stands beside it.\n"""\n\n'
         f"{uses_numpy}from harness import {', '.join(sorted(names, key=lambda n: (n.islower(), n)))}\n\n\n"
         f"{body}\n\n\n{args}"
         f'suite = Suite(\n    "{suite.name}",\n    {_class_name(suite.name)}(),\n    headline="{headline}",\n'
@@ -237,7 +241,7 @@ def suite_text(suite: SuiteGuess, folder: str) -> str:
 
 
 def _strings(names: Sequence[str]) -> str:
-    listed = ", ".join(f'"{name}"' for name in names)
+    listed = ", ".join(map(_quoted, names))
     return f"({listed},)" if len(names) == 1 else f"({listed})"
 
 
@@ -348,7 +352,7 @@ def _kernel(suite: SuiteGuess, kernel: KernelGuess, folder: str) -> Iterator[str
     yield _comment(where + (f": {notes['']}" if notes.get("") else ""), 8)
     yield "        Kernel("
     yield f'            "{kernel.name}",'
-    source = f'"{posixpath.relpath(kernel.source, folder)}"'
+    source = _quoted(posixpath.relpath(kernel.source, folder))
     if kernel.function:
         yield _line(f'{kernel.function}({source}, "{kernel.entry}"),', notes.get("source", ""), 12)
     else:
@@ -356,7 +360,7 @@ def _kernel(suite: SuiteGuess, kernel: KernelGuess, folder: str) -> Iterator[str
         yield _line(f"{given},", notes.get("source", ""), 12)
     words = {
         "entry": f'"{kernel.entry}"' if kernel.entry and not kernel.function else "",
-        "instantiate": f'"{kernel.instantiate}"' if kernel.instantiate else "",
+        "instantiate": _quoted(kernel.instantiate) if kernel.instantiate else "",
         "macros": "{" + ", ".join(f'"{name}": {value}' for name, value in kernel.macros.items()) + "}",
         "include": _strings(kernel.include) if kernel.include else "",
         "arch": f'"{kernel.arch}"' if kernel.arch else "",

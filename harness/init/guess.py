@@ -392,7 +392,7 @@ def _suite_name(group: Sequence[FoundKernel], matrices: object, taken: set[str])
     )
     if len(plain) < 3 or (len(names) > 1 and not re.search(r"[aeiouy]|mm$", plain.lower())):
         plain = "matmul" if matrices else re.sub(r"(?i)_?kernel\d*$", "", names[0]) or names[0]
-    plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", plain).lower()
+    plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", plain if plain.isidentifier() else names[0]).lower()
     return _free_name(plain, taken)
 
 

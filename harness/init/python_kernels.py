@@ -250,13 +250,14 @@ def _shapes(node: ast.FunctionDef) -> dict[str, tuple[str, ...]]:
     """Axes of arrays, from `m, k = a.shape`, `n = x.numel()`, `c = torch.empty((m, n))`, `empty_like(x)`."""
     found: dict[str, tuple[str, ...]] = {}
     like: dict[str, str] = {}
-    for each in ast.walk(node):
-        if not isinstance(each, ast.Assign) or len(each.targets) != 1:
-            continue
-        target, value = each.targets[0], each.value
+    assignments = (each for each in ast.walk(node) if isinstance(each, ast.Assign))
+    for target, value in ((each.targets[0], each.value) for each in assignments):
         text = ast.unparse(value)
-        if isinstance(target, ast.Tuple) and (shape := re.fullmatch(r"(\w+)\.(?:shape|size\(\))", text)):
-            found.setdefault(shape[1], tuple(python_name(ast.unparse(item)) for item in target.elts))
+        if isinstance(target, ast.Tuple):
+            names = [python_name(ast.unparse(item)) for item in target.elts]
+            shape = re.fullmatch(r"(\w+)\.(?:shape|size\(\))", text)
+            if shape and all(map(str.isidentifier, names)):
+                found.setdefault(shape[1], tuple(names))
         elif not isinstance(target, ast.Name):
             continue
         elif length := re.fullmatch(r"(\w+)\.(?:numel\(\)|size|shape\[0\]|size\(0\))", text):
