@@ -31,6 +31,8 @@ if __package__ in (None, ""):  # run as a command: the folder above is where `sc
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from harness.errors import BuildError, HarnessError
+from harness.output.ladder_tables import publication
+from harness.output.sheet import inline
 from harness.output.tables import RowSummary, summary_of
 from harness.records import Launch, Row, Run
 from harness.spec.case_id import size_label
@@ -39,12 +41,16 @@ from harness.spec.planning import launch_of
 from harness.spec.sources import program
 from harness.spec.suite import Case, Generated, HostFunction, HostLibrary, Kernel, Ladder, Rung, Source, Suite
 from harness.static.accesses import Access, accesses
+from harness.static.demand import usage
+from harness.static.occupancy import CARDS, residency
 from harness.store.records_file import read_run
 from scripts import kernel_pictures as pictures
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs" / "kernels"
 FIGURES = "figures.json"
+CARD = CARDS["h200"]
+"""What a grid that asks for its device is told."""
 ACCESSES = "accesses.json"
 """What following the kernels' accesses found, by the text that was followed: it takes seconds a kernel."""
 SUITES = ("matmul", "copy", "transpose")
@@ -70,6 +76,8 @@ class Subject:
     kernel: Kernel
     case: Case
     launch: Launch
+    one_wave: bool = False
+    """Whether its grid asked how many blocks stay resident, and so is that of CARD."""
 
     @property
     def elements_per_thread(self) -> int:
@@ -90,9 +98,20 @@ def product(values: Iterable[int]) -> int:
 def subjects(suite: Suite) -> Iterator[Subject]:
     points = list(suite.problem.points())
     point = next((point for point in points if set(point.values()) == {SIZE}), points[-1])
-    for kernel in suite.kernels:
-        case = suite.case(kernel, point)
-        yield Subject(suite=suite, kernel=kernel, case=case, launch=launch_of(kernel, case))
+    return (_subject(suite, kernel, point) for kernel in suite.kernels)
+
+
+def _subject(suite: Suite, kernel: Kernel, point: Mapping[str, int]) -> Subject:
+    case = suite.case(kernel, point, device=CARD.facts)
+    asked = False
+
+    def resident(launch: Launch) -> int:
+        nonlocal asked
+        asked = True
+        return resident_blocks(suite, kernel, case, launch)
+
+    launch = launch_of(kernel, case, resident)
+    return Subject(suite=suite, kernel=kernel, case=case, launch=launch, one_wave=asked)
 
 
 # Pictures
@@ -133,6 +152,103 @@ def _fragments(s: Subject) -> pictures.Picture:
     return pictures.WarpFragments(bm=edge, bn=edge, bk=16, threads=(32, 1))
 
 
+GRID = 1024
+"""Edge of the C that a hierarchy's grid is drawn for."""
+
+
+def _grid(bm: int, bn: int, *notes: str) -> pictures.Level:
+    return pictures.Level(
+        name="grid",
+        rows=GRID,
+        columns=GRID,
+        deep=GRID // 2,
+        held="pale",
+        part=(bm, bn),
+        notes=("of blocks", pictures.by(bm, bn), *notes),
+    )
+
+
+def _cutlass(s: Subject) -> pictures.Picture:
+    """On the plain cores. A warp's threads lie as CUTLASS lays them (simt_get_warp_threads_m): 8 down and 4
+    across a tile that is higher than wide, else 4 and 8, each with patches of 4 x 4.
+    """
+    wm, wn = s.case.WM, s.case.WN
+    down = 8 if wm > wn else 4
+    tm, tn = wm // down, wn // (32 // down)
+    return pictures.Hierarchy(
+        levels=(
+            _grid(s.case.BM, s.case.BN, "inner products", "along all of k"),
+            pictures.Level(
+                name="block",
+                rows=s.case.BM,
+                columns=s.case.BN,
+                deep=s.case.BK,
+                held="shared",
+                part=(wm, wn),
+                notes=("of warps", pictures.by(wm, wn), f"{s.case.BK} along k,", f"{s.case.STAGES} stages"),
+            ),
+            pictures.Level(
+                name="warp",
+                rows=wm,
+                columns=wn,
+                deep=s.case.BK,
+                held="shared",
+                part=(tm, tn),
+                patch=(4, 4),
+                notes=("of 32 threads", pictures.by(tm, tn), "in patches", f"of {pictures.by(4, 4)}"),
+            ),
+            pictures.Level(
+                name="thread",
+                rows=tm,
+                columns=tn,
+                deep=1,
+                held="solid",
+                part=(1, 1),
+                notes=("a column of A", "by a row of B,", "summed up in", "registers"),
+            ),
+        ),
+    )
+
+
+def _cutlass_f16(s: Subject) -> pictures.Picture:
+    """On Hopper: two warp groups of a block, and tensor core instructions as wide as the block's tile."""
+    bm, bn, bk = s.case.BM, s.case.BN, s.case.BK
+    group = (bm // 2, bn)
+    return pictures.Hierarchy(
+        levels=(
+            _grid(bm, bn, "in clusters", f"of {pictures.by(s.case.CLUSTER_M, s.case.CLUSTER_N)}"),
+            pictures.Level(
+                name="block",
+                rows=bm,
+                columns=bn,
+                deep=bk,
+                held="shared",
+                part=group,
+                notes=("of warp groups", pictures.by(*group), f"{bk} along k"),
+            ),
+            pictures.Level(
+                name="warp group",
+                rows=group[0],
+                columns=bn,
+                deep=bk,
+                held="shared",
+                part=group,
+                notes=("4 warps, one", "instruction:", f"64 {pictures.TIMES} {bn},", "16 along k"),
+            ),
+            pictures.Level(
+                name="instruction",
+                rows=group[0],
+                columns=bn,
+                deep=16,
+                held="shared",
+                part=group,
+                notes=("reads A and B", "where they lie,", "sums C up in", "registers"),
+            ),
+        ),
+        told="as on Hopper",
+    )
+
+
 PICTURES: Mapping[str, Callable[[Subject], pictures.Picture]] = {
     "naive": lambda s: pictures.Direct(**_square(s), along="rows"),
     "naive_coalesced": lambda s: pictures.Direct(bm=s.case.BY, bn=s.case.BX, threads=(s.case.BX, s.case.BY)),
@@ -144,7 +260,13 @@ PICTURES: Mapping[str, Callable[[Subject], pictures.Picture]] = {
     "thread_tiling_2d_as_published": lambda s: pictures.Staged(**_square(s), tm=s.case.T, tn=s.case.T),
     "thread_tiling_2d": _patches,
     "thread_tiling_2d_vectorized": _patches,
-    "loop_tiling": lambda s: pictures.Direct(**_square(s), **_strided(s)),
+    "loop_tiling": lambda s: pictures.Direct(
+        bm=s.case.BY,
+        bn=s.case.BX,
+        threads=(s.case.BX, s.case.BY),
+        footprint=(product(s.launch.grid) * s.case.BX * s.case.BY // s.case.n, s.case.n),
+        problem=s.case.m,
+    ),
     "loop_tiling_as_published": lambda s: pictures.Direct(**_square(s), **_turned(s), along="rows"),
     "loop_tiling_shared": lambda s: pictures.WholeRows(
         **_square(s), **_strided(s), shared_bytes=s.launch.dynamic_shared_bytes
@@ -166,14 +288,8 @@ PICTURES: Mapping[str, Callable[[Subject], pictures.Picture]] = {
     "cublas_tf32": lambda _: pictures.Levels(),
     "cublas_f16": lambda _: pictures.Levels(),
     "cublas_bf16": lambda _: pictures.Levels(),
-    "cutlass": lambda s: pictures.Levels(
-        tiles=(("block", s.case.BM, s.case.BN), ("warp", s.case.WM, s.case.WN)), told=True
-    ),
-    "cutlass_f16": lambda s: pictures.Levels(
-        tiles=(("block", s.case.BM, s.case.BN), ("warp group", s.case.BM // 2, s.case.BN)),
-        told=True,
-        where="the tiles on Hopper",
-    ),
+    "cutlass": _cutlass,
+    "cutlass_f16": _cutlass_f16,
     "schedule_plain": lambda s: pictures.Direct(
         bm=5,
         bn=64,
@@ -324,7 +440,8 @@ def _launch(s: Subject) -> Iterator[tuple[str, str]]:
     threads = product(s.launch.block)
     warps = -(-threads // 32)
     yield "Block", f"{_counted(s.launch.block)} threads, {warps} warp{'s' * (warps > 1)}"
-    yield "Grid", f"{_counted(s.launch.grid)} blocks"
+    waved = f", as many as an {CARD.name} holds at once" if s.one_wave else ""
+    yield "Grid", f"{_counted(s.launch.grid)} blocks{waved}"
     if s.launch.dispatch:
         yield "Dispatch", f"at most {_extent(s.launch.dispatch)} blocks at a time"
     found = shared_bytes(s)
@@ -596,16 +713,21 @@ def _published(ladder: Ladder, rung: Rung) -> list[str]:
 
 def published_lines(s: Subject) -> list[str]:
     """What others measured with their own kernel of this kind."""
-    rows = [
-        _published(ladder, rung)
+    found = [
+        (ladder, rung)
         for ladder in s.suite.ladders
         for rung in ladder.rungs
         if rung.kernel == s.kernel.name and any((rung.rate, rung.average, rung.time_ms))
     ]
-    if not rows:
+    if not found:
         return []
     head = ("as published", "on", ">size", f">{s.suite.headline}", ">average of a sweep", ">ms", ">speed-up")
-    return ["", *table(*_dense(head, rows))]
+    rows = [_published(ladder, rung) for ladder, rung in found]
+    sources = [
+        f"{inline(ladder.title)}: {inline(publication(ladder))} {inline(ladder.note)}".rstrip()
+        for ladder in {ladder.name: ladder for ladder, _ in found}.values()
+    ]
+    return ["", *table(*_dense(head, rows)), *(line for source in sources for line in ("", source))]
 
 
 # Accesses
@@ -630,14 +752,27 @@ def followed(suite: str, name: str) -> tuple[Access, ...]:
     if kept.get("text_sha256") == digest:
         return msgspec.convert(kept["accesses"], tuple[Access, ...])
     try:
-        found = accesses(loaded, s.kernel, s.case)
+        found = accesses(loaded, s.kernel, s.case, s.launch)
     except BuildError:
         found = ()
     kept_accesses()[f"{suite}.{name}"] = {
+        **kept,
         "text_sha256": digest,
         "accesses": [msgspec.to_builtins(each) for each in found],
     }
     return found
+
+
+def resident_blocks(suite: Suite, kernel: Kernel, case: Case, launch: Launch) -> int:
+    """Blocks that a multiprocessor of CARD holds at once: kept with the accesses, as nvcc may be missing."""
+    made = program(suite, kernel, case, "cuda", CARD.arch)
+    digest = hashlib.sha256(made.text.encode()).hexdigest()
+    kept = kept_accesses().setdefault(f"{suite.name}.{kernel.name}", {})
+    if kept.get("built_sha256") != digest:
+        used = usage(made, CARD.arch)
+        kept["built_sha256"] = digest
+        kept["resident_blocks"] = residency(CARD, launch, used.registers, used.shared_bytes).blocks
+    return int(kept["resident_blocks"])
 
 
 def access_lines(s: Subject) -> list[str]:
