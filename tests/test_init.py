@@ -284,6 +284,16 @@ def test_what_is_there_and_differs_stays_unless_forced(theirs, call):
     assert (top / "pyproject.toml").read_text().count("[tool.harness]") == 1
 
 
+def test_a_suite_that_was_renamed_is_not_written_again(theirs, call):
+    top = theirs({"scale.cu": SCALE})
+    call("init", "--yes")
+    (top / "perf/scale").rename(top / "perf/mine")
+    done = call("init", "--yes")
+    assert done.status == 0
+    assert "measure every kernel" in done.out
+    assert [folder.name for folder in (top / "perf").iterdir()] == ["mine"]
+
+
 def test_a_dry_run_writes_nothing_and_a_folder_without_git_is_told(tmp_path, call):
     write_files(tmp_path, {"scale.cu": SCALE})
     done = call("init", str(tmp_path), "--dry-run")
@@ -430,6 +440,8 @@ from torch import Tensor
 def mymuladd(a: Tensor, b: Tensor, c: float) -> Tensor:
     return torch.ops.extension_cpp.mymuladd.default(a, b, c)
 
+torch.library.register_fake("extension_cpp::mymuladd")
+
 def scaled(x, seed, p):
     return torch.ops.extension_cpp.scaled(x, seed, p)
 
@@ -457,6 +469,7 @@ def test_functions_of_pythons_world_become_suites(theirs):
         "mymuladd": ("TorchFunction", "mymuladd", None),
         "scaled": ("TorchFunction", "scaled", None),
     }
+    assert "" not in suites["mymuladd"].kernels[0].notes
     assert [(n.name, n.dtype) for n in suites["scaled"].numbers] == [("seed", "int32"), ("p", "float32")]
     assert [(a.name, a.shape) for a in suites["add"].arrays] == [
         ("x", ("n_elements",)), ("y", ("n_elements",)), ("output", ("n_elements",)),

@@ -63,10 +63,13 @@ def command(
     below = files.suites_folder(folder, suites)
     repository = Repository(folder, [below])
     proposed, left = suites_of(repository)
-    chosen = _chosen(proposed, only)
+    chosen = _chosen(files.not_measured_yet(proposed, folder, below), only)
     if not as_json:
         _show(repository, chosen, left)
     if not chosen:
+        if proposed and not as_json:
+            click.echo(f"The suites in {below} measure every kernel that was found.")
+            return ExitCode.FINE
         if as_json:
             echo_json(_as_json(chosen, left, files.Written()))
         return ExitCode.NOT_MEASURED

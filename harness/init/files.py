@@ -8,7 +8,7 @@ import posixpath
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,31 @@ def planned(suites: Sequence[SuiteGuess], folder: Path, below: str) -> dict[str,
 def _there(folder: Path, below: str) -> list[str]:
     """The suites that lie there already."""
     return sorted(file.parent.name for file in (folder / below).glob("*/suite.py"))
+
+
+def not_measured_yet(suites: Sequence[SuiteGuess], folder: Path, below: str) -> list[SuiteGuess]:
+    """Without the kernels that a suite of another name, which lies there, names with their file."""
+    texts = {
+        name: (folder / below / name / "suite.py").read_text(errors="replace")
+        for name in _there(folder, below)
+    }
+    found = []
+    for suite in suites:
+        others = [text for name, text in texts.items() if name != suite.name]
+        left = tuple(
+            kernel
+            for kernel in suite.kernels
+            if not any(
+                f'"{kernel.name}"' in text and posixpath.basename(kernel.source) in text for text in others
+            )
+        )
+        if left:
+            found.append(replace(suite, kernels=left))
+    return found
+
+
+def _names(text: str, kernel: KernelGuess) -> bool:
+    return f'"{kernel.name}"' in text and posixpath.basename(kernel.source) in text
 
 
 def suites_folder(folder: Path, asked: str | None) -> str:

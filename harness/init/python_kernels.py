@@ -21,6 +21,8 @@ _SEEN = re.compile(
     rb"|cpp_extension"
 )
 _DTYPE = re.compile(r"\b(?:torch|tl|cp|cupy|np)\.(float16|bfloat16|float32|float64|half)\b")
+_HARMLESS = re.compile(r"(?:torch\.library|torch\.ops|sys|os|logging|warnings)\.|torch\.manual_seed")
+"""Calls at a file's top that only set something up."""
 _SCALAR_TYPES = {"float": "float32", "int": "int32", "bool": "uint8", "float32": "float32"}
 _KIND = {
     **dict.fromkeys(("p", "eps", "alpha", "beta", "scale", "sm_scale", "rate", "momentum", "lr"), "float"),
@@ -50,7 +52,8 @@ class _Module:
     def works_when_imported(self) -> int:
         """The line of a call at the file's top that is more than a definition; 0 for none."""
         for node in self.tree.body:
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            call = node.value if isinstance(node, ast.Expr) else None
+            if isinstance(call, ast.Call) and not _HARMLESS.match(ast.unparse(call.func)):
                 return node.lineno
         return 0
 
