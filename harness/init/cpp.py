@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 _TOKEN = re.compile(
-    r"""(?P<skip>//(?:[^\n\\]|\\.|\\\n)*|/\*.*?\*/|[ \t\r\f\v]+|\\\r?\n)
+    r"""(?P<skip>(?:[ \t\r\f\v]+|//(?:[^\n\\]|\\.|\\\n)*|/\*.*?\*/|\\\r?\n)+)
     |(?P<line>\n)
     |(?P<text>(?:u8|[uUL])?R"(?P<mark>[^ ()\\\t\n]{0,16})\(.*?\)(?P=mark)"
         |"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)+')

@@ -80,20 +80,12 @@ def _there(folder: Path, below: str) -> list[str]:
 
 def not_measured_yet(suites: Sequence[SuiteGuess], folder: Path, below: str) -> list[SuiteGuess]:
     """Without the kernels that a suite of another name, which lies there, names with their file."""
-    texts = {
-        name: (folder / below / name / "suite.py").read_text(errors="replace")
-        for name in _there(folder, below)
-    }
+    place = folder / below
+    texts = {name: (place / name / "suite.py").read_text(errors="replace") for name in _there(folder, below)}
     found = []
     for suite in suites:
         others = [text for name, text in texts.items() if name != suite.name]
-        left = tuple(
-            kernel
-            for kernel in suite.kernels
-            if not any(
-                f'"{kernel.name}"' in text and posixpath.basename(kernel.source) in text for text in others
-            )
-        )
+        left = tuple(k for k in suite.kernels if not any(_names(text, k) for text in others))
         if left:
             found.append(replace(suite, kernels=left))
     return found

@@ -98,12 +98,20 @@ def _module(repository: Repository, file: str) -> _Module | None:
             and isinstance(node.value, ast.Call)
             and isinstance(node.targets[0], ast.Name)
         ):
-            called = ast.unparse(node.value.func).rpartition(".")[2]
+            called = _dotted(node.value.func).rpartition(".")[2]
             if called in {"RawKernel", "ElementwiseKernel", "ReductionKernel", "get_function"}:
                 made[node.targets[0].id] = "cupy"
             elif called in {"load_inline", "load"} and "cpp_extension" in text:
                 made[node.targets[0].id] = "torch"
     return _Module(file, tree, text, jitted, made)
+
+
+def _dotted(node: ast.expr) -> str:
+    """`torch.ops.mine.op` of an expression that is such a name; empty for any other."""
+    if isinstance(node, ast.Attribute):
+        before = _dotted(node.value)
+        return f"{before}.{node.attr}" if before else ""
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _jit_of(node: ast.FunctionDef, *, from_triton: bool) -> str:
@@ -158,7 +166,7 @@ def _launches(node: ast.FunctionDef, module: _Module) -> tuple[str, set[str]]:
         if not isinstance(call, ast.Call):
             continue
         function = call.func
-        name = ast.unparse(function.value if isinstance(function, ast.Subscript) else function)
+        name = _dotted(function.value if isinstance(function, ast.Subscript) else function)
         first = name.split(".")[0]
         if isinstance(function, ast.Subscript) and name in module.jitted:
             framework = module.jitted[name][0]
@@ -253,7 +261,12 @@ def _shapes(node: ast.FunctionDef) -> dict[str, tuple[str, ...]]:
     """Axes of arrays, from `m, k = a.shape`, `n = x.numel()`, `c = torch.empty((m, n))`, `empty_like(x)`."""
     found: dict[str, tuple[str, ...]] = {}
     like: dict[str, str] = {}
-    assignments = (each for each in ast.walk(node) if isinstance(each, ast.Assign))
+    of_interest = (ast.Call, ast.Attribute, ast.Subscript)
+    assignments = (
+        each
+        for each in ast.walk(node)
+        if isinstance(each, ast.Assign) and isinstance(each.value, of_interest)
+    )
     for target, value in ((each.targets[0], each.value) for each in assignments):
         text = ast.unparse(value)
         if isinstance(target, ast.Tuple):

@@ -61,6 +61,7 @@ class Repository:
         self.files = self._listed(suites)
         self.texts: dict[str, str] = {}
         self._sources: dict[str, Source] = {}
+        self._bytes: dict[str, bytes] = {}
         self._added: list[str] = []
         self._closures: dict[str, tuple[dict[str, str], list[str]]] = {}
         self._names: dict[str, Mapping[str, Expression]] = {}
@@ -164,10 +165,12 @@ class Repository:
 
     def bytes_of(self, name: str) -> bytes:
         """What a file holds; nothing where it is none, cannot be read or is larger than any source."""
-        try:
-            return read_regular(self.folder / name, _MOST_BYTES)
-        except OSError:
-            return b""
+        if name not in self._bytes:
+            try:
+                self._bytes[name] = read_regular(self.folder / name, _MOST_BYTES)
+            except OSError:
+                self._bytes[name] = b""
+        return self._bytes[name]
 
     def text(self, name: str) -> str:
         if name not in self.texts:
