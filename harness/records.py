@@ -233,7 +233,8 @@ class LibraryShare:
     """Median over the vendor's slots, of one launch."""
 
 
-RowStatus = Literal["measured", "verified", "skipped", "failed"]
+RowStatus = Literal["measured", "verified", "not-built", "skipped", "failed"]
+"""not-built: as verified, on the null device, which compiles nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from harness.errors import BuildError, UsageError
 from harness.records import Launch
 from harness.spec.loader import load_folder
 from harness.static.accesses import accesses
-from harness.static.demand import _told
+from harness.static.builds import _told
 from harness.static.occupancy import CARDS, card, residency
 from tests.support import KERNELS, caller
 
@@ -128,7 +128,7 @@ ptxas info    : Function properties for tiled
     48 bytes stack frame, 40 bytes spill stores, 44 bytes spill loads
 ptxas info    : Used 255 registers, used 1 barriers, 48 bytes cumulative stack size, 32768 bytes smem
 """
-    used = _told(said, "tiled")
+    used = _told(said, b"", "sm_80").usage["tiled"]
     assert (used.registers, used.shared_bytes) == (255, 32768)
     assert (used.spill_store_bytes, used.spill_load_bytes) == (40, 44)
 

@@ -12,7 +12,7 @@ import functools
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -299,6 +299,14 @@ def lacking(kernel: Kernel, backend: str) -> str:
 
     missing = packages.lacking(source.needs)
     return missing and f"{kernel.name} {missing}"
+
+
+def missing_files(suite: Suite, kernels: Iterable[Kernel]) -> list[tuple[str, Path]]:
+    """The sources of kernels, and the preludes, that are no files: whose, and where each was looked for."""
+    named = [(f".{kernel.name}", file) for kernel in kernels for file in kernel.files]
+    named += [(f", prelude for {backend}", file) for backend, file in suite.prelude.items()]
+    places = ((of, Path(os.path.normpath(suite.root / file))) for of, file in named)
+    return [(of, place) for of, place in places if not place.is_file()]
 
 
 def _versions(needs: tuple[str, ...]) -> list[str]:

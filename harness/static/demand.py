@@ -5,41 +5,18 @@ said.
 
 from __future__ import annotations
 
-import re
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from os import cpu_count
-from pathlib import Path
 
-import msgspec
-
-from harness.errors import BuildError, HarnessError
+from harness.errors import HarnessError
 from harness.spec.planning import PlannedCase, launch_of
-from harness.spec.sources import Program, program
+from harness.spec.sources import program
 from harness.spec.suite import Suite
 from harness.static.accesses import Access, accesses
+from harness.static.builds import Usage, usage
 from harness.static.occupancy import Card, Residency, residency
-from harness.system.cache import BinaryCache
-
-_USED = re.compile(r"Used (\d+) registers")
-_SHARED = re.compile(r"(\d+)(?:\+\d+)? bytes smem")
-_SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """What ptxas says of a kernel, for one architecture."""
-
-    registers: int
-    """Of a thread."""
-    shared_bytes: int
-    """Of a block; what the launch asks for comes on top."""
-    spill_store_bytes: int
-    spill_load_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,36 +60,3 @@ def _demand(suite: Suite, planned: PlannedCase, card: Card) -> Demand:
     except HarnessError as error:
         problems.append(error.message)
     return replace(found, problems=tuple(problems))
-
-
-def usage(made: Program, arch: str) -> Usage:
-    """Registers, shared memory and spills for an architecture such as sm_86. Raises BuildError."""
-    if shutil.which("nvcc") is None:
-        raise BuildError("Registers and residency need nvcc, which is not installed.")
-    cache = BinaryCache()
-    key = cache.key(made.text, made.options, "ptxas -v", arch)
-    if (kept := cache.get(key)) is None:
-        with tempfile.TemporaryDirectory() as scratch:
-            source = Path(scratch, "kernel.cu")
-            source.write_text(made.text, encoding="utf-8")
-            command = ["nvcc", "-cubin", f"-arch={arch}", "-Xptxas", "-v", *made.options, str(source)]
-            done = subprocess.run(
-                [*command, "-o", f"{scratch}/cubin"], capture_output=True, text=True, check=False
-            )
-        if done.returncode:
-            raise BuildError(f"{made.name} does not compile for {arch}.", log=done.stderr[-8000:])
-        kept = msgspec.json.encode(_told(done.stderr, made.function))
-        cache.put(key, kept)
-    return msgspec.json.decode(kept, type=Usage)
-
-
-def _told(said: str, function: str) -> Usage:
-    """Of all that ptxas compiled, the function that is launched."""
-    part = next((part for part in said.split("Compiling entry function") if f"'{function}'" in part), said)
-    spilled, used, shared = (pattern.search(part) for pattern in (_SPILLS, _USED, _SHARED))
-    return Usage(
-        registers=int(used[1]) if used else 0,
-        shared_bytes=int(shared[1]) if shared else 0,
-        spill_store_bytes=int(spilled[1]) if spilled else 0,
-        spill_load_bytes=int(spilled[2]) if spilled else 0,
-    )

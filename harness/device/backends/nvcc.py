@@ -1,10 +1,12 @@
-"""nvcc by way of the binary cache: what it reads, and where it looks, is kept beside what it makes.
+"""nvcc by way of the binary cache: what it reads, and where it looks, is kept beside what it makes. And what
+a cubin says of the kernels in it.
 
 Nothing here needs a card.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import hashlib
 import os
@@ -15,12 +17,20 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
+from harness.errors import BuildError
 from harness.spec.sources import Program, is_self_contained, unusual_options
 from harness.system.cache import BinaryCache, Manifest
-from harness.system.files import read_regular
+from harness.system.files import read_regular, scratch_folder
+
+STANDARD = ("-std=c++17",)
+"""The options of every compilation, before a kernel's own."""
+PACKAGE = "nvidia-cuda-nvcc"
+"""What brings nvcc from PyPI."""
 
 _FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 _FOLDERS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
@@ -37,10 +47,25 @@ _HIDDEN = re.compile(r"""\.inc(?:lude|bin)\b|#\s*embed\b|__has_include\s*\(\s*[<
 array, a question for a file outside the folders searched."""
 
 
+def path() -> str | None:
+    """Nvcc on PATH, else the one of the package from PyPI; None where there is neither."""
+    return shutil.which("nvcc") or _packaged()
+
+
+@functools.cache
+def _packaged() -> str | None:
+    try:
+        files = metadata.files(PACKAGE) or ()
+    except metadata.PackageNotFoundError:
+        return None
+    found = (str(file.locate()) for file in files if file.name == "nvcc")
+    return next((file for file in found if os.access(file, os.X_OK)), None)
+
+
 @functools.cache
 def version() -> str:
-    """What nvcc on PATH calls itself; empty where there is none."""
-    nvcc = shutil.which("nvcc")
+    """What nvcc calls itself; empty where there is none."""
+    nvcc = path()
     if nvcc is None:
         return ""
     done = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False)
@@ -64,6 +89,64 @@ def _host_compiler() -> str:
         return ""
     status = (real := Path(found).resolve()).stat()
     return f"{real} {status.st_size} {status.st_mtime_ns}"
+
+
+def specific(arch: str) -> str:
+    """The architecture with what only it has: sm_90a for sm_90. Older ones have nothing of the kind."""
+    return f"{arch}a" if arch[-1:].isdigit() and int(arch.removeprefix("sm_")) >= 90 else arch
+
+
+def _needed(program: Program) -> str:
+    if (nvcc := path()) is None:
+        raise BuildError(
+            f"{program.name} cannot be compiled: nvcc is not on PATH. Install the CUDA toolkit or add its "
+            "bin folder to PATH; to compile and no more, install this project with its extra 'static'."
+        )
+    return nvcc
+
+
+def cubin(program: Program, options: Sequence[str], arch: str) -> tuple[bytes, str]:
+    """A kernel's binary for an architecture such as sm_90, and what the compiler said.
+
+    `options` are all of them. Raises BuildError, with the compiler's words as its log.
+    """
+    return _compiled(program, [_needed(program), "-cubin", f"-arch={arch}", *options], arch)
+
+
+def library(program: Program, options: Sequence[str], arch: str) -> bytes:
+    """The shared library that a program for the host becomes. Raises BuildError likewise."""
+    nvcc, number = _needed(program), arch.removeprefix("sm_")
+    # For no other card: -arch=sm_90a has nvcc 13 compile everything a second time, to PTX for sm_90.
+    target = f"arch=compute_{number},code=sm_{number}"
+    shared = ["-shared", "-O3", "-Xcompiler", "-fPIC", "-gencode", target]
+    return _compiled(program, [nvcc, *shared, *_runtime(nvcc), *options], arch)[0]
+
+
+def _runtime(nvcc: str) -> list[str]:
+    """Options for the runtime as a shared library. The package from PyPI has it under its full name alone."""
+    folder = Path(nvcc).parents[1] / "lib"
+    named = sorted(folder.glob("libcudart.so.*")) if nvcc == _packaged() else []
+    if not named:
+        return ["-cudart", "shared"]
+    return ["-cudart", "none", "-Xlinker", f"-rpath,{folder}", "-Xlinker", str(named[0])]
+
+
+def _compiled(program: Program, command: Sequence[str], arch: str) -> tuple[bytes, str]:
+    with scratch_folder() as folder:
+        source, made = folder / "kernel.cu", folder / "made"
+        source.write_text(program.text, encoding="utf-8")
+        done = subprocess.run(
+            [*command, "-o", str(made), str(source)], capture_output=True, text=True, check=False, cwd=folder
+        )
+        said = (done.stdout + done.stderr).strip()
+        if done.returncode or not made.is_file():
+            message = f"{program.name} does not compile for {arch} with {version()}."
+            raise BuildError(message, log=_without_ptxas_info(said))
+        return made.read_bytes(), said
+
+
+def _without_ptxas_info(said: str) -> str:
+    return "\n".join(line for line in said.splitlines() if not line.startswith("ptxas info"))
 
 
 def through_cache(
@@ -207,3 +290,96 @@ def _sections(binary: bytes) -> Iterator[tuple[str, int, int, bytes]]:
         if kind != _NO_BITS and len(content) < size:
             raise ValueError("A section goes beyond the end of the file.")
         yield table[name : table.index(b"\0", name)].decode(errors="replace"), flags, size, content
+
+
+def entries(binary: bytes) -> dict[str, tuple[int, ...]]:
+    """The kernels of a cubin: of each, by its symbol, the size in bytes of every parameter, in order.
+
+    Empty where the binary is no cubin, or is damaged.
+    """
+    if not binary.startswith(_MAGIC):
+        return {}
+    try:
+        told = {
+            name.removeprefix(_INFO): _parameters(content)
+            for name, _, _, content in _sections(binary)
+            if name.startswith(_INFO)
+        }
+        return {symbol: sizes for symbol, sizes in told.items() if sizes is not None}
+    except (struct.error, ValueError, OverflowError):
+        return {}
+
+
+_INFO = ".nv.info."
+_SIZED, _PARAMETER, _PARAMETERS_BYTES = 4, 0x17, 0x19
+"""Of an attribute: that its value is as long as it says; and two that kernels alone have: a parameter, the
+bytes of all of them."""
+
+
+def _parameters(info: bytes) -> tuple[int, ...] | None:
+    """Sizes from a kernel's attributes: `index, ordinal, offset, flags`, the size in the flags' upper bits.
+    None of a function that no host can launch.
+    """
+    found: dict[int, int] = {}
+    is_kernel, at = False, 0
+    while at < len(info):
+        form, attribute, value = struct.unpack_from("<BBH", info, at)
+        at += 4
+        is_kernel |= attribute == _PARAMETERS_BYTES
+        if form == _SIZED:
+            if attribute == _PARAMETER:
+                _, ordinal, _, flags = struct.unpack_from("<IHHI", info, at)
+                found[ordinal] = flags >> 18
+            at += value
+    return tuple(found[ordinal] for ordinal in sorted(found)) if found or is_kernel else None
+
+
+def entry(program: Program, binary: bytes) -> str:
+    """The symbol of the kernel that a program is of: its function's name, or what C++ makes of that name.
+
+    A binary that is no cubin is believed. Raises BuildError where there is none, or more than one.
+    """
+    return entry_among(program, known) if (known := entries(binary)) else program.function
+
+
+def entry_among(program: Program, known: Collection[str]) -> str:
+    """The same among these symbols."""
+    if program.function in known:
+        return program.function
+    mangled = re.compile(rf"_Z{len(program.function)}{re.escape(program.function)}(?!I)")
+    found = [symbol for symbol in known if mangled.match(symbol)]
+    if len(found) == 1:
+        return found[0]
+    there = "; ".join(map(demangled, found or known)) or "none at all"
+    what = "more than one kernel function" if found else "no kernel function"
+    raise BuildError(
+        f"{program.name} has {what} named {program.function!r}: check its entry. There is {there}."
+    )
+
+
+def demangled(symbol: str) -> str:
+    """A symbol as C++ writes it; as it is where it is no C++ name, or the C++ library is missing."""
+    demangle = _demangle()
+    text = demangle(symbol.encode(), None, None, None) if demangle and symbol.startswith("_Z") else None
+    return symbol if text is None else str(text.decode(errors="replace"))
+
+
+@functools.cache
+def _demangle() -> Any:
+    try:
+        function = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
+    except (OSError, AttributeError):
+        return None
+    # What it returns is never freed: a few bytes for each name of a message.
+    function.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    function.restype = ctypes.c_char_p
+    return function
+
+
+def exports(binary: bytes, function: str) -> bool:
+    """Whether a shared library has a function of this name. True where the file cannot be read."""
+    try:
+        names = [content for name, _, _, content in _sections(binary) if name == ".dynstr"]
+    except (struct.error, ValueError, OverflowError):
+        return True
+    return any(f"\0{function}\0".encode() in content for content in names)

@@ -1,0 +1,229 @@
+"""Kernels built for cards that are not here: what is told of each, and which mistakes are found."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from harness.device.backends import nvcc
+from harness.errors import BuildError, ExitCode
+from harness.spec.sources import Program
+from harness.spec.suite import Parameter
+from harness.static.builds import check_parameters, usage
+from tests.support import caller, device_is_missing, write_files
+
+SUITE = """\
+from harness import Axis, HostFunction, Input, Kernel, Output, Problem, Suite, ceil_div
+
+
+class Twice(Problem):
+    n = Axis(default=(1024, 4096), quick=(64,))
+    x = Input("n")
+    y = Output("n")
+
+    def reference(self, case, x):
+        return 2 * x
+
+
+def kernel(name, source="", **given):
+    given = {"requires": "sm_70", "block": 32, "grid": lambda c: ceil_div(c.n, 32), **given}
+    return Kernel(name, source or f"{name}.cu", **given)
+
+
+suite = Suite("twice", Twice(), headline="GB/s", kernels=[
+%s
+])
+"""
+HEAD = 'extern "C" __global__ void'
+BODY = "{ int i = blockIdx.x * 32 + threadIdx.x; if (i < n) y[i] = 2 * x[i]; }\n"
+RIGHT = f"{HEAD} right(const float *x, float *y, int n) {BODY}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiler():
+    if not nvcc.version():
+        device_is_missing("nvcc", "nvcc is not on PATH, and the extra 'static' is not installed")
+
+
+@pytest.fixture
+def project(tmp_path, capsys, monkeypatch):
+    """Writes a suite with kernels and their sources, and calls `harness` there."""
+    harness = caller(capsys, monkeypatch)
+
+    def call(kernels, sources, *arguments):
+        files = {f"kernels/twice/{name}": text for name, text in sources.items()}
+        files |= {"kernels/twice/suite.py": SUITE % kernels, "harness.toml": ""}
+        write_files(tmp_path, files)
+        return harness(*arguments, cwd=tmp_path)
+
+    return call
+
+
+def built(project, kernels, sources, archs="sm_86"):
+    done = project(kernels, sources, "check", "--build-only", archs, "--json")
+    return done.status, done.json[0]["rows"]
+
+
+def test_what_compiles_is_told_with_registers_spills_and_shared_memory(project):
+    status, rows = built(project, 'kernel("right"),', {"right.cu": RIGHT}, "sm_86, sm_90a,sm_86")
+    assert status == ExitCode.FINE
+    assert [(row["arch"], row["status"], row["entry"]) for row in rows] == [
+        ("sm_86", "built", "right"),
+        ("sm_90a", "built", "right"),
+    ]
+    assert all(0 < row["usage"]["registers"] < 32 for row in rows)
+    assert rows[0]["usage"]["spill_store_bytes"] == rows[0]["usage"]["shared_bytes"] == 0
+    # Both sizes are one program.
+    assert rows[0]["cases"] == ["twice.right[n=1024]", "twice.right[n=4096]"]
+
+
+def test_a_cpp_function_is_found_by_its_own_name(project):
+    text = RIGHT.replace('extern "C" ', "") + "__global__ void rightmost(float *x) {}"
+    status, [row] = built(project, 'kernel("right"),', {"right.cu": text})
+    assert (status, row["entry"]) == (ExitCode.FINE, "_Z5rightPKfPfi")
+
+
+PLANTED = {
+    "a mangled name of other parameters": (
+        'kernel("bad", entry="_Z3badPKfPfl"),',
+        f"__global__ void bad(const float *x, float *y, int n) {BODY}",
+        "no kernel function named '_Z3badPKfPfl': check its entry. There is bad(float const*, float*, int)",
+    ),
+    "an entry that was renamed": (
+        'kernel("bad"),',
+        RIGHT,
+        "no kernel function named 'bad': check its entry. There is right.",
+    ),
+    "a macro that nobody defines": (
+        'kernel("bad", macros={"TILE": 4}),',
+        f"{HEAD} bad(const float *x, float *y, int n) {{ __shared__ float t[TILES]; y[0] = t[n]; }}",
+        "TILES",
+    ),
+    "one parameter too many": (
+        'kernel("bad"),',
+        f"{HEAD} bad(const float *x, float *y, int n, float alpha) {BODY}",
+        "takes 4 parameters, of 8, 8, 4, 4 bytes; it is given 3: x (pointer, 8), y (pointer, 8), n (int32,",
+    ),
+    "a parameter of another size": (
+        'kernel("bad"),',
+        f"{HEAD} bad(const float *x, size_t n, float *y) {BODY}",
+        "The first that differs is number 3.",
+    ),
+    "parameters in another order": (
+        'kernel("bad"),',
+        f"{HEAD} bad(int n, const float *x, float *y) {BODY}",
+        "The first that differs is number 1.",
+    ),
+    "a header that is not there": (
+        'kernel("bad"),',
+        f'#include "missing.cuh"\n{HEAD} bad(const float *x, float *y, int n) {BODY}',
+        "missing.cuh",
+    ),
+    "an instruction that the card lacks": (
+        'kernel("bad"),',
+        f'{HEAD} bad(float *x, float *y, int n) {{ asm volatile("wgmma.fence.sync.aligned;"); }}',
+        "not supported on .target 'sm_86'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_mistake_is_found_that_list_does_not_see(project, name):
+    kernel, text, words = PLANTED[name]
+    kernels, sources = kernel + 'kernel("right"),', {"right.cu": RIGHT, "bad.cu": text}
+    assert project(kernels, sources, "list").status == ExitCode.FINE
+    status, [bad, right] = built(project, kernels, sources)
+    assert status == ExitCode.NOT_MEASURED
+    assert (bad["status"], right["status"]) == ("failed", "built")
+    assert words in bad["message"] + bad["log"]
+
+
+def test_what_is_not_for_nvcc_is_listed_with_why(project):
+    kernels = """
+    kernel("right"), kernel("new", "right.cu", entry="right", requires="sm_90"),
+    Kernel("host", HostFunction(lambda case, stream: None)),
+    Kernel("shader", "shader.glsl", block=1, grid=1),
+    """
+    done = project(kernels, {"right.cu": RIGHT, "shader.glsl": ""}, "check", "--build-only", "sm_86")
+    assert done.status == ExitCode.FINE
+    assert "Not built: host is a function of the host" in done.err
+    assert [line.split()[-1] for line in done.out.splitlines()[2:6]] == [
+        *("built", "needs-capability", "host-function", "needs-backend"),
+    ]
+    assert project(kernels, {}, "check", "--build-only", "sm_86", "host").status == ExitCode.NOT_MEASURED
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--build-only", "sm_86,ampere"), "'ampere' is no architecture: expected the form sm_86"),
+        (("--build-only", "sm_86", "--device", "null"), "leave out --device null"),
+    ],
+)
+def test_wrong_usage_is_told(project, arguments, words):
+    done = project('kernel("right"),', {"right.cu": RIGHT}, "check", *arguments)
+    assert (done.status, words in done.err) == (ExitCode.USAGE, True)
+
+
+def test_what_was_compiled_is_kept_until_a_header_changes(own_cache, tmp_path, monkeypatch):
+    header = tmp_path / "two.h"
+    header.write_text("#define TWO 2", encoding="utf-8")
+    text = "#include <two.h>\n" + RIGHT.replace("2 *", "TWO *")
+    made = Program("twice.right", "right", text, options=(f"-I{tmp_path}",))
+    assert usage(made, "sm_86").registers
+    compile_ = nvcc.cubin
+    monkeypatch.setattr(nvcc, "cubin", None)
+    assert usage(made, "sm_86").registers
+    monkeypatch.setattr(nvcc, "cubin", compile_)
+    header.write_text("#define TWOO 2", encoding="utf-8")
+    with pytest.raises(BuildError, match="does not compile for sm_86") as caught:
+        usage(made, "sm_86")
+    assert "TWO" in caught.value.log
+
+
+def test_a_size_that_is_another_program_has_a_line_of_its_own(project):
+    text = RIGHT.replace("2 *", "N *")
+    kernels = 'kernel("right", macros={"N": lambda c: c.n}),'
+    done = project(kernels, {"right.cu": text}, "check", "--build-only", "sm_86")
+    assert [line.split()[1] for line in done.out.splitlines()[2:4]] == ["1024", "4096"]
+    assert (
+        len(json.loads(project(kernels, {}, "check", "--build-only", "sm_86", "--json").out)[0]["rows"]) == 2
+    )
+
+
+def test_list_fails_where_a_source_is_missing(project, tmp_path):
+    done = project('kernel("right"), kernel("gone"),', {"right.cu": RIGHT}, "list", "--json")
+    assert done.status == ExitCode.USAGE
+    assert f"twice.gone: there is no file {tmp_path}/kernels/twice/gone.cu" in done.err
+    assert [kernel["name"] for kernel in done.json[0]["kernels"]] == ["right", "gone"]
+    assert project('kernel("right"), kernel("gone"),', {}, "list", "right").status == ExitCode.FINE
+
+
+def test_the_null_device_says_that_it_built_nothing(project):
+    done = project(
+        'Kernel("right", "right.cu", block=32, grid=1),',
+        {"right.cu": "nonsense"},
+        "check",
+        "--device",
+        "null",
+    )
+    assert done.status == ExitCode.FINE
+    assert "not-built" in done.out
+    assert "verified" not in done.out
+    assert "harness check --build-only" in done.err
+
+
+def test_parameters_are_held_against_what_is_passed():
+    given = (Parameter("x", "float16", (4,)), Parameter("n", "int32"), Parameter("alpha", "float64"))
+    made = Program("twice.right", "right", "", parameters=given)
+    check_parameters(made, (8, 4, 8))
+    with pytest.raises(BuildError, match=r"alpha \(float64, 8\)\. The first that differs is number 3"):
+        check_parameters(made, (8, 4, 4))
+    with pytest.raises(BuildError, match="takes 0 parameters, of no bytes"):
+        check_parameters(made, ())
+
+
+def test_damaged_binaries_have_no_kernels():
+    assert nvcc.entries(b"\x7fELF\x02\x01" + b"\xff" * 90) == {}
+    assert nvcc.entries(b"no ELF") == {}
