@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
 import pytest
 
@@ -11,6 +12,7 @@ from harness.errors import BuildError, ExitCode
 from harness.spec.sources import Program
 from harness.spec.suite import Parameter
 from harness.static.builds import check_parameters, usage
+from harness.system.cache import BinaryCache
 from tests.support import caller, device_is_missing, write_files
 
 SUITE = """\
@@ -227,3 +229,99 @@ def test_parameters_are_held_against_what_is_passed():
 def test_damaged_binaries_have_no_kernels():
     assert nvcc.entries(b"\x7fELF\x02\x01" + b"\xff" * 90) == {}
     assert nvcc.entries(b"no ELF") == {}
+
+
+TEMPLATES = """
+namespace {
+template <int M, int N = 2> __global__ void twice(const float *x, float *y, int n) { y[n] = x[M] * N; }
+}
+namespace deep {
+struct Two {};
+template <typename T, class U = Two> __global__ void twice(const T *x, T *y, int n, U u = {}) { y[n] = x[0]; }
+__global__ void alone(const float *x, float *y, int n) { y[n] = x[0]; }
+template <int A> __global__ void many(const float *x, float *y, int n) {}
+template <int A, int B = 1> __global__ void many(const float *x, float *y, int n) {}
+}
+extern "C" __global__ void plain(const float *x, float *y, int n) { y[n] = x[0]; }
+void host() { twice<1, 1><<<1, 1>>>(nullptr, nullptr, 1); twice<32><<<1, 1>>>(nullptr, nullptr, 1); }
+"""
+
+
+def instance(project, expression):
+    macros = {"M": 32} if "{M}" in expression else {}
+    kernels = f'kernel("of", "templates.cu", instantiate={expression!r}, macros={macros}),'
+    sources = {"templates.cu": TEMPLATES}
+    done = project(kernels, sources, "check", "--build-only", "sm_86", "--json", "--size", "64")
+    [row] = done.json[0]["rows"]
+    return done.status, nvcc.demangled(row["entry"]), row["message"] + row["log"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "entry"),
+    [
+        ("twice<{M}>", "void (anonymous namespace)::twice<32, 2>(float const*, float*, int)"),
+        ("twice<{M} / 2, {n}>", "void (anonymous namespace)::twice<16, 64>(float const*, float*, int)"),
+        ("deep::alone", "deep::alone(float const*, float*, int)"),
+        ("plain", "plain"),
+    ],
+)
+def test_a_template_is_instantiated_by_its_expression(project, expression, entry):
+    status, found, said = instance(project, expression)
+    assert (status, found) == (ExitCode.FINE, entry), said
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("deep::many<1>", "deep::many<1> names no kernel, or more than one."),
+        ("deep::missing<1>", "deep::missing<1> names no kernel, or more than one."),
+        ("twice<{TILE}>", "'TILE' is no macro of it and no axis; there are n."),
+        ("deep::twice<float>", "takes 4 parameters, of 8, 8, 4, 1 bytes; it is given 3"),
+    ],
+)
+def test_a_template_that_is_none_or_several_is_told(project, expression, words):
+    status, _, said = instance(project, expression)
+    assert (status, words in said) == (ExitCode.NOT_MEASURED, True), said
+
+
+def test_a_template_argument_is_no_macro_and_other_macros_are(project):
+    """A macro M would make nonsense of `template <int M>`; FACTOR must still be one."""
+    text = "template <int M> __global__ void twice(const float *x, float *y, int n) { y[n] = FACTOR * M; }"
+    kernels = 'kernel("twice", instantiate="twice<{M}>", macros={"M": 32, "FACTOR": 2}),'
+    assert built(project, kernels, {"twice.cu": text})[0] == ExitCode.FINE
+
+
+FEATURE = f'{HEAD} k(const float *x, float *y, int n) {{ asm volatile("wgmma.fence.sync.aligned;"); }}'
+
+
+def test_what_only_sm_90a_has_is_built_for_it(project):
+    kernels = 'kernel("k"), kernel("told", "k.cu", entry="k", arch="sm_90a"), kernel("right"),'
+    sources = {"k.cu": FEATURE, "right.cu": RIGHT}
+    status, rows = built(project, kernels, sources, "sm_90,sm_100")
+    told = [(row["kernel"], row["arch"], row["status"], row["reason"], row["built_for"]) for row in rows]
+    assert told == [
+        ("k", "sm_90", "built", "", "sm_90a"),
+        ("k", "sm_100", "failed", "build-failed", ""),
+        ("told", "sm_90", "built", "", "sm_90a"),
+        ("told", "sm_100", "not-built", "needs-capability", ""),
+        ("right", "sm_90", "built", "", "sm_90"),
+        ("right", "sm_100", "built", "", "sm_100"),
+    ]
+    assert status == ExitCode.NOT_MEASURED
+
+
+def test_that_a_source_needed_more_is_remembered(own_cache, monkeypatch):
+    asked: list[str] = []
+    made, run = Program("t.k", "k", FEATURE), subprocess.run
+
+    def call(command, **given):
+        asked.extend(word for word in command if word.startswith("-arch"))
+        return run(command, **given)
+
+    monkeypatch.setattr(subprocess, "run", call)
+    for _ in range(2):
+        binary, _ = nvcc.through_cache(
+            BinaryCache(), made, nvcc.STANDARD, "sm_90", lambda given: nvcc.cubin(made, given, "sm_90")[0]
+        )
+        assert nvcc.built_for(binary) == "sm_90a"
+    assert asked == ["-arch=sm_90", "-arch=sm_90a"]

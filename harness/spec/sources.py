@@ -12,7 +12,7 @@ import functools
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -128,6 +128,10 @@ class Program:
     """Only of kind library: what the numbers that its function returns mean."""
     in_parts: bool = False
     """Whether it is told where each dispatch begins, and can be launched in several."""
+    instance: str = ""
+    """The template's instance that is launched, as C++ names it; `function` is its name alone."""
+    arch: str = ""
+    """What it is built for, where the suite says so; else what the device is."""
     tree_sha256: str = ""
     """A hash of the suite's whole tree, where the text and the options do not hold all that its build or its
     function can read. Empty where they do."""
@@ -135,11 +139,11 @@ class Program:
     @property
     def compiled(self) -> tuple[str, ...]:
         """What the compiler is given: the same for two programs is one compilation."""
-        return self.kind, self.text, *self.options
+        return self.kind, self.text, self.arch, *self.options
 
     @property
     def sha256(self) -> str:
-        parts = (self.text, *self.options, *([self.tree_sha256] if self.tree_sha256 else ()))
+        parts = (self.text, *self.options, *filter(None, (self.arch, self.tree_sha256)))
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     @property
@@ -150,7 +154,9 @@ class Program:
         """
         if self.tree_sha256:
             return None
-        return hashlib.sha256("\0".join((_code(self.text), *self.options)).encode()).hexdigest()
+        return hashlib.sha256(
+            "\0".join((_code(self.text), *self.options, *filter(None, (self.arch,)))).encode()
+        ).hexdigest()
 
 
 def program(
@@ -189,6 +195,7 @@ def _whole(
         name=f"{suite.name}.{kernel.name}",
         function=kernel.function,
         parameters=suite.parameters(kernel, case),
+        arch=kernel.arch,
     )
     options = tuple(kernel.options.get(backend, ()))
     match source:
@@ -202,19 +209,39 @@ def _whole(
             )
             return made(text=text + "\n", options=(*searched, *options), kind="library", errors=source.errors)
         case Generated():
-            return made(text=_generated(source, suite.root, case, arch, scratch), options=options)
+            text = _generated(source, suite.root, case, arch, scratch)
+            return _instantiated(made(text=text, options=options), kernel, case)
     if backend == "opengl":
         return made(text=_glsl(suite.root / source, case), options=options)
-    parts = _defines(case)
+    parts = _defines(case, kernel.instance_names)
     once: set[Path] = set()
     if prelude := suite.prelude.get(backend):
         parts.append(_flatten(suite.root / prelude, once))
     parts.append(_flatten(suite.root / source, once))
-    return made(text="\n".join(parts) + "\n", options=options)
+    return _instantiated(made(text="\n".join(parts) + "\n", options=options), kernel, case)
 
 
-def _defines(case: Case) -> list[str]:
-    return [f"#define {name} {value}" for name, value in case.macros.items()]
+def _defines(case: Case, besides: Collection[str] = ()) -> list[str]:
+    """Macros, without those whose values are template arguments: templates have parameters of these names."""
+    return [f"#define {name} {value}" for name, value in case.macros.items() if name not in besides]
+
+
+INSTANCE = "harness_instance"
+"""A kernel that does nothing, itself a template, made of an instance: the compiler then emits the instance,
+and the one's symbol holds the other's."""
+INSTANCE_FILE = "instantiate"
+"""What compilers call the file in which an instance is named."""
+
+
+def _instantiated(made: Program, kernel: Kernel, case: Case) -> Program:
+    if not (instance := kernel.instance(case)):
+        return made
+    appended = f"""\
+#line 1 "{INSTANCE_FILE}"
+template <typename T, T kernel> __global__ void {INSTANCE}() {{}}
+template __global__ void {INSTANCE}<decltype(&{instance}), &{instance}>();
+"""
+    return dataclasses.replace(made, text=made.text + appended, instance=instance)
 
 
 _PORTABLE_WORD = re.compile(r"\bBLOCK_[XYZ]\b")

@@ -29,6 +29,8 @@ Value = int | str
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _CAPABILITY = re.compile(r"sm_(\d+)(\d)\Z")
+_ARCH = re.compile(r"sm_(\d+)(\d)([af]?)\Z")
+_IN_BRACES = re.compile(r"\{([A-Za-z_]\w*)\}")
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
@@ -57,6 +59,17 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 def _check_identifier(what: str, name: str) -> None:
     if not _IDENTIFIER.match(name):
         raise SuiteError(f"{what} name {name!r} is not an identifier (letters, digits and underscores).")
+
+
+def is_for(arch: str, capability: tuple[int, int]) -> bool:
+    """Whether code built for an architecture runs on cards of a compute capability: sm_86 on all of the same
+    first number from 8.6 on, sm_100f likewise, sm_90a on 9.0 alone.
+    """
+    match = _ARCH.match(arch)
+    if match is None:
+        return False
+    own = int(match[1]), int(match[2])
+    return own == capability if match[3] == "a" else own[0] == capability[0] and own <= capability
 
 
 def _twice(names: Sequence[str]) -> str | None:
@@ -452,9 +465,15 @@ class Kernel:
     """Compiled in with -D; a callable is given the case, for macros that depend on the size."""
     entry: str = ""
     """Name of the kernel function; the kernel's own name when empty."""
+    instantiate: str = ""
+    """An instance of a C++ template, as the source would name it: ``"sgemm<{BM}, {BN}>"``. In braces are
+    macros and axes, whose values go there. Such a kernel is CUDA only."""
     dtype: str = "float32"
     requires: str | None = None
     """Least CUDA compute capability, such as "sm_70"; such a kernel is CUDA only."""
+    arch: str = ""
+    """What it is built for, such as "sm_90a"; empty for the card's own, with an "a" where the source needs
+    what only that has. Such a kernel is CUDA only."""
     dynamic_shared_bytes: int | Callable[[Case], int] = 0
     args: tuple[str, ...] = ()
     """Arrays and axes in the order of the function's parameters; empty for the problem's own order."""
@@ -472,6 +491,9 @@ class Kernel:
         _check_identifier("Kernel", self.name)
         if self.requires is not None and not _CAPABILITY.match(self.requires):
             raise SuiteError(f"Kernel {self.name!r} requires {self.requires!r}; expected the form 'sm_70'.")
+        if self.arch and not _ARCH.match(self.arch):
+            raise SuiteError(f"Kernel {self.name!r} has arch {self.arch!r}; expected the form 'sm_90a'.")
+        self._check_instance()
         text = any(isinstance(source, (str, Generated)) for source in self.sources.values())
         if text and (self.block is None or self.grid is None):
             raise SuiteError(f"Kernel {self.name!r} needs a block and a grid: its source is launched.")
@@ -481,6 +503,17 @@ class Kernel:
                 "expected cuda, opencl, opengl or cpu."
             )
 
+    def _check_instance(self) -> None:
+        if not self.instantiate:
+            return
+        if self.entry:
+            raise SuiteError(f"Kernel {self.name!r} has an entry and a template to instantiate; give one.")
+        if "\n" in self.instantiate or not _IDENTIFIER.match(self.function):
+            raise SuiteError(
+                f"Kernel {self.name!r} instantiates {self.instantiate!r}; expected a function's name and "
+                "template arguments, as in 'sgemm<{BM}, {BN}>'."
+            )
+
     @cached_property
     def sources(self) -> dict[str, Source]:
         """What it is made of, by backend. The null device takes any."""
@@ -488,7 +521,8 @@ class Kernel:
             return dict(self.source)
         if isinstance(self.source, str):
             backends = _BY_SUFFIX.get(Path(self.source).suffix, _PORTABLE)
-            return dict.fromkeys(("cuda",) if self.requires else backends, self.source)
+            cuda_only = self.requires or self.instantiate or self.arch
+            return dict.fromkeys(("cuda",) if cuda_only else backends, self.source)
         return {"cuda": self.source}
 
     def source_for(self, backend: str) -> Source | None:
@@ -504,13 +538,36 @@ class Kernel:
 
     @property
     def function(self) -> str:
-        return self.entry or self.name
+        """The function's name, without namespaces and template arguments."""
+        instantiated = self.instantiate.partition("<")[0].rpartition("::")[2].strip()
+        return self.entry or instantiated or self.name
+
+    @property
+    def instance_names(self) -> frozenset[str]:
+        """The macros and axes whose values are template arguments."""
+        return frozenset(_IN_BRACES.findall(self.instantiate))
+
+    def instance(self, case: Case) -> str:
+        """What to instantiate at a case; empty where it is no template. Raises SuiteError for a name that is
+        no macro and no axis.
+        """
+        values: dict[str, Value] = {**case.sizes, **case.macros}
+        if unknown := sorted(self.instance_names - values.keys()):
+            raise SuiteError(
+                f"Kernel {self.name!r} instantiates {self.instantiate!r}, but {unknown[0]!r} is no macro of "
+                f"it and no axis; there are {', '.join(values)}."
+            )
+        return _IN_BRACES.sub(lambda found: _cpp(values[found[1]]), self.instantiate)
 
     @property
     def capability(self) -> tuple[int, int] | None:
         """Least compute capability as (major, minor), or None where any device will do."""
-        match = _CAPABILITY.match(self.requires or "")
+        match = _CAPABILITY.match(self.requires or "") or _ARCH.match(self.arch)
         return (int(match[1]), int(match[2])) if match else None
+
+
+def _cpp(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True)

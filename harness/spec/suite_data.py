@@ -96,8 +96,10 @@ class KernelData(msgspec.Struct, frozen=True):
     grid: Asked
     macros: dict[str, Asked]
     entry: str
+    instantiate: str
     dtype: str
     requires: str | None
+    arch: str
     dynamic_shared_bytes: Asked
     args: tuple[str, ...]
     options: dict[str, tuple[str, ...]]
@@ -201,7 +203,7 @@ def _array(array: Array) -> dict[str, Any]:
 
 _SAME_IN_KERNEL = (
     *("name", "block", "grid", "macros", "entry", "dtype", "requires", "dynamic_shared_bytes", "args"),
-    *("options", "dispatch", "library", "about"),
+    *("instantiate", "arch", "options", "dispatch", "library", "about"),
 )
 """What a kernel and its data have by the same name."""
 

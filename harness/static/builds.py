@@ -17,7 +17,7 @@ from harness.device.backends import nvcc
 from harness.errors import BuildError, HarnessError, UsageError
 from harness.spec.planning import PlannedCase, Refusal
 from harness.spec.sources import Program, lacking
-from harness.spec.suite import HostFunction, Kernel, Parameter, numpy_dtype
+from harness.spec.suite import Generated, HostLibrary, Kernel, Parameter, is_for, numpy_dtype
 from harness.system.cache import BinaryCache
 
 _COMPILING = re.compile(r"Compiling entry function '([^']+)' for '(\w+)'")
@@ -133,14 +133,16 @@ def _left_out(kernel: Kernel, arch: str) -> Refusal | None:
         return Refusal(
             "needs-backend", f"{name} has no CUDA source: it runs on {' or '.join(kernel.sources)}."
         )
-    if isinstance(source, HostFunction):
+    if not isinstance(source, (str, Generated, HostLibrary)):
         return Refusal(
             "host-function", f"{name} is a function of the host: it builds itself what it launches."
         )
     if missing := lacking(kernel, "cuda"):
         return Refusal("needs-package", missing)
     if kernel.capability is not None and _capability(arch) < kernel.capability:
-        return Refusal("needs-capability", f"{name} needs {kernel.requires}.")
+        return Refusal("needs-capability", f"{name} needs {kernel.requires or kernel.arch}.")
+    if kernel.arch and not is_for(kernel.arch, _capability(arch)):
+        return Refusal("needs-capability", f"{name} is built for {kernel.arch}, which is not {arch}.")
     return None
 
 
@@ -171,7 +173,7 @@ def _build(asked: Build, made: Program | None) -> Build:
 
 
 def _library(made: Program, arch: str) -> str:
-    whole = nvcc.specific(arch)
+    whole = made.arch or nvcc.specific(arch)
     options = (*nvcc.STANDARD, *made.options)
     binary, _ = nvcc.through_cache(
         BinaryCache(), made, options, whole, lambda given: nvcc.library(made, given, whole)

@@ -583,6 +583,7 @@ def _resources(function: Any, binary: bytes) -> Resources:
         static_shared_bytes=int(function.get_attribute(attribute.SHARED_SIZE_BYTES)),
         local_bytes=int(function.get_attribute(attribute.LOCAL_SIZE_BYTES)),
         max_threads_per_block=int(function.get_attribute(attribute.MAX_THREADS_PER_BLOCK)),
+        arch=nvcc.built_for(binary),
         binary_sha256=hashlib.sha256(binary).hexdigest(),
         code_sha256=nvcc.code_sha256(binary),
     )

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import BuildError
-from harness.spec.sources import Program, is_self_contained, unusual_options
+from harness.spec.sources import INSTANCE, INSTANCE_FILE, Program, is_self_contained, unusual_options
 from harness.system.cache import BinaryCache, Manifest
 from harness.system.files import read_regular, scratch_folder
 
@@ -108,9 +108,19 @@ def _needed(program: Program) -> str:
 def cubin(program: Program, options: Sequence[str], arch: str) -> tuple[bytes, str]:
     """A kernel's binary for an architecture such as sm_90, and what the compiler said.
 
-    `options` are all of them. Raises BuildError, with the compiler's words as its log.
+    `options` are all of them. Where the source needs what only sm_90a has, it is built for that, unless the
+    program says what it is built for. Raises BuildError, with the compiler's words as its log.
     """
-    return _compiled(program, [_needed(program), "-cubin", f"-arch={arch}", *options], arch)
+
+    def compile_(target: str) -> tuple[bytes, str]:
+        return _compiled(program, [_needed(program), "-cubin", f"-arch={target}", *options], target)
+
+    try:
+        return compile_(program.arch or arch)
+    except BuildError as error:
+        if program.arch or specific(arch) == arch or not _LACKS.search(error.log):
+            raise
+        return compile_(specific(arch))
 
 
 def library(program: Program, options: Sequence[str], arch: str) -> bytes:
@@ -141,6 +151,8 @@ def _compiled(program: Program, command: Sequence[str], arch: str) -> tuple[byte
         said = (done.stdout + done.stderr).strip()
         if done.returncode or not made.is_file():
             message = f"{program.name} does not compile for {arch} with {version()}."
+            if program.instance and re.search(rf"^{INSTANCE_FILE}\(\d+\): error", said, re.MULTILINE):
+                message = f"{program.name}: {program.instance} names no kernel, or more than one."
             raise BuildError(message, log=_without_ptxas_info(said))
         return made.read_bytes(), said
 
@@ -163,7 +175,7 @@ def through_cache(
     whole = (*_flags("NVCC_PREPEND_FLAGS"), *options, *_flags("NVCC_APPEND_FLAGS"))
     folders = _folders(whole)
     identity = (program.kind, *options, *environment(), _host_compiler())
-    key = BinaryCache.key(program.text, identity, version(), arch)
+    key = BinaryCache.key(program.text, identity, version(), program.arch or arch)
     if folders is None or _HIDDEN.search(program.text):
         return compile_(options), False
     if binary := cache.get(key):
@@ -236,6 +248,8 @@ def _folders(options: Sequence[str]) -> list[str] | None:
     return [str(Path(folder).absolute()) for folder in found]
 
 
+_LACKS = re.compile(r"not supported on \.target 'sm_")
+"""ptxas's words for an instruction or a feature that an architecture does not have."""
 _MAGIC = b"\x7fELF\x02\x01"
 """The first bytes of a 64-bit ELF file, least significant byte first."""
 _NO_BITS = 8
@@ -300,38 +314,37 @@ def entries(binary: bytes) -> dict[str, tuple[int, ...]]:
     if not binary.startswith(_MAGIC):
         return {}
     try:
-        told = {
-            name.removeprefix(_INFO): _parameters(content)
-            for name, _, _, content in _sections(binary)
-            if name.startswith(_INFO)
-        }
-        return {symbol: sizes for symbol, sizes in told.items() if sizes is not None}
+        held = {name: content for name, _, _, content in _sections(binary)}
+        table, names = held.get(".symtab", b""), held.get(".strtab", b"")
+        symbols = [
+            names[name : names.index(b"\0", name)].decode(errors="replace")
+            for name, kind, other, *_ in struct.iter_unpack("<IBBHQQ", table)
+            if kind & 0xF == _FUNCTION and other & _LAUNCHED
+        ]
+        return {symbol: _parameters(held.get(f".nv.info.{symbol}", b"")) for symbol in symbols}
     except (struct.error, ValueError, OverflowError):
         return {}
 
 
-_INFO = ".nv.info."
-_SIZED, _PARAMETER, _PARAMETERS_BYTES = 4, 0x17, 0x19
-"""Of an attribute: that its value is as long as it says; and two that kernels alone have: a parameter, the
-bytes of all of them."""
+_FUNCTION, _LAUNCHED = 2, 0x10
+"""Of a symbol: that it is a function; and, CUDA's own, that a host can launch it."""
+_SIZED, _PARAMETER = 4, 0x17
+"""Of an attribute: that its value is as long as it says; and that it is about one parameter."""
 
 
-def _parameters(info: bytes) -> tuple[int, ...] | None:
-    """Sizes from a kernel's attributes: `index, ordinal, offset, flags`, the size in the flags' upper bits.
-    None of a function that no host can launch.
-    """
+def _parameters(info: bytes) -> tuple[int, ...]:
+    """Sizes from a kernel's attributes: index, ordinal, offset, flags, whose upper bits are the size."""
     found: dict[int, int] = {}
-    is_kernel, at = False, 0
+    at = 0
     while at < len(info):
         form, attribute, value = struct.unpack_from("<BBH", info, at)
         at += 4
-        is_kernel |= attribute == _PARAMETERS_BYTES
         if form == _SIZED:
             if attribute == _PARAMETER:
                 _, ordinal, _, flags = struct.unpack_from("<IHHI", info, at)
                 found[ordinal] = flags >> 18
             at += value
-    return tuple(found[ordinal] for ordinal in sorted(found)) if found or is_kernel else None
+    return tuple(found[ordinal] for ordinal in sorted(found))
 
 
 def entry(program: Program, binary: bytes) -> str:
@@ -344,6 +357,8 @@ def entry(program: Program, binary: bytes) -> str:
 
 def entry_among(program: Program, known: Collection[str]) -> str:
     """The same among these symbols."""
+    if program.instance:
+        return _instance_among(program, known)
     if program.function in known:
         return program.function
     mangled = re.compile(rf"_Z{len(program.function)}{re.escape(program.function)}(?!I)")
@@ -355,6 +370,43 @@ def entry_among(program: Program, known: Collection[str]) -> str:
     raise BuildError(
         f"{program.name} has {what} named {program.function!r}: check its entry. There is {there}."
     )
+
+
+def _instance_among(program: Program, known: Collection[str]) -> str:
+    """The symbol of the instance: it stands, written out, in that of the kernel that was made of it."""
+    marks = [demangled(symbol) for symbol in known if INSTANCE in symbol]
+    found = [
+        symbol for symbol in known if INSTANCE not in symbol and any(_names(mark, symbol) for mark in marks)
+    ]
+    if len(found) == 1:
+        return found[0]
+    there = "; ".join(demangled(symbol) for symbol in known if INSTANCE not in symbol) or "none at all"
+    raise BuildError(
+        f"{program.name}: {program.instance} is {'none' if not found else 'more than one'} of the compiled "
+        f"kernels. There is {there}."
+    )
+
+
+def _names(mark: str, symbol: str) -> bool:
+    """Whether a kernel was made of the function with a symbol, by its name as C++ writes it."""
+    whole, unnamed = demangled(symbol), "(anonymous namespace)"
+    if whole == symbol:  # extern "C", of which the mark has the parameters too
+        return f", &({symbol}(" in mark
+    alone = whole.replace(unnamed, "\0").partition("(")[0].replace("\0", unnamed)
+    return mark.endswith((f", &({whole})>()", f", &{alone}>()"))
+
+
+_TARGET = re.compile(rb"-arch (sm_\w+)")
+
+
+def built_for(binary: bytes) -> str | None:
+    """The architecture of a cubin, as ptxas was told it; None where the file does not say."""
+    try:
+        notes = b"".join(content for name, _, _, content in _sections(binary) if name.startswith(".note.nv"))
+    except (struct.error, ValueError, OverflowError):
+        return None
+    match = _TARGET.search(notes)
+    return match[1].decode() if match else None
 
 
 def demangled(symbol: str) -> str:
