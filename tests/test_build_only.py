@@ -9,11 +9,12 @@ import pytest
 
 from harness.device.backends import nvcc
 from harness.errors import BuildError, ExitCode
-from harness.spec.sources import Program
+from harness.spec.loader import load
+from harness.spec.sources import Program, files_outside, program
 from harness.spec.suite import Parameter
 from harness.static.builds import check_parameters, usage
 from harness.system.cache import BinaryCache
-from tests.support import caller, device_is_missing, write_files
+from tests.support import caller, commit, device_is_missing, make_repository, write_files
 
 SUITE = """\
 from harness import Axis, HostFunction, Input, Kernel, Output, Problem, Suite, ceil_div
@@ -325,3 +326,72 @@ def test_that_a_source_needed_more_is_remembered(own_cache, monkeypatch):
         )
         assert nvcc.built_for(binary) == "sm_90a"
     assert asked == ["-arch=sm_90", "-arch=sm_90a"]
+
+
+OPS = "#pragma once\n#include <lib/two.h>\ntemplate <int N> __device__ float times(float x) { return N * x; }"
+INCLUDING = {
+    "harness.toml": "",
+    "src/lib/two.h": "#pragma once\n#define TWO 2\n",
+    "src/ops.cuh": OPS,
+    "kernels/twice/beside.cuh": '#pragma once\n#include "ops.cuh"\n',
+    "kernels/twice/right.cu": '#include "beside.cuh"\n#include <ops.cuh>\n#if __has_include("gone.h")\n'
+    '#include "gone.h"\n#endif\n' + RIGHT.replace("2 * x[i]", "times<TWO>(x[i])"),
+}
+
+
+@pytest.mark.parametrize("where", ["kernel", "suite"])
+def test_headers_are_found_in_the_projects_folders(project, tmp_path, where):
+    write_files(tmp_path, INCLUDING)
+    kernels = 'kernel("right", include=("src",)),' if where == "kernel" else 'kernel("right"),'
+    write_files(tmp_path, {"kernels/twice/suite.py": SUITE % kernels})
+    if where == "suite":
+        text = (tmp_path / "kernels/twice/suite.py").read_text(encoding="utf-8")
+        write_files(
+            tmp_path, {"kernels/twice/suite.py": text.replace("kernels=[", "include=('src',), kernels=[")}
+        )
+    loaded = load(tmp_path / "kernels" / "twice")
+    [kernel] = loaded.suite.kernels
+    made = program(loaded.suite, kernel, loaded.suite.case(kernel, {"n": 64}), "cuda")
+    assert usage(made, "sm_86").registers
+    assert files_outside(loaded.suite) == {tmp_path / "src/ops.cuh", tmp_path / "src/lib/two.h"}
+
+
+def test_each_commit_has_its_own_headers_and_one_that_changed_is_another_program(tmp_path):
+    root = make_repository(tmp_path / "project")
+    suite = {"kernels/twice/suite.py": SUITE % 'kernel("right", include=("src",)),'}
+    commits = [
+        commit(root, {**INCLUDING, **suite}, 1),
+        commit(root, {"README": "nothing of a kernel"}, 2),
+        commit(root, {"src/lib/two.h": "#define TWO 3\n"}, 3),
+    ]
+    write_files(root, {"src/lib/two.h": "#error of the working tree"})
+    found = []
+    for each in commits:
+        loaded = load(root / "kernels" / "twice", each)
+        [kernel] = loaded.suite.kernels
+        made = program(loaded.suite, kernel, loaded.suite.case(kernel, {"n": 64}), "cuda")
+        binary, _ = nvcc.cubin(made, (*nvcc.STANDARD, *made.all_options), "sm_86")
+        found.append((made.sha256, loaded.source.tree_sha256, nvcc.code_sha256(binary)))
+        assert made.code_sha256 is None
+    assert found[0] == found[1]
+    assert all(here != before for here, before in zip(found[2], found[1], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("include", "words"),
+    [
+        ("'src'", "expected a tuple of folders, such as ('src',)"),
+        ("('../src',)", "expected a path relative to the project, without '..'"),
+        ("('/usr/include',)", "expected a path relative to the project"),
+        ("('gone',)", "there is no such folder as"),
+        ("('out',)", "out of the project"),
+    ],
+)
+def test_a_folder_outside_of_the_project_is_refused(project, tmp_path, include, words):
+    outside = tmp_path.parent / f"{tmp_path.name}-outside"
+    outside.mkdir()
+    (tmp_path / "out").symlink_to(outside)
+    kernels = f'kernel("right", include={include}),'
+    done = project(kernels, {"right.cu": RIGHT}, "check", "--build-only", "sm_86")
+    assert done.status != ExitCode.FINE
+    assert words in done.err

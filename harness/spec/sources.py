@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.errors import BuildError, LaunchError, SuiteError
+from harness.config import has_settings
+from harness.errors import BuildError, ConfigError, LaunchError, SuiteError
 from harness.records import Launch
 from harness.spec.suite import Case, Generated, HostFunction, HostLibrary, Kernel, Parameter, Suite
-from harness.system.cache import write_atomically
+from harness.system.cache import export_root, write_atomically
 from harness.system.files import read_regular
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"[^\n]*$', re.MULTILINE)
@@ -128,6 +129,9 @@ class Program:
     """Only of kind library: what the numbers that its function returns mean."""
     in_parts: bool = False
     """Whether it is told where each dispatch begins, and can be launched in several."""
+    folders: tuple[str, ...] = ()
+    """Where the compiler looks for headers, by their whole paths: the same folder of another commit is
+    another. `tree_sha256` stands for what is in them."""
     instance: str = ""
     """The template's instance that is launched, as C++ names it; `function` is its name alone."""
     arch: str = ""
@@ -139,7 +143,12 @@ class Program:
     @property
     def compiled(self) -> tuple[str, ...]:
         """What the compiler is given: the same for two programs is one compilation."""
-        return self.kind, self.text, self.arch, *self.options
+        return self.kind, self.text, self.arch, *self.all_options
+
+    @property
+    def all_options(self) -> tuple[str, ...]:
+        """The compiler's options, for this machine's folders."""
+        return *(f"-I{folder}" for folder in self.folders), *self.options
 
     @property
     def sha256(self) -> str:
@@ -177,7 +186,11 @@ def program(
     """
     made = _whole(suite, kernel, case, backend, arch, scratch)
     system_headers = backend in ("cuda", "null")
-    if made.kind != "kernel" or not is_self_contained(made.text, made.options, system_headers=system_headers):
+    if (
+        made.folders
+        or made.kind != "kernel"
+        or not is_self_contained(made.text, made.options, system_headers=system_headers)
+    ):
         made = dataclasses.replace(made, tree_sha256=_standing_tree(suite))
     if launch is None or not launch.in_parts or backend in ("cpu", "null"):
         return made
@@ -198,27 +211,39 @@ def _whole(
         arch=kernel.arch,
     )
     options = tuple(kernel.options.get(backend, ()))
+    folders = include_folders(suite, kernel) if backend in ("cuda", "opencl", "null") else ()
+    once: set[Path] = set()
+    # Where compilers look for headers themselves, all of them are left to them: one that stood in the text as
+    # well would be there twice.
+    read = _numbered if folders else functools.partial(_flatten, once=once)
+    if folders and isinstance(source, str | HostLibrary):
+        beside = source if isinstance(source, str) else source.file
+        folders = (os.path.normpath((suite.root / beside).parent), *folders)
     match source:
         case HostFunction():
             text = _identity(source.function, source.needs, case)
             return made(text=text, kind="host", host=lambda stream: source.function(case, stream))
         case HostLibrary():
             searched = tuple(f"-I{folder}" for folder in (source.include() if source.include else ()))
-            text = "\n".join(
-                (*_versions(source.needs), *_defines(case), _flatten(suite.root / source.file, set()))
+            text = "\n".join((*_versions(source.needs), *_defines(case), read(suite.root / source.file)))
+            return made(
+                text=text + "\n",
+                options=(*searched, *options),
+                folders=folders,
+                kind="library",
+                errors=source.errors,
             )
-            return made(text=text + "\n", options=(*searched, *options), kind="library", errors=source.errors)
         case Generated():
             text = _generated(source, suite.root, case, arch, scratch)
-            return _instantiated(made(text=text, options=options), kernel, case)
+            return _instantiated(made(text=text, options=options, folders=folders), kernel, case)
     if backend == "opengl":
         return made(text=_glsl(suite.root / source, case), options=options)
     parts = _defines(case, kernel.instance_names)
-    once: set[Path] = set()
     if prelude := suite.prelude.get(backend):
         parts.append(_flatten(suite.root / prelude, once))
-    parts.append(_flatten(suite.root / source, once))
-    return _instantiated(made(text="\n".join(parts) + "\n", options=options), kernel, case)
+    parts.append(read(suite.root / source))
+    text = "\n".join(parts) + "\n"
+    return _instantiated(made(text=text, options=options, folders=folders), kernel, case)
 
 
 def _defines(case: Case, besides: Collection[str] = ()) -> list[str]:
@@ -379,6 +404,57 @@ def _generated(source: Generated, root: Path, case: Case, arch: str, scratch: Pa
     return text
 
 
+def include_folders(suite: Suite, kernel: Kernel) -> tuple[str, ...]:
+    """Where a kernel's compiler looks for headers, by their whole paths, in its order.
+
+    Raises SuiteError for what is no folder of the project's.
+    """
+    names = dict.fromkeys((*kernel.include, *suite.include))
+    if not names:
+        return ()
+    project = project_of(suite.root)
+    found = []
+    for name in names:
+        place = Path(os.path.normpath(project / name))
+        if not place.is_dir():
+            raise SuiteError(
+                f"Kernel {kernel.name!r} includes from {name!r}, and there is no such folder as {place}: "
+                f"it is relative to the project, {project}."
+            )
+        if not place.resolve().is_relative_to(project.resolve()):
+            raise SuiteError(
+                f"Kernel {kernel.name!r} includes from {name!r}, a link to {place.resolve()}, out of the "
+                f"project {project}: what lies there is in no commit."
+            )
+        found.append(str(place))
+    return tuple(found)
+
+
+def project_of(folder: Path) -> Path:
+    """The nearest folder around one that has a project's settings, or is a repository's or a commit's top;
+    the folder above where there is none.
+    """
+    for each in folder.parents:
+        if has_settings(each) or (each / ".git").exists() or export_root(each) == each:
+            return each
+    return folder.parent
+
+
+def _numbered(path: Path) -> str:
+    """The text of a file as it is, for a compiler that finds what it includes."""
+    return f'#line 1 "{path.name}"\n{_text(path)}'
+
+
+def _text(path: Path, by: str = "") -> str:
+    try:
+        text = read_regular(path).decode("utf-8-sig")
+        return text.replace("\r\n", "\n").replace("\r", "\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SuiteError(
+            f"Cannot read kernel source {path}{by}: {error}. Check the name in suite.py."
+        ) from None
+
+
 def _flatten(path: Path, once: set[Path], including: tuple[Path, ...] = ()) -> str:
     """The text of a file with its quoted includes put in place; #line keeps compiler messages pointing at
     the file. `once` collects the files that say #pragma once, which one text cannot say to a compiler.
@@ -388,15 +464,7 @@ def _flatten(path: Path, once: set[Path], including: tuple[Path, ...] = ()) -> s
         raise SuiteError(f"{path} includes itself.")
     if path in once:
         return ""
-    try:
-        text = read_regular(path).decode("utf-8-sig")
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-    except (OSError, UnicodeDecodeError) as error:
-        by = f", included by {including[-1].name}" if including else ""
-        raise SuiteError(
-            f"Cannot read kernel source {path}{by}: {error}. Check the name in suite.py."
-        ) from None
-
+    text = _text(path, f", included by {including[-1].name}" if including else "")
     if _ONCE.search(text):
         once.add(path)
         text = _ONCE.sub("", text)
@@ -462,6 +530,7 @@ def files_outside(suite: Suite) -> set[Path]:
     found: set[Path] = set()
     sources = (file for kernel in suite.kernels for file in kernel.files)
     wanted = [suite.root / name for name in (*suite.prelude.values(), *sources)]
+    searched = _searched(suite)
     while wanted:
         path = Path(os.path.normpath(wanted.pop()))
         if path in found:
@@ -472,4 +541,22 @@ def files_outside(suite: Suite) -> set[Path]:
             continue
         found.add(path)
         wanted += [path.parent / match[1] for match in _INCLUDE.finditer(text)]
+        if searched:
+            names = _ANY_INCLUDE.findall(text)
+            wanted += [folder / name for name in names if name for folder in searched]
+            if "" in names:  # the name is a macro's: it may be any
+                wanted += [file for folder in searched for file in _files_below(folder)]
     return {path for path in found if not path.is_relative_to(suite.root)}
+
+
+_ANY_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include(?:_next)?\b(?:[ \t]*[<"]([^>"\n]+)[>"])?', re.MULTILINE)
+"""An include, with the name of its file; without where a macro gives it."""
+
+
+def _searched(suite: Suite) -> list[Path]:
+    """The folders in which any of the kernels looks for headers; what is wrong is told when it is built."""
+    found: dict[str, None] = {}
+    for kernel in suite.kernels:
+        with contextlib.suppress(SuiteError, ConfigError):
+            found |= dict.fromkeys(include_folders(suite, kernel))
+    return list(map(Path, found))

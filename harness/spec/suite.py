@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness.errors import SuiteError
@@ -74,6 +74,18 @@ def is_for(arch: str, capability: tuple[int, int]) -> bool:
 
 def _twice(names: Sequence[str]) -> str | None:
     return min((name for name in names if names.count(name) > 1), default=None)
+
+
+def check_folders(whose: str, folders: Any) -> None:
+    """Raises SuiteError for what is no tuple of paths that stay inside of the project."""
+    if isinstance(folders, str) or not all(isinstance(folder, str) and folder for folder in folders):
+        raise SuiteError(f"{whose} has include {folders!r}; expected a tuple of folders, such as ('src',).")
+    for folder in folders:
+        if PurePosixPath(folder).is_absolute() or ".." in PurePosixPath(folder).parts:
+            raise SuiteError(
+                f"{whose} includes from {folder!r}; expected a path relative to the project, without '..': "
+                "what lies outside of it is in no commit."
+            )
 
 
 def ceil_div(dividend: int, divisor: int) -> int:
@@ -478,6 +490,9 @@ class Kernel:
     args: tuple[str, ...] = ()
     """Arrays and axes in the order of the function's parameters; empty for the problem's own order."""
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    include: tuple[str, ...] = ()
+    """Folders in which the compiler looks for headers, before the suite's own `include`; relative to the
+    project: the folder of its settings, else the repository's."""
     dispatch: tuple[int, ...] = ()
     """Most blocks of one dispatch, x first: a larger grid is launched in parts, so that none runs so long
     that the system takes the card for dead. Its source must find its block by BLOCK_X, BLOCK_Y and BLOCK_Z,
@@ -494,6 +509,7 @@ class Kernel:
         if self.arch and not _ARCH.match(self.arch):
             raise SuiteError(f"Kernel {self.name!r} has arch {self.arch!r}; expected the form 'sm_90a'.")
         self._check_instance()
+        check_folders(f"Kernel {self.name!r}", self.include)
         text = any(isinstance(source, (str, Generated)) for source in self.sources.values())
         if text and (self.block is None or self.grid is None):
             raise SuiteError(f"Kernel {self.name!r} needs a block and a grid: its source is launched.")
@@ -660,9 +676,12 @@ class Suite:
     root: Path = Path()
     """The suite's folder; set by the loader."""
     ladders: Sequence[Ladder] = ()
+    include: tuple[str, ...] = ()
+    """Folders in which compilers look for headers, relative to the project, for every kernel."""
 
     def __post_init__(self) -> None:
         _check_identifier("Suite", self.name)
+        check_folders(f"Suite {self.name!r}", self.include)
         if self.headline not in ("GFLOP/s", "GB/s"):
             raise SuiteError(
                 f"Suite {self.name!r} has headline {self.headline!r}; expected 'GFLOP/s' or 'GB/s'."

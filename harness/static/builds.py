@@ -174,7 +174,7 @@ def _build(asked: Build, made: Program | None) -> Build:
 
 def _library(made: Program, arch: str) -> str:
     whole = made.arch or nvcc.specific(arch)
-    options = (*nvcc.STANDARD, *made.options)
+    options = (*nvcc.STANDARD, *made.all_options)
     binary, _ = nvcc.through_cache(
         BinaryCache(), made, options, whole, lambda given: nvcc.library(made, given, whole)
     )
@@ -195,7 +195,7 @@ def compiled_for(made: Program, arch: str) -> Compiled:
         binary, said = nvcc.cubin(made, options, arch)
         return msgspec.json.encode(_told(said, binary, arch))
 
-    options = (*nvcc.STANDARD, *made.options, "-Xptxas=-v")
+    options = (*nvcc.STANDARD, *made.all_options, "-Xptxas=-v")
     kept, _ = nvcc.through_cache(BinaryCache(), made, options, arch, compile_)
     return msgspec.json.decode(kept, type=Compiled)
 

@@ -319,7 +319,7 @@ class CudaDevice(Device):
                 return nvcc.library(program, options, arch)
             return nvcc.cubin(program, options, arch)[0]
 
-        return nvcc.through_cache(self.cache, program, (*nvcc.STANDARD, *program.options), arch, compile_)
+        return nvcc.through_cache(self.cache, program, (*nvcc.STANDARD, *program.all_options), arch, compile_)
 
     @property
     def _library_arch(self) -> str:
