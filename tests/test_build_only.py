@@ -17,7 +17,7 @@ from harness.system.cache import BinaryCache
 from tests.support import caller, commit, device_is_missing, make_repository, write_files
 
 SUITE = """\
-from harness import Axis, HostFunction, Input, Kernel, Output, Problem, Suite, ceil_div
+from harness import Axis, HostFunction, HostLibrary, Input, Kernel, Output, Problem, Suite, ceil_div
 
 
 class Twice(Problem):
@@ -395,3 +395,92 @@ def test_a_folder_outside_of_the_project_is_refused(project, tmp_path, include, 
     done = project(kernels, {"right.cu": RIGHT}, "check", "--build-only", "sm_86")
     assert done.status != ExitCode.FINE
     assert words in done.err
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """What nvcc makes of RIGHT for sm_80, by suffix."""
+    folder = tmp_path_factory.mktemp("compiled")
+    write_files(folder, {"right.cu": RIGHT})
+    for kind in ("ptx", "cubin", "fatbin"):
+        command = [str(nvcc.path()), f"-{kind}", "-arch=sm_80", "-o", f"right.{kind}", "right.cu"]
+        subprocess.run(command, cwd=folder, check=True)
+    return folder
+
+
+def prebuilt(compiled, tmp_path, project, name, *, arch="sm_86", given=""):
+    (tmp_path / "kernels/twice").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "kernels/twice" / name).write_bytes((compiled / name).read_bytes())
+    kernels = f'kernel("right", {name!r}, {given}),'
+    return project(kernels, {}, "check", "--build-only", arch, "--json")
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "reason"),
+    [("ptx", "built", ""), ("cubin", "not-built", "prebuilt"), ("fatbin", "not-built", "prebuilt")],
+)
+def test_what_is_compiled_already_is_a_source(compiled, tmp_path, project, name, status, reason):
+    [row] = prebuilt(compiled, tmp_path, project, f"right.{name}").json[0]["rows"]
+    assert (row["status"], row["reason"], row["entry"]) == (status, reason, "right"), row
+    assert bool(row["usage"]) == (name == "ptx")
+    loaded = load(tmp_path / "kernels" / "twice")
+    [kernel] = loaded.suite.kernels
+    assert tuple(kernel.sources) == ("cuda",)
+    made = program(loaded.suite, kernel, loaded.suite.case(kernel, {"n": 64}), "cuda")
+    # Of its bytes alone.
+    assert made.code_sha256
+    assert not made.tree_sha256
+    file = tmp_path / f"kernels/twice/right.{name}"
+    file.write_bytes(file.read_bytes() + b"\n.file 1")
+    other = program(loaded.suite, kernel, loaded.suite.case(kernel, {"n": 64}), "cuda")
+    assert other.sha256 != made.sha256
+
+
+@pytest.mark.parametrize(
+    ("name", "arch", "given", "words"),
+    [
+        ("right.ptx", "sm_75", "", "does not compile for sm_75"),
+        ("right.ptx", "sm_86", "entry='wrong'", "no kernel function named 'wrong'"),
+        ("right.ptx", "sm_86", "args=('x', 'n', 'y')", "The first that differs is number 2"),
+        ("right.cubin", "sm_90", "", "is a binary for sm_80, which sm_90 does not run"),
+        ("right.cubin", "sm_86", "entry='wrong'", "no kernel function named 'wrong'"),
+        ("right.cubin", "sm_86", "args=('x', 'n', 'y')", "The first that differs is number 2"),
+    ],
+)
+def test_a_mistake_about_what_is_compiled_already_is_found(
+    compiled, tmp_path, project, name, arch, given, words
+):
+    done = prebuilt(compiled, tmp_path, project, name, arch=arch, given=given)
+    [row] = done.json[0]["rows"]
+    assert (done.status, row["status"]) == (ExitCode.NOT_MEASURED, "failed")
+    assert words in row["message"]
+
+
+LIBRARY = 'extern "C" int right(void *stream, const float *x, float *y, int n) { return 0; }'
+
+
+def test_a_library_is_a_source(tmp_path, project):
+    made = Program("twice.right", "right", LIBRARY, kind="library")
+    (tmp_path / "kernels/twice").mkdir(parents=True)
+    (tmp_path / "kernels/twice/right.so").write_bytes(nvcc.library(made, nvcc.STANDARD, "sm_86"))
+    kernels = 'kernel("right", HostLibrary("right.so")), kernel("wrong", HostLibrary("right.so")),'
+    kernels += 'kernel("source", HostLibrary("source.cu"), entry="right"),'
+    _, rows = built(project, kernels, {"source.cu": LIBRARY})
+    told = [(row["status"], row["built_for"]) for row in rows]
+    assert told == [("built", ""), ("failed", ""), ("built", "sm_86")]
+    assert "its library has no function 'wrong'" in rows[1]["message"]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("'k.so'", "expected HostLibrary('k.so')"),
+        ("'k.ptx', instantiate='k<1>'", "which is compiled already: name the function by entry"),
+        ("'k.cu', instantiate='k<1>', entry='k'", "an entry and a template to instantiate"),
+        ("'k.cu', instantiate='<1>'", "expected a function's name and template arguments"),
+        ("'k.cu', arch='ampere'", "expected the form 'sm_90a'"),
+    ],
+)
+def test_a_kernel_that_makes_no_sense_is_refused(project, given, words):
+    done = project(f'kernel("k", {given}),', {}, "list")
+    assert (done.status, words in done.err) == (ExitCode.USAGE, True), done.err

@@ -20,7 +20,7 @@ from typing import Any, Literal
 from harness.config import has_settings
 from harness.errors import BuildError, ConfigError, LaunchError, SuiteError
 from harness.records import Launch
-from harness.spec.suite import Case, Generated, HostFunction, HostLibrary, Kernel, Parameter, Suite
+from harness.spec.suite import IMAGES, Case, Generated, HostFunction, HostLibrary, Kernel, Parameter, Suite
 from harness.system.cache import export_root, write_atomically
 from harness.system.files import read_regular
 
@@ -120,8 +120,9 @@ class Program:
     options: tuple[str, ...] = ()
     emulate: Callable[..., Any] | None = field(default=None, compare=False)
     """What the kernel computes, on host arrays: what the null backend runs in place of a device."""
-    kind: Literal["kernel", "library", "host"] = "kernel"
-    """Who compiles the text: the device's compiler, nvcc for the host, or nobody."""
+    kind: Literal["kernel", "image", "library", "host"] = "kernel"
+    """Who compiles the text: the device's compiler, nvcc for the host, or nobody. An image is what CUDA's
+    driver loads."""
     parameters: tuple[Parameter, ...] = ()
     host: Callable[[int], Callable[..., object]] | None = field(default=None, compare=False)
     """Only of kind host. Given the stream, it returns what to call for each launch."""
@@ -132,6 +133,10 @@ class Program:
     folders: tuple[str, ...] = ()
     """Where the compiler looks for headers, by their whole paths: the same folder of another commit is
     another. `tree_sha256` stands for what is in them."""
+    content: bytes = field(default=b"", compare=False, repr=False)
+    """Of an image, or of a library that is made already: its bytes. The text is their hash."""
+    suffix: str = ".cu"
+    """What the text is: CUDA's C++, or its .ptx."""
     instance: str = ""
     """The template's instance that is launched, as C++ names it; `function` is its name alone."""
     arch: str = ""
@@ -186,11 +191,12 @@ def program(
     """
     made = _whole(suite, kernel, case, backend, arch, scratch)
     system_headers = backend in ("cuda", "null")
-    if (
-        made.folders
-        or made.kind != "kernel"
-        or not is_self_contained(made.text, made.options, system_headers=system_headers)
-    ):
+    is_whole = made.kind == "image" or (
+        made.kind == "kernel"
+        and not made.folders
+        and is_self_contained(made.text, made.options, system_headers=system_headers)
+    )
+    if not is_whole:
         made = dataclasses.replace(made, tree_sha256=_standing_tree(suite))
     if launch is None or not launch.in_parts or backend in ("cpu", "null"):
         return made
@@ -211,39 +217,62 @@ def _whole(
         arch=kernel.arch,
     )
     options = tuple(kernel.options.get(backend, ()))
-    folders = include_folders(suite, kernel) if backend in ("cuda", "opencl", "null") else ()
-    once: set[Path] = set()
-    # Where compilers look for headers themselves, all of them are left to them: one that stood in the text as
-    # well would be there twice.
-    read = _numbered if folders else functools.partial(_flatten, once=once)
-    if folders and isinstance(source, str | HostLibrary):
-        beside = source if isinstance(source, str) else source.file
-        folders = (os.path.normpath((suite.root / beside).parent), *folders)
     match source:
         case HostFunction():
             text = _identity(source.function, source.needs, case)
             return made(text=text, kind="host", host=lambda stream: source.function(case, stream))
         case HostLibrary():
-            searched = tuple(f"-I{folder}" for folder in (source.include() if source.include else ()))
-            text = "\n".join((*_versions(source.needs), *_defines(case), read(suite.root / source.file)))
-            return made(
-                text=text + "\n",
-                options=(*searched, *options),
-                folders=folders,
-                kind="library",
-                errors=source.errors,
-            )
+            return _library(made, suite, kernel, case, source)
         case Generated():
             text = _generated(source, suite.root, case, arch, scratch)
+            folders = include_folders(suite, kernel)
             return _instantiated(made(text=text, options=options, folders=folders), kernel, case)
+    return _of_file(made, suite, kernel, case, backend, source)
+
+
+def _of_file(
+    made: Callable[..., Program], suite: Suite, kernel: Kernel, case: Case, backend: str, name: str
+) -> Program:
+    file, options = suite.root / name, tuple(kernel.options.get(backend, ()))
     if backend == "opengl":
-        return made(text=_glsl(suite.root / source, case), options=options)
-    parts = _defines(case, kernel.instance_names)
+        return made(text=_glsl(file, case), options=options)
+    if name.endswith(IMAGES):
+        return made(**_bytes_of(file), kind="image")
+    if name.endswith(".ptx"):
+        return made(text=_text(file), options=options, suffix=".ptx")
+    parts, once = _defines(case, kernel.instance_names), set[Path]()
+    folders = _folders_of(file, suite, kernel)
     if prelude := suite.prelude.get(backend):
         parts.append(_flatten(suite.root / prelude, once))
-    parts.append(read(suite.root / source))
+    parts.append(_numbered(file) if folders else _flatten(file, once))
     text = "\n".join(parts) + "\n"
     return _instantiated(made(text=text, options=options, folders=folders), kernel, case)
+
+
+def _library(
+    made: Callable[..., Program], suite: Suite, kernel: Kernel, case: Case, source: HostLibrary
+) -> Program:
+    file = suite.root / source.file
+    if source.file.endswith(".so"):
+        return made(**_bytes_of(file), kind="library", errors=source.errors)
+    folders = _folders_of(file, suite, kernel)
+    text = _numbered(file) if folders else _flatten(file, set())
+    searched = tuple(f"-I{folder}" for folder in (source.include() if source.include else ()))
+    return made(
+        text="\n".join((*_versions(source.needs), *_defines(case), text)) + "\n",
+        options=(*searched, *kernel.options.get("cuda", ())),
+        folders=folders,
+        kind="library",
+        errors=source.errors,
+    )
+
+
+def _folders_of(file: Path, suite: Suite, kernel: Kernel) -> tuple[str, ...]:
+    """Where compilers look for what a file includes, its own folder first; empty where all of it goes into
+    the text: a header that stood there and was found by the compiler as well would be there twice.
+    """
+    folders = include_folders(suite, kernel)
+    return (os.path.normpath(file.parent), *folders) if folders else ()
 
 
 def _defines(case: Case, besides: Collection[str] = ()) -> list[str]:
@@ -301,7 +330,8 @@ def _in_parts(whole: Program, launch: Launch, backend: str) -> Program:
 def _uncuttable(whole: Program, launch: Launch, backend: str) -> str:
     """Why a program finds its blocks right in a whole launch only; empty where it does in parts too."""
     if whole.kind != "kernel":
-        return "the host enqueues its work, in its own way."
+        image = whole.kind == "image"
+        return "it is compiled already." if image else "the host enqueues its work, in its own way."
     code = _without_comments(whole.text)
     used = _PORTABLE_DEFINE.sub("", code)
     if found := _OWN_WORD[backend].search(used):
@@ -402,6 +432,17 @@ def _generated(source: Generated, root: Path, case: Case, arch: str, scratch: Pa
         with contextlib.suppress(OSError):  # a full disk costs time, not the answer
             write_atomically(file, text.encode(), durable=False)
     return text
+
+
+def _bytes_of(path: Path) -> dict[str, Any]:
+    """Of a file that is compiled already, its bytes, and their hash for a text."""
+    try:
+        content = read_regular(path)
+    except OSError as error:
+        raise SuiteError(
+            f"Cannot read {path}: {error.strerror or error}. Check the name in suite.py."
+        ) from None
+    return {"text": hashlib.sha256(content).hexdigest(), "content": content}
 
 
 def include_folders(suite: Suite, kernel: Kernel) -> tuple[str, ...]:

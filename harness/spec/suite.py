@@ -300,7 +300,7 @@ class HostFunction:
 
 @dataclass(frozen=True)
 class HostLibrary:
-    """A C++ file that nvcc makes a shared library of, relative to the suite's folder.
+    """A C++ file that nvcc makes a shared library of, or a library (.so), relative to the suite's folder.
 
     Its function, ``extern "C" int name(void *stream, arguments...)``, puts its work on the stream and returns
     0, or a number that `errors` names.
@@ -317,7 +317,12 @@ class HostLibrary:
 Source = str | Generated | HostFunction | HostLibrary
 """A source file's path relative to the suite's folder, or one of the others."""
 
-_BY_SUFFIX = {".glsl": ("opengl",), ".comp": ("opengl",)}
+IMAGES = (".cubin", ".fatbin")
+"""Suffixes of what CUDA's driver loads as it is."""
+_BY_SUFFIX = {
+    **dict.fromkeys((".glsl", ".comp"), ("opengl",)),
+    **dict.fromkeys((".ptx", *IMAGES), ("cuda",)),
+}
 _PORTABLE = ("cuda", "opencl")
 
 
@@ -510,6 +515,11 @@ class Kernel:
             raise SuiteError(f"Kernel {self.name!r} has arch {self.arch!r}; expected the form 'sm_90a'.")
         self._check_instance()
         check_folders(f"Kernel {self.name!r}", self.include)
+        if libraries := [s for s in self.sources.values() if isinstance(s, str) and s.endswith(".so")]:
+            raise SuiteError(
+                f"Kernel {self.name!r} has the library {libraries[0]} for a source; expected "
+                f"HostLibrary({libraries[0]!r}), whose function puts its work on a stream."
+            )
         text = any(isinstance(source, (str, Generated)) for source in self.sources.values())
         if text and (self.block is None or self.grid is None):
             raise SuiteError(f"Kernel {self.name!r} needs a block and a grid: its source is launched.")
@@ -524,7 +534,12 @@ class Kernel:
             return
         if self.entry:
             raise SuiteError(f"Kernel {self.name!r} has an entry and a template to instantiate; give one.")
-        if "\n" in self.instantiate or not _IDENTIFIER.match(self.function):
+        if compiled := [file for file in self.files if file.endswith((".ptx", ".so", *IMAGES))]:
+            raise SuiteError(
+                f"Kernel {self.name!r} instantiates a template of {compiled[0]}, which is compiled already: "
+                "name the function by entry."
+            )
+        if "\n" in self.instantiate or not _IDENTIFIER.match(_function_of(self.instantiate)):
             raise SuiteError(
                 f"Kernel {self.name!r} instantiates {self.instantiate!r}; expected a function's name and "
                 "template arguments, as in 'sgemm<{BM}, {BN}>'."
@@ -555,8 +570,7 @@ class Kernel:
     @property
     def function(self) -> str:
         """The function's name, without namespaces and template arguments."""
-        instantiated = self.instantiate.partition("<")[0].rpartition("::")[2].strip()
-        return self.entry or instantiated or self.name
+        return self.entry or _function_of(self.instantiate) or self.name
 
     @property
     def instance_names(self) -> frozenset[str]:
@@ -580,6 +594,11 @@ class Kernel:
         """Least compute capability as (major, minor), or None where any device will do."""
         match = _CAPABILITY.match(self.requires or "") or _ARCH.match(self.arch)
         return (int(match[1]), int(match[2])) if match else None
+
+
+def _function_of(instance: str) -> str:
+    """``sgemm`` of ``fast::sgemm<{BM}>``."""
+    return instance.partition("<")[0].rpartition("::")[2].strip()
 
 
 def _cpp(value: Value) -> str:

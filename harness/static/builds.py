@@ -164,6 +164,8 @@ def _build(asked: Build, made: Program | None) -> Build:
     try:
         if made.kind == "library":
             return replace(asked, built_for=_library(made, asked.arch), entry=made.function)
+        if made.kind == "image":
+            return _image(asked, made)
         compiled = compiled_for(made, asked.arch)
         entry = nvcc.entry_among(made, compiled.parameters)
         check_parameters(made, compiled.parameters[entry])
@@ -172,12 +174,32 @@ def _build(asked: Build, made: Program | None) -> Build:
         return replace(_failed(asked.kernel, asked.arch, error), cases=asked.cases)
 
 
+def _image(asked: Build, made: Program) -> Build:
+    """What can be told of a binary that is not built here."""
+    nvcc.check_image(made, asked.arch)
+    known = nvcc.entries(made.content)
+    symbol = nvcc.entry(made, made.content)
+    if known:
+        check_parameters(made, known[symbol])
+    return replace(
+        asked,
+        status="not-built",
+        reason="prebuilt",
+        message=f"{asked.kernel} is a binary already.",
+        built_for=nvcc.built_for(made.content) or "",
+        entry=symbol,
+    )
+
+
 def _library(made: Program, arch: str) -> str:
     whole = made.arch or nvcc.specific(arch)
     options = (*nvcc.STANDARD, *made.all_options)
-    binary, _ = nvcc.through_cache(
-        BinaryCache(), made, options, whole, lambda given: nvcc.library(made, given, whole)
-    )
+    if made.content:
+        whole, binary = "", made.content
+    else:
+        binary, _ = nvcc.through_cache(
+            BinaryCache(), made, options, whole, lambda given: nvcc.library(made, given, whole)
+        )
     if not nvcc.exports(binary, made.function):
         raise BuildError(
             f"{made.name}: its library has no function {made.function!r}. "
@@ -190,6 +212,8 @@ def compiled_for(made: Program, arch: str) -> Compiled:
     """What the compilers say of a program for an architecture, from the cache where they did. Raises
     BuildError.
     """
+    if made.kind == "image":
+        raise BuildError(f"{made.name} is a binary: ptxas says nothing of it.")
 
     def compile_(options: tuple[str, ...]) -> bytes:
         binary, said = nvcc.cubin(made, options, arch)

@@ -248,8 +248,10 @@ class CudaDevice(Device):
             # What it reads when it is called is in nobody's list: the tree stands in for it.
             identity = _digest(program.tree_sha256.encode() + binary)
             return CudaBuilt(call=self._library(program, binary), resources=identity, cached=cached)
+        if program.kind == "image":
+            nvcc.check_image(program, self.info.arch)
         with _translated(f"Loading {program.name}"):
-            module = _source_module()(binary)
+            module = self._module(program, binary)
             try:
                 function = module.get_function(nvcc.entry(program, binary))
             except _driver().LogicError:
@@ -261,6 +263,17 @@ class CudaDevice(Device):
         return CudaBuilt(
             function=function, resources=resources, cached=cached, stateless=stateless, origin=origin
         )
+
+    def _module(self, program: Program, binary: bytes) -> Any:
+        try:
+            return _source_module()(binary)
+        except _driver().Error as error:
+            if not program.content and program.suffix == ".cu":
+                raise
+            raise BuildError(
+                f"{program.name}: the driver does not load it on {self.info.name}, {self.info.arch} "
+                f"({error}). It must be built for this card, by a toolkit no newer than the driver."
+            ) from None
 
     def _host(self, program: Program) -> CudaBuilt:
         assert program.host is not None
@@ -312,6 +325,10 @@ class CudaDevice(Device):
             self._binary(program)
 
     def _binary(self, program: Program) -> tuple[bytes, bool]:
+        if program.content:
+            return program.content, False
+        if program.suffix == ".ptx" and nvcc.path() is None:
+            return program.text.encode(), False  # the driver has a ptxas of its own
         arch = self._library_arch if program.kind == "library" else self.info.arch
 
         def compile_(options: tuple[str, ...]) -> bytes:

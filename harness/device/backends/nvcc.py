@@ -24,6 +24,7 @@ from typing import Any
 
 from harness.errors import BuildError
 from harness.spec.sources import INSTANCE, INSTANCE_FILE, Program, is_self_contained, unusual_options
+from harness.spec.suite import is_for
 from harness.system.cache import BinaryCache, Manifest
 from harness.system.files import read_regular, scratch_folder
 
@@ -143,7 +144,7 @@ def _runtime(nvcc: str) -> list[str]:
 
 def _compiled(program: Program, command: Sequence[str], arch: str) -> tuple[bytes, str]:
     with scratch_folder() as folder:
-        source, made = folder / "kernel.cu", folder / "made"
+        source, made = folder / f"kernel{program.suffix}", folder / "made"
         source.write_text(program.text, encoding="utf-8")
         done = subprocess.run(
             [*command, "-o", str(made), str(source)], capture_output=True, text=True, check=False, cwd=folder
@@ -345,6 +346,16 @@ def _parameters(info: bytes) -> tuple[int, ...]:
                 found[ordinal] = flags >> 18
             at += value
     return tuple(found[ordinal] for ordinal in sorted(found))
+
+
+def check_image(program: Program, arch: str) -> None:
+    """Raise BuildError where a cubin is for other cards than those of an architecture."""
+    own, match = built_for(program.content), _NUMBER.match(arch)
+    if own and match and not is_for(own, (int(match[1]), int(match[2]))):
+        raise BuildError(f"{program.name} is a binary for {own}, which {arch} does not run.")
+
+
+_NUMBER = re.compile(r"sm_(\d+)(\d)")
 
 
 def entry(program: Program, binary: bytes) -> str:
