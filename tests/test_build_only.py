@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -223,6 +224,8 @@ def test_parameters_are_held_against_what_is_passed():
     check_parameters(made, (8, 4, 8))
     with pytest.raises(BuildError, match=r"alpha \(float64, 8\)\. The first that differs is number 3"):
         check_parameters(made, (8, 4, 4))
+    anything = (*given[:2], Parameter("map", "setup"))
+    check_parameters(replace(made, parameters=anything), (8, 4, 128))
     with pytest.raises(BuildError, match="takes 0 parameters, of no bytes"):
         check_parameters(made, ())
 

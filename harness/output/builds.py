@@ -24,13 +24,18 @@ def build_table(result: BuildResult) -> Sheet:
         columns=[
             Column("kernel", [row.kernel for row in rows], text=True, heads=True, whole=True),
             *_sizes(rows),
-            Column("arch", [row.built_for or row.arch for row in rows], text=True, whole=True),
+            Column("arch", list(map(_arch, rows)), text=True, whole=True),
             Column("regs", [str(use.registers) if use else "" for use in used]),
             Column("spills B", [number(use.spill_store_bytes) if use else "" for use in used]),
             Column("shared B", [number(use.shared_bytes) if use else "" for use in used]),
             Column("result", [Cell(row.reason or row.status, row.status) for row in rows], text=True),
         ],
     )
+
+
+def _arch(row: Build) -> str:
+    other = row.built_for and row.built_for != row.arch
+    return f"{row.built_for} for {row.arch}" if other else row.arch
 
 
 def _sizes(rows: Sequence[Build]) -> list[Column]:

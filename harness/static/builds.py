@@ -17,7 +17,7 @@ from harness.device.backends import nvcc
 from harness.errors import BuildError, HarnessError, UsageError
 from harness.spec.planning import PlannedCase, Refusal
 from harness.spec.sources import Program, lacking
-from harness.spec.suite import Generated, HostLibrary, Kernel, Parameter, is_for, numpy_dtype
+from harness.spec.suite import Generated, HostLibrary, Kernel, Parameter, is_for
 from harness.system.cache import BinaryCache
 
 _COMPILING = re.compile(r"Compiling entry function '([^']+)' for '(\w+)'")
@@ -25,6 +25,7 @@ _USED = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+)(?:\+\d+)? bytes smem")
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 _ARCH = re.compile(r"sm_(\d+)(\d)[af]?\Z")
+_BITS = re.compile(r"\d+\Z")
 _POINTER_BYTES = 8
 
 
@@ -249,27 +250,27 @@ def _told(said: str, binary: bytes, arch: str) -> Compiled:
 def check_parameters(made: Program, sizes: Sequence[int]) -> None:
     """Raise BuildError where a kernel does not take what it will be given: as many values, of these sizes."""
     given = [(each, _bytes_of(each)) for each in made.parameters]
-    if [size for _, size in given] == list(sizes):
+    pairs = enumerate(zip(given, sizes, strict=False), 1)
+    differs = next((place for place, ((_, passed), size) in pairs if passed not in (0, size)), None)
+    if differs is None and len(given) == len(sizes):
         return
     told = ", ".join(_parameter(each, size) for each, size in given)
-    message = f"{made.name} takes {len(sizes)} parameters, of {', '.join(map(str, sizes)) or 'no'} bytes; "
-    differs = next(
-        (place for place, (_, size) in enumerate(given) if [size] != [*sizes[place : place + 1]]), None
-    )
-    at = (
-        ""
-        if differs is None or differs >= len(sizes)
-        else f" The first that differs is number {differs + 1}."
-    )
+    taken = f"takes {len(sizes)} parameters, of {', '.join(map(str, sizes)) or 'no'} bytes"
+    first = f" The first that differs is number {differs}." if differs else ""
     raise BuildError(
-        f"{message}it is given {len(given)}: {told}.{at} Say the order by args, or change the source."
+        f"{made.name} {taken}; it is given {len(given)}: {told}.{first} Say the order by args, or change "
+        "the source."
     )
 
 
 def _bytes_of(parameter: Parameter) -> int:
-    return _POINTER_BYTES if parameter.shape is not None else numpy_dtype(parameter.dtype).itemsize
+    """Of what is passed by value its type's, which says its bits; 0 where only the launch knows."""
+    if parameter.shape is not None:
+        return _POINTER_BYTES
+    bits = _BITS.search(parameter.dtype)
+    return int(bits[0]) // 8 if bits else 0
 
 
 def _parameter(parameter: Parameter, size: int) -> str:
     kind = "pointer" if parameter.shape is not None else parameter.dtype
-    return f"{parameter.name} ({kind}, {size})"
+    return f"{parameter.name} ({kind}, {size or 'any'})"

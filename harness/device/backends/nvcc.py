@@ -154,8 +154,15 @@ def _compiled(program: Program, command: Sequence[str], arch: str) -> tuple[byte
             message = f"{program.name} does not compile for {arch} with {version()}."
             if program.instance and re.search(rf"^{INSTANCE_FILE}\(\d+\): error", said, re.MULTILINE):
                 message = f"{program.name}: {program.instance} names no kernel, or more than one."
+                said = _first_error(said)
             raise BuildError(message, log=_without_ptxas_info(said))
         return made.read_bytes(), said
+
+
+def _first_error(said: str) -> str:
+    """What a compiler said up to the second error: the others follow from the first."""
+    errors = list(re.finditer(r"^.*: error", said, re.MULTILINE))
+    return said[: errors[1].start()].rstrip() if len(errors) > 1 else said
 
 
 def _without_ptxas_info(said: str) -> str:
