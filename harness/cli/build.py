@@ -25,7 +25,9 @@ def build(chosen: options.Selection, archs: str) -> int:
     if chosen.device is not None:
         raise UsageError(f"--build-only runs on no device: leave out --device {chosen.device}.")
     config = load_config()
-    suites = planning.load_suites(config, chosen.commit, chosen.cases, timeout_s=chosen.timeout)
+    suites = planning.load_suites(
+        config, chosen.commit, chosen.cases, timeout_s=chosen.timeout, suite_from=chosen.suite_from
+    )
     results = []
     for loaded, sizes in fitting(suites, chosen):
         planned = plan(loaded.suite, chosen.cases, sizes, quick=chosen.quick)
