@@ -15,6 +15,7 @@ from harness.spec.sources import Program, files_outside, program
 from harness.spec.suite import Parameter
 from harness.static.builds import check_parameters, usage
 from harness.system.cache import BinaryCache
+from harness.system.files import scratch_folder
 from tests.support import caller, commit, device_is_missing, make_repository, write_files
 
 SUITE = """\
@@ -442,7 +443,7 @@ def test_what_is_compiled_already_is_a_source(compiled, tmp_path, project, name,
 @pytest.mark.parametrize(
     ("name", "arch", "given", "words"),
     [
-        ("right.ptx", "sm_75", "", "does not compile for sm_75"),
+        ("right.ptx", "sm_75", "", "is PTX for sm_80, which sm_75 does not run"),
         ("right.ptx", "sm_86", "entry='wrong'", "no kernel function named 'wrong'"),
         ("right.ptx", "sm_86", "args=('x', 'n', 'y')", "The first that differs is number 2"),
         ("right.cubin", "sm_90", "", "is a binary for sm_80, which sm_90 does not run"),
@@ -457,6 +458,17 @@ def test_a_mistake_about_what_is_compiled_already_is_found(
     [row] = done.json[0]["rows"]
     assert (done.status, row["status"]) == (ExitCode.NOT_MEASURED, "failed")
     assert words in row["message"]
+
+
+def test_ptx_of_sm_90a_is_for_that_alone():
+    with scratch_folder() as folder:
+        (folder / "k.cu").write_text(FEATURE, encoding="utf-8")
+        command = [str(nvcc.path()), "-ptx", "-arch=sm_90a", "-o", "k.ptx", "k.cu"]
+        subprocess.run(command, cwd=folder, check=True)
+        made = Program("t.k", "k", (folder / "k.ptx").read_text(encoding="utf-8"), suffix=".ptx")
+    assert nvcc.built_for(nvcc.cubin(made, nvcc.STANDARD, "sm_90")[0]) == "sm_90a"
+    with pytest.raises(BuildError, match="is PTX for sm_90a, which sm_100 does not run"):
+        nvcc.cubin(made, nvcc.STANDARD, "sm_100")
 
 
 LIBRARY = 'extern "C" int right(void *stream, const float *x, float *y, int n) { return 0; }'

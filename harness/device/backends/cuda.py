@@ -328,6 +328,7 @@ class CudaDevice(Device):
         if program.content:
             return program.content, False
         if program.suffix == ".ptx" and nvcc.path() is None:
+            nvcc.ptx_target(program, self.info.arch)
             return program.text.encode(), False  # the driver has a ptxas of its own
         arch = self._library_arch if program.kind == "library" else self.info.arch
 

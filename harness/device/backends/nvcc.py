@@ -116,6 +116,8 @@ def cubin(program: Program, options: Sequence[str], arch: str) -> tuple[bytes, s
     def compile_(target: str) -> tuple[bytes, str]:
         return _compiled(program, [_needed(program), "-cubin", f"-arch={target}", *options], target)
 
+    if program.suffix == ".ptx":
+        return compile_(ptx_target(program, arch))
     try:
         return compile_(program.arch or arch)
     except BuildError as error:
@@ -355,14 +357,31 @@ def _parameters(info: bytes) -> tuple[int, ...]:
     return tuple(found[ordinal] for ordinal in sorted(found))
 
 
+def ptx_target(program: Program, arch: str) -> str:
+    """What PTX is compiled for on cards of an architecture: sm_90, or sm_90a where the text is for that.
+
+    Raises BuildError for PTX of newer or of other cards.
+    """
+    match, card = _PTX_TARGET.search(program.text), _NUMBER.match(arch)
+    if match is None or card is None:
+        return arch
+    wanted, there = ((int(each["major"]), int(each["minor"])) for each in (match, card))
+    if there < wanted or (match["own"] and not is_for(match["arch"], there)):
+        raise BuildError(f"{program.name} is PTX for {match['arch']}, which {arch} does not run.")
+    return match["arch"] if match["own"] and there == wanted else arch
+
+
 def check_image(program: Program, arch: str) -> None:
     """Raise BuildError where a cubin is for other cards than those of an architecture."""
-    own, match = built_for(program.content), _NUMBER.match(arch)
-    if own and match and not is_for(own, (int(match[1]), int(match[2]))):
+    own, card = built_for(program.content), _NUMBER.match(arch)
+    if own and card and not is_for(own, (int(card["major"]), int(card["minor"]))):
         raise BuildError(f"{program.name} is a binary for {own}, which {arch} does not run.")
 
 
-_NUMBER = re.compile(r"sm_(\d+)(\d)")
+_NUMBER = re.compile(r"sm_(?P<major>\d+)(?P<minor>\d)")
+_PTX_TARGET = re.compile(
+    r"^[ \t]*\.target[ \t]+(?P<arch>sm_(?P<major>\d+)(?P<minor>\d)(?P<own>[af]?))", re.MULTILINE
+)
 
 
 def entry(program: Program, binary: bytes) -> str:
@@ -419,6 +438,8 @@ _TARGET = re.compile(rb"-arch (sm_\w+)")
 
 def built_for(binary: bytes) -> str | None:
     """The architecture of a cubin, as ptxas was told it; None where the file does not say."""
+    if not binary.startswith(_MAGIC):
+        return None
     try:
         notes = b"".join(content for name, _, _, content in _sections(binary) if name.startswith(".note.nv"))
     except (struct.error, ValueError, OverflowError):
