@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import pytest
 
+from harness.bench.injection import planted
 from harness.device.backends import nvcc
 from harness.errors import BuildError, ExitCode
 from harness.spec.loader import load
 from harness.spec.sources import Program, files_outside, program
-from harness.spec.suite import Parameter
+from harness.spec.suite import Axis, Kernel, Output, Parameter, Problem, Suite
 from harness.static.builds import check_parameters, usage
 from harness.system.cache import BinaryCache
 from harness.system.files import scratch_folder
@@ -294,6 +295,24 @@ def test_a_template_argument_is_no_macro_and_other_macros_are(project):
     text = "template <int M> __global__ void twice(const float *x, float *y, int n) { y[n] = FACTOR * M; }"
     kernels = 'kernel("twice", instantiate="twice<{M}>", macros={"M": 32, "FACTOR": 2}),'
     assert built(project, kernels, {"twice.cu": text})[0] == ExitCode.FINE
+
+
+def test_a_sweep_tries_template_arguments_and_slowdowns_are_planted_in_templates(tmp_path):
+    kernel = Kernel("twice", "t.cu", instantiate="deep::twice<{M}>", macros={"M": 32}, block=1, grid=1)
+    text = "namespace deep { template <int M> __global__ void twice(float *y, int n) { y[n] = M; } }"
+    write_files(tmp_path, {"t.cu": text})
+
+    class Writes(Problem):
+        n = Axis((1,))
+        y = Output("n")
+
+    suite = Suite("s", Writes(), [kernel], root=tmp_path)
+    made = program(suite, kernel, suite.case(kernel, {"n": 1}, {"M": 64}), "cuda")
+    assert made.instance == "deep::twice<64>"
+    planted_too = planted(made, "cuda")
+    for each, sizes in ((made, (8, 4)), (planted_too, (8, 4, 4))):
+        binary, _ = nvcc.cubin(each, nvcc.STANDARD, "sm_86")
+        assert nvcc.entries(binary)[nvcc.entry(each, binary)] == sizes
 
 
 FEATURE = f'{HEAD} k(const float *x, float *y, int n) {{ asm volatile("wgmma.fence.sync.aligned;"); }}'

@@ -116,7 +116,7 @@ def _print(suite: Suite, kernels: Sequence[Kernel]) -> None:
     click.echo(f"{suite.name}  ({suite.headline}; {sizes})")
     width = max(len(kernel.name) for kernel in kernels)
     for kernel in kernels:
-        needs = f"  [{kernel.requires}]" if kernel.requires else ""
+        needs = f"  [{kernel.arch or kernel.requires}]" if kernel.arch or kernel.requires else ""
         click.echo(f"  {kernel.name:{width}}  {kernel.about}{needs}")
 
 
