@@ -89,6 +89,7 @@ GPU_LIBRARIES = {"moderngl", "pycuda", "pynvml", "pyopencl"}
 PUBLIC = {
     "Axis",
     "Case",
+    "DeviceFacts",
     "Generated",
     "HostFunction",
     "HostLibrary",

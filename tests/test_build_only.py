@@ -198,6 +198,16 @@ def test_a_size_that_is_another_program_has_a_line_of_its_own(project):
     )
 
 
+def test_a_case_knows_of_the_architecture_and_not_how_many_multiprocessors_there_are(project):
+    kernels = 'kernel("right", macros={"N": lambda c: c.device.capability[0], "S": lambda c: %s}),'
+    sources = {"right.cu": RIGHT.replace("2 *", "N *")}
+    status, [row] = built(project, kernels % "c.device.shared_bytes_per_block", sources)
+    assert (status, row["status"]) == (ExitCode.FINE, "built")
+    status, [row, _] = built(project, kernels % "c.device.sm_count", sources)
+    assert (status, row["status"]) == (ExitCode.NOT_MEASURED, "failed")
+    assert "sm_count" in row["message"]
+
+
 def test_list_fails_where_a_source_is_missing(project, tmp_path):
     done = project('kernel("right"), kernel("gone"),', {"right.cu": RIGHT}, "list", "--json")
     assert done.status == ExitCode.USAGE

@@ -15,9 +15,11 @@ import msgspec
 
 from harness.device.backends import nvcc
 from harness.errors import BuildError, HarnessError, UsageError
+from harness.spec.device_facts import DeviceFacts
 from harness.spec.planning import PlannedCase, Refusal
 from harness.spec.sources import Program, lacking
 from harness.spec.suite import Generated, HostLibrary, Kernel, Parameter, is_for
+from harness.static.occupancy import CAPABILITIES, Card
 from harness.system.cache import BinaryCache
 
 _COMPILING = re.compile(r"Compiling entry function '([^']+)' for '(\w+)'")
@@ -75,6 +77,15 @@ def check_arch(arch: str) -> str:
     if not _ARCH.match(arch):
         raise UsageError(f"{arch!r} is no architecture: expected the form sm_86 or sm_90a.")
     return arch
+
+
+def facts_of_arch(arch: str) -> DeviceFacts:
+    """What a case may know of any card of an architecture; nothing of how many multiprocessors one has."""
+    capability = _capability(arch)
+    if capability not in CAPABILITIES:
+        return DeviceFacts(arch, "cuda", {"capability": 10 * capability[0] + capability[1]})
+    told = Card(arch, capability, multiprocessors=1).facts.facts
+    return DeviceFacts(arch, "cuda", {name: fact for name, fact in told.items() if name != "sm_count"})
 
 
 Making = Callable[[PlannedCase, str], Program]
@@ -227,6 +238,8 @@ def compiled_for(made: Program, arch: str) -> Compiled:
 
 def usage(made: Program, arch: str) -> Usage:
     """Registers, shared memory and spills for an architecture such as sm_86. Raises BuildError."""
+    if not nvcc.version():
+        raise BuildError("Registers and residency need nvcc, which is not installed.")
     compiled = compiled_for(made, arch)
     return compiled.usage[nvcc.entry_among(made, compiled.parameters)]
 

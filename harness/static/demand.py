@@ -5,15 +5,17 @@ said.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import cpu_count
 
-from harness.errors import HarnessError
+from harness.errors import BuildError, HarnessError
+from harness.records import Launch
 from harness.spec.planning import PlannedCase, launch_of
 from harness.spec.sources import program
-from harness.spec.suite import Suite
+from harness.spec.suite import Suite, on_device
 from harness.static.accesses import Access, accesses
 from harness.static.builds import Usage, usage
 from harness.static.occupancy import Card, Residency, residency
@@ -22,6 +24,8 @@ from harness.static.occupancy import Card, Residency, residency
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
     planned: PlannedCase
+    launch: Launch | None = None
+    """None where it asks for what is not known, which is among the problems."""
     usage: Usage | None = None
     residency: Residency | None = None
     accesses: tuple[Access, ...] = ()
@@ -43,20 +47,34 @@ def demands(suite: Suite, planned: Sequence[PlannedCase], card: Card) -> list[De
 
 
 def _demand(suite: Suite, planned: PlannedCase, card: Card) -> Demand:
-    kernel, case = planned.kernel, planned.case
+    kernel = planned.kernel
     source = kernel.source_for("cuda")
     if not isinstance(source, str):
         why = "no CUDA source" if source is None else "its code is a library's, or made where it is built"
         return Demand(planned=planned, problems=(why,))
-    found, problems = Demand(planned=planned), []
-    try:
-        used = usage(program(suite, kernel, case, "cuda", card.arch), card.arch)
-        held = residency(card, launch_of(kernel, case), used.registers, used.shared_bytes)
-        found = replace(found, usage=used, residency=held)
-    except HarnessError as error:
-        problems.append(error.message)
-    try:
-        found = replace(found, accesses=accesses(suite, kernel, case))
-    except HarnessError as error:
-        problems.append(error.message)
+    problems: list[str] = []
+    found = Demand(planned=planned)
+    with _told(problems):
+        case = on_device(kernel, planned.case, card.facts)
+        with _told(problems):
+            used = usage(program(suite, kernel, case, "cuda", card.arch), card.arch)
+            found = replace(found, usage=used)
+
+        def held(launch: Launch) -> Residency:
+            if found.usage is None:
+                raise BuildError("Its grid asks how many of its blocks stay resident, which nvcc tells.")
+            return residency(card, launch, found.usage.registers, found.usage.shared_bytes)
+
+        launch = launch_of(kernel, case, lambda launch: held(launch).blocks)
+        found = replace(found, launch=launch, residency=held(launch) if found.usage else None)
+        found = replace(found, accesses=accesses(suite, kernel, case, launch))
     return replace(found, problems=tuple(problems))
+
+
+@contextmanager
+def _told(problems: list[str]) -> Iterator[None]:
+    """Errors as problems, so that what they do not concern is told all the same."""
+    try:
+        yield
+    except HarnessError as error:
+        problems.append(error.message)
