@@ -29,7 +29,7 @@ LAYERS = (
     ("static",),
     ("bench",),
     ("run",),
-    ("doctor", "history", "sweep"),
+    ("doctor", "history", "init", "sweep"),
     ("output",),
     ("github", "site"),
     ("integrations",),
