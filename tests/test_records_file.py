@@ -143,6 +143,7 @@ ROW = Row(
     ),
     resources=Resources(
         registers=40,
+        arch="sm_90a",
         static_shared_bytes=0,
         local_bytes=16,
         max_threads_per_block=512,

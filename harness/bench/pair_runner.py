@@ -508,7 +508,12 @@ def _facts_of(prepared: Prepared, built: Built, digest: str = "") -> protocol.Si
         source_sha256=prepared.source.sha256,
         code_sha256=prepared.source.code_sha256,
         passed=_passed(prepared),
-        function=" + ".join((prepared.source.function, *(name for name, _ in prepared.source.steps))),
+        function=" + ".join(
+            (
+                prepared.source.instance or prepared.source.function,
+                *(name for name, _ in prepared.source.steps),
+            )
+        ),
         launch=prepared.launch,
         resources=built.resources,
         digest=digest,

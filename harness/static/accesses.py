@@ -126,6 +126,7 @@ def _host_text(made: Program, parameters: Sequence[Parameter], case: Case) -> st
         f"arrays[{arrays.index(each.name)}]" if each.shape is not None else f"harness_{each.name}"
         for each in parameters
     )
+    called = made.instance or made.function
     axes = (f"volatile int harness_{name} = {size};\n" for name, size in case.sizes.items())
     scalars = (
         f"volatile {_C_TYPES.get(each.dtype, 'float')} harness_{each.name} = {case.scalars[each.name]};\n"
@@ -137,7 +138,7 @@ def _host_text(made: Program, parameters: Sequence[Parameter], case: Case) -> st
         # It becomes whatever pointer the kernel takes.
         "struct harness_array { void* at; "
         "template <class harness_t> operator harness_t*() const { return (harness_t*)at; } };\n"
-        f'extern "C" void harness_call(harness_array* arrays) {{ {made.function}({", ".join(given)}); }}\n'
+        f'extern "C" void harness_call(harness_array* arrays) {{ {called}({", ".join(given)}); }}\n'
     )
 
 
