@@ -1,22 +1,27 @@
 """Which commit slowed which GPU kernel, on which card, by how much and how surely.
 
-What a suite.py imports comes from here: `Axis`, `Case`, `Generated`, `HostFunction`, `HostLibrary`, `Input`,
-`Kernel`, `Ladder`, `Output`, `Problem`, `Rung`, `Suite`, `Tuning`, `ceil_div`.
+What a suite.py imports comes from here: `Axis`, `Case`, `CupyFunction`, `Generated`, `HostFunction`,
+`HostLibrary`, `Input`, `Kernel`, `Ladder`, `NumbaFunction`, `Output`, `Problem`, `Rung`, `Suite`,
+`TorchFunction`, `TritonFunction`, `Tuning`, `ceil_div`.
 """
 
 from harness.spec.suite import (
     Axis,
     Case,
+    CupyFunction,
     Generated,
     HostFunction,
     HostLibrary,
     Input,
     Kernel,
     Ladder,
+    NumbaFunction,
     Output,
     Problem,
     Rung,
     Suite,
+    TorchFunction,
+    TritonFunction,
     Tuning,
     ceil_div,
 )
@@ -24,16 +29,20 @@ from harness.spec.suite import (
 __all__ = [
     "Axis",
     "Case",
+    "CupyFunction",
     "Generated",
     "HostFunction",
     "HostLibrary",
     "Input",
     "Kernel",
     "Ladder",
+    "NumbaFunction",
     "Output",
     "Problem",
     "Rung",
     "Suite",
+    "TorchFunction",
+    "TritonFunction",
     "Tuning",
     "__version__",
     "ceil_div",

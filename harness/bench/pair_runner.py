@@ -29,7 +29,7 @@ from harness.bench.injection import planted, steps_for
 from harness.bench.measure import Subject, launches_per_slot
 from harness.bench.problem_changes import case_changes, definition_sha256, suite_changes
 from harness.bench.verifier import Checker, NotAsVerifiedError, Rotation, emulator
-from harness.bench.verify import first_wrong
+from harness.bench.verify import Arrays, first_wrong
 from harness.device.backends.base import Built, Device, check_launch, compile_all
 from harness.device.peaks import check_rates
 from harness.errors import HarnessError, MeasureError, SuiteError
@@ -189,6 +189,18 @@ def build(device: Device, prepared: Prepared) -> Built:
     return built
 
 
+def first_launch(
+    device: Device, prepared: Prepared, arena: Arena, subject: Subject, inputs: Callable[[], Arrays]
+) -> None:
+    """Have a Python function compile, on data of its own problem: what it imports then is its commit's."""
+    if prepared.source.python is None:
+        return
+    arena.write(inputs())
+    arena.poison()
+    with imports_of(prepared.suite, prepared.kernel, device.info.backend):
+        device.first_launch(subject.built, subject.launch, subject.arguments)
+
+
 @dataclass(frozen=True, slots=True)
 class _Side:
     """One side of a pair, ready to be launched."""
@@ -269,7 +281,7 @@ class PairBench:
     def compare(self, request: protocol.Compare) -> protocol.Compared:
         """Verify and time one pair. Raises HarnessError, with the side that fails unless it concerns both."""
         rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
-        with self._placed(request.pair, rng) as (arena, base, head):
+        with self._placed(request, rng) as (arena, base, head):
             case = self._case_for_checking(head.prepared)
             # Unseen data once a comparison: they have to be made, which takes the host long.
             data = Rotation(self.checker, arena, case, request.seed, rng, sets=2 if request.verified else 3)
@@ -298,7 +310,7 @@ class PairBench:
         """
         settings = PairSettings(max_quads=50, standard_error=0.0003, warmup_min_s=0.02, lead_in_s=0.005)
         rng = random.Random(request.seed)  # noqa: S311
-        with self._placed(request.pair, rng) as (arena, base, head):
+        with self._placed(request, rng) as (arena, base, head):
             arena.write(self.checker.inputs(head.prepared.case, request.seed))
 
             def slowdown(steps: int) -> float:
@@ -328,7 +340,7 @@ class PairBench:
     def solo(self, request: protocol.Solo) -> protocol.RanAlone:
         """Each side by itself, in random order, long enough for the power that it draws to show."""
         rng = random.Random(request.order_seed)  # noqa: S311
-        with self._placed(request.pair, rng) as (arena, base, head):
+        with self._placed(request, rng) as (arena, base, head):
             arena.write(self.checker.inputs(head.prepared.case, request.seed))
             self.report("solo")
             sides: dict[str, Alone] = {
@@ -364,8 +376,11 @@ class PairBench:
         return prepared
 
     @contextmanager
-    def _placed(self, pair: protocol.PairOf, rng: random.Random) -> Iterator[tuple[Arena, _Side, _Side]]:
+    def _placed(
+        self, request: protocol.Compare | protocol.FindSteps | protocol.Solo, rng: random.Random
+    ) -> Iterator[tuple[Arena, _Side, _Side]]:
         """Base and head, built in random order, and their arrays at a random place."""
+        pair = request.pair
         asked: list[tuple[SideName, protocol.PairSide]] = [("base", pair.base), ("head", pair.head)]
         rng.shuffle(asked)
         self.report("build")
@@ -389,7 +404,11 @@ class PairBench:
                         arguments = arena.arguments(prepared.kernel, prepared.suite.problem)
                     if side.planted:
                         arguments.append(np.int32(side.steps))
-                    sides[name] = _Side(name, prepared, Subject(built, prepared.launch, arguments))
+                    subject = Subject(built, prepared.launch, arguments)
+                    sides[name] = _Side(name, prepared, subject)
+                    with _of(name):
+                        data = partial(self.checker.inputs, self._case_for_checking(head), request.seed)
+                        first_launch(self.device, prepared, arena, subject, data)
                 yield arena, sides["base"], sides["head"]
         finally:
             self.device.release(padding)

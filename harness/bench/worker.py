@@ -11,6 +11,7 @@ import contextlib
 import random
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Literal
@@ -20,7 +21,7 @@ import msgspec
 from harness.bench import protocol
 from harness.bench.buffers import Arena
 from harness.bench.measure import Subject, limited, measure, single_blocks
-from harness.bench.pair_runner import Held, PairBench, Prepared, build, library_share, prepare
+from harness.bench.pair_runner import Held, PairBench, Prepared, build, first_launch, library_share, prepare
 from harness.bench.verifier import Checker, Rotation
 from harness.bench.verify import first_wrong
 from harness.device.backends import open_device
@@ -130,6 +131,8 @@ class Worker:
         with contextlib.ExitStack() as stack:
             arena = stack.enter_context(Arena(self.device, self.suite.problem, case))
             subject = Subject(built, launch, arena.arguments(kernel))
+            inputs = partial(self.checker.inputs, case, request.seed)
+            first_launch(self.device, prepared, arena, subject, inputs)
             # Before the suite's own data, which are what is timed.
             asked = request.by_base
             by_base = self.pairs.wrong_by_base(case, arena, subject, request.seed) if asked else ""
@@ -173,7 +176,9 @@ class Worker:
         self.report("library")
         prepared = self._prepare(case)
         built = build(self.device, prepared)
-        subject = Subject(built, prepared.launch, self._held.arena.arguments(prepared.kernel))
+        arena, seed = self._held.arena, self._held.rotation.first()
+        subject = Subject(built, prepared.launch, arena.arguments(prepared.kernel))
+        first_launch(self.device, prepared, arena, subject, partial(self.checker.inputs, case, seed))
         share = library_share(self.checker, self._held, case, subject)
         l2 = self._held.measurement.l2
         check_rates(self.device.info, self.peaks, self.suite.problem, case, l2, share.library_time_ns)

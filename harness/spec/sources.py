@@ -19,7 +19,17 @@ from typing import Any, Literal
 
 from harness.errors import BuildError, LaunchError, SuiteError
 from harness.records import Launch
-from harness.spec.suite import Case, Generated, HostFunction, HostLibrary, Kernel, Parameter, Suite
+from harness.spec.python_functions import PythonCall, check_defined
+from harness.spec.suite import (
+    Case,
+    Generated,
+    HostFunction,
+    HostLibrary,
+    Kernel,
+    Parameter,
+    PythonFunction,
+    Suite,
+)
 from harness.system.cache import write_atomically
 from harness.system.files import read_regular
 
@@ -128,6 +138,8 @@ class Program:
     """Only of kind library: what the numbers that its function returns mean."""
     in_parts: bool = False
     """Whether it is told where each dispatch begins, and can be launched in several."""
+    python: PythonCall | None = field(default=None, compare=False)
+    """Only of kind host: a function of a framework's tensors, in place of `host`."""
     tree_sha256: str = ""
     """A hash of the suite's whole tree, where the text and the options do not hold all that its build or its
     function can read. Empty where they do."""
@@ -170,6 +182,8 @@ def program(
     own fails to generate one, LaunchError where it cannot be launched in parts.
     """
     made = _whole(suite, kernel, case, backend, arch, scratch)
+    if made.python is not None and kernel.grid is not None:
+        made = dataclasses.replace(made, python=dataclasses.replace(made.python, launch=launch))
     system_headers = backend in ("cuda", "null")
     if made.kind != "kernel" or not is_self_contained(made.text, made.options, system_headers=system_headers):
         made = dataclasses.replace(made, tree_sha256=_standing_tree(suite))
@@ -195,6 +209,9 @@ def _whole(
         case HostFunction():
             text = _identity(source.function, source.needs, case)
             return made(text=text, kind="host", host=lambda stream: source.function(case, stream))
+        case PythonFunction():
+            call = _python_call(suite, kernel, case, source)
+            return made(text=_python_identity(source, call, case), kind="host", python=call)
         case HostLibrary():
             searched = tuple(f"-I{folder}" for folder in (source.include() if source.include else ()))
             text = "\n".join(
@@ -293,11 +310,14 @@ def _glsl(path: Path, case: Case) -> str:
 def lacking(kernel: Kernel, backend: str) -> str:
     """What packages a kernel needs on a backend that are not installed, and what to do; empty where none."""
     source = kernel.source_for(backend)
-    if source is None or isinstance(source, str) or not source.needs or backend == "null":
+    if source is None or isinstance(source, str) or backend == "null":
+        return ""
+    groups = source.packages if isinstance(source, PythonFunction) else ()
+    if not source.needs and not groups:
         return ""
     from harness.system import packages
 
-    missing = packages.lacking(source.needs)
+    missing = packages.lacking(source.needs, groups)
     return missing and f"{kernel.name} {missing}"
 
 
@@ -321,6 +341,36 @@ def _identity(function: Callable[..., Any], needs: tuple[str, ...], case: Case) 
     macros = [f"{name}={value}" for name, value in sorted(case.macros.items())]
     point = [f"{name}={size}" for name, size in case.sizes.items()]
     return "\n".join((*_versions(needs), function.__qualname__, case.dtype, *point, *macros, file))
+
+
+def _python_call(suite: Suite, kernel: Kernel, case: Case, source: PythonFunction) -> PythonCall:
+    return PythonCall(
+        framework=source.framework,
+        file=Path(os.path.normpath(suite.root / source.file)),
+        name=source.name or kernel.function,
+        parameters=suite.parameters(kernel, case),
+        outputs=tuple(suite.problem.outputs),
+        macros=case.macros,
+        root=suite.root,
+    )
+
+
+def _python_identity(source: PythonFunction, call: PythonCall, case: Case) -> str:
+    """As `_identity`, of a file that is only read: the framework need not be there."""
+    from harness.system import packages
+
+    try:
+        text = read_regular(call.file).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SuiteError(
+            f"Cannot read {call.file}: {error}. Check the name in suite.py, which is relative to its folder."
+        ) from None
+    check_defined(call.file, call.name, text)
+    brought = [packages.first_installed(group) for group in source.packages]
+    needs = (*(name for name in brought if name), *source.needs)
+    macros = [f"{name}={value}" for name, value in sorted(case.macros.items())]
+    point = [f"{name}={size}" for name, size in case.sizes.items()]
+    return "\n".join((*_versions(needs), source.framework, call.name, case.dtype, *point, *macros, text))
 
 
 def _generated(source: Generated, root: Path, case: Case, arch: str, scratch: Path | None) -> str:

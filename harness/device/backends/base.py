@@ -99,6 +99,12 @@ class Device(Protocol):
     def copy(self, source: Memory, destination: Memory, offset_bytes: int, size_bytes: int) -> None:
         """Enqueue a copy of the first bytes of one allocation to an offset in another."""
 
+    def first_launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:  # noqa: ARG002
+        """Call a function that compiles when it is called, so that it has compiled, and chosen among what it
+        tunes, before anything is checked or timed; `built.resources` then tells what it launches.
+        """
+        return
+
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         """Enqueue a grid, in the parts that `launch` has; one in parts needs a program made for it."""
 

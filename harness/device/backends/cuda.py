@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.device import frameworks
 from harness.device.backends import nvcc
 from harness.device.backends.base import (
     Argument,
@@ -116,6 +117,13 @@ _HOLD_NS = 90_000_000
 """How long the stream is held to see what does not wait for it."""
 _MOST_HELD_NS = 200_000_000
 """How long the card waits for a host that may itself be waiting for a place in the queue."""
+_MOST_FILLED = 8
+"""How often a function is called until it returns the memory that it has just returned."""
+_NEVER_THE_SAME = (
+    "It returns its result in other memory at each call, so nobody can tell whether the work waited for the "
+    "stream: let the function take the output as a parameter and write it there."
+)
+_ONE = Launch(grid=(1, 1, 1), block=(1, 1, 1))
 _NON_BLOCKING = 1
 """CU_STREAM_NON_BLOCKING: a stream that the default stream does not wait for, nor it for that one."""
 
@@ -215,6 +223,8 @@ class CudaBuilt(Built):
     function: Any = None
     call: Callable[[Sequence[Argument]], None] | None = None
     """What enqueues the work of a host function; there is no `function` then."""
+    python: frameworks.Call | None = None
+    """What `call` is where it is a framework's function."""
     origin: int | None = None
     """The address at which a kernel that is launched in parts finds its part's first block."""
 
@@ -225,6 +235,7 @@ class CudaDevice(Device):
     def __init__(self, index: int) -> None:
         driver = _driver()
         handle = driver.Device(index)
+        self.index = index
         self.info = _describe(index, handle)
         self.cache = BinaryCache()
         options = (*_OPTIONS, *nvcc.environment())
@@ -268,6 +279,11 @@ class CudaDevice(Device):
         )
 
     def _host(self, program: Program) -> CudaBuilt:
+        identity = _digest(f"{self.info.arch}\n{program.sha256}".encode())
+        if program.python is not None:
+            place = frameworks.Place(int(self.stream.handle), self.index, nvcc.code_sha256)
+            python = frameworks.Call(program.python, place)
+            return CudaBuilt(call=python, python=python, resources=identity)
         assert program.host is not None
         try:
             call = program.host(int(self.stream.handle))
@@ -284,7 +300,6 @@ class CudaDevice(Device):
             except Exception as error:
                 raise LaunchError(f"{program.name} raised {type(error).__name__}: {error}") from error
 
-        identity = _digest(f"{self.info.arch}\n{program.sha256}".encode())
         return CudaBuilt(call=enqueue, resources=identity)
 
     def _library(self, program: Program, binary: bytes) -> Callable[[Sequence[Argument]], None]:
@@ -409,10 +424,28 @@ class CudaDevice(Device):
         with _translated("Copying on the card"):
             _driver().memcpy_dtod_async(int(destination) + offset_bytes, int(source), size_bytes, self.stream)
 
+    def first_launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
+        assert isinstance(built, CudaBuilt)
+        if built.python is None:
+            return
+        with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
+            kernels = built.python.first(arguments, self.synchronize)
+        self.synchronize()
+        built.resources = frameworks.with_kernels(built.resources, kernels)
+
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         assert isinstance(built, CudaBuilt)
         with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
             self._run(built, launch, arguments)
+            self._deliver(self._returned(built, arguments))
+
+    def _returned(self, built: CudaBuilt, arguments: Sequence[Argument]) -> list[frameworks.Returned]:
+        return built.python.results(arguments) if built.python else []
+
+    def _deliver(self, returned: Sequence[frameworks.Returned]) -> None:
+        """Enqueue a copy of what was returned to the outputs, behind what computes it."""
+        for each in returned:
+            _driver().memcpy_dtod_async(each.destination, each.address, each.size_bytes, self.stream)
 
     def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:
         """Only a host function can use another stream: a kernel is enqueued on the harness's own."""
@@ -422,16 +455,48 @@ class CudaDevice(Device):
             return False
         driver = _driver()
         aside, held = driver.Stream(_NON_BLOCKING), driver.Event()
+        filled = self._fill_results(built, arguments, looks)
         self.synchronize()
         self.occupy(_HOLD_NS)
         held.record(self.stream)
-        self.launch(built, launch, arguments)
+        with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
+            self._run(built, launch, arguments)
+            returned = self._returned(built, arguments)
         time.sleep(_HOLD_NS / 3e9)  # in which what does not wait will show
         with _translated("Looking aside"):
             for memory, offset_bytes, out in looks:
-                driver.memcpy_dtoh_async(out, int(memory) + offset_bytes, aside)
+                place = frameworks.source_of(int(memory) + offset_bytes, returned)
+                driver.memcpy_dtoh_async(out, place, aside)
             aside.synchronize()
-            return not held.query()
+            told = not held.query()
+            self._deliver(returned)
+        if any(each.address not in filled for each in returned):
+            raise LaunchError(_NEVER_THE_SAME)
+        return told
+
+    def _fill_results(self, built: CudaBuilt, arguments: Sequence[Argument], looks: Looks) -> set[int]:
+        """Fill the memory that a function returns with what `looks` hold, which its outputs are filled with:
+        what the last call left there would pass for work that did not wait. Its addresses.
+
+        A framework gives a call the memory that the last one was given, as that is free again. Raises
+        LaunchError for a function that keeps returning other memory.
+        """
+        if built.python is None or not built.python.returns or not looks:
+            return set()
+        byte = int(looks[0][2].flat[0])
+        before: set[int] = set()
+        with _translated("Filling results"):
+            for _ in range(_MOST_FILLED):
+                self._run(built, _ONE, arguments)
+                filled = {self._filled(each, byte) for each in self._returned(built, arguments)}
+                if filled == before:
+                    return filled
+                before = filled
+        raise LaunchError(_NEVER_THE_SAME)
+
+    def _filled(self, each: frameworks.Returned, byte: int) -> int:
+        _driver().memset_d8_async(each.address, byte, each.size_bytes, self.stream)
+        return each.address
 
     def _run(self, built: CudaBuilt, launch: Launch, arguments: Sequence[Argument]) -> None:
         if built.call is not None:
@@ -475,6 +540,7 @@ class CudaDevice(Device):
             for _ in range(launches):
                 self._run(built, launch, arguments)
             end.record(self.stream)
+            self._deliver(self._returned(built, arguments))
         return lambda: float(end.time_since(start)) * 1e6  # PyCUDA counts in ms
 
     @functools.cached_property

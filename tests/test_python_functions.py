@@ -1,0 +1,315 @@
+"""Functions of Python frameworks as kernels: found without being imported, given what they ask for, and each
+commit's own. What needs a card is in test_gpu_python.py.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from harness.bench import protocol
+from harness.bench.abba import PairSettings
+from harness.bench.worker import Worker
+from harness.errors import HarnessError, SuiteError
+from harness.run.run import Session, SessionSettings
+from harness.spec.loader import load
+from harness.spec.planning import divided, plan
+from harness.spec.python_functions import PythonCall
+from harness.spec.suite import Parameter
+from tests.support import IMPORT_PATH, Recorder, run_command, statuses, write_files
+
+SUITE = """\
+from harness import Axis, Input, Kernel, NumbaFunction, Output, Problem, Suite, TorchFunction, TritonFunction
+
+
+class Scale(Problem):
+    n = Axis(default=(1000,))
+    x = Input("n")
+    y = Output("n")
+
+    def reference(self, case, x):
+        return 2 * x
+
+
+suite = Suite("py", Scale(), headline="GB/s", kernels=[{kernels}])
+"""
+ON_CPU = "Kernel({name!r}, {{'cpu': {kind}Function({file!r})}}, {more})"
+
+
+def suite_of(
+    folder: Path, names: list[str], files: dict[str, str], kind: str = "Numba", more: str = ""
+) -> Path:
+    file = next(iter(files))
+    kernels = ", ".join(ON_CPU.format(name=name, kind=kind, file=file, more=more) for name in names)
+    return write_files(folder, {"suite.py": SUITE.format(kernels=kernels), **files})
+
+
+def checked(folder: Path):
+    with Session(
+        load(folder), SessionSettings(device="cpu:0", measure=None, timeout_s=60), Recorder()
+    ) as session:
+        cases, _ = divided(plan(load(folder).suite), (), session.device)
+        return session.run(cases).rows
+
+
+PARAMETERS = (
+    Parameter("a", "float32", (4, 4)),
+    Parameter("b", "float32", (4, 4)),
+    Parameter("c", "float32", (4, 4)),
+    Parameter("m", "int32"),
+)
+
+
+def bound(source: str):
+    names: dict[str, object] = {}
+    exec(source, names)
+    call = PythonCall("numba", Path("f.py"), "f", PARAMETERS, ("c",), {"BLOCK": 64}, Path())
+    return call.bind(cast("Callable[..., object]", names["f"]))
+
+
+@pytest.mark.parametrize(
+    ("source", "keywords", "returned"),
+    [
+        ("def f(a, b, c): ...", {"a": "a", "b": "b", "c": "c"}, ()),
+        ("def f(c, b, a, m): ...", {"c": "c", "b": "b", "a": "a", "m": "m"}, ()),
+        ("def f(a, b): ...", {"a": "a", "b": "b"}, ("c",)),
+        ("def f(x, w, out): ...", {"x": "a", "w": "b", "out": "c"}, ()),
+        ("def f(x, w, dim=-1): ...", {"x": "a", "w": "b"}, ("c",)),
+        ("def f(x, w, BLOCK=128, **others): ...", {"x": "a", "w": "b", "BLOCK": "BLOCK"}, ("c",)),
+        ("def f(a, *, BLOCK, m): ...", {"a": "a", "BLOCK": "BLOCK", "m": "m"}, ("c",)),
+    ],
+)
+def test_a_parameter_gets_what_its_name_or_place_says(source, keywords, returned):
+    binding = bound(source)
+    assert (binding.positional, binding.keywords, binding.returned) == ((), keywords, returned)
+
+
+def test_positional_parameters_are_given_by_position():
+    binding = bound("def f(x, w, /, m): ...")
+    assert (binding.positional, binding.keywords, binding.returned) == (("a", "b"), {"m": "m"}, ("c",))
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("def f(*arrays): ...", r"takes \*arrays: name the arrays"),
+        ("def f(x): ...", r"takes \(x\); expected the arrays \(a, b, c\), or \(a, b\) and a result"),
+        ("def f(b, x): ...", "'b' stands where the problem has 'a'"),
+        ("f = max", "does not tell its parameters"),
+    ],
+)
+def test_what_nobody_can_tell_is_refused(source, said):
+    with pytest.raises(SuiteError, match=said):
+        bound(source)
+
+
+NUMBA = """\
+import numba
+import numpy as np
+from beside import twice
+
+
+@numba.njit
+def given(x, y, n, FACTOR):
+    for i in range(n):
+        y[i] = FACTOR * x[i]
+
+
+def returned(x):
+    return twice(x)
+
+
+def importing(x):
+    import beside
+
+    return beside.twice(x)
+
+
+def short(x):
+    return 2 * x[1:]
+
+
+def wide(x):
+    return 2 * x.astype(np.float64)
+
+
+def nothing(x):
+    2 * x
+
+
+def same(x):
+    return x
+
+
+def strided(x):
+    return np.stack([2 * x, x], axis=1)[:, 0]
+
+
+def two(x):
+    return 2 * x, x
+
+
+def raising(x):
+    raise ValueError("no table for this size")
+
+
+def untypable(x, y):
+    _untypable(x)
+
+
+@numba.njit
+def _untypable(x):
+    return x.no_such_thing
+"""
+NAMES = [
+    "given",
+    "returned",
+    "importing",
+    "short",
+    "wide",
+    "nothing",
+    "same",
+    "strided",
+    "two",
+    "raising",
+    "untypable",
+    "absent",
+]
+
+
+def test_a_function_gets_arrays_and_values_and_its_mistakes_are_told(tmp_path):
+    pytest.importorskip("numba")
+    files = {"ops.py": NUMBA, "beside.py": "def twice(x):\n    return 2 * x\n"}
+    rows = checked(suite_of(tmp_path / "py", NAMES, files, more="macros={'FACTOR': 2}"))
+    assert statuses(rows) == [
+        ("given", "verified", ""),
+        ("returned", "verified", ""),
+        *((name, "failed", "launch-refused") for name in NAMES[2:10]),
+        ("untypable", "failed", "build-failed"),
+        ("absent", "failed", "suite"),
+    ]
+    said = {row.kernel: row.message for row in rows}
+    assert "returned float32 of shape (999,) for y; expected float32 of shape (1000,)" in said["short"]
+    assert "returned float64 of shape (1000,) for y; expected float32" in said["wide"]
+    assert "returned nothing; expected y, which it does not ask for" in said["nothing"]
+    assert "returned memory of its argument x for y: nothing was computed there" in said["same"]
+    assert "not in row order in memory; expected numpy.ascontiguousarray(result)" in said["strided"]
+    assert "returned 2 results; expected y" in said["two"]
+    assert "raising of ops.py raised ValueError: no table for this size" in said["raising"]
+    assert "No module named 'beside'. Import it at the top of ops.py" in said["importing"]
+    assert "raised TypingError" in said["untypable"]
+    assert "ops.py has nothing named 'absent'; it has numba, np, twice, given" in said["absent"]
+
+
+def test_a_suite_is_listed_and_its_names_checked_without_the_framework(tmp_path):
+    file = "import a_framework_that_nobody_has\ndef right(x): ...\n"
+    kernels = ", ".join(f"Kernel({name!r}, TritonFunction('k.py'))" for name in ("right", "wrong"))
+    write_files(tmp_path / "kernels/py", {"suite.py": SUITE.format(kernels=kernels), "k.py": file})
+    write_files(tmp_path, {"pyproject.toml": "[tool.harness]\n"})
+    listed = run_command("list", cwd=tmp_path)
+    assert (listed.returncode, "right" in listed.stdout) == (0, True), listed.stderr
+    done = run_command("check", "--device", "null", "py", cwd=tmp_path)
+    assert "k.py has nothing named 'wrong'; it has a_framework_that_nobody_has, right" in done.stderr
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["in the suite's folder", "in a package beside it"])
+def test_base_and_head_have_modules_of_their_own(tmp_path, inside):
+    """Base's factor is wrong, so base is told of, whichever of the two is imported first."""
+    pytest.importorskip("numba")
+    folders = {}
+    for side, factor in (("base", 3), ("head", 2)):
+        at = tmp_path / side
+        (at / ".git").mkdir(parents=True)
+        ops = "from .factor import FACTOR\n\n\ndef scale(x):\n    return FACTOR * x\n"
+        package = at / ("kernels/py/ours" if inside else "src/ours")
+        write_files(package, {"__init__.py": "", "ops.py": ops, "factor.py": f"FACTOR = {factor}\n"})
+        source = "ours/ops.py" if inside else "../../src/ours/ops.py"
+        kernels = ON_CPU.format(name="scale", kind="Numba", file=source, more="")
+        folders[side] = write_files(at / "kernels/py", {"suite.py": SUITE.format(kernels=kernels)})
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    head, base = str(folders["head"]), str(folders["base"])
+    request = protocol.Open(device="cpu:0", suite=head, base=base, scratch=str(scratch))
+    worker = Worker(request, lambda _: None)
+    sides = (protocol.PairSide(suite="base", kernel="scale"), protocol.PairSide(suite="head", kernel="scale"))
+    pair = protocol.PairOf(id="one", sizes={"n": 1000}, base=sides[0], head=sides[1])
+    for order_seed in (1, 2, 3):
+        compare = protocol.Compare(pair=pair, seed=1, order_seed=order_seed, settings=PairSettings())
+        with pytest.raises(HarnessError) as caught:
+            worker.pairs.compare(compare)
+        assert (caught.value.side, caught.value.reason) == ("base", "wrong-result")
+    inspected = worker.pairs.inspect(protocol.Inspect(pairs=(pair,)))
+    assert not inspected.pairs["one"].identical
+
+
+TORCH = """\
+import torch
+
+
+def given(x, y):
+    torch.mul(x, 2, out=y)
+
+
+def returned(x):
+    return {"y": 2 * x}
+
+
+def lazily_negated(x):
+    return torch._neg_view(-2 * x)
+
+
+class Late(torch.Tensor):
+    pass
+
+
+def late(x):
+    return (2 * x).as_subclass(Late)
+"""
+
+
+def test_torch_gets_tensors_of_the_same_memory(tmp_path):
+    pytest.importorskip("torch")
+    names = ["given", "returned", "lazily_negated", "late"]
+    rows = checked(suite_of(tmp_path / "py", names, {"ops.py": TORCH}, "Torch", "dtype='bfloat16'"))
+    assert [row.status for row in rows] == ["verified", "verified", "failed", "failed"], rows
+    assert "not in row order in memory" in rows[2].message
+    assert "is a ops.Late; expected a torch.Tensor" in rows[3].message
+
+
+TRITON = """\
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
+
+
+def launched(x, y, BLOCK=64):
+    n = x.numel()
+    kernel[(triton.cdiv(n, BLOCK),)](x, y, n, BLOCK=BLOCK)
+"""
+
+
+def test_triton_launches_on_torchs_tensors(tmp_path):
+    """By Triton's interpreter, which takes its place where there is no card."""
+    pytest.importorskip("triton")
+    pytest.importorskip("torch")
+    folder = suite_of(tmp_path / "py", ["launched"], {"k.py": TRITON}, "Triton", "macros={'BLOCK': 128}")
+    code = (
+        "import pathlib; from tests.test_python_functions import checked; "
+        f"print([(row.status, row.message) for row in checked(pathlib.Path({str(folder)!r}))])"
+    )
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": IMPORT_PATH}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip().endswith("[('verified', '')]"), done.stderr
