@@ -218,6 +218,17 @@ def test_a_suite_is_listed_and_its_names_checked_without_the_framework(tmp_path)
     assert "k.py has nothing named 'wrong'; it has a_framework_that_nobody_has, right" in done.stderr
 
 
+def worker_of(tmp_path, folders):
+    """A worker of base and head, and the pair of their kernel `scale`."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    head, base = str(folders["head"]), str(folders["base"])
+    request = protocol.Open(device="cpu:0", suite=head, base=base, scratch=str(scratch))
+    sides = (protocol.PairSide(suite="base", kernel="scale"), protocol.PairSide(suite="head", kernel="scale"))
+    pair = protocol.PairOf(id="one", sizes={"n": 1000}, base=sides[0], head=sides[1])
+    return Worker(request, lambda _: None), pair
+
+
 @pytest.mark.parametrize("inside", [True, False], ids=["in the suite's folder", "in a package beside it"])
 def test_base_and_head_have_modules_of_their_own(tmp_path, inside):
     """Base's factor is wrong, so base is told of, whichever of the two is imported first."""
@@ -232,13 +243,7 @@ def test_base_and_head_have_modules_of_their_own(tmp_path, inside):
         source = "ours/ops.py" if inside else "../../src/ours/ops.py"
         kernels = ON_CPU.format(name="scale", kind="Numba", file=source, more="")
         folders[side] = write_files(at / "kernels/py", {"suite.py": SUITE.format(kernels=kernels)})
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    head, base = str(folders["head"]), str(folders["base"])
-    request = protocol.Open(device="cpu:0", suite=head, base=base, scratch=str(scratch))
-    worker = Worker(request, lambda _: None)
-    sides = (protocol.PairSide(suite="base", kernel="scale"), protocol.PairSide(suite="head", kernel="scale"))
-    pair = protocol.PairOf(id="one", sizes={"n": 1000}, base=sides[0], head=sides[1])
+    worker, pair = worker_of(tmp_path, folders)
     for order_seed in (1, 2, 3):
         compare = protocol.Compare(pair=pair, seed=1, order_seed=order_seed, settings=PairSettings())
         with pytest.raises(HarnessError) as caught:
@@ -313,3 +318,29 @@ def test_triton_launches_on_torchs_tensors(tmp_path):
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip().endswith("[('verified', '')]"), done.stderr
+
+
+OPERATOR = """\
+import torch
+
+
+@torch.library.custom_op("ours::scale", mutates_args=())
+def scale(x: torch.Tensor) -> torch.Tensor:
+    return {factor} * x
+"""
+
+
+def test_an_operator_of_base_is_not_heads(tmp_path):
+    """PyTorch lets the later one replace the earlier, and base would be measured as head."""
+    pytest.importorskip("torch")
+    folders = {}
+    for side, factor in (("base", 2), ("head", 2.0)):
+        files = {"ops.py": OPERATOR.format(factor=factor) + "\n\ndef call(x):\n    return scale(x)\n"}
+        kernels = "Kernel('scale', {'cpu': TorchFunction('ops.py', 'call')})"
+        text = SUITE.format(kernels=kernels)
+        folders[side] = write_files(tmp_path / side, {"suite.py": text, **files})
+    worker, pair = worker_of(tmp_path, folders)
+    inspected = worker.pairs.inspect(protocol.Inspect(pairs=(pair,))).pairs["one"]
+    assert (inspected.base.reason, inspected.head.reason) == ("", "shared-operators")
+    assert "ours::scale" in inspected.head.message
+    assert "harness judge" in inspected.head.message

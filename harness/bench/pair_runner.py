@@ -12,7 +12,7 @@ import math
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -40,7 +40,7 @@ from harness.spec.sources import Program, program
 from harness.spec.suite import Case, Kernel, Problem, Suite, argument_names, numpy_dtype
 from harness.statistics.moderated import DEFAULT_PRIOR, moderate
 from harness.statistics.paired import MIN_QUADS, log_ratios, of_arm, process_effect
-from harness.system.file_access import check_committed, reaches_beside
+from harness.system.file_access import check_committed, commands_told, reaches_beside
 
 MOST_QUADS = 10
 TIME_S = 0.3
@@ -182,23 +182,36 @@ def prepare(
     return Prepared(suite, kernel, case, launch, source)
 
 
-def build(device: Device, prepared: Prepared) -> Built:
-    with imports_of(prepared.suite, prepared.kernel, device.info.backend):
+def build(device: Device, prepared: Prepared, report: Callable[[str], object] = lambda _: None) -> Built:
+    with imports_of(prepared.suite, prepared.kernel, device.info.backend), _compilers_told(prepared, report):
         built = device.build(prepared.source)
     check_launch(prepared.launch, device.info, built.resources)
     return built
 
 
 def first_launch(
-    device: Device, prepared: Prepared, arena: Arena, subject: Subject, inputs: Callable[[], Arrays]
+    device: Device,
+    prepared: Prepared,
+    arena: Arena,
+    subject: Subject,
+    inputs: Callable[[], Arrays],
+    report: Callable[[str], object],
 ) -> None:
     """Have a Python function compile, on data of its own problem: what it imports then is its commit's."""
     if prepared.source.python is None:
         return
+    report("build")
     arena.write(inputs())
     arena.poison()
-    with imports_of(prepared.suite, prepared.kernel, device.info.backend):
+    with imports_of(prepared.suite, prepared.kernel, device.info.backend), _compilers_told(prepared, report):
         device.first_launch(subject.built, subject.launch, subject.arguments)
+
+
+def _compilers_told(prepared: Prepared, report: Callable[[str], object]) -> AbstractContextManager[None]:
+    """Report what a Python function has run meanwhile: an extension of PyTorch's takes a minute to build."""
+    if prepared.source.python is None:
+        return nullcontext()
+    return commands_told(lambda command: report(f"running {command}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +372,7 @@ class PairBench:
     def _facts(self, side: protocol.PairSide, sizes: Mapping[str, int]) -> protocol.SideFacts:
         try:
             prepared = self._prepare(side, sizes)
-            built = build(self.device, prepared)
+            built = build(self.device, prepared, self.report)
         except HarnessError as error:
             return protocol.SideFacts(reason=error.reason, message=error.message, log=error.log)
         # Asked after the build: a function of the host is called there for the first time.
@@ -388,7 +401,7 @@ class PairBench:
         for name, side in asked:
             with _of(name):
                 prepared = self._prepare(side, pair.sizes)
-                made[name] = prepared, build(self.device, prepared)
+                made[name] = prepared, build(self.device, prepared, partial(self.report, side=name))
         base, head = made["base"][0], made["head"][0]
         of_base, of_head = (_arrays(each.suite.problem, each.case) for each in (base, head))
         if of_base != of_head:
@@ -408,7 +421,8 @@ class PairBench:
                     sides[name] = _Side(name, prepared, subject)
                     with _of(name):
                         data = partial(self.checker.inputs, self._case_for_checking(head), request.seed)
-                        first_launch(self.device, prepared, arena, subject, data)
+                        report = partial(self.report, side=name)
+                        first_launch(self.device, prepared, arena, subject, data, report)
                 yield arena, sides["base"], sides["head"]
         finally:
             self.device.release(padding)

@@ -127,12 +127,12 @@ class Worker:
         launch = self._launch(request, case)
         self.report("build")
         prepared = self._prepare(case, launch)
-        kernel, built = prepared.kernel, build(self.device, prepared)
+        kernel, built = prepared.kernel, build(self.device, prepared, self.report)
         with contextlib.ExitStack() as stack:
             arena = stack.enter_context(Arena(self.device, self.suite.problem, case))
             subject = Subject(built, launch, arena.arguments(kernel))
             inputs = partial(self.checker.inputs, case, request.seed)
-            first_launch(self.device, prepared, arena, subject, inputs)
+            first_launch(self.device, prepared, arena, subject, inputs, self.report)
             # Before the suite's own data, which are what is timed.
             asked = request.by_base
             by_base = self.pairs.wrong_by_base(case, arena, subject, request.seed) if asked else ""
@@ -178,7 +178,8 @@ class Worker:
         built = build(self.device, prepared)
         arena, seed = self._held.arena, self._held.rotation.first()
         subject = Subject(built, prepared.launch, arena.arguments(prepared.kernel))
-        first_launch(self.device, prepared, arena, subject, partial(self.checker.inputs, case, seed))
+        inputs = partial(self.checker.inputs, case, seed)
+        first_launch(self.device, prepared, arena, subject, inputs, self.report)
         share = library_share(self.checker, self._held, case, subject)
         l2 = self._held.measurement.l2
         check_rates(self.device.info, self.peaks, self.suite.problem, case, l2, share.library_time_ns)

@@ -11,18 +11,31 @@ import ctypes
 import hashlib
 import importlib
 import math
+import os
+import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from harness.device.backends.base import Argument
-from harness.errors import BuildError, HarnessError, KernelError, LaunchError, OutOfMemoryError
+from harness.errors import (
+    BuildError,
+    HarnessError,
+    KernelError,
+    LaunchError,
+    OutOfMemoryError,
+    SuiteError,
+)
 from harness.records import CompiledKernel, Resources
 from harness.spec.python_functions import PythonCall
 from harness.spec.suite import Parameter, numpy_dtype
+from harness.system.cache import cache_dir
+from harness.system.file_access import opened_beside
 
 Digest = Callable[[bytes], "str | None"]
 """Of the code in a binary for the card; None where it cannot be read."""
@@ -77,14 +90,29 @@ class Framework:
             raise LaunchError(_not_contiguous(parameter, "numpy.ascontiguousarray(result)"))
         return result.ctypes.data, result.shape, result.dtype.name
 
+    @contextlib.contextmanager
+    def loading(self, call: PythonCall) -> Iterator[None]:
+        """What imports a function, or calls it for the first time, belongs in here."""
+        del call
+        yield
+
     def launcher(self, kernel: Any, call: PythonCall) -> Callable[..., object] | None:
         """What launches a kernel that is no function of the host's; None for a function."""
         del kernel, call
         return None
 
+    def values(self) -> Mapping[str, Any]:
+        """What a function can ask for by name besides the problem's own."""
+        return {}
+
+    def kernels(self, function: Any) -> list[CompiledKernel]:
+        """What a function that has been called had compiled, as far as the framework tells."""
+        del function
+        return []
+
     @contextlib.contextmanager
     def watching(self, found: list[CompiledKernel]) -> Iterator[None]:
-        """Collect what is launched in here, as far as the framework tells."""
+        """Collect what is launched in here, as far as the framework tells that."""
         del found
         yield
 
@@ -140,6 +168,59 @@ class Torch(Framework):
             with contextlib.suppress(OSError), open(file, "rb") as library:  # noqa: PTH123
                 sha256 = hashlib.sha256(library.read()).hexdigest()
                 found.append(CompiledKernel(name=str(file).rpartition("/")[2], code_sha256=sha256))
+
+    @contextlib.contextmanager
+    def loading(self, call: PythonCall) -> Iterator[None]:
+        """Extensions are built in a folder of the suite's own, since a folder holds one of each name.
+
+        Raises SharedOperatorsError before another commit's operators replace these, or end the process.
+        """
+        for root, names in _OPERATORS.items():
+            if root != call.root and (name := next(filter(partial(_is_of, root), sorted(names)), None)):
+                raise SharedOperatorsError(
+                    f"The PyTorch operator {name} of {root} is registered in this process, where another "
+                    "version of it cannot be: both would be one of them. Save benchmarks of the two commits "
+                    "with pytest, in turns, and judge the files with 'harness judge': "
+                    "docs/benchmark-files.md."
+                )
+        known = self._operators()
+        kept = os.environ.get(_EXTENSIONS)
+        folder = Path(kept) if kept else cache_dir() / "torch-extensions"
+        own = folder / hashlib.sha256(bytes(call.root)).hexdigest()[:16]
+        own.mkdir(parents=True, exist_ok=True)
+        os.environ[_EXTENSIONS] = str(own)
+        try:
+            yield
+        finally:
+            os.environ.pop(_EXTENSIONS)
+            os.environ.update({_EXTENSIONS: kept} if kept else {})
+            _OPERATORS.setdefault(call.root, set()).update(self._operators() - known)
+
+    def _operators(self) -> set[str]:
+        return set(self.torch._C._dispatch_get_all_op_names())  # noqa: SLF001 - there is no other list
+
+
+_EXTENSIONS = "TORCH_EXTENSIONS_DIR"
+_OPERATORS: dict[Path, set[str]] = {}
+"""What came to be registered while a function of each suite's folder was imported and first called."""
+
+
+class SharedOperatorsError(SuiteError):
+    reason = "shared-operators"
+
+
+def _is_of(root: Path, operator: str) -> bool:
+    """Whether the suite itself, or its repository, registers an operator: packages do so once."""
+    space = re.escape(operator.partition("::")[0].encode())
+    found = re.compile(
+        rb"TORCH_LIBRARY(?:_FRAGMENT)?\s*\(\s*%b\b|[\"']%b(?:::|[\"'])|\0%b\0" % (space, space, space)
+    )
+    files = [*(path for path in root.rglob("*") if path.is_file()), *opened_beside(root)]
+    for file in files:
+        with contextlib.suppress(OSError):
+            if found.search(file.read_bytes()):
+                return True
+    return False
 
 
 class Triton(Torch):
@@ -206,6 +287,8 @@ def _constexprs(compiled: Any) -> dict[str, Any]:
 class Cupy(Framework):
     def __init__(self, place: Place) -> None:
         super().__init__(place)
+        if place.index is None:
+            raise BuildError("CuPy runs on cards alone: name its function for cuda.")
         self.cupy = importlib.import_module("cupy")
         self.stream = self.cupy.cuda.ExternalStream(place.stream, place.index)
 
@@ -231,12 +314,29 @@ class Cupy(Framework):
         shared = launch.dynamic_shared_bytes
         if shared > 48 * 1024:
             kernel.max_dynamic_shared_size_bytes = shared
+        return lambda *given: kernel(launch.grid, launch.block, _c_numbers(given), shared_mem=shared)
 
-        def run(*arguments: Any) -> None:
-            typed = (np.int32(each) if type(each) is int else each for each in arguments)
-            kernel(launch.grid, launch.block, tuple(typed), shared_mem=shared)
+    def kernels(self, function: Any) -> list[CompiledKernel]:
+        return [
+            CompiledKernel(
+                name=each.name,
+                registers=each.num_regs,
+                spilled_bytes=each.local_size_bytes,
+                shared_bytes=each.shared_size_bytes,
+            )
+            for each in _reached(function)
+            if isinstance(each, self.cupy.RawKernel)
+        ]
 
-        return run
+
+def _c_numbers(arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """With sizes as the C int that a kernel declares, and CuPy and numba would take for 64 bits."""
+    return tuple(np.int32(each) if type(each) is int else each for each in arguments)
+
+
+def _reached(function: Any) -> list[Any]:
+    """A kernel that is named, or those at the top of a function's module."""
+    return [*getattr(function, "__globals__", {"": function}).values()]
 
 
 class Numba(Framework):
@@ -244,16 +344,52 @@ class Numba(Framework):
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
-        if place.index is None:
-            return
-        self.cuda = importlib.import_module("numba.cuda")
-        self.cuda.select_device(place.index)
-        self.stream = self.cuda.external_stream(place.stream)
+        self.cuda: Any = None
+        if place.index is not None:
+            self.cuda = importlib.import_module("numba.cuda")
+            self.cuda.select_device(place.index)
+            self.stream = self.cuda.external_stream(place.stream)
 
     def tensor(self, argument: Argument, parameter: Parameter) -> Any:
-        if self.place.index is None:
+        if self.cuda is None:
             return super().tensor(argument, parameter)
         return self.cuda.as_cuda_array(_Interface(argument, parameter, _plain_dtype(parameter)), sync=False)
+
+    def found(self, result: Any, parameter: Parameter) -> tuple[int, tuple[int, ...], str]:
+        if self.cuda is None:
+            return super().found(result, parameter)
+        if not self.cuda.is_cuda_array(result):
+            raise LaunchError(_no_array(result, parameter, "numba.cuda device array"))
+        if not result.is_c_contiguous():
+            raise LaunchError(_not_contiguous(parameter, "an array in C order"))
+        return int(result.__cuda_array_interface__["data"][0]), tuple(result.shape), result.dtype.name
+
+    def values(self) -> Mapping[str, Any]:
+        """Numba has no current stream: a function asks for it."""
+        return {} if self.cuda is None else {"stream": self.stream}
+
+    def launcher(self, kernel: Any, call: PythonCall) -> Callable[..., object] | None:
+        if self.cuda is None or not hasattr(kernel, "inspect_asm") or not hasattr(kernel, "overloads"):
+            return None
+        if not hasattr(kernel, "get_regs_per_thread"):  # compiled for the host
+            return None
+        launch = _grid_of(call)
+        configured = kernel[launch.grid, launch.block, self.stream, launch.dynamic_shared_bytes]
+        return lambda *given: configured(*_c_numbers(given))
+
+    def kernels(self, function: Any) -> list[CompiledKernel]:
+        return [
+            CompiledKernel(
+                name=each.py_func.__name__,
+                registers=registers,
+                spilled_bytes=each.get_local_mem_per_thread(signature),
+                shared_bytes=each.get_shared_mem_per_block(signature),
+                code_sha256=hashlib.sha256(each.inspect_asm(signature).encode()).hexdigest(),
+            )
+            for each in _reached(function)
+            if hasattr(each, "get_regs_per_thread")
+            for signature, registers in each.get_regs_per_thread().items()
+        ]
 
 
 _FRAMEWORKS: dict[str, type[Framework]] = {"torch": Torch, "triton": Triton, "cupy": Cupy, "numba": Numba}
@@ -312,10 +448,11 @@ class Call:
         self._call = call
         try:
             self.framework = _FRAMEWORKS[call.framework](place)
-            function = call.load()
+            with self.framework.loading(call):
+                function = call.load()
             launched = self.framework.launcher(function, call)
-            self._function = launched or function
-            self._binding = None if launched else call.bind(function)
+            self._named, self._function = function, launched or function
+            self._binding = None if launched else call.bind(function, self.framework.values())
         except HarnessError:
             raise
         except Exception as error:
@@ -338,14 +475,17 @@ class Call:
 
     def first(self, arguments: Sequence[Argument], wait: Callable[[], object]) -> tuple[CompiledKernel, ...]:
         """Call it once to have it compile, and again for what it launches once it has chosen."""
-        self(arguments)
-        self.results(arguments)
-        wait()
+        with self.framework.loading(self._call):
+            self(arguments)
+            self.results(arguments)
+            wait()
         found: list[CompiledKernel] = []
         with self.framework.watching(found):
             self(arguments)
             self.results(arguments)
-        return tuple(dict.fromkeys(found))
+            wait()
+        found += self.framework.kernels(self._named)
+        return tuple(each for number, each in enumerate(found) if each not in found[:number])
 
     def results(self, arguments: Sequence[Argument]) -> list[Returned]:
         """What was returned since, one for each output that the function is not given; then forgotten.
@@ -420,7 +560,7 @@ class Call:
         }
         if self._binding is None:
             return list(made.values()), {}
-        made = {**self._call.macros, **made}
+        made = {**self.framework.values(), **self._call.macros, **made}
         return (
             [made[name] for name in self._binding.positional],
             {parameter: made[name] for parameter, name in self._binding.keywords.items()},

@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,15 +53,18 @@ class PythonCall:
             raise SuiteError(_nothing_named(self.name, self.file, _names_in(self.file)))
         return found  # type: ignore[no-any-return]
 
-    def bind(self, function: Callable[..., Any]) -> Binding:
-        """What each parameter gets. Raises SuiteError for one that nobody can tell."""
+    def bind(self, function: Callable[..., Any], values: Collection[str] = ()) -> Binding:
+        """What each parameter gets, which may ask for `values` as well as for axes and macros.
+
+        Raises SuiteError for one that nobody can tell.
+        """
         try:
             asked = inspect.signature(function).parameters
         except (TypeError, ValueError):
             raise SuiteError(
                 f"{self._told} does not tell its parameters: write a def around it that names them."
             ) from None
-        return _bind(asked, self.parameters, self.outputs, self.macros, self._told)
+        return _bind(asked, self.parameters, self.outputs, {*self.macros, *values}, self._told)
 
     @property
     def _told(self) -> str:
@@ -146,12 +149,12 @@ def _bind(
     asked: Mapping[str, inspect.Parameter],
     parameters: Sequence[Parameter],
     outputs: Sequence[str],
-    macros: Mapping[str, Value],
+    others: set[str],
     told: str,
 ) -> Binding:
     """By names where they are the problem's; else arrays by their order."""
     arrays = [parameter.name for parameter in parameters if parameter.shape is not None]
-    values = {parameter.name for parameter in parameters} - set(arrays) | macros.keys()
+    values = {parameter.name for parameter in parameters} - set(arrays) | others
     wanted = _wanted(asked, {*arrays, *values}, told, arrays)
     of_arrays = [name for name in wanted if name not in values]
     known = set(of_arrays) <= set(arrays)

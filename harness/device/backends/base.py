@@ -56,6 +56,8 @@ class Built:
     resources: Resources = field(default_factory=Resources)
     cached: bool = False
     """Whether its binary came from the cache."""
+    by_host: bool = False
+    """Whether code of the host's enqueues its work, which may take longer than the work."""
     stateless: bool = False
     """Whether it is known to have no memory but its arguments: it can keep nothing between launches."""
 

@@ -283,7 +283,7 @@ class CudaDevice(Device):
         if program.python is not None:
             place = frameworks.Place(int(self.stream.handle), self.index, nvcc.code_sha256)
             python = frameworks.Call(program.python, place)
-            return CudaBuilt(call=python, python=python, resources=identity)
+            return CudaBuilt(call=python, python=python, resources=identity, by_host=True)
         assert program.host is not None
         try:
             call = program.host(int(self.stream.handle))
@@ -300,7 +300,7 @@ class CudaDevice(Device):
             except Exception as error:
                 raise LaunchError(f"{program.name} raised {type(error).__name__}: {error}") from error
 
-        return CudaBuilt(call=enqueue, resources=identity)
+        return CudaBuilt(call=enqueue, resources=identity, by_host=True)
 
     def _library(self, program: Program, binary: bytes) -> Callable[[Sequence[Argument]], None]:
         with scratch_folder() as folder:
