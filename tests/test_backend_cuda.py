@@ -121,6 +121,7 @@ def test_a_returned_result_is_looked_at_where_the_function_put_it(monkeypatch, f
     assert list(card.memory[8:12]) == [7] * 4
     card.memory[8:12] = 255
     look = np.full(2, 255, np.uint8)
+    device.fill_results(built, LAUNCH, [8])
     assert device.launch_held(built, LAUNCH, [8], [(8, 2, look)])
     assert list(look) == [seen] * 2
     card.synchronize()

@@ -69,7 +69,7 @@ PARAMETERS = (
 def bound(source: str):
     names: dict[str, object] = {}
     exec(source, names)
-    call = PythonCall("numba", Path("f.py"), "f", PARAMETERS, ("c",), {"BLOCK": 64}, Path())
+    call = PythonCall("numba", Path("f.py"), "f", PARAMETERS, ("c",), {"BLOCK": 64}, Path(), "")
     return call.bind(cast("Callable[..., object]", names["f"]))
 
 
@@ -251,6 +251,28 @@ def test_base_and_head_have_modules_of_their_own(tmp_path, inside):
         assert (caught.value.side, caught.value.reason) == ("base", "wrong-result")
     inspected = worker.pairs.inspect(protocol.Inspect(pairs=(pair,)))
     assert not inspected.pairs["one"].identical
+
+
+@pytest.mark.parametrize(
+    ("changed", "identical"),
+    [
+        ("# why\nfrom helper import twice\n\n\ndef scale(x):\n    return twice( x )\n", True),
+        ("from helper import twice\n\n\ndef scale(x):\n    return twice(x) + 0\n", False),
+        ("# __file__\nfrom helper import twice\n\n\ndef scale(x):\n    return twice(x)\n", False),
+    ],
+    ids=["a comment", "a term", "one that may know its lines"],
+)
+def test_a_function_is_the_same_where_all_python_says_the_same(tmp_path, changed, identical):
+    pytest.importorskip("numba")
+    was = "from helper import twice\n\n\ndef scale(x):\n    return twice(x)\n"
+    helper = {"helper.py": "def twice(x):\n    return 2 * x\n"}
+    folders = {
+        side: suite_of(tmp_path / side, ["scale"], {"ops.py": text, **helper})
+        for side, text in (("base", was), ("head", changed))
+    }
+    worker, pair = worker_of(tmp_path, folders)
+    found = worker.pairs.inspect(protocol.Inspect(pairs=(pair,))).pairs["one"]
+    assert (found.base.reason, found.head.reason, found.identical) == ("", "", identical)
 
 
 TORCH = """\

@@ -136,6 +136,9 @@ SideName = Literal["base", "head"]
 PADDING_BYTES = 2**20
 MOST_PADDING = 16
 """Where arrays lie changes a kernel's speed a little, so it must not be the same in every process."""
+_COMPILERS = frozenset(
+    {"ninja", "make", "cmake", "nvcc", "ptxas", "c++", "g++", "gcc", "clang", "clang++", "cl"}
+)
 _RIGHT_BY_BASE = (
     "It is right by base's own problem: head's asks for more, or for something else. Land the kernels that "
     "satisfy both first, and the problem in a commit of its own."
@@ -211,7 +214,7 @@ def _compilers_told(prepared: Prepared, report: Callable[[str], object]) -> Abst
     """Report what a Python function has run meanwhile: an extension of PyTorch's takes a minute to build."""
     if prepared.source.python is None:
         return nullcontext()
-    return commands_told(lambda command: report(f"running {command}"))
+    return commands_told(lambda name: report(f"running {name}") if name in _COMPILERS else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,8 @@ class PythonCall:
     macros: Mapping[str, Value]
     root: Path
     """The suite's folder."""
+    code_sha256: str
+    """Of all that the suite says, its Python without comments, and of what is asked of the function."""
     launch: Launch | None = None
     """For a kernel that is named in place of a function that launches it; None where there is no grid."""
 

@@ -210,8 +210,8 @@ def _whole(
             text = _identity(source.function, source.needs, case)
             return made(text=text, kind="host", host=lambda stream: source.function(case, stream))
         case PythonFunction():
-            call = _python_call(suite, kernel, case, source)
-            return made(text=_python_identity(source, call, case), kind="host", python=call)
+            call, text = _python_call(suite, kernel, case, source)
+            return made(text=text, kind="host", python=call)
         case HostLibrary():
             searched = tuple(f"-I{folder}" for folder in (source.include() if source.include else ()))
             text = "\n".join(
@@ -343,34 +343,37 @@ def _identity(function: Callable[..., Any], needs: tuple[str, ...], case: Case) 
     return "\n".join((*_versions(needs), function.__qualname__, case.dtype, *point, *macros, file))
 
 
-def _python_call(suite: Suite, kernel: Kernel, case: Case, source: PythonFunction) -> PythonCall:
-    return PythonCall(
+def _python_call(suite: Suite, kernel: Kernel, case: Case, source: PythonFunction) -> tuple[PythonCall, str]:
+    """The function of a file that is only read, for the framework need not be there; and its text."""
+    from harness.system import packages
+
+    file, name = Path(os.path.normpath(suite.root / source.file)), source.name or kernel.function
+    try:
+        text = read_regular(file).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SuiteError(
+            f"Cannot read {file}: {error}. Check the name in suite.py, which is relative to its folder."
+        ) from None
+    check_defined(file, name, text)
+    brought = [packages.first_installed(group) for group in source.packages]
+    told = (
+        *_versions((*filter(None, brought), *source.needs)),
+        *(source.framework, source.file, name, case.dtype),
+        *(f"{axis}={size}" for axis, size in case.sizes.items()),
+        *(f"{macro}={value}" for macro, value in sorted(case.macros.items())),
+    )
+    code = _once(suite, "_python_sha256", lambda suite: tree_sha256(suite, _python_meaning))
+    call = PythonCall(
         framework=source.framework,
-        file=Path(os.path.normpath(suite.root / source.file)),
-        name=source.name or kernel.function,
+        file=file,
+        name=name,
         parameters=suite.parameters(kernel, case),
         outputs=tuple(suite.problem.outputs),
         macros=case.macros,
         root=suite.root,
+        code_sha256=hashlib.sha256("\n".join((*told, code)).encode()).hexdigest(),
     )
-
-
-def _python_identity(source: PythonFunction, call: PythonCall, case: Case) -> str:
-    """As `_identity`, of a file that is only read: the framework need not be there."""
-    from harness.system import packages
-
-    try:
-        text = read_regular(call.file).decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SuiteError(
-            f"Cannot read {call.file}: {error}. Check the name in suite.py, which is relative to its folder."
-        ) from None
-    check_defined(call.file, call.name, text)
-    brought = [packages.first_installed(group) for group in source.packages]
-    needs = (*(name for name in brought if name), *source.needs)
-    macros = [f"{name}={value}" for name, value in sorted(case.macros.items())]
-    point = [f"{name}={size}" for name, size in case.sizes.items()]
-    return "\n".join((*_versions(needs), source.framework, call.name, case.dtype, *point, *macros, text))
+    return call, "\n".join((*told, text))
 
 
 def _generated(source: Generated, root: Path, case: Case, arch: str, scratch: Path | None) -> str:
@@ -423,9 +426,9 @@ def _flatten(path: Path, once: set[Path], including: tuple[Path, ...] = ()) -> s
     return f'#line 1 "{path.name}"\n' + _INCLUDE.sub(include, text)
 
 
-def tree_sha256(suite: Suite) -> str:
+def tree_sha256(suite: Suite, meaning: Callable[[Path, bytes], bytes] = lambda _, content: content) -> str:
     """A hash of everything that a build can read: names and bytes of every file of the suite's folder, caches
-    left out, and of the files elsewhere that preludes and sources lead to.
+    left out, and of the files elsewhere that preludes and sources lead to; of their `meaning`, if given.
 
     Raises SuiteError where a file cannot be read.
     """
@@ -434,7 +437,7 @@ def tree_sha256(suite: Suite) -> str:
         (Path(os.path.relpath(path, suite.root)).as_posix(), path) for path in tree_files(suite)
     ):
         try:
-            content = read_regular(path)
+            content = meaning(path, read_regular(path))
         except OSError as error:
             raise SuiteError(f"Cannot read {path}: {error.strerror or error}.") from None
         digest.update(f"{len(name)}:{name}{len(content)}:".encode(errors="surrogateescape"))
@@ -466,10 +469,30 @@ def _files_below(folder: Path, above: tuple[str, ...] = ()) -> Iterator[Path]:
 
 def _standing_tree(suite: Suite) -> str:
     """The hash of a suite's tree, taken once for a suite that was loaded: each of its programs asks."""
+    return _once(suite, "_tree_sha256", tree_sha256)
+
+
+def _once(suite: Suite, name: str, hash_: Callable[[Suite], str]) -> str:
     known: dict[str, Any] = vars(suite)
-    if "_tree_sha256" not in known:
-        known["_tree_sha256"] = tree_sha256(suite)
-    return str(known["_tree_sha256"])
+    if name not in known:
+        known[name] = hash_(suite)
+    return str(known[name])
+
+
+_OF_ITS_LINES = re.compile(rb"lineno|getsource|\binspect\b|\btraceback\b|__file__")
+"""A Python file that may look at its own text, or at where in it something stands."""
+
+
+def _python_meaning(path: Path, content: bytes) -> bytes:
+    """What a Python file says, without comments and the shape of its lines."""
+    if path.suffix != ".py" or _OF_ITS_LINES.search(content):
+        return content
+    import ast
+
+    try:
+        return ast.dump(ast.parse(content)).encode(errors="surrogatepass")
+    except (SyntaxError, ValueError, RecursionError):
+        return content
 
 
 def files_outside(suite: Suite) -> set[Path]:

@@ -32,6 +32,9 @@ Argument = Any
 Looks = Sequence[tuple[Memory, int, Any]]
 """Places to read: an allocation, an offset in bytes, and the contiguous host array to fill."""
 
+FILLED = 0xFF
+"""What memory is filled with that is to be written: every IEEE format reads a word of ones as NaN."""
+
 Timing = Callable[[], float]
 """Device time in ns of what was enqueued for it; call it after synchronize()."""
 
@@ -109,6 +112,17 @@ class Device(Protocol):
 
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         """Enqueue a grid, in the parts that `launch` has; one in parts needs a program made for it."""
+
+    def fill_results(
+        self,
+        built: Built,  # noqa: ARG002
+        launch: Launch,  # noqa: ARG002
+        arguments: Sequence[Argument],  # noqa: ARG002
+    ) -> None:
+        """Before launch_held: fill the memory that a function returns, where it is none of its arguments'.
+        What the last call left there would pass for work that did not wait. The function runs for it.
+        """
+        return
 
     def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:  # noqa: ARG002
         """Launch while nothing that is enqueued may begin yet, and take `looks` meanwhile: what has changed

@@ -70,7 +70,8 @@ class CpuDevice(HostMemory):
         self.toolchain = Toolchain(compiler=f"Python {platform.python_version()}, NumPy {np.__version__}")
 
     def build(self, program: Program) -> CpuBuilt:
-        identity = hashlib.sha256(f"{self.info.arch}\n{program.sha256}".encode()).hexdigest()
+        code = program.python.code_sha256 if program.python else program.sha256
+        identity = hashlib.sha256(f"{self.info.arch}\n{code}".encode()).hexdigest()
         resources = Resources(binary_sha256=identity)
         if program.python is not None:
             python = frameworks.Call(program.python, frameworks.Place())

@@ -18,7 +18,7 @@ import subprocess
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ import numpy as np
 from harness.device import frameworks
 from harness.device.backends import nvcc
 from harness.device.backends.base import (
+    FILLED,
     Argument,
     Built,
     Device,
@@ -123,7 +124,6 @@ _NEVER_THE_SAME = (
     "It returns its result in other memory at each call, so nobody can tell whether the work waited for the "
     "stream: let the function take the output as a parameter and write it there."
 )
-_ONE = Launch(grid=(1, 1, 1), block=(1, 1, 1))
 _NON_BLOCKING = 1
 """CU_STREAM_NON_BLOCKING: a stream that the default stream does not wait for, nor it for that one."""
 
@@ -225,6 +225,8 @@ class CudaBuilt(Built):
     """What enqueues the work of a host function; there is no `function` then."""
     python: frameworks.Call | None = None
     """What `call` is where it is a framework's function."""
+    filled: set[int] = field(default_factory=set)
+    """Where results lie that were filled last."""
     origin: int | None = None
     """The address at which a kernel that is launched in parts finds its part's first block."""
 
@@ -279,7 +281,8 @@ class CudaDevice(Device):
         )
 
     def _host(self, program: Program) -> CudaBuilt:
-        identity = _digest(f"{self.info.arch}\n{program.sha256}".encode())
+        code = program.python.code_sha256 if program.python else program.sha256
+        identity = _digest(f"{self.info.arch}\n{code}".encode())
         if program.python is not None:
             place = frameworks.Place(int(self.stream.handle), self.index, nvcc.code_sha256)
             python = frameworks.Call(program.python, place)
@@ -455,7 +458,6 @@ class CudaDevice(Device):
             return False
         driver = _driver()
         aside, held = driver.Stream(_NON_BLOCKING), driver.Event()
-        filled = self._fill_results(built, arguments, looks)
         self.synchronize()
         self.occupy(_HOLD_NS)
         held.record(self.stream)
@@ -464,38 +466,40 @@ class CudaDevice(Device):
             returned = self._returned(built, arguments)
         time.sleep(_HOLD_NS / 3e9)  # in which what does not wait will show
         with _translated("Looking aside"):
+            seen = []
             for memory, offset_bytes, out in looks:
-                place = frameworks.source_of(int(memory) + offset_bytes, returned)
-                driver.memcpy_dtoh_async(out, place, aside)
+                address = int(memory) + offset_bytes
+                place = frameworks.source_of(address, returned)
+                seen.append((out, np.empty_like(out), place != address))
+                driver.memcpy_dtoh_async(seen[-1][1], place, aside)
             aside.synchronize()
             told = not held.query()
             self._deliver(returned)
-        if any(each.address not in filled for each in returned):
+        if any(each.address not in built.filled for each in returned):
             raise LaunchError(_NEVER_THE_SAME)
+        for out, found, moved in seen:
+            if not moved or (found != FILLED).any():
+                out[:] = found
         return told
 
-    def _fill_results(self, built: CudaBuilt, arguments: Sequence[Argument], looks: Looks) -> set[int]:
-        """Fill the memory that a function returns with what `looks` hold, which its outputs are filled with:
-        what the last call left there would pass for work that did not wait. Its addresses.
-
-        A framework gives a call the memory that the last one was given, as that is free again. Raises
+    def fill_results(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
+        """A framework gives a call the memory that the last one was given, as that is free again. Raises
         LaunchError for a function that keeps returning other memory.
         """
-        if built.python is None or not built.python.returns or not looks:
-            return set()
-        byte = int(looks[0][2].flat[0])
-        before: set[int] = set()
+        assert isinstance(built, CudaBuilt)
+        if built.python is None or not built.python.returns:
+            return
         with _translated("Filling results"):
             for _ in range(_MOST_FILLED):
-                self._run(built, _ONE, arguments)
-                filled = {self._filled(each, byte) for each in self._returned(built, arguments)}
-                if filled == before:
-                    return filled
-                before = filled
+                self._run(built, launch, arguments)
+                filled = {self._fill(each) for each in self._returned(built, arguments)}
+                if filled == built.filled:
+                    return
+                built.filled = filled
         raise LaunchError(_NEVER_THE_SAME)
 
-    def _filled(self, each: frameworks.Returned, byte: int) -> int:
-        _driver().memset_d8_async(each.address, byte, each.size_bytes, self.stream)
+    def _fill(self, each: frameworks.Returned) -> int:
+        _driver().memset_d8_async(each.address, FILLED, each.size_bytes, self.stream)
         return each.address
 
     def _run(self, built: CudaBuilt, launch: Launch, arguments: Sequence[Argument]) -> None:
