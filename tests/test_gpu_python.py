@@ -249,6 +249,8 @@ def test_numba_launches_a_kernel_and_what_launches_one(tmp_path):
         Kernel("given", NumbaFunction("k.py")),
     """
     rows = rows_of(tmp_path, kernels, {"k.py": NUMBA}, QUICK)
+    if any("'numpy' has no attribute" in row.message for row in rows.values()):
+        pytest.skip("This numba.cuda is older than this NumPy.")
     assert [row.status for row in rows.values()] == ["measured"] * 2, [row.message for row in rows.values()]
     assert compiled_of(rows["kernel"]).registers
 
