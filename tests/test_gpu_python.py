@@ -276,7 +276,8 @@ def test_what_a_helper_does_shows_in_a_comparison(tmp_path):
         "compare", base, "--device", GPU, "--no-twins", "--json", "scaled", cwd=repository, timeout_s=300
     )
     assert done.stdout, done.stderr
-    (verdict,) = json.loads(done.stdout)["verdicts"]
+    (result,) = json.loads(done.stdout)
+    (verdict,) = result["verdicts"]
     assert verdict["status"] == "regression", verdict
     assert verdict["time"]["effect"] > 0.3
     warps = [verdict[side]["resources"]["kernels"][0]["settings"]["num_warps"] for side in ("base", "head")]

@@ -4,18 +4,21 @@ commit's own. What needs a card is in test_gpu_python.py.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from harness.bench import protocol
 from harness.bench.abba import PairSettings
 from harness.bench.worker import Worker
+from harness.device.frameworks import Cupy, Numba
 from harness.errors import HarnessError, SuiteError
 from harness.run.run import Session, SessionSettings
 from harness.spec.loader import load
@@ -273,6 +276,26 @@ def test_a_function_is_the_same_where_all_python_says_the_same(tmp_path, changed
     worker, pair = worker_of(tmp_path, folders)
     found = worker.pairs.inspect(protocol.Inspect(pairs=(pair,))).pairs["one"]
     assert (found.base.reason, found.head.reason, found.identical) == ("", "", identical)
+
+
+def test_what_numba_and_cupy_compiled_is_told():
+    """By what their objects are called; they themselves need a card."""
+    compiled = SimpleNamespace(regs_per_thread=18, local_mem_per_thread=8, shared_mem_per_block=64)
+    kernel = SimpleNamespace(
+        py_func=bound,
+        overloads={("f4",): compiled},
+        get_regs_per_thread=None,
+        inspect_asm=lambda: {("f4",): "ptx"},
+    )
+    (told,) = object.__new__(Numba).kernels(kernel)
+    assert (told.name, told.registers, told.spilled_bytes, told.shared_bytes) == ("bound", 18, 8, 64)
+    assert told.code_sha256 == hashlib.sha256(b"ptx").hexdigest()
+    cupy: Any = object.__new__(Cupy)
+    cupy.cupy = SimpleNamespace(RawKernel=SimpleNamespace)
+    raw = SimpleNamespace(name="raw", num_regs=20, local_size_bytes=0, shared_size_bytes=32)
+    function = eval("lambda x: raw(x)", {"raw": raw})
+    (told,) = cupy.kernels(function)
+    assert (told.name, told.registers, told.spilled_bytes, told.shared_bytes) == ("raw", 20, 0, 32)
 
 
 TORCH = """\

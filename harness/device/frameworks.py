@@ -381,14 +381,14 @@ class Numba(Framework):
         return [
             CompiledKernel(
                 name=each.py_func.__name__,
-                registers=registers,
-                spilled_bytes=each.get_local_mem_per_thread(signature),
-                shared_bytes=each.get_shared_mem_per_block(signature),
-                code_sha256=hashlib.sha256(each.inspect_asm(signature).encode()).hexdigest(),
+                registers=compiled.regs_per_thread,
+                spilled_bytes=compiled.local_mem_per_thread,
+                shared_bytes=compiled.shared_mem_per_block,
+                code_sha256=hashlib.sha256(each.inspect_asm()[types].encode()).hexdigest(),
             )
             for each in _reached(function)
             if hasattr(each, "get_regs_per_thread")
-            for signature, registers in each.get_regs_per_thread().items()
+            for types, compiled in each.overloads.items()
         ]
 
 
