@@ -442,8 +442,9 @@ class CudaDevice(Device):
             self._run(built, launch, arguments)
             self._deliver(self._returned(built, arguments))
 
-    def _returned(self, built: CudaBuilt, arguments: Sequence[Argument]) -> list[frameworks.Returned]:
-        return built.python.results(arguments) if built.python else []
+    def _returned(self, built: Built, arguments: Sequence[Argument]) -> list[frameworks.Returned]:
+        python = built.python if isinstance(built, CudaBuilt) else None
+        return python.results(arguments) if python else []
 
     def _deliver(self, returned: Sequence[frameworks.Returned]) -> None:
         """Enqueue a copy of what was returned to the outputs, behind what computes it."""
