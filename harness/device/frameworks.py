@@ -124,6 +124,8 @@ class Torch(Framework):
         self.stream: Any = None
         if place.index is not None:
             self.stream = self.torch.cuda.ExternalStream(place.stream, device=place.index)
+            # What it keeps of earlier cases would be missing to the arrays of this one.
+            self.torch.cuda.empty_cache()
 
     def tensor(self, argument: Argument, parameter: Parameter) -> Any:
         assert parameter.shape is not None
@@ -291,6 +293,7 @@ class Cupy(Framework):
             raise BuildError("CuPy runs on cards alone: name its function for cuda.")
         self.cupy = importlib.import_module("cupy")
         self.stream = self.cupy.cuda.ExternalStream(place.stream, place.index)
+        self.cupy.get_default_memory_pool().free_all_blocks()
 
     def tensor(self, argument: Argument, parameter: Parameter) -> Any:
         cuda, size_bytes = self.cupy.cuda, _size_bytes(parameter)
