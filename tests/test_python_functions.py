@@ -8,6 +8,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,12 +21,9 @@ from harness.bench.abba import PairSettings
 from harness.bench.worker import Worker
 from harness.device.frameworks import Cupy, Numba
 from harness.errors import HarnessError, SuiteError
-from harness.run.run import Session, SessionSettings
-from harness.spec.loader import load
-from harness.spec.planning import divided, plan
 from harness.spec.python_functions import PythonCall
 from harness.spec.suite import Parameter
-from tests.support import IMPORT_PATH, Recorder, run_command, statuses, write_files
+from tests.support import IMPORT_PATH, run_command, write_files
 
 SUITE = """\
 from harness import Axis, Input, Kernel, NumbaFunction, Output, Problem, Suite, TorchFunction, TritonFunction
@@ -53,12 +51,20 @@ def suite_of(
     return write_files(folder, {"suite.py": SUITE.format(kernels=kernels), **files})
 
 
-def checked(folder: Path):
-    with Session(
-        load(folder), SessionSettings(device="cpu:0", measure=None, timeout_s=60), Recorder()
-    ) as session:
-        cases, _ = divided(plan(load(folder).suite), (), session.device)
-        return session.run(cases).rows
+def checked(folder: Path) -> list[tuple[str, str, str]]:
+    """Status, reason and message of each kernel, in one process."""
+    with tempfile.TemporaryDirectory() as scratch:
+        worker = Worker(protocol.Open(device="cpu:0", suite=str(folder), scratch=scratch), lambda _: None)
+        return [checked_by(worker, kernel.name) for kernel in worker.suite.kernels]
+
+
+def checked_by(worker: Worker, kernel: str) -> tuple[str, str, str]:
+    sizes = next(worker.suite.problem.points())
+    try:
+        row = worker.run(protocol.Measure(kernel=kernel, sizes=sizes, seed=1, settings=None))
+    except HarnessError as error:
+        return "failed", error.reason, error.message
+    return row.status, row.reason, row.message
 
 
 PARAMETERS = (
@@ -190,14 +196,13 @@ def test_a_function_gets_arrays_and_values_and_its_mistakes_are_told(tmp_path):
     pytest.importorskip("numba")
     files = {"ops.py": NUMBA, "beside.py": "def twice(x):\n    return 2 * x\n"}
     rows = checked(suite_of(tmp_path / "py", NAMES, files, more="macros={'FACTOR': 2}"))
-    assert statuses(rows) == [
-        ("given", "verified", ""),
-        ("returned", "verified", ""),
-        *((name, "failed", "launch-refused") for name in NAMES[2:10]),
-        ("untypable", "failed", "build-failed"),
-        ("absent", "failed", "suite"),
-    ]
-    said = {row.kernel: row.message for row in rows}
+    assert [(status, reason) for status, reason, _ in rows] == [
+        *[("verified", "")] * 2,
+        *[("failed", "launch-refused")] * 8,
+        ("failed", "build-failed"),
+        ("failed", "suite"),
+    ], rows
+    said = {name: message for name, (_, _, message) in zip(NAMES, rows, strict=True)}
     assert "returned float32 of shape (999,) for y; expected float32 of shape (1000,)" in said["short"]
     assert "returned float64 of shape (1000,) for y; expected float32" in said["wide"]
     assert "returned nothing; expected y, which it does not ask for" in said["nothing"]
@@ -327,9 +332,9 @@ def test_torch_gets_tensors_of_the_same_memory(tmp_path):
     pytest.importorskip("torch")
     names = ["given", "returned", "lazily_negated", "late"]
     rows = checked(suite_of(tmp_path / "py", names, {"ops.py": TORCH}, "Torch", "dtype='bfloat16'"))
-    assert [row.status for row in rows] == ["verified", "verified", "failed", "failed"], rows
-    assert "not in row order in memory" in rows[2].message
-    assert "is a ops.Late; expected a torch.Tensor" in rows[3].message
+    assert [status for status, _, _ in rows] == ["verified", "verified", "failed", "failed"], rows
+    assert "not in row order in memory" in rows[2][2]
+    assert "is a ops.Late; expected a torch.Tensor" in rows[3][2]
 
 
 TRITON = """\
@@ -353,16 +358,21 @@ def test_triton_launches_on_torchs_tensors(tmp_path):
     """By Triton's interpreter, which takes its place where there is no card."""
     pytest.importorskip("triton")
     pytest.importorskip("torch")
-    folder = suite_of(tmp_path / "py", ["launched"], {"k.py": TRITON}, "Triton", "macros={'BLOCK': 128}")
+    macros = "macros={'BLOCK': 128}, grid=8, block=1"
+    folder = suite_of(tmp_path / "py", ["launched", "kernel"], {"k.py": TRITON}, "Triton", macros)
+    without = suite_of(tmp_path / "without", ["kernel"], {"k.py": TRITON}, "Triton")
     code = (
         "import pathlib; from tests.test_python_functions import checked; "
-        f"print([(row.status, row.message) for row in checked(pathlib.Path({str(folder)!r}))])"
+        f"print(*checked(pathlib.Path({str(folder)!r})), *checked(pathlib.Path({str(without)!r})), sep='\\n')"
     )
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": IMPORT_PATH}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip().endswith("[('verified', '')]"), done.stderr
+    rows = done.stdout.strip().splitlines()
+    assert rows[:2] == ["('verified', '', '')"] * 2, done.stderr
+    assert "kernel of k.py is a kernel, not a function that launches one" in rows[2]
+    assert "set TRITON_INTERPRET=1" in checked(without)[0][2]
 
 
 OPERATOR = """\

@@ -228,6 +228,11 @@ def _is_of(root: Path, operator: str) -> bool:
 class Triton(Torch):
     """PyTorch's tensors and stream, which Triton follows."""
 
+    def __init__(self, place: Place) -> None:
+        if place.index is None and os.environ.get("TRITON_INTERPRET") != "1":
+            raise BuildError("Without a card Triton runs by its interpreter alone: set TRITON_INTERPRET=1.")
+        super().__init__(place)
+
     @contextlib.contextmanager
     def watching(self, found: list[CompiledKernel]) -> Iterator[None]:
         """What each launch of a Triton kernel returns: the kernel as it was compiled."""
