@@ -18,6 +18,7 @@ import pytest
 
 from harness.bench import protocol
 from harness.bench.abba import PairSettings
+from harness.bench.measure import MeasureSettings
 from harness.bench.worker import Worker
 from harness.device.frameworks import Cupy, Numba
 from harness.errors import HarnessError, SuiteError
@@ -213,6 +214,19 @@ def test_a_function_gets_arrays_and_values_and_its_mistakes_are_told(tmp_path):
     assert "No module named 'beside'. Import it at the top of ops.py" in said["importing"]
     assert "raised TypingError" in said["untypable"]
     assert "ops.py has nothing named 'absent'; it has numba, np, twice, given" in said["absent"]
+
+
+def test_a_result_that_is_kept_is_found_out(tmp_path):
+    """Nothing is poisoned but the output that it is copied to, and other inputs lead to another."""
+    pytest.importorskip("numba")
+    body = "    KEPT.append(KEPT[0] if len(KEPT) > 6 else 2 * x)\n    return KEPT[-1]\n"
+    ops = f"KEPT = []\n\n\ndef scale(x):\n{body}"
+    folder = suite_of(tmp_path / "py", ["scale"], {"ops.py": ops})
+    worker = Worker(protocol.Open(device="cpu:0", suite=str(folder), scratch=str(tmp_path)), lambda _: None)
+    quick = MeasureSettings(max_time_s=0.05, min_time_s=0.01, warmup_min_s=0.001, warmup_max_s=0.01)
+    with pytest.raises(HarnessError) as caught:
+        worker.run(protocol.Measure(kernel="scale", sizes={"n": 1000}, seed=1, settings=quick))
+    assert caught.value.reason == "wrong-when-timed"
 
 
 def test_a_suite_is_listed_and_its_names_checked_without_the_framework(tmp_path):
