@@ -1,10 +1,11 @@
 """Which commit slowed which GPU kernel, on which card, by how much and how surely.
 
-What a suite.py imports comes from here: `Axis`, `Case`, `CupyFunction`, `Generated`, `HostFunction`,
-`HostLibrary`, `Input`, `Kernel`, `Ladder`, `NumbaFunction`, `Output`, `Problem`, `Rung`, `Suite`,
-`TorchFunction`, `TritonFunction`, `Tuning`, `ceil_div`.
+What a suite.py imports comes from here: `Axis`, `Case`, `CupyFunction`, `DeviceFacts`, `Generated`,
+`HostFunction`, `HostLibrary`, `Input`, `Kernel`, `Ladder`, `NumbaFunction`, `Output`, `Problem`, `Rung`,
+`Suite`, `TorchFunction`, `TritonFunction`, `Tuning`, `ceil_div`.
 """
 
+from harness.spec.device_facts import DeviceFacts
 from harness.spec.suite import (
     Axis,
     Case,
@@ -30,6 +31,7 @@ __all__ = [
     "Axis",
     "Case",
     "CupyFunction",
+    "DeviceFacts",
     "Generated",
     "HostFunction",
     "HostLibrary",

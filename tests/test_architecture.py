@@ -89,6 +89,7 @@ PUBLIC = {
     "Axis",
     "Case",
     "CupyFunction",
+    "DeviceFacts",
     "Generated",
     "HostFunction",
     "HostLibrary",
