@@ -121,6 +121,8 @@ class Torch(Framework):
     def __init__(self, place: Place) -> None:
         super().__init__(place)
         self.torch = importlib.import_module("torch")
+        self.built = Path()
+        """The folder of extensions that were built for the suite."""
         self.stream: Any = None
         if place.index is not None:
             self.stream = self.torch.cuda.ExternalStream(place.stream, device=place.index)
@@ -166,10 +168,10 @@ class Torch(Framework):
     def watching(self, found: list[CompiledKernel]) -> Iterator[None]:
         """The libraries that extensions were built into; PyTorch does not tell its own kernels."""
         yield
-        for file in sorted(self.torch.ops.loaded_libraries):
-            with contextlib.suppress(OSError), open(file, "rb") as library:  # noqa: PTH123
-                sha256 = hashlib.sha256(library.read()).hexdigest()
-                found.append(CompiledKernel(name=str(file).rpartition("/")[2], code_sha256=sha256))
+        for file in sorted(self.built.rglob("*.so")):
+            with contextlib.suppress(OSError):
+                sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
+                found.append(CompiledKernel(name=file.name, code_sha256=sha256))
 
     @contextlib.contextmanager
     def loading(self, call: PythonCall) -> Iterator[None]:
@@ -190,6 +192,7 @@ class Torch(Framework):
         folder = Path(kept) if kept else cache_dir() / "torch-extensions"
         own = folder / hashlib.sha256(bytes(call.root)).hexdigest()[:16]
         own.mkdir(parents=True, exist_ok=True)
+        self.built = own
         os.environ[_EXTENSIONS] = str(own)
         try:
             yield

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
+from rich.markup import escape, render
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -98,7 +98,7 @@ class DeviceProgress:
             and (self.name, stage) not in self._run
         ):
             self._run.add((self.name, stage))  # a build of a minute, in a log that would stay silent
-            self.waiting(f"{self.name}: {stage}" if self.name else stage)
+            self.waiting(f"{render(self.name).plain}: {stage}" if self.name else stage)
         self.progress.update(self.task, description=f"{self.name} [dim]{stage}[/]" if self.name else stage)
 
 
