@@ -28,7 +28,7 @@ LAYERS = (
     ("judgement", "device", "static"),
     ("bench",),
     ("run",),
-    ("doctor", "history", "sweep"),
+    ("doctor", "history", "init", "sweep"),
     ("output",),
     ("github", "site"),
     ("integrations",),

@@ -56,6 +56,7 @@ def _as_json(loaded: LoadedSuite, kernels: Sequence[Kernel]) -> dict[str, Any]:
     return {
         "suite": suite.name,
         "headline": suite.headline,
+        "has_reference": suite.problem.has_reference,
         "source": loaded.source,
         "axes": {name: {"default": a.default, "quick": a.quick} for name, a in suite.problem.axes.items()},
         "kernels": [
@@ -102,7 +103,8 @@ def _ladder_json(suite: Suite, ladder: Ladder) -> dict[str, Any]:
 def _print(suite: Suite, kernels: Sequence[Kernel]) -> None:
     axes = suite.problem.axes.items()
     sizes = ", ".join(f"{name} = {' '.join(map(str, axis.default))}" for name, axis in axes)
-    click.echo(f"{suite.name}  ({suite.headline}; {sizes})")
+    lacking = "" if suite.problem.has_reference else "  needs your reference()"
+    click.echo(f"{suite.name}  ({suite.headline}; {sizes}){lacking}")
     width = max(len(kernel.name) for kernel in kernels)
     for kernel in kernels:
         needs = f"  [{kernel.requires}]" if kernel.requires else ""

@@ -280,6 +280,11 @@ def unfit(planned: PlannedCase, device: DeviceInfo) -> Refusal | None:
     """Why the device cannot run the case, as far as its spec alone tells."""
     if refused := refusal(planned.kernel, device):
         return refused
+    if not planned.has_reference:
+        suite = planned.case.suite
+        return Refusal(
+            "needs-reference", f"{suite} needs your reference(): write what it computes in its suite.py."
+        )
     if missing := lacking(planned.kernel, device.backend):
         return Refusal("needs-package", missing)
     try:

@@ -31,6 +31,8 @@ from harness.system import git
 class PlannedCase:
     kernel: Kernel
     case: Case
+    has_reference: bool = True
+    """Whether its problem has what the outputs are held to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ def plan(
     points = asked if sizes else list(suite.problem.points(quick=quick))
     selectors = [Selector.parse(pattern) for pattern in patterns] or [Selector("*")]
     return [
-        PlannedCase(kernel, suite.case(kernel, dict(point)))
+        PlannedCase(kernel, suite.case(kernel, dict(point)), suite.problem.has_reference)
         for kernel in suite.kernels
         for point in _points(suite, kernel, selectors, points)
     ]

@@ -218,6 +218,11 @@ class Problem:
             for name, array in self.inputs.items()
         }
 
+    @property
+    def has_reference(self) -> bool:
+        """Whether its author wrote one: without, nothing can be checked, and so nothing is measured."""
+        return type(self).reference is not Problem.reference
+
     def reference(self, case: Case, *args: Any, **inputs: Any) -> Any:
         """The right answer in float64: the one output, or outputs by name."""
         raise NotImplementedError(

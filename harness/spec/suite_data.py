@@ -73,6 +73,7 @@ class ProblemData(msgspec.Struct, frozen=True):
     independent: str | None
     flop: Function
     moved_bytes: Function
+    has_reference: bool
 
 
 class SourceData(msgspec.Struct, frozen=True):
@@ -198,6 +199,7 @@ def describe(suite: Suite, functions: Functions) -> SuiteData:
             "arrays": {name: _array(array) for name, array in problem.arrays.items()},
             "independent": problem.independent,
             "flop": functions.number(lambda case: _count(problem.flop(case)), "flop"),
+            "has_reference": problem.has_reference,
             "moved_bytes": functions.number(lambda case: _count(problem.moved_bytes(case)), "moved_bytes"),
         },
         "kernels": [_kernel(kernel, functions) for kernel in suite.kernels],
@@ -279,6 +281,7 @@ def _problem(data: ProblemData, answering: Answering) -> Problem:
     }
     members = {
         "__doc__": data.about,
+        **({"reference": _elsewhere} if data.has_reference else {}),
         "independent": data.independent,
         **{name: data.axes[number] for name, number in data.axis_of.items()},
         **arrays,
