@@ -151,6 +151,8 @@ class Resources:
     local_bytes: int | None = None
     """Bytes of local memory per thread: spills and local arrays."""
     max_threads_per_block: int | None = None
+    arch: str | None = None
+    """What it was built for, such as sm_90a; None where the binary does not say."""
     binary_sha256: str | None = None
     code_sha256: str | None = None
     """Of the instructions and constants in the binary alone: other text, or another name of a file, leaves it
@@ -260,7 +262,8 @@ class LibraryShare:
     """Median over the vendor's slots, of one launch."""
 
 
-RowStatus = Literal["measured", "verified", "skipped", "failed"]
+RowStatus = Literal["measured", "verified", "not-built", "skipped", "failed"]
+"""not-built: as verified, on the null device, which compiles nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,7 +52,7 @@ from harness.spec.suite import (
     Suite,
 )
 from harness.static.accesses import Access, accesses
-from harness.static.demand import usage
+from harness.static.builds import usage
 from harness.static.occupancy import CARDS, residency
 from harness.store.records_file import read_run
 from scripts import kernel_pictures as pictures
