@@ -235,8 +235,9 @@ def test_a_suite_is_listed_and_its_names_checked_without_the_framework(tmp_path)
     write_files(tmp_path / "kernels/py", {"suite.py": SUITE.format(kernels=kernels), "k.py": file})
     write_files(tmp_path, {"pyproject.toml": "[tool.harness]\n"})
     listed = run_command("list", cwd=tmp_path)
-    assert (listed.returncode, "right" in listed.stdout) == (0, True), listed.stderr
+    assert (listed.returncode, "right" in listed.stdout) == (2, True), listed.stderr
     done = run_command("check", "--device", "null", "py", cwd=tmp_path)
+    assert "k.py has nothing named 'wrong'" in listed.stderr
     assert "k.py has nothing named 'wrong'; it has a_framework_that_nobody_has, right" in done.stderr
 
 

@@ -404,6 +404,16 @@ def lacking(kernel: Kernel, backend: str) -> str:
     return missing and f"{kernel.name} {missing}"
 
 
+def check_functions(suite: Suite, kernels: Iterable[Kernel]) -> None:
+    """Raises SuiteError where a Python file has nothing of the name that a kernel asks for."""
+    for kernel in kernels:
+        for source in kernel.sources.values():
+            if isinstance(source, PythonFunction) and (suite.root / source.file).is_file():
+                file = Path(os.path.normpath(suite.root / source.file))
+                text = read_regular(file).decode("utf-8-sig", errors="replace")
+                check_defined(file, source.name or kernel.function, text)
+
+
 def missing_files(suite: Suite, kernels: Iterable[Kernel]) -> list[tuple[str, Path]]:
     """The sources of kernels, and the preludes, that are no files: whose, and where each was looked for."""
     named = [(f".{kernel.name}", file) for kernel in kernels for file in kernel.files]
