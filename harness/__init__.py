@@ -1,14 +1,15 @@
 """Which commit slowed which GPU kernel, on which card, by how much and how surely.
 
-What a suite.py imports comes from here: `Axis`, `Case`, `DeviceFacts`, `Generated`, `HostFunction`,
-`HostLibrary`, `InOut`, `Input`, `Kernel`, `Ladder`, `Output`, `Problem`, `Rung`, `Scalar`, `Step`, `Suite`,
-`Tuning`, `ceil_div`.
+What a suite.py imports comes from here: `Axis`, `Case`, `CupyFunction`, `DeviceFacts`, `Generated`,
+`HostFunction`, `HostLibrary`, `InOut`, `Input`, `Kernel`, `Ladder`, `NumbaFunction`, `Output`, `Problem`,
+`Rung`, `Scalar`, `Step`, `Suite`, `TorchFunction`, `TritonFunction`, `Tuning`, `ceil_div`.
 """
 
 from harness.spec.device_facts import DeviceFacts
 from harness.spec.suite import (
     Axis,
     Case,
+    CupyFunction,
     Generated,
     HostFunction,
     HostLibrary,
@@ -16,12 +17,15 @@ from harness.spec.suite import (
     Input,
     Kernel,
     Ladder,
+    NumbaFunction,
     Output,
     Problem,
     Rung,
     Scalar,
     Step,
     Suite,
+    TorchFunction,
+    TritonFunction,
     Tuning,
     ceil_div,
 )
@@ -29,6 +33,7 @@ from harness.spec.suite import (
 __all__ = [
     "Axis",
     "Case",
+    "CupyFunction",
     "DeviceFacts",
     "Generated",
     "HostFunction",
@@ -37,12 +42,15 @@ __all__ = [
     "Input",
     "Kernel",
     "Ladder",
+    "NumbaFunction",
     "Output",
     "Problem",
     "Rung",
     "Scalar",
     "Step",
     "Suite",
+    "TorchFunction",
+    "TritonFunction",
     "Tuning",
     "__version__",
     "ceil_div",

@@ -129,6 +129,22 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledKernel:
+    """A kernel that a Python function launched, as the framework that compiled it tells; None where it does
+    not.
+    """
+
+    name: str
+    registers: int | None = None
+    spilled_bytes: int | None = None
+    shared_bytes: int | None = None
+    code_sha256: str | None = None
+    """Of the card's instructions; of a library, of its file."""
+    settings: Mapping[str, int | str | bool] = field(default_factory=dict)
+    """What a compiler or an autotuner chose for it: warps, stages and the like."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
     """What a built kernel needs, as its compiler or driver reports it."""
 
@@ -143,6 +159,9 @@ class Resources:
     code_sha256: str | None = None
     """Of the instructions and constants in the binary alone: other text, or another name of a file, leaves it
     as it is. None where the binary cannot be read."""
+    kernels: tuple[CompiledKernel, ...] = ()
+    """Of a Python function: what it launches, where its framework tells. `registers` is then the most of
+    any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

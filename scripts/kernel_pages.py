@@ -39,7 +39,18 @@ from harness.spec.case_id import size_label
 from harness.spec.loader import load_folder
 from harness.spec.planning import launch_of
 from harness.spec.sources import program
-from harness.spec.suite import Case, Generated, HostFunction, HostLibrary, Kernel, Ladder, Rung, Source, Suite
+from harness.spec.suite import (
+    Case,
+    Generated,
+    HostFunction,
+    HostLibrary,
+    Kernel,
+    Ladder,
+    PythonFunction,
+    Rung,
+    Source,
+    Suite,
+)
 from harness.static.accesses import Access, accesses
 from harness.static.builds import usage
 from harness.static.occupancy import CARDS, residency
@@ -370,7 +381,7 @@ def language(source: Source, kernel: Kernel) -> str:
         return "C++, made a library by nvcc"
     if isinstance(source, Generated):
         return "CUDA C, written by a function of the suite"
-    if isinstance(source, HostFunction):
+    if isinstance(source, (HostFunction, PythonFunction)):
         return "Python"
     if Path(source).suffix in (".glsl", ".comp"):
         return "GLSL"
@@ -383,7 +394,7 @@ def _link(path: Path, words: str) -> str:
 
 def _place(source: Source, suite: Suite) -> str:
     """Where a source is found, as a link."""
-    if isinstance(source, (str, HostLibrary)):
+    if isinstance(source, (str, HostLibrary, PythonFunction)):
         name = source if isinstance(source, str) else source.file
         return _link(suite.root / name, f"`{name}`")
     file = Path(inspect.getsourcefile(source.function) or "")

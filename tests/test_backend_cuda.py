@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from harness.device.backends import cuda
 from harness.device.backends.cuda import CudaBuilt, CudaDevice
+from harness.device.frameworks import Returned
 from harness.errors import LaunchError
 from harness.records import Launch
+
+LAUNCH = Launch(grid=(1, 1, 1), block=(1, 1, 1))
 
 
 @pytest.fixture
@@ -39,6 +46,99 @@ def test_what_waits_for_the_card_comes_before_what_keeps_it(monkeypatch, told, h
         device.flush_l2()
         device.synchronize()
     assert said == ["forget", how, "flush", "flush", "wait"] * 2
+
+
+class Card:
+    """A card's memory and its one stream: what is enqueued there happens when the host waits for it."""
+
+    def __init__(self) -> None:
+        self.memory = np.zeros(64, np.uint8)
+        self.queue: list[Callable[[], object]] = []
+
+    def memset_d8_async(self, address: int, byte: int, size: int, stream: object) -> None:
+        self.queue.append(partial(self.memory.__setitem__, slice(address, address + size), byte))
+
+    def memcpy_dtod_async(self, destination: int, source: int, size: int, stream: object) -> None:
+        def copy() -> None:
+            self.memory[destination : destination + size] = self.memory[source : source + size]
+
+        self.queue.append(copy)
+
+    def memcpy_dtoh_async(self, out: np.ndarray[Any, Any], address: int, stream: object) -> None:
+        out[:] = self.memory[address : address + out.size]  # on the stream aside, at once
+
+    def occupy(self, duration_ns: int) -> None:
+        self.queue.append(lambda: None)
+
+    def synchronize(self) -> None:
+        while self.queue:
+            self.queue.pop(0)()
+
+    def Stream(self, flags: int = 0) -> object:  # noqa: N802 - PyCUDA's name
+        return SimpleNamespace(synchronize=lambda: None)
+
+    def Event(self) -> object:  # noqa: N802
+        return SimpleNamespace(record=lambda stream: None, query=lambda: not self.queue)
+
+
+class Returning:
+    """A function that returns its result of four bytes at the next of these addresses; on a stream of its own
+    where `foreign`.
+    """
+
+    returns = True
+
+    def __init__(self, card: Card, addresses: list[int], *, foreign: bool) -> None:
+        self.card, self.addresses, self.foreign = card, itertools.cycle(addresses), foreign
+        self.address = 0
+
+    def __call__(self, arguments: Sequence[Any]) -> None:
+        self.address = next(self.addresses)
+        self.card.queue.append(partial(self.work, self.address))
+        if self.foreign:
+            self.card.queue.pop()()
+
+    def work(self, address: int) -> None:
+        self.card.memory[address : address + 4] = 7
+
+    def results(self, arguments: Sequence[Any]) -> list[Returned]:
+        return [Returned("y", self.address, 4, int(arguments[0]), None)]
+
+
+@pytest.mark.parametrize(("foreign", "seen"), [(False, 255), (True, 7)])
+def test_a_returned_result_is_looked_at_where_the_function_put_it(monkeypatch, foreign, seen):
+    """And what the last call left there, the right answer, is no sign of work that did not wait."""
+    card = Card()
+    monkeypatch.setattr(cuda, "_translated", lambda what: nullcontext())
+    monkeypatch.setattr(cuda, "_driver", lambda: card)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    device: Any = object.__new__(CudaDevice)
+    device.__dict__ |= {"synchronize": card.synchronize, "occupy": card.occupy, "stream": None}
+    call: Any = Returning(card, [32], foreign=foreign)
+    built = cuda.CudaBuilt(call=call, python=call)
+    device.launch(built, LAUNCH, [8])
+    card.synchronize()
+    assert list(card.memory[8:12]) == [7] * 4
+    card.memory[8:12] = 255
+    look = np.full(2, 255, np.uint8)
+    device.fill_results(built, LAUNCH, [8])
+    assert device.launch_held(built, LAUNCH, [8], [(8, 2, look)])
+    assert list(look) == [seen] * 2
+    card.synchronize()
+    assert list(card.memory[8:12]) == [7] * 4
+
+
+def test_a_result_in_other_memory_at_each_call_is_refused(monkeypatch):
+    card = Card()
+    monkeypatch.setattr(cuda, "_translated", lambda what: nullcontext())
+    monkeypatch.setattr(cuda, "_driver", lambda: card)
+    device: Any = object.__new__(CudaDevice)
+    device.__dict__ |= {"synchronize": card.synchronize, "occupy": lambda ns: None, "stream": None}
+    call: Any = Returning(card, [32, 40, 48], foreign=False)
+    with pytest.raises(LaunchError, match="in other memory at each call"):
+        device.launch_held(
+            cuda.CudaBuilt(call=call, python=call), LAUNCH, [8], [(8, 0, np.zeros(2, np.uint8))]
+        )
 
 
 class Driver:

@@ -21,6 +21,7 @@ from harness.records import (
     CaseBlock,
     Check,
     Comparison,
+    CompiledKernel,
     DeviceInfo,
     Effect,
     Host,
@@ -149,6 +150,16 @@ ROW = Row(
         max_threads_per_block=512,
         binary_sha256="f" * 64,
         code_sha256="9" * 64,
+        kernels=(
+            CompiledKernel(
+                name="kernel",
+                registers=40,
+                spilled_bytes=0,
+                shared_bytes=1024,
+                code_sha256="8" * 64,
+                settings={"num_warps": 8},
+            ),
+        ),
     ),
     verification=Verification(
         passed=True,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.device.backends.base import Argument, Device, Memory
+from harness.device.backends.base import FILLED, Argument, Device, Memory
 from harness.errors import OutOfMemoryError, SuiteError
 from harness.spec.layout import Layout, element_bits, fits, numpy_dtype
 from harness.spec.suite import (
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 GUARD_BYTES = 2**20
 """Per side. Wide enough for one tile row past the end of a matrix 4096 columns wide."""
-POISON = 0xFF
-"""Every IEEE format reads a word of ones as NaN."""
+POISON = FILLED
 PIECE_BYTES = 2**22
 """Arrays are hashed and compared on the host in pieces of this size."""
 OUTPUT_GUARD = 0xFE

@@ -12,7 +12,7 @@ import math
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from harness.bench.injection import planted, steps_for
 from harness.bench.measure import Subject, launches_per_slot
 from harness.bench.problem_changes import case_changes, definition_sha256, suite_changes
 from harness.bench.verifier import Checker, NotAsVerifiedError, Restoring, Rotation, emulator
-from harness.bench.verify import first_wrong
+from harness.bench.verify import Arrays, first_wrong
 from harness.device.backends.base import Argument, Built, Device, check_launch, compile_all
 from harness.device.peaks import check_rates
 from harness.errors import HarnessError, MeasureError, SuiteError
@@ -42,7 +42,7 @@ from harness.spec.sources import Program, program, tree_sha256
 from harness.spec.suite import Case, Kernel, Problem, Suite, argument_names, workspaces
 from harness.statistics.moderated import DEFAULT_PRIOR, moderate
 from harness.statistics.paired import MIN_QUADS, log_ratios, of_arm, process_effect
-from harness.system.file_access import check_committed, reaches_beside
+from harness.system.file_access import check_committed, commands_told, reaches_beside
 
 MOST_QUADS = 10
 TIME_S = 0.3
@@ -138,6 +138,9 @@ SideName = Literal["base", "head"]
 PADDING_BYTES = 2**20
 MOST_PADDING = 16
 """Where arrays lie changes a kernel's speed a little, so it must not be the same in every process."""
+_COMPILERS = frozenset(
+    {"ninja", "make", "cmake", "nvcc", "ptxas", "c++", "g++", "gcc", "clang", "clang++", "cl"}
+)
 _RIGHT_BY_BASE = (
     "It is right by base's own problem: head's asks for more, or for something else. Land the kernels that "
     "satisfy both first, and the problem in a commit of its own."
@@ -194,8 +197,8 @@ def launch_on(device: Device, suite: Suite, case: Case, scratch: Path) -> Launch
     return launch_of(suite.by_name[case.kernel], case, resident)
 
 
-def build(device: Device, prepared: Prepared) -> Built:
-    with imports_of(prepared.suite, prepared.kernel, device.info.backend):
+def build(device: Device, prepared: Prepared, report: Callable[[str], object] = lambda _: None) -> Built:
+    with imports_of(prepared.suite, prepared.kernel, device.info.backend), _compilers_told(prepared, report):
         built = device.build(prepared.source)
     check_launch(prepared.launch, device.info, built.resources)
     return built
@@ -205,6 +208,31 @@ def arguments_of(arena: Arena, prepared: Prepared, case: Case | None = None) -> 
     """What a kernel is launched with on an arena's arrays, at `case` where that is not the arena's own."""
     with imports_of(prepared.suite, prepared.kernel, arena.device.info.backend):
         return arena.arguments(prepared.kernel, prepared.suite.problem, case)
+
+
+def first_launch(
+    device: Device,
+    prepared: Prepared,
+    arena: Arena,
+    subject: Subject,
+    inputs: Callable[[], Arrays],
+    report: Callable[[str], object],
+) -> None:
+    """Have a Python function compile, on data of its own problem: what it imports then is its commit's."""
+    if prepared.source.python is None:
+        return
+    report("build")
+    arena.write(inputs())
+    arena.poison()
+    with imports_of(prepared.suite, prepared.kernel, device.info.backend), _compilers_told(prepared, report):
+        device.first_launch(subject.built, subject.launch, subject.arguments)
+
+
+def _compilers_told(prepared: Prepared, report: Callable[[str], object]) -> AbstractContextManager[None]:
+    """Report what a Python function has run meanwhile: an extension of PyTorch's takes a minute to build."""
+    if prepared.source.python is None:
+        return nullcontext()
+    return commands_told(lambda name: report(f"running {name}") if name in _COMPILERS else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +316,7 @@ class PairBench:
     def compare(self, request: protocol.Compare) -> protocol.Compared:
         """Verify and time one pair. Raises HarnessError, with the side that fails unless it concerns both."""
         rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
-        with self._placed(request.pair, rng) as (arena, base, head):
+        with self._placed(request, rng) as (arena, base, head):
             case = self._case_for_checking(head.prepared)
             # Unseen data once a comparison: they have to be made, which takes the host long.
             data = Rotation(self.checker, arena, case, request.seed, rng, sets=2 if request.verified else 3)
@@ -317,7 +345,7 @@ class PairBench:
         """
         settings = PairSettings(max_quads=50, standard_error=0.0003, warmup_min_s=0.02, lead_in_s=0.005)
         rng = random.Random(request.seed)  # noqa: S311
-        with self._placed(request.pair, rng) as (arena, base, head):
+        with self._placed(request, rng) as (arena, base, head):
             arena.write(self.checker.inputs(head.prepared.case, request.seed))
 
             def slowdown(steps: int) -> float:
@@ -347,7 +375,7 @@ class PairBench:
     def solo(self, request: protocol.Solo) -> protocol.RanAlone:
         """Each side by itself, in random order, long enough for the power that it draws to show."""
         rng = random.Random(request.order_seed)  # noqa: S311
-        with self._placed(request.pair, rng) as (arena, base, head):
+        with self._placed(request, rng) as (arena, base, head):
             arena.write(self.checker.inputs(head.prepared.case, request.seed))
             self.report("solo")
             sides: dict[str, Alone] = {
@@ -368,7 +396,7 @@ class PairBench:
     def _facts(self, side: protocol.PairSide, sizes: Mapping[str, int]) -> protocol.SideFacts:
         try:
             prepared = self._prepare(side, sizes)
-            built = build(self.device, prepared)
+            built = build(self.device, prepared, self.report)
         except HarnessError as error:
             return protocol.SideFacts(reason=error.reason, message=error.message, log=error.log)
         # Asked after the build: a function of the host is called there for the first time.
@@ -391,8 +419,11 @@ class PairBench:
         return prepared
 
     @contextmanager
-    def _placed(self, pair: protocol.PairOf, rng: random.Random) -> Iterator[tuple[Arena, _Side, _Side]]:
+    def _placed(
+        self, request: protocol.Compare | protocol.FindSteps | protocol.Solo, rng: random.Random
+    ) -> Iterator[tuple[Arena, _Side, _Side]]:
         """Base and head, built in random order, and their arrays at a random place."""
+        pair = request.pair
         asked: list[tuple[SideName, protocol.PairSide]] = [("base", pair.base), ("head", pair.head)]
         rng.shuffle(asked)
         self.report("build")
@@ -400,7 +431,7 @@ class PairBench:
         for name, side in asked:
             with _of(name):
                 prepared = self._prepare(side, pair.sizes)
-                made[name] = prepared, build(self.device, prepared)
+                made[name] = prepared, build(self.device, prepared, partial(self.report, side=name))
         base, head = made["base"][0], made["head"][0]
         of_base, of_head = (_arrays(each.suite.problem, each.case) for each in (base, head))
         if of_base != of_head:
@@ -419,7 +450,12 @@ class PairBench:
                         arguments = arguments_of(arena, prepared, passed)
                     if side.planted:
                         arguments.append(np.int32(side.steps))
-                    sides[name] = _Side(name, prepared, Subject(built, prepared.launch, arguments))
+                    subject = Subject(built, prepared.launch, arguments)
+                    sides[name] = _Side(name, prepared, subject)
+                    with _of(name):
+                        data = partial(self.checker.inputs, self._case_for_checking(head), request.seed)
+                        report = partial(self.report, side=name)
+                        first_launch(self.device, prepared, arena, subject, data, report)
                 yield arena, sides["base"], sides["head"]
         finally:
             self.device.release(padding)

@@ -381,6 +381,7 @@ class Rotation(Data):
         return self._sets[0].seed
 
     def _launch_held(self, subject: Subject) -> None:
+        self.device.fill_results(subject.built, subject.launch, subject.arguments)
         self.poison()
         self.device.synchronize()
         spots = list(self.arena.spots(_SPOTS, _SPOT_BYTES))

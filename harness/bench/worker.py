@@ -11,6 +11,7 @@ import contextlib
 import random
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Literal
@@ -26,6 +27,7 @@ from harness.bench.pair_runner import (
     Prepared,
     arguments_of,
     build,
+    first_launch,
     launch_on,
     library_share,
     prepare,
@@ -154,10 +156,12 @@ class Worker:
         launch = self._launch(request, case)
         self.report("build")
         prepared = self._prepare(case, launch)
-        kernel, built = prepared.kernel, build(self.device, prepared)
+        kernel, built = prepared.kernel, build(self.device, prepared, self.report)
         with contextlib.ExitStack() as stack:
             arena = stack.enter_context(Arena(self.device, self.suite.problem, case))
             subject = Subject(built, launch, arguments_of(arena, prepared))
+            inputs = partial(self.checker.inputs, case, request.seed)
+            first_launch(self.device, prepared, arena, subject, inputs, self.report)
             # Before the suite's own data, which are what is timed.
             asked = request.by_base
             by_base = (
@@ -211,7 +215,10 @@ class Worker:
         self.report("library")
         prepared = self._prepare(case)
         built = build(self.device, prepared)
-        subject = Subject(built, prepared.launch, arguments_of(self._held.arena, prepared, case))
+        arena, seed = self._held.arena, self._held.rotation.first()
+        subject = Subject(built, prepared.launch, arguments_of(arena, prepared, case))
+        inputs = partial(self.checker.inputs, case, seed)
+        first_launch(self.device, prepared, arena, subject, inputs, self.report)
         share = library_share(self.checker, self._held, case, subject)
         l2 = self._held.measurement.l2
         check_rates(self.device.info, self.peaks, self.suite.problem, case, l2, share.library_time_ns)

@@ -13,7 +13,7 @@ from harness.errors import SuiteError
 from harness.spec.case_id import Selector
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import load_suites
-from harness.spec.sources import missing_files
+from harness.spec.sources import check_functions, missing_files
 from harness.spec.suite import Kernel, Ladder, Suite
 
 
@@ -54,7 +54,9 @@ def command(
 
 
 def _check_files(listed: Sequence[tuple[LoadedSuite, Sequence[Kernel]]]) -> None:
-    """Raises SuiteError, once all is shown, where a kernel's source or its prelude is not there."""
+    """Raises SuiteError, once all is shown, where a kernel's source, its function or its prelude is not
+    there.
+    """
     missing = [
         loaded.explained(f"{loaded.suite.name}{of}: there is no file {path}.", f"No such file: {path}")
         for loaded, kernels in listed
@@ -62,6 +64,8 @@ def _check_files(listed: Sequence[tuple[LoadedSuite, Sequence[Kernel]]]) -> None
     ]
     if missing:
         raise SuiteError(" ".join([*missing, "Check the names in suite.py."]))
+    for loaded, kernels in listed:
+        check_functions(loaded.suite, kernels)
 
 
 def _as_json(loaded: LoadedSuite, kernels: Sequence[Kernel]) -> dict[str, Any]:

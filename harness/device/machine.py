@@ -54,6 +54,7 @@ def _slug(text: str) -> str:
 _PACKAGES = (
     *("numpy", "pycuda", "pyopencl", "intel-opencl-rt", "moderngl", "apache-tvm", "nvmath-python"),
     *("nvidia-cutlass", "numba", "nvidia-ml-py", "asv"),
+    *("torch", "triton", "cupy-cuda13x", "cupy-cuda12x", "numba-cuda", "jax"),
 )
 
 

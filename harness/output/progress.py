@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
+from rich.markup import escape, render
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -74,6 +74,7 @@ class DeviceProgress:
         self.name = ""
         self.began = 0.0
         self.device = ""
+        self._run: set[tuple[str, str]] = set()
 
     def __enter__(self) -> Self:
         self.progress.start()
@@ -91,6 +92,13 @@ class DeviceProgress:
         self.console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
     def stage(self, stage: str) -> None:
+        if (
+            stage.startswith("running ")
+            and not self.console.is_terminal
+            and (self.name, stage) not in self._run
+        ):
+            self._run.add((self.name, stage))  # a build of a minute, in a log that would stay silent
+            self.waiting(f"{render(self.name).plain}: {stage}" if self.name else stage)
         self.progress.update(self.task, description=f"{self.name} [dim]{stage}[/]" if self.name else stage)
 
 

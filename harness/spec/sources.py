@@ -20,6 +20,7 @@ from typing import Any, Literal
 from harness.config import has_settings
 from harness.errors import BuildError, ConfigError, LaunchError, SuiteError
 from harness.records import Launch
+from harness.spec.python_functions import PythonCall, check_defined
 from harness.spec.suite import (
     IMAGES,
     Case,
@@ -28,6 +29,7 @@ from harness.spec.suite import (
     HostLibrary,
     Kernel,
     Parameter,
+    PythonFunction,
     Suite,
     step_names,
 )
@@ -144,6 +146,8 @@ class Program:
     """What the function depends on that gives it further arguments."""
     in_parts: bool = False
     """Whether it is told where each dispatch begins, and can be launched in several."""
+    python: PythonCall | None = field(default=None, compare=False)
+    """Only of kind host: a function of a framework's tensors, in place of `host`."""
     folders: tuple[str, ...] = ()
     """Where the compiler looks for headers, by their whole paths: the same folder of another commit is
     another. `tree_sha256` stands for what is in them."""
@@ -206,6 +210,8 @@ def program(
     own fails to generate one, LaunchError where it cannot be launched in parts.
     """
     made = _whole(suite, kernel, case, backend, arch, scratch)
+    if made.python is not None and kernel.grid is not None:
+        made = dataclasses.replace(made, python=dataclasses.replace(made.python, launch=launch))
     system_headers = backend in ("cuda", "null")
     is_whole = made.kind == "image" or (
         made.kind == "kernel"
@@ -239,6 +245,9 @@ def _whole(
         case HostFunction():
             text = _identity(source.function, source.needs, case)
             return made(text=text, kind="host", host=lambda stream: source.function(case, stream))
+        case PythonFunction():
+            call, text = _python_call(suite, kernel, case, source)
+            return made(text=text, kind="host", python=call)
         case HostLibrary():
             return _library(made, suite, kernel, case, source)
         case Generated():
@@ -395,12 +404,25 @@ def _glsl(path: Path, case: Case) -> str:
 def lacking(kernel: Kernel, backend: str) -> str:
     """What packages a kernel needs on a backend that are not installed, and what to do; empty where none."""
     source = kernel.source_for(backend)
-    if source is None or isinstance(source, str) or not source.needs or backend == "null":
+    if source is None or isinstance(source, str) or backend == "null":
+        return ""
+    groups = source.packages if isinstance(source, PythonFunction) else ()
+    if not source.needs and not groups:
         return ""
     from harness.system import packages
 
-    missing = packages.lacking(source.needs)
+    missing = packages.lacking(source.needs, groups)
     return missing and f"{kernel.name} {missing}"
+
+
+def check_functions(suite: Suite, kernels: Iterable[Kernel]) -> None:
+    """Raises SuiteError where a Python file has nothing of the name that a kernel asks for."""
+    for kernel in kernels:
+        for source in kernel.sources.values():
+            if isinstance(source, PythonFunction) and (suite.root / source.file).is_file():
+                file = Path(os.path.normpath(suite.root / source.file))
+                text = read_regular(file).decode("utf-8-sig", errors="replace")
+                check_defined(file, source.name or kernel.function, text)
 
 
 def missing_files(suite: Suite, kernels: Iterable[Kernel]) -> list[tuple[str, Path]]:
@@ -431,6 +453,39 @@ def _identity(function: Callable[..., Any], needs: tuple[str, ...], case: Case) 
     macros = [f"{name}={value}" for name, value in sorted(case.macros.items())]
     point = [f"{name}={size}" for name, size in case.sizes.items()]
     return "\n".join((*_versions(needs), function.__qualname__, case.dtype, *point, *macros, file))
+
+
+def _python_call(suite: Suite, kernel: Kernel, case: Case, source: PythonFunction) -> tuple[PythonCall, str]:
+    """The function of a file that is only read, for the framework need not be there; and its text."""
+    from harness.system import packages
+
+    file, name = Path(os.path.normpath(suite.root / source.file)), source.name or kernel.function
+    try:
+        text = read_regular(file).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SuiteError(
+            f"Cannot read {file}: {error}. Check the name in suite.py, which is relative to its folder."
+        ) from None
+    check_defined(file, name, text)
+    brought = [packages.first_installed(group) for group in source.packages]
+    told = (
+        *_versions((*filter(None, brought), *source.needs)),
+        *(source.framework, source.file, name, case.dtype),
+        *(f"{axis}={size}" for axis, size in case.sizes.items()),
+        *(f"{macro}={value}" for macro, value in sorted(case.macros.items())),
+    )
+    code = _once(suite, "_python_sha256", lambda suite: tree_sha256(suite, _python_meaning))
+    call = PythonCall(
+        framework=source.framework,
+        file=file,
+        name=name,
+        parameters=suite.parameters(kernel, case),
+        outputs=tuple(name for name in suite.problem.outputs if name not in suite.problem.inputs),
+        macros=case.macros,
+        root=suite.root,
+        code_sha256=hashlib.sha256("\n".join((*told, code)).encode()).hexdigest(),
+    )
+    return call, "\n".join((*told, text))
 
 
 def _generated(source: Generated, root: Path, case: Case, arch: str, scratch: Path | None) -> str:
@@ -537,9 +592,9 @@ def _flatten(path: Path, once: set[Path], including: tuple[Path, ...] = ()) -> s
     return f'#line 1 "{path.name}"\n' + _INCLUDE.sub(include, text)
 
 
-def tree_sha256(suite: Suite) -> str:
+def tree_sha256(suite: Suite, meaning: Callable[[Path, bytes], bytes] = lambda _, content: content) -> str:
     """A hash of everything that a build can read: names and bytes of every file of the suite's folder, caches
-    left out, and of the files elsewhere that preludes and sources lead to.
+    left out, and of the files elsewhere that preludes and sources lead to; of their `meaning`, if given.
 
     Raises SuiteError where a file cannot be read.
     """
@@ -548,7 +603,7 @@ def tree_sha256(suite: Suite) -> str:
         (Path(os.path.relpath(path, suite.root)).as_posix(), path) for path in tree_files(suite)
     ):
         try:
-            content = read_regular(path)
+            content = meaning(path, read_regular(path))
         except OSError as error:
             raise SuiteError(f"Cannot read {path}: {error.strerror or error}.") from None
         digest.update(f"{len(name)}:{name}{len(content)}:".encode(errors="surrogateescape"))
@@ -580,10 +635,30 @@ def _files_below(folder: Path, above: tuple[str, ...] = ()) -> Iterator[Path]:
 
 def _standing_tree(suite: Suite) -> str:
     """The hash of a suite's tree, taken once for a suite that was loaded: each of its programs asks."""
+    return _once(suite, "_tree_sha256", tree_sha256)
+
+
+def _once(suite: Suite, name: str, hash_: Callable[[Suite], str]) -> str:
     known: dict[str, Any] = vars(suite)
-    if "_tree_sha256" not in known:
-        known["_tree_sha256"] = tree_sha256(suite)
-    return str(known["_tree_sha256"])
+    if name not in known:
+        known[name] = hash_(suite)
+    return str(known[name])
+
+
+_OF_ITS_LINES = re.compile(rb"lineno|getsource|\binspect\b|\btraceback\b|__file__")
+"""A Python file that may look at its own text, or at where in it something stands."""
+
+
+def _python_meaning(path: Path, content: bytes) -> bytes:
+    """What a Python file says, without comments and the shape of its lines."""
+    if path.suffix != ".py" or _OF_ITS_LINES.search(content):
+        return content
+    import ast
+
+    try:
+        return ast.dump(ast.parse(content)).encode(errors="surrogatepass")
+    except (SyntaxError, ValueError, RecursionError):
+        return content
 
 
 def files_outside(suite: Suite) -> set[Path]:

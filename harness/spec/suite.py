@@ -449,7 +449,56 @@ class HostLibrary:
     errors: Mapping[int, str] = field(default_factory=dict)
 
 
-Source = str | Generated | HostFunction | HostLibrary
+@dataclass(frozen=True)
+class PythonFunction:
+    """A function of a Python file, given the tensors of the framework that it is written for.
+
+    The file is relative to the suite's folder and is imported from the commit that is measured, once a
+    device is there to run it. Its parameters are the problem's arrays, by name or in the kernel's order, and
+    the axes and macros that it asks for by name. An output that it does not ask for is what it returns.
+    """
+
+    file: str
+    name: str = ""
+    """Of the function in the file; the kernel's own where empty."""
+    needs: tuple[str, ...] = ()
+    """Packages that it imports besides the framework, as pip names them."""
+
+    framework: ClassVar[str] = ""
+    """The module that a device imports for it."""
+    packages: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    """What brings the framework: of each group one package, as pip names them."""
+
+
+class TritonFunction(PythonFunction):
+    """A function that launches Triton kernels on PyTorch's tensors."""
+
+    framework = "triton"
+    packages = (("triton", "triton-windows", "pytorch-triton"), ("torch",))
+
+
+class TorchFunction(PythonFunction):
+    """A function of PyTorch's tensors: plain operations, or an extension's."""
+
+    framework = "torch"
+    packages = (("torch",),)
+
+
+class CupyFunction(PythonFunction):
+    """A function of CuPy's arrays, or a RawKernel, which is launched over the kernel's grid and block."""
+
+    framework = "cupy"
+    packages = (("cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x", "cupy"),)
+
+
+class NumbaFunction(PythonFunction):
+    """A function of numba's device arrays, or a cuda.jit kernel, launched over the grid and block."""
+
+    framework = "numba"
+    packages = (("numba",),)
+
+
+Source = str | Generated | HostFunction | HostLibrary | PythonFunction
 """A source file's path relative to the suite's folder, or one of the others."""
 
 IMAGES = (".cubin", ".fatbin")

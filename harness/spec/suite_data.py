@@ -31,6 +31,7 @@ from harness.spec.suite import (
     Ladder,
     Output,
     Problem,
+    PythonFunction,
     Scalar,
     Source,
     Step,
@@ -91,8 +92,10 @@ class ProblemData(msgspec.Struct, frozen=True):
 
 
 class SourceData(msgspec.Struct, frozen=True):
-    kind: Literal["file", "generated", "function", "library"]
+    kind: Literal["file", "generated", "function", "library", "python"]
     file: str = ""
+    name: str = ""
+    framework: str = ""
     needs: tuple[str, ...] = ()
     errors: dict[int, str] = {}
 
@@ -301,6 +304,9 @@ def _source(source: Source) -> dict[str, Any]:
             return {"kind": "function", "needs": source.needs}
         case HostLibrary(file, needs, errors=errors):
             return {"kind": "library", "file": file, "needs": needs, "errors": dict(errors)}
+        case PythonFunction(file, name, needs):
+            told = {"kind": "python", "file": file, "name": name, "needs": needs}
+            return {**told, "framework": source.framework}
 
 
 Answering = Callable[[Function], Callable[[Case], Any]]
@@ -372,6 +378,9 @@ def _rebuilt_source(data: SourceData) -> Source:
             return HostFunction(_elsewhere, data.needs)
         case "library":
             return HostLibrary(data.file, data.needs, errors=data.errors)
+        case "python":
+            made = next(each for each in PythonFunction.__subclasses__() if each.framework == data.framework)
+            return made(data.file, data.name, data.needs)
 
 
 def _elsewhere(*_: object) -> NoReturn:

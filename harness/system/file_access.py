@@ -11,7 +11,7 @@ import functools
 import os
 import site
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +36,19 @@ def watch(work_tree: Path | None = None) -> None:
     sys.addaudithook(_note)
 
 
+_hearers: list[Callable[[str], object]] = []
+
+
+@contextlib.contextmanager
+def commands_told(hear: Callable[[str], object]) -> Iterator[None]:
+    """Tell the name of each command that Python code runs in here, when it begins: a compiler, mostly."""
+    _hearers.append(hear)
+    try:
+        yield
+    finally:
+        _hearers.remove(hear)
+
+
 def _note(event: str, arguments: tuple[Any, ...]) -> None:
     # What the harness hashes, no suite has opened.
     if event not in _EVENTS or sys._getframe(1).f_code is open_regular.__code__:  # noqa: SLF001
@@ -46,6 +59,9 @@ def _note(event: str, arguments: tuple[Any, ...]) -> None:
             name = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - must not look at the disk
             for noted in (_opened, *_since):
                 noted.add(name)
+        if event == "subprocess.Popen":
+            for hear in _hearers:
+                hear(os.path.basename(os.fsdecode(arguments[0])))  # noqa: PTH119
 
 
 _EVENTS = frozenset({"open", "import", "ctypes.dlopen", "subprocess.Popen", "os.system"})

@@ -11,8 +11,15 @@ from importlib import metadata
 from packaging.requirements import Requirement
 
 
-def lacking(needs: Sequence[str]) -> str:
-    """What of the requirements, as pip writes them, is not installed, and what to do; empty where all is."""
+def lacking(needs: Sequence[str], groups: Sequence[Sequence[str]] = ()) -> str:
+    """What of the requirements, as pip writes them, is not installed, and what to do; empty where all is.
+
+    Of each of `groups`, any one package will do.
+    """
+    for names in groups:
+        if first_installed(names) is None:
+            absent = f"needs the package {names[0]}, which is not installed"
+            return f"{absent}: pip install '{names[0]}'."
     for requirement in map(Requirement, needs):
         try:
             found = metadata.version(requirement.name)
@@ -22,6 +29,11 @@ def lacking(needs: Sequence[str]) -> str:
         if not requirement.specifier.contains(found, prereleases=True):
             return f"needs {requirement}; installed is {found}: pip install '{requirement}'."
     return ""
+
+
+def first_installed(names: Sequence[str]) -> str | None:
+    """The first of these packages that is installed."""
+    return next((name for name in names if _version(name) != "absent"), None)
 
 
 def versions(needs: Sequence[str]) -> list[str]:

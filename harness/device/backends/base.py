@@ -40,6 +40,9 @@ def as_bits(argument: Argument) -> Argument:
 Looks = Sequence[tuple[Memory, int, Any]]
 """Places to read: an allocation, an offset in bytes, and the contiguous host array to fill."""
 
+FILLED = 0xFF
+"""What memory is filled with that is to be written: every IEEE format reads a word of ones as NaN."""
+
 Timing = Callable[[], float]
 """Device time in ns of what was enqueued for it; call it after synchronize()."""
 
@@ -64,6 +67,8 @@ class Built:
     resources: Resources = field(default_factory=Resources)
     cached: bool = False
     """Whether its binary came from the cache."""
+    by_host: bool = False
+    """Whether code of the host's enqueues its work, which may take longer than the work."""
     stateless: bool = False
     """Whether it is known to have no memory but its arguments: it can keep nothing between launches."""
     steps: tuple[tuple[Built, int], ...] = ()
@@ -128,8 +133,25 @@ class Device(Protocol):
     def copy(self, source: Memory, destination: Memory, offset_bytes: int, size_bytes: int) -> None:
         """Enqueue a copy of the first bytes of one allocation to an offset in another."""
 
+    def first_launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:  # noqa: ARG002
+        """Call a function that compiles when it is called, so that it has compiled, and chosen among what it
+        tunes, before anything is checked or timed; `built.resources` then tells what it launches.
+        """
+        return
+
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         """Enqueue a grid, in the parts that `launch` has; one in parts needs a program made for it."""
+
+    def fill_results(
+        self,
+        built: Built,  # noqa: ARG002
+        launch: Launch,  # noqa: ARG002
+        arguments: Sequence[Argument],  # noqa: ARG002
+    ) -> None:
+        """Before launch_held: fill the memory that a function returns, where it is none of its arguments'.
+        What the last call left there would pass for work that did not wait. The function runs for it.
+        """
+        return
 
     def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:  # noqa: ARG002
         """Launch while nothing that is enqueued may begin yet, and take `looks` meanwhile: what has changed

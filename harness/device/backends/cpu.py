@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.device import frameworks
 from harness.device.backends.base import Argument, Built, HostMemory, Memory, Timing
 from harness.device.machine import cpu_name
 from harness.errors import BuildError, KernelError, OutOfMemoryError
@@ -56,6 +57,7 @@ def open_device(index: int) -> CpuDevice:
 class CpuBuilt(Built):
     program: Program
     call: Callable[..., object]
+    python: frameworks.Call | None = None
 
 
 class CpuDevice(HostMemory):
@@ -68,14 +70,19 @@ class CpuDevice(HostMemory):
         self.toolchain = Toolchain(compiler=f"Python {platform.python_version()}, NumPy {np.__version__}")
 
     def build(self, program: Program) -> CpuBuilt:
+        code = program.python.code_sha256 if program.python else program.sha256
+        identity = hashlib.sha256(f"{self.info.arch}\n{code}".encode()).hexdigest()
+        resources = Resources(binary_sha256=identity)
+        if program.python is not None:
+            python = frameworks.Call(program.python, frameworks.Place())
+            return CpuBuilt(program, python, python, resources=resources)
         if program.host is None:
             raise BuildError(f"{program.name} is no function of the host: {self.info.spec} cannot run it.")
         try:
             call = program.host(0)
         except Exception as error:
             raise BuildError(f"{program.name} could not be made: {type(error).__name__}: {error}") from error
-        identity = hashlib.sha256(f"{self.info.arch}\n{program.sha256}".encode()).hexdigest()
-        return CpuBuilt(program, call, resources=Resources(binary_sha256=identity))
+        return CpuBuilt(program, call, resources=resources)
 
     def free_bytes(self) -> int:
         import psutil
@@ -95,11 +102,19 @@ class CpuDevice(HostMemory):
     def release(self, memory: Memory) -> None:
         """Nothing: the last view of an array frees it."""
 
+    def first_launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:  # noqa: ARG002
+        assert isinstance(built, CpuBuilt)
+        if built.python is not None:
+            kernels = built.python.first(arguments, self.synchronize)
+            built.resources = frameworks.with_kernels(built.resources, kernels)
+
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         self.timed(built, launch, arguments, 1)
 
     def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:  # noqa: ARG002
         assert isinstance(built, CpuBuilt)
+        if built.python is not None:
+            return self._timed(built.python, arguments, launches)
         typed = [
             part.layout.unpack(argument)
             if part.layout is not None
@@ -115,6 +130,14 @@ class CpuDevice(HostMemory):
             total_ns = float(time.perf_counter_ns() - start_ns)
         except Exception as error:
             raise KernelError(f"{built.program.name} raised {type(error).__name__}: {error}") from error
+        return lambda: total_ns
+
+    def _timed(self, python: frameworks.Call, arguments: Sequence[Argument], launches: int) -> Timing:
+        start_ns = time.perf_counter_ns()
+        for _ in range(launches):
+            python(arguments)
+        total_ns = float(time.perf_counter_ns() - start_ns)
+        frameworks.copy_on_host(python.results(arguments))
         return lambda: total_ns
 
     def tick_ns(self) -> float:

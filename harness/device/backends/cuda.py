@@ -17,13 +17,15 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from harness.device import frameworks
 from harness.device.backends import nvcc
 from harness.device.backends.base import (
+    FILLED,
     Argument,
     Built,
     Device,
@@ -116,6 +118,12 @@ _HOLD_NS = 90_000_000
 """How long the stream is held to see what does not wait for it."""
 _MOST_HELD_NS = 200_000_000
 """How long the card waits for a host that may itself be waiting for a place in the queue."""
+_MOST_FILLED = 8
+"""How often a function is called until it returns the memory that it has just returned."""
+_NEVER_THE_SAME = (
+    "It returns its result in other memory at each call, so nobody can tell whether the work waited for the "
+    "stream: let the function take the output as a parameter and write it there."
+)
 _NON_BLOCKING = 1
 """CU_STREAM_NON_BLOCKING: a stream that the default stream does not wait for, nor it for that one."""
 
@@ -226,6 +234,10 @@ class CudaBuilt(Built):
     parameters: tuple[tuple[int, int], ...] | None = None
     """Offset and size in bytes of each, as its compiler has laid them out; None where that is not known."""
     name: str = ""
+    python: frameworks.Call | None = None
+    """What `call` is where it is a framework's function."""
+    filled: set[int] = field(default_factory=set)
+    """Where results lie that were filled last."""
     image: tuple[bytes, str] | None = None
     """What the driver loads, and the name of the function in it."""
     origin: int | None = None
@@ -238,6 +250,7 @@ class CudaDevice(Device):
     def __init__(self, index: int) -> None:
         driver = _driver()
         handle = driver.Device(index)
+        self.index = index
         self.info = _describe(index, handle)
         self.cache = BinaryCache()
         options = (*nvcc.STANDARD, *nvcc.environment())
@@ -311,6 +324,12 @@ class CudaDevice(Device):
         return _resident_blocks(library, *built.image, launch)
 
     def _host(self, program: Program) -> CudaBuilt:
+        code = program.python.code_sha256 if program.python else program.sha256
+        identity = _digest(f"{self.info.arch}\n{code}".encode())
+        if program.python is not None:
+            place = frameworks.Place(int(self.stream.handle), self.index, nvcc.code_sha256)
+            python = frameworks.Call(program.python, place)
+            return CudaBuilt(call=python, python=python, resources=identity, by_host=True)
         assert program.host is not None
         try:
             call = program.host(int(self.stream.handle))
@@ -327,8 +346,7 @@ class CudaDevice(Device):
             except Exception as error:
                 raise LaunchError(f"{program.name} raised {type(error).__name__}: {error}") from error
 
-        identity = _digest(f"{self.info.arch}\n{program.sha256}".encode())
-        return CudaBuilt(call=enqueue, resources=identity)
+        return CudaBuilt(call=enqueue, resources=identity, by_host=True)
 
     def _library(self, program: Program, binary: bytes) -> Callable[[Sequence[Argument]], None]:
         with scratch_folder() as folder:
@@ -417,10 +435,29 @@ class CudaDevice(Device):
         with _translated("Copying on the card"):
             _driver().memcpy_dtod_async(int(destination) + offset_bytes, int(source), size_bytes, self.stream)
 
+    def first_launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
+        assert isinstance(built, CudaBuilt)
+        if built.python is None:
+            return
+        with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
+            kernels = built.python.first(arguments, self.synchronize)
+        self.synchronize()
+        built.resources = frameworks.with_kernels(built.resources, kernels)
+
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
             for each in sequence(built, launch, arguments):
                 self._run(*each)
+            self._deliver(self._returned(built, arguments))
+
+    def _returned(self, built: Built, arguments: Sequence[Argument]) -> list[frameworks.Returned]:
+        python = built.python if isinstance(built, CudaBuilt) else None
+        return python.results(arguments) if python else []
+
+    def _deliver(self, returned: Sequence[frameworks.Returned]) -> None:
+        """Enqueue a copy of what was returned to the outputs, behind what computes it."""
+        for each in returned:
+            _driver().memcpy_dtod_async(each.destination, each.address, each.size_bytes, self.stream)
 
     def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:
         """Only a host function can use another stream: a kernel is enqueued on the harness's own."""
@@ -433,13 +470,46 @@ class CudaDevice(Device):
         self.synchronize()
         self.occupy(_HOLD_NS)
         held.record(self.stream)
-        self.launch(built, launch, arguments)
+        with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
+            self._run(built, launch, arguments)
+            returned = self._returned(built, arguments)
         time.sleep(_HOLD_NS / 3e9)  # in which what does not wait will show
         with _translated("Looking aside"):
+            seen = []
             for memory, offset_bytes, out in looks:
-                driver.memcpy_dtoh_async(out, int(memory) + offset_bytes, aside)
+                address = int(memory) + offset_bytes
+                place = frameworks.source_of(address, returned)
+                seen.append((out, np.empty_like(out), place != address))
+                driver.memcpy_dtoh_async(seen[-1][1], place, aside)
             aside.synchronize()
-            return not held.query()
+            told = not held.query()
+            self._deliver(returned)
+        if any(each.address not in built.filled for each in returned):
+            raise LaunchError(_NEVER_THE_SAME)
+        for out, found, moved in seen:
+            if not moved or (found != FILLED).any():
+                out[:] = found
+        return told
+
+    def fill_results(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
+        """A framework gives a call the memory that the last one was given, as that is free again. Raises
+        LaunchError for a function that keeps returning other memory.
+        """
+        assert isinstance(built, CudaBuilt)
+        if built.python is None or not built.python.returns:
+            return
+        with _translated("Filling results"):
+            for _ in range(_MOST_FILLED):
+                self._run(built, launch, arguments)
+                filled = {self._fill(each) for each in self._returned(built, arguments)}
+                if filled == built.filled:
+                    return
+                built.filled = filled
+        raise LaunchError(_NEVER_THE_SAME)
+
+    def _fill(self, each: frameworks.Returned) -> int:
+        _driver().memset_d8_async(each.address, FILLED, each.size_bytes, self.stream)
+        return each.address
 
     def _run(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
         assert isinstance(built, CudaBuilt)
@@ -489,6 +559,7 @@ class CudaDevice(Device):
                 for each in steps:
                     self._run(*each)
             end.record(self.stream)
+            self._deliver(self._returned(built, arguments))
         return lambda: float(end.time_since(start)) * 1e6  # PyCUDA counts in ms
 
     @functools.cached_property

@@ -1,0 +1,650 @@
+"""Functions of Triton, PyTorch, CuPy and numba on the harness's arrays: tensors over the same memory, the
+harness's stream as the current one, and what each framework tells of the kernels that it compiled.
+
+A framework is imported when a device has a function of it to run, and known nowhere else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import importlib
+import math
+import os
+import re
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.device.backends.base import Argument
+from harness.errors import (
+    BuildError,
+    HarnessError,
+    KernelError,
+    LaunchError,
+    OutOfMemoryError,
+    SuiteError,
+)
+from harness.records import CompiledKernel, Resources
+from harness.spec.layout import numpy_dtype
+from harness.spec.python_functions import PythonCall
+from harness.spec.suite import Parameter
+from harness.system.cache import cache_dir
+from harness.system.file_access import opened_beside
+
+Digest = Callable[[bytes], "str | None"]
+"""Of the code in a binary for the card; None where it cannot be read."""
+
+_KEPT = 16
+"""Sets of arguments whose tensors are kept: making them costs the host longer than a launch."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a function runs."""
+
+    stream: int = 0
+    """The CUDA stream; 0 on the host's own processor."""
+    index: int | None = None
+    """The card's number, None for the host."""
+    digest: Digest = lambda _: None
+
+
+@dataclass(frozen=True)
+class Returned:
+    """A result that lies elsewhere than the output that it is for."""
+
+    name: str
+    address: int
+    size_bytes: int
+    destination: int
+    tensor: Any
+    """What keeps the memory."""
+
+
+class Framework:
+    """What a framework does with the harness's memory and stream; this one is NumPy's, on the host."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+
+    def tensor(self, argument: Argument, parameter: Parameter) -> Any:
+        """The array that lies where the argument says, without a copy."""
+        assert parameter.shape is not None
+        return argument.view(numpy_dtype(parameter.dtype)).reshape(parameter.shape)
+
+    def current(self) -> contextlib.AbstractContextManager[object]:
+        """The harness's stream is the framework's own in here."""
+        return contextlib.nullcontext()
+
+    def found(self, result: Any, parameter: Parameter) -> tuple[int, tuple[int, ...], str]:
+        """Address, shape and dtype of a result. Raises LaunchError for what is no array in row order."""
+        if type(result) is not np.ndarray:
+            raise LaunchError(_no_array(result, parameter, "numpy.ndarray"))
+        if not result.flags.c_contiguous:
+            raise LaunchError(_not_contiguous(parameter, "numpy.ascontiguousarray(result)"))
+        return result.ctypes.data, result.shape, result.dtype.name
+
+    @contextlib.contextmanager
+    def loading(self, call: PythonCall) -> Iterator[None]:
+        """What imports a function, or calls it for the first time, belongs in here."""
+        del call
+        yield
+
+    def launcher(self, kernel: Any, call: PythonCall) -> Callable[..., object] | None:
+        """What launches a kernel that is no function of the host's; None for a function."""
+        del kernel, call
+        return None
+
+    def values(self) -> Mapping[str, Any]:
+        """What a function can ask for by name besides the problem's own."""
+        return {}
+
+    def kernels(self, function: Any) -> list[CompiledKernel]:
+        """What a function that has been called had compiled, as far as the framework tells."""
+        del function
+        return []
+
+    @contextlib.contextmanager
+    def watching(self, found: list[CompiledKernel]) -> Iterator[None]:
+        """Collect what is launched in here, as far as the framework tells that."""
+        del found
+        yield
+
+
+class Torch(Framework):
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        self.torch = importlib.import_module("torch")
+        self.built = Path()
+        """The folder of extensions that were built for the suite."""
+        self.stream: Any = None
+        if place.index is not None:
+            self.stream = self.torch.cuda.ExternalStream(place.stream, device=place.index)
+            # What it keeps of earlier cases would be missing to the arrays of this one.
+            self.torch.cuda.empty_cache()
+
+    def tensor(self, argument: Argument, parameter: Parameter) -> Any:
+        assert parameter.shape is not None
+        # Of bytes, since an interface of arrays has no word for bfloat16 and types of 8 bits.
+        if self.place.index is None:
+            flat = self.torch.from_numpy(argument)
+        else:
+            flat = self.torch.as_tensor(_Interface(argument, parameter), device=f"cuda:{self.place.index}")
+        return flat.view(self._dtype(parameter)).reshape(parameter.shape)
+
+    def _dtype(self, parameter: Parameter) -> Any:
+        name = "float32" if parameter.dtype == "tf32" else numpy_dtype(parameter.dtype).name
+        found = getattr(self.torch, name, None)
+        if not isinstance(found, self.torch.dtype):
+            raise BuildError(
+                f"PyTorch {self.torch.__version__} has no type {name}, which {parameter.name} is of."
+            )
+        return found
+
+    def current(self) -> contextlib.AbstractContextManager[object]:
+        if self.stream is None:
+            return contextlib.nullcontext()
+        return self.torch.cuda.stream(self.stream)  # type: ignore[no-any-return]
+
+    def found(self, result: Any, parameter: Parameter) -> tuple[int, tuple[int, ...], str]:
+        torch = self.torch
+        if type(result) not in (torch.Tensor, torch.nn.Parameter) or result.layout is not torch.strided:
+            raise LaunchError(_no_array(result, parameter, "torch.Tensor"))
+        wanted = torch.device("cpu") if self.place.index is None else torch.device("cuda", self.place.index)
+        if result.device != wanted:
+            raise LaunchError(f"The result for {parameter.name} lies on {result.device}; expected {wanted}.")
+        # What is turned round or negated in name only would be computed where nobody takes the time.
+        if not result.is_contiguous() or result.is_neg() or result.is_conj():
+            raise LaunchError(_not_contiguous(parameter, "result.contiguous()"))
+        return result.data_ptr(), tuple(result.shape), str(result.dtype).removeprefix("torch.")
+
+    @contextlib.contextmanager
+    def watching(self, found: list[CompiledKernel]) -> Iterator[None]:
+        """The libraries that extensions were built into; PyTorch does not tell its own kernels."""
+        yield
+        for file in sorted(self.built.rglob("*.so")):
+            with contextlib.suppress(OSError):
+                sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
+                found.append(CompiledKernel(name=file.name, code_sha256=sha256))
+
+    @contextlib.contextmanager
+    def loading(self, call: PythonCall) -> Iterator[None]:
+        """Extensions are built in a folder of the suite's own, since a folder holds one of each name.
+
+        Raises SharedOperatorsError before another commit's operators replace these, or end the process.
+        """
+        for root, names in _OPERATORS.items():
+            if root != call.root and (name := next(filter(partial(_is_of, root), sorted(names)), None)):
+                raise SharedOperatorsError(
+                    f"The PyTorch operator {name} of {root} is registered in this process, where another "
+                    "version of it cannot be: both would be one of them. Save benchmarks of the two commits "
+                    "with pytest, in turns, and judge the files with 'harness judge': "
+                    "docs/benchmark-files.md."
+                )
+        known = self._operators()
+        kept = os.environ.get(_EXTENSIONS)
+        folder = Path(kept) if kept else cache_dir() / "torch-extensions"
+        own = folder / hashlib.sha256(bytes(call.root)).hexdigest()[:16]
+        own.mkdir(parents=True, exist_ok=True)
+        self.built = own
+        os.environ[_EXTENSIONS] = str(own)
+        try:
+            yield
+        finally:
+            os.environ.pop(_EXTENSIONS)
+            os.environ.update({_EXTENSIONS: kept} if kept else {})
+            _OPERATORS.setdefault(call.root, set()).update(self._operators() - known)
+
+    def _operators(self) -> set[str]:
+        return set(self.torch._C._dispatch_get_all_op_names())  # noqa: SLF001 - there is no other list
+
+
+_EXTENSIONS = "TORCH_EXTENSIONS_DIR"
+_OPERATORS: dict[Path, set[str]] = {}
+"""What came to be registered while a function of each suite's folder was imported and first called."""
+
+
+class SharedOperatorsError(SuiteError):
+    reason = "shared-operators"
+
+
+def _is_of(root: Path, operator: str) -> bool:
+    """Whether the suite itself, or its repository, registers an operator: packages do so once."""
+    space = re.escape(operator.partition("::")[0].encode())
+    found = re.compile(
+        rb"TORCH_LIBRARY(?:_FRAGMENT)?\s*\(\s*%b\b|[\"']%b(?:::|[\"'])|\0%b\0" % (space, space, space)
+    )
+    files = [*(path for path in root.rglob("*") if path.is_file()), *opened_beside(root)]
+    for file in files:
+        with contextlib.suppress(OSError):
+            if found.search(file.read_bytes()):
+                return True
+    return False
+
+
+class Triton(Torch):
+    """PyTorch's tensors and stream, which Triton follows."""
+
+    def __init__(self, place: Place) -> None:
+        if place.index is None and os.environ.get("TRITON_INTERPRET") != "1":
+            raise BuildError("Without a card Triton runs by its interpreter alone: set TRITON_INTERPRET=1.")
+        super().__init__(place)
+
+    @contextlib.contextmanager
+    def watching(self, found: list[CompiledKernel]) -> Iterator[None]:
+        """What each launch of a Triton kernel returns: the kernel as it was compiled."""
+        jit = importlib.import_module("triton.runtime.jit").JITFunction
+        run = jit.run
+
+        def watched(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+            compiled = run(kernel, *args, **kwargs)
+            if (told := self._told(compiled)) is not None:
+                found.append(told)
+            return compiled
+
+        jit.run = watched
+        try:
+            yield
+        finally:
+            jit.run = run
+
+    def _told(self, compiled: Any) -> CompiledKernel | None:
+        binaries = getattr(compiled, "asm", None)
+        if not isinstance(binaries, Mapping):  # the interpreter compiles nothing
+            return None
+        metadata, binary = compiled.metadata, binaries.get("cubin")
+        chosen = {
+            name: getattr(metadata, name, None) for name in ("num_warps", "num_stages", "num_ctas", "maxnreg")
+        }
+        settings = {**_constexprs(compiled), **chosen}
+        spills = getattr(compiled, "n_spills", None)
+        return CompiledKernel(
+            name=str(getattr(metadata, "name", compiled)),
+            registers=getattr(compiled, "n_regs", None),
+            spilled_bytes=None if spills is None else 4 * spills,  # counted in words
+            shared_bytes=getattr(metadata, "shared", None),
+            code_sha256=binary and (self.place.digest(binary) or hashlib.sha256(binary).hexdigest()),
+            settings={name: value for name, value in settings.items() if isinstance(value, (int, str))},
+        )
+
+    def launcher(self, kernel: Any, call: PythonCall) -> Callable[..., object] | None:
+        """Macros are its constexprs, and num_warps and num_stages among them."""
+        jit = importlib.import_module("triton.runtime").KernelInterface
+        if not isinstance(kernel, jit):
+            return None
+        launch = _grid_of(call)
+        macros = dict(call.macros)
+        return lambda *arguments: kernel[launch.grid](*arguments, **macros)
+
+
+def _constexprs(compiled: Any) -> dict[str, Any]:
+    """The constants that a Triton kernel was compiled for, by name: an autotuner's choice is among them."""
+    names = getattr(getattr(compiled.src, "fn", None), "arg_names", ())
+    found = {}
+    for place, value in getattr(compiled.src, "constants", {}).items():
+        index = place[0] if isinstance(place, tuple) else place
+        if isinstance(index, int) and index < len(names):
+            found[names[index]] = value
+    return found
+
+
+class Cupy(Framework):
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        if place.index is None:
+            raise BuildError("CuPy runs on cards alone: name its function for cuda.")
+        self.cupy = importlib.import_module("cupy")
+        self.stream = self.cupy.cuda.ExternalStream(place.stream, place.index)
+        self.cupy.get_default_memory_pool().free_all_blocks()
+
+    def tensor(self, argument: Argument, parameter: Parameter) -> Any:
+        cuda, size_bytes = self.cupy.cuda, _size_bytes(parameter)
+        memory = cuda.UnownedMemory(int(argument), size_bytes, self, self.place.index)
+        return self.cupy.ndarray(parameter.shape, _plain_dtype(parameter), cuda.MemoryPointer(memory, 0))
+
+    def current(self) -> contextlib.AbstractContextManager[object]:
+        return self.stream  # type: ignore[no-any-return]
+
+    def found(self, result: Any, parameter: Parameter) -> tuple[int, tuple[int, ...], str]:
+        if type(result) is not self.cupy.ndarray:
+            raise LaunchError(_no_array(result, parameter, "cupy.ndarray"))
+        if not result.flags.c_contiguous:
+            raise LaunchError(_not_contiguous(parameter, "cupy.ascontiguousarray(result)"))
+        return int(result.data.ptr), tuple(result.shape), result.dtype.name
+
+    def launcher(self, kernel: Any, call: PythonCall) -> Callable[..., object] | None:
+        if not isinstance(kernel, self.cupy.RawKernel):
+            return None
+        launch = _grid_of(call)
+        shared = launch.dynamic_shared_bytes
+        if shared > 48 * 1024:
+            kernel.max_dynamic_shared_size_bytes = shared
+        return lambda *given: kernel(launch.grid, launch.block, _c_numbers(given), shared_mem=shared)
+
+    def kernels(self, function: Any) -> list[CompiledKernel]:
+        return [
+            CompiledKernel(
+                name=each.name,
+                registers=each.num_regs,
+                spilled_bytes=each.local_size_bytes,
+                shared_bytes=each.shared_size_bytes,
+            )
+            for each in _reached(function)
+            if isinstance(each, self.cupy.RawKernel)
+        ]
+
+
+def _c_numbers(arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """With sizes as the C int that a kernel declares, and CuPy and numba would take for 64 bits."""
+    return tuple(np.int32(each) if type(each) is int else each for each in arguments)
+
+
+def _reached(function: Any) -> list[Any]:
+    """A kernel that is named, or those at the top of a function's module."""
+    return [*getattr(function, "__globals__", {"": function}).values()]
+
+
+class Numba(Framework):
+    """On a card numba.cuda's arrays, on the host NumPy's."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        self.cuda: Any = None
+        if place.index is not None:
+            self.cuda = importlib.import_module("numba.cuda")
+            self.cuda.select_device(place.index)
+            self.stream = self.cuda.external_stream(place.stream)
+
+    def tensor(self, argument: Argument, parameter: Parameter) -> Any:
+        if self.cuda is None:
+            return super().tensor(argument, parameter)
+        return self.cuda.as_cuda_array(_Interface(argument, parameter, _plain_dtype(parameter)), sync=False)
+
+    def found(self, result: Any, parameter: Parameter) -> tuple[int, tuple[int, ...], str]:
+        if self.cuda is None:
+            return super().found(result, parameter)
+        if not self.cuda.is_cuda_array(result):
+            raise LaunchError(_no_array(result, parameter, "numba.cuda device array"))
+        if not result.is_c_contiguous():
+            raise LaunchError(_not_contiguous(parameter, "an array in C order"))
+        return int(result.__cuda_array_interface__["data"][0]), tuple(result.shape), result.dtype.name
+
+    def values(self) -> Mapping[str, Any]:
+        """Numba has no current stream: a function asks for it."""
+        return {} if self.cuda is None else {"stream": self.stream}
+
+    def launcher(self, kernel: Any, call: PythonCall) -> Callable[..., object] | None:
+        if self.cuda is None or not hasattr(kernel, "inspect_asm") or not hasattr(kernel, "overloads"):
+            return None
+        if not hasattr(kernel, "get_regs_per_thread"):  # compiled for the host
+            return None
+        launch = _grid_of(call)
+        configured = kernel[launch.grid, launch.block, self.stream, launch.dynamic_shared_bytes]
+        return lambda *given: configured(*_c_numbers(given))
+
+    def kernels(self, function: Any) -> list[CompiledKernel]:
+        return [
+            CompiledKernel(
+                name=each.py_func.__name__,
+                registers=compiled.regs_per_thread,
+                spilled_bytes=compiled.local_mem_per_thread,
+                shared_bytes=compiled.shared_mem_per_block,
+                code_sha256=hashlib.sha256(each.inspect_asm()[types].encode()).hexdigest(),
+            )
+            for each in _reached(function)
+            if hasattr(each, "get_regs_per_thread")
+            for types, compiled in each.overloads.items()
+        ]
+
+
+_FRAMEWORKS: dict[str, type[Framework]] = {"torch": Torch, "triton": Triton, "cupy": Cupy, "numba": Numba}
+
+
+class _Interface:
+    """Memory of a card as frameworks ask for it."""
+
+    def __init__(self, argument: Argument, parameter: Parameter, dtype: np.dtype[Any] | None = None) -> None:
+        shape = parameter.shape if dtype else (_size_bytes(parameter),)
+        self.__cuda_array_interface__ = {
+            "shape": shape,
+            "typestr": (dtype or np.dtype(np.uint8)).str,
+            "data": (int(argument), False),
+            "strides": None,
+            "version": 3,
+        }
+
+
+def _size_bytes(parameter: Parameter) -> int:
+    assert parameter.shape is not None
+    return math.prod(parameter.shape) * numpy_dtype(parameter.dtype).itemsize
+
+
+def _plain_dtype(parameter: Parameter) -> np.dtype[Any]:
+    """NumPy's own type; of one that it lacks, such as bfloat16, the unsigned integer of its width."""
+    dtype = numpy_dtype(parameter.dtype)
+    return dtype if dtype.isbuiltin == 1 else np.dtype(f"u{dtype.itemsize}")
+
+
+def _grid_of(call: PythonCall) -> Any:
+    if call.launch is None:
+        raise BuildError(
+            f"{call.name} of {call.file.name} is a kernel, not a function that launches one: give its Kernel "
+            "a grid and a block, or name the function."
+        )
+    return call.launch
+
+
+def _no_array(result: Any, parameter: Parameter, wanted: str) -> str:
+    found = f"{type(result).__module__}.{type(result).__qualname__}"
+    return f"The result for {parameter.name} is a {found}; expected a {wanted}."
+
+
+def _not_contiguous(parameter: Parameter, hint: str) -> str:
+    return (
+        f"The result for {parameter.name} is not in row order in memory; expected {hint}, so that putting "
+        "it in order is in its time."
+    )
+
+
+class Call:
+    """A function of a framework, imported and bound to what it asks for. Raises SuiteError and BuildError."""
+
+    def __init__(self, call: PythonCall, place: Place) -> None:
+        self._call = call
+        try:
+            self.framework = _FRAMEWORKS[call.framework](place)
+            with self.framework.loading(call):
+                function = call.load()
+            launched = self.framework.launcher(function, call)
+            self._named, self._function = function, launched or function
+            self._binding = None if launched else call.bind(function, self.framework.values())
+        except HarnessError:
+            raise
+        except Exception as error:
+            raise BuildError(
+                f"{call.file.name} could not be imported: {type(error).__name__}: {error}",
+                log=traceback.format_exc(),
+            ) from error
+        self.returns = bool(self._binding and self._binding.returned)
+        """Whether results lie where the function put them, until they are delivered."""
+        self._kept: dict[tuple[int, ...], tuple[list[Any], dict[str, Any]]] = {}
+        self._result: Any = None
+
+    def __call__(self, arguments: Sequence[Argument]) -> None:
+        """Enqueue the work. What the function returns is kept for `results`."""
+        positional, keywords = self._given(arguments)
+        self._result = None
+        with _raised(self._call), self.framework.current():
+            result = self._function(*positional, **keywords)
+        self._result = result if self.returns else None
+
+    def first(self, arguments: Sequence[Argument], wait: Callable[[], object]) -> tuple[CompiledKernel, ...]:
+        """Call it once to have it compile, and again for what it launches once it has chosen."""
+        with self.framework.loading(self._call):
+            self(arguments)
+            self.results(arguments)
+            wait()
+        found: list[CompiledKernel] = []
+        with self.framework.watching(found):
+            self(arguments)
+            self.results(arguments)
+            wait()
+        found += self.framework.kernels(self._named)
+        return tuple(each for number, each in enumerate(found) if each not in found[:number])
+
+    def results(self, arguments: Sequence[Argument]) -> list[Returned]:
+        """What was returned since, one for each output that the function is not given; then forgotten.
+
+        Raises LaunchError for results that are no such outputs.
+        """
+        if not self.returns:
+            return []
+        assert self._binding is not None
+        result, self._result = self._result, None
+        names = self._binding.returned
+        given = {
+            parameter.name: (parameter, argument)
+            for parameter, argument in zip(self._call.parameters, arguments, strict=True)
+        }
+        return [
+            each
+            for name, tensor in zip(names, self._by_name(result, names), strict=True)
+            if (each := self._returned(tensor, *given[name], arguments)) is not None
+        ]
+
+    def _by_name(self, result: Any, names: Sequence[str]) -> list[Any]:
+        if isinstance(result, Mapping) and result.keys() == set(names):
+            return [result[name] for name in names]
+        results = list(result) if isinstance(result, (tuple, list)) else [result]
+        if result is None or len(results) != len(names):
+            found = "nothing" if result is None else f"{len(results)} results"
+            raise LaunchError(
+                f"{self._told} returned {found}; expected {', '.join(names)}, which it does not ask for as "
+                f"{'a parameter' if len(names) == 1 else 'parameters'} either."
+            )
+        return results
+
+    def _returned(
+        self, tensor: Any, parameter: Parameter, destination: Argument, arguments: Sequence[Argument]
+    ) -> Returned | None:
+        address, shape, dtype = self.framework.found(tensor, parameter)
+        wanted = "float32" if parameter.dtype == "tf32" else numpy_dtype(parameter.dtype).name
+        if (shape, dtype) != (parameter.shape, wanted):
+            raise LaunchError(
+                f"{self._told} returned {dtype} of shape {shape} for {parameter.name}; "
+                f"expected {wanted} of shape {parameter.shape}."
+            )
+        place, size_bytes = _address(destination), _size_bytes(parameter)
+        if address == place:
+            return None
+        for other, argument in zip(self._call.parameters, arguments, strict=True):
+            if other.shape is not None and _overlap(
+                address, size_bytes, _address(argument), _size_bytes(other)
+            ):
+                raise LaunchError(
+                    f"{self._told} returned memory of its argument {other.name} for {parameter.name}: "
+                    "nothing was computed there."
+                )
+        return Returned(parameter.name, address, size_bytes, place, tensor)
+
+    def _given(self, arguments: Sequence[Argument]) -> tuple[list[Any], dict[str, Any]]:
+        key = tuple(_address(argument) for argument in arguments)
+        if key not in self._kept:
+            if len(self._kept) == _KEPT:
+                self._kept.clear()
+            with self.framework.current():
+                self._kept[key] = self._made(arguments)
+        return self._kept[key]
+
+    def _made(self, arguments: Sequence[Argument]) -> tuple[list[Any], dict[str, Any]]:
+        made: dict[str, Any] = {
+            parameter.name: argument.item()
+            if parameter.shape is None
+            else self.framework.tensor(argument, parameter)
+            for parameter, argument in zip(self._call.parameters, arguments, strict=True)
+        }
+        if self._binding is None:
+            return list(made.values()), {}
+        made = {**self.framework.values(), **self._call.macros, **made}
+        return (
+            [made[name] for name in self._binding.positional],
+            {parameter: made[name] for parameter, name in self._binding.keywords.items()},
+        )
+
+    @property
+    def _told(self) -> str:
+        return f"{self._call.name} of {self._call.file.name}"
+
+
+def _address(argument: Argument) -> int:
+    """Of an array on a card or on the host; of a number, itself."""
+    return int(argument.ctypes.data) if isinstance(argument, np.ndarray) else int(argument)
+
+
+def _overlap(one: int, one_bytes: int, other: int, other_bytes: int) -> bool:
+    return one < other + other_bytes and other < one + one_bytes
+
+
+def copy_on_host(returned: Sequence[Returned]) -> None:
+    for each in returned:
+        ctypes.memmove(each.destination, each.address, each.size_bytes)
+
+
+def source_of(address: int, returned: Sequence[Returned]) -> int:
+    """Where the result lies that is to be at an address of an output; the address itself of no result."""
+    for each in returned:
+        if each.destination <= address < each.destination + each.size_bytes:
+            return each.address + address - each.destination
+    return address
+
+
+def with_kernels(resources: Resources, kernels: tuple[CompiledKernel, ...]) -> Resources:
+    """The resources of a function, with what it launches: the most that any kernel takes."""
+    registers = [kernel.registers for kernel in kernels if kernel.registers is not None]
+    spilled = [kernel.spilled_bytes for kernel in kernels if kernel.spilled_bytes is not None]
+    return replace(
+        resources,
+        registers=max(registers, default=None),
+        local_bytes=max(spilled, default=None),
+        kernels=kernels,
+    )
+
+
+_COMPILERS = (
+    "CompilationError",
+    "CompileTimeAssertionFailure",
+    "CompileException",
+    "NumbaError",
+    "PTXASError",
+)
+"""What frameworks call errors of their compilers."""
+
+
+@contextlib.contextmanager
+def _raised(call: PythonCall) -> Iterator[None]:
+    """What a framework, or the function itself, raises, as the harness's own errors."""
+    try:
+        yield
+    except HarnessError:
+        raise
+    except Exception as error:
+        names = {each.__name__ for each in type(error).__mro__}
+        said = f"{call.name} of {call.file.name} raised {type(error).__name__}: {error}"
+        log = traceback.format_exc()
+        if isinstance(error, ModuleNotFoundError):
+            # Each commit's modules are its own, and put away once a function was called for the first time.
+            said += f". Import it at the top of {call.file.name}, not inside the function"
+        if names & set(_COMPILERS):
+            raise BuildError(said, log=log) from error
+        if names & {"OutOfMemoryError", "MemoryError"}:
+            raise OutOfMemoryError(said, log=log) from error
+        if names & {"AcceleratorError"} or "illegal memory access" in str(error):
+            raise KernelError(said, log=log) from error
+        raise LaunchError(said, log=log) from error

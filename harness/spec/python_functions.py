@@ -1,0 +1,211 @@
+"""Functions in Python files: told by their text where nothing is imported, imported from their commit where
+they run, and what their parameters ask for.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import SuiteError
+from harness.records import Launch
+from harness.spec.suite import Parameter, Value
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Which argument of a kernel each parameter of a function gets, by the kernel's names."""
+
+    positional: tuple[str, ...]
+    keywords: Mapping[str, str]
+    returned: tuple[str, ...]
+    """The outputs that the function is not given: what it returns, in this order."""
+
+
+@dataclass(frozen=True)
+class PythonCall:
+    """What a program of a framework's function is, before anything of the framework is imported."""
+
+    framework: str
+    file: Path
+    name: str
+    parameters: tuple[Parameter, ...]
+    """What the kernel has to give, in its order."""
+    outputs: tuple[str, ...]
+    macros: Mapping[str, Value]
+    root: Path
+    """The suite's folder."""
+    code_sha256: str
+    """Of all that the suite says, its Python without comments, and of what is asked of the function."""
+    launch: Launch | None = None
+    """For a kernel that is named in place of a function that launches it; None where there is no grid."""
+
+    def load(self) -> Callable[..., Any]:
+        """The function, imported. Raises SuiteError where the file has none of that name."""
+        found = getattr(_module(self.file), self.name, None)
+        if found is None:
+            raise SuiteError(_nothing_named(self.name, self.file, _names_in(self.file)))
+        return found  # type: ignore[no-any-return]
+
+    def bind(self, function: Callable[..., Any], values: Collection[str] = ()) -> Binding:
+        """What each parameter gets, which may ask for `values` as well as for axes and macros.
+
+        Raises SuiteError for one that nobody can tell.
+        """
+        try:
+            asked = inspect.signature(function).parameters
+        except (TypeError, ValueError):
+            raise SuiteError(
+                f"{self._told} does not tell its parameters: write a def around it that names them."
+            ) from None
+        return _bind(asked, self.parameters, self.outputs, {*self.macros, *values}, self._told)
+
+    @property
+    def _told(self) -> str:
+        return f"{self.name} of {self.file.name}"
+
+
+def check_defined(file: Path, name: str, text: str) -> None:
+    """Raises SuiteError where a Python file does not parse, or nothing at its top has this name."""
+    try:
+        names = _names(ast.parse(text, str(file)))
+    except SyntaxError as error:
+        raise SuiteError(f"{file}:{error.lineno} is no Python: {error.msg}.") from None
+    if names and name not in names:
+        raise SuiteError(_nothing_named(name, file, names))
+
+
+def _nothing_named(name: str, file: Path, names: Sequence[str]) -> str:
+    has = ", ".join(names) if names else "nothing that the harness can name"
+    return f"{file} has nothing named {name!r}; it has {has}. Check the function's name in suite.py."
+
+
+def _names_in(file: Path) -> list[str]:
+    return _names(ast.parse(file.read_text(encoding="utf-8")))
+
+
+def _names(tree: ast.Module) -> list[str]:
+    """What a module defines, in order; empty where it imports *, which only running it tells."""
+    found: dict[str, None] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(names=[ast.alias(name="*")]):
+                return []
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                if node in tree.body or not isinstance(node, ast.ClassDef):
+                    found[name] = None
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                found |= {alias.asname or alias.name.partition(".")[0]: None for alias in names}
+            case ast.Name(id=name, ctx=ast.Store()):
+                found[name] = None
+    return list(found)
+
+
+def _module(file: Path) -> Any:
+    """The module of a file, by the name that the file's own package gives it."""
+    top = file.parent
+    while (top / "__init__.py").is_file():
+        top = top.parent
+    name = ".".join(file.relative_to(top).with_suffix("").parts)
+    if str(top) not in sys.path:
+        sys.path.insert(0, str(top))
+    if not _is_taken(name, file):
+        return importlib.import_module(name)
+    name = "_harness_file_" + hashlib.sha256(bytes(file)).hexdigest()[:16]
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, file)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = module = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
+
+
+def _is_taken(name: str, file: Path) -> bool:
+    """Whether another module has that name already, such as an installed package's."""
+    known = getattr(sys.modules.get(name.partition(".")[0]), "__file__", None)
+    top = file if "." not in name else file.parents[name.count(".") - 1] / "__init__.py"
+    return name.partition(".")[0] in sys.modules and (known is None or not _same(Path(known), top))
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+def _bind(
+    asked: Mapping[str, inspect.Parameter],
+    parameters: Sequence[Parameter],
+    outputs: Sequence[str],
+    others: set[str],
+    told: str,
+) -> Binding:
+    """By names where they are the problem's; else arrays by their order."""
+    arrays = [parameter.name for parameter in parameters if parameter.shape is not None]
+    values = {parameter.name for parameter in parameters} - set(arrays) | others
+    wanted = _wanted(asked, {*arrays, *values}, told, arrays)
+    of_arrays = [name for name in wanted if name not in values]
+    known = set(of_arrays) <= set(arrays)
+    given = dict(
+        zip(of_arrays, of_arrays if known else _in_order(of_arrays, arrays, outputs, told), strict=True)
+    )
+    returned = tuple(name for name in outputs if name not in given.values())
+    if lacking := [name for name in returned if name not in arrays]:
+        raise SuiteError(f"{told}: the kernel's args leave out the output {lacking[0]!r}; name it there.")
+    alone = [name for name in wanted if asked[name].kind is inspect.Parameter.POSITIONAL_ONLY]
+    return Binding(
+        tuple(given.get(name, name) for name in alone),
+        {name: given.get(name, name) for name in wanted if name not in alone},
+        returned,
+    )
+
+
+def _wanted(
+    asked: Mapping[str, inspect.Parameter], known: set[str], told: str, arrays: Sequence[str]
+) -> list[str]:
+    """The parameters that are given something: those that the problem knows, and those without a default."""
+    found = []
+    for name, parameter in asked.items():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            raise SuiteError(f"{told} takes *{name}: name the arrays that it takes, {', '.join(arrays)}.")
+        optional = parameter.kind is parameter.VAR_KEYWORD or parameter.default is not parameter.empty
+        if name in known or not optional:
+            found.append(name)
+    return found
+
+
+def _in_order(asked: list[str], arrays: list[str], outputs: Sequence[str], told: str) -> list[str]:
+    inputs = [name for name in arrays if name not in outputs]
+    for given in (arrays, inputs):
+        if len(given) == len(asked):
+            break
+    else:
+        raise SuiteError(
+            f"{told} takes {_listed(asked)}; expected the arrays {_listed(arrays)}, or {_listed(inputs)} and "
+            "a result. Name sizes and macros as suite.py does, and give whatever else it takes a default."
+        )
+    for name, array in zip(asked, given, strict=True):
+        if name in arrays and name != array:
+            raise SuiteError(
+                f"{told} takes {_listed(asked)}, of which {name!r} stands where the problem has {array!r}: "
+                "name all arrays as the problem does, or none."
+            )
+    return list(given)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"({', '.join(names)})"

@@ -1,0 +1,309 @@
+"""Functions of Triton, PyTorch, CuPy and numba on a real card: right, timed by the harness's stream.
+
+Run with `pytest -m gpu`; $HARNESS_DEVICE names the card. What is not installed is skipped.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import statistics
+
+import pytest
+
+from harness.bench.measure import MeasureSettings
+from harness.errors import DeviceError
+from harness.records import CompiledKernel, Row
+from harness.run.device_session import find_device
+from harness.run.run import Session, SessionSettings
+from harness.spec.loader import load
+from harness.spec.planning import divided, plan
+from tests.support import GPU, Recorder, commit, device_is_missing, make_repository, run_command, write_files
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
+
+SUITE = """\
+from harness import Axis, Input, Kernel, Output, Problem, Suite, ceil_div
+from harness import CupyFunction, NumbaFunction, TorchFunction, TritonFunction
+
+
+class Scaled(Problem):
+    n = Axis(default=(2**22,))
+    x = Input("n")
+    y = Output("n")
+
+    def reference(self, case, x):
+        return 2 * x
+
+
+def elements(case):
+    return ceil_div(case.n, 256)
+
+
+suite = Suite("scaled", Scaled(), headline="GB/s", kernels=[KERNELS])
+"""
+TRITON = """\
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
+
+
+def given(x, y, n, BLOCK):
+    kernel[(triton.cdiv(n, BLOCK),)](x, y, n, BLOCK=BLOCK, num_warps=WARPS)
+
+
+WARPS = 8
+
+
+CONFIGS = [triton.Config({"BLOCK": 512}, num_warps=2), triton.Config({"BLOCK": 1024}, num_warps=4)]
+
+
+@triton.autotune(CONFIGS, key=["n"])
+@triton.jit
+def tuned_kernel(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
+
+
+def tuned(x):
+    y = torch.empty_like(x)
+    tuned_kernel[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, y, x.numel())
+    return y
+
+
+@triton.jit
+def broken_kernel(x, y, n):
+    tl.no_such_word(x)
+
+
+def broken(x, y):
+    broken_kernel[(1,)](x, y, 1)
+"""
+TORCH = """\
+import torch
+
+aside = torch.cuda.Stream()
+
+
+def given(x, y):
+    torch.mul(x, 2, out=y)
+
+
+def returned(x):
+    return 2 * x
+
+
+def several(x):
+    return (x.float() + x.float()).to(x.dtype)  # with a temporary of another size
+
+
+def aside_given(x, y):
+    with torch.cuda.stream(aside):
+        torch.mul(x, 2, out=y)
+
+
+def aside_returned(x):
+    with torch.cuda.stream(aside):
+        return 2 * x
+
+
+def on_host(x):
+    return 2 * x.cpu()
+"""
+CUPY = """\
+import cupy
+
+TEXT = r'''
+extern "C" __global__ void kernel(const float *x, float *y, int n) {
+    const int i = blockIdx.x * 256 + threadIdx.x;
+    if (i < n) y[i] = 2.0f * x[i];
+}
+'''
+kernel = cupy.RawKernel(TEXT, "kernel")
+
+
+def given(x, y):
+    cupy.multiply(x, 2, out=y)
+
+
+def returned(x):
+    return 2 * x
+"""
+NUMBA = """\
+from numba import cuda
+
+
+@cuda.jit
+def kernel(x, y, n):
+    i = cuda.grid(1)
+    if i < n:
+        y[i] = 2 * x[i]
+
+
+def given(x, y, n, stream):
+    kernel[(n + 255) // 256, 256, stream](x, y, n)
+"""
+
+
+def needs(*modules: str) -> None:
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"{module} is not installed.")
+    try:
+        find_device(GPU)
+    except DeviceError as error:
+        device_is_missing(GPU, error)
+
+
+def rows_of(
+    folder, kernels: str, files: dict[str, str], measure: MeasureSettings | None = None
+) -> dict[str, Row]:
+    write_files(folder, {"suite.py": SUITE.replace("KERNELS", kernels), **files})
+    settings = SessionSettings(device=GPU, measure=measure, timeout_s=120.0)
+    with Session(load(folder), settings, Recorder()) as session:
+        cases, _ = divided(plan(load(folder).suite), (), session.device)
+        rows = session.run(cases).rows
+    return {row.kernel: row for row in rows}
+
+
+def compiled_of(row: Row) -> CompiledKernel:
+    assert row.resources is not None
+    assert row.resources.registers == row.resources.kernels[0].registers
+    return row.resources.kernels[0]
+
+
+QUICK = MeasureSettings(max_time_s=0.3)
+
+
+def test_triton_is_timed_and_tells_what_it_compiled(tmp_path):
+    needs("torch", "triton")
+    kernels = """
+        Kernel("given", TritonFunction("k.py"), macros={"BLOCK": 1024}),
+        Kernel("tuned", TritonFunction("k.py"), dtype="bfloat16"),
+        Kernel("kernel", TritonFunction("k.py"), macros={"BLOCK": 256}, block=128, grid=elements),
+        Kernel("broken", TritonFunction("k.py")),
+    """
+    rows = rows_of(tmp_path, kernels, {"k.py": TRITON}, QUICK)
+    told = {name: (row.status, row.reason, row.message) for name, row in rows.items()}
+    assert [told[name][0] for name in ("given", "tuned", "kernel")] == ["measured"] * 3, told
+    assert told["broken"][:2] == ("failed", "build-failed"), told
+    compiled = {name: compiled_of(rows[name]) for name in ("given", "tuned", "kernel")}
+    assert compiled["given"].settings["BLOCK"] == 1024
+    assert compiled["given"].settings["num_warps"] == 8
+    assert compiled["tuned"].settings["BLOCK"] in (512, 1024)
+    assert compiled["kernel"].settings["num_warps"] == 4
+    for kernel in compiled.values():
+        assert kernel.registers
+        assert kernel.spilled_bytes == 0
+        assert kernel.code_sha256
+
+
+def test_torch_is_timed_by_the_harness_stream_alone(tmp_path):
+    needs("torch")
+    kernels = """
+        Kernel("given", TorchFunction("k.py"), dtype="bfloat16"),
+        Kernel("returned", TorchFunction("k.py")),
+        Kernel("several", TorchFunction("k.py"), dtype="float16"),
+        Kernel("aside_given", TorchFunction("k.py")),
+        Kernel("aside_returned", TorchFunction("k.py")),
+        Kernel("on_host", TorchFunction("k.py")),
+    """
+    rows = rows_of(tmp_path, kernels, {"k.py": TORCH}, QUICK)
+    assert [(row.status, row.reason) for row in rows.values()] == [
+        *[("measured", "")] * 3,
+        *[("failed", "foreign-stream")] * 2,
+        ("failed", "launch-refused"),
+    ], [row.message for row in rows.values()]
+    assert "lies on cpu; expected cuda:" in rows["on_host"].message
+    # A copy into the output, which takes as long as the work, is not in the time of what returns its result.
+    bytes_per_ns = [
+        2**22 * 2 * size / statistics.median(measurement.times_ns)
+        for name, size in (("given", 2), ("returned", 4))
+        if (measurement := rows[name].measurement) is not None
+    ]
+    assert bytes_per_ns[1] > 0.8 * bytes_per_ns[0]
+
+
+def test_cupy_launches_arrays_and_raw_kernels(tmp_path):
+    needs("cupy")
+    kernels = """
+        Kernel("kernel", CupyFunction("k.py"), block=256, grid=elements),
+        Kernel("given", CupyFunction("k.py")),
+        Kernel("returned", CupyFunction("k.py"), dtype="float16"),
+    """
+    rows = rows_of(tmp_path, kernels, {"k.py": CUPY}, QUICK)
+    assert [row.status for row in rows.values()] == ["measured"] * 3, [row.message for row in rows.values()]
+    assert compiled_of(rows["kernel"]).registers
+
+
+def test_numba_launches_a_kernel_and_what_launches_one(tmp_path):
+    needs("numba.cuda" if importlib.util.find_spec("numba") else "numba")
+    kernels = """
+        Kernel("kernel", NumbaFunction("k.py"), block=256, grid=elements),
+        Kernel("given", NumbaFunction("k.py")),
+    """
+    rows = rows_of(tmp_path, kernels, {"k.py": NUMBA}, QUICK)
+    if any("'numpy' has no attribute" in row.message for row in rows.values()):
+        pytest.skip("This numba.cuda is older than this NumPy.")
+    assert [row.status for row in rows.values()] == ["measured"] * 2, [row.message for row in rows.values()]
+    assert compiled_of(rows["kernel"]).registers
+
+
+def test_what_a_helper_does_shows_in_a_comparison(tmp_path):
+    """Base and head import modules of one name, and each gets its own."""
+    needs("torch", "triton")
+    repository = make_repository(tmp_path / "project")
+    twice = "    for _ in range(TIMES):\n        kernel[(triton.cdiv(n, BLOCK),)]"
+    files = {
+        "pyproject.toml": "[tool.harness]\n",
+        "kernels/scaled/suite.py": SUITE.replace(
+            "KERNELS", """Kernel("given", TritonFunction("k.py"), macros={"BLOCK": 1024})"""
+        ),
+        "kernels/scaled/k.py": TRITON.replace("WARPS = 8\n", "from helper import TIMES, WARPS\n").replace(
+            "    kernel[(triton.cdiv(n, BLOCK),)]", twice
+        ),
+        "kernels/scaled/helper.py": "TIMES, WARPS = 1, 8\n",
+    }
+    base = commit(repository, files, 1)
+    commit(repository, {"kernels/scaled/helper.py": "TIMES, WARPS = 2, 4\n"}, 2)
+    done = run_command(
+        "compare", base, "--device", GPU, "--no-twins", "--json", "scaled", cwd=repository, timeout_s=300
+    )
+    assert done.stdout, done.stderr
+    (result,) = json.loads(done.stdout)
+    (verdict,) = result["verdicts"]
+    assert verdict["status"] == "regression", verdict
+    assert verdict["time"]["effect"] > 0.3
+    warps = [verdict[side]["resources"]["kernels"][0]["settings"]["num_warps"] for side in ("base", "head")]
+    assert warps == [8, 4]
+
+
+JAX = """\
+import os
+
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+import jax
+import torch
+
+
+@jax.jit
+def _twice(x):
+    return 2 * x
+
+
+def twice(x):
+    return torch.from_dlpack(_twice(jax.dlpack.from_dlpack(x)))
+"""
+
+
+def test_jax_takes_part_by_dlpack(tmp_path):
+    """It has a stream of its own, and waits for the harness's as that waits for it."""
+    needs("torch", "jax")
+    rows = rows_of(tmp_path, 'Kernel("twice", TorchFunction("k.py", needs=("jax",)))', {"k.py": JAX}, QUICK)
+    assert rows["twice"].status == "measured", rows["twice"].message

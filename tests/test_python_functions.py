@@ -1,0 +1,416 @@
+"""Functions of Python frameworks as kernels: found without being imported, given what they ask for, and each
+commit's own. What needs a card is in test_gpu_python.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from harness.bench import protocol
+from harness.bench.abba import PairSettings
+from harness.bench.measure import MeasureSettings
+from harness.bench.worker import Worker
+from harness.device.frameworks import Cupy, Numba
+from harness.errors import HarnessError, SuiteError
+from harness.spec.python_functions import PythonCall
+from harness.spec.suite import Parameter
+from tests.support import IMPORT_PATH, run_command, write_files
+
+SUITE = """\
+from harness import Axis, Input, Kernel, NumbaFunction, Output, Problem, Suite, TorchFunction, TritonFunction
+
+
+class Scale(Problem):
+    n = Axis(default=(1000,))
+    x = Input("n")
+    y = Output("n")
+
+    def reference(self, case, x):
+        return 2 * x
+
+
+suite = Suite("py", Scale(), headline="GB/s", kernels=[{kernels}])
+"""
+ON_CPU = "Kernel({name!r}, {{'cpu': {kind}Function({file!r})}}, {more})"
+
+
+def suite_of(
+    folder: Path, names: list[str], files: dict[str, str], kind: str = "Numba", more: str = ""
+) -> Path:
+    file = next(iter(files))
+    kernels = ", ".join(ON_CPU.format(name=name, kind=kind, file=file, more=more) for name in names)
+    return write_files(folder, {"suite.py": SUITE.format(kernels=kernels), **files})
+
+
+def checked(folder: Path) -> list[tuple[str, str, str]]:
+    """Status, reason and message of each kernel, in one process."""
+    with tempfile.TemporaryDirectory() as scratch:
+        worker = Worker(protocol.Open(device="cpu:0", suite=str(folder), scratch=scratch), lambda _: None)
+        return [checked_by(worker, kernel.name) for kernel in worker.suite.kernels]
+
+
+def checked_by(worker: Worker, kernel: str) -> tuple[str, str, str]:
+    sizes = next(worker.suite.problem.points())
+    try:
+        row = worker.run(protocol.Measure(kernel=kernel, sizes=sizes, seed=1, settings=None))
+    except HarnessError as error:
+        return "failed", error.reason, error.message
+    return row.status, row.reason, row.message
+
+
+PARAMETERS = (
+    Parameter("a", "float32", (4, 4)),
+    Parameter("b", "float32", (4, 4)),
+    Parameter("c", "float32", (4, 4)),
+    Parameter("m", "int32"),
+)
+
+
+def bound(source: str):
+    names: dict[str, object] = {}
+    exec(source, names)
+    call = PythonCall("numba", Path("f.py"), "f", PARAMETERS, ("c",), {"BLOCK": 64}, Path(), "")
+    return call.bind(cast("Callable[..., object]", names["f"]))
+
+
+@pytest.mark.parametrize(
+    ("source", "keywords", "returned"),
+    [
+        ("def f(a, b, c): ...", {"a": "a", "b": "b", "c": "c"}, ()),
+        ("def f(c, b, a, m): ...", {"c": "c", "b": "b", "a": "a", "m": "m"}, ()),
+        ("def f(a, b): ...", {"a": "a", "b": "b"}, ("c",)),
+        ("def f(x, w, out): ...", {"x": "a", "w": "b", "out": "c"}, ()),
+        ("def f(x, w, dim=-1): ...", {"x": "a", "w": "b"}, ("c",)),
+        ("def f(x, w, BLOCK=128, **others): ...", {"x": "a", "w": "b", "BLOCK": "BLOCK"}, ("c",)),
+        ("def f(a, *, BLOCK, m): ...", {"a": "a", "BLOCK": "BLOCK", "m": "m"}, ("c",)),
+    ],
+)
+def test_a_parameter_gets_what_its_name_or_place_says(source, keywords, returned):
+    binding = bound(source)
+    assert (binding.positional, binding.keywords, binding.returned) == ((), keywords, returned)
+
+
+def test_positional_parameters_are_given_by_position():
+    binding = bound("def f(x, w, /, m): ...")
+    assert (binding.positional, binding.keywords, binding.returned) == (("a", "b"), {"m": "m"}, ("c",))
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("def f(*arrays): ...", r"takes \*arrays: name the arrays"),
+        ("def f(x): ...", r"takes \(x\); expected the arrays \(a, b, c\), or \(a, b\) and a result"),
+        ("def f(b, x): ...", "'b' stands where the problem has 'a'"),
+        ("f = max", "does not tell its parameters"),
+    ],
+)
+def test_what_nobody_can_tell_is_refused(source, said):
+    with pytest.raises(SuiteError, match=said):
+        bound(source)
+
+
+NUMBA = """\
+import numba
+import numpy as np
+from beside import twice
+
+
+@numba.njit
+def given(x, y, n, FACTOR):
+    for i in range(n):
+        y[i] = FACTOR * x[i]
+
+
+def returned(x):
+    return twice(x)
+
+
+def importing(x):
+    import beside
+
+    return beside.twice(x)
+
+
+def short(x):
+    return 2 * x[1:]
+
+
+def wide(x):
+    return 2 * x.astype(np.float64)
+
+
+def nothing(x):
+    2 * x
+
+
+def same(x):
+    return x
+
+
+def strided(x):
+    return np.stack([2 * x, x], axis=1)[:, 0]
+
+
+def two(x):
+    return 2 * x, x
+
+
+def raising(x):
+    raise ValueError("no table for this size")
+
+
+def untypable(x, y):
+    _untypable(x)
+
+
+@numba.njit
+def _untypable(x):
+    return x.no_such_thing
+"""
+NAMES = [
+    "given",
+    "returned",
+    "importing",
+    "short",
+    "wide",
+    "nothing",
+    "same",
+    "strided",
+    "two",
+    "raising",
+    "untypable",
+    "absent",
+]
+
+
+def test_a_function_gets_arrays_and_values_and_its_mistakes_are_told(tmp_path):
+    pytest.importorskip("numba")
+    files = {"ops.py": NUMBA, "beside.py": "def twice(x):\n    return 2 * x\n"}
+    rows = checked(suite_of(tmp_path / "py", NAMES, files, more="macros={'FACTOR': 2}"))
+    assert [(status, reason) for status, reason, _ in rows] == [
+        *[("verified", "")] * 2,
+        *[("failed", "launch-refused")] * 8,
+        ("failed", "build-failed"),
+        ("failed", "suite"),
+    ], rows
+    said = {name: message for name, (_, _, message) in zip(NAMES, rows, strict=True)}
+    assert "returned float32 of shape (999,) for y; expected float32 of shape (1000,)" in said["short"]
+    assert "returned float64 of shape (1000,) for y; expected float32" in said["wide"]
+    assert "returned nothing; expected y, which it does not ask for" in said["nothing"]
+    assert "returned memory of its argument x for y: nothing was computed there" in said["same"]
+    assert "not in row order in memory; expected numpy.ascontiguousarray(result)" in said["strided"]
+    assert "returned 2 results; expected y" in said["two"]
+    assert "raising of ops.py raised ValueError: no table for this size" in said["raising"]
+    assert "No module named 'beside'. Import it at the top of ops.py" in said["importing"]
+    assert "raised TypingError" in said["untypable"]
+    assert "ops.py has nothing named 'absent'; it has numba, np, twice, given" in said["absent"]
+
+
+def test_a_result_that_is_kept_is_found_out(tmp_path):
+    """Nothing is poisoned but the output that it is copied to, and other inputs lead to another."""
+    pytest.importorskip("numba")
+    body = "    KEPT.append(KEPT[0] if len(KEPT) > 6 else 2 * x)\n    return KEPT[-1]\n"
+    ops = f"KEPT = []\n\n\ndef scale(x):\n{body}"
+    folder = suite_of(tmp_path / "py", ["scale"], {"ops.py": ops})
+    worker = Worker(protocol.Open(device="cpu:0", suite=str(folder), scratch=str(tmp_path)), lambda _: None)
+    quick = MeasureSettings(max_time_s=0.05, min_time_s=0.01, warmup_min_s=0.001, warmup_max_s=0.01)
+    with pytest.raises(HarnessError) as caught:
+        worker.run(protocol.Measure(kernel="scale", sizes={"n": 1000}, seed=1, settings=quick))
+    assert caught.value.reason == "wrong-when-timed"
+
+
+def test_a_suite_is_listed_and_its_names_checked_without_the_framework(tmp_path):
+    file = "import a_framework_that_nobody_has\ndef right(x): ...\n"
+    kernels = ", ".join(f"Kernel({name!r}, TritonFunction('k.py'))" for name in ("right", "wrong"))
+    write_files(tmp_path / "kernels/py", {"suite.py": SUITE.format(kernels=kernels), "k.py": file})
+    write_files(tmp_path, {"pyproject.toml": "[tool.harness]\n"})
+    listed = run_command("list", cwd=tmp_path)
+    assert (listed.returncode, "right" in listed.stdout) == (2, True), listed.stderr
+    done = run_command("check", "--device", "null", "py", cwd=tmp_path)
+    assert "k.py has nothing named 'wrong'" in listed.stderr
+    assert "k.py has nothing named 'wrong'; it has a_framework_that_nobody_has, right" in done.stderr
+
+
+def worker_of(tmp_path, folders):
+    """A worker of base and head, and the pair of their kernel `scale`."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    head, base = str(folders["head"]), str(folders["base"])
+    request = protocol.Open(device="cpu:0", suite=head, base=base, scratch=str(scratch))
+    sides = (protocol.PairSide(suite="base", kernel="scale"), protocol.PairSide(suite="head", kernel="scale"))
+    pair = protocol.PairOf(id="one", sizes={"n": 1000}, base=sides[0], head=sides[1])
+    return Worker(request, lambda _: None), pair
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["in the suite's folder", "in a package beside it"])
+def test_base_and_head_have_modules_of_their_own(tmp_path, inside):
+    """Base's factor is wrong, so base is told of, whichever of the two is imported first."""
+    pytest.importorskip("numba")
+    folders = {}
+    for side, factor in (("base", 3), ("head", 2)):
+        at = tmp_path / side
+        (at / ".git").mkdir(parents=True)
+        ops = "from .factor import FACTOR\n\n\ndef scale(x):\n    return FACTOR * x\n"
+        package = at / ("kernels/py/ours" if inside else "src/ours")
+        write_files(package, {"__init__.py": "", "ops.py": ops, "factor.py": f"FACTOR = {factor}\n"})
+        source = "ours/ops.py" if inside else "../../src/ours/ops.py"
+        kernels = ON_CPU.format(name="scale", kind="Numba", file=source, more="")
+        folders[side] = write_files(at / "kernels/py", {"suite.py": SUITE.format(kernels=kernels)})
+    worker, pair = worker_of(tmp_path, folders)
+    for order_seed in (1, 2, 3):
+        compare = protocol.Compare(pair=pair, seed=1, order_seed=order_seed, settings=PairSettings())
+        with pytest.raises(HarnessError) as caught:
+            worker.pairs.compare(compare)
+        assert (caught.value.side, caught.value.reason) == ("base", "wrong-result")
+    inspected = worker.pairs.inspect(protocol.Inspect(pairs=(pair,)))
+    assert not inspected.pairs["one"].identical
+
+
+@pytest.mark.parametrize(
+    ("changed", "identical"),
+    [
+        ("# why\nfrom helper import twice\n\n\ndef scale(x):\n    return twice( x )\n", True),
+        ("from helper import twice\n\n\ndef scale(x):\n    return twice(x) + 0\n", False),
+        ("# __file__\nfrom helper import twice\n\n\ndef scale(x):\n    return twice(x)\n", False),
+    ],
+    ids=["a comment", "a term", "one that may know its lines"],
+)
+def test_a_function_is_the_same_where_all_python_says_the_same(tmp_path, changed, identical):
+    pytest.importorskip("numba")
+    was = "from helper import twice\n\n\ndef scale(x):\n    return twice(x)\n"
+    helper = {"helper.py": "def twice(x):\n    return 2 * x\n"}
+    folders = {
+        side: suite_of(tmp_path / side, ["scale"], {"ops.py": text, **helper})
+        for side, text in (("base", was), ("head", changed))
+    }
+    worker, pair = worker_of(tmp_path, folders)
+    found = worker.pairs.inspect(protocol.Inspect(pairs=(pair,))).pairs["one"]
+    assert (found.base.reason, found.head.reason, found.identical) == ("", "", identical)
+
+
+def test_what_numba_and_cupy_compiled_is_told():
+    """By what their objects are called; they themselves need a card."""
+    compiled = SimpleNamespace(regs_per_thread=18, local_mem_per_thread=8, shared_mem_per_block=64)
+    kernel = SimpleNamespace(
+        py_func=bound,
+        overloads={("f4",): compiled},
+        get_regs_per_thread=None,
+        inspect_asm=lambda: {("f4",): "ptx"},
+    )
+    (told,) = object.__new__(Numba).kernels(kernel)
+    assert (told.name, told.registers, told.spilled_bytes, told.shared_bytes) == ("bound", 18, 8, 64)
+    assert told.code_sha256 == hashlib.sha256(b"ptx").hexdigest()
+    cupy: Any = object.__new__(Cupy)
+    cupy.cupy = SimpleNamespace(RawKernel=SimpleNamespace)
+    raw = SimpleNamespace(name="raw", num_regs=20, local_size_bytes=0, shared_size_bytes=32)
+    function = eval("lambda x: raw(x)", {"raw": raw})
+    (told,) = cupy.kernels(function)
+    assert (told.name, told.registers, told.spilled_bytes, told.shared_bytes) == ("raw", 20, 0, 32)
+
+
+TORCH = """\
+import torch
+
+
+def given(x, y):
+    torch.mul(x, 2, out=y)
+
+
+def returned(x):
+    return {"y": 2 * x}
+
+
+def lazily_negated(x):
+    return torch._neg_view(-2 * x)
+
+
+class Late(torch.Tensor):
+    pass
+
+
+def late(x):
+    return (2 * x).as_subclass(Late)
+"""
+
+
+def test_torch_gets_tensors_of_the_same_memory(tmp_path):
+    pytest.importorskip("torch")
+    names = ["given", "returned", "lazily_negated", "late"]
+    rows = checked(suite_of(tmp_path / "py", names, {"ops.py": TORCH}, "Torch", "dtype='bfloat16'"))
+    assert [status for status, _, _ in rows] == ["verified", "verified", "failed", "failed"], rows
+    assert "not in row order in memory" in rows[2][2]
+    assert "is a ops.Late; expected a torch.Tensor" in rows[3][2]
+
+
+TRITON = """\
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
+
+
+def launched(x, y, BLOCK=64):
+    n = x.numel()
+    kernel[(triton.cdiv(n, BLOCK),)](x, y, n, BLOCK=BLOCK)
+"""
+
+
+def test_triton_launches_on_torchs_tensors(tmp_path):
+    """By Triton's interpreter, which takes its place where there is no card."""
+    pytest.importorskip("triton")
+    pytest.importorskip("torch")
+    macros = "macros={'BLOCK': 128}, grid=8, block=1"
+    folder = suite_of(tmp_path / "py", ["launched", "kernel"], {"k.py": TRITON}, "Triton", macros)
+    without = suite_of(tmp_path / "without", ["kernel"], {"k.py": TRITON}, "Triton")
+    code = (
+        "import pathlib; from tests.test_python_functions import checked; "
+        f"print(*checked(pathlib.Path({str(folder)!r})), *checked(pathlib.Path({str(without)!r})), sep='\\n')"
+    )
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": IMPORT_PATH}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    rows = done.stdout.strip().splitlines()
+    assert rows[:2] == ["('verified', '', '')"] * 2, done.stderr
+    assert "kernel of k.py is a kernel, not a function that launches one" in rows[2]
+    assert "set TRITON_INTERPRET=1" in checked(without)[0][2]
+
+
+OPERATOR = """\
+import torch
+
+
+@torch.library.custom_op("ours::scale", mutates_args=())
+def scale(x: torch.Tensor) -> torch.Tensor:
+    return {factor} * x
+"""
+
+
+def test_an_operator_of_base_is_not_heads(tmp_path):
+    """PyTorch lets the later one replace the earlier, and base would be measured as head."""
+    pytest.importorskip("torch")
+    folders = {}
+    for side, factor in (("base", 2), ("head", 2.0)):
+        files = {"ops.py": OPERATOR.format(factor=factor) + "\n\ndef call(x):\n    return scale(x)\n"}
+        kernels = "Kernel('scale', {'cpu': TorchFunction('ops.py', 'call')})"
+        text = SUITE.format(kernels=kernels)
+        folders[side] = write_files(tmp_path / side, {"suite.py": text, **files})
+    worker, pair = worker_of(tmp_path, folders)
+    inspected = worker.pairs.inspect(protocol.Inspect(pairs=(pair,))).pairs["one"]
+    assert (inspected.base.reason, inspected.head.reason) == ("", "shared-operators")
+    assert "ours::scale" in inspected.head.message
+    assert "harness judge" in inspected.head.message
