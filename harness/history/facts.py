@@ -352,7 +352,12 @@ def _read_record(
             packed = path.name.endswith(PACKED)
             return _of_comparison(nothing, first.comparison, file, packed=packed), _NONE
     run = first.run
-    if run is None or run.source.dirty or not run.source.commit or run.command not in ("asv", "run"):
+    if (
+        run is None
+        or run.source.dirty
+        or not run.source.commit
+        or run.command not in ("asv", "run", "import")
+    ):
         return nothing, _NONE
     if run.schema_version > SCHEMA_VERSION:
         raise StoreError(f"its schema is {run.schema_version}, and this harness reads up to {SCHEMA_VERSION}")
