@@ -321,15 +321,19 @@ class Quad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedBlock:
-    """Every quad of one pair of kernels in one process, with what the card said meanwhile."""
+    """Every quad of one pair of kernels in one process, with what the card said meanwhile.
+
+    Of executables that are compared, of several processes: each slot is one of its own, which warms up as it
+    likes.
+    """
 
     quads: tuple[Quad, ...]
     launches_per_slot: int
     l2: L2Policy
     clock: str
     tick_ns: float
-    warmup_s: float
-    settled: bool
+    warmup_s: float | None
+    settled: bool | None
     gpu_s: float
     """Device time that the quads took, with lead-in, flushes and canaries, without the warm-up."""
     clock_noise: float | None = None

@@ -6,6 +6,7 @@ import datetime as dt
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -167,12 +168,11 @@ def _case(
     field, clock = ("real_time", "wall") if on_wall else ("cpu_time", "cpu")
     times_ns = tuple(getattr(each, field) * _UNITS_NS[each.time_unit] for each in repeated or means)
     if wrong := wrong_time(times_ns):
-        return ImportedCase(kernel=kernel, sizes=sizes, failed=wrong)
+        return replace(case, failed=wrong)
     first = (repeated or means)[0]
     counts = {each.iterations for each in repeated}
-    return ImportedCase(
-        kernel=kernel,
-        sizes=sizes,
+    return replace(
+        case,
         times_ns=times_ns,
         launches=counts.pop() if len(counts) == 1 and min(counts) > 0 else None,
         clock=f"google-benchmark {clock}",

@@ -23,6 +23,7 @@ LARGEST_SIZE = 2**31 - 1
 """The largest that a case can have on an axis."""
 _SHORTEST_NS, _LONGEST_NS = 1e-6, 1e18
 """Times that anything takes: beyond them ratios leave the range of a float."""
+NO_REASON = "It gives no reason."
 _NO_NAME = re.compile(r"[^\w.:/<>=+,()-]+")
 """What the name of no case has: brackets hold sizes, and `*` and `?` are a glob's."""
 
@@ -33,6 +34,8 @@ class ImportedCase:
 
     kernel: str
     sizes: Mapping[str, int]
+    name: str
+    """As its executable calls it."""
     times_ns: tuple[float, ...] = ()
     """Of one launch, in the order measured: each sample, or one mean where the file has no more."""
     launches: int | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from harness.errors import StoreError
 from harness.records import DeviceInfo, L2Policy
 from harness.store.imported import (
     LARGEST_BYTES,
+    NO_REASON,
     ImportedCase,
     ImportedFile,
     executable_name,
@@ -172,12 +174,13 @@ def _device(given: _Device) -> DeviceInfo:
 
 def _case(path: Path, name: str, state: _State, problems: list[str]) -> ImportedCase:
     kernel, sizes = placed(name, [(each.name, _axis_value(each)) for each in state.axis_values or ()])
+    case = ImportedCase(kernel=kernel, sizes=sizes, name=name)
     if state.is_skipped:
-        return ImportedCase(kernel=kernel, sizes=sizes, skipped=state.skip_reason or "It gives no reason.")
+        return replace(case, skipped=state.skip_reason or NO_REASON)
     told = {each.tag: {one.name: one.value for one in each.data or ()} for each in state.summaries or ()}
     found = next((each for each in _MEANS if each[0] in told), None)
     if found is None:
-        return ImportedCase(kernel=kernel, sizes=sizes, failed="The file has no time of it.")
+        return replace(case, failed="The file has no time of it.")
     mean, size, clock, l2 = found
     mean_s, launches = _number(told, mean), round(_number(told, size))
     times_s: Sequence[float] = ()
@@ -189,10 +192,9 @@ def _case(path: Path, name: str, state: _State, problems: list[str]) -> Imported
     )
     times_ns = tuple(1e9 * each for each in times_s or (mean_s,))
     if wrong := wrong_time(times_ns):
-        return ImportedCase(kernel=kernel, sizes=sizes, failed=wrong)
-    return ImportedCase(
-        kernel=kernel,
-        sizes=sizes,
+        return replace(case, failed=wrong)
+    return replace(
+        case,
         times_ns=times_ns,
         launches=1 if times_s else max(launches, 1),
         clock=clock,

@@ -402,7 +402,7 @@ class Sweeping:
                         against=each.against,
                         effect=duel_effect(reply.block),
                         device=result.device,
-                        gpu_s=reply.block.gpu_s + reply.block.warmup_s,
+                        gpu_s=reply.block.gpu_s + (reply.block.warmup_s or 0.0),
                         host_s=result.host_s,
                     )
                 )
