@@ -38,7 +38,12 @@ def command(selection: options.Selection, base: str | None, rest: tuple[str, ...
     """
     config = load_config()
     if executables.are_given(given):
-        return executables.compare(config, selection, base, rest, given)
+        ends = executables.Ends(None)
+        if base is not None:
+            one, other, cases = commits_of(config, base, rest)
+            ends = executables.Ends(repository_of(config), (one, other), cases)
+        results = executables.compare(config, selection, ends, given)
+        return show(results, given["fail_on"], as_json=selection.as_json)
     if base is None:
         raise UsageError("Which commits? 'harness compare main' compares the working tree with main.")
     base, head, cases = commits_of(config, base, rest)

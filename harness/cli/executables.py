@@ -65,20 +65,15 @@ def are_given(given: Mapping[str, Any]) -> bool:
 
 
 def compare(
-    config: Config,
-    selection: options.Selection,
-    base: str | None,
-    rest: Sequence[str],
-    given: Mapping[str, Any],
-) -> int:
-    """Compare executables, print what came of it, and return the exit status."""
-    from harness.cli.compare_command import show
+    config: Config, selection: options.Selection, ends: Ends, given: Mapping[str, Any]
+) -> list[ComparisonResult]:
+    """Compare the executables that the options name, one after another."""
     from harness.output.progress import CompareProgress
     from harness.run.compare_executables import ComparingExecutables, ExecutablesSettings
     from harness.run.executables import name_of
     from harness.system.files import scratch_folder
 
-    _check(selection, base, given)
+    _check(selection, ends, given)
     settings = ExecutablesSettings(
         format=given["format_"],
         suite=given["suite"],
@@ -97,17 +92,16 @@ def compare(
     with ExitStack() as stack:
         observer = stack.enter_context(CompareProgress())
         place = stack.enter_context(scratch_folder())
-        ends = _ends(config, base, rest)
         is_wanted = partial(_is_wanted, [Selector.parse(case) for case in ends.cases])
         for one, other in _executables(config, place, ends, given, observer.stage):
             comparing = ComparingExecutables(one, other, settings, observer, is_wanted)
             results.append(comparing.run(name_of(other.command)))
             if results[-1].interrupted:
                 break
-    return show(results, given["fail_on"], as_json=selection.as_json)
+    return results
 
 
-def _check(selection: options.Selection, base: str | None, given: Mapping[str, Any]) -> None:
+def _check(selection: options.Selection, ends: Ends, given: Mapping[str, Any]) -> None:
     told = {option: getattr(selection, name) for name, option in _NO_USE.items()}
     told |= {option: given[name] for name, option in _NO_USE_EITHER.items()}
     for option, value in told.items():
@@ -121,7 +115,7 @@ def _check(selection: options.Selection, base: str | None, given: Mapping[str, A
         raise UsageError(
             "--build-command builds what --with-command runs; what is built already is not built."
         )
-    if given["with_command"] and base is None:
+    if given["with_command"] and ends.repository is None:
         raise UsageError("--with-command needs commits: harness compare BASE [HEAD] --with-command COMMAND.")
     if given["suite"] and len(given["with_command"] or given["base_command"]) > 1:
         raise UsageError("--suite names one executable, and there are more.")
@@ -132,70 +126,63 @@ def _is_wanted(wanted: Sequence[Selector], suite: str, case: ImportedCase) -> bo
     return not wanted or any(each.names(suite, case.kernel) and each.has_label(label) for each in wanted)
 
 
-class _Ends(NamedTuple):
-    """What is compared with what; the working tree, or nothing that git knows, has no commit."""
+class Ends(NamedTuple):
+    """What is compared with what."""
 
-    commits: tuple[str | None, str | None]
-    sources: tuple[Source, Source]
-    cases: tuple[str, ...]
+    repository: Path | None
+    """None where no commit is named: then nobody knows what the executables are built from."""
+    commits: tuple[str | None, str | None] = (None, None)
+    """None is the working tree."""
+    cases: tuple[str, ...] = ()
 
 
-def _ends(config: Config, base: str | None, rest: Sequence[str]) -> _Ends:
-    from harness.cli.compare_command import commits_of, repository_of
+def _source(repository: Path | None, commit: str | None) -> Source:
     from harness.records import Source
 
-    if base is None:
-        nowhere = Source(suite="", path="")
-        return _Ends((None, None), (nowhere, nowhere), ())
-    one, other, cases = commits_of(config, base, rest)
-    repository = repository_of(config)
-    return _Ends((one, other), (_source(repository, one), _source(repository, other)), cases)
-
-
-def _source(repository: Path, commit: str | None) -> Source:
-    from harness.records import Source
-
+    if repository is None:
+        return Source(suite="", path="")
     at = commit or git.resolve(repository, "HEAD")
     dirty = commit is None and git.is_dirty(repository, repository)
     return Source(suite="", path="", commit=at, committed_at=git.committed_at(repository, at), dirty=dirty)
 
 
 def _executables(
-    config: Config, place: Path, ends: _Ends, given: Mapping[str, Any], tell: Callable[[str], None]
+    config: Config, place: Path, ends: Ends, given: Mapping[str, Any], tell: Callable[[str], None]
 ) -> list[tuple[Executable, Executable]]:
     """Base and head of each executable, built and ready to run."""
     from harness.run.executables import Executable
 
+    one, other = (_source(ends.repository, commit) for commit in ends.commits)
     if given["base_command"]:
-        here, (one, other) = Path.cwd(), ends.sources
+        here = Path.cwd()
+        commands = zip(given["base_command"], given["head_command"], strict=True)
         return [
             (Executable("base", base, here, one), Executable("head", head, here, other))
-            for base, head in zip(given["base_command"], given["head_command"], strict=True)
+            for base, head in commands
         ]
-    base, head = (_of_commit(config, place, side, ends, given, tell) for side in (0, 1))
+    base = _of_commit(config, place / "base", "base", ends, one, given, tell)
+    head = _of_commit(config, place / "head", "head", ends, other, given, tell)
     return list(zip(base, head, strict=True))
 
 
 def _of_commit(
     config: Config,
-    place: Path,
-    number: int,
-    ends: _Ends,
+    folder: Path,
+    side: SideName,
+    ends: Ends,
+    source: Source,
     given: Mapping[str, Any],
     tell: Callable[[str], None],
 ) -> list[Executable]:
     """Every executable of one side, in a folder that has the files of its commit, built there."""
-    from harness.cli.compare_command import repository_of
     from harness.run.executables import Executable, built, put_files
 
-    side: SideName = "head" if number else "base"
-    repository = repository_of(config)
-    folder = place / side  # names of one length: what is in an environment moves what comes after it
-    put_files(repository, ends.commits[number], folder)
-    folder /= config.root.resolve().relative_to(repository.resolve())
+    assert ends.repository is not None
+    put_files(ends.repository, ends.commits[side == "head"], folder)
+    folder /= config.root.resolve().relative_to(ends.repository.resolve())
     folder.mkdir(parents=True, exist_ok=True)  # a commit may lack it, and then its command fails
     problem = None
     if command := given["build_command"]:
         tell(f"building {side}")
         problem = built(command, folder, side, BUILD_TIMEOUT_S)
-    return [Executable(side, one, folder, ends.sources[number], problem) for one in given["with_command"]]
+    return [Executable(side, one, folder, source, problem) for one in given["with_command"]]

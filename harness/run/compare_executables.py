@@ -104,6 +104,8 @@ class ComparingExecutables:
         self._run_s = 0.0
         """Of one process, the longest so far."""
         self._pids: set[int] = set()
+        self._names: dict[str, str] = {}
+        """What the executable calls each case that it has, by its label."""
 
     def run(self, name: str) -> ComparisonResult:
         """Compare; `name` is the suite's where the executable does not tell one."""
@@ -166,12 +168,13 @@ class ComparingExecutables:
         assert isinstance(problem, HarnessError)
         raise problem
 
-    def _once(self, side: SideName) -> _Slot:
+    def _once(self, side: SideName, only: Sequence[str] = ()) -> _Slot:
         executable = self.sides[side]
         if executable.problem is not None:
             raise executable.problem
         began_ns = time.monotonic_ns()
-        found = run_once(executable, self.format, self.scratch, self.settings.timeout_s, self.settings.device)
+        settings = self.settings
+        found = run_once(executable, self.format, self.scratch, settings.timeout_s, settings.device, only)
         ended_ns = time.monotonic_ns()
         self._pids |= found.pids
         self._run_s = max(self._run_s, (ended_ns - began_ns) / 1e9)
@@ -260,6 +263,7 @@ class ComparingExecutables:
         for label in labels:
             sides = {side: found[side].get(label) if side in found else None for side in self.sides}
             case = next(each for each in sides.values() if each)
+            self._names[label] = case.name
             if not self.is_wanted(self.suite, case):
                 continue
             bare = self._bare(case)
@@ -299,12 +303,13 @@ class ComparingExecutables:
     def _block(self, wanting: Mapping[str, CaseTrial], journal: Journal) -> None:
         """So many quads of fresh processes as an effect takes, for all of these at once."""
         self._processes += 1
+        only = [self._names[label] for label in wanting] if len(wanting) < len(self._names) else []
         confirming = all(trial.confirming for trial in wanting.values())
         self.observer.process(self._processes, len(wanting), "confirm" if confirming else "look")
         interval_s = max(0.02, RUNS_A_BLOCK * self._run_s / _SNAPSHOTS_A_BLOCK)
         with Sampler(self.probe, interval_s=interval_s, mark_s=max(0.5, interval_s)) as sampler:
             try:
-                quads = [self._quad(number) for number in range(MIN_QUADS)]
+                quads = [self._quad(number, only) for number in range(MIN_QUADS)]
             except HarnessError as error:
                 for trial in wanting.values():
                     trial.end("failed", error.reason, error.message, error.log, side=error.side)
@@ -317,12 +322,12 @@ class ComparingExecutables:
             self._take(trial, label, quads, seen, took_s / len(wanting), journal)
             self.observer.measured(trial.id)
 
-    def _quad(self, number: int) -> _Quad:
+    def _quad(self, number: int, only: Sequence[str]) -> _Quad:
         order = self._rng.choice(("ABBA", "BAAB"))
         slots = []
         for place, side in enumerate(_ORDERS[order]):
             self.observer.started(f"run {4 * number + place + 1} of {RUNS_A_BLOCK}, {side}")
-            slots.append(self._once(side))
+            slots.append(self._once(side, only))
         return _Quad(order, tuple(slots))
 
     def _take(

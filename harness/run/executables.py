@@ -88,8 +88,10 @@ def run_once(
     device: str | None,
     only: Sequence[str] = (),
 ) -> ProcessRun:
-    """One process of an executable, of `only` these benchmarks where it can choose. Raises WorkerError where it fails, TimedOutError, NoJsonError, StoreError
-    for JSON that cannot be read; each has the end of what it printed.
+    """One process of an executable, of `only` these benchmarks where it can choose.
+
+    Raises WorkerError where it fails, TimedOutError, NoJsonError, StoreError for JSON that cannot be read;
+    each has the end of what it printed.
     """
     folder = scratch / "run"
     shutil.rmtree(folder, ignore_errors=True)

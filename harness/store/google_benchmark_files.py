@@ -16,6 +16,7 @@ from harness.errors import StoreError
 from harness.records import DeviceInfo
 from harness.store.imported import (
     LARGEST_SIZE,
+    NO_REASON,
     ImportedCase,
     ImportedFile,
     executable_name,
@@ -148,15 +149,12 @@ def _placed(name: str) -> tuple[str, dict[str, int]]:
 def _case(
     path: Path, name: str, kernel: str, sizes: Mapping[str, int], entries: Sequence[_Entry]
 ) -> ImportedCase:
+    case = ImportedCase(kernel=kernel, sizes=sizes, name=name)
     for entry in entries:
         if entry.error_occurred:
-            return ImportedCase(
-                kernel=kernel, sizes=sizes, failed=entry.error_message or "It gives no reason."
-            )
+            return replace(case, failed=entry.error_message or NO_REASON)
         if entry.skipped:
-            return ImportedCase(
-                kernel=kernel, sizes=sizes, skipped=entry.skip_message or "It gives no reason."
-            )
+            return replace(case, skipped=entry.skip_message or NO_REASON)
         if entry.time_unit not in _UNITS_NS:
             raise StoreError(
                 f"{path}, {name}: its time is in {entry.time_unit[:40]!r}; known are {', '.join(_UNITS_NS)}."
