@@ -118,3 +118,21 @@ def google_file(path: Path, entries: Sequence[Mapping[str, Any]], **context: Any
     }
     path.write_text(json.dumps({"context": {**head, **context}, "benchmarks": list(entries)}))
     return path
+
+
+def google_script(entries: Sequence[Mapping[str, Any]], before: str = "") -> str:
+    """A shell script that does as a Google Benchmark executable does: writes JSON to --benchmark_out."""
+    context = {"executable": "./bench", "num_cpus": 2, "library_version": "v1.9.5", "json_schema_version": 1}
+    content = json.dumps({"context": context, "benchmarks": list(entries)})
+    return f"""#!/bin/sh
+for word; do
+  case "$word" in
+    --benchmark_out=*) out="${{word#*=}}" ;;
+    --help) echo "benchmark [--benchmark_list_tests={{true|false}}] [--benchmark_out=<filename>]"; exit 0 ;;
+  esac
+done
+{before}
+cat > "$out" <<'END'
+{content}
+END
+"""

@@ -45,7 +45,9 @@ def command(selection: options.Selection, base: str | None, rest: tuple[str, ...
         results = executables.compare(config, selection, ends, given)
         return show(results, given["fail_on"], as_json=selection.as_json)
     if base is None:
-        raise UsageError("Which commits? 'harness compare main' compares the working tree with main.")
+        raise UsageError(
+            "Missing argument 'BASE': 'harness compare main' compares main and the working tree."
+        )
     base, head, cases = commits_of(config, base, rest)
     selection = dataclasses.replace(selection, cases=cases)
     finished = compare_commits(config, selection, settings_from(config, selection, given), base, head)

@@ -92,7 +92,7 @@ def as_json(result: ComparisonResult) -> dict[str, Any]:
         "complete": not result.interrupted,
         "record": str(result.path) if result.path else None,
         "problem": result.problem,
-        "verdicts": list(map(with_sentence, result.verdicts)),
+        "verdicts": [with_sentence(verdict, units_of(result.comparison)) for verdict in result.verdicts],
         "twins": list(map(with_sentence, result.twins)),
         "left_out": result.left_out,
         "problem_changes": result.problem_changes,
@@ -150,8 +150,11 @@ def print_comparison(results: Sequence[ComparisonResult], status: ExitCode) -> N
         rows = (*result.verdicts, *result.twins)
         names = [*(each.kernel for each in result.verdicts), *(each.case for each in result.twins)]
         print_out(Sheet(title=title(result.comparison), columns=verdict_columns("kernel", names, rows)))
-        rests_on = calibrated(result.calibration, result.comparison.device, rows)
-        _print_reasons(result.verdicts, rests_on, changes=result.problem_changes)
+        rests_on = _of_executables(result.comparison) or calibrated(
+            result.calibration, result.comparison.device, rows
+        )
+        units = units_of(result.comparison)
+        _print_reasons(result.verdicts, rests_on, units=units, changes=result.problem_changes)
         for message in result.left_out:
             print_error(f"Left out: {message}")
         if result.problem:
@@ -165,6 +168,23 @@ def print_comparison(results: Sequence[ComparisonResult], status: ExitCode) -> N
     verdicts = [verdict for result in results for verdict in result.verdicts]
     device_s = sum(verdict.gpu_s for verdict in rows) if results else None
     console().print(f"{closing(verdicts, device_s)} Exit status {int(status)}.")
+
+
+def units_of(comparison: Comparison) -> tuple[str, str]:
+    """What an effect was measured in, one and many."""
+    processes = comparison.settings.get("processes_a_block")
+    return (f"round of {processes} runs", f"rounds of {processes} runs") if processes else PROCESSES
+
+
+def _of_executables(comparison: Comparison) -> str:
+    """What verdicts of executables rest on; empty for kernels."""
+    if "processes_a_block" not in comparison.settings:
+        return ""
+    method = comparison.settings.get("method") or comparison.settings.get("format")
+    return (
+        f"Times are the executables' own ({method}), base and head in turns, a process each. Nothing was "
+        "verified."
+    )
 
 
 def print_judgement(result: FilesResult, status: ExitCode) -> None:

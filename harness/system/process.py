@@ -95,16 +95,20 @@ class _Child:
             self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         except OSError as error:
             raise no_temporary_folder(error) from None
-        self._process = subprocess.Popen(
-            arguments,
-            stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
-            stdout=subprocess.PIPE if piped else self._log,
-            stderr=self._log,
-            bufsize=0,
-            cwd=cwd,
-            env=env,
-            start_new_session=True,
-        )
+        try:
+            self._process = subprocess.Popen(
+                arguments,
+                stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if piped else self._log,
+                stderr=self._log,
+                bufsize=0,
+                cwd=cwd,
+                env=env,
+                start_new_session=True,
+            )
+        except BaseException:
+            self._log.close()
+            raise
         self.pid = self._process.pid
 
     def has_ended(self) -> bool:
