@@ -123,7 +123,21 @@ def google_file(path: Path, entries: Sequence[Mapping[str, Any]], **context: Any
 def google_script(entries: Sequence[Mapping[str, Any]], before: str = "") -> str:
     """A shell script that does as a Google Benchmark executable does: writes JSON to --benchmark_out."""
     context = {"executable": "./bench", "num_cpus": 2, "library_version": "v1.9.5", "json_schema_version": 1}
-    content = json.dumps({"context": context, "benchmarks": list(entries)})
+    return _script(json.dumps({"context": context, "benchmarks": list(entries)}), before)
+
+
+def nvbench_script(file: Path) -> str:
+    """A shell script that does as an nvbench executable does: writes a file's JSON after --jsonbin."""
+    return f"""#!/bin/sh
+if test "$1" = --help; then echo "--jsonbin <filename>"; fi
+while test $# -gt 1; do shift; done
+cat > "$1" <<'END'
+{file.read_text()}
+END
+"""
+
+
+def _script(content: str, before: str) -> str:
     return f"""#!/bin/sh
 for word; do
   case "$word" in

@@ -6,9 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import ExitCode
+from harness.errors import DeviceError, ExitCode
+from harness.run import compare_executables
 from harness.store.records_file import read_comparison
-from tests.benchmark_json import google_entry, google_script
+from tests.benchmark_json import (
+    google_entry,
+    google_script,
+    nvbench_file,
+    nvbench_script,
+    nvbench_state,
+    nvbench_summary,
+)
 from tests.support import caller, commit, git, make_repository, write_files
 
 RUN = "sh bench.sh"
@@ -244,3 +252,27 @@ def test_what_makes_no_sense_is_status_2(harness, tmp_path, arguments, words):
     repository = project(tmp_path / "p", None, None)
     done = harness("compare", *arguments, cwd=repository)
     assert (done.status, words in done.err.replace("\n", " ")) == (ExitCode.USAGE, True), done.err
+
+
+def test_an_nvbench_executable_tells_its_card_and_its_clock(harness, tmp_path, monkeypatch):
+    def no_card(_spec):
+        raise DeviceError("PyCUDA is missing")
+
+    monkeypatch.setattr(compare_executables, "find_device", no_card)
+    scripts = []
+    for time_s in (1e-3, 1.02e-3):
+        state = nvbench_state({"Elements": 1024, "T": "F32"}, time_s)
+        state["summaries"].append(nvbench_summary("nv/cold/sm_clock_rate/mean", 1.5e9))
+        scripts.append(nvbench_script(nvbench_file(tmp_path / "a.json", {"copy": [state]})))
+    repository = project(tmp_path / "p", *scripts)
+    done = harness("compare", "HEAD~1", "HEAD", "--with-command", RUN, "--json", cwd=repository)
+    [told] = done.json
+    [said] = told["verdicts"]
+    assert (said["case"], said["status"]) == ("my_bench.copy<T=F32>[Elements=1024]", "regression")
+    assert (said["base"]["sm_clock_mhz"], said["attribution"]) == (1500, "code")
+    assert (said["time"]["effect"], said["cycles"]["effect"]) == pytest.approx((0.02, 0.02))
+    assert (told["comparison"]["device"]["name"], told["comparison"]["settings"]["margin"]) == (
+        "Quadro GV100",
+        0.0025,
+    )
+    assert said["unavailable"]["contention"]

@@ -194,7 +194,7 @@ def print_judgement(result: FilesResult, status: ExitCode) -> None:
     ends = " against ".join(commit_label(side.commit, dirty=side.dirty) for side in (base, head))
     columns = verdict_columns("benchmark", names, result.verdicts)
     print_out(Sheet(title=f"{ends} on {result.device}", columns=columns))
-    files = f"Files of pytest-benchmark, {len(base.files)} of base and {len(head.files)} of head."
+    files = f"Files of {result.harness}, {len(base.files)} of base and {len(head.files)} of head."
     limits = f"{_limits_in_words(result.policy)} of each verdict."
     _print_reasons(result.verdicts, f"{files} {limits}", units=_PAIRS)
     console().print(f"\n{closing(result.verdicts, None)} Exit status {int(status)}.")

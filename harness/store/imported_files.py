@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from harness.errors import StoreError
 from harness.store.google_benchmark_files import read_google_benchmark
-from harness.store.imported import FORMATS, LARGEST_BYTES, Format, ImportedFile
+from harness.store.imported import FORMATS, LARGEST_BYTES, Format, ImportedCase, ImportedFile
 from harness.store.nvbench_files import read_nvbench
+from harness.store.pytest_benchmark_files import Benchmark, BenchmarkFile, read_benchmark_file
 from harness.system.files import read_regular
 
 
@@ -47,3 +50,45 @@ def _loaded(path: Path) -> Any:
             f"{path} is damaged, or no JSON at all: {error}. A process that was ended while it wrote leaves "
             "such a file: run it again."
         ) from None
+
+
+def read_saved(path: Path) -> BenchmarkFile:
+    """What one process saved, with pytest-benchmark or another harness that is known. Raises StoreError."""
+    if _format_of(_loaded(path)) is None:
+        return read_benchmark_file(path)
+    file = read_imported(path)
+    if len(file.devices) != 1:
+        raise StoreError(
+            f"{path} is of {len(file.devices)} devices; expected one. Measure on one at a time: nvbench has "
+            "--devices 0 for that."
+        )
+    [(device, cases)] = file.devices
+    timed = [_benchmark(case) for case in cases if case.times_ns]
+    return BenchmarkFile(
+        path=str(path),
+        saved_at=file.started_at or dt.datetime.fromtimestamp(path.stat().st_mtime, dt.timezone.utc),
+        commit=None,
+        dirty=False,
+        machine={
+            "harness": file.version,
+            "host": file.host,
+            "device": f"{device.spec} {device.name}",
+            "units": str(device.compute_units),
+        },
+        device=device.name,
+        on_gpu=device.kind == "gpu",
+        benchmarks={benchmark.fullname: benchmark for benchmark in timed},
+        harness=file.format,
+    )
+
+
+def _benchmark(case: ImportedCase) -> Benchmark:
+    sizes = ",".join(f"{axis}={size}" for axis, size in case.sizes.items())
+    name = f"{case.kernel}[{sizes}]" if sizes else case.kernel
+    return Benchmark(
+        name=name,
+        fullname=name,
+        timer=case.clock,
+        median_ns=median(case.times_ns),
+        times_ns=case.times_ns,
+    )
