@@ -68,6 +68,8 @@ _REASONS: Mapping[str, tuple[str, str]] = {
     "launch-refused": ("launch refused", ""),
     "out-of-memory": ("out of memory", "compare smaller sizes"),
     "crashed": ("the process crashed", ""),
+    "no-json": ("no JSON was written", "put {out} in the command, where it takes the name of its file"),
+    "not-measured": ("there is no time of it", ""),
     "timed-out": ("timed out", "allow more with --timeout if it is only slow"),
     "suite": ("broken suite", ""),
     "no-suite": ("no suite.py in its folder", ""),

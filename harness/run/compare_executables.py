@@ -346,7 +346,7 @@ class ComparingExecutables:
                     trial.end(
                         "failed",
                         "not-measured",
-                        f"A later process of {side} has no time of it: {why}",
+                        why,
                         side=side,
                     )
                     return
@@ -384,7 +384,7 @@ def _not_at_both(
 def _absence(case: ImportedCase | None) -> str:
     """Why a process has no time of a case; empty where it has."""
     if case is None:
-        return "it is not in its JSON."
+        return "A later process did not write it."
     return case.failed or case.skipped
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from harness.errors import BuildError, HarnessError, MeasureError, StoreError, UsageError, WorkerError
 from harness.records import DeviceInfo, Source
+from harness.run.device_session import TimedOutError
 from harness.spec.export import export
 from harness.store.imported import FORMATS, Format, ImportedCase, ImportedFile, executable_name
 from harness.store.imported_files import read_imported
@@ -30,10 +31,6 @@ _FLAGS = {
 _HELP_TELLS: dict[Format, str] = {"nvbench": "--jsonbin", "google-benchmark": "--benchmark_out"}
 _HELP_S = 60.0
 TRIM = 0.2
-
-
-class TimedOutError(WorkerError):
-    reason = "timed-out"
 
 
 class NoJsonError(MeasureError):

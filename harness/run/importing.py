@@ -11,13 +11,14 @@ from pathlib import Path
 
 import harness
 from harness.errors import UsageError
-from harness.records import DeviceInfo, Host, Measurement, Row, RowStatus, Run, Snapshot, Source, Telemetry
+from harness.records import DeviceInfo, Host, Measurement, Row, Run, Snapshot, Source, Telemetry
 from harness.spec.case_id import CaseId
 from harness.store.imported import ImportedCase, ImportedFile, suite_name
 from harness.store.records_file import RecordWriter
 
 COMMAND = "import"
 HEADLINE = "ms"
+NOT_VERIFIED = "The executable's own figure: nothing was verified or watched here."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,20 +112,21 @@ def _run(file: ImportedFile, device: DeviceInfo, cases: Sequence[ImportedCase], 
 
 
 def _row(file: ImportedFile, case: ImportedCase, source: Source) -> Row:
-    status: RowStatus = "skipped" if case.skipped else "failed" if case.failed else "measured"
     row = Row(
         case=str(CaseId.of(source.suite, case.kernel, case.sizes)),
         kernel=case.kernel,
         sizes=case.sizes,
         dtype="",
-        status=status,
-        reason="" if status == "measured" else f"{status}-there",
-        message=case.skipped or case.failed,
+        status="measured",
         moved_bytes=case.moved_bytes,
     )
-    if status != "measured":
-        return row
-    return replace(row, measurement=_measurement(case), telemetry=_telemetry(file, case))
+    if case.skipped:
+        return replace(row, status="skipped", reason="skips-itself", message=case.skipped)
+    if case.failed:
+        return replace(row, status="failed", reason="not-measured", message=case.failed)
+    return replace(
+        row, message=NOT_VERIFIED, measurement=_measurement(case), telemetry=_telemetry(file, case)
+    )
 
 
 def _measurement(case: ImportedCase) -> Measurement:

@@ -116,12 +116,14 @@ def read_nvbench(path: Path, content: Mapping[str, Any]) -> ImportedFile:
     for benchmark in given.benchmarks:
         for state in benchmark.states or ():
             where = f"{path}, {benchmark.name} [{state.name}]"
-            if state.device is None or state.device not in devices:
-                raise StoreError(f"{where}: its device is {state.device}; the file has {[*devices]}.")
             case = _case(path, benchmark.name, state, problems)
-            if case.id in cases[state.device]:
+            number = _device_of(state, devices)
+            found = None if number is None else cases.get(number)
+            if found is None:
+                raise StoreError(f"{where}: its device is {state.device}; the file has {[*devices]}.")
+            if case.id in found:
                 raise StoreError(f"{where}: it is there twice. Which of them is meant?")
-            cases[state.device][case.id] = case
+            found[case.id] = case
     return ImportedFile(
         path=path,
         format="nvbench",
@@ -170,6 +172,12 @@ def _device(given: _Device) -> DeviceInfo:
         max_shared_bytes=given.shared_memory_per_block,
         max_clock_mhz=round(given.sm_default_clock_rate / 1e6),
     )
+
+
+def _device_of(state: _State, devices: Mapping[int, DeviceInfo]) -> int | None:
+    """The device that a state counts for: the first for what is measured on the host alone, and has none."""
+    on_host = any(each.tag.startswith("nv/cpu_only/") for each in state.summaries or ())
+    return next(iter(devices), None) if on_host and state.device not in devices else state.device
 
 
 def _case(path: Path, name: str, state: _State, problems: list[str]) -> ImportedCase:
