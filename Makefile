@@ -5,13 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test quick lint types unit nearest bench clean
+.PHONY: help demo test quick lint types unit nearest bench requirements clean
 
 help:
 	@echo "make demo   measure the newest commits that touch kernels/ on the best device here, and publish the pages"
 	@echo "make test   lint, types and tests, with real kernels on the CPU's OpenCL device"
 	@echo "make quick  lint, types and the tests nearest to what changed since main, in less than a minute"
 	@echo "make bench  how long the command line, the statistics and publishing take, and how well steps are found"
+	@echo "make requirements  resolve anew, by hash, what the workflows install (asks the package index)"
 	@echo "make clean  remove what these made"
 
 $(READY): pyproject.toml
@@ -54,6 +55,9 @@ bench: $(READY)
 	$(BIN)/python scripts/bench_statistics.py
 	$(BIN)/python scripts/bench_history.py
 	$(BIN)/python scripts/bench_changepoints.py --repetitions 20
+
+requirements: $(READY)
+	$(BIN)/python scripts/requirements.py
 
 clean:
 	rm -rf $(VENV) .asv .mypy_cache .pytest_cache .ruff_cache .benchmarks

@@ -50,6 +50,7 @@ VARIABLES = frozenset(
         # How the asv plugin talks to its own processes.
         "HARNESS_ASV",
         # How this project's own tests are run.
+        "HARNESS_ASK_INDEX",
         "HARNESS_REQUIRE_BROWSER",
         "HARNESS_REQUIRE_DEVICE",
         "HARNESS_REQUIRE_LINTERS",

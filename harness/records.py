@@ -93,6 +93,9 @@ class Source:
     """True where the working tree was measured and the suite's tree differed from the commit."""
     tree_sha256: str = ""
     """Hash of every file that a build can read: suite folder and preludes."""
+    suite_from: str | None = None
+    """Full hash of the commit whose suite.py described kernels of `commit`, or "." for the working tree's;
+    None where it is that commit's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,8 @@ if __package__ in (None, ""):  # run as a command: the folder above is where `sc
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from harness.errors import BuildError, HarnessError
+from harness.output.ladder_tables import publication
+from harness.output.sheet import inline
 from harness.output.tables import RowSummary, summary_of
 from harness.records import Launch, Row, Run
 from harness.spec.case_id import size_label
@@ -133,6 +135,103 @@ def _fragments(s: Subject) -> pictures.Picture:
     return pictures.WarpFragments(bm=edge, bn=edge, bk=16, threads=(32, 1))
 
 
+GRID = 1024
+"""Edge of the C that a hierarchy's grid is drawn for."""
+
+
+def _grid(bm: int, bn: int, *notes: str) -> pictures.Level:
+    return pictures.Level(
+        name="grid",
+        rows=GRID,
+        columns=GRID,
+        deep=GRID // 2,
+        held="pale",
+        part=(bm, bn),
+        notes=("of blocks", pictures.by(bm, bn), *notes),
+    )
+
+
+def _cutlass(s: Subject) -> pictures.Picture:
+    """On the plain cores. A warp's threads lie as CUTLASS lays them (simt_get_warp_threads_m): 8 down and 4
+    across a tile that is higher than wide, else 4 and 8, each with patches of 4 x 4.
+    """
+    wm, wn = s.case.WM, s.case.WN
+    down = 8 if wm > wn else 4
+    tm, tn = wm // down, wn // (32 // down)
+    return pictures.Hierarchy(
+        levels=(
+            _grid(s.case.BM, s.case.BN, "inner products", "along all of k"),
+            pictures.Level(
+                name="block",
+                rows=s.case.BM,
+                columns=s.case.BN,
+                deep=s.case.BK,
+                held="shared",
+                part=(wm, wn),
+                notes=("of warps", pictures.by(wm, wn), f"{s.case.BK} along k,", f"{s.case.STAGES} stages"),
+            ),
+            pictures.Level(
+                name="warp",
+                rows=wm,
+                columns=wn,
+                deep=s.case.BK,
+                held="shared",
+                part=(tm, tn),
+                patch=(4, 4),
+                notes=("of 32 threads", pictures.by(tm, tn), "in patches", f"of {pictures.by(4, 4)}"),
+            ),
+            pictures.Level(
+                name="thread",
+                rows=tm,
+                columns=tn,
+                deep=1,
+                held="solid",
+                part=(1, 1),
+                notes=("a column of A", "by a row of B,", "summed up in", "registers"),
+            ),
+        ),
+    )
+
+
+def _cutlass_f16(s: Subject) -> pictures.Picture:
+    """On Hopper: two warp groups of a block, and tensor core instructions as wide as the block's tile."""
+    bm, bn, bk = s.case.BM, s.case.BN, s.case.BK
+    group = (bm // 2, bn)
+    return pictures.Hierarchy(
+        levels=(
+            _grid(bm, bn, "in clusters", f"of {pictures.by(s.case.CLUSTER_M, s.case.CLUSTER_N)}"),
+            pictures.Level(
+                name="block",
+                rows=bm,
+                columns=bn,
+                deep=bk,
+                held="shared",
+                part=group,
+                notes=("of warp groups", pictures.by(*group), f"{bk} along k"),
+            ),
+            pictures.Level(
+                name="warp group",
+                rows=group[0],
+                columns=bn,
+                deep=bk,
+                held="shared",
+                part=group,
+                notes=("4 warps, one", "instruction:", f"64 {pictures.TIMES} {bn},", "16 along k"),
+            ),
+            pictures.Level(
+                name="instruction",
+                rows=group[0],
+                columns=bn,
+                deep=16,
+                held="shared",
+                part=group,
+                notes=("reads A and B", "where they lie,", "sums C up in", "registers"),
+            ),
+        ),
+        told="as on Hopper",
+    )
+
+
 PICTURES: Mapping[str, Callable[[Subject], pictures.Picture]] = {
     "naive": lambda s: pictures.Direct(**_square(s), along="rows"),
     "naive_coalesced": lambda s: pictures.Direct(bm=s.case.BY, bn=s.case.BX, threads=(s.case.BX, s.case.BY)),
@@ -166,14 +265,8 @@ PICTURES: Mapping[str, Callable[[Subject], pictures.Picture]] = {
     "cublas_tf32": lambda _: pictures.Levels(),
     "cublas_f16": lambda _: pictures.Levels(),
     "cublas_bf16": lambda _: pictures.Levels(),
-    "cutlass": lambda s: pictures.Levels(
-        tiles=(("block", s.case.BM, s.case.BN), ("warp", s.case.WM, s.case.WN)), told=True
-    ),
-    "cutlass_f16": lambda s: pictures.Levels(
-        tiles=(("block", s.case.BM, s.case.BN), ("warp group", s.case.BM // 2, s.case.BN)),
-        told=True,
-        where="the tiles on Hopper",
-    ),
+    "cutlass": _cutlass,
+    "cutlass_f16": _cutlass_f16,
     "schedule_plain": lambda s: pictures.Direct(
         bm=5,
         bn=64,
@@ -596,16 +689,21 @@ def _published(ladder: Ladder, rung: Rung) -> list[str]:
 
 def published_lines(s: Subject) -> list[str]:
     """What others measured with their own kernel of this kind."""
-    rows = [
-        _published(ladder, rung)
+    found = [
+        (ladder, rung)
         for ladder in s.suite.ladders
         for rung in ladder.rungs
         if rung.kernel == s.kernel.name and any((rung.rate, rung.average, rung.time_ms))
     ]
-    if not rows:
+    if not found:
         return []
     head = ("as published", "on", ">size", f">{s.suite.headline}", ">average of a sweep", ">ms", ">speed-up")
-    return ["", *table(*_dense(head, rows))]
+    rows = [_published(ladder, rung) for ladder, rung in found]
+    sources = [
+        f"{inline(ladder.title)}: {inline(publication(ladder))} {inline(ladder.note)}".rstrip()
+        for ladder in {ladder.name: ladder for ladder, _ in found}.values()
+    ]
+    return ["", *table(*_dense(head, rows)), *(line for source in sources for line in ("", source))]
 
 
 # Accesses

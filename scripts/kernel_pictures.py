@@ -9,8 +9,10 @@ from __future__ import annotations
 
 __all__ = [
     "Direct",
+    "Hierarchy",
     "HostBlas",
     "HostLoop",
+    "Level",
     "Levels",
     "Moved",
     "Picture",
@@ -599,6 +601,89 @@ class Levels(Picture):
             canvas.box(RIGHT, TOP, *cell, f"c {strength}")
             high, wide = rows, columns
         canvas.legend(tuple(zip(strengths, (name for name, _, _ in self.tiles), strict=True)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Level:
+    """One of a hierarchy: a tile of C with what of A and B it is made from, and who shares it out."""
+
+    name: str
+    rows: int
+    columns: int
+    deep: int
+    """Elements along k that are held at once."""
+    held: str
+    """Where A and B lie: pale in device memory, shared, solid in registers."""
+    part: tuple[int, int]
+    """Rows and columns of C of one of the next level."""
+    notes: tuple[str, ...]
+    patch: tuple[int, int] = (0, 0)
+    """Rows and columns of a piece of the part, where that is spread over the tile; zero where it is whole."""
+
+    @property
+    def pieces(self) -> list[tuple[int, int, int, int]]:
+        """Row, column, rows and columns of what of C one of the next level has."""
+        high, wide = self.patch if self.patch[0] else self.part
+        down, across = self.part[0] // high, self.part[1] // wide
+        every_row = self.rows // down if down > 1 else 0
+        every_column = self.columns // across if across > 1 else 0
+        return [(i * every_row, j * every_column, high, wide) for i, j in product(range(down), range(across))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hierarchy(Picture):
+    """CUTLASS: a product cut in four levels, each inside the one before, from the grid to the registers."""
+
+    levels: tuple[Level, ...]
+    told: str = ""
+    """Where the tiles are others."""
+
+    @property
+    def reused(self) -> tuple[int, int]:
+        return self.levels[0].part
+
+    def words(self) -> str:
+        first, *between = self.levels[:-1]
+        parts = [f"the grid in tiles of {by(*first.part)}, along all of k {PLACES[first.held]}"]
+        parts += [
+            f"a {each.name} of {by(each.rows, each.columns)} in tiles of {by(*each.part)}, "
+            f"{each.deep} along k {PLACES[each.held]}"
+            for each in between
+        ]
+        last = self.levels[-1]
+        parts.append(f"one {last.name} sums {by(last.rows, last.columns)} elements up in registers")
+        return f"C is cut in four levels{self.told and f', {self.told}'}: {'; '.join(parts)}."
+
+    def draw(self, canvas: Canvas) -> None:
+        for at, level in enumerate(self.levels):
+            x, y = LEFT - 6 + 342.0 * (at % 2), 16.0 + 212 * (at // 2)
+            self._level(canvas, level, x, y)
+            canvas.text(x + 170, y + 24, f"{at + 1} {level.name}", "head")
+            for line, words in enumerate(level.notes):
+                canvas.text(x + 170, y + 56 + 28 * line, words, "note")
+        canvas.legend((("pale", "device memory"), ("shared", "shared memory"), ("solid", "one of the next")))
+
+    def _level(self, canvas: Canvas, level: Level, x: float, y: float) -> None:
+        gap, room = 6.0, 158.0
+        largest = max(level.rows, level.columns)
+        deep = max(level.deep, largest / 6)  # a step of 8 along k could not be seen beside a tile of 256
+        scale = (room - gap) / (deep + largest)
+        edge, high, wide = deep * scale, level.rows * scale, level.columns * scale
+        a, b, c = (x, y + edge + gap), (x + edge + gap, y), (x + edge + gap, y + edge + gap)
+        canvas.box(*a, edge, high, f"a {level.held}")
+        canvas.box(*b, wide, edge, f"b {level.held}")
+        canvas.box(*c, wide, high, "c pale")
+        cell = level.patch if level.patch[0] else level.part
+        canvas.grid(
+            *c, level.columns // cell[1], level.rows // cell[0], (cell[1] * scale, cell[0] * scale), "c"
+        )
+        for row, column, rows, columns in level.pieces:
+            canvas.box(a[0], a[1] + row * scale, edge, rows * scale, "a band")
+            canvas.box(b[0] + column * scale, b[1], columns * scale, edge, "b band")
+            canvas.box(c[0] + column * scale, c[1] + row * scale, columns * scale, rows * scale, "c solid")
+
+
+PLACES = {"pale": "in device memory", "shared": "in shared memory", "solid": "in registers"}
 
 
 @dataclass(frozen=True, kw_only=True)

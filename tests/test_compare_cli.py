@@ -779,3 +779,51 @@ def test_the_working_tree_of_the_toy_project(harness, project: Project):
     assert harness("compare", "HEAD", "tiled", *NULL, "--json").statuses == {
         "tiled": ("identical", "same-code")
     }
+
+
+@pytest.fixture
+def written_later(tmp_path, monkeypatch):
+    """Kernels of one commit, slower ones of the next, and a suite beside them that no commit has yet."""
+    root = make_repository(tmp_path / "strangers")
+    kernels = {name: text for name, text in toy.FILES.items() if name.endswith(".cu")}
+    name = "kernels/toy/plain.cu"
+    base = commit(root, {**kernels, name: f"#define NULL_DEVICE_NS {MS}\n{kernels[name]}"}, 1)
+    head = commit(root, {name: f"#define NULL_DEVICE_NS {2 * MS}\n{kernels[name]}"}, 2)
+    write_files(root, {name: text for name, text in toy.FILES.items() if name not in kernels})
+    monkeypatch.chdir(root)
+    return root, base, head
+
+
+def test_kernels_of_before_the_suite_are_measured_by_a_later_one(written_later):
+    root, base, head = written_later
+    asked = ("compare", f"{base}..{head}", "--suite-from")
+    uncommitted = run_command(*asked, ".", *NULL, cwd=root)
+    assert uncommitted.returncode == ExitCode.REGRESSION, uncommitted.stderr
+    assert "toy (suite.py of the working tree)" in uncommitted.stdout
+    later = commit(root, {"kernels/toy/plain.cu": "wrong"}, 3)
+    committed = run_command(*asked, "HEAD", *NULL, "--json", cwd=root)
+    (document,) = msgspec.json.decode(committed.stdout)
+    assert {v["kernel"]: v["status"] for v in document["verdicts"]} == {
+        "plain": "regression",
+        "tiled": "identical",
+    }
+    record = read_comparison(Path(document["record"])).comparison
+    assert (record.base.commit, record.head.commit) == (base, head)
+    assert record.base.suite_from == record.head.suite_from == later
+    assert git(root, "status", "--porcelain", "--untracked-files=no") == ""
+    assert run_command("run", "--commit", base, "--suite-from", "HEAD", *NULL, cwd=root).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (("compare", "{base}..{head}", "--suite-from", "{base}"), "No suite in"),
+        (("run", "--suite-from", "{head}"), "say which, with --commit"),
+        (("compare", "{base}", "--suite-from", "nothing"), "No commit named 'nothing'"),
+    ],
+)
+def test_a_commit_without_the_suite_that_is_asked_for(written_later, asked, says):
+    root, base, head = written_later
+    done = run_command(*(word.format(base=base, head=head) for word in asked), *NULL, cwd=root)
+    assert done.returncode == ExitCode.USAGE
+    assert says in done.stderr

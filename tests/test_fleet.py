@@ -55,6 +55,19 @@ def test_a_matrix_has_a_row_for_each_card():
     }
 
 
+def test_more_devices_of_a_card_are_measured_in_the_same_job():
+    (card,) = decode({**CARD, "also": ["opengl:0", "cpu:0"]}).cards
+    assert card.devices == ("cuda:0", "opengl:0", "cpu:0")
+    assert card.arguments == ("--device", "cuda:0,opengl:0,cpu:0")
+    assert json.loads(matrix_of(Fleet(cards=(card,))))["card"][0]["device"] == "cuda:0,opengl:0,cpu:0"
+
+
+@pytest.mark.parametrize("devices", [["cuda:0"], ["opengl:0", "opengl:0"]])
+def test_a_device_that_a_card_has_twice_is_refused(devices):
+    with pytest.raises(ConfigError, match=r"gives h200 the device .* more than once"):
+        decode({**CARD, "also": devices})
+
+
 def test_a_matrix_is_one_line_that_a_shell_splits_into_the_same_words():
     fleet = decode(
         {
@@ -92,6 +105,9 @@ def test_a_matrix_is_one_line_that_a_shell_splits_into_the_same_words():
         ({"device": "vulkan:0"}, "device"),
         ({"device": "cuda:0 --no-save"}, "device"),
         ({"device": "cuda:0\n"}, "device"),
+        ({"device": ["cuda:0"]}, "device"),
+        ({"also": "opengl:0"}, "also"),
+        ({"also": ["opengl:0,cpu:0"]}, "also"),
         ({"cases": ["--json"]}, "cases"),
         ({"cases": ["a b"]}, "cases"),
         ({"cases": ["$HOME"]}, "cases"),
@@ -160,7 +176,15 @@ def test_a_file_that_is_too_large_is_refused():
 
 
 def test_a_fleet_reads_as_it_was_written():
-    card = FleetCard(name="a", labels=("x",), device="opencl:0", cases=("m*",), sizes=("64",), quick=True)
+    card = FleetCard(
+        name="a",
+        labels=("x",),
+        device="opencl:0",
+        also=("opengl:0",),
+        cases=("m*",),
+        sizes=("64",),
+        quick=True,
+    )
     fleet = Fleet(cards=(card, FleetCard(name="b", labels=("y", "z"))))
     assert decode_fleet(encode_fleet(fleet), "x") == fleet
 

@@ -182,6 +182,19 @@ def test_sentences_are_counted(text, count):
     assert pages.sentences(text) == count
 
 
+def test_a_thread_of_cutlass_has_its_patches_all_over_its_warps_tile():
+    by_name = {subject.kernel.name: subject for subject in SUBJECTS}
+    drawn = pages.PICTURES["cutlass"](by_name["cutlass"])
+    assert isinstance(drawn, pictures.Hierarchy)
+    grid, block, warp, thread = drawn.levels
+    # 64 x 64 of a warp is no higher than wide: 4 threads down, 8 across, 16 x 8 each, in patches of 4 x 4.
+    assert warp.pieces == [(row, column, 4, 4) for row in (0, 16, 32, 48) for column in (0, 32)]
+    assert grid.pieces == [(0, 0, 256, 128)]
+    for outer, inner in ((grid, block), (block, warp), (warp, thread)):
+        assert outer.part == (inner.rows, inner.columns)
+        assert outer.rows % outer.part[0] == outer.columns % outer.part[1] == 0
+
+
 # What has drifted
 
 

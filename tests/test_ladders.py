@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from harness import Ladder, Rung, Suite
+from harness.cli import report_ladder_command
 from harness.errors import ExitCode, SuiteError
 from harness.output.ladder_tables import NOTHING, WITH_SLOW, markdown
 from harness.output.ladders import Line, fastest, is_slow, ladder_report, placed
@@ -19,12 +20,15 @@ from harness.output.progress import ProgressObserver
 from harness.records import (
     DeviceInfo,
     Host,
+    Launch,
     LibraryShare,
     Measurement,
     Row,
     Run,
 )
 from harness.spec.loader import load, load_folder
+from harness.static.demand import Demand, Usage
+from harness.static.occupancy import residency
 from harness.store.records_file import RecordWriter, newest_rows
 from harness.sweep.journal import SweepJournal
 from harness.sweep.model import Prepared, Sweep, SweepRow, SweepSettings, configurations, points
@@ -534,9 +538,40 @@ def test_every_line_fits_a_terminal_of_80_columns(shelf, harness):
 
 def test_the_real_ladders_fit_a_terminal_of_80_columns(harness, monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(report_ladder_command, "demands", asked)
     done = harness("report", "ladder", "--results", str(tmp_path))
     assert "harness sweep matmul.schedule" in done.out
+    assert (
+        "on GeForce RTX 3060 (sm_86, 28 multiprocessors)" in done.out
+    )  # of the one author whose card is known
+    assert "thread_tiling_2d_as_published   255" in done.out
     assert max(map(len, done.out.splitlines())) <= 80
+
+
+def asked(suite, planned, card):
+    """What compilers would say, at once."""
+    usage = Usage(registers=255, shared_bytes=32_768, spill_store_bytes=0, spill_load_bytes=0)
+    held = residency(card, Launch(grid=(4096, 1, 1), block=(64, 1, 1)), 255, 32_768)
+    return [Demand(planned=each, usage=usage, residency=held, problems=("why " * 40,)) for each in planned]
+
+
+def test_a_card_is_asked_for_by_name(shelf, harness, monkeypatch):
+    monkeypatch.setattr(report_ladder_command, "demands", asked)
+    shelf.put(row("plain", 64))
+    assert (
+        "multiprocessors" not in harness("report", "ladder", "toy.first").out
+    )  # the author's card is not known
+    told = harness("report", "ladder", "toy.first", "--card", "h200").out
+    assert "on H200 (sm_90, 132 multiprocessors)" in told
+    assert "| 255 |" in harness("report", "ladder", "toy.first", "--card", "h200", "--format", "markdown").out
+    (first,) = harness("report", "ladder", "toy.first", "--card", "sm_86:28", "--json").json
+    assert first["demands"]["card"]["multiprocessors"] == 28
+    assert {case["usage"]["registers"] for case in first["demands"]["cases"]} == {255}
+    (first,) = harness("report", "ladder", "toy.first", "--json").json
+    assert first["demands"] is None
+    wrong = harness("report", "ladder", "--card", "h300")
+    assert (wrong.status, wrong.out) == (2, "")
+    assert "'h300' is no card that is known: rtx3060" in wrong.err
 
 
 def test_markdown_is_tables_with_every_rungs_idea(shelf, laddered):

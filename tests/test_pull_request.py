@@ -186,6 +186,35 @@ def test_a_slower_kernel_is_reported_and_its_mending_replaces_the_report(play):
     assert [each["conclusion"] for each in play.github.check_runs] == ["failure", "success"]
 
 
+def test_a_device_that_does_not_open_costs_the_others_nothing_and_is_said(play):
+    [card] = FLEET["cards"]
+    cards = {"cards": [{**card, "also": ["cpu:0", "cpu:7"], "cases": ["toy.s*"]}]}
+    commit(play.author, {".github/fleet.json": json.dumps(cards)}, 1)
+    git(play.author, "push", "--quiet", "origin", "main")
+    play.base = git(play.author, "rev-parse", "HEAD")
+    head = play.propose(play.tree(takes(1_000_001)))
+    status, job = play.measure(head)
+    assert status == 0, job.said
+    [warning] = [line for line in job.said[-1].splitlines() if line.startswith("::warning")]
+    assert "cpu%3A7 was not compared" in warning or "cpu:7 was not compared" in warning
+    assert play.report(head)[0] == 0
+    [body] = play.github.bodies(NUMBER)
+    assert "None of 2 cases is slower" in body
+    assert "cpu:7 was not compared" in body
+    assert play.github.check_runs[0]["conclusion"] == "success"
+
+
+def test_what_is_no_device_is_refused_before_anything_is_compared(play, tmp_path):
+    head = play.propose(play.tree(takes(1_030_000)))
+    play.checkout(tmp_path, head)
+    for specs in ("null,", "null,vulkan:0"):
+        asked = ("--base", play.base, "--head", head, "--device", specs, "--out", str(tmp_path / "out"))
+        done = run_command("ci", "compare", *asked, cwd=tmp_path)
+        assert done.returncode == 2, done.stderr
+        assert "Unknown device" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_kernel_that_does_not_build_and_one_that_vanished_fail_the_pull_request(play):
     broken = Side("#define NULL_DEVICE_FAULT build")
     tree = {**play.tree(broken), "kernels/toy/suite.py": None}

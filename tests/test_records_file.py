@@ -54,6 +54,7 @@ RUN = Run(
         committed_at="2026-01-01T00:00:00+02:00",
         dirty=True,
         tree_sha256="d" * 64,
+        suite_from="e" * 40,
     ),
     headline="GB/s",
     kernels=("plain", "tiled"),

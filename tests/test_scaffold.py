@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from harness.errors import StoreError, UsageError
+from harness.github.requirements import composed
 from harness.github.scaffold import (
     COPIED,
     HARNESS_FILE,
+    MEASURE_FILE,
     check_requirement,
     own_requirement,
     read_fleet,
@@ -26,7 +28,8 @@ from tests.workflow_policy import load, violations
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 HASH = "ab" * 32
 PINNED = f"gpu-harness @ git+https://example.org/o/r@{COMMIT}"
-WRITTEN = {*(f".github/{name}" for name in COPIED), f".github/{HARNESS_FILE}", ".github/fleet.json"}
+OURS = {f".github/{HARNESS_FILE}", f".github/{MEASURE_FILE}", ".github/fleet.json"}
+WRITTEN = {*(f".github/{name}" for name in COPIED), *OURS}
 
 
 @pytest.fixture
@@ -297,6 +300,45 @@ def test_the_command_asks_where_it_cannot_know(repository, call, tmp_path, monke
     done = call("ci", "init", cwd=repository)
     assert done.status == 2
     assert "--harness" in done.err
+    assert files_of(repository) == {}
+
+
+def test_chosen_extras_are_installed_and_their_devices_measured_on(repository, call):
+    done = call("ci", "init", str(repository), "--harness", PINNED, "--with", "tvm,opengl")
+    assert done.status == 0
+    assert (repository / ".github" / MEASURE_FILE).read_bytes() == composed(("opengl", "tvm"))
+    [card] = read_fleet(repository / ".github" / "fleet.json").cards
+    assert card.devices == ("cuda:0", "opengl:0")
+    assert '"also"' not in done.out
+
+
+def test_a_later_call_keeps_the_extras_unless_it_names_others(repository):
+    scaffold(repository, PINNED, extras=("libraries", "opengl"))
+    (repository / ".github" / COPIED[0]).write_text("older")
+    done = scaffold(repository, PINNED, force=True)
+    assert (done.written, done.extras) == ((f".github/{COPIED[0]}",), ("libraries", "opengl"))
+    with pytest.raises(UsageError, match=r"measure\.txt.*--force"):
+        scaffold(repository, PINNED, extras=("tvm",))
+    assert scaffold(repository, PINNED, extras=(), force=True).written == (f".github/{MEASURE_FILE}",)
+    assert (repository / ".github" / MEASURE_FILE).read_bytes() == composed(())
+
+
+def test_cards_that_lack_an_extra_s_device_are_left_and_told_of(repository, call):
+    scaffold(repository, PINNED)
+    before = (repository / ".github" / "fleet.json").read_bytes()
+    done = call("ci", "init", str(repository), "--harness", PINNED, "--with", "cpu,opengl,tvm", "--force")
+    assert (repository / ".github" / "fleet.json").read_bytes() == before
+    for device in ("cpu:0", "opengl:0"):
+        assert (
+            f'has the device {device}, so its kernels are not measured: where a runner has it, write "also"'
+            in done.out
+        )
+
+
+@pytest.mark.parametrize("names", ["nonsense", "tvm,cuda", "tvm nonsense"])
+def test_an_extra_that_there_is_not_writes_nothing(repository, call, names):
+    done = call("ci", "init", str(repository), "--harness", PINNED, "--with", names)
+    assert done.status == 2
     assert files_of(repository) == {}
 
 

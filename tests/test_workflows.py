@@ -705,9 +705,11 @@ def test_a_job_without_calibrations_goes_on(runner, data, files):
 
 HISTORY = (
     "measure/Fetch the results so far",
+    "measure/Which devices work",
     "measure/Measure what is not measured yet",
     "measure/Pick what is new",
 )
+MEASURING = HISTORY[2]
 ASV = """\
 printf '%s\\n' "$@" > "$RUNNER_TEMP/said"
 last=${@: -1}
@@ -722,8 +724,9 @@ def test_a_history_s_job_hands_on_what_is_new_and_nothing_else(runner, data):
     made = data("checkout", {"old.json": "old", "card/kept.json": "kept"})
     runner.workspace = made
     runner.install("asv", ASV)
+    runner.install("harness", "echo cuda:0")
     for place in HISTORY:
-        done = runner.run("perf-history.yml", place, COMMITS="20", RETRY="false")
+        done = runner.run("perf-history.yml", place, COMMITS="20", RETRY="false", DEVICES="cuda:0,opengl:0")
         assert done.returncode == 0, (place, done.stderr)
     results = runner.temp / "results"
     found = {
@@ -740,7 +743,8 @@ def test_a_history_s_job_hands_on_what_is_new_and_nothing_else(runner, data):
 def test_what_failed_is_measured_again_when_it_is_asked_for(runner, data):
     runner.workspace = data("checkout", {})
     runner.install("asv", ASV)
-    assert runner.run("perf-history.yml", HISTORY[1], COMMITS="1", RETRY="true").returncode == 0
+    (runner.temp / "devices").write_text("cuda:0\n")
+    assert runner.run("perf-history.yml", MEASURING, COMMITS="1", RETRY="true").returncode == 0
     assert "--skip-existing-successful" in (runner.temp / "said").read_text()
 
 
@@ -748,8 +752,26 @@ def test_what_failed_is_measured_again_when_it_is_asked_for(runner, data):
 def test_a_number_of_commits_that_is_none_is_refused(runner, data, commits):
     runner.workspace = data("checkout", {})
     runner.install("asv", ASV)
-    assert runner.run("perf-history.yml", HISTORY[1], COMMITS=commits, RETRY="false").returncode == 2
+    assert runner.run("perf-history.yml", MEASURING, COMMITS=commits, RETRY="false").returncode == 2
     assert not (runner.temp / "said").exists()
+
+
+@pytest.mark.parametrize("place", [MEASURING, "measure/Calibrate"])
+def test_a_job_goes_from_device_to_device_whatever_happens_on_one(runner, data, place):
+    runner.workspace = data("checkout", {})
+    # It reads all that there is to read: the list of devices must not be among it.
+    each = """cat; said="$HARNESS_DEVICE $*"; echo "$said" >> "$RUNNER_TEMP/said"; [[ $said != *cuda:0* ]]"""
+    runner.install("asv", f"{each} || exit 2")
+    runner.install("harness", f"{each} || exit 2")
+    (runner.temp / "devices").write_text("cuda:0\nopengl:0\n")
+    assert runner.run("perf-history.yml", place, COMMITS="1", RETRY="false").returncode == 2
+    said = (runner.temp / "said").read_text().splitlines()
+    assert [re.findall(r"\b(?:cuda|opengl):0", line) for line in said] == [["cuda:0"], ["opengl:0"]]
+
+
+def test_a_job_without_any_device_that_works_stops_before_it_measures(runner):
+    runner.install("harness", "exit 3")
+    assert runner.run("perf-history.yml", "measure/Which devices work", DEVICES="cuda:0").returncode == 3
 
 
 def test_pages_are_not_made_without_results(runner, data):

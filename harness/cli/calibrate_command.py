@@ -78,7 +78,13 @@ def command(
     )
     finished: list[CalibrationResult] = []
     with CompareProgress() as observer:
-        suites = load_suites(config, selection.commit, selection.cases, timeout_s=selection.timeout)
+        suites = load_suites(
+            config,
+            selection.commit,
+            selection.cases,
+            timeout_s=selection.timeout,
+            suite_from=selection.suite_from,
+        )
         for loaded, sizes in fitting(suites, selection):
             with Comparing(loaded, loaded, settings, observer) as comparing:
                 quick = selection.quick or comparing.device.kind != "gpu"

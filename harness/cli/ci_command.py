@@ -14,19 +14,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.cli import echo_json, options, tell
-from harness.errors import ConfigError, ExitCode, HarnessError, UsageError
+from harness.errors import ConfigError, DeviceError, ExitCode, HarnessError, UsageError
 from harness.github import events, reporting
 from harness.github.api import Api, check_address, check_repository
 from harness.github.data_git import BRANCH
 from harness.github.posting import Posted, StaleError, start_measurement
 from harness.github.reporting import AUTHOR, Outcome, Prepared, given_reviews, prepare
+from harness.github.requirements import chosen_extras
 from harness.github.scaffold import FLEET_FILE, matrix_of, own_requirement, read_fleet, scaffold
 from harness.output.review.faces import faces, workflow_commands, write_faces
-from harness.output.review.markdown import summary
+from harness.output.review.markdown import code, summary
 from harness.system.texts import harmless
 
 if TYPE_CHECKING:
+    from harness.config import Config
     from harness.github.data_files import Stored
+    from harness.run.compare import CompareSettings, ComparisonResult
+    from harness.spec.loader import LoadedSuite
 
 _HISTORY = click.option("--history", metavar="URL", default="", help="The published pages, to link to.")
 _LISTED = 20
@@ -67,10 +71,11 @@ def command() -> None:
 def compare(selection: options.Selection, base: str, head: str, out: Path, history: str, **given: Any) -> int:
     """Compare a pull request with where it left its base, and write the report that 'harness ci post' posts.
 
-    In a workflow the job's summary and annotations are written too. The exit status is that of 'harness
-    compare'; the report is written whatever the verdicts are.
+    Of several devices, --device cuda:0,opengl:0, each is measured in turn; one that does not open is told,
+    and is an error where none does. In a workflow the job's summary and annotations are written too. The exit
+    status is that of 'harness compare'; the report is written whatever the verdicts are.
     """
-    from harness.cli.compare_command import compare_commits, repository_of, settings_from, show
+    from harness.cli.compare_command import repository_of, settings_from, show
     from harness.config import load_config
     from harness.output.review.building import kernel_places, review_of
     from harness.system import git
@@ -82,15 +87,121 @@ def compare(selection: options.Selection, base: str, head: str, out: Path, histo
     if left == head:
         raise UsageError(f"{head[:10]} is part of {base} already: there is nothing to compare.")
     settings = dataclasses.replace(settings_from(config, selection, given), results=out / "records")
-    finished = compare_commits(config, selection, settings, left, head)
-    places = {loaded.suite.name: kernel_places(loaded) for loaded in finished.heads}
-    review, links = review_of(finished.results, places), events.links_of_run(history)
+    results, heads = _on_each_device(config, selection, settings, left, head)
+    places = {loaded.suite.name: kernel_places(loaded) for loaded in heads}
+    review, links = review_of(results, places), events.links_of_run(history)
     write_faces(out, faces(review, links))
     events.append_summary(summary(review, links))
-    status = show(finished.results, given["fail_on"], as_json=selection.as_json)
+    status = show(results, given["fail_on"], as_json=selection.as_json)
     for line in workflow_commands(review) if events.in_workflow() and not selection.as_json else ():
         click.echo(line)
     return status
+
+
+def _on_each_device(
+    config: Config, selection: options.Selection, settings: CompareSettings, base: str, head: str
+) -> tuple[list[ComparisonResult], list[LoadedSuite]]:
+    """The comparisons on one device after the other, and their suites at head. Raises what comparing raises;
+    DeviceError only where no device could be used.
+    """
+    from harness.cli.compare_command import compare_commits
+    from harness.device.backends import parse_spec
+    from harness.spec.planning import plan
+
+    results: list[ComparisonResult] = []
+    heads: list[LoadedSuite] = []
+    absent: list[str] = []
+    specs = dict.fromkeys(settings.device.split(",")) if settings.device else {None: None}
+    for spec in specs:
+        if spec is not None:
+            parse_spec(spec)  # before hours are spent on the first
+    for spec in specs:
+        on_it = dataclasses.replace(settings, device=spec)
+        try:
+            done = compare_commits(config, selection, on_it, base, head)
+        except DeviceError as error:
+            if len(absent) + 1 == len(specs):
+                raise
+            absent.append(f"{spec} was not compared: {error.message}")
+            _warn(f"No comparison on {spec}", absent[-1])
+            continue
+        results += done.results
+        heads += done.heads
+        if any(result.interrupted for result in done.results):
+            break
+
+    def concerns(result: ComparisonResult, loaded: LoadedSuite) -> bool:
+        backend = result.comparison.device.backend
+        made = (planned.kernel.source_for(backend) for planned in plan(loaded.suite, selection.cases))
+        return bool(result.verdicts or result.problem) or any(made)
+
+    # A suite without a kernel for a device is compared on the others: that it is not there is no lack.
+    told = [
+        result for result, loaded in zip(results, heads, strict=True) if concerns(result, loaded)
+    ] or results
+    return [dataclasses.replace(told[0], left_out=(*told[0].left_out, *absent)), *told[1:]], heads
+
+
+def _warn(title: str, message: str) -> None:
+    """On standard error; in a workflow as an annotation of the run."""
+    click.echo(
+        events.warning_line(title, message) if events.in_workflow() else f"harness: {message}", err=True
+    )
+
+
+@command.command("devices", short_help="In the job with the card: tell which of its devices work.")
+@click.argument("specs", metavar="DEVICES")
+@options.json
+def devices(specs: str, as_json: bool) -> ExitCode:
+    """Print which of a card's DEVICES, such as cuda:0,opengl:0, can be opened here, a line each.
+
+    Of each other one it is told why not, in a workflow as a warning of the run and in the job's summary. The
+    exit status is 3 where none can be opened.
+    """
+    from harness.run.device_session import find_device
+
+    found: dict[str, str] = {}
+    absent: dict[str, str] = {}
+    for spec in specs.split(","):
+        try:
+            found[spec] = find_device(spec).name
+        except DeviceError as error:
+            absent[spec] = error.message
+            _warn(f"{spec} is not measured", f"{spec} is not measured: {error.message}")
+    if absent:
+        lines = (f"- {code(spec)}: {code(why)}" for spec, why in absent.items())
+        events.append_summary("\n".join(["**Not measured, as they do not open here:**\n", *lines, "\n"]))
+    if as_json:
+        echo_json({"devices": found, "absent": absent})
+    else:
+        click.echo("".join(f"{spec}\n" for spec in found), nl=False)
+    return ExitCode.FINE if found else ExitCode.NOT_MEASURED
+
+
+@command.command(
+    "measured", short_help="In a job of the history: tell what it measured and what it left out."
+)
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@options.json
+def measured(folder: Path, as_json: bool) -> ExitCode:
+    """Tell what the records in FOLDER measured, and which kernels were left out for want of a package.
+
+    FOLDER is laid out like asv's results. In a workflow the job's summary says it, and a warning of the run
+    what was left out.
+    """
+    from harness.github.measured import markdown, read_measured, warnings
+    from harness.github.scaffold import extras_there
+
+    found, problems = read_measured(folder)
+    text = markdown(found, problems, extras_there(Path()))
+    events.append_summary(text)
+    if as_json:
+        echo_json({"measured": found, "problems": problems})
+        return ExitCode.FINE
+    click.echo(text, nl=False)
+    for warning in warnings(found, problems):
+        _warn("Left out", warning)
+    return ExitCode.FINE
 
 
 class _Calling:
@@ -350,25 +461,40 @@ def fleet(file: Path, as_json: bool) -> ExitCode:
     metavar="REQUIREMENT",
     help="What the workflows install, one commit or file of it; default: what this harness came from.",
 )
+@click.option(
+    "--with",
+    "extras",
+    metavar="NAMES",
+    help="Extras that the jobs which measure install too, such as tvm,libraries,opengl; default: those that "
+    "the files there say.",
+)
 @options.flag("--force", "Overwrite workflows that are there; never the file of cards.")
 @options.json
-def init(folder: Path, requirement: str | None, force: bool, as_json: bool) -> ExitCode:
+def init(folder: Path, requirement: str | None, extras: str | None, force: bool, as_json: bool) -> ExitCode:
     """Write the workflows into a repository: pull requests measured and reported, the history published.
 
-    FOLDER is the repository's top, by default the current one. All files are written, or none.
+    FOLDER is the repository's top, by default the current one. All files are written, or none. Where a
+    kernel needs the package of an extra, name that extra: its exact versions and hashes are shipped, and no
+    index is asked. With opengl or cpu the jobs measure on that device too, where the file of cards is new.
     """
+    wanted = None if extras is None else chosen_extras(extras)
     chosen = requirement or own_requirement()
     if not chosen:
         raise UsageError(
             "What this harness was installed from is not one commit or one file. Say with --harness what the "
             "workflows are to install, such as 'gpu-harness @ git+https://HOST/OWNER/REPOSITORY@COMMIT'."
         )
-    done = scaffold(folder, chosen, force=force)
+    done = scaffold(folder, chosen, extras=wanted, force=force)
     if as_json:
         echo_json({**asdict(done), "harness": chosen})
         return ExitCode.FINE
     for what, names in (("written", done.written), ("unchanged", done.unchanged), ("kept", done.kept)):
         for name in names:
             click.echo(f"{what:9}  {harmless(name)}")
+    for device in done.unmeasured:
+        click.echo(
+            f"No card of {FLEET_FILE} has the device {device}, so its kernels are not measured: where a "
+            f'runner has it, write "also": ["{device}"].'
+        )
     click.echo(_NEXT)
     return ExitCode.FINE

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @click.command("compare")
 @click.argument("base", required=False, shell_complete=completion.commits)
 @click.argument("rest", nargs=-1, metavar="[HEAD] [CASES]...", shell_complete=completion.commits_then_cases)
+@options.suite_from
 @options.case_options
 @options.comparison
 @options.path("--results", "Where records go; default: .asv/results.")
@@ -105,7 +106,9 @@ def compare_commits(
     from harness.run.compare import Comparing
     from harness.spec.planning import fitting, load_pairs
 
-    pairs = load_pairs(config, base, head, selection.cases, timeout_s=selection.timeout)
+    pairs = load_pairs(
+        config, base, head, selection.cases, timeout_s=selection.timeout, suite_from=selection.suite_from
+    )
     wanted = fitting(pairs, selection.cases, selection.size)
     for line in wanted.left_out:
         click.echo(line, err=True)

@@ -50,7 +50,9 @@ def execute(
     )
     finished: list[RunResult] = []
     with ProgressObserver() as observer:
-        suites = planning.load_suites(config, chosen.commit, chosen.cases, timeout_s=chosen.timeout)
+        suites = planning.load_suites(
+            config, chosen.commit, chosen.cases, timeout_s=chosen.timeout, suite_from=chosen.suite_from
+        )
         for loaded, sizes in fitting(suites, chosen):
             with Session(loaded, settings, observer) as session:
                 quick = chosen.quick or session.device.kind != "gpu"

@@ -82,6 +82,12 @@ def commit(*names: str, **settings: Any) -> Callable[[F], F]:
     return click.option(*names, metavar="REV", shell_complete=completion.commits, **settings)
 
 
+suite_from = commit(
+    "--suite-from",
+    help="Suites as of this commit, or . for the working tree: for kernels of before there was one.",
+)
+
+
 def size(*names: str, help: str) -> Callable[[F], F]:  # noqa: A002 - as click calls it
     return click.option(
         *("--size", *names), multiple=True, metavar="N|MxNxK", help=help, shell_complete=completion.sizes
@@ -97,6 +103,8 @@ class Selection:
     device: str | None
     commit: str | None
     """None for the working tree, and where a command names its commits otherwise."""
+    suite_from: str | None
+    """None where each commit has suites of its own."""
     quick: bool
     timeout: float | None
     seed: int
@@ -113,7 +121,7 @@ class Selection:
 def selection(function: F) -> F:
     """CASES, --commit and the options that choose cases; the command gets one Selection."""
     at = commit("--commit", help="Kernels as they were at this commit; default: the working tree.")
-    return cases(at(case_options(function)))
+    return cases(at(suite_from(case_options(function))))
 
 
 def case_options(function: F) -> F:

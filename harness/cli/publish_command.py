@@ -8,11 +8,13 @@ from pathlib import Path
 import click
 
 from harness.cli import echo_json, options, tell
-from harness.config import load_config
-from harness.errors import ExitCode
+from harness.config import Config, load_config
+from harness.errors import ExitCode, SuiteError
 from harness.history.triage import read_triage
 from harness.integrations.asv.conf import read_conf, run_publish, write_pages
 from harness.output.progress import Waiting
+from harness.spec.loader import discover, load
+from harness.spec.suite import Suite
 
 Folder = click.Path(path_type=Path, file_okay=False)
 
@@ -28,13 +30,15 @@ def command(without_asv: bool, results: Path | None, html: Path | None, as_json:
 
     It needs no server and no network: open harness/index.html in the site's folder.
     """
-    root = load_config().root
+    config = load_config()
+    root = config.root
     conf = read_conf(root)
     if conf.file and not without_asv and results is None and html is None:
         read_triage(root)  # asv empties the folder first: what would stop us is said before that
         run_publish(conf)
     with Waiting("publishing") as waiting:
-        published = write_pages(conf, root, results=results, html=html, tell=waiting.tell)
+        suites = _suites(config)
+        published = write_pages(conf, root, results=results, html=html, suites=suites, tell=waiting.tell)
     for problem in published.problems:
         tell(problem)
     if as_json:
@@ -46,3 +50,14 @@ def command(without_asv: bool, results: Path | None, html: Path | None, as_json:
             f"{published.open} open {regressions}: {published.folder / 'index.html'}"
         )
     return ExitCode.FINE
+
+
+def _suites(config: Config) -> list[Suite]:
+    """Those that can be loaded: a history is published whatever has become of its suites."""
+    found = []
+    for folder in discover(config.root, config.suites):
+        try:
+            found.append(load(folder).suite)
+        except SuiteError as error:
+            tell(f"Published without the suite in {folder.name}: {error.message}")
+    return found

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,15 +16,30 @@ from harness.cli.execute import status_of, tell_result
 from harness.config import load_config
 from harness.device import backends
 from harness.device.lock import Busy
-from harness.errors import DeviceError
+from harness.errors import DeviceError, UsageError
+from harness.output.demands import as_json as demands_as_json
+from harness.output.demands import as_markdown as demands_as_markdown
+from harness.output.demands import print_demands
 from harness.output.ladder_tables import markdown, print_hints, print_ladder
-from harness.output.ladders import SuiteLadders, find_ladders
+from harness.output.ladders import LadderReport, SuiteLadders, find_ladders, planned
 from harness.output.ladders import as_json as ladder_as_json
-from harness.output.progress import ProgressObserver
+from harness.output.progress import ProgressObserver, Waiting
 from harness.run.run import RunResult, Session, SessionSettings
 from harness.spec.planning import load_suites
+from harness.spec.suite import Suite
+from harness.static.demand import demands
+from harness.static.occupancy import Card
+from harness.static.occupancy import card as card_called
 
 SLOW_TIMEOUT_S = 3600.0
+
+
+def known_card(text: str) -> Card | None:
+    """The card of the data file that an author's words name."""
+    try:
+        return card_called(text) if text else None
+    except UsageError:
+        return None
 
 
 @click.command("ladder")
@@ -46,6 +62,12 @@ SLOW_TIMEOUT_S = 3600.0
     shell_complete=completion.cases,
     help="The kernel to hold against the host; default: the fastest.",
 )
+@click.option(
+    "--card",
+    metavar="NAME",
+    help="What the kernels ask of this card, as in 'harness list --card'; default: of the author's, at a "
+    "terminal, where it is one of those that are known.",
+)
 @options.seconds("--timeout", "For one case; default 120, with --slow 3600.")
 @options.path("--results", "Where records lie.")
 @options.no_wait
@@ -60,6 +82,7 @@ def command(
     devices: tuple[str, ...],
     sizes: tuple[str, ...],
     against: str,
+    card: str | None,
     timeout: float | None,
     results: Path | None,
     busy: Busy,
@@ -73,6 +96,7 @@ def command(
     """
     for spec in devices:
         backends.parse_spec(spec)
+    named = None if card is None else card_called(card)
     config = load_config()
     folder = results or config.results_folder
     suites = load_suites(config)
@@ -88,7 +112,7 @@ def command(
             results=folder,
         )
         finished = _measure(asked, settings)
-    _show(asked, form, as_json=as_json)
+    _show(asked, form, named, as_json=as_json)
     return status_of(finished)
 
 
@@ -125,22 +149,50 @@ def _measured_on(
             yield session.run(plan)
 
 
-def _show(asked: Sequence[SuiteLadders], form: str, *, as_json: bool) -> None:
+def _show(asked: Sequence[SuiteLadders], form: str, named: Card | None, *, as_json: bool) -> None:
     found = [ladders.reports() for ladders in asked]
     for problem in dict.fromkeys(problem for _, problems in found for problem in problems):
         click.echo(f"harness: {problem}", err=True)
-    reports = [report for some, _ in found for report in some]
+    reports = [
+        (ladders.suite, report) for ladders, (some, _) in zip(asked, found, strict=True) for report in some
+    ]
     if as_json:
-        echo_json([ladder_as_json(report) for report in reports])
+        echo_json([_as_json(suite, report, named) for suite, report in reports])
         return
     now = dt.datetime.now(dt.timezone.utc)
-    for number, report in enumerate(reports):
+    for number, (suite, report) in enumerate(reports):
         if number:
             click.echo()
         if form == "markdown":
             click.echo(markdown(report), nl=False)
+            if named:
+                click.echo(
+                    f"\n{demands_as_markdown(named, suite, demands(suite, planned(suite, report), named))}"
+                )
         else:
             print_ladder(report, now)
+            _print_demands(suite, report, named)
     if form == "terminal":
         click.echo()
-        print_hints(reports)
+        print_hints([report for _, report in reports])
+
+
+def _as_json(suite: Suite, report: LadderReport, named: Card | None) -> dict[str, Any]:
+    asks = demands(suite, planned(suite, report), named) if named else []
+    return ladder_as_json(report) | {"demands": demands_as_json(named, [(suite, asks)]) if named else None}
+
+
+def _print_demands(suite: Suite, report: LadderReport, named: Card | None) -> None:
+    """What the kernels ask of the card that is named, else of the author's where that is known."""
+    card = named or known_card(report.ladder.card)
+    if card is None:
+        return
+    cases = planned(suite, report)
+    if not cases:
+        if named:
+            click.echo(f"\n{named.name}: no rung has CUDA text of its own, so what it asks cannot be told.")
+        return
+    with Waiting(f"asking what {len(cases)} kernels ask of {card.name}"):
+        asks = demands(suite, cases, card)
+    click.echo()
+    print_demands(card, [(suite, asks)])

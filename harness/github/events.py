@@ -33,6 +33,11 @@ def error_line(title: str, message: str) -> str:
     return workflow_command("error", message, {"title": title})
 
 
+def warning_line(title: str, message: str) -> str:
+    """The runner's command that shows a warning there."""
+    return workflow_command("warning", message, {"title": title})
+
+
 def in_workflow() -> bool:
     return os.environ.get("GITHUB_ACTIONS") == "true"
 

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from harness.errors import ConfigError, StoreError, UsageError
+from harness.github.requirements import DEVICES, composed, extras_of
 from harness.system.git import repository_of
 
 FLEET_FILE = Path(".github/fleet.json")
@@ -28,7 +29,7 @@ _LARGEST_BYTES = 2**18
 
 Name = Annotated[str, Meta(pattern=rf"^[a-z0-9][a-z0-9-]{{0,39}}{_END}")]
 Label = Annotated[str, Meta(pattern=rf"^[A-Za-z0-9][A-Za-z0-9_.-]{{0,99}}{_END}")]
-Spec = Annotated[str, Meta(pattern=rf"^(cuda|opencl|null)(:[0-9]{{1,3}})?{_END}")]
+Spec = Annotated[str, Meta(pattern=rf"^(cuda|opencl|opengl|cpu|null)(:[0-9]{{1,3}})?{_END}")]
 # These two become words of a command: none begins with a dash, or holds what a shell would take for more.
 Pattern = Annotated[str, Meta(pattern=rf"^[A-Za-z0-9_*?\[][A-Za-z0-9_.*?\[\]@=,-]{{0,199}}{_END}")]
 _LENGTH = r"([A-Za-z_][A-Za-z0-9_]{0,39}=)?[1-9][0-9]{0,9}"
@@ -43,15 +44,21 @@ class FleetCard(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     labels: Annotated[tuple[Label, ...], Meta(min_length=1, max_length=16)]
     """A runner takes the job that has all of them."""
     device: Spec = "cuda:0"
+    also: Annotated[tuple[Spec, ...], Meta(max_length=8)] = ()
+    """More devices of the host, on which the same job measures afterwards."""
     cases: Annotated[tuple[Pattern, ...], Meta(max_length=64)] = ()
     sizes: Annotated[tuple[Sizes, ...], Meta(max_length=16)] = ()
     quick: bool = False
 
     @property
+    def devices(self) -> tuple[str, ...]:
+        return (self.device, *self.also)
+
+    @property
     def arguments(self) -> tuple[str, ...]:
         """What `harness ci compare` is given."""
         sizes = (word for size in self.sizes for word in ("--size", size))
-        return (*self.cases, "--device", self.device, *sizes, *(["--quick"] if self.quick else []))
+        return (*self.cases, "--device", ",".join(self.devices), *sizes, *(["--quick"] if self.quick else []))
 
 
 class Fleet(Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,6 +89,9 @@ def decode_fleet(content: bytes, where: str) -> Fleet:
     names = [card.name for card in fleet.cards]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(f"{where} names {', '.join(twice)} more than once: each card has its own name.")
+    for card in fleet.cards:
+        if twice := sorted({spec for spec in card.devices if card.devices.count(spec) > 1}):
+            raise ConfigError(f"{where} gives {card.name} the device {', '.join(twice)} more than once.")
     return fleet
 
 
@@ -90,12 +100,14 @@ def encode_fleet(fleet: Fleet) -> bytes:
 
 
 def matrix_of(fleet: Fleet) -> str:
-    """The matrix of a job, one line of JSON. `arguments` are words, safe to split at the spaces."""
+    """The matrix of a job, one line of JSON. `arguments` are words, safe to split at the spaces; `device` has
+    a comma between each two.
+    """
     cards = [
         {
             "name": card.name,
             "labels": card.labels,
-            "device": card.device,
+            "device": ",".join(card.devices),
             "arguments": " ".join(card.arguments),
         }
         for card in fleet.cards
@@ -119,9 +131,9 @@ COPIED = (
     "workflows/perf-history.yml",
     "workflows/pages.yml",
     "requirements/report.txt",
-    "requirements/measure.txt",
 )
-"""Below .github, here as there."""
+"""Below .github, here as there. What measuring installs is composed beside them."""
+MEASURE_FILE = "requirements/measure.txt"
 HARNESS_FILE = "requirements/harness.txt"
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -136,7 +148,7 @@ _ABOUT = """\
 # The harness that the workflows install, without what it depends on: that is in the other files, by hash.
 # One commit or one file of it, as a job that may write runs it. In its own repository, the default branch's.
 """
-_EXAMPLE = Fleet(cards=(FleetCard(name="my-card", labels=("self-hosted", "linux", "x64", "gpu-my-card")),))
+_LABELS = ("self-hosted", "linux", "x64", "gpu-my-card")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,26 +158,41 @@ class Scaffolded:
     written: tuple[str, ...]
     unchanged: tuple[str, ...]
     kept: tuple[str, ...]
+    extras: tuple[str, ...]
+    """That the jobs which measure install."""
+    unmeasured: tuple[str, ...]
+    """Devices that these extras are for and that no card of the file of cards has."""
 
 
-def scaffold(folder: Path, requirement: str, *, force: bool = False, package: Path = _PACKAGE) -> Scaffolded:
+def scaffold(
+    folder: Path,
+    requirement: str,
+    *,
+    extras: Sequence[str] | None = None,
+    force: bool = False,
+    package: Path = _PACKAGE,
+) -> Scaffolded:
     """Write the workflows and what they need below a repository's top folder.
 
-    `requirement` is what they install as the harness, `package` the folder that has them. Files that are
-    there and differ are overwritten with `force` only; the file of cards never is. Raises UsageError for a
-    folder or requirement that is none, or for files in the way; ConfigError where the file of cards there is
-    broken; StoreError where files cannot be written, and then none is.
+    `requirement` is what they install as the harness, `package` the folder that has them. `extras` are those
+    of this project that jobs which measure install too, None for those that the files there say. Files
+    that are there and differ are overwritten with `force` only; the file of cards never is. Raises UsageError
+    for a folder or requirement that is none, or for files in the way; ConfigError where the file of cards
+    there is broken; StoreError where files cannot be written, and then none is.
     """
     check_requirement(requirement)
     _check_folder(folder)
     files = {f".github/{name}": content for name, content in _shipped(package).items()}
+    if extras is None:
+        extras = extras_there(folder)
+    files[f".github/{MEASURE_FILE}"] = composed(extras)
     files[f".github/{HARNESS_FILE}"] = f"{_ABOUT}{requirement}\n".encode()
     fleet = FLEET_FILE.as_posix()
-    if (folder / fleet).exists():
-        read_fleet(folder / fleet)
-        kept: tuple[str, ...] = (fleet,)
-    else:
-        files[fleet], kept = encode_fleet(_EXAMPLE), ()
+    devices = tuple(DEVICES[extra] for extra in extras if extra in DEVICES)
+    kept = (fleet,) if (folder / fleet).exists() else ()
+    cards = read_fleet(folder / fleet) if kept else _example(devices)
+    if not kept:
+        files[fleet] = encode_fleet(cards)
     try:
         unchanged = tuple(
             name
@@ -184,7 +211,14 @@ def scaffold(folder: Path, requirement: str, *, force: bool = False, package: Pa
             f"Cannot write the workflows into {folder}: {error.strerror or error} ({error.filename}). "
             "Nothing was changed there."
         ) from None
-    return Scaffolded(written=tuple(changed), unchanged=unchanged, kept=kept)
+    measured = {spec.partition(":")[0] for card in cards.cards for spec in card.devices}
+    return Scaffolded(
+        written=tuple(changed),
+        unchanged=unchanged,
+        kept=kept,
+        extras=tuple(extras),
+        unmeasured=tuple(spec for spec in devices if spec.partition(":")[0] not in measured),
+    )
 
 
 def check_requirement(requirement: str) -> None:
@@ -219,6 +253,19 @@ def own_requirement() -> str | None:
     except (PackageNotFoundError, AttributeError, LookupError, TypeError, ValueError, UsageError):
         return None
     return found
+
+
+def extras_there(folder: Path) -> tuple[str, ...]:
+    """Those that the jobs of a repository install already, as its requirements say."""
+    try:
+        return extras_of((folder / ".github" / MEASURE_FILE).read_bytes())
+    except OSError:
+        return ()
+
+
+def _example(more: Sequence[str]) -> Fleet:
+    card = FleetCard(name="my-card", labels=_LABELS, also=tuple(more))
+    return Fleet(cards=(card,))
 
 
 def _shipped(package: Path) -> Mapping[str, bytes]:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from harness.numbers import number
-from harness.output.sheet import Column, Sheet
+from harness.output.sheet import Column, Sheet, inline
 from harness.output.tables import console, print_out
 from harness.spec.suite import Suite
 from harness.static.demand import Demand
@@ -19,18 +19,29 @@ Found = Iterable[tuple[Suite, Sequence[Demand]]]
 def print_demands(card: Card, found: Found) -> None:
     """A table a suite on standard output; why figures are missing below it."""
     for suite, demands in found:
-        if told := [demand for demand in demands if demand.usage or demand.accesses]:
-            sizes = {demand.planned.case.size_label for demand in told}
-            at = f" at {sizes.pop()}" if len(sizes) == 1 else ""
-            title = f"{suite.name}{at} on {card.name} ({card.arch}, {card.multiprocessors} multiprocessors)"
-            print_out(Sheet(columns=_columns(told), title=title))
-        problems: dict[str, dict[str, None]] = {}
-        for demand in demands:
-            for problem in demand.problems:
-                problems.setdefault(problem, {})[demand.planned.kernel.name] = None
-        for problem, kernels in problems.items():
-            line = f"{', '.join(kernels)}: {problem}"
-            console().print(line, style="dim", highlight=False, markup=False, soft_wrap=True)
+        sheet = sheet_of(card, suite, demands)
+        if sheet.columns:
+            print_out(sheet)
+        for line in problems_of(demands):
+            console().print(line, style="dim", highlight=False, markup=False)
+
+
+def sheet_of(card: Card, suite: Suite, demands: Sequence[Demand]) -> Sheet:
+    """The cases that anything is known of; no columns where that is none."""
+    told = [demand for demand in demands if demand.usage or demand.accesses]
+    sizes = {demand.planned.case.size_label for demand in told}
+    at = f" at {sizes.pop()}" if len(sizes) == 1 else ""
+    title = f"{suite.name}{at} on {card.name} ({card.arch}, {card.multiprocessors} multiprocessors)"
+    return Sheet(columns=_columns(told) if told else (), title=title)
+
+
+def problems_of(demands: Sequence[Demand]) -> list[str]:
+    """Why figures are missing, a line a reason."""
+    problems: dict[str, dict[str, None]] = {}
+    for demand in demands:
+        for problem in demand.problems:
+            problems.setdefault(problem, {})[demand.planned.kernel.name] = None
+    return [f"{', '.join(kernels)}: {problem}" for problem, kernels in problems.items()]
 
 
 def _columns(demands: Sequence[Demand]) -> list[Column]:
@@ -38,6 +49,7 @@ def _columns(demands: Sequence[Demand]) -> list[Column]:
     held = [demand.residency for demand in demands]
     sectors, conflicts = ([demand.worst(space) for demand in demands] for space in ("global", "shared"))
     sizes = [demand.planned.case.size_label for demand in demands]
+    full = [100 * each.last_wave if each and each.blocks else None for each in held]
     spilled = [use.spill_store_bytes if use else 0 for use in used]
     return [
         Column(
@@ -50,7 +62,7 @@ def _columns(demands: Sequence[Demand]) -> list[Column]:
         Column("blocks", [str(each.blocks) if each else "" for each in held], over="an SM", spare=4),
         Column("occ. %", [f"{100 * each.occupancy:.0f}" if each else "" for each in held]),
         Column("waves", [f"{each.waves:.3g}" if each else "" for each in held]),
-        Column("last %", [f"{100 * each.last_wave:.0f}" if each and each.blocks else "" for each in held]),
+        Column("last %", ["" if share is None else f"{share:.0f}" for share in full], spare=1),
         Column(
             "sectors",
             [f"{each.sectors:.3g}/{each.fewest_sectors}" if each else "" for each in sectors],
@@ -88,3 +100,10 @@ def as_json(card: Card, found: Found) -> dict[str, Any]:
             for demand in demands
         ],
     }
+
+
+def as_markdown(card: Card, suite: Suite, demands: Sequence[Demand]) -> str:
+    """A table with its title, and why figures are missing; empty where there is nothing to say."""
+    sheet = sheet_of(card, suite, demands)
+    told = [inline(sheet.title), sheet.markdown()] if sheet.columns else []
+    return "\n\n".join([*told, *map(inline, problems_of(demands))]) + "\n"

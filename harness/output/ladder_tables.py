@@ -165,8 +165,8 @@ def _ladder(
     return [
         Column("rung", [line.rung.label for line in lines], text=True),
         Column("size", sizes if len(set(filter(None, sizes))) > 1 else [""] * len(lines)),
-        Column("average", [_given(line.rung.average) for line in lines], over="author"),
-        Column(best, [_given(line.rung.rate, decimals) for line in lines], over="author"),
+        Column("average", [given(line.rung.average) for line in lines], over="author"),
+        Column(best, [given(line.rung.rate, decimals) for line in lines], over="author"),
         Column("speed-up", [times(line.speed_up if several else None) for line in lines], over="author"),
         Column("% peak", [number(line.peak_percent, 3) for line in lines], over="author"),
         Column("average", of_ours("average"), over="ours"),
@@ -222,10 +222,10 @@ def _held_against(report: LadderReport) -> list[Column]:
 def _published(base: Line | None, held: Line | None, others: Sequence[Line], decimals: int) -> list[str]:
     speed_up = times(held.speed_up if held else None)
     return [
-        *((_given(base.rung.time_ms), _given(base.rung.rate, decimals)) if base else ("", "")),
-        *((_given(held.rung.time_ms), _given(held.rung.rate, decimals)) if held else ("", "")),
+        *((given(base.rung.time_ms), given(base.rung.rate, decimals)) if base else ("", "")),
+        *((given(held.rung.time_ms), given(held.rung.rate, decimals)) if held else ("", "")),
         f"{held.rung.speed_up:g}x" if held and held.rung.speed_up else speed_up,
-        *(_given(line.rung.rate, decimals) for line in others),
+        *(given(line.rung.rate, decimals) for line in others),
     ]
 
 
@@ -298,7 +298,7 @@ def _age(started_at: str, now: dt.datetime | None) -> str:
     return "just now"
 
 
-def _given(value: float | None, decimals: int = 0) -> str:
+def given(value: float | None, decimals: int = 0) -> str:
     """A published figure as it was published."""
     if value is None:
         return ""

@@ -215,6 +215,21 @@ def is_plain(line: Line, suite: Suite) -> bool:
     return all(own.get(name) == value for name, value in line.rung.macros.items())
 
 
+def planned(suite: Suite, report: LadderReport) -> list[PlannedCase]:
+    """The kernels of a ladder's rungs and what repairs them that have CUDA text of their own, each at the
+    largest of its sizes, in the suite's order.
+    """
+    largest: dict[str, Line] = {}
+    for line in sorted(report.lines, key=lambda line: max(line.sizes.values(), default=0)):
+        if is_plain(line, suite) and isinstance(line.kernel.source_for("cuda"), str):
+            largest[line.kernel.name] = line
+    return [
+        PlannedCase(kernel, suite.case(kernel, largest[kernel.name].sizes))
+        for kernel in suite.kernels
+        if kernel.name in largest
+    ]
+
+
 def ladder_report(
     suite: Suite,
     tree: str,
@@ -387,7 +402,7 @@ def _best(
     theirs = [line.kernel.name for line in lines if not line.rung.backend]
     best: dict[str, Ours] = {}
     for line in (line for line in lines if line.kernel.name == ladder.against):
-        for names in ([against],) if against else (theirs, _comparable(suite, ladder)):
+        for names in ([against],) if against else (theirs, comparable(suite, ladder)):
             cases = [Case(suite.name, name, line.sizes).id for name in names]
             ours = [_of_row(rows[case], measured.tree) for case in cases if case in rows]
             if timed := [each for each in ours if each.rate]:
@@ -397,7 +412,7 @@ def _best(
     return best
 
 
-def _comparable(suite: Suite, ladder: Ladder) -> list[str]:
+def comparable(suite: Suite, ladder: Ladder) -> list[str]:
     """Kernels that may stand for a device: what computes in the host's type, and is no vendor's own."""
     dtype = suite.by_name[ladder.against].dtype
     return [kernel.name for kernel in suite.kernels if kernel.dtype == dtype and not kernel.library]
@@ -405,7 +420,7 @@ def _comparable(suite: Suite, ladder: Ladder) -> list[str]:
 
 def fastest(suite: Suite, ladder: Ladder, rows: Sequence[StoredRow]) -> Kernel | None:
     """Which kernel stands for a device, by its rows: the fastest at the largest size that it has any of."""
-    fair = _comparable(suite, ladder)
+    fair = comparable(suite, ladder)
     timed = [
         (max(stored.row.sizes.values()), rate, stored.row.kernel)
         for stored in rows

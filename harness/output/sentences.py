@@ -25,7 +25,7 @@ from harness.numbers import (
 )
 from harness.output.review.model import CaseReview, Change
 from harness.output.sheet import Cell, Column
-from harness.records import Effect, Verdict
+from harness.records import Effect, Source, Verdict
 from harness.spec.case_id import size_label
 from harness.statistics.rates import false_alarm_bound
 
@@ -124,6 +124,14 @@ def clocks(case: Case) -> str:
 def commit_label(commit: str | None, *, dirty: bool = False) -> str:
     """``3f2a91c0de + changes``."""
     return (commit or "no commit")[:10] + (" + changes" if dirty else "")
+
+
+def suite_label(source: Source) -> str:
+    """``axpy``, or ``axpy (suite.py of 3f2a91c0de)`` where that is not the commit's own."""
+    if source.suite_from is None:
+        return source.suite
+    of = "the working tree" if source.suite_from == "." else commit_label(source.suite_from)
+    return f"{source.suite} (suite.py of {of})"
 
 
 def basis(verdicts: int, false_alarms: int, measured_at: str) -> str:

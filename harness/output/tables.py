@@ -12,7 +12,7 @@ from rich.text import Text
 
 from harness.history.figures import median_during
 from harness.numbers import binary, number, percent_figure, times
-from harness.output.sentences import commit_label
+from harness.output.sentences import commit_label, suite_label
 from harness.output.sheet import Cell, Column, Sheet
 from harness.records import DeviceInfo, Row, Run
 from harness.run.run import RunResult
@@ -287,7 +287,7 @@ def _library_notes(rows: Sequence[Row]) -> Iterator[str]:
 
 def _title(run: Run) -> str:
     commit = commit_label(run.source.commit, dirty=run.source.dirty)
-    return f"{run.source.suite} at {commit} on {run.device.name} ({run.device.spec})"
+    return f"{suite_label(run.source)} at {commit} on {run.device.name} ({run.device.spec})"
 
 
 def _status(row: Row) -> Cell:

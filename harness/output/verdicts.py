@@ -17,7 +17,15 @@ from harness.judgement.judge import Policy
 from harness.judgement.noise import Calibration
 from harness.judgement.saved_runs import FilesResult
 from harness.numbers import exact, rough, seconds
-from harness.output.sentences import PROCESSES, Case, basis, commit_label, explained, verdict_columns
+from harness.output.sentences import (
+    PROCESSES,
+    Case,
+    basis,
+    commit_label,
+    explained,
+    suite_label,
+    verdict_columns,
+)
 from harness.output.sheet import Cell, Column, Sheet
 from harness.output.tables import console, print_error, print_out, styled
 from harness.records import FAILING, Comparison, DeviceInfo, Verdict, nothing_compared
@@ -238,7 +246,7 @@ def title(comparison: Comparison) -> str:
     ends = (comparison.base, comparison.head)
     base, head = (commit_label(source.commit, dirty=source.dirty) for source in ends)
     device = comparison.device
-    return f"{comparison.head.suite}: {base} against {head} on {device.name} ({device.spec})"
+    return f"{suite_label(comparison.base)}: {base} against {head} on {device.name} ({device.spec})"
 
 
 def lines_of(

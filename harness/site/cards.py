@@ -20,7 +20,6 @@ from harness.history.figures import Case
 from harness.history.reading import CardHistory, Results, read_card
 from harness.history.triage import Decision, Stated
 from harness.numbers import counted
-from harness.records import Row
 from harness.site.documents import (
     EVERY,
     Numbers,
@@ -33,8 +32,9 @@ from harness.site.documents import (
     numbers,
     run_document,
 )
+from harness.site.suites import demand_document
 from harness.spec.case_id import CaseId
-from harness.store.records_file import StoredRun, read_run
+from harness.store.records_file import StoredRow, StoredRun, read_run
 from harness.system.texts import harmless
 
 RUNS = 24
@@ -51,6 +51,8 @@ class CardSummary(msgspec.Struct, kw_only=True):
     file: str
     name: str
     gpu: str
+    host: str
+    """Its processor."""
     driver: str
     kind: str
     newest: dict[str, Any] | None
@@ -109,6 +111,7 @@ class CardPages:
             file=self.file,
             name=machine.get("machine", self.folder.name),
             gpu=machine.get("gpu", ""),
+            host=machine.get("cpu", ""),
             driver=self._driver(),
             kind="cpu" if machine.get("compute_capability") == "none" else "gpu",
             newest=newest,
@@ -157,6 +160,7 @@ class CardPages:
                 "outliers": one.outliers,
                 "clocked": one.clocked,
                 "failed": np.flatnonzero(series.failed).tolist(),
+                "demand": self._demand(case),
                 "epochs": [
                     {"start": each.start, "label": each.label, "changed": each.changed}
                     for each in series.epochs
@@ -172,6 +176,10 @@ class CardPages:
             "floor": one.floor,
             "changes": len(changes),
         }
+
+    def _demand(self, case: Case) -> dict[str, Any] | None:
+        found = self._newest_rows.get(case.name)
+        return demand_document(found.run.device, found.row) if found else None
 
     def _quarter(self, one: Analysed) -> float | None:
         """How the level moved in the 90 days before the case's newest point, or since its epoch began."""
@@ -259,14 +267,16 @@ class CardPages:
         return self._read(self._files[0]) if self._files else None
 
     @cached_property
-    def _newest_rows(self) -> dict[str, Row]:
+    def _newest_rows(self) -> dict[str, StoredRow]:
         """By case, of the newest record of each suite."""
         seen: dict[str, RunFacts] = {}
         for each in self._files:
             seen.setdefault(each.suite, each)
         stored = filter(None, map(self._read, seen.values()))
         return {
-            CaseId.of(one.run.source.suite, row.kernel, row.sizes).short: row
+            CaseId.of(one.run.source.suite, row.kernel, row.sizes).short: StoredRow(
+                self.folder.name, one.run, row
+            )
             for one in stored
             for row in one.rows
         }
@@ -293,7 +303,8 @@ class CardPages:
 
     def _rung(self, one: Analysed) -> dict[str, Any]:
         series, case = one.series, one.series.case
-        row = self._newest_rows.get(case.name)
+        stored = self._newest_rows.get(case.name)
+        row = stored.row if stored else None
         value = figure(float(series.values[-1]))
         beside = {name: figure(float(figures[-1])) for name, figures in series.beside.items()}
         peaks = self._newest_run.run.peaks if self._newest_run else {}
@@ -316,6 +327,7 @@ class CardPages:
             "temperature_c": beside.get("temperature_c"),
             "power_w": beside.get("power_w"),
             "registers": beside.get("registers"),
+            "demand": self._demand(case),
         }
 
     def _runs(self) -> list[dict[str, Any]]:

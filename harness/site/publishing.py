@@ -6,9 +6,10 @@ import datetime as dt
 import functools
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -19,7 +20,19 @@ from harness.history.reading import open_results, side_by_side
 from harness.history.series import cases_of
 from harness.history.triage import read_triage
 from harness.site.cards import CardPages, CardSummary
-from harness.site.documents import COMMITS_A_FILE, EVERY, SCHEMA_VERSION, Rows, Site, atom, badge, badge_svg
+from harness.site.documents import (
+    COMMITS_A_FILE,
+    EVERY,
+    SCHEMA_VERSION,
+    Rows,
+    Site,
+    atom,
+    badge,
+    badge_svg,
+    file_name,
+)
+from harness.site.suites import suite_document
+from harness.spec.suite import Suite
 from harness.store.records_file import PACKED, PART
 from harness.system.files import stat_of
 
@@ -29,7 +42,7 @@ _ASSETS = Path(__file__).resolve().parent / "assets"
 _CHANGES = 120
 """How many changes the overview has at most, open ones first; every series has all of its own."""
 _KINDS = ("new", "acknowledged", "expired", "fixed", "improvement", "environment")
-_OF_CARD = ("file", "name", "gpu", "driver", "kind", "newest", "open", "points", "calibration")
+_OF_CARD = ("file", "name", "gpu", "host", "driver", "kind", "newest", "open", "points", "calibration")
 _READ = (".json", ".jsonl", PACKED, PART, ".harness")
 """What is read of a card's folder, by how its name ends."""
 
@@ -52,10 +65,13 @@ def publish_pages(
     project: str,
     revision: str = "HEAD",
     commit_url: str = "",
+    suites: Sequence[Suite] = (),
     today: dt.date | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Published:
     """Write the pages of a results folder into a site's folder, whatever else lies there.
+
+    `suites` say what others published of their kernels, and hold the texts whose accesses are followed.
 
     An empty history makes pages that say so. Raises StoreError where nothing can be read or written,
     GitError, ConfigError for the triage file.
@@ -76,7 +92,9 @@ def publish_pages(
         line = commits.line[first : first + COMMITS_A_FILE]
         rows = [(each.hash, each.time, each.author[:200], each.subject[:500]) for each in line]
         site.write(f"commits/{first // COMMITS_A_FILE}", rows)
-    _write_overview(site, cards, cases, commits, project, commit_url, now.isoformat(timespec="seconds"))
+    of_suites = _write_suites(site, suites, cards, cases)
+    moment = now.isoformat(timespec="seconds")
+    _write_overview(site, cards, cases, of_suites, commits, project, commit_url, moment)
     return Published(
         folder=site.folder,
         cards=len(cards),
@@ -106,10 +124,25 @@ def _publish_changed(work: Sequence[CardPages], tell: Callable[[str], None]) -> 
     return [card for card in cards.values() if card]
 
 
+def _write_suites(
+    site: Site, suites: Sequence[Suite], cards: Sequence[CardSummary], cases: Sequence[Case]
+) -> list[dict[str, Any]]:
+    """A document for each suite; what the first document says of them."""
+    gpus = [card.gpu for card in cards]
+    told = []
+    for suite in suites:
+        file = file_name(suite.name)
+        site.write(f"suites/{file}", suite_document(suite, gpus, cases))
+        ladders = [{"name": ladder.name, "title": ladder.title} for ladder in suite.ladders]
+        told.append({"name": suite.name, "file": file, "ladders": ladders})
+    return told
+
+
 def _write_overview(
     site: Site,
     cards: Sequence[CardSummary],
     cases: Sequence[Case],
+    suites: Sequence[Mapping[str, Any]],
     commits: Commits,
     project: str,
     commit_url: str,
@@ -144,6 +177,7 @@ def _write_overview(
         ],
         "cases": Rows([asdict(case) for case in cases]),
         "series": Rows([series for card in cards for series in card.series]),
+        "suites": suites,
         "counts": {kind: kinds.count(kind) for kind in _KINDS},
         "problems": [problem for card in cards for problem in card.problems],
     }
@@ -210,7 +244,9 @@ def _code() -> str:
     """Digest of the code that makes a card's pages: a version does not change while it is worked on."""
     package = Path(__file__).resolve().parent.parent
     sources = sorted(
-        path for folder in ("history", "site", "statistics") for path in (package / folder).glob("*.py")
+        path
+        for folder in ("history", "site", "static", "statistics")
+        for path in (package / folder).glob("*.py")
     )
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from harness.errors import GitError, StoreError
+from harness.errors import GitError, NoSuiteError, StoreError
 from harness.system import git
 from harness.system.cache import EXPORTS, cache_dir
 
@@ -116,7 +116,7 @@ class _Tree:
 
 
 def export(repository: Path, commit: str) -> Path:
-    """The folder that has all files of a commit, by its full hash.
+    """The folder that has all files of a commit, or a tree, by its full hash.
 
     It is the cache's where that has it unharmed or can be given it; else one that ends with this process.
     Raises GitError where git cannot tell, StoreError where no folder can be written.
@@ -131,6 +131,60 @@ def export(repository: Path, commit: str) -> Path:
             f"Cannot write the files of commit {commit[:12]} to {error.filename or cache_dir()}: "
             f"{error.strerror or error}. Choose another folder with HARNESS_CACHE_DIR."
         ) from None
+
+
+def with_suite(repository: Path, commit: str, suite: str, others: Sequence[str], source: str | None) -> str:
+    """The hash of a tree: a commit's, with a suite.py that it may not have, for a suite written afterwards.
+
+    `suite` is the suite's folder within the repository. Its suite.py is that of `source`, a commit or None
+    for the working tree; so are the other files of the folder, and `others`, where the commit has none of
+    that name. Git keeps the tree among its objects, where nothing refers to it. Raises GitError.
+    """
+    clone = _clone(repository)
+    own = _entries(clone, commit)
+    known = _working_files(clone, [suite, *others]) if source is None else _entries(clone, source)
+    wanted = {os.fsencode(name) for name in others}
+    inside = b"" if suite == "." else os.fsencode(suite) + b"/"
+    main = inside + b"suite.py"
+    added = {
+        path: entry
+        for path, entry in known.items()
+        if path == main or (path not in own and (path.startswith(inside) or path in wanted))
+    }
+    if main not in added:
+        raise NoSuiteError(
+            f"{'The working tree' if source is None else source[:12]} has no {suite}/suite.py."
+        )
+    with tempfile.TemporaryDirectory(prefix="harness-index-") as folder:
+        index = Path(folder, "index")
+        clone.ask("read-tree", commit, index=index)
+        paths = sorted(added)
+        for some in (paths[start : start + _AT_ONCE] for start in range(0, len(paths), _AT_ONCE)):
+            info = []
+            for path in some:
+                entry = added[path]
+                info += ["--cacheinfo", f"{entry.mode.decode()},{entry.hash.decode()},{os.fsdecode(path)}"]
+            clone.ask("update-index", "--add", "--replace", *info, index=index)
+        return clone.ask("write-tree", index=index).decode().strip()
+
+
+def _working_files(clone: _Clone, places: Sequence[str]) -> dict[bytes, _Entry]:
+    """Files of the working tree that git does not ignore, as blobs that git now has."""
+    top = clone.work_tree
+    if top is None:
+        raise GitError(f"{clone.git_dir} has no working tree to take a suite from.")
+    listed = clone.ask(
+        *("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *places),
+        work_tree=top,
+        index=clone.git_dir / "index",
+    )
+    found = {}
+    for path in dict.fromkeys(listed.split(b"\0")[:-1]):
+        file = top / os.fsdecode(path)
+        if file.is_file() and not file.is_symlink():
+            blob = clone.ask("hash-object", "-w", "--", os.fsdecode(path), work_tree=top).strip()
+            found[path] = _Entry(_EXECUTABLE if os.access(file, os.X_OK) else b"100644", blob)
+    return found
 
 
 @functools.cache

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import glob
 import hashlib
 import importlib.util
@@ -32,7 +33,7 @@ import msgspec
 from harness.errors import GitError, NoSuiteError, SuiteError
 from harness.records import Source
 from harness.spec.case_id import size_label
-from harness.spec.export import export, why_missing
+from harness.spec.export import export, why_missing, with_suite
 from harness.spec.sources import files_outside, tree_sha256
 from harness.spec.suite import Kernel, Problem, Suite
 from harness.spec.suite_data import Loading
@@ -40,6 +41,9 @@ from harness.system import git
 from harness.system.cache import cache_dir, export_root, write_atomically
 from harness.system.file_access import committed, is_beside
 from harness.system.files import read_regular
+
+WORKING_TREE = "."
+"""In place of a commit: the files as they lie there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +221,8 @@ class LoadedSuite:
     repository: Path | None
     commit: str | None
     """Full hash; None for the working tree."""
+    suite_from: str | None = None
+    """The commit that suite.py is of, where it is another than `commit`; WORKING_TREE for none."""
     absent: bool = False
     """True where the commit does not have the suite, and `suite` stands in, from another commit."""
     problem: SuiteError | None = None
@@ -239,6 +245,7 @@ class LoadedSuite:
             committed_at=git.committed_at(repository, commit) if commit else None,
             dirty=self.commit is None and commit is not None and self._is_dirty(repository),
             tree_sha256=tree,
+            suite_from=self.suite_from,
         )
 
     @cached_property
@@ -268,6 +275,7 @@ class Begun:
     path: Path
     repository: Path | None
     commit: str | None
+    suite_from: str | None
     loading: Loading
 
     def result(self) -> LoadedSuite:
@@ -275,7 +283,7 @@ class Begun:
             suite = self.loading.suite()
             if self.commit is not None and self.repository is not None:
                 _check_absolute(suite, self.repository)
-            return LoadedSuite(suite, self.path, self.repository, self.commit)
+            return LoadedSuite(suite, self.path, self.repository, self.commit, self.suite_from)
         except SuiteError as error:
             if self.commit is None or self.repository is None:
                 raise
@@ -296,23 +304,48 @@ def load(
 
 
 def begin(
-    path: Path, commit: str | None = None, repository: Path | None = None, *, timeout_s: float | None = None
+    path: Path,
+    commit: str | None = None,
+    repository: Path | None = None,
+    *,
+    timeout_s: float | None = None,
+    suite_from: str | None = None,
 ) -> Begun:
-    """The same, begun: several are loaded side by side. Raises SuiteError where there is no such suite."""
+    """The same, begun: several are loaded side by side. Raises SuiteError where there is no such suite.
+
+    With `suite_from`, a commit or WORKING_TREE, the commit's kernels are those that its suite.py describes.
+    """
     path = path.resolve()
     repository = repository.resolve() if repository else _repository_around(path)
     if commit is None:
-        return Begun(path, repository, None, Loading(_present(path), timeout_s))
+        return Begun(path, repository, None, None, Loading(_present(path), timeout_s))
     if repository is None:
         raise SuiteError(f"{path} is in no git repository, so it cannot be loaded at commit {commit!r}.")
     commit = git.resolve(repository, commit)
     inside = _inside(path, repository)
-    exported = export(repository, commit) / inside
+    if suite_from is not None and suite_from != WORKING_TREE:
+        suite_from = git.resolve(repository, suite_from)
+    tree = commit if suite_from is None else _with_suite_of(path, repository, commit, suite_from)
+    exported = export(repository, tree) / inside
     if not (exported / "suite.py").is_file():
         lacks = f"Commit {commit[:12]} has no suite {inside.as_posix()}."
         log = f"No such file: {inside.as_posix()}/suite.py"
         raise NoSuiteError(_explained(lacks, log, path, repository, commit))
-    return Begun(path, repository, commit, Loading(exported, timeout_s))
+    return Begun(path, repository, commit, suite_from, Loading(exported, timeout_s))
+
+
+def _with_suite_of(path: Path, repository: Path, commit: str, suite_from: str) -> str:
+    """The tree of a commit with the suite.py of another, and with the preludes that it names."""
+    source = None if suite_from == WORKING_TREE else suite_from
+    inside = _inside(path, repository)
+    named = (os.path.normpath(inside / name) for name in _preludes(path, repository, source))
+    others = [name for name in named if not name.startswith("..")]
+    return with_suite(repository, commit, inside.as_posix(), others, source)
+
+
+@functools.lru_cache(maxsize=64)
+def _preludes(path: Path, repository: Path, commit: str | None) -> tuple[str, ...]:
+    return tuple(load(path, commit, repository).suite.prelude.values())
 
 
 def _present(folder: Path) -> Path:

@@ -14,7 +14,15 @@ from harness.config import FILES, Config, suites_said
 from harness.errors import NoSuiteError, SuiteError, UsageError
 from harness.records import DeviceInfo, Launch
 from harness.spec.case_id import CaseId, Selector, Size
-from harness.spec.loader import Begun, LoadedSuite, begin, discover, discover_at, remember
+from harness.spec.loader import (
+    WORKING_TREE,
+    Begun,
+    LoadedSuite,
+    begin,
+    discover,
+    discover_at,
+    remember,
+)
 from harness.spec.suite import Case, Geometry, Kernel, Suite, computed
 from harness.system import git
 
@@ -201,14 +209,20 @@ def load_suites(
     patterns: Sequence[str] = (),
     *,
     timeout_s: float | None = None,
+    suite_from: str | None = None,
 ) -> list[LoadedSuite]:
-    """The suites of the project, at least one. Raises SuiteError, UsageError."""
+    """The suites of the project, at least one. Raises SuiteError, UsageError.
+
+    With `suite_from`, a commit or WORKING_TREE, kernels are the commit's and suites those of `suite_from`.
+    """
+    if suite_from is not None and commit is None:
+        raise UsageError("--suite-from is for the kernels of an earlier commit: say which, with --commit.")
     folders = discover(config.root, config.suites)
     if not folders:
         raise SuiteError(
             f"No suite in {config.root}: no folder with a suite.py matches {', '.join(config.suites)}."
         )
-    begun = [begin(folder, commit, timeout_s=timeout_s) for folder in folders]
+    begun = [begin(folder, commit, timeout_s=timeout_s, suite_from=suite_from) for folder in folders]
     loaded = [each.result() for each in begun]
     if commit is None:
         for each in loaded:
@@ -224,8 +238,11 @@ def load_pairs(
     patterns: Sequence[str] = (),
     *,
     timeout_s: float | None = None,
+    suite_from: str | None = None,
 ) -> list[SuitePair]:
     """Every suite that either revision has, at both; without `head`, base and the working tree.
+
+    With `suite_from`, a commit or WORKING_TREE: every suite that it has, each time.
 
     A suite that is broken at one of them stands in for itself, absent and with its problem; raises SuiteError
     where it is broken at both, or where there is none. Raises UsageError outside a git repository and for a
@@ -237,15 +254,21 @@ def load_pairs(
         raise UsageError(f"{root} is in no git repository: there are no commits to compare.")
     base = git.resolve(repository, base)
     head = None if head is None else git.resolve(repository, head)
-    globs = _globs(config, repository, base, head)
-    at_head = discover(root, globs) if head is None else discover_at(root, globs, head)
-    folders = dict.fromkeys([*at_head, *discover_at(root, globs, base)])
+    revisions: tuple[str | None, ...] = (base, head)
+    if suite_from is not None:
+        revisions = (None if suite_from == WORKING_TREE else git.resolve(repository, suite_from),)
+    globs = _globs(config, repository, *revisions)
+    found = (discover(root, globs) if each is None else discover_at(root, globs, each) for each in revisions)
+    folders = dict.fromkeys(folder for each in reversed([*found]) for folder in each)
     if not folders:
         raise SuiteError(
             f"No suite in {root} at either commit: no folder with a suite.py matches {', '.join(globs)}."
         )
     begun = [
-        [_tried(partial(begin, folder, commit, timeout_s=timeout_s)) for commit in (base, head)]
+        [
+            _tried(partial(begin, folder, commit, timeout_s=timeout_s, suite_from=commit and suite_from))
+            for commit in (base, head)
+        ]
         for folder in folders
     ]
     pairs = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "CASE",
     "FIXED",
+    "NEAR",
     "Pages",
     "axe_source",
     "fragment",
@@ -24,12 +25,15 @@ from urllib.parse import urlencode
 
 import pytest
 
+from harness import Ladder, Rung, Suite
 from harness.history.triage import Decision, acknowledge
 from harness.judgement.noise import Calibration, CaseNoise, PlantedRate, write_calibration
 from harness.site.publishing import publish_pages
+from harness.spec.loader import load
 from harness.statistics.paired import ProcessEffect
 from scripts.synthetic_history import CARDS, Step, scale, show, write
 from tests.browser.chromium import REQUIRED, Site
+from tests.support import KERNELS
 
 COMMIT_URL = "https://example.invalid/commit/{}"
 CASE = "matmul.naive@1024"
@@ -37,6 +41,8 @@ CASE = "matmul.naive@1024"
 FIXED = "matmul.shared_tile@1024"
 """Slower from commit 20 to 60."""
 TODAY = dt.date(2026, 1, 1)
+NEAR = 25_500.0
+"""What somebody published of FIXED on an H200: within what its chart spans."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +154,15 @@ def publish_shown(root: Path) -> Shown:
 
     def publish() -> Shown:
         html = root / "html"
-        publish_pages(written.results, root, html, project="sample", commit_url=COMMIT_URL, today=TODAY)
+        publish_pages(
+            written.results,
+            root,
+            html,
+            project="sample",
+            commit_url=COMMIT_URL,
+            suites=[_published()],
+            today=TODAY,
+        )
         read = [
             json.loads((html / "harness" / "api" / f"{name}.json").read_text(encoding="utf-8"))
             for name in ("site", "changes")
@@ -161,6 +175,28 @@ def publish_shown(root: Path) -> Shown:
             if before.site["cases"][change["case"]]["name"] == case and change["kind"] == "regression":
                 acknowledge(root, _decision(change, case, until))
     return publish()
+
+
+def _published() -> Suite:
+    """The suite, and figures that somebody published of kernels in the history, some of them on the H200."""
+    suite = load(KERNELS / "matmul").suite
+    near = Ladder(
+        "near",
+        "A ladder of the same card",
+        publication="On <i>speed</i>",
+        author="Grace",
+        url="javascript:alert(1)",
+        date="2021",
+        card="H200",
+        rungs=[
+            Rung("tiled", "shared_tile", NEAR, sizes=1024),
+            Rung("plain", "naive", 1, sizes=1024),
+            Rung("plain", "naive", 2, sizes=4096),
+        ],
+        decimals=1,
+        note="A <b>doubt</b>.",
+    )
+    return dataclasses.replace(suite, ladders=(*suite.ladders, near))
 
 
 def _decision(change: dict[str, Any], case: str, until: dt.date | None) -> Decision:

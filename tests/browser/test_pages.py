@@ -34,12 +34,12 @@ pytestmark = pytest.mark.slow
 
 ASSETS = Path(__file__).resolve().parents[2] / "harness" / "site" / "assets"
 VENDOR = ASSETS / "static" / "vendor"
-SHELLS = ("index", "card", "case", "compare", "calibration", "run")
+SHELLS = ("index", "card", "ladder", "case", "compare", "calibration", "run")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "base-uri 'none'; form-action 'none'"
 )
-MOST_BYTES = 300_000
+MOST_BYTES = 310_000
 MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 SVG = "{http://www.w3.org/2000/svg}"
 # Somebody who wants to look at the pages names a folder here.
@@ -92,6 +92,7 @@ def views(shown):
     return {
         "index": {},
         "card": {"card": h200, "suite": "matmul", "size": "1024"},
+        "ladder": {"ladder": "matmul.shader"},
         "case": {"card": h200, "case": CASE},
         "compare": {"left": f"{h200}@60", "right": f"{a100}@newest"},
         "calibration": {"card": h200},
@@ -130,7 +131,7 @@ def test_every_page_shows_itself_quietly_and_accessibly(pages, browser, shown, t
     assert "cannot be shown" not in pages.text("main")
     assert pages.count("h1") == 1
     assert pages.script("return document.title").endswith("sample")
-    assert pages.count("nav[aria-label=Pages] a") == 4  # asv's pages are not there
+    assert pages.count("nav[aria-label=Pages] a") == 5  # asv's pages are not there
     pages.screenshot(Path(SCREENSHOTS or tmp_path) / f"{page}-{scheme}-{width}.png")
     assert not too_wide(pages, width)
     assert run_axe(pages) == []
@@ -176,7 +177,8 @@ def test_links_of_the_pages_lead_somewhere(pages, shown):
     missing = {path for path in paths if not (shown.folder / path.lstrip("/")).exists()}
     assert missing == set()
     outside = {link for link in links if urlsplit(link).netloc not in (here, "example.invalid")}
-    assert {link for link in outside if not link.startswith("blob:")} == set()
+    published = {"https://github.com/vantaa89/cuda-matmul"}
+    assert {link for link in outside if not link.startswith("blob:")} == published
 
 
 # The overview
@@ -862,6 +864,77 @@ def test_ten_thousand_points_open_move_and_stay_light(browser, long_history):
             drawn = pages.script("return harness.stack.plots.map(u => [u.scales.x.min, u.scales.x.max])")
             assert drawn == [[low, high]] * len(drawn)
         assert pages.problems() == []
+
+
+# What others published, and what a kernel asks of a card
+
+
+def test_a_case_shows_what_others_published_of_it(pages, shown):
+    pages.visit("case", card=shown.card("h200"), case=FIXED)
+    assert "Grace, H200: 25,500.0" in pages.text(".legend")
+    assert "dashed in the chart" in pages.column("Published: A ladder of the same card", 5)
+    lead = pages.text("section .lead")
+    assert "Grace" in lead
+    assert "“On <i>speed</i>”" in lead  # as text
+    assert pages.count("section .lead a") == 0  # an address that is none of the web is no link
+    assert "A <b>doubt</b>." in pages.text("section .note")
+    picture = pages.script("return harness.stack.picture({title: '', lines: []}).svg")
+    assert 'stroke-dasharray="7 4"' in picture
+    # The same kernel on another card has the table alone.
+    pages.visit("case", card=shown.card("a100"), case=FIXED)
+    assert "Grace" not in pages.text(".legend")
+    assert pages.column("Published: A ladder of the same card", 5) == ["another card"]
+    assert pages.problems() == []
+
+
+def test_a_figure_far_away_does_not_flatten_a_history(pages, shown):
+    pages.visit("case", card=shown.card("h200"), case=CASE)
+    scale = "return [harness.stack.plots[0].scales.y.min, harness.stack.plots[0].scales.y.max]"
+    low, _ = pages.script(scale)
+    assert low > 8000
+    picture = "return harness.stack.picture({title: '', lines: []}).svg"
+    assert "Grace, H200: 1.0 ↓" in pages.script(picture)
+    assert "Grace, H200: 2.0" not in pages.script(picture)  # of another size
+    rows = pages.column("Published: A ladder of the same card", 5)
+    assert rows == ["dashed in the chart", "another size"]
+    pages.visit("case", card=shown.card("h200"), case=CASE, zero="1")
+    assert pages.script(scale)[0] <= 1
+    assert "Grace, H200: 1.0<" in pages.script(picture)
+
+
+def test_pages_tell_what_a_kernel_asks_of_the_card(pages, shown):
+    pages.visit("case", card=shown.card("h200"), case=CASE)
+    sectors = pages.column("Accesses of a warp at 4096, from the source", 3)
+    assert sectors == ["32 (neighbours: 4)", "1 (neighbours: 4)", "32 (neighbours: 4)"]
+    facts = pages.script(
+        "return [...document.querySelectorAll('section .facts dt')].map(one => one.innerText)"
+    )
+    assert facts[-4:] == ["resident blocks", "occupancy", "waves", "last wave"]
+    pages.visit("card", card=shown.card("h200"), suite="matmul", size="1024")
+    caption = "What the kernels of matmul ask of the card"
+    by_kernel = dict(zip(pages.column(caption, 0), pages.column(caption, 8), strict=True))
+    assert by_kernel["naive"] == "32 / 4"
+    assert pages.problems() == []
+
+
+def test_a_ladder_is_drawn_over_the_size(pages, shown):
+    pages.visit("ladder", ladder="matmul.shader")
+    assert "Sangkun Park" in pages.text(".lead")
+    assert "twice what 2 N^3" in pages.text(".note")
+    rates = pages.column("A compute shader against one core of the host: published, and measured here", 2)
+    assert {"46.60", "0.40"} <= set(rates)
+    titles = pages.script(
+        "return [...document.querySelectorAll('figure svg text')].map(one => one.textContent)"
+    )
+    assert {"GFLOP/s", "speed-up over cpu_loop", "128", "4,096"} <= set(titles)
+    assert "compute shader, published (Quadro 4000)" in pages.text(".legend")
+    dashed = "return document.querySelectorAll('figure .roofline path[stroke-dasharray]').length"
+    assert pages.script(dashed) == 3  # two rates and a speed-up
+    pages.choose("Ladder", "matmul.cuda")
+    assert pages.hash()["ladder"] == "matmul.cuda"
+    assert pages.count("figure svg") == 0  # one size
+    pages.visit("ladder", ladder="matmul.none")
+    assert "There is no ladder “matmul.none” here." in pages.text("main")
 
 
 # The words, and the files themselves

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fcntl
 import json
 import os
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.device.backends import null
-from harness.device.lock import held
+from harness.device.lock import busy_with, held
 from harness.errors import BusyError, ExitCode
 from tests import sweeps, toy
 from tests.support import COMMAND, IMPORT_PATH, Done, Recorder, caller, commit, make_repository, run_command
@@ -409,3 +410,11 @@ def _taken(path: Path) -> bool:
         except BlockingIOError:
             return True
     return False
+
+
+@pytest.mark.parametrize("backend", ["cuda", "opengl"])
+def test_a_card_is_one_whichever_backend_names_it(device: DeviceInfo, locks: Path, backend: str) -> None:
+    card = dataclasses.replace(device, backend=backend, spec=f"{backend}:0", name="A card", kind="gpu")
+    with somebody(locks):
+        assert busy_with(card).startswith(f"{backend}:0 (A card) is being measured by process 1234")
+    assert busy_with(card) == ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from harness.system.files import read_regular
 if TYPE_CHECKING:
     from harness.records import DeviceInfo
     from harness.site.publishing import Published
+    from harness.spec.suite import Suite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +80,7 @@ def write_pages(
     *,
     results: Path | None = None,
     html: Path | None = None,
+    suites: Sequence[Suite] = (),
     tell: Callable[[str], None] = lambda _: None,
 ) -> Published:
     """Write our pages beside asv's, and let asv's lead to them. Raises what publish_pages raises."""
@@ -92,6 +94,7 @@ def write_pages(
         project=conf.project,
         revision=conf.branch,
         commit_url=conf.commit_url,
+        suites=suites,
         tell=tell,
     )
     if conf.file and (site / "asv.js").exists():  # a page of somebody else's is left alone

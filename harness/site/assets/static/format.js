@@ -82,6 +82,13 @@
 
   format.times = (ratio) => (known(ratio) ? `× ${ratio.toFixed(ratio < 10 ? 3 : 1)}` : NONE);
 
+  /** One rate over another: 1.8x, 123x, 0.036x. */
+  format.speedUp = function (ratio) {
+    if (!known(ratio)) return "";
+    if (ratio > 0 && ratio < 0.95) return `${Number(ratio.toPrecision(2))}x`;
+    return `${fixed(ratio, ratio >= 100 ? 0 : 1)}x`;
+  };
+
   const pad = (number) => String(number).padStart(2, "0");
 
   function moment(value) {

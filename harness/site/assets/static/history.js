@@ -20,6 +20,7 @@
       memory: harness.figures(series.memory_clock_mhz),
       temperature: harness.figures(series.temperature_c),
       power: harness.figures(series.power_w),
+      published: [],
       flags,
       levelAt(index) {
         return series.levels.find((level) => index >= level.start && index < level.stop)?.level ?? null;
@@ -133,6 +134,27 @@
     }
   }
 
+  /** What others published of this case on such a card: a dashed line; an arrow where it is out of sight. */
+  function published(data, surface, g) {
+    const bottom = g.top + g.height;
+    for (const { value, words } of data.published) {
+      const y = g.y(value);
+      const style = { fill: g.colours["line-d"], align: "right" };
+      const right = g.left + g.width - 6;
+      if (y < g.top || y > bottom) {
+        const above = y < g.top;
+        surface.text(`${words} ${above ? "↑" : "↓"}`, right, above ? g.top + 44 : bottom - 18, style);
+        continue;
+      }
+      surface.segment(g.left, y, g.left + g.width, y, {
+        stroke: g.colours["line-d"],
+        width: 1.5,
+        dash: [7, 4],
+      });
+      surface.text(words, right, y > g.top + 16 ? y - 5 : y + 14, style);
+    }
+  }
+
   function marker(surface, shape, x, y, size, style) {
     const shapes = {
       down: [
@@ -188,6 +210,7 @@
     if (data.outliers.length) items.push(["ring", "outlier"]);
     if (data.clocked.length) items.push(["square", "the clock was down"]);
     if (data.failed.length) items.push(["cross", "failed"]);
+    for (const { words } of data.published) items.push(["published", words]);
     if (data.epochs.length > 1) items.push(["epoch", "new epoch: the environment changed"]);
     return items;
   }
@@ -203,6 +226,8 @@
       ring: () => surface.ring(x, y, 7, { stroke: colours.muted }),
       square: () => square(surface, x, y, 3, colours.muted),
       cross: () => cross(surface, x, y, 3.5, colours.bad),
+      published: () =>
+        surface.segment(x - 8, y, x + 8, y, { stroke: colours["line-d"], width: 1.5, dash: [5, 3] }),
       epoch: () =>
         surface.segment(x, y - 6, x, y + 6, { stroke: colours.muted, dash: [2, 3] }),
     };
@@ -239,6 +264,14 @@
     };
   }
 
+  /** A range that holds what was published, where that does not flatten the history. */
+  function withPublished(data, low, high) {
+    const all = data.published.map((one) => one.value);
+    const [least, most] = [Math.min(low, ...all), Math.max(high, ...all)];
+    const fits = state.get("zero") === "1" || most - least <= 2 * (high - low);
+    return fits ? [least, most] : [low, high];
+  }
+
   function figureRange(data) {
     return (min, max, from, to) => {
       let [low, high] = [min ?? Infinity, max ?? -Infinity];
@@ -248,6 +281,7 @@
         high = Math.max(high, level * (1 + data.floor));
       }
       if (!(high >= low)) return [0, 1];
+      [low, high] = withPublished(data, low, high);
       if (state.get("zero") === "1") return low >= 0 ? [0, high * 1.22] : [low * 1.1, high * 1.22];
       const room = high - low || Math.abs(high) * 0.05 || 1;
       // Room at the top for the letters of changes.
@@ -270,6 +304,7 @@
       },
       over: (surface, g) => {
         epochs(data, surface, g, true);
+        published(data, surface, g);
         figures(data, surface, g);
         flagged(data, surface, g);
         levels(data, surface, g);

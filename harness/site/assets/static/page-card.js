@@ -133,6 +133,58 @@
     }).node;
   }
 
+  /** Of the accesses to one memory, the one that a warp pays most for. */
+  function worst(followed, space, cost) {
+    const found = (followed?.found ?? []).filter((one) => one.space === space);
+    return found.length ? found.reduce((a, b) => (cost(b) > cost(a) ? b : a)) : null;
+  }
+
+  /** What each kernel asks of the card: of the newest record, and of the newest source. */
+  function demands(card, suite, chosen) {
+    const rows = chosen.rows
+      .map((row) => {
+        const followed = harness.suites.accessesOf(suite, row.kase.kernel);
+        const device = worst(followed, "global", (one) => one.sectors / one.fewest_sectors);
+        const shared = worst(followed, "shared", (one) => one.conflicts);
+        const counts = { device, sectors: device?.sectors, conflicts: shared?.conflicts };
+        return { ...row, ...row.demand, ...counts, asked: Boolean(row.demand || device) };
+      })
+      .filter((row) => row.asked);
+    if (!rows.length) return null;
+    const columns = [
+      kernelColumn(card, chosen),
+      harness.figure("registers", "Registers", format.whole, { hint: "Of a thread" }),
+      harness.figure("shared_bytes", "Shared memory, B", format.whole, { hint: "Of a block" }),
+      harness.figure("blocks", "Blocks an SM", format.whole, { hint: "Resident at once" }),
+      harness.figure("occupancy", "Occupancy", format.share),
+      {
+        key: "limit",
+        label: "Limited by",
+        sort: (row) => row.limit,
+        cell: (row) => harness.plain(row.limit ?? format.NONE, 20),
+      },
+      harness.figure("waves", "Waves", (value) => format.number(value, 3)),
+      harness.figure("last_wave", "Last wave", format.share, { hint: "How much of the last wave is full" }),
+      {
+        key: "sectors",
+        label: "Sectors a request",
+        numeric: true,
+        hint: "Of the access that costs most, over the fewest",
+        sort: (row) => row.sectors,
+        cell: (row) =>
+          row.device ? `${format.number(row.sectors, 3)} / ${row.device.fewest_sectors}` : format.NONE,
+      },
+      harness.figure("conflicts", "Bank conflicts", (value) => format.number(value, 3), {
+        hint: "How many times a request to shared memory is served, at worst",
+      }),
+    ];
+    const caption = `What the kernels of ${harness.plain(chosen.suite, 60)} ask of the card`;
+    return harness.section(
+      "What the kernels ask of the card",
+      harness.table(columns, { id: "demands", caption, rows, stack: true }).node,
+    );
+  }
+
   function roofData(chosen, peaks) {
     const points = chosen.rows
       .filter((row) => row.flop && row.moved_bytes && row.time_ms && !row.failed)
@@ -302,6 +354,7 @@
       }))
       .sort((a, b) => a.order - b.order);
     const chosen = rows.length ? choices(rows) : null;
+    const suite = chosen && (await harness.suites.load(site, chosen.suite));
     const roof = chosen && roofline(chosen, data.peaks);
     harness.title(card.name);
     harness.replace(
@@ -318,6 +371,7 @@
               el("section", null, el("h2", null, "Ladder"), ladder(card, chosen)),
               roof.node,
             ),
+            demands(card, suite, chosen),
             harness.section("Figures", details(card, chosen)),
           ]
         : harness.empty(

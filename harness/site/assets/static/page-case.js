@@ -373,6 +373,8 @@
     }
     const kase = site.cases[caseNumber];
     const data = history.unpack(await harness.load(`series/${one.file}`));
+    const suite = await harness.suites.load(site, kase.suite);
+    data.published = harness.suites.drawn(suite, kase, cardNumber);
     const range = await wantedRange(site);
     harness.title(kase.name, card.name);
     const read = readout(site, data, kase);
@@ -410,6 +412,8 @@
           rescale(harness.stack);
         }),
       ),
+      harness.suites.published(site, suite, kase, cardNumber),
+      harness.suites.demand(suite, kase, data.demand),
       epochList(data),
     );
     view.addEventListener("shown", () => {

@@ -6,12 +6,15 @@
   const PAGES = [
     ["index", "Overview"],
     ["card", "Cards"],
+    ["ladder", "Ladders"],
     ["compare", "Compare"],
     ["calibration", "Calibration"],
   ];
 
   function header(name, site) {
-    const links = PAGES.map(([page, label]) => {
+    const ladders = (site?.suites ?? []).some((suite) => suite.ladders.length);
+    const pages = PAGES.filter(([page]) => page !== "ladder" || ladders || name === "ladder");
+    const links = pages.map(([page, label]) => {
       const current = page === name || (page === "card" && (name === "case" || name === "run"));
       return el(
         "li",

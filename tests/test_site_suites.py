@@ -1,0 +1,151 @@
+"""What the pages say of a suite: authors' figures as they were printed, and what a kernel asks of a card."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from harness.history.figures import Case
+from harness.records import Launch, Resources, Row
+from harness.site.suites import demand_document, is_of_family, suite_document
+from harness.spec.loader import load_folder
+from tests.support import KERNELS, caller
+from tests.test_ladders import CARD
+
+
+@pytest.mark.parametrize(
+    ("gpu", "card", "same"),
+    [
+        ("NVIDIA GeForce RTX 3060", "RTX 3060", True),
+        ("NVIDIA GeForce RTX 3060 Ti", "RTX 3060", True),
+        ("NVIDIA RTX A500 Laptop GPU", "RTX A500 laptop", True),
+        ("NVIDIA GeForce RTX 3070", "RTX 3060", False),
+        ("NVIDIA A100-SXM4-80GB", "A10", False),
+        ("NVIDIA RTX 4000 Ada Generation", "Quadro 4000", False),
+        ("NVIDIA H200", "", False),
+    ],
+)
+def test_a_card_is_of_a_family_by_every_word_of_the_authors(gpu, card, same):
+    assert is_of_family(gpu, card) is same
+
+
+def case(kernel, size, suite="matmul"):
+    name = f"{suite}.{kernel}@{size}"
+    return Case(
+        name=name,
+        suite=suite,
+        kernel=kernel,
+        size=size,
+        metric="gflops",
+        unit="GFLOP/s",
+        direction="higher",
+        order=0,
+    )
+
+
+@pytest.fixture(scope="module")
+def matmul():
+    return load_folder(KERNELS / "matmul")
+
+
+def document(suite, *cases, gpus=()):
+    """As the pages read it."""
+    return json.loads(json.dumps(suite_document(suite, gpus, cases)))
+
+
+def test_figures_are_as_they_were_printed(matmul):
+    ladders = document(matmul, gpus=("NVIDIA H200", "Quadro 4000"))["ladders"]
+    found = {each["name"]: each for each in ladders}
+    shader, cuda = found["shader"], found["cuda"]
+    told = [each["told"]["rate"] for each in shader["rungs"] if each["kernel"] == "compute_shader"]
+    assert told == ["13.53", "46.60", "66.77", "73.70", "74.42", "75.05"]
+    assert [each["told"]["rate"] for each in shader["rungs"] if each["kernel"] == "cpu_loop"][4] == "0.40"
+    card = next(
+        each for each in shader["rungs"] if (each["kernel"], each["size"]) == ("compute_shader", "512")
+    )
+    assert (card["told"]["speed_up"], card["told"]["time_ms"]) == ("29x", "4.02")
+    assert shader["cards"] == [1]
+    assert "wmma_warp_tiling" not in shader["comparable"]  # half precision is no match for a loop in single
+    assert "thread_tiling_2d" in shader["comparable"]
+    tiled = next(each for each in cuda["rungs"] if each["kernel"] == "block_tiling_as_published")
+    assert (tiled["rate"], tiled["told"]["speed_up"], tiled["repaired"]) == (411, "4.0x", "block_tiling")
+    assert cuda["cards"] == []
+    sweep = found["schedule_sweep"]["rungs"][0]
+    assert (sweep["size"], sweep["plain"], sweep["told"]["average"]) == ("", False, "19")
+
+
+def test_every_ladder_of_the_five_systems_says_its_source(matmul):
+    for each in document(matmul)["ladders"]:
+        assert each["publication"], each["name"]
+        assert each["author"] or each["name"] == "taught"
+        assert each["url"].startswith("https://") or each["name"] in ("taught", "shader")
+
+
+def test_accesses_are_followed_at_the_largest_size_of_the_history(matmul, own_cache):
+    cases = (
+        *(case("block_tiling_as_published", size) for size in ("64", "128", "48x64")),
+        *(case(kernel, "64") for kernel in ("cpu_loop", "of_yesterday")),
+        case("copy", "64", suite="copy"),
+    )
+    tiled, loop = document(matmul, *cases)["accesses"]
+    assert (tiled["kernel"], tiled["size"], tiled["problem"]) == ("block_tiling_as_published", "128", "")
+    (load,) = (each for each in tiled["found"] if each["array"] == "a")
+    assert (load["sectors"], load["fewest_sectors"], load["stores"]) == (16, 4, False)
+    (store,) = (each for each in tiled["found"] if each["array"] == "tile_a" and each["stores"])
+    assert store["conflicts"] == 8
+    assert (loop["kernel"], loop["found"]) == ("cpu_loop", [])
+    assert loop["problem"].startswith("It has no CUDA source")
+
+
+def test_without_a_compiler_the_pages_say_so(matmul, monkeypatch, own_cache):
+    monkeypatch.setattr("harness.static.accesses._compiler", lambda: "")
+    (told,) = document(matmul, case("naive", "64"))["accesses"]
+    assert (told["found"], told["problem"]) == ([], "Access patterns need g++, which is not installed.")
+
+
+def asked(registers=72, static=8192, dynamic=0, block=(128, 1, 1), grid=(16384, 1, 1), **of_card):
+    launch = Launch(grid=grid, block=block, dynamic_shared_bytes=dynamic)
+    resources = Resources(registers=registers, static_shared_bytes=static)
+    row = Row(
+        case="c", kernel="k", sizes={}, dtype="float32", status="measured", launch=launch, resources=resources
+    )
+    known = {"compute_capability": (8, 6), "compute_units": 28, **of_card}
+    return demand_document(replace(CARD, **known), row)
+
+
+def test_what_a_measured_kernel_asked_of_its_card():
+    # 72 registers of 32 threads are 2,304 in units of 256; a quarter of 65,536 holds 7 warps, so the whole
+    # 28, which are 7 blocks of 4.
+    found = asked()
+    assert (found["blocks"], found["limit"], found["multiprocessors"]) == (7, "registers", 28)
+    assert found["occupancy"] == 28 / 48
+    assert found["waves"] == 16384 / (7 * 28)
+    assert found["last_wave"] == pytest.approx(16384 / 196 - 83)
+    nothing_fits = asked(static=0, dynamic=262_144)
+    assert (nothing_fits["blocks"], nothing_fits["last_wave"], nothing_fits["shared_bytes"]) == (
+        0,
+        None,
+        262_144,
+    )
+
+
+@pytest.mark.parametrize(
+    "given", [{"compute_capability": None}, {"compute_capability": (99, 0)}, {"registers": 0}]
+)
+def test_what_no_driver_says_is_not_made_up(given):
+    assert asked(**given) is None
+
+
+def test_publishing_tells_of_a_suite_that_is_broken_and_goes_on(project, monkeypatch, capsys, own_cache):
+    harness = caller(capsys, monkeypatch)
+    assert harness("run", "--device", "null", "--results", str(project.root / "results")).status == 0
+    project.write({"kernels/broken/suite.py": "raise RuntimeError('no')\n"})
+    done = harness(
+        "publish", "--results", str(project.root / "results"), "--html", str(project.root / "html")
+    )
+    assert done.status == 0, done.err
+    assert "Published without the suite in broken" in done.err
+    (toy,) = json.loads((project.root / "html/harness/api/site.json").read_text("utf-8"))["suites"]
+    assert toy == {"name": "toy", "file": "toy", "ladders": []}
