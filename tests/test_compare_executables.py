@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness.errors import DeviceError, ExitCode
-from harness.run import compare_executables
+from harness.output.review.model import decode_review
+from harness.run import compare_executables, executables
 from harness.store.records_file import read_comparison
 from tests.benchmark_json import (
     google_entry,
@@ -268,7 +269,7 @@ def test_an_nvbench_executable_tells_its_card_and_its_clock(harness, tmp_path, m
     done = harness("compare", "HEAD~1", "HEAD", "--with-command", RUN, "--json", cwd=repository)
     [told] = done.json
     [said] = told["verdicts"]
-    assert (said["case"], said["status"]) == ("my_bench.copy<T=F32>[Elements=1024]", "regression")
+    assert (said["case"], said["status"]) == ("my_bench.copy_T_F32[Elements=1024]", "regression")
     assert (said["base"]["sm_clock_mhz"], said["attribution"]) == (1500, "code")
     assert (said["time"]["effect"], said["cycles"]["effect"]) == pytest.approx((0.02, 0.02))
     assert (told["comparison"]["device"]["name"], told["comparison"]["settings"]["margin"]) == (
@@ -276,3 +277,61 @@ def test_an_nvbench_executable_tells_its_card_and_its_clock(harness, tmp_path, m
         0.0025,
     )
     assert said["unavailable"]["contention"]
+
+
+def test_an_interrupted_comparison_leaves_what_it_has(harness, tmp_path, monkeypatch):
+    script = google_script([google_entry("copy")])
+    repository = project(tmp_path / "p", script, script)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    runs = []
+
+    def run_once(*given):
+        runs.append(given)
+        if len(runs) == 30:
+            raise KeyboardInterrupt
+        return executables.run_once(*given)
+
+    monkeypatch.setattr(compare_executables, "run_once", run_once)
+    done = harness("compare", "HEAD~1", "HEAD", "--with-command", RUN, "--json", cwd=repository)
+    [told] = done.json
+    stored = read_comparison(Path(told["record"]))
+    assert (done.status, told["complete"], stored.complete) == (ExitCode.INTERRUPTED, False, False)
+    assert [(each.status, each.reason) for each in stored.verdicts] == [("inconclusive", "interrupted")]
+    assert len(stored.blocks) == 1
+
+
+def test_a_budget_ends_it(harness, tmp_path):
+    script = google_script([google_entry("copy")])
+    repository = project(tmp_path / "p", script, script)
+    given = ("--with-command", RUN, "--json", "--no-save", "--budget", "1e-9")
+    done = harness("compare", "HEAD~1", "HEAD", *given, cwd=repository)
+    assert verdicts_of(done)["copy"]["reason"] == "budget-spent"
+    assert done.status == ExitCode.INCONCLUSIVE
+
+
+def test_a_project_below_the_top_runs_its_command_there(harness, tmp_path):
+    repository = make_repository(tmp_path / "p")
+    script = google_script([google_entry("copy")], "test -e ../top || exit 1")
+    for day in (1, 2):
+        commit(repository, {"sub/harness.toml": "", "sub/bench.sh": script, "top": str(day)}, day)
+    given = ("--with-command", RUN, "--json", "--no-save")
+    done = harness("compare", "HEAD~1", "HEAD", *given, cwd=repository / "sub")
+    assert verdicts_of(done)["copy"]["status"] == "unchanged"
+
+
+def test_its_review_can_be_posted_and_says_how_it_was_measured(harness, tmp_path):
+    base, head = ([google_entry("BM_a<int*>/64/real_time", time)] for time in (100, 120))
+    repository = project(tmp_path / "p", google_script(base), google_script(head))
+    done = harness("compare", "HEAD~1", "HEAD", "--with-command", RUN, "--json", cwd=repository)
+    [told] = done.json
+    assert told["verdicts"][0]["case"] == "bench.BM_a_int_ptr_real_time[arg1=64]"
+    done = harness(
+        *("report", "--format", "github", "--out", str(tmp_path / "out"), told["record"]), cwd=repository
+    )
+    assert done.status == ExitCode.REGRESSION, done.err
+    review = decode_review((tmp_path / "out" / "review.json").read_bytes())
+    assert review.cards[0].executables
+    comment = (tmp_path / "out" / "comment.md").read_text()
+    assert "2 rounds of runs" in comment
+    assert "Nothing was verified" in comment
+    assert "harness compare" not in comment

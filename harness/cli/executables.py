@@ -102,6 +102,8 @@ def compare(
 
 
 def _check(selection: options.Selection, ends: Ends, given: Mapping[str, Any]) -> None:
+    from harness.run.importing import checked_suite
+
     told = {option: getattr(selection, name) for name, option in _NO_USE.items()}
     told |= {option: given[name] for name, option in _NO_USE_EITHER.items()}
     for option, value in told.items():
@@ -117,6 +119,8 @@ def _check(selection: options.Selection, ends: Ends, given: Mapping[str, Any]) -
         )
     if given["with_command"] and ends.repository is None:
         raise UsageError("--with-command needs commits: harness compare BASE [HEAD] --with-command COMMAND.")
+    if given["suite"]:
+        checked_suite(given["suite"])
     if given["suite"] and len(given["with_command"] or given["base_command"]) > 1:
         raise UsageError("--suite names one executable, and there are more.")
 

@@ -30,7 +30,7 @@ from harness.run.device_session import find_device, identified
 from harness.run.executables import Executable, ProcessRun, SideName, format_of, run_once, time_of
 from harness.spec.suite import Case
 from harness.statistics.paired import MIN_QUADS
-from harness.store.imported import Format, ImportedCase, suite_name
+from harness.store.imported import Format, ImportedCase, identifier
 from harness.store.records_file import Journal, RecordWriter
 from harness.system.files import scratch_folder
 
@@ -185,7 +185,7 @@ class ComparingExecutables:
     def _compare(self, name: str, first: Mapping[SideName, ProcessRun | HarnessError]) -> ComparisonResult:
         told = [each for each in first.values() if isinstance(each, ProcessRun)]
         named = next((each.executable for each in told if each.executable), name)
-        self.suite = self.settings.suite or suite_name(named) or suite_name(name) or "benchmarks"
+        self.suite = self.settings.suite or identifier(named)
         trials, alone, left_out = self._cases(first)
         described = self._describe(told, [trial.case.kernel for trial in trials.values()])
         folder = self.settings.results if self.settings.save else None

@@ -13,7 +13,7 @@ import harness
 from harness.errors import UsageError
 from harness.records import DeviceInfo, Host, Measurement, Row, Run, Snapshot, Source, Telemetry
 from harness.spec.case_id import CaseId
-from harness.store.imported import ImportedCase, ImportedFile, suite_name
+from harness.store.imported import ImportedCase, ImportedFile, identifier
 from harness.store.records_file import RecordWriter
 
 COMMAND = "import"
@@ -72,11 +72,17 @@ def machine_of(file: ImportedFile, device: DeviceInfo) -> str:
 
 def suite_of(file: ImportedFile, given: str | None) -> str:
     """What the suite is called: as was asked for, else as the executable. Raises UsageError."""
-    name = suite_name(file.executable if given is None else given)
-    if given is not None and name != given:
-        raise UsageError(f"{given!r} is no name of a suite; expected letters, digits and underscores.")
-    if not name:
+    if given is not None:
+        return checked_suite(given)
+    if not file.executable:
         raise UsageError(f"{file.path} does not tell the name of its executable: give one with --suite.")
+    return identifier(file.executable)
+
+
+def checked_suite(name: str) -> str:
+    """Raises UsageError for what is no suite's name."""
+    if name != identifier(name):
+        raise UsageError(f"{name!r} is no name of a suite; expected letters, digits and underscores.")
     return name
 
 

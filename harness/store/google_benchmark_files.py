@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,8 @@ from harness.store.imported import (
     ImportedCase,
     ImportedFile,
     executable_name,
-    kernel_name,
+    identifier,
+    told_apart,
     wrong_time,
 )
 
@@ -114,21 +116,12 @@ def _runs(entries: Sequence[_Entry]) -> dict[str, list[_Entry]]:
 
 
 def _cases(path: Path, runs: Mapping[str, Sequence[_Entry]]) -> list[ImportedCase]:
-    named = {name: _placed(name) for name in runs}
-    often: dict[Any, int] = defaultdict(int)
-    for kernel, sizes in named.values():
-        often[kernel, tuple(sizes.items())] += 1
-    cases = []
-    for name, entries in runs.items():
-        kernel, sizes = named[name]
-        if often[kernel, tuple(sizes.items())] > 1:  # two that differ in how long they are measured alone
-            kernel, sizes = kernel_name(name), {}
-        cases.append(_case(path, name, kernel, sizes, entries))
-    return cases
+    # Two that differ in how long they are measured alone have one name, and so have a digest.
+    return told_apart([_case(path, name, entries) for name, entries in runs.items()])
 
 
 def _placed(name: str) -> tuple[str, dict[str, int]]:
-    """``BM_copy/8192/threads:2/real_time`` is kernel ``BM_copy/real_time`` at arg1=8192, threads=2."""
+    """``BM_copy/8192/threads:2/real_time`` is kernel ``BM_copy_real_time`` at arg1=8192, threads=2."""
     family, *parts = name.split("/")
     kept, sizes = [family], dict[str, int]()
     place = 0
@@ -138,17 +131,16 @@ def _placed(name: str) -> tuple[str, dict[str, int]]:
         axis, colon, value = part.rpartition(":")
         if re.fullmatch(r"-?[0-9]{1,18}", value):
             place += not colon
-            label = re.sub(r"\W+", "_", axis).strip("_") if colon else f"arg{place}"
-            if 1 <= int(value) <= LARGEST_SIZE and label and label not in sizes:
+            label = identifier(axis) if colon else f"arg{place}"
+            if 1 <= int(value) <= LARGEST_SIZE and label not in sizes:
                 sizes[label] = int(value)
                 continue
         kept.append(part)
-    return kernel_name("/".join(kept)), sizes
+    return identifier("/".join(kept)), sizes
 
 
-def _case(
-    path: Path, name: str, kernel: str, sizes: Mapping[str, int], entries: Sequence[_Entry]
-) -> ImportedCase:
+def _case(path: Path, name: str, entries: Sequence[_Entry]) -> ImportedCase:
+    kernel, sizes = _placed(name)
     case = ImportedCase(kernel=kernel, sizes=sizes, name=name)
     for entry in entries:
         if entry.error_occurred:
@@ -169,12 +161,13 @@ def _case(
         return replace(case, failed=wrong)
     first = (repeated or means)[0]
     counts = {each.iterations for each in repeated}
+    moved = first.bytes_per_second * times_ns[0] / 1e9
     return replace(
         case,
         times_ns=times_ns,
         launches=counts.pop() if len(counts) == 1 and min(counts) > 0 else None,
         clock=f"google-benchmark {clock}",
-        moved_bytes=round(first.bytes_per_second * times_ns[0] / 1e9) or None,
+        moved_bytes=round(moved) or None if math.isfinite(moved) else None,
     )
 
 

@@ -6,14 +6,15 @@ A file is what one process measured. What its format does not tell is None here,
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from harness.records import DeviceInfo, L2Policy
-from harness.system.texts import harmless
 
 Format = Literal["nvbench", "google-benchmark"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -24,8 +25,6 @@ LARGEST_SIZE = 2**31 - 1
 _SHORTEST_NS, _LONGEST_NS = 1e-6, 1e18
 """Times that anything takes: beyond them ratios leave the range of a float."""
 NO_REASON = "It gives no reason."
-_NO_NAME = re.compile(r"[^\w.:/<>=+,()-]+")
-"""What the name of no case has: brackets hold sizes, and `*` and `?` are a glob's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +34,7 @@ class ImportedCase:
     kernel: str
     sizes: Mapping[str, int]
     name: str
-    """As its executable calls it."""
+    """As its executable calls it, with its axes."""
     times_ns: tuple[float, ...] = ()
     """Of one launch, in the order measured: each sample, or one mean where the file has no more."""
     launches: int | None = None
@@ -77,15 +76,40 @@ class ImportedFile:
     """What could not be read as it should be, a sentence each."""
 
 
-def kernel_name(text: str) -> str:
-    """A benchmark's name as the kernel of a case: other signs than a name can have are underscores."""
-    name = _NO_NAME.sub("_", re.sub(r",\s+", ",", harmless(text).strip()))
-    return name[:200] or "_"
+_SPELT = {"*": "_ptr", "&": "_ref"}
+"""Signs of which two names may differ alone."""
 
 
-def suite_name(text: str) -> str:
-    """An executable's name as a suite's: letters, digits and underscores."""
-    return re.sub(r"\W+", "_", text).strip("_")[:100]
+def identifier(text: str, most: int = 100) -> str:
+    """A name as kernels and suites have them: letters, digits and underscores. ``sort_float_T_F32`` of
+    ``sort<float>/T=F32``; what is longer ends in a digest.
+    """
+    spelt = re.sub(r"-(?=[0-9])", "m", "".join(_SPELT.get(each, each) for each in text.strip()))
+    name = re.sub(r"[^A-Za-z0-9]+", "_", spelt).strip("_")
+    if not name or name[0].isdigit():
+        name = f"_{name}"
+    return name if len(name) <= most else f"{name[: most - 9]}_{_digest(text)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
+
+
+def told_apart(cases: Sequence[ImportedCase]) -> list[ImportedCase]:
+    """The cases, those of one name with a digest of what their executable calls them. Raises ValueError, with
+    that, for one that is there twice.
+    """
+    names: dict[object, list[str]] = defaultdict(list)
+    for case in cases:
+        names[case.id].append(case.name)
+    found = []
+    for case in cases:
+        alike = names[case.id]
+        if len(set(alike)) < len(alike):
+            raise ValueError(case.name)
+        kernel = case.kernel if len(alike) == 1 else f"{case.kernel[:91]}_{_digest(case.name)}"
+        found.append(replace(case, kernel=kernel))
+    return found
 
 
 def executable_name(text: Any) -> str:
@@ -101,12 +125,14 @@ def placed(name: str, axes: Sequence[tuple[str, str | int]]) -> tuple[str, dict[
     sizes: dict[str, int] = {}
     others: list[str] = []
     for axis, value in axes:
-        label = re.sub(r"\W+", "_", axis).strip("_") or "axis"
+        label = identifier(
+            re.sub(r"\{\w*\}", "", axis)
+        )  # CCCL's marks: {ct} is of the compiler, {io} of input
         if isinstance(value, int) and 1 <= value <= LARGEST_SIZE and label not in sizes:
             sizes[label] = value
         else:
-            others.append(f"{label}={value}")
-    return kernel_name(f"{name}<{','.join(others)}>" if others else name), sizes
+            others.append(f"_{label}_{value}")
+    return identifier(name + "".join(others)), sizes
 
 
 def wrong_time(times_ns: Iterable[float]) -> str:

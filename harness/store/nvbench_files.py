@@ -20,6 +20,7 @@ from harness.store.imported import (
     ImportedFile,
     executable_name,
     placed,
+    told_apart,
     wrong_time,
 )
 from harness.system.files import read_regular
@@ -111,7 +112,7 @@ def read_nvbench(path: Path, content: Mapping[str, Any]) -> ImportedFile:
     except msgspec.ValidationError as error:
         raise StoreError(f"{path} is not as nvbench writes it: {error}.") from None
     devices = {each.id: _device(each) for each in given.devices or ()}
-    cases: dict[int, dict[Any, ImportedCase]] = {number: {} for number in devices}
+    cases: dict[int, list[ImportedCase]] = {number: [] for number in devices}
     problems: list[str] = []
     for benchmark in given.benchmarks:
         for state in benchmark.states or ():
@@ -121,16 +122,18 @@ def read_nvbench(path: Path, content: Mapping[str, Any]) -> ImportedFile:
             found = None if number is None else cases.get(number)
             if found is None:
                 raise StoreError(f"{where}: its device is {state.device}; the file has {[*devices]}.")
-            if case.id in found:
-                raise StoreError(f"{where}: it is there twice. Which of them is meant?")
-            found[case.id] = case
+            found.append(case)
+    try:
+        apart = {number: tuple(told_apart(found)) for number, found in cases.items()}
+    except ValueError as twice:
+        raise StoreError(f"{path}, {twice}: it is there twice. Which of them is meant?") from None
     return ImportedFile(
         path=path,
         format="nvbench",
         version=f"nvbench {meta.version.nvbench.string}".strip(),
         executable=executable_name(meta.argv[0] if meta.argv else ""),
         started_at=None,
-        devices=tuple((devices[number], tuple(found.values())) for number, found in cases.items() if found),
+        devices=tuple((devices[number], found) for number, found in apart.items() if found),
         problems=tuple(problems),
     )
 
@@ -182,7 +185,8 @@ def _device_of(state: _State, devices: Mapping[int, DeviceInfo]) -> int | None:
 
 def _case(path: Path, name: str, state: _State, problems: list[str]) -> ImportedCase:
     kernel, sizes = placed(name, [(each.name, _axis_value(each)) for each in state.axis_values or ()])
-    case = ImportedCase(kernel=kernel, sizes=sizes, name=name)
+    axes = " ".join(f"{each.name}={each.value}" for each in state.axis_values or ())
+    case = ImportedCase(kernel=kernel, sizes=sizes, name=f"{name} {axes}".strip())
     if state.is_skipped:
         return replace(case, skipped=state.skip_reason or NO_REASON)
     told = {each.tag: {one.name: one.value for one in each.data or ()} for each in state.summaries or ()}
@@ -241,7 +245,7 @@ def _samples(path: Path, told: Mapping[str, str | float]) -> tuple[Sequence[floa
         content = read_regular(file, LARGEST_BYTES)
     except OSError as error:
         return (), f"its samples in {file} cannot be read ({error.strerror or error}); their mean is taken."
-    if len(content) != 4 * int(told.get("size", 0)) or not content:
+    if not content or len(content) % 4 or str(told.get("size")) != str(len(content) // 4):
         return (), (
             f"its samples in {file} have {len(content)} bytes, and {told.get('size')} samples have four "
             "each; their mean is taken."
