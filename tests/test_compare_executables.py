@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.errors import DeviceError, ExitCode
 from harness.output.review.model import decode_review
+from harness.records import Snapshot, Telemetry
 from harness.run import compare_executables, executables
+from harness.store.imported_files import read_imported
 from harness.store.records_file import read_comparison
 from tests.benchmark_json import (
     google_entry,
@@ -335,3 +339,38 @@ def test_its_review_can_be_posted_and_says_how_it_was_measured(harness, tmp_path
     assert "2 rounds of runs" in comment
     assert "Nothing was verified" in comment
     assert "harness compare" not in comment
+
+
+def test_a_process_that_is_there_in_two_slots_is_none_of_ours():
+    def mark(at_ns, *pids):
+        return Snapshot(at_ns=at_ns, processes=pids)
+
+    run: Any = None
+    slots = [compare_executables._Slot(at, at + 10, run) for at in (0, 20, 40)]
+    seen = Telemetry(
+        probe="nvml",
+        before=mark(-1),
+        during=(mark(5, 7, 100), mark(15, 100), mark(25, 8, 100), mark(45, 9)),
+        after=mark(60),
+    )
+    found = compare_executables._while_running(seen, slots)
+    assert found.foreign_processes == (100,)
+    assert [each.at_ns for each in found.during] == [5, 25, 45]
+    alone = compare_executables._while_running(
+        dataclasses.replace(seen, during=(mark(5, 7), mark(25, 8))), slots
+    )
+    assert alone.foreign_processes == ()
+    blind = compare_executables._while_running(dataclasses.replace(seen, during=(mark(5), mark(25))), slots)
+    assert blind.foreign_processes is None
+    assert blind.unavailable["foreign_processes"]
+
+
+def test_another_card_than_the_one_that_is_watched_is_an_error(harness, tmp_path, monkeypatch):
+    told = read_imported(nvbench_file(tmp_path / "b.json", {"copy": [nvbench_state()]})).devices[0][0]
+    other = dataclasses.replace(told, name="NVIDIA H200")
+    monkeypatch.setattr(compare_executables, "find_device", lambda _spec: other)
+    script = nvbench_script(nvbench_file(tmp_path / "a.json", {"copy": [nvbench_state()]}))
+    repository = project(tmp_path / "p", script, script)
+    done = harness("compare", "HEAD~1", "HEAD", "--with-command", RUN, cwd=repository)
+    assert done.status == ExitCode.USAGE
+    assert "head measured on Quadro GV100, and cuda:0 is NVIDIA H200" in done.err

@@ -11,6 +11,7 @@ import datetime as dt
 import random
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -103,7 +104,6 @@ class ComparingExecutables:
         self._spent_s = 0.0
         self._run_s = 0.0
         """Of one process, the longest so far."""
-        self._pids: set[int] = set()
         self._names: dict[str, str] = {}
         """What the executable calls each case that it has, by its label."""
 
@@ -119,6 +119,7 @@ class ComparingExecutables:
             if device is None:
                 device = self._device_told(first)
                 stack.enter_context(held(device, "compare", self.settings.busy, self.observer.waiting))
+            self._check_device(device, first)
             self.probe = stack.enter_context(closing(probe_for(device)))
             self.device = identified(device, self.probe.identity())
             self.observer.opened(self.device)
@@ -168,6 +169,15 @@ class ComparingExecutables:
         assert isinstance(problem, HarnessError)
         raise problem
 
+    def _check_device(self, device: DeviceInfo, first: Mapping[SideName, ProcessRun | HarnessError]) -> None:
+        """That what is watched is what nvbench measured on. Google Benchmark does not tell."""
+        for side, each in first.items():
+            if isinstance(each, ProcessRun) and self.format == "nvbench" and each.device.name != device.name:
+                raise UsageError(
+                    f"{side} measured on {each.device.name}, and {device.spec} is {device.name}: name the device "
+                    "with --device, or have the executable take it with --devices."
+                )
+
     def _once(self, side: SideName, only: Sequence[str] = ()) -> _Slot:
         executable = self.sides[side]
         if executable.problem is not None:
@@ -176,7 +186,6 @@ class ComparingExecutables:
         settings = self.settings
         found = run_once(executable, self.format, self.scratch, settings.timeout_s, settings.device, only)
         ended_ns = time.monotonic_ns()
-        self._pids |= found.pids
         self._run_s = max(self._run_s, (ended_ns - began_ns) / 1e9)
         return _Slot(began_ns, ended_ns, found)
 
@@ -307,7 +316,7 @@ class ComparingExecutables:
         confirming = all(trial.confirming for trial in wanting.values())
         self.observer.process(self._processes, len(wanting), "confirm" if confirming else "look")
         interval_s = max(0.02, RUNS_A_BLOCK * self._run_s / _SNAPSHOTS_A_BLOCK)
-        with Sampler(self.probe, interval_s=interval_s, mark_s=max(0.5, interval_s)) as sampler:
+        with Sampler(self.probe, interval_s=interval_s, mark_s=max(0.1, interval_s)) as sampler:
             try:
                 quads = [self._quad(number, only) for number in range(MIN_QUADS)]
             except HarnessError as error:
@@ -315,7 +324,9 @@ class ComparingExecutables:
                     trial.end("failed", error.reason, error.message, error.log, side=error.side)
                 return
             slots = [slot for quad in quads for slot in quad.slots]
-            seen = telemetry_of(sampler, slots[0].started_ns, slots[-1].ended_ns, own_pids=self._pids)
+            seen = _while_running(
+                telemetry_of(sampler, slots[0].started_ns, slots[-1].ended_ns, own_pids=()), slots
+            )
         took_s = sum(slot.ended_ns - slot.started_ns for slot in slots) / 1e9
         self._spent_s += took_s
         for label, trial in wanting.items():
@@ -379,6 +390,29 @@ def _not_at_both(
     if "head" in there:
         return dataclasses.replace(bare, status="new", reason="only-in-head", message=told)
     return dataclasses.replace(bare, status="missing", reason="only-in-base", message=told)
+
+
+def _while_running(seen: Telemetry, slots: Sequence[_Slot]) -> Telemetry:
+    """What the card said while processes ran, and not between them, with the foreign processes among those
+    that it listed.
+
+    Each slot is a process of its own, so one that is listed in two slots is none of ours, whatever numbers the
+    driver gives processes in a container. Where it lists none at all, it does not show ours either.
+    """
+    of_slots = [
+        [each for each in seen.during if slot.started_ns <= each.at_ns <= slot.ended_ns] for slot in slots
+    ]
+    listed = Counter(
+        pid for of_slot in of_slots for pid in {pid for each in of_slot for pid in each.processes or ()}
+    )
+    during = tuple(each for of_slot in of_slots for each in of_slot)
+    if listed:
+        foreign = tuple(sorted(pid for pid, times in listed.items() if times > 1))
+        return dataclasses.replace(seen, during=during, foreign_processes=foreign)
+    why = seen.unavailable.get("processes", "the driver's list does not even show the executable")
+    unavailable = {**seen.unavailable, "foreign_processes": why}
+    seen = dataclasses.replace(seen, during=during, unavailable=unavailable)
+    return dataclasses.replace(seen, foreign_processes=None)
 
 
 def _absence(case: ImportedCase | None) -> str:

@@ -58,7 +58,6 @@ class ProcessRun:
     """By kernel and sizes in words."""
     version: str
     executable: str
-    pids: frozenset[int]
 
 
 def format_of(executable: Executable) -> Format:
@@ -109,7 +108,7 @@ def run_once(
                 f"it takes the file's name otherwise, put {OUT} there; --format says which options it has."
             )
         file = read_imported(out, kind)
-        return ProcessRun(*_on_device(file, device), file.version, file.executable, ended.pids)
+        return ProcessRun(*_on_device(file, device), file.version, file.executable)
     except HarnessError as error:
         error.log = error.log or ended.log
         error.side = executable.side

@@ -166,8 +166,6 @@ class Ended:
     """As a shell has it: 128 and the signal where one ended it; None where it took too long."""
     log: str
     """The end of what it printed."""
-    pids: frozenset[int]
-    """Of its processes, as far as they were seen."""
 
     @property
     def how(self) -> str:
@@ -184,18 +182,16 @@ def run_shell(command: str, folder: Path, timeout_s: float) -> Ended:
     child = _Child(["/bin/sh", "-c", command], cwd=folder, env=os.environ, piped=False)
     with contextlib.closing(child):
         deadline, looked_at = time.monotonic() + timeout_s, 0.0
-        pids = {child.pid}
         while not (ended := child.has_ended()) and (now := time.monotonic()) < deadline:
             if now - looked_at > _GLANCE_S:
                 looked_at = now
-                pids.update(_descendants(child.pid))
                 child.shorten_log()
             time.sleep(_STEP_S)
         if not ended:
             child.kill()
-            return Ended(None, child.log(), frozenset(pids))
+            return Ended(None, child.log())
         code = child.end()
-        return Ended(code if code >= 0 else 128 - code, child.log(), frozenset(pids))
+        return Ended(code if code >= 0 else 128 - code, child.log())
 
 
 class Process(_Child):
