@@ -174,8 +174,8 @@ class ComparingExecutables:
         for side, each in first.items():
             if isinstance(each, ProcessRun) and self.format == "nvbench" and each.device.name != device.name:
                 raise UsageError(
-                    f"{side} measured on {each.device.name}, and {device.spec} is {device.name}: name the device "
-                    "with --device, or have the executable take it with --devices."
+                    f"{side} measured on {each.device.name}, and {device.spec} is {device.name}: name the "
+                    "device with --device, or have the executable take it with --devices."
                 )
 
     def _once(self, side: SideName, only: Sequence[str] = ()) -> _Slot:
@@ -396,8 +396,8 @@ def _while_running(seen: Telemetry, slots: Sequence[_Slot]) -> Telemetry:
     """What the card said while processes ran, and not between them, with the foreign processes among those
     that it listed.
 
-    Each slot is a process of its own, so one that is listed in two slots is none of ours, whatever numbers the
-    driver gives processes in a container. Where it lists none at all, it does not show ours either.
+    Each slot is a process of its own, so one that is listed in two slots is none of ours, whatever numbers
+    the driver gives processes in a container. Where it lists none at all, it does not show ours either.
     """
     of_slots = [
         [each for each in seen.during if slot.started_ns <= each.at_ns <= slot.ended_ns] for slot in slots
