@@ -1,9 +1,10 @@
 """Which commit slowed which GPU kernel, on which card, by how much and how surely.
 
-What a suite.py imports comes from here: `Axis`, `Case`, `Generated`, `HostFunction`, `HostLibrary`, `Input`,
-`Kernel`, `Ladder`, `Output`, `Problem`, `Rung`, `Suite`, `Tuning`, `ceil_div`.
+What a suite.py imports comes from here: `Axis`, `Case`, `DeviceFacts`, `Generated`, `HostFunction`,
+`HostLibrary`, `Input`, `Kernel`, `Ladder`, `Output`, `Problem`, `Rung`, `Suite`, `Tuning`, `ceil_div`.
 """
 
+from harness.spec.device_facts import DeviceFacts
 from harness.spec.suite import (
     Axis,
     Case,
@@ -24,6 +25,7 @@ from harness.spec.suite import (
 __all__ = [
     "Axis",
     "Case",
+    "DeviceFacts",
     "Generated",
     "HostFunction",
     "HostLibrary",

@@ -4,7 +4,9 @@ HarnessError
 ├── UsageError              what was asked for makes no sense here           exit 2
 │   ├── ConfigError         a configuration file or variable is wrong
 │   ├── SuiteError          a suite is missing or broken
-│   │   └── NoSuiteError    a commit does not have the suite
+│   │   ├── NoSuiteError    a commit does not have the suite
+│   │   ├── NotYetKnownError    it asks for what is known later
+│   │   └── NotToldError    it asks for what the device does not tell
 │   ├── GitError            a commit or repository cannot be read
 │   └── RefusedError        a report or event is not what it should be: nothing was done with it
 └── MeasureError            what was asked for could not be done             exit 3
@@ -72,6 +74,14 @@ class SuiteError(UsageError):
 
 class NoSuiteError(SuiteError):
     reason = "no-suite"
+
+
+class NotYetKnownError(SuiteError):
+    """A suite's function asks for something of the device before it is known."""
+
+
+class NotToldError(SuiteError, AttributeError):
+    """A suite's function asks for something that the device does not tell."""
 
 
 class GitError(UsageError):

@@ -44,7 +44,8 @@ class DeviceInfo:
     uuid: str | None = None
     pci_bus_id: str | None = None
     compute_capability: tuple[int, int] | None = None
-    compute_units: int
+    compute_units: int | None
+    """Multiprocessors; None where the device does not tell, as OpenGL's of any vendor but NVIDIA."""
     memory_bytes: int | None
     """None where an imported file does not tell it; a backend's device has it."""
     l2_bytes: int | None = None
@@ -55,6 +56,10 @@ class DeviceInfo:
     max_shared_bytes: int
     """Most shared (local) memory that one block may use, opt-in included."""
     max_clock_mhz: int | None = None
+    warp_size: int | None = None
+    max_threads_per_sm: int | None = None
+    registers_per_sm: int | None = None
+    shared_bytes_per_sm: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,12 +41,16 @@ from harness.spec.planning import launch_of
 from harness.spec.sources import program
 from harness.spec.suite import Case, Generated, HostFunction, HostLibrary, Kernel, Ladder, Rung, Source, Suite
 from harness.static.accesses import Access, accesses
+from harness.static.demand import usage
+from harness.static.occupancy import CARDS, residency
 from harness.store.records_file import read_run
 from scripts import kernel_pictures as pictures
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs" / "kernels"
 FIGURES = "figures.json"
+CARD = CARDS["h200"]
+"""What a grid that asks for its device is told."""
 ACCESSES = "accesses.json"
 """What following the kernels' accesses found, by the text that was followed: it takes seconds a kernel."""
 SUITES = ("matmul", "copy", "transpose")
@@ -72,6 +76,8 @@ class Subject:
     kernel: Kernel
     case: Case
     launch: Launch
+    one_wave: bool = False
+    """Whether its grid asked how many blocks stay resident, and so is that of CARD."""
 
     @property
     def elements_per_thread(self) -> int:
@@ -92,9 +98,20 @@ def product(values: Iterable[int]) -> int:
 def subjects(suite: Suite) -> Iterator[Subject]:
     points = list(suite.problem.points())
     point = next((point for point in points if set(point.values()) == {SIZE}), points[-1])
-    for kernel in suite.kernels:
-        case = suite.case(kernel, point)
-        yield Subject(suite=suite, kernel=kernel, case=case, launch=launch_of(kernel, case))
+    return (_subject(suite, kernel, point) for kernel in suite.kernels)
+
+
+def _subject(suite: Suite, kernel: Kernel, point: Mapping[str, int]) -> Subject:
+    case = suite.case(kernel, point, device=CARD.facts)
+    asked = False
+
+    def resident(launch: Launch) -> int:
+        nonlocal asked
+        asked = True
+        return resident_blocks(suite, kernel, case, launch)
+
+    launch = launch_of(kernel, case, resident)
+    return Subject(suite=suite, kernel=kernel, case=case, launch=launch, one_wave=asked)
 
 
 # Pictures
@@ -243,7 +260,13 @@ PICTURES: Mapping[str, Callable[[Subject], pictures.Picture]] = {
     "thread_tiling_2d_as_published": lambda s: pictures.Staged(**_square(s), tm=s.case.T, tn=s.case.T),
     "thread_tiling_2d": _patches,
     "thread_tiling_2d_vectorized": _patches,
-    "loop_tiling": lambda s: pictures.Direct(**_square(s), **_strided(s)),
+    "loop_tiling": lambda s: pictures.Direct(
+        bm=s.case.BY,
+        bn=s.case.BX,
+        threads=(s.case.BX, s.case.BY),
+        footprint=(product(s.launch.grid) * s.case.BX * s.case.BY // s.case.n, s.case.n),
+        problem=s.case.m,
+    ),
     "loop_tiling_as_published": lambda s: pictures.Direct(**_square(s), **_turned(s), along="rows"),
     "loop_tiling_shared": lambda s: pictures.WholeRows(
         **_square(s), **_strided(s), shared_bytes=s.launch.dynamic_shared_bytes
@@ -417,7 +440,8 @@ def _launch(s: Subject) -> Iterator[tuple[str, str]]:
     threads = product(s.launch.block)
     warps = -(-threads // 32)
     yield "Block", f"{_counted(s.launch.block)} threads, {warps} warp{'s' * (warps > 1)}"
-    yield "Grid", f"{_counted(s.launch.grid)} blocks"
+    waved = f", as many as an {CARD.name} holds at once" if s.one_wave else ""
+    yield "Grid", f"{_counted(s.launch.grid)} blocks{waved}"
     if s.launch.dispatch:
         yield "Dispatch", f"at most {_extent(s.launch.dispatch)} blocks at a time"
     found = shared_bytes(s)
@@ -728,14 +752,27 @@ def followed(suite: str, name: str) -> tuple[Access, ...]:
     if kept.get("text_sha256") == digest:
         return msgspec.convert(kept["accesses"], tuple[Access, ...])
     try:
-        found = accesses(loaded, s.kernel, s.case)
+        found = accesses(loaded, s.kernel, s.case, s.launch)
     except BuildError:
         found = ()
     kept_accesses()[f"{suite}.{name}"] = {
+        **kept,
         "text_sha256": digest,
         "accesses": [msgspec.to_builtins(each) for each in found],
     }
     return found
+
+
+def resident_blocks(suite: Suite, kernel: Kernel, case: Case, launch: Launch) -> int:
+    """Blocks that a multiprocessor of CARD holds at once: kept with the accesses, as nvcc may be missing."""
+    made = program(suite, kernel, case, "cuda", CARD.arch)
+    digest = hashlib.sha256(made.text.encode()).hexdigest()
+    kept = kept_accesses().setdefault(f"{suite.name}.{kernel.name}", {})
+    if kept.get("built_sha256") != digest:
+        used = usage(made, CARD.arch)
+        kept["built_sha256"] = digest
+        kept["resident_blocks"] = residency(CARD, launch, used.registers, used.shared_bytes).blocks
+    return int(kept["resident_blocks"])
 
 
 def access_lines(s: Subject) -> list[str]:

@@ -28,7 +28,7 @@ LAYERS = (
     ("judgement", "device", "static"),
     ("bench",),
     ("run",),
-    ("doctor", "history", "sweep"),
+    ("doctor", "history", "init", "sweep"),
     ("output",),
     ("github", "site"),
     ("integrations",),
@@ -88,6 +88,7 @@ GPU_LIBRARIES = {"moderngl", "pycuda", "pynvml", "pyopencl"}
 PUBLIC = {
     "Axis",
     "Case",
+    "DeviceFacts",
     "Generated",
     "HostFunction",
     "HostLibrary",

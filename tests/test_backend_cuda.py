@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from harness.device.backends import cuda
-from harness.device.backends.cuda import CudaDevice
+from harness.device.backends.cuda import CudaBuilt, CudaDevice
+from harness.errors import LaunchError
+from harness.records import Launch
 
 
 @pytest.fixture
@@ -37,3 +39,51 @@ def test_what_waits_for_the_card_comes_before_what_keeps_it(monkeypatch, told, h
         device.flush_l2()
         device.synchronize()
     assert said == ["forget", how, "flush", "flush", "wait"] * 2
+
+
+class Driver:
+    """The driver's library as far as it tells how many blocks stay resident."""
+
+    def __init__(self, failing: str = "") -> None:
+        self.failing, self.asked = failing, dict[str, list[Any]]()
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any) -> int:
+            self.asked[name] = [getattr(each, "value", each) for each in arguments]
+            if name == "cuOccupancyMaxActiveBlocksPerMultiprocessor":
+                arguments[0]._obj.value = 6
+            return 218 if name == self.failing else 0
+
+        return call
+
+
+def resident(monkeypatch, driver, *, shared=0, image=(b"cubin", "wave")):
+    monkeypatch.setattr(cuda, "_libcuda", lambda: driver)
+    device: Any = object.__new__(CudaDevice)
+    launch = Launch(grid=(1, 1, 1), block=(32, 4, 2), dynamic_shared_bytes=shared)
+    return device.resident_blocks(CudaBuilt(image=image), launch)
+
+
+@pytest.mark.parametrize(("shared", "raised"), [(48 * 1024, False), (48 * 1024 + 4, True)])
+def test_the_driver_is_asked_how_many_blocks_stay_resident(monkeypatch, shared, raised):
+    """Beyond 48 KiB of dynamic shared memory it says 0 unless the function was allowed it."""
+    driver = Driver()
+    assert resident(monkeypatch, driver, shared=shared) == 6
+    assert driver.asked["cuModuleLoadData"][1] == b"cubin"
+    assert driver.asked["cuModuleGetFunction"][2] == b"wave"
+    assert driver.asked["cuOccupancyMaxActiveBlocksPerMultiprocessor"][2:] == [256, shared]
+    assert driver.asked.get("cuFuncSetAttribute", [0, 8, shared])[1:] == [8, shared]
+    assert ("cuFuncSetAttribute" in driver.asked) == raised
+    assert "cuModuleUnload" in driver.asked
+
+
+def test_a_driver_that_does_not_answer_is_an_error_with_its_number(monkeypatch):
+    driver = Driver(failing="cuModuleGetFunction")
+    with pytest.raises(LaunchError, match=r"how many blocks of wave stay resident: cuModuleGetFunction gave"):
+        resident(monkeypatch, driver)
+    assert "cuModuleUnload" in driver.asked
+
+
+def test_of_host_code_nobody_knows_how_many_blocks_stay_resident(monkeypatch):
+    assert resident(monkeypatch, Driver(), image=None) is None
+    assert resident(monkeypatch, None) is None

@@ -17,8 +17,11 @@ from harness.output.tables import summary_of
 from harness.records import DeviceInfo, Row
 from harness.run.device_session import find_device
 from harness.run.run import Session, SessionSettings
+from harness.spec.device_facts import facts_of
 from harness.spec.loader import load, load_folder
 from harness.spec.planning import PlannedCase, plan
+from harness.static.occupancy import CAPABILITIES, Card, residency
+from tests import toy
 from tests.mutations import MUTATIONS, TENSOR, broken_suite
 from tests.support import (
     GPU,
@@ -263,6 +266,37 @@ KERNEL harmful(const GLOBAL float* RESTRICT x, GLOBAL float* RESTRICT y, int n)
     y[i] = 2.0f * x[i];
 }
 """
+
+
+def test_a_grid_as_large_as_the_card_holds_at_once(card, cache, tmp_path):
+    """As many blocks as the driver says, which is what the limits of the card come to."""
+    if card.backend != "cuda":
+        pytest.skip(f"{card.spec} is no CUDA card")
+    write_files(tmp_path / "wave", toy.persistent(PORTABLE))
+    loaded = load(tmp_path / "wave")
+    with Session(loaded, SessionSettings(device=GPU, measure=QUICK), Recorder()) as session:
+        rows = session.run(plan(loaded.suite)).rows
+        device = session.device
+    assert device.compute_capability is not None
+    assert device.compute_units is not None
+    known = Card(device.name, device.compute_capability, device.compute_units)
+    for row in rows:
+        assert (row.status, row.message) == ("measured", ""), row.log
+        assert row.launch is not None
+        assert row.resources is not None
+        registers, shared_bytes = row.resources.registers, row.resources.static_shared_bytes
+        assert registers is not None
+        assert shared_bytes is not None
+        held = residency(known, row.launch, registers, shared_bytes)
+        assert row.launch.grid == (device.compute_units * held.blocks, 1, 1)
+        assert held.waves == 1
+
+
+def test_what_a_card_tells_is_what_the_data_file_says(card):
+    """Of a capability that it knows."""
+    if card.backend != "cuda" or card.compute_capability not in CAPABILITIES:
+        pytest.skip(f"{card.spec} is no CUDA card that is known")
+    assert facts_of(card) == Card(card.name, card.compute_capability, card.compute_units).facts
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,12 @@ import pytest
 
 from harness.errors import ExitCode, GitError, NoSuiteError, SuiteError
 from harness.spec.loader import discover, discover_at, load, load_folder
+from harness.spec.planning import launch_of
 from harness.spec.sources import program, tree_sha256
+from harness.spec.suite_data import Loading
+from harness.static.occupancy import CARDS
 from tests import toy
-from tests.support import run_command
+from tests.support import run_command, write_files
 
 WITH_HELPER = "import helper\nfrom harness import Suite\n" + toy.SUITE.replace(
     '"toy",', "helper.NAME,"
@@ -530,3 +533,23 @@ def test_a_suite_that_stands_in_has_no_tree_of_its_own(project):
     loaded = load(project.suite, "HEAD")
     absent = dataclasses.replace(loaded, absent=True)
     assert absent.source == dataclasses.replace(loaded.source, tree_sha256="")
+
+
+def test_a_function_is_asked_again_only_for_a_device_that_it_asks_for(tmp_path, monkeypatch):
+    """Of eight cards, most functions of a suite say the same."""
+    write_files(tmp_path / "wave", toy.persistent({}))
+    suite = load(tmp_path / "wave").suite
+    kernel, asked = suite.kernels[0], []
+    call = Loading._call
+
+    def counted(self, function, case):
+        asked.append(function.number)
+        return call(self, function, case)
+
+    monkeypatch.setattr(Loading, "_call", counted)
+    for name in ("a100", "h200"):
+        case = suite.case(kernel, {"n": 64}, device=CARDS[name].facts)
+        launch = launch_of(kernel, case, lambda _: 6)
+        assert (launch.block[0], launch.grid[0]) == (256, 6 * CARDS[name].multiprocessors)
+    # Once the block; for each card its macro, and the grid before and after the build.
+    assert sorted(asked.count(number) for number in set(asked)) == [1, 2, 4]

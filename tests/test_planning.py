@@ -8,8 +8,10 @@ import pytest
 
 from harness import Axis, Case, Kernel, Output, Problem, Suite
 from harness.device.backends import null
-from harness.errors import SuiteError, UsageError
-from harness.spec.planning import check_patterns, launch_of, plan, refusal
+from harness.errors import LaunchError, NotToldError, NotYetKnownError, SuiteError, UsageError
+from harness.spec.device_facts import DeviceFacts, facts_of
+from harness.spec.planning import at_least_one, check_patterns, launch_of, plan, refusal
+from harness.spec.suite import on_device
 
 
 class Box(Problem):
@@ -186,6 +188,105 @@ def test_geometry_that_makes_no_sense(what, how, given):
     assert raised.value.message == (
         f"Kernel 'one' has {what} {given!r}; expected one to three integers, x first."
     )
+
+
+CARD = DeviceFacts("Card", "cuda", {"sm_count": 28, "capability": 121, "threads_per_sm": 1536})
+
+
+def test_a_grid_of_as_many_blocks_as_stay_resident():
+    """Counted for the block and the shared memory that the kernel asks for, which may know the device too."""
+    made = kernel(
+        macros={"THREADS": lambda c: c.device.threads_per_sm // 6},
+        block=lambda c: c.THREADS,
+        dynamic_shared_bytes=lambda c: c.device.sm_count * 4,
+        grid=lambda c: c.device.sm_count * c.resident_blocks,
+    )
+    case = LINES.case(made, {"n": 5}, device=CARD)
+    asked = []
+
+    def resident(launch):
+        asked.append(launch)
+        return 6
+
+    launch = launch_of(made, case, resident)
+    assert [(each.block, each.dynamic_shared_bytes) for each in asked] == [((256, 1, 1), 112)]
+    assert launch == dataclasses.replace(asked[0], grid=(168, 1, 1))
+    assert (case.id, case.device.capability) == ("lines.one[n=5]", (12, 1))
+    assert launch_of(made, case, at_least_one).grid == (28, 1, 1)
+
+
+def test_a_grid_that_does_not_ask_is_not_built_for():
+    made = kernel(grid=lambda c: c.device.sm_count)
+    assert launch_of(made, LINES.case(made, {"n": 5}, device=CARD)).grid == (28, 1, 1)
+
+
+def test_a_kernel_of_which_not_one_block_fits():
+    made = kernel(grid=lambda c: c.resident_blocks)
+    with pytest.raises(LaunchError, match=r"Not one block of one fits on a multiprocessor of Card at 5"):
+        launch_of(made, LINES.case(made, {"n": 5}, device=CARD), lambda _: 0)
+
+
+RESIDENT = r"asks for case\.resident_blocks, which is known once the kernel is built: only its grid"
+UNTOLD = r"asks for case\.device\.warp_size, which cuda does not tell of Card: .*getattr\(case\.device, "
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"block": lambda c: c.resident_blocks}, NotYetKnownError, rf"'one': block at 5 {RESIDENT}"),
+        ({"dynamic_shared_bytes": lambda c: c.resident_blocks}, NotYetKnownError, RESIDENT),
+        ({"macros": {"A": lambda c: c.resident_blocks}}, NotYetKnownError, rf"macro A at 5 {RESIDENT}"),
+        ({"grid": lambda c: c.device.warp_size}, NotToldError, rf"'one': grid at 5 {UNTOLD}"),
+        ({"macros": {"A": lambda c: c.device.warp_size}}, NotToldError, rf"macro A at 5 {UNTOLD}"),
+        (
+            {"grid": lambda c: c.resident_blocks},
+            NotToldError,
+            r"grid at 5 asks for case\.resident_blocks, w",
+        ),
+        ({"grid": lambda c: c.device.sms}, SuiteError, r"grid at 5 raised AttributeError: .*'sms'"),
+    ],
+)
+def test_what_is_not_known_of_a_device_says_who_asked(changes, error, words):
+    made = kernel(**changes)
+    with pytest.raises(error, match=words) as raised:
+        launch_of(made, LINES.case(made, {"n": 5}, device=CARD), lambda _: None)
+    assert isinstance(raised.value, SuiteError)
+
+
+def test_what_a_device_does_not_tell_may_have_a_default():
+    made = kernel(grid=lambda c: getattr(c, "resident_blocks", 4) * getattr(c.device, "warp_size", 16))
+    case = LINES.case(made, {"n": 5}, device=CARD)
+    assert launch_of(made, case, lambda _: None).grid == (64, 1, 1)
+    assert launch_of(made, case, lambda _: 2).grid == (32, 1, 1)
+    with pytest.raises(NotYetKnownError):  # of a device a default says nothing before it is asked
+        launch_of(made, case)
+
+
+def test_planning_needs_no_device():
+    """Macros that ask for it wait until it is known."""
+    made = kernel(macros={"A": 1, "B": lambda c: c.device.sm_count, "C": lambda c: c.n}, grid=lambda c: c.B)
+    [planned] = plan(Suite("lines", Line(), [made]), sizes=["5"])
+    assert planned.case.macros == {"A": 1, "C": 5}
+    with pytest.raises(SuiteError, match="no axis or macro named 'B'"):
+        launch_of(made, planned.case)
+    there = on_device(made, planned.case, CARD)
+    assert list(there.macros.items()) == [("A", 1), ("B", 28), ("C", 5)]
+    assert launch_of(made, there).grid == (28, 1, 1)
+    assert there.id == planned.case.id
+
+
+def test_an_axis_of_an_old_suite_keeps_its_name():
+    case = Case("s", "k", {"device": 3}, macros={"resident_blocks": 7}, device_facts=CARD)
+    assert [getattr(case, name) for name in ("device", "resident_blocks")] == [3, 7]
+
+
+def test_every_backend_says_what_it_knows():
+    told = facts_of(null.devices()[0])
+    assert (told.sm_count, told.threads_per_block, told.backend) == (1, 1024, "null")
+    with pytest.raises(AttributeError, match="capability"):
+        _ = told.capability
+    with pytest.raises(NotToldError, match=r"case\.device\.sm_count, which null does not tell"):
+        _ = facts_of(dataclasses.replace(null.devices()[0], compute_units=None)).sm_count
 
 
 def device(capability):

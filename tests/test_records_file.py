@@ -77,6 +77,10 @@ RUN = Run(
         max_grid=(2**31 - 1, 65535, 65535),
         max_shared_bytes=232_448,
         max_clock_mhz=1980,
+        warp_size=32,
+        max_threads_per_sm=2048,
+        registers_per_sm=65536,
+        shared_bytes_per_sm=233472,
     ),
     toolchain=Toolchain(compiler="nvcc 13.0", options=("-std=c++17", "-lineinfo")),
     host=Host(

@@ -16,6 +16,7 @@ from harness.bench.measure import MeasureSettings
 from harness.device.backends import null
 from harness.errors import DeviceError, GitError, SuiteError, UsageError
 from harness.output.tables import summary_of
+from harness.records import Launch
 from harness.run import device_session
 from harness.run.device_session import find_device
 from harness.run.run import Session, SessionSettings
@@ -25,6 +26,7 @@ from harness.store.records_file import read_run
 from tests import toy
 from tests.support import (
     IMPORT_PATH,
+    PORTABLE,
     Recorder,
     commit,
     device_is_missing,
@@ -81,6 +83,22 @@ def run_all(folder: Path, **settings):
         loaded, SessionSettings(**{"device": "null", "measure": QUICK, **settings}), observer
     ) as session:
         return session.run(plan(loaded.suite)), observer
+
+
+@pytest.mark.parametrize("device", ["null", "opencl:0"])
+def test_a_grid_as_large_as_the_device_holds_at_once(tmp_path, device):
+    write_files(tmp_path / "wave", toy.persistent(PORTABLE))
+    loaded = load(tmp_path / "wave")
+    try:
+        with Session(loaded, SessionSettings(device=device, measure=None), Recorder()) as session:
+            rows = session.run(plan(loaded.suite, quick=True)).rows
+    except DeviceError as error:
+        device_is_missing(device, error.message)
+    assert [(row.status, row.message) for row in rows] == [("verified", "")] * 2
+    assert session.device.compute_units is not None
+    units, threads = session.device.compute_units, session.device.max_threads_per_block
+    expected = Launch(grid=(units, 1, 1), block=(threads // 4, 1, 1))
+    assert [row.launch for row in rows] == [expected] * 2
 
 
 @pytest.fixture(scope="module")

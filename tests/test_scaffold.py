@@ -22,7 +22,7 @@ from harness.github.scaffold import (
     read_fleet,
     scaffold,
 )
-from tests.support import ROOT, caller, make_repository
+from tests.support import ROOT, caller, commit, git, make_repository
 from tests.workflow_policy import load, violations
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -279,6 +279,26 @@ def came_from(place: Path, monkeypatch: pytest.MonkeyPatch, told: Any) -> None:
 def test_what_this_harness_came_from_is_told_where_it_is_one_thing(tmp_path, monkeypatch, told, own):
     came_from(tmp_path, monkeypatch, told)
     assert own_requirement() == own
+
+
+@pytest.mark.parametrize(
+    ("origin", "own"),
+    [
+        ("https://example.org/o/r", "https://example.org/o/r"),
+        ("git@example.org:o/r.git", "https://example.org/o/r.git"),
+        ("/srv/r.git", None),
+    ],
+)
+def test_of_an_editable_installation_it_is_the_commit_that_its_clone_has_pushed(
+    tmp_path, monkeypatch, origin, own
+):
+    clone = make_repository(tmp_path / "our clone")
+    head = commit(clone, {"a": "b"}, 1)
+    git(clone, "remote", "add", "origin", origin)
+    came_from(tmp_path, monkeypatch, {"url": clone.as_uri(), "dir_info": {"editable": True}})
+    assert own_requirement() is None  # nobody else has the commit yet
+    git(clone, "update-ref", "refs/remotes/origin/main", head)
+    assert own_requirement() == (own and f"gpu-harness @ git+{own}@{head}")
 
 
 def test_the_command_writes_and_says_what_is_next(repository, call):

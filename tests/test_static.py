@@ -9,10 +9,12 @@ import pytest
 from harness.errors import BuildError, UsageError
 from harness.records import Launch
 from harness.spec.loader import load_folder
+from harness.spec.planning import launch_of, plan
+from harness.static import demand
 from harness.static.accesses import accesses
-from harness.static.demand import _told
+from harness.static.demand import Usage, _read
 from harness.static.occupancy import CARDS, card, residency
-from tests.support import KERNELS, caller
+from tests.support import KERNELS, caller, write_files
 
 SUITES = {name: load_folder(KERNELS / name) for name in ("matmul", "transpose")}
 
@@ -20,7 +22,7 @@ SUITES = {name: load_folder(KERNELS / name) for name in ("matmul", "transpose")}
 def accesses_of(name, size):
     suite, kernel = SUITES[name.partition(".")[0]], name.partition(".")[2]
     case = suite.case(suite.by_name[kernel], dict.fromkeys(suite.problem.axes, size), {})
-    found = accesses(suite, suite.by_name[kernel], case)
+    found = accesses(suite, suite.by_name[kernel], case, launch_of(suite.by_name[kernel], case))
     return {each.describe: each.requests for each in found}
 
 
@@ -61,6 +63,16 @@ BY_HAND = {
         "load of tile_b: no conflict": 1024,
         "store of tile_b: 8-way": 128,
     },
+    # A warp stores to 4 rows of C at once, 8 threads a row: of each 16 bytes of 32, half of a sector.
+    "matmul.thread_tiling_2d_vectorized": {
+        "load of a: 16 sectors": 32,
+        "load of b: 16 sectors": 32,
+        "store of c: 32 sectors": 16,
+        "load of tile_a: 4-way": 1024,
+        "store of tile_a: no conflict": 32,
+        "load of tile_b: 2-way": 1024,
+        "store of tile_b: no conflict": 32,
+    },
     # Whole lines both ways, and a column more than 32 in the tile.
     "transpose.transpose_tiled": {
         "load of x: 4 sectors": 4,
@@ -75,6 +87,71 @@ BY_HAND = {
 @pytest.mark.parametrize("name", BY_HAND)
 def test_accesses_are_what_a_hand_counts(name):
     assert accesses_of(name, 128) == BY_HAND[name]
+
+
+VECTORS = """\
+from harness import Axis, Input, Kernel, Output, Problem, Suite
+
+
+class Twice(Problem):
+    n = Axis((4096,))
+    x = Input("n")
+    y = Output("n")
+
+
+names = ("made", "braces", "members", "pairs")
+kernels = [
+    Kernel(name, "v.cu", entry="v", requires="sm_70", macros={"HOW": how}, block=64, grid=16)
+    for how, name in enumerate(names)
+]
+suite = Suite("vectors", Twice(), kernels, headline="GB/s")
+"""
+
+VECTORS_SOURCE = """\
+extern "C" __global__ void v(const float* __restrict__ x, float* __restrict__ y, int n)
+{
+    __shared__ float4 staged[64];
+    const int i = blockIdx.x * 64 + threadIdx.x;
+    float4 a = *((const float4*)x + i), *to = (float4*)y + i;
+#if HOW == 0
+    *to = make_float4(2 * a.x, 2 * a.y, 2 * a.z, 2 * a.w);
+#elif HOW == 1
+    staged[threadIdx.x] = {2 * a.x, 2 * a.y, 2 * a.z, 2 * a.w};
+    __syncthreads();
+    *to = staged[threadIdx.x];
+#elif HOW == 2
+    union { float4 whole; float each[4]; } b;
+    for (int j = 0; j < 4; ++j)
+        b.each[j] = 2 * (&a.x)[j];
+    *to = b.whole;
+#else
+    ((float2*)to)[0] = float2{2 * a.x, 2 * a.y};
+    ((float2*)to)[1] = float2{2 * a.z, 2 * a.w};
+#endif
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+@pytest.mark.parametrize(
+    ("kernel", "stores"),
+    [
+        ("made", {("y", 16): (16, 1)}),
+        ("braces", {("y", 16): (16, 1), ("staged", 16): (16, 1)}),
+        ("members", {("y", 16): (16, 1)}),
+        # 8 bytes of every 16: half of each sector.
+        ("pairs", {("y", 8): (16, 2)}),
+    ],
+)
+def test_a_vector_is_stored_at_once(tmp_path, kernel, stores):
+    """However it was put together, as nvcc stores it; g++ would store its elements one by one."""
+    write_files(tmp_path / "vectors", {"suite.py": VECTORS, "v.cu": VECTORS_SOURCE})
+    suite = load_folder(tmp_path / "vectors")
+    made = suite.by_name[kernel]
+    case = suite.case(made, {"n": 4096})
+    found = accesses(suite, made, case, launch_of(made, case))
+    told = {(each.array, each.bytes): (each.sectors, each.requests) for each in found if each.stores}
+    assert told == stores
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
@@ -113,10 +190,43 @@ def test_any_card_is_named_by_its_capability_and_multiprocessors():
     assert (card("sm_86:28").capability, card("sm_90a:78").multiprocessors) == ((8, 6), 78)
 
 
-@pytest.mark.parametrize("text", ["rtx9090", "sm_86", "sm_61:28", "sm_86:0", ""])
+@pytest.mark.parametrize("text", ["rtx9090", "sm_86", "sm_86:0", ""])
 def test_a_card_that_is_not_known_says_how_to_name_it(text):
-    with pytest.raises(UsageError, match=r"rtx3060.*sm_86:28"):
+    with pytest.raises(UsageError, match=r"rtx3060.*sm_86:28.*CARDS in harness/static/occupancy\.py"):
         card(text)
+
+
+def test_a_capability_that_is_not_known_says_which_are():
+    with pytest.raises(UsageError, match=r"'sm_61:28'.*sm_70, sm_75.*CAPABILITIES in harness/static/occ"):
+        card("sm_61:28")
+
+
+USED = Usage(registers=32, shared_bytes=0, spill_store_bytes=0, spill_load_bytes=0)
+
+
+@pytest.mark.parametrize(("name", "grid"), [("rtx3060", 28 * 6), ("a6000", 84 * 6), ("h200", 132 * 8)])
+def test_loop_tiling_is_one_full_wave_on_every_card(monkeypatch, name, grid):
+    """Its 256 threads of 32 registers fit six times on 1,536 threads, eight times on 2,048."""
+    monkeypatch.setattr(demand, "usage", lambda made, arch: USED)
+    monkeypatch.setattr(demand, "accesses", lambda *given: ())
+    suite = SUITES["matmul"]
+    [found] = demand.demands(suite, plan(suite, ["loop_tiling"], ["4096"]), card(name))
+    assert found.problems == ()
+    assert found.launch is not None
+    assert found.launch.grid == (grid, 1, 1)
+    assert found.residency is not None
+    assert (found.residency.waves, found.residency.last_wave, found.residency.occupancy) == (1, 1, 1)
+
+
+def test_without_nvcc_what_a_grid_asks_for_is_said(monkeypatch):
+    monkeypatch.setattr(demand, "_compiler", lambda: "")
+    suite = SUITES["matmul"]
+    [found] = demand.demands(suite, plan(suite, ["loop_tiling"], ["4096"]), card("h200"))
+    assert found.launch is None
+    assert found.problems == (
+        "Registers and residency need nvcc, which is not installed.",
+        "Its grid asks how many of its blocks stay resident, which nvcc tells.",
+    )
 
 
 def test_ptxas_is_read_for_the_function_that_is_launched():
@@ -128,14 +238,19 @@ ptxas info    : Function properties for tiled
     48 bytes stack frame, 40 bytes spill stores, 44 bytes spill loads
 ptxas info    : Used 255 registers, used 1 barriers, 48 bytes cumulative stack size, 32768 bytes smem
 """
-    used = _told(said, "tiled")
+    used = _read(said, "tiled")
     assert (used.registers, used.shared_bytes) == (255, 32768)
     assert (used.spill_store_bytes, used.spill_load_bytes) == (40, 44)
+    with pytest.raises(BuildError, match="no kernel function named 'til'"):
+        _read(said, "til")
 
 
 def test_list_tells_what_cannot_be_told(project, capsys, monkeypatch):
     harness = caller(capsys, monkeypatch)
-    done = harness("list", "--card", "rtx3060", "--size", "64", "--json")
+    done = harness("list", "--card", "rtx3060", "--card", "sm_90:78", "--size", "64", "--json", "toy.plain")
     assert done.status == 0
-    assert all(case["problems"] or case["usage"] for case in done.json["cases"])
+    assert [told["card"]["multiprocessors"] for told in done.json] == [28, 78]
+    assert all(case["problems"] or case["usage"] for told in done.json for case in told["cases"])
+    left_out = harness("list", "--card", "rtx3060", "--size", "64x64")
+    assert (left_out.status, "expected" in left_out.err) == (2, True)
     assert harness("list", "--card", "rtx9090").status == 2

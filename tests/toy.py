@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 SUITE = """\
 from harness import Axis, Input, Kernel, Output, Problem, Suite, ceil_div
 
@@ -49,3 +51,52 @@ FILES = {
     "kernels/portable/null.h": "// null\n",
     "kernels/portable/opencl.h": "// opencl\n",
 }
+
+PERSISTENT_SUITE = """\
+from harness import Axis, Input, Kernel, Output, Problem, Suite
+
+
+class Twice(Problem):
+    n = Axis(default=(100003,))
+    x = Input("n")
+    y = Output("n")
+
+    def reference(self, case, x):
+        return 2 * x
+
+
+suite = Suite(
+    "wave",
+    Twice(),
+    headline="GB/s",
+    prelude=PRELUDE,
+    kernels=[
+        Kernel(
+            name,
+            "wave.cu",
+            entry="wave",
+            macros={"THREADS": lambda c: c.device.threads_per_block // 4, "SHARED_BYTES": shared_bytes},
+            block=lambda c: c.THREADS,
+            grid=lambda c: c.device.sm_count * c.resident_blocks,
+        )
+        for name, shared_bytes in (("wave", 256), ("wave_of_few", 40000))
+    ],
+)
+"""
+
+PERSISTENT_SOURCE = """\
+KERNEL LAUNCH_BOUNDS(THREADS, 1, 1) wave(const GLOBAL float* RESTRICT x, GLOBAL float* RESTRICT y, int n)
+{
+    SHARED float staged[SHARED_BYTES / 4];
+    staged[THREAD_X % (SHARED_BYTES / 4)] = 2.0f;
+    BARRIER();
+    for (int i = BLOCK_X * THREADS + THREAD_X; i < n; i += GRID_X * THREADS)
+        y[i] = x[i] * staged[(THREAD_X + 1) % 64];
+}
+"""
+
+
+def persistent(prelude: Mapping[str, str]) -> dict[str, str]:
+    """A suite whose grids are as large as the device holds at once, as files; `prelude` by backend."""
+    suite = PERSISTENT_SUITE.replace("PRELUDE", repr(dict(prelude)))
+    return {"suite.py": suite, "wave.cu": PERSISTENT_SOURCE}

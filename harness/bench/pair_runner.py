@@ -34,8 +34,9 @@ from harness.device.backends.base import Built, Device, check_launch, compile_al
 from harness.device.peaks import check_rates
 from harness.errors import HarnessError, MeasureError, SuiteError
 from harness.records import L2Policy, Launch, LibraryShare, Measurement, PairedBlock
+from harness.spec.device_facts import facts_of
 from harness.spec.loader import imports_of, modules_of
-from harness.spec.planning import launch_of
+from harness.spec.planning import at_least_one, launch_of
 from harness.spec.sources import Program, program
 from harness.spec.suite import Case, Kernel, Problem, Suite, argument_names, numpy_dtype
 from harness.statistics.moderated import DEFAULT_PRIOR, moderate
@@ -174,12 +175,22 @@ def prepare(
     the device cannot run.
     """
     kernel, info = suite.by_name[case.kernel], device.info
-    launch = launch or launch_of(kernel, case)
+    launch = launch or launch_on(device, suite, case, scratch)
     check_launch(launch, info)
     with imports_of(suite, kernel, info.backend):
         source = program(suite, kernel, case, info.backend, info.arch, launch, scratch)
     source = dataclasses.replace(source, emulate=emulator(suite.problem, kernel, case))
     return Prepared(suite, kernel, case, launch, source)
+
+
+def launch_on(device: Device, suite: Suite, case: Case, scratch: Path) -> Launch:
+    """A kernel's own launch. Where its grid asks how many blocks stay resident, it is built to be asked."""
+
+    def resident(launch: Launch) -> int | None:
+        whole = prepare(device, suite, case, scratch, dataclasses.replace(launch, dispatch=None))
+        return device.resident_blocks(build(device, whole), launch)
+
+    return launch_of(suite.by_name[case.kernel], case, resident)
 
 
 def build(device: Device, prepared: Prepared) -> Built:
@@ -249,7 +260,8 @@ class PairBench:
         if wanted is None:
             return protocol.Differing(changes=suite_changes(base, head))
         of_base, of_head = (
-            suite.case(suite.by_name[wanted.kernel], wanted.sizes, wanted.macros) for suite in (base, head)
+            suite.case(suite.by_name[wanted.kernel], wanted.sizes, wanted.macros, facts_of(self.device.info))
+            for suite in (base, head)
         )
         self.report("reference")
         changes = case_changes(
@@ -341,7 +353,9 @@ class PairBench:
         programs: list[Program] = []
         for side, sizes in sides:
             with suppress(HarnessError):  # reported by whoever asks for its facts
-                programs.append(self._prepare(side, sizes).source)
+                # Nothing is launched here, and what is compiled knows nothing of a grid that is whole.
+                kernel, case = self._case(side, sizes)
+                programs.append(self._prepare(side, sizes, launch_of(kernel, case, at_least_one)).source)
         compile_all(self.device, programs)
 
     def _facts(self, side: protocol.PairSide, sizes: Mapping[str, int]) -> protocol.SideFacts:
@@ -354,10 +368,16 @@ class PairBench:
         beside = prepared.source.kind == "host" and reaches_beside(self.suites[side.suite].root)
         return msgspec.structs.replace(_facts_of(prepared, built), reaches_beside=beside)
 
-    def _prepare(self, side: protocol.PairSide, sizes: Mapping[str, int]) -> Prepared:
+    def _case(self, side: protocol.PairSide, sizes: Mapping[str, int]) -> tuple[Kernel, Case]:
         suite = self.suites[side.suite]
-        case = suite.case(suite.by_name[side.kernel], sizes, side.macros)
-        prepared = prepare(self.device, suite, case, self.checker.scratch)
+        kernel = suite.by_name[side.kernel]
+        return kernel, suite.case(kernel, sizes, side.macros, facts_of(self.device.info))
+
+    def _prepare(
+        self, side: protocol.PairSide, sizes: Mapping[str, int], launch: Launch | None = None
+    ) -> Prepared:
+        _, case = self._case(side, sizes)
+        prepared = prepare(self.device, self.suites[side.suite], case, self.checker.scratch, launch)
         if side.planted:
             source = planted(prepared.source, self.device.info.backend)
             prepared = dataclasses.replace(prepared, source=source)

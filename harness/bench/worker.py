@@ -20,7 +20,7 @@ import msgspec
 from harness.bench import protocol
 from harness.bench.buffers import Arena
 from harness.bench.measure import Subject, limited, measure, single_blocks
-from harness.bench.pair_runner import Held, PairBench, Prepared, build, library_share, prepare
+from harness.bench.pair_runner import Held, PairBench, Prepared, build, launch_on, library_share, prepare
 from harness.bench.verifier import Checker, Rotation
 from harness.bench.verify import first_wrong
 from harness.device.backends import open_device
@@ -28,8 +28,9 @@ from harness.device.backends.base import Device, compile_all
 from harness.device.peaks import check_rates
 from harness.errors import HarnessError, Side
 from harness.records import Launch, LibraryShare, Row
+from harness.spec.device_facts import facts_of
 from harness.spec.loader import load_folder
-from harness.spec.planning import launch_of
+from harness.spec.planning import at_least_one, launch_of
 from harness.spec.sources import Program
 from harness.spec.suite import Case, Suite, Value
 from harness.spec.tampering import TamperCheck
@@ -96,12 +97,15 @@ class Worker:
         programs: list[Program] = []
         for each in request.cases:
             with contextlib.suppress(HarnessError):
-                programs.append(self._prepare(self._case(each.kernel, each.sizes)).source)
+                case = self._case(each.kernel, each.sizes)
+                # Nothing is launched here, and what is compiled knows nothing of a grid that is whole.
+                launch = launch_of(self.suite.by_name[each.kernel], case, at_least_one)
+                programs.append(self._prepare(case, launch).source)
         compile_all(self.device, programs)
         return protocol.BuiltAll()
 
     def _case(self, kernel: str, sizes: Mapping[str, int], macros: Mapping[str, Value] = {}) -> Case:
-        return self.suite.case(self.suite.by_name[kernel], sizes, macros)
+        return self.suite.case(self.suite.by_name[kernel], sizes, macros, facts_of(self.device.info))
 
     def _prepare(self, case: Case, launch: Launch | None = None) -> Prepared:
         return prepare(self.device, self.suite, case, self.checker.scratch, launch)
@@ -109,7 +113,7 @@ class Worker:
     def _launch(self, request: protocol.Measure, case: Case) -> Launch:
         """The kernel's own launch, or the same in parts that each take less than was asked for."""
         kernel = self.suite.by_name[case.kernel]
-        launch = launch_of(kernel, case)
+        launch = launch_on(self.device, self.suite, case, self.checker.scratch)
         if request.max_launch_ms is None or self.device.info.backend == "cpu":
             return launch
         self.report("parts")

@@ -23,6 +23,7 @@ from harness.errors import ExitCode, HarnessError
 from harness.system.texts import harmless
 
 COMMANDS = {
+    "init": "Write suites for the kernels of a repository, and what runs them.",
     "devices": "Show what this machine can measure on.",
     "list": "Show suites, kernels and sizes.",
     "check": "Verify kernels against their reference, without timing them.",

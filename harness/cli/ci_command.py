@@ -481,8 +481,9 @@ def init(folder: Path, requirement: str | None, extras: str | None, force: bool,
     chosen = requirement or own_requirement()
     if not chosen:
         raise UsageError(
-            "What this harness was installed from is not one commit or one file. Say with --harness what the "
-            "workflows are to install, such as 'gpu-harness @ git+https://HOST/OWNER/REPOSITORY@COMMIT'."
+            "What this harness was installed from is not one commit or one file; of an editable installation "
+            "it is the commit of its clone, once that is pushed. Say with --harness what the workflows are "
+            "to install, such as 'gpu-harness @ git+https://HOST/OWNER/REPOSITORY@COMMIT'."
         )
     done = scaffold(folder, chosen, extras=wanted, force=force)
     if as_json:

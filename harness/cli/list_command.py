@@ -19,19 +19,22 @@ from harness.spec.suite import Kernel, Ladder, Suite
 @options.commit("--commit", help="As of this commit; default: the working tree.")
 @click.option(
     "--card",
+    "cards",
     metavar="NAME",
+    multiple=True,
     help="What each case asks of a card, which need not be here: rtx3060, a6000, a10, a100, rtx4090, "
-    "rtx5090, h100, h200, or any as its capability and multiprocessors, such as sm_86:28.",
+    "rtx5090, h100, h200, all of them by 'all', or any as its capability and multiprocessors, such as "
+    "sm_86:28; repeatable.",
 )
 @options.size(help="With --card: the sizes, in place of the suite's own; repeatable.")
 @options.json
 @options.cases
 def command(
-    cases: tuple[str, ...], commit: str | None, card: str | None, size: tuple[str, ...], as_json: bool
+    cases: tuple[str, ...], commit: str | None, cards: tuple[str, ...], size: tuple[str, ...], as_json: bool
 ) -> None:
     """Show the kernels that CASES select (globs such as 'matmul.*tiling*'), or all of them."""
-    if card is not None:
-        _show_demands(load_suites(load_config(), commit, cases), cases, size, card, as_json)
+    if cards:
+        _show_demands(commit, cases, size, cards, as_json)
         return
     selectors = [Selector.parse(case) for case in cases] or [Selector("*")]
     listed = []
@@ -53,6 +56,7 @@ def _as_json(loaded: LoadedSuite, kernels: Sequence[Kernel]) -> dict[str, Any]:
     return {
         "suite": suite.name,
         "headline": suite.headline,
+        "has_reference": suite.problem.has_reference,
         "source": loaded.source,
         "axes": {name: {"default": a.default, "quick": a.quick} for name, a in suite.problem.axes.items()},
         "kernels": [
@@ -99,7 +103,8 @@ def _ladder_json(suite: Suite, ladder: Ladder) -> dict[str, Any]:
 def _print(suite: Suite, kernels: Sequence[Kernel]) -> None:
     axes = suite.problem.axes.items()
     sizes = ", ".join(f"{name} = {' '.join(map(str, axis.default))}" for name, axis in axes)
-    click.echo(f"{suite.name}  ({suite.headline}; {sizes})")
+    lacking = "" if suite.problem.has_reference else "  needs your reference()"
+    click.echo(f"{suite.name}  ({suite.headline}; {sizes}){lacking}")
     width = max(len(kernel.name) for kernel in kernels)
     for kernel in kernels:
         needs = f"  [{kernel.requires}]" if kernel.requires else ""
@@ -107,16 +112,22 @@ def _print(suite: Suite, kernels: Sequence[Kernel]) -> None:
 
 
 def _show_demands(
-    suites: Sequence[LoadedSuite], cases: Sequence[str], sizes: Sequence[str], name: str, as_json: bool
+    commit: str | None, cases: Sequence[str], sizes: Sequence[str], names: Sequence[str], as_json: bool
 ) -> None:
     from harness.output import demands as output
-    from harness.spec.planning import plan
+    from harness.spec.planning import fitting, plan
     from harness.static.demand import demands
-    from harness.static.occupancy import card
+    from harness.static.occupancy import CARDS, card
 
-    asked = card(name)
-    found = [(each.suite, demands(each.suite, plan(each.suite, cases, sizes), asked)) for each in suites]
+    every = [known for name in names for known in (CARDS if name == "all" else (name,))]
+    asked = list(dict.fromkeys(map(card, every)))
+    wanted = fitting(load_suites(load_config(), commit, cases), cases, sizes)
+    for line in wanted.left_out:
+        click.echo(line, err=True)
+    planned = [(each.suite, plan(each.suite, cases, fits)) for each, fits in wanted.chosen]
+    found = [(known, [(suite, demands(suite, some, known)) for suite, some in planned]) for known in asked]
     if as_json:
-        echo_json(output.as_json(asked, found))
+        echo_json([output.as_json(*each) for each in found])
     else:
-        output.print_demands(asked, found)
+        for each in found:
+            output.print_demands(*each)

@@ -70,7 +70,7 @@ def peaks(
     found: dict[str, float] = {}
     clock_mhz = max_sm_clock_mhz or device.max_clock_mhz
     capability = device.compute_capability
-    if clock_mhz and capability:
+    if clock_mhz and capability and device.compute_units:
         gigacycles = device.compute_units * clock_mhz / 1e3
         if lanes := _FP32_LANES.get(capability):
             found["float32"] = 2 * lanes * gigacycles

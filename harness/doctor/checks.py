@@ -199,7 +199,8 @@ def device(facts: Facts) -> Answer:
     found = facts.device
     if found is None:
         return Answer("bad", "none", facts.device_problem)
-    said = f"{found.spec}, {found.name}, {found.compute_units} units, {_gib(found.memory_bytes)}"
+    units = f"{found.compute_units} units, " if found.compute_units else ""
+    said = f"{found.spec}, {found.name}, {units}{_gib(found.memory_bytes)}"
     if found.kind == "gpu":
         return Answer("good", f"{said}, {found.arch}" if found.backend == "cuda" else said)
     if found.backend == "null":

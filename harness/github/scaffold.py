@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 from msgspec import Meta, Struct
 
 from harness.errors import ConfigError, StoreError, UsageError
 from harness.github.requirements import DEVICES, composed, extras_of
-from harness.system.git import repository_of
+from harness.system.git import ask, repository_of
 
 FLEET_FILE = Path(".github/fleet.json")
 
@@ -138,6 +139,7 @@ HARNESS_FILE = "requirements/harness.txt"
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _NAME = "gpu-harness"
+_SSH = re.compile(r"(?:ssh://)?git@(?P<host>[A-Za-z0-9.-]+)[:/](?P<path>[^@#\s]+)")
 _HEX64 = "[0-9a-f]{64}"
 _PINNED = (
     re.compile(rf"{_NAME} ?== ?[0-9][A-Za-z0-9.!+]*( --hash=sha256:{_HEX64})+"),
@@ -237,7 +239,8 @@ def check_requirement(requirement: str) -> None:
 
 
 def own_requirement() -> str | None:
-    """What this harness was installed from, where that is one commit or one file; None otherwise.
+    """What this harness was installed from, where that is one commit or one file; None otherwise. Of an
+    editable installation it is the commit that its clone has checked out, if the clone's remote has it.
 
     An index is not asked: whose gpu-harness it has nobody here knows.
     """
@@ -247,12 +250,25 @@ def own_requirement() -> str | None:
         url = origin.get("url", "")
         if commit := origin.get("vcs_info", {}).get("commit_id"):
             found = f"{_NAME} @ git+{url}@{commit}"
+        elif origin.get("dir_info", {}).get("editable"):
+            found = _of_clone(Path(unquote(urlsplit(url).path)))
         else:
             found = f"{_NAME} @ {url}#sha256={origin['archive_info']['hashes']['sha256']}"
         check_requirement(found)
     except (PackageNotFoundError, AttributeError, LookupError, TypeError, ValueError, UsageError):
         return None
     return found
+
+
+def _of_clone(folder: Path) -> str:
+    """The commit of a clone as a requirement. Raises UsageError where its remote does not have it."""
+    commit = ask(folder, "rev-parse", "HEAD").decode().strip()
+    if not ask(folder, "branch", "--remotes", "--contains", commit).strip():
+        raise UsageError(f"No branch of a remote has {commit}, which {folder} has checked out: push it.")
+    url = ask(folder, "remote", "get-url", "origin").decode().strip()
+    if ssh := _SSH.fullmatch(url):
+        url = f"https://{ssh['host']}/{ssh['path']}"
+    return f"{_NAME} @ git+{url}@{commit}"
 
 
 def extras_there(folder: Path) -> tuple[str, ...]:

@@ -74,12 +74,9 @@ def _columns(demands: Sequence[Demand]) -> list[Column]:
 
 
 def _shared(demand: Demand) -> str:
-    if demand.usage is None:
+    if demand.usage is None or demand.launch is None:
         return ""
-    from harness.spec.planning import launch_of
-
-    planned = demand.planned
-    whole = demand.usage.shared_bytes + launch_of(planned.kernel, planned.case).dynamic_shared_bytes
+    whole = demand.usage.shared_bytes + demand.launch.dynamic_shared_bytes
     return number(whole) if whole else ""
 
 
@@ -89,6 +86,7 @@ def as_json(card: Card, found: Found) -> dict[str, Any]:
         "cases": [
             {
                 "case": demand.planned.case.id,
+                "launch": asdict(demand.launch) if demand.launch else None,
                 "usage": asdict(demand.usage) if demand.usage else None,
                 "residency": asdict(demand.residency) | {"last_wave": demand.residency.last_wave}
                 if demand.residency

@@ -190,7 +190,7 @@ def devices_table(devices: Sequence[DeviceInfo]) -> Sheet:
             Column("spec", specs, text=True),
             Column("device", [each.name for each in devices], text=True),
             Column("arch", [each.arch if each.backend == "cuda" else "" for each in devices], text=True),
-            Column("units", [str(each.compute_units) for each in devices]),
+            Column("units", [str(each.compute_units or "") for each in devices]),
             Column("memory", [binary(each.memory_bytes) for each in devices]),
             Column("driver", [each.driver for each in devices], text=True),
         ]

@@ -20,8 +20,10 @@ from harness.device.peaks import peaks
 from harness.device.telemetry import Sampler, probe_for, telemetry_of
 from harness.errors import DeviceError, ExitCode, HarnessError, LaunchError, UsageError, WorkerError
 from harness.records import DeviceInfo, L2Policy, Snapshot, Telemetry
-from harness.spec.planning import PlannedCase, Refusal, launch_of, refusal
+from harness.spec.device_facts import facts_of
+from harness.spec.planning import PlannedCase, Refusal, at_least_one, launch_of, refusal
 from harness.spec.sources import lacking
+from harness.spec.suite import on_device
 from harness.system.files import scratch_folder
 from harness.system.process import Failed, LostError, Process, Progress, Request, failure
 
@@ -278,10 +280,16 @@ def unfit(planned: PlannedCase, device: DeviceInfo) -> Refusal | None:
     """Why the device cannot run the case, as far as its spec alone tells."""
     if refused := refusal(planned.kernel, device):
         return refused
+    if not planned.has_reference:
+        suite = planned.case.suite
+        return Refusal(
+            "needs-reference", f"{suite} needs your reference(): write what it computes in its suite.py."
+        )
     if missing := lacking(planned.kernel, device.backend):
         return Refusal("needs-package", missing)
     try:
-        check_launch(launch_of(planned.kernel, planned.case), device)
+        case = on_device(planned.kernel, planned.case, facts_of(device))
+        check_launch(launch_of(planned.kernel, case, at_least_one), device)
     except LaunchError as error:
         known = f"{planned.kernel.name} cannot run at {planned.case.size_label}. {error.message}"
         return Refusal(error.reason, known)

@@ -16,9 +16,10 @@ from harness.output.ladder_tables import given
 from harness.output.ladders import Line, comparable, is_plain, placed
 from harness.records import DeviceInfo, Row
 from harness.spec.case_id import Size, size_label
+from harness.spec.planning import at_least_one, launch_of
 from harness.spec.suite import Kernel, Ladder, Suite
 from harness.static.accesses import Access, accesses
-from harness.static.occupancy import CAPABILITIES, Card, residency
+from harness.static.occupancy import CAPABILITIES, CARDS, Card, residency
 
 _TOLD = ("name", "title", "source", "publication", "author", "url", "date", "card", "against", "note")
 
@@ -101,7 +102,9 @@ def _followed(suite: Suite, kernel: Kernel, point: dict[str, int]) -> dict[str, 
     problem = ""
     if isinstance(kernel.source_for("cuda"), str):
         try:
-            found = accesses(suite, kernel, suite.case(kernel, point))
+            # How a warp reaches memory is the same on every card; a grid that asks for one is told some.
+            case = suite.case(kernel, point, device=CARDS["h200"].facts)
+            found = accesses(suite, kernel, case, launch_of(kernel, case, at_least_one))
         except HarnessError as error:
             problem = error.message
     else:
@@ -121,7 +124,7 @@ def demand_document(device: DeviceInfo, row: Row) -> dict[str, Any] | None:
     launch, resources, capability = row.launch, row.resources, device.compute_capability
     if launch is None or resources is None or not resources.registers:
         return None
-    if capability is None or capability not in CAPABILITIES:
+    if capability is None or capability not in CAPABILITIES or device.compute_units is None:
         return None
     card = Card(device.name, capability, device.compute_units)
     static_bytes = resources.static_shared_bytes or 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from harness.config import FILES, Config, suites_said
-from harness.errors import NoSuiteError, SuiteError, UsageError
+from harness.errors import LaunchError, NoSuiteError, NotYetKnownError, SuiteError, UsageError
 from harness.records import DeviceInfo, Launch
 from harness.spec.case_id import CaseId, Selector, Size
 from harness.spec.loader import (
@@ -31,6 +31,8 @@ from harness.system import git
 class PlannedCase:
     kernel: Kernel
     case: Case
+    has_reference: bool = True
+    """Whether its problem has what the outputs are held to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ def plan(
     points = asked if sizes else list(suite.problem.points(quick=quick))
     selectors = [Selector.parse(pattern) for pattern in patterns] or [Selector("*")]
     return [
-        PlannedCase(kernel, suite.case(kernel, dict(point)))
+        PlannedCase(kernel, suite.case(kernel, dict(point)), suite.problem.has_reference)
         for kernel in suite.kernels
         for point in _points(suite, kernel, selectors, points)
     ]
@@ -129,19 +131,54 @@ def _problem_of_size(selector: Selector, suite: Suite, kernel: Kernel) -> str:
     return f"There are {', '.join(there)}."
 
 
-def launch_of(kernel: Kernel, case: Case) -> Launch:
-    """The launch geometry of a case. Raises SuiteError where it is not one to three integers."""
+Resident = Callable[[Launch], int | None]
+"""How many blocks of a launch one multiprocessor holds at once, whatever its grid; None where the device does
+not tell."""
+
+
+def at_least_one(_launch: Launch) -> int:
+    """Blocks that stay resident of a kernel that is not built: a grid of them is none too large."""
+    return 1
+
+
+def launch_of(kernel: Kernel, case: Case, resident: Resident | None = None) -> Launch:
+    """The launch geometry of a case; `resident` is asked only where the grid asks.
+
+    Raises SuiteError where it is not one to three integers, NotYetKnownError and NotToldError where it asks
+    for what is not known of the device, LaunchError where not one block fits on a multiprocessor.
+    """
     shared = computed(kernel, "dynamic_shared_bytes", kernel.dynamic_shared_bytes, case)
     if not isinstance(shared, int) or shared < 0:
         raise SuiteError(
             f"Kernel {kernel.name!r} has dynamic_shared_bytes {shared!r}; expected an integer from 0."
         )
-    return Launch(
-        grid=_extents(kernel, "grid", kernel.grid, case),
+    launch = Launch(
+        grid=(1, 1, 1),
         block=_extents(kernel, "block", kernel.block, case),
         dynamic_shared_bytes=shared,
         dispatch=_extents(kernel, "dispatch", kernel.dispatch, case) if kernel.dispatch else None,
     )
+    try:
+        grid = _extents(kernel, "grid", kernel.grid, case)
+    except NotYetKnownError:
+        if resident is None or case.device_facts is None:
+            raise
+        grid = _extents(kernel, "grid", kernel.grid, _built(kernel, case, resident(launch)))
+    return dataclasses.replace(launch, grid=grid)
+
+
+def _built(kernel: Kernel, case: Case, resident_blocks: int | None) -> Case:
+    """The case of a kernel that was built."""
+    assert case.device_facts is not None
+    if resident_blocks == 0:
+        raise LaunchError(
+            f"Not one block of {kernel.name} fits on a multiprocessor of {case.device_facts.name} at "
+            f"{case.size_label}: use a smaller block or tile, or fewer registers."
+        )
+    known = {} if resident_blocks is None else {"resident_blocks": resident_blocks}
+    facts = {**case.device_facts.facts, **known}
+    device = dataclasses.replace(case.device_facts, facts=facts, built=True)
+    return dataclasses.replace(case, device_facts=device)
 
 
 def _extents(kernel: Kernel, what: str, geometry: Geometry | None, case: Case) -> tuple[int, int, int]:

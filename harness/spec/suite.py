@@ -12,13 +12,14 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from harness.errors import SuiteError
+from harness.errors import NotToldError, NotYetKnownError, SuiteError
 from harness.spec.case_id import MAX_AXIS, CaseId, size_label
+from harness.spec.device_facts import DeviceFacts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -117,20 +118,40 @@ class Output(Array):
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel at a point of its problem's axes. Sizes and macros are attributes: ``case.m``, ``case.BM``."""
+    """A kernel at a point of its problem's axes. Sizes and macros are attributes: ``case.m``, ``case.BM``.
+
+    So are ``case.device``, the facts of the device that it runs on, and, for a kernel's grid alone,
+    ``case.resident_blocks``: how many of its blocks one multiprocessor holds at once. An axis or a macro of
+    one of these names comes first.
+    """
 
     suite: str
     kernel: str
     sizes: Mapping[str, int]
     dtype: str = "float32"
     macros: Mapping[str, Value] = field(default_factory=dict)
+    device_facts: DeviceFacts | None = None
+    """None where a case is only named or planned."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def device(self) -> DeviceFacts: ...
+
+        @property
+        def resident_blocks(self) -> int: ...
 
     def __getattr__(self, name: str) -> int:  # a macro may be another Value, and hardly ever is
         for values in ("sizes", "macros"):
             found = self.__dict__.get(values, {})
             if name in found:
                 return found[name]  # type: ignore[no-any-return]
-        raise AttributeError(f"case has no axis or macro named {name!r}")
+        if name not in ("device", "resident_blocks"):
+            raise AttributeError(f"case has no axis or macro named {name!r}")
+        device = self.__dict__.get("device_facts")
+        if device is None:
+            raise NotYetKnownError(f"case.{name}, and no device is known here.")
+        return device if name == "device" else device.resident_blocks  # type: ignore[no-any-return]
 
     @property
     def size_label(self) -> str:
@@ -196,6 +217,11 @@ class Problem:
             )
             for name, array in self.inputs.items()
         }
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether its author wrote one: without, nothing can be checked, and so nothing is measured."""
+        return type(self).reference is not Problem.reference
 
     def reference(self, case: Case, *args: Any, **inputs: Any) -> Any:
         """The right answer in float64: the one output, or outputs by name."""
@@ -656,19 +682,17 @@ class Suite:
         return next((each for each in self.kernels if each.library and each.dtype == kernel.dtype), None)
 
     def case(
-        self, kernel: Kernel, sizes: Mapping[str, int], chosen: Mapping[str, Value] | None = None
+        self,
+        kernel: Kernel,
+        sizes: Mapping[str, int],
+        chosen: Mapping[str, Value] | None = None,
+        device: DeviceFacts | None = None,
     ) -> Case:
-        """A kernel at a point; `chosen` are macros under other values than the kernel's own."""
-        plain = Case(self.name, kernel.name, dict(sizes), kernel.dtype, dict(chosen or {}))
-        macros: dict[str, Value] = {}
-        for name, value in {**kernel.macros, **(chosen or {})}.items():
-            macros[name] = computed(kernel, f"macro {name}", value, plain)
-            if not isinstance(macros[name], int) and not _IDENTIFIER.match(str(macros[name])):
-                raise SuiteError(
-                    f"Kernel {kernel.name!r} has macro {name} = {macros[name]!r}; "
-                    "expected an integer or a word."
-                )
-        return Case(self.name, kernel.name, dict(sizes), kernel.dtype, macros)
+        """A kernel at a point; `chosen` are macros under other values than the kernel's own. Without a
+        device, macros that ask for it are left out: see `on_device`.
+        """
+        plain = Case(self.name, kernel.name, dict(sizes), kernel.dtype, dict(chosen or {}), device)
+        return _with_macros(kernel, plain, {**kernel.macros, **(chosen or {})})
 
     def parameters(self, kernel: Kernel, case: Case) -> tuple[Parameter, ...]:
         """What the kernel's function is called with, in order.
@@ -689,12 +713,38 @@ class Suite:
         return tuple(found)
 
 
+def on_device(kernel: Kernel, case: Case, device: DeviceFacts) -> Case:
+    """A case that was planned without a device, with what is known on one."""
+    plain = replace(case, macros={}, device_facts=device)
+    return _with_macros(kernel, plain, {**kernel.macros, **case.macros})
+
+
+def _with_macros(kernel: Kernel, plain: Case, macros: Mapping[str, Value | Callable[[Case], Value]]) -> Case:
+    found: dict[str, Value] = {}
+    for name, value in macros.items():
+        try:
+            found[name] = computed(kernel, f"macro {name}", value, plain)
+        except NotYetKnownError:
+            if plain.device_facts is not None:
+                raise
+            continue
+        if not isinstance(found[name], int) and not _IDENTIFIER.match(str(found[name])):
+            raise SuiteError(
+                f"Kernel {kernel.name!r} has macro {name} = {found[name]!r}; expected an integer or a word."
+            )
+    return replace(plain, macros=found)
+
+
 def computed(kernel: Kernel, what: str, spec: Any, case: Case) -> Any:
     """What a kernel's spec says at a case. Raises SuiteError for whatever a suite's own function raises."""
     if not callable(spec):
         return spec
     try:
         return spec(case)
+    except (NotYetKnownError, NotToldError) as error:
+        raise type(error)(
+            f"Kernel {kernel.name!r}: {what} at {case.size_label} asks for {error.message}"
+        ) from error
     except Exception as error:
         raise SuiteError(
             f"Kernel {kernel.name!r}: {what} at {case.size_label} raised {type(error).__name__}: {error}"

@@ -16,7 +16,7 @@ from typing import Any, Literal, NoReturn
 
 import msgspec
 
-from harness.errors import SuiteError
+from harness.errors import NotToldError, NotYetKnownError, SuiteError
 from harness.spec.suite import (
     Array,
     Axis,
@@ -72,6 +72,7 @@ class ProblemData(msgspec.Struct, frozen=True):
     independent: str | None
     flop: Function
     moved_bytes: Function
+    has_reference: bool
 
 
 class SourceData(msgspec.Struct, frozen=True):
@@ -124,6 +125,8 @@ class Load(Request[SuiteData], frozen=True):
 
 class Returned(msgspec.Struct, frozen=True, tag=True):
     value: Plain | tuple[Any, ...]
+    asked_device: bool = False
+    """Whether it was computed from the device, and is another on another."""
 
 
 class Call(Request[Returned], frozen=True):
@@ -157,8 +160,19 @@ class Functions:
         return msgspec.to_builtins(Function(len(self.all) - 1, name))
 
     def call(self, call: Call) -> Returned:
-        value = self.plain(self.all[call.function](call.case))
-        return msgspec.convert({"type": "Returned", "value": value}, Returned)
+        case = _Noting(**{each.name: getattr(call.case, each.name) for each in dataclasses.fields(Case)})
+        value = self.plain(self.all[call.function](case))
+        asked = "noted" in vars(case)
+        return msgspec.convert({"type": "Returned", "value": value, "asked_device": asked}, Returned)
+
+
+class _Noting(Case):
+    """A case that notes whether its device was asked for."""
+
+    def __getattr__(self, name: str) -> int:
+        if name in ("device", "resident_blocks"):
+            vars(self)["noted"] = True
+        return super().__getattr__(name)
 
 
 def describe(suite: Suite, functions: Functions) -> SuiteData:
@@ -182,6 +196,7 @@ def describe(suite: Suite, functions: Functions) -> SuiteData:
             "arrays": {name: _array(array) for name, array in problem.arrays.items()},
             "independent": problem.independent,
             "flop": functions.number(lambda case: _count(problem.flop(case)), "flop"),
+            "has_reference": problem.has_reference,
             "moved_bytes": functions.number(lambda case: _count(problem.moved_bytes(case)), "moved_bytes"),
         },
         "kernels": [_kernel(kernel, functions) for kernel in suite.kernels],
@@ -260,6 +275,7 @@ def _problem(data: ProblemData, answering: Answering) -> Problem:
     }
     members = {
         "__doc__": data.about,
+        **({"reference": _elsewhere} if data.has_reference else {}),
         "independent": data.independent,
         **{name: data.axes[number] for name, number in data.axis_of.items()},
         **arrays,
@@ -312,6 +328,10 @@ LOAD_TIMEOUT_S = 60.0
 """For running a suite.py, and for each of its functions."""
 
 
+_KNOWN = {error.__name__: error for error in (NotYetKnownError, NotToldError)}
+"""What functions raise that is more than a failure of theirs."""
+
+
 class Loading:
     """A suite.py that another process has begun to run. Several run side by side until they are asked for."""
 
@@ -343,13 +363,18 @@ class Loading:
 
     def _function(self, function: Function) -> Callable[[Case], Any]:
         def ask(case: Case) -> Any:
-            key = function.number, msgspec.json.encode(case)
+            plain = function.number, msgspec.json.encode(dataclasses.replace(case, device_facts=None))
+            whole = function.number, msgspec.json.encode(case)
             with self._lock:
-                if key not in self._answers:
-                    self._answers[key] = self._call(function, case)
-                reply = self._answers[key]
+                known = next((each for each in (plain, whole) if each in self._answers), None)
+                if known is None:
+                    reply = self._call(function, case)
+                    known = plain if isinstance(reply, Returned) and not reply.asked_device else whole
+                    self._answers[known] = reply
+                reply = self._answers[known]
             if isinstance(reply, Failed):
-                raise type(reply.reason, (Exception,), {})(reply.message)
+                kind = _KNOWN.get(reply.reason) or type(reply.reason, (Exception,), {})
+                raise kind(reply.message)
             return reply.value
 
         ask.__name__ = function.name

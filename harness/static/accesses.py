@@ -24,7 +24,6 @@ import msgspec
 
 from harness.errors import BuildError
 from harness.records import Launch
-from harness.spec.planning import launch_of
 from harness.spec.sources import Program, program
 from harness.spec.suite import Case, Kernel, Parameter, Suite
 from harness.system.cache import BinaryCache
@@ -38,6 +37,8 @@ _OPTIONS = (
     *("-std=c++17", "-O2", "-w", "-fsanitize=thread", "-fno-pie"),
     # A compiler that merges the accesses of one thread changes what a warp asks for.
     *("-fno-tree-vectorize", "-fno-tree-slp-vectorize", "-fno-tree-loop-distribute-patterns"),
+    "-fno-tree-sra",  # takes a structure that is stored at once apart
+    "-fno-threadsafe-statics",  # shared memory is static here
 )
 _BYTES = {"float64": 8, "int64": 8, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1}
 _OWN = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
@@ -73,7 +74,7 @@ class Access:
         return f"{what}: {f'{self.conflicts:.3g}-way' if self.conflicts >= 1.005 else 'no conflict'}"
 
 
-def accesses(suite: Suite, kernel: Kernel, case: Case) -> tuple[Access, ...]:
+def accesses(suite: Suite, kernel: Kernel, case: Case, launch: Launch) -> tuple[Access, ...]:
     """What the warps of a block in the middle of the grid ask of memory, arrays of the problem first.
 
     Raises BuildError where there is no CUDA text, no g++, or g++ cannot compile the text, as of a kernel that
@@ -88,7 +89,7 @@ def accesses(suite: Suite, kernel: Kernel, case: Case) -> tuple[Access, ...]:
         raise BuildError(f"{suite.name}.{kernel.name} has no CUDA source whose accesses could be followed.")
     if "mma.h" in made.text:
         raise BuildError("On tensor cores no thread's addresses say what a warp reads.")
-    parameters, launch = suite.parameters(kernel, case), launch_of(kernel, case)
+    parameters = suite.parameters(kernel, case)
     text = _host_text(made, parameters, case)
     runner = (_ASSETS / "run.cpp").read_text(encoding="utf-8")
     cache = BinaryCache()

@@ -5,12 +5,14 @@ said.
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import cpu_count
 from pathlib import Path
@@ -18,9 +20,10 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import BuildError, HarnessError
+from harness.records import Launch
 from harness.spec.planning import PlannedCase, launch_of
 from harness.spec.sources import Program, program
-from harness.spec.suite import Suite
+from harness.spec.suite import Suite, on_device
 from harness.static.accesses import Access, accesses
 from harness.static.occupancy import Card, Residency, residency
 from harness.system.cache import BinaryCache
@@ -45,6 +48,8 @@ class Usage:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
     planned: PlannedCase
+    launch: Launch | None = None
+    """None where it asks for what is not known, which is among the problems."""
     usage: Usage | None = None
     residency: Residency | None = None
     accesses: tuple[Access, ...] = ()
@@ -66,31 +71,53 @@ def demands(suite: Suite, planned: Sequence[PlannedCase], card: Card) -> list[De
 
 
 def _demand(suite: Suite, planned: PlannedCase, card: Card) -> Demand:
-    kernel, case = planned.kernel, planned.case
+    kernel = planned.kernel
     source = kernel.source_for("cuda")
     if not isinstance(source, str):
         why = "no CUDA source" if source is None else "its code is a library's, or made where it is built"
         return Demand(planned=planned, problems=(why,))
-    found, problems = Demand(planned=planned), []
-    try:
-        used = usage(program(suite, kernel, case, "cuda", card.arch), card.arch)
-        held = residency(card, launch_of(kernel, case), used.registers, used.shared_bytes)
-        found = replace(found, usage=used, residency=held)
-    except HarnessError as error:
-        problems.append(error.message)
-    try:
-        found = replace(found, accesses=accesses(suite, kernel, case))
-    except HarnessError as error:
-        problems.append(error.message)
+    problems: list[str] = []
+    found = Demand(planned=planned)
+    with _told(problems):
+        case = on_device(kernel, planned.case, card.facts)
+        with _told(problems):
+            used = usage(program(suite, kernel, case, "cuda", card.arch), card.arch)
+            found = replace(found, usage=used)
+
+        def held(launch: Launch) -> Residency:
+            if found.usage is None:
+                raise BuildError("Its grid asks how many of its blocks stay resident, which nvcc tells.")
+            return residency(card, launch, found.usage.registers, found.usage.shared_bytes)
+
+        launch = launch_of(kernel, case, lambda launch: held(launch).blocks)
+        found = replace(found, launch=launch, residency=held(launch) if found.usage else None)
+        found = replace(found, accesses=accesses(suite, kernel, case, launch))
     return replace(found, problems=tuple(problems))
+
+
+@contextmanager
+def _told(problems: list[str]) -> Iterator[None]:
+    """Errors as problems, so that what they do not concern is told all the same."""
+    try:
+        yield
+    except HarnessError as error:
+        problems.append(error.message)
+
+
+@functools.cache
+def _compiler() -> str:
+    """What nvcc says of itself; empty where there is none."""
+    if shutil.which("nvcc") is None:
+        return ""
+    return subprocess.run(["nvcc", "--version"], capture_output=True, text=True, check=False).stdout
 
 
 def usage(made: Program, arch: str) -> Usage:
     """Registers, shared memory and spills for an architecture such as sm_86. Raises BuildError."""
-    if shutil.which("nvcc") is None:
+    if not (compiler := _compiler()):
         raise BuildError("Registers and residency need nvcc, which is not installed.")
     cache = BinaryCache()
-    key = cache.key(made.text, made.options, "ptxas -v", arch)
+    key = cache.key(made.sha256, (made.function,), f"ptxas -v\n{compiler}", arch)
     if (kept := cache.get(key)) is None:
         with tempfile.TemporaryDirectory() as scratch:
             source = Path(scratch, "kernel.cu")
@@ -101,17 +128,22 @@ def usage(made: Program, arch: str) -> Usage:
             )
         if done.returncode:
             raise BuildError(f"{made.name} does not compile for {arch}.", log=done.stderr[-8000:])
-        kept = msgspec.json.encode(_told(done.stderr, made.function))
+        kept = msgspec.json.encode(_read(done.stderr, made.function))
         cache.put(key, kept)
     return msgspec.json.decode(kept, type=Usage)
 
 
-def _told(said: str, function: str) -> Usage:
+def _read(said: str, function: str) -> Usage:
     """Of all that ptxas compiled, the function that is launched."""
-    part = next((part for part in said.split("Compiling entry function") if f"'{function}'" in part), said)
+    parts = said.split("Compiling entry function")[1:]
+    part = next((part for part in parts if part.startswith(f" '{function}'")), "")
     spilled, used, shared = (pattern.search(part) for pattern in (_SPILLS, _USED, _SHARED))
+    if used is None:
+        raise BuildError(
+            f'It has no kernel function named {function!r}: check its entry, and that it is extern "C".'
+        )
     return Usage(
-        registers=int(used[1]) if used else 0,
+        registers=int(used[1]),
         shared_bytes=int(shared[1]) if shared else 0,
         spill_store_bytes=int(spilled[1]) if spilled else 0,
         spill_load_bytes=int(spilled[2]) if spilled else 0,

@@ -13,10 +13,13 @@ from math import ceil, prod
 
 from harness.errors import UsageError
 from harness.records import Launch
+from harness.spec.device_facts import DeviceFacts
 
 WARP = 32
+_FILE = "harness/static/occupancy.py"
 _REGISTERS = 65_536
 """Of a multiprocessor, in four parts that share none of theirs."""
+_THREADS_A_BLOCK = 1024
 _PARTS = 4
 _REGISTERS_AT_ONCE = 256
 """A warp's registers are given out in so many."""
@@ -65,6 +68,22 @@ class Card:
     def holds(self) -> Multiprocessor:
         return CAPABILITIES[self.capability]
 
+    @property
+    def facts(self) -> DeviceFacts:
+        """What a kernel's grid and block may know of it."""
+        major, minor = self.capability
+        told = {
+            "sm_count": self.multiprocessors,
+            "capability": 10 * major + minor,
+            "warp_size": WARP,
+            "shared_bytes_per_block": self.holds.shared_bytes_a_block,
+            "shared_bytes_per_sm": self.holds.shared_bytes,
+            "registers_per_sm": _REGISTERS,
+            "threads_per_block": _THREADS_A_BLOCK,
+            "threads_per_sm": self.holds.threads,
+        }
+        return DeviceFacts(self.name, "cuda", told)
+
 
 CARDS: Mapping[str, Card] = {
     "rtx3060": Card("GeForce RTX 3060", (8, 6), 28),
@@ -84,12 +103,20 @@ def card(text: str) -> Card:
     if known := CARDS.get(text.lower().replace(" ", "").replace("-", "")):
         return known
     told = re.fullmatch(r"sm_(\d{1,2})(\d)[a-z]?:(\d{1,3})", text)
-    if told and (capability := (int(told[1]), int(told[2]))) in CAPABILITIES and int(told[3]):
-        return Card(text, capability, int(told[3]))
-    raise UsageError(
-        f"{text!r} is no card that is known: {', '.join(CARDS)}. Any other is named by its compute "
-        "capability and its number of multiprocessors, such as sm_86:28; both are in its white paper."
-    )
+    if told is None or not int(told[3]):
+        raise UsageError(
+            f"{text!r} is no card that is known: {', '.join(CARDS)}. Any other is named by its compute "
+            "capability and its number of multiprocessors, such as sm_86:28; both are in its white paper. "
+            f"CARDS in {_FILE} is where to add it by name."
+        )
+    capability = int(told[1]), int(told[2])
+    if capability not in CAPABILITIES:
+        there = ", ".join(f"sm_{major}{minor}" for major, minor in CAPABILITIES)
+        raise UsageError(
+            f"{text!r} has a compute capability whose limits are not known; expected one of {there}. "
+            f"CAPABILITIES in {_FILE} is where to add it, from the CUDA C++ Programming Guide."
+        )
+    return Card(text, capability, int(told[3]))
 
 
 @dataclass(frozen=True, slots=True)

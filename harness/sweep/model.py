@@ -13,7 +13,8 @@ from harness.device.backends.base import check_launch
 from harness.errors import LaunchError, SuiteError
 from harness.records import DeviceInfo, Effect, Host, Launch, Resources, Source, Toolchain
 from harness.spec.case_id import Size
-from harness.spec.planning import launch_of
+from harness.spec.device_facts import facts_of
+from harness.spec.planning import at_least_one, launch_of
 from harness.spec.suite import Case, Kernel, Suite, Tuning, Value, point_of
 
 SCHEMA_VERSION = 1
@@ -275,7 +276,8 @@ class Rules:
 
         Raises SuiteError for a rule that cannot be evaluated.
         """
-        case = self.suite.case(self.kernel, configuration.sizes, configuration.parameters)
+        device = facts_of(self.device)
+        case = self.suite.case(self.kernel, configuration.sizes, configuration.parameters, device)
         rejected = functools.partial(SweepRow, configuration=configuration, status="rejected")
         for rule in self.rules:
             if not self._holds(rule, case):
@@ -284,7 +286,7 @@ class Rules:
                 values = _listed(named or {**configuration.sizes, **configuration.parameters})
                 return rejected(reason="rule", message=f"{rule.name} does not hold: {values}.")
         try:
-            check_launch(launch_of(self.kernel, case), self.device)
+            check_launch(launch_of(self.kernel, case, at_least_one), self.device)
         except LaunchError as error:
             return rejected(reason=error.reason, message=error.message)
         return None

@@ -1,6 +1,9 @@
 // Loop tiling as the author of the road to CUTLASS wrote it: a grid that does not depend on the matrix strides
 // over C, and THREAD_X walks down the rows, although the author's naive kernel walks along the columns.
-// loop_tiling walks along the columns too. Like the author's, offsets are ints where the matrix allows.
+// loop_tiling walks along the columns, in the blocks of naive_coalesced and as many as the card holds at once.
+// Like the author's, offsets are ints where the matrix allows.
+//
+// The author's kernel is right where the grid's reach divides the matrix; the bounds are ours.
 
 #if OFFSET_BITS == 32
 typedef int offset_t;

@@ -92,6 +92,11 @@ def vector_width(case: Case) -> int:
     return 1 if case.k % 4 or case.n % 4 else 4
 
 
+def one_wave(case: Case) -> int:
+    """As many blocks as the card holds at once; on a device that does not tell it, a few a compute unit."""
+    return case.device.sm_count * getattr(case, "resident_blocks", 4)
+
+
 LOOP_GRID = (32, 8)
 """Where the grid does not depend on the matrix. 256 blocks of 1,024 threads are one wave on a card of 128
 multiprocessors or more, and few enough rows of blocks that the quick sizes stride too."""
@@ -194,10 +199,10 @@ suite = Suite(
         Kernel(
             "loop_tiling",
             "loop_tiling.cu",
-            macros={"TILE": 32},
-            block=square_block,
-            grid=LOOP_GRID,
-            about="naive_coalesced with a fixed grid whose blocks stride over C",
+            macros={"BX": 64, "BY": 4, "OFFSET_BITS": offset_bits},
+            block=lambda c: (c.BX, c.BY),
+            grid=one_wave,
+            about="naive_coalesced with as many blocks as the card holds at once, which stride over C",
         ),
         Kernel(
             "loop_tiling_as_published",

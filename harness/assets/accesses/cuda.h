@@ -21,10 +21,20 @@ enum { warpSize = 32 };
 // All of a block's shared memory is one section of the program, so that an address in it can be told.
 #define __shared__ static __attribute__((section("harness_shared"), aligned(16), used))
 
+// With constructors, so that a vector that is written in braces is stored at once, as nvcc does, and not by
+// its elements. They leave it trivial to copy, and a member of unions.
 #define HARNESS_VECTOR(type, name) \
-    struct alignas(2 * sizeof(type)) name##2 { type x, y; }; \
+    struct alignas(2 * sizeof(type)) name##2 { \
+        type x, y; \
+        name##2() = default; \
+        constexpr name##2(type x, type y = 0) : x(x), y(y) {} \
+    }; \
     struct name##3 { type x, y, z; }; \
-    struct alignas(4 * sizeof(type)) name##4 { type x, y, z, w; }; \
+    struct alignas(4 * sizeof(type)) name##4 { \
+        type x, y, z, w; \
+        name##4() = default; \
+        constexpr name##4(type x, type y = 0, type z = 0, type w = 0) : x(x), y(y), z(z), w(w) {} \
+    }; \
     static inline name##2 make_##name##2(type x, type y) { return {x, y}; } \
     static inline name##4 make_##name##4(type x, type y, type z, type w) { return {x, y, z, w}; }
 HARNESS_VECTOR(float, float)

@@ -78,6 +78,10 @@ class Device(Protocol):
     def build(self, program: Program) -> Built:
         """Load a kernel onto the device, compiled or from the cache."""
 
+    def resident_blocks(self, built: Built, launch: Launch) -> int | None:  # noqa: ARG002
+        """Blocks of a launch that one multiprocessor holds at once; None where the device cannot tell."""
+        return None
+
     def free_bytes(self) -> int | None:
         """Memory that an allocation could still get; None where the device cannot tell."""
 

@@ -12,6 +12,7 @@ import ctypes
 import dataclasses
 import functools
 import hashlib
+import math
 import os
 import re
 import subprocess
@@ -184,6 +185,10 @@ def _describe(index: int, handle: Any) -> DeviceInfo:
     def read(*names: str) -> int:
         return next(int(handle.get_attribute(getattr(a, name))) for name in names if hasattr(a, name))
 
+    def told(name: str) -> int | None:
+        """What an old PyCUDA has no name for is not told."""
+        return read(name) if hasattr(a, name) else None
+
     return DeviceInfo(
         spec=f"cuda:{index}",
         backend="cuda",
@@ -203,6 +208,10 @@ def _describe(index: int, handle: Any) -> DeviceInfo:
         max_grid=(read("MAX_GRID_DIM_X"), read("MAX_GRID_DIM_Y"), read("MAX_GRID_DIM_Z")),
         max_shared_bytes=read("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", "MAX_SHARED_MEMORY_PER_BLOCK"),
         max_clock_mhz=read("CLOCK_RATE") // 1000 or None,
+        warp_size=told("WARP_SIZE"),
+        max_threads_per_sm=told("MAX_THREADS_PER_MULTIPROCESSOR"),
+        registers_per_sm=told("MAX_REGISTERS_PER_MULTIPROCESSOR"),
+        shared_bytes_per_sm=told("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
     )
 
 
@@ -215,6 +224,8 @@ class CudaBuilt(Built):
     function: Any = None
     call: Callable[[Sequence[Argument]], None] | None = None
     """What enqueues the work of a host function; there is no `function` then."""
+    image: tuple[bytes, str] | None = None
+    """What the driver loads, and the name of the function in it."""
     origin: int | None = None
     """The address at which a kernel that is launched in parts finds its part's first block."""
 
@@ -264,8 +275,20 @@ class CudaDevice(Device):
             origin = int(module.get_global(_ORIGIN)[0]) if program.in_parts else None
         stateless, resources = nvcc.has_no_memory(binary), _resources(function, binary)
         return CudaBuilt(
-            function=function, resources=resources, cached=cached, stateless=stateless, origin=origin
+            function=function,
+            image=(binary, program.function),
+            resources=resources,
+            cached=cached,
+            stateless=stateless,
+            origin=origin,
         )
+
+    def resident_blocks(self, built: Built, launch: Launch) -> int | None:
+        assert isinstance(built, CudaBuilt)
+        library = _libcuda()
+        if built.image is None or library is None:
+            return None
+        return _resident_blocks(library, *built.image, launch)
 
     def _host(self, program: Program) -> CudaBuilt:
         assert program.host is not None
@@ -482,6 +505,10 @@ class CudaDevice(Device):
         binary, _ = self._binary(Program("harness.helpers", "", _HELPERS))
         return _source_module()(binary)
 
+    @property
+    def _sm_count(self) -> int:
+        return self.info.compute_units or 1
+
     def flush_l2(self) -> None:
         if self.info.l2_bytes is None:
             return
@@ -494,9 +521,7 @@ class CudaDevice(Device):
                 self.fill(self._flush[1], 0, size_bytes, 0)
             function, data, sink, count = self._flush
             arguments = (np.uintp(int(data)), np.uintp(int(sink)), np.uint64(count))
-            self._enqueue(
-                function, Launch(grid=(4 * self.info.compute_units, 1, 1), block=(512, 1, 1)), arguments
-            )
+            self._enqueue(function, Launch(grid=(4 * self._sm_count, 1, 1), block=(512, 1, 1)), arguments)
 
     def _forget_persisting(self) -> None:
         """Before the first flush since a wait, and before what keeps the card busy until then: the host waits
@@ -543,7 +568,7 @@ class CudaDevice(Device):
             function, memory = self._stamping
             index, self._stamps_read = self._stamps_taken % _STAMPS, None
             self._stamps_taken += 1
-            launch = Launch(grid=(self.info.compute_units, 1, 1), block=(1, 1, 1))
+            launch = Launch(grid=(self._sm_count, 1, 1), block=(1, 1, 1))
             self._enqueue(function, launch, (np.uintp(int(memory) + 16 * index),))
         return lambda: self._stamp_at(index)
 
@@ -568,7 +593,7 @@ class CudaDevice(Device):
             # The memory itself, not its address alone: PyCUDA frees what nobody holds.
             self._canary = (CudaBuilt(function=function), self.allocate(4))
         built, sink = self._canary
-        launch = Launch(grid=(2 * self.info.compute_units, 1, 1), block=(256, 1, 1))
+        launch = Launch(grid=(2 * self._sm_count, 1, 1), block=(256, 1, 1))
         return self.timed(built, launch, (np.uintp(int(sink)), np.int32(_CANARY_STEPS)), launches=1)
 
     def tick_ns(self) -> float:
@@ -623,6 +648,42 @@ def _forget_persisting(stream: int) -> None:
     library.cuStreamSetAttribute(ctypes.c_void_p(stream), _ACCESS_POLICY_WINDOW, no_window)
     library.cuCtxSetLimit(_PERSISTING_L2_LIMIT, ctypes.c_size_t(0))
     library.cuCtxResetPersistingL2Cache()
+
+
+_MAX_DYNAMIC_SHARED = 8
+"""CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
+
+
+def _resident_blocks(library: Any, binary: bytes, name: str, launch: Launch) -> int:
+    """What the driver's occupancy call says of a launch. Raises LaunchError.
+
+    The binary is loaded once more for it: PyCUDA does not tell the handle of a function.
+    """
+
+    def ask(call: str, *arguments: Any) -> None:
+        if code := getattr(library, call)(*arguments):
+            raise LaunchError(
+                f"The driver does not tell how many blocks of {name} stay resident: {call} gave {code}."
+            )
+
+    module, function, blocks = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int()
+    ask("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(binary))
+    try:
+        ask("cuModuleGetFunction", ctypes.byref(function), module, ctypes.c_char_p(name.encode()))
+        if launch.dynamic_shared_bytes > 48 * 1024:
+            dynamic = ctypes.c_int(launch.dynamic_shared_bytes)
+            ask("cuFuncSetAttribute", function, ctypes.c_int(_MAX_DYNAMIC_SHARED), dynamic)
+        threads, dynamic_bytes = math.prod(launch.block), ctypes.c_size_t(launch.dynamic_shared_bytes)
+        ask(
+            "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+            ctypes.byref(blocks),
+            function,
+            ctypes.c_int(threads),
+            dynamic_bytes,
+        )
+    finally:
+        library.cuModuleUnload(module)
+    return blocks.value
 
 
 def _resources(function: Any, binary: bytes) -> Resources:

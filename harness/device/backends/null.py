@@ -61,6 +61,10 @@ def devices() -> list[DeviceInfo]:
             max_block=(1024, 1024, 64),
             max_grid=(2**31 - 1, 65535, 65535),
             max_shared_bytes=64 * 1024,
+            warp_size=32,
+            max_threads_per_sm=1024,
+            registers_per_sm=64 * 1024,
+            shared_bytes_per_sm=64 * 1024,
         )
     ]
 
@@ -123,6 +127,10 @@ class NullDevice(HostMemory):
             planted="harness_steps" in program.text,
             resources=Resources(binary_sha256=program.sha256),
         )
+
+    def resident_blocks(self, built: Built, launch: Launch) -> int:  # noqa: ARG002
+        """It runs one block at a time, if any."""
+        return 1
 
     def free_bytes(self) -> int:
         return MEMORY_BYTES - self.allocated_bytes

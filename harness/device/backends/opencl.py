@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -132,10 +132,16 @@ def _describe(index: int, handle: Any) -> DeviceInfo:
         max_grid=(2**31 - 1, 2**31 - 1, 2**31 - 1),
         max_shared_bytes=int(handle.local_mem_size),
         max_clock_mhz=int(handle.max_clock_frequency) or None,
+        # NVIDIA's extension, and AMD's word for the same.
+        warp_size=_extension(lambda: int(handle.warp_size_nv))
+        or _extension(lambda: int(handle.wavefront_width_amd)),
     )
 
 
-def _extension(read: Callable[[], str]) -> str | None:
+_T = TypeVar("_T")
+
+
+def _extension(read: Callable[[], _T]) -> _T | None:
     """What an extension says; None where the device does not have it."""
     try:
         return read()
@@ -250,6 +256,10 @@ class OpenCLDevice(Device):
             message = f"{program.name} does not compile with {self.toolchain.compiler}."
             raise BuildError(message, log=str(error)) from None
 
+    def resident_blocks(self, built: Built, launch: Launch) -> int | None:  # noqa: ARG002
+        """A compute unit of a CPU is a thread of it, which runs one block after the other."""
+        return 1 if self.info.kind == "cpu" else None
+
     def free_bytes(self) -> int | None:
         if self.info.kind != "cpu":
             return None
@@ -333,7 +343,7 @@ class OpenCLDevice(Device):
             self._flush = cl.Kernel(program, "flush"), data, sink, size_bytes // 16
         kernel, data, sink, count = self._flush
         kernel.set_args(data, sink, np.uint64(count))
-        cl.enqueue_nd_range_kernel(self.queue, kernel, (self.info.compute_units * 1024,), None)
+        cl.enqueue_nd_range_kernel(self.queue, kernel, ((self.info.compute_units or 1) * 1024,), None)
 
     def tick_ns(self) -> float:
         return float(self.handle.profiling_timer_resolution)

@@ -190,7 +190,7 @@ class Context:
             kind=kind,
             arch=f"{name} OpenGL {version}",
             uuid=self._uuid() if kind == "gpu" else None,
-            compute_units=units or (os.cpu_count() if kind == "cpu" else None) or 1,
+            compute_units=units or (os.cpu_count() if kind == "cpu" else None),
             memory_bytes=memory_bytes or int(psutil.virtual_memory().total),
             max_threads_per_block=int(info["GL_MAX_COMPUTE_WORK_GROUP_INVOCATIONS"]),
             max_block=_extents(info["GL_MAX_COMPUTE_WORK_GROUP_SIZE"]),

@@ -1,0 +1,212 @@
+"""harness init: suites and benchmark files for a repository's own kernels."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli import echo_json, options, tell
+from harness.errors import ExitCode, UsageError
+from harness.system.texts import harmless
+
+if TYPE_CHECKING:
+    from harness.init.files import Written
+    from harness.init.model import LeftOut, SuiteGuess
+    from harness.init.repository import Repository
+
+_SHOWN = 3
+"""How many kernels that were left out for one reason are listed; --json has them all."""
+_MOST = 12
+"""How many suites are written without a question; of more, those whose reference is known."""
+
+
+@click.command("init")
+@click.argument("folder", type=click.Path(path_type=Path), default=".")
+@options.flag("--yes", "Ask nothing: write every suite that is proposed.")
+@options.flag("--ci", "Write the workflows too, as 'harness ci init' does.")
+@click.option("--harness", "requirement", metavar="REQUIREMENT", help="With --ci: as of 'harness ci init'.")
+@click.option("--suites", metavar="FOLDER", help="Where the suites are to lie; default: perf.")
+@click.option("--only", metavar="GLOB", multiple=True, help="Only suites of such a name; repeatable.")
+@options.flag("--dry-run", "Show what would be written, and write nothing.")
+@options.flag("--force", "Overwrite files that are there and differ.")
+@options.json
+def command(
+    folder: Path,
+    yes: bool,
+    ci: bool,
+    requirement: str | None,
+    suites: str | None,
+    only: tuple[str, ...],
+    dry_run: bool,
+    force: bool,
+    as_json: bool,
+) -> ExitCode:
+    """Look through a repository for GPU kernels, and write the suites that measure them.
+
+    FOLDER is the project's top, by default the current one. Nothing of it is run or compiled. What is
+    guessed, and what could not be, stands in the suites, next to the line. Files that are there and differ
+    are left as they are.
+
+    Exit status 3 where no kernel was found, or none of which a suite could be made.
+    """
+    from harness.init import files
+    from harness.init.guess import suites_of
+    from harness.init.repository import Repository
+
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is no folder. Give the top folder of a project.")
+    below = files.suites_folder(folder, suites)
+    repository = Repository(folder, [below])
+    proposed, left = suites_of(repository)
+    chosen = _chosen(files.not_measured_yet(proposed, folder, below), only)
+    if not as_json:
+        _show(repository, chosen, left)
+    if not chosen:
+        if proposed and not as_json:
+            click.echo(f"The suites in {below} measure every kernel that was found.")
+            return ExitCode.FINE
+        if as_json:
+            echo_json(_as_json(chosen, left, files.Written()))
+        return ExitCode.NOT_MEASURED
+    if not (yes or dry_run or as_json):
+        chosen = _asked(chosen)
+    if not only:
+        chosen = _few(chosen)
+    workflows = _workflows(folder, requirement, dry_run=dry_run, force=force) if ci else ()
+    planned = files.planned(chosen, folder, below)
+    done = files.write(folder, planned, force=force, dry_run=dry_run)
+    done = dataclasses.replace(done, written=(*done.written, *workflows))
+    if as_json:
+        echo_json(_as_json(chosen, left, done))
+    else:
+        _show_written(repository, done, chosen, dry_run=dry_run)
+    return ExitCode.FINE
+
+
+def _workflows(folder: Path, requirement: str | None, *, dry_run: bool, force: bool) -> tuple[str, ...]:
+    """Write the workflows, and tell which files these are."""
+    from harness.github.scaffold import COPIED, own_requirement, scaffold
+
+    asked = requirement or own_requirement()
+    if not asked:
+        raise UsageError(
+            "--ci: what the workflows are to install is not known. Say it with --harness REQUIREMENT."
+        )
+    if dry_run:
+        return tuple(f".github/{name}" for name in COPIED)
+    return scaffold(folder, asked, force=force).written
+
+
+def _chosen(proposed: Sequence[SuiteGuess], only: Sequence[str]) -> list[SuiteGuess]:
+    from fnmatch import fnmatchcase
+
+    if not only:
+        return list(proposed)
+    for pattern in only:
+        if not any(fnmatchcase(suite.name, pattern) for suite in proposed):
+            names = ", ".join(suite.name for suite in proposed) or "none"
+            raise UsageError(f"No suite that is proposed is called {pattern!r}. Proposed: {names}.")
+    return [suite for suite in proposed if any(fnmatchcase(suite.name, pattern) for pattern in only)]
+
+
+def _asked(proposed: list[SuiteGuess]) -> list[SuiteGuess]:
+    """Those that are wanted, as told at the keyboard; all of them where nobody is there."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        tell("no terminal to ask at: writing every suite that is proposed, as with --yes.")
+        return proposed
+    told = click.prompt(
+        "Which suites? Names with spaces between, or nothing for all", default="", show_default=False
+    )
+    return _chosen(proposed, told.split())
+
+
+def _few(proposed: list[SuiteGuess]) -> list[SuiteGuess]:
+    """Not dozens of suites that nobody asked for and that cannot run before their references are written."""
+    known = [suite for suite in proposed if suite.reference]
+    if len(proposed) <= _MOST or len(known) == len(proposed):
+        return proposed
+    if not known:
+        raise UsageError(
+            f"{len(proposed)} suites are proposed, and of none could it be told what is computed. Choose "
+            "some with --only NAME, and write their references."
+        )
+    tell(
+        f"{len(proposed)} suites are proposed: writing the {len(known)} of which it is known what they "
+        "compute. --only NAME writes others."
+    )
+    return known
+
+
+def _show(repository: Repository, proposed: Sequence[SuiteGuess], left: Sequence[LeftOut]) -> None:
+    where = "of git's list" if repository.top else "in the folder"
+    click.echo(f"Looked at {len(repository.files)} file{'s'[: len(repository.files) != 1]} {where}.")
+    if repository.passed_over:
+        passed = ", ".join(f"{name} ({count})" for name, count in sorted(repository.passed_over.items()))
+        click.echo(f"Passed over: {passed}.")
+    if not proposed and not left:
+        click.echo(
+            "No kernel was found. Looked for __global__ functions in .cu, .cuh and C++ files and "
+            "headers; for functions that launch @triton.jit, cupy.RawKernel and @numba.cuda.jit kernels, and "
+            "functions of torch.Tensors, in .py files."
+        )
+    for file, whose, count in repository.executables:
+        click.echo(
+            harmless(f"{file} has {count} of {whose}'s benchmarks: an executable of its own, left to it.")
+        )
+    if proposed:
+        width = max(5, *(len(suite.name) for suite in proposed))
+        click.echo(f"\n{'suite':{width}}  kernels  reference  from")
+        for suite in proposed:
+            places = list(dict.fromkeys(kernel.file for kernel in suite.kernels))
+            more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+            what = "written" if suite.reference else "yours"
+            click.echo(harmless(f"{suite.name:{width}}  {len(suite.kernels):7}  {what:9}  {places[0]}{more}"))
+    if left:
+        click.echo(f"\nLeft out: {len(left)} kernel{'s' if len(left) > 1 else ''}")
+        by_reason: dict[str, list[LeftOut]] = {}
+        for each in left:
+            by_reason.setdefault(each.why, []).append(each)
+        for why, kernels in by_reason.items():
+            names = ", ".join(f"{each.kernel} ({each.where})" for each in kernels[:_SHOWN])
+            more = f" and {len(kernels) - _SHOWN} more" if len(kernels) > _SHOWN else ""
+            click.echo(harmless(f"  {names}{more}: {why}"))
+
+
+def _show_written(
+    repository: Repository, done: Written, chosen: Sequence[SuiteGuess], *, dry_run: bool
+) -> None:
+    would = "would write" if dry_run else "written"
+    click.echo()
+    for what, names in ((would, done.written), ("unchanged", done.unchanged), ("differs", done.differs)):
+        for name in names:
+            click.echo(f"{what:9}  {harmless(name)}")
+    if done.differs:
+        click.echo("What differs was left as it is; --force overwrites it.")
+    if not repository.top:
+        click.echo("Not a git repository: 'harness run' works, and comparing commits needs git (git init).")
+    yours = [suite.name for suite in chosen if suite.reference is None]
+    if yours:
+        click.echo(f"Needs your reference(): {', '.join(yours)}")
+    click.echo(
+        "Next: harness list; harness check --build-only sm_86 without a card; harness check; harness run."
+    )
+
+
+def _as_json(chosen: Sequence[SuiteGuess], left: Sequence[LeftOut], done: Written) -> dict[str, object]:
+    return {
+        "suites": [
+            {
+                "name": suite.name,
+                "kernels": [kernel.name for kernel in suite.kernels],
+                "reference": suite.reference is not None,
+            }
+            for suite in chosen
+        ],
+        "left_out": [dataclasses.asdict(each) for each in left],
+        **dataclasses.asdict(done),
+    }

@@ -1,0 +1,387 @@
+"""What the body of a CUDA kernel tells: which arrays it writes, how it indexes them, and what it computes
+where that is one assignment per element.
+"""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from harness.init.cpp import CudaKernel, Expression, Token, text_of
+
+_ASSIGN = {"=", "+=", "-=", "*=", "/=", "|=", "&=", "^=", "<<=", ">>="}
+_FUNCTIONS = {
+    **dict.fromkeys(("fabsf", "fabs", "abs"), "abs"),
+    **{f"{name}f": f"np.{name}" for name in ("exp", "log", "sqrt", "sin", "cos", "tanh")},
+    **{name: f"np.{name}" for name in ("exp", "log", "sqrt", "sin", "cos", "tanh")},
+    **dict.fromkeys(("fmaxf", "fmax", "max"), "np.maximum"),
+    **dict.fromkeys(("fminf", "fmin", "min"), "np.minimum"),
+}
+"""CUDA's functions of floating-point numbers, and NumPy's for them."""
+_CASTS = {
+    "float",
+    "double",
+    "int",
+    "unsigned",
+    "unsigned int",
+    "size_t",
+    "uint",
+    "long",
+    "long long",
+    "int64_t",
+}
+_LOADS = {"__ldg", "__ldcs", "__ldcg", "__ldca", "__ldlu"}
+_CEIL_DIV = re.compile(r"(?i)(ceil|div|round)_?(div|ceil|up)|i?divup|cdiv|ceil_?divide|blocks_?for")
+
+
+_PROBLEM_NAMES = {
+    *(
+        "axes",
+        "arrays",
+        "inputs",
+        "outputs",
+        "data",
+        "reference",
+        "tolerance",
+        "flop",
+        "moved_bytes",
+        "points",
+    ),
+    *("independent", "size_bytes", "integer_bound", "has_reference", "scalars", "self", "case", "np"),
+}
+
+
+def python_name(name: str) -> str:
+    """What a parameter is called in suite.py: its own name, unless Python or a Problem has taken it."""
+    return f"{name}_" if keyword.iskeyword(name) or name in _PROBLEM_NAMES else name
+
+
+@dataclass(frozen=True)
+class Use:
+    """How a body uses one of its pointers."""
+
+    written: bool = False
+    read: bool = False
+    """Before it writes there, or in the statement that does."""
+    added: bool = False
+    """By an atomic operation, so that it must begin with a value."""
+    strides: tuple[str, ...] = ()
+    """Names that an index is multiplied by, each as often as it is."""
+    indexed: bool = False
+
+
+def uses(kernel: CudaKernel) -> dict[str, Use]:
+    """How a kernel's body uses each of its pointers."""
+    names = {parameter.name for parameter in kernel.parameters if parameter.pointer}
+    body, locals_ = kernel.body, assigned(kernel.body)
+    alias = _aliases(body, names)
+    found: dict[str, Use] = dict.fromkeys(names, Use())
+    for at, token in enumerate(body):
+        name = alias.get(token.text, token.text)
+        if name in names and token.kind == "word" and not (at and body[at - 1].text in {".", "->"}):
+            found[name] = _with_use(found[name], body, at, name, alias, locals_)
+    return found
+
+
+def _with_use(
+    use: Use,
+    body: Sequence[Token],
+    at: int,
+    name: str,
+    alias: Mapping[str, str],
+    locals_: Mapping[str, Expression],
+) -> Use:
+    """What is known of an array, with what one mention of it tells more."""
+    before = [token.text for token in body[max(0, at - 3) : at]]
+    after = at + 1
+    if after < len(body) and body[after].text == "[":
+        after = _close(body, after)
+        more = _strides(body[at + 2 : after], locals_)
+        use = replace(use, indexed=True, strides=_joined(use.strides, more))
+        after += 1
+    elif before[-1:] == ["*"] and _is_dereference(body, at - 1):
+        pass
+    elif before[-1:] == ["("] and before[-2:-1] and before[-2].startswith("atomic"):
+        indexed = use.indexed or (after < len(body) and body[after].text == "+")
+        return replace(use, written=True, added=True, indexed=indexed)
+    else:  # A += row * K
+        more = _strides(_statement(body, at), locals_) if before[-1:] != ["("] else Counter()
+        return replace(use, strides=_joined(use.strides, more))
+    if before[-1:] == ["&"] and len(before) > 2 and before[0].startswith("atomic"):
+        return replace(use, written=True, added=True)
+    while after < len(body) and body[after].text in {")", "[", "]", ".", "x", "y", "z", "w", "0"}:
+        after += 1  # reinterpret_cast<float4 *>(&C[i])[0] = ..., C[i].x = ...
+    sign = body[after].text if after < len(body) else ""
+    if sign in _ASSIGN:
+        right = {alias.get(token.text, token.text) for token in _statement(body, after)}
+        reads = not use.written and (sign != "=" or name in right)
+        return replace(use, written=True, read=use.read or reads)
+    return use if use.written or sign in {"++", "--"} else replace(use, read=True)
+
+
+def _joined(one: tuple[str, ...], other: Counter[str]) -> tuple[str, ...]:
+    return tuple(sorted((Counter(one) | other).elements()))
+
+
+def assigned(body: Sequence[Token]) -> dict[str, Expression]:
+    """The names that a body declares with a value, `int i = ...`, and these values."""
+    found: dict[str, Expression] = {}
+    for at in range(1, len(body) - 1):
+        if body[at].text == "=" and body[at - 1].kind == "word" and at > 1 and body[at - 2].kind == "word":
+            found.setdefault(body[at - 1].text, tuple(_statement(body, at + 1)))
+    return found
+
+
+def _aliases(body: Sequence[Token], names: set[str]) -> dict[str, str]:
+    """Pointers that the body makes of a parameter: `float4 *p = (float4 *)x`, by their names."""
+    found: dict[str, str] = {}
+    for at in range(2, len(body) - 1):
+        if body[at].text == "=" and body[at - 1].kind == "word" and body[at - 2].text in {"*", "auto"}:
+            for token in _statement(body, at + 1):
+                if token.text in names and body[at - 1].text not in names:
+                    found.setdefault(body[at - 1].text, token.text)
+    return found
+
+
+def _statement(body: Sequence[Token], at: int) -> Sequence[Token]:
+    depth = 0
+    for end in range(at, len(body)):
+        depth += (body[end].text in "([") - (body[end].text in ")]")
+        if body[end].text in {";", "{", "}"} or depth < 0 or (depth == 0 and body[end].text == ","):
+            return body[at:end]
+    return body[at:]
+
+
+def _close(body: Sequence[Token], at: int) -> int:
+    depth = 0
+    for end in range(at, len(body)):
+        depth += (body[end].text == "[") - (body[end].text == "]")
+        if depth == 0:
+            return end
+    return len(body) - 1
+
+
+def _is_dereference(body: Sequence[Token], at: int) -> bool:
+    """Whether a `*` is no product: nothing stands before it that has a value."""
+    return at == 0 or body[at - 1].text in {";", "{", "}", "=", "(", ",", "+", "-"}
+
+
+def _strides(index: Sequence[Token], locals_: Mapping[str, Expression], depth: int = 0) -> Counter[str]:
+    """Names beside a `*` in an index, with what its local names stand for."""
+    found: Counter[str] = Counter()
+    for at, token in enumerate(index):
+        if token.kind != "word":
+            continue
+        beside = [index[n].text for n in (at - 1, at + 1) if 0 <= n < len(index)]
+        if token.text in locals_ and depth < 3:
+            found |= _strides(locals_[token.text], locals_, depth + 1)
+        if "*" in beside:
+            found[token.text] += 1
+    return found
+
+
+def extents(kernel: CudaKernel, axes: Sequence[str]) -> tuple[str, ...]:
+    """The axes whose product the body compares an index with, `i < n * c`; none where it does not."""
+    text = text_of(kernel.body)
+    found = re.findall(r"<\s*\(?(\w+(?:\*\w+)+)", text)
+    return next((tuple(f.split("*")) for f in found if set(f.split("*")) <= set(axes)), ())
+
+
+# --- expressions, in Python ---------------------------------------------------------------------
+
+
+def translate(
+    expression: Expression, name_of: Callable[[str], str | None], *, division: str = "//"
+) -> str | None:
+    """A C++ expression in Python; None where it is more than numbers, names, arithmetic and known functions.
+
+    `name_of` says what a name is in Python, or None.
+    """
+    words: list[str] = []
+    at = 0
+    while at < len(expression):
+        token = expression[at]
+        following = expression[at + 1].text if at + 1 < len(expression) else ""
+        cast = _cast_at(expression, at)
+        if cast:
+            at = cast
+            continue
+        if token.kind == "number":
+            word: str | None = _number(token.text)
+        elif token.kind != "word":
+            word = {"/": division, "&&": "and", "||": "or"}.get(token.text, token.text)
+        elif following == "(":
+            word = "ceil_div" if _CEIL_DIV.fullmatch(token.text) else _FUNCTIONS.get(token.text)
+            if division == "//" and word is not None and word.startswith("np."):
+                word = {"np.maximum": "max", "np.minimum": "min"}.get(word)
+        elif following == "::" and token.text == "std":
+            at += 2
+            continue
+        else:
+            word = name_of(token.text)
+        if word is None:
+            return None
+        words.append(word)
+        at += 1
+    return _checked(" ".join(words))
+
+
+def _cast_at(expression: Expression, at: int) -> int:
+    """Where a cast that begins `at` ends: `(float)`, `static_cast<int>`; 0 where none does."""
+    texts = [token.text for token in expression[at : at + 6]]
+    for length in (1, 2):
+        if texts[:1] == ["("] and texts[length + 1 : length + 2] == [")"]:
+            inside = " ".join(texts[1 : length + 1])
+            if inside in _CASTS and len(texts) > length + 2:
+                return at + length + 2
+        if texts[:2] == ["static_cast", "<"] and texts[2 + length : 3 + length] == [">"]:
+            return at + length + 3
+    return 0
+
+
+def _number(text: str) -> str | None:
+    plain = text.replace("'", "")
+    if not plain.lower().startswith("0x"):
+        plain = plain.rstrip("uUlLfF")
+    try:
+        ast.literal_eval(plain)
+    except (ValueError, SyntaxError):
+        return None
+    return plain
+
+
+_NODES = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.Call, ast.Name, ast.Attribute, ast.Constant, ast.Load)
+_OPERATORS = (ast.operator, ast.unaryop)
+
+
+def _checked(text: str) -> str | None:
+    """The expression as Python writes it; None where it is none, or more than arithmetic and calls."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    if not all(isinstance(node, (*_NODES, *_OPERATORS)) for node in ast.walk(tree)):
+        return None
+    return ast.unparse(_CeilDiv().visit(tree))
+
+
+class _CeilDiv(ast.NodeTransformer):
+    """`(n + 255) // 256` and `(n + b - 1) // b` as ceil_div(n, 256) and ceil_div(n, b)."""
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        left = node.left
+        if not isinstance(node.op, ast.FloorDiv) or not isinstance(left, ast.BinOp):
+            return node
+        by = ast.unparse(node.right)
+        for form in (rf"(.+) \+ {re.escape(by)} - 1", rf"(.+) \+ \({re.escape(by)} - 1\)"):
+            if found := re.fullmatch(form, ast.unparse(left)):
+                return ast.parse(f"ceil_div({found[1]}, {by})", mode="eval").body
+        added = ast.unparse(left.right) if isinstance(left.op, ast.Add) else ""
+        if by.isdigit() and added.isdigit() and int(added) == int(by) - 1:
+            return ast.parse(f"ceil_div({ast.unparse(left.left)}, {by})", mode="eval").body
+        return node
+
+
+# --- what an elementwise kernel computes --------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """`output[i] = expression` for all i, in NumPy."""
+
+    output: str
+    expression: str
+    magnitude: str
+    """The same of absolute values, with nothing taken away; empty where a function is called."""
+    roundings: int
+
+
+def elementwise(kernel: CudaKernel) -> Elementwise | None:
+    """What a kernel computes, if it assigns to one array, at one index, what it makes of values there."""
+    body = kernel.body
+    pointers = {parameter.name for parameter in kernel.parameters if parameter.pointer}
+    plain = {
+        p.name for p in kernel.parameters if not p.pointer and p.type in {"float", "double", "half", "__half"}
+    }
+    words = [token.text for token in body]
+    if words.count("for") + words.count("while") > 1 or "__shared__" in words or "?" in words:
+        return None
+    stores = [
+        at for at, token in enumerate(body)
+        if token.text in pointers and body[at + 1 : at + 2] and body[at + 1].text == "["
+        and body[_close(body, at + 1) + 1].text in _ASSIGN
+    ]  # fmt: skip
+    if len(stores) != 1 or any(word.startswith(("atomic", "__syncthreads", "__shfl")) for word in words):
+        return None
+    at = stores[0]
+    close = _close(body, at + 1)
+    index, sign, name = text_of(body[at + 2 : close]), body[close + 1].text, body[at].text
+    once = {name: value for name, value in assigned(body).items() if _is_set_once(body, name)}
+    right = _with_locals(_statement(body, close + 2), once, pointers, index)
+    if sign not in {"=", "+=", "-=", "*="} or right is None or "," in index:
+        return None
+    if sign != "=":
+        right = (
+            Token(name, 0, "word"),
+            Token(sign[0], 0, "sign"),
+            Token("(", 0, "sign"),
+            *right,
+            Token(")", 0, "sign"),
+        )
+    known = pointers | plain
+    expression = translate(right, lambda word: python_name(word) if word in known else None, division="/")
+    if expression is None or not pointers - {name} <= {token.text for token in right}:
+        return None
+    calls = "(" in re.sub(r"(?<!\w)\(", "", expression)
+    magnitude = (
+        ""
+        if calls
+        else re.sub(r"\b([A-Za-z_]\w*)\b", r"abs(\1)", expression).replace(" - ", " + ").replace("-", "")
+    )
+    return Elementwise(
+        python_name(name), expression, magnitude, len(re.findall(r"(?: [-+/]| \*) ", expression))
+    )
+
+
+def _is_set_once(body: Sequence[Token], name: str) -> bool:
+    changing = _ASSIGN | {"++", "--"}
+    at = [n for n, token in enumerate(body) if token.text == name]
+    after = [body[n + 1].text for n in at if n + 1 < len(body)]
+    before = [body[n - 1].text for n in at if n]
+    return sum(text in changing for text in after) + sum(text in {"++", "--", "&"} for text in before) == 1
+
+
+def _with_locals(
+    found: Sequence[Token], locals_: Mapping[str, Expression], pointers: set[str], index: str, depth: int = 0
+) -> Expression | None:
+    """An expression with `x` for `x[index]` and values for local names; None where there is another index."""
+    words: list[Token] = []
+    at = 0
+    while at < len(found):
+        token = found[at]
+        if token.text in pointers:
+            if at + 1 >= len(found) or found[at + 1].text != "[":
+                return None
+            close = _close(found, at + 1)
+            if text_of(found[at + 2 : close]) != index:
+                return None
+            words.append(token)
+            at = close
+        elif token.text in _LOADS or (
+            token.text == "&" and found[at + 1 : at + 2] and found[at + 1].text in pointers
+        ):
+            pass  # __ldg(&x[i]) is (x[i])
+        elif token.text in locals_ and depth < 4:
+            inner = _with_locals(locals_[token.text], locals_, pointers, index, depth + 1)
+            if inner is None:
+                return None
+            words += [Token("(", token.line, "sign"), *inner, Token(")", token.line, "sign")]
+        else:
+            words.append(token)
+        at += 1
+    return tuple(words)

@@ -1,0 +1,468 @@
+"""CUDA kernels and their launches, read out of C++ without a compiler.
+
+Comments, strings, templates and attributes are understood. Macros are not expanded, and `#if` is not
+evaluated except for `#if 0`: a kernel that stands under a condition says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+_TOKEN = re.compile(
+    r"""(?P<skip>(?:[ \t\r\f\v]+|//(?:[^\n\\]|\\.|\\\n)*|/\*.*?\*/|\\\r?\n)+)
+    |(?P<line>\n)
+    |(?P<text>(?:u8|[uUL])?R"(?P<mark>[^ ()\\\t\n]{0,16})\(.*?\)(?P=mark)"
+        |"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)+')
+    |(?P<word>[A-Za-z_]\w*)
+    |(?P<number>\.?\d(?:[\w.']|[eEpP][+-])*)
+    |(?P<hash>\#)
+    |(?P<sign><<<|<<=|>>=|::|->|\+\+|--|&&|\|\||[-+*/%&|^=!<>]=|<<|.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_DIRECTIVE = re.compile(r"[ \t]*(\w*)((?:[^\n\\/]|\\\r?\n|\\.|/\*.*?\*/|/(?![/*]))*)", re.DOTALL)
+_PAIRS = {"(": ")", "[": "]", "{": "}"}
+_QUALIFIERS = {
+    *(
+        "const",
+        "volatile",
+        "constexpr",
+        "static",
+        "register",
+        "struct",
+        "class",
+        "enum",
+        "typename",
+        "unsigned",
+    ),
+    *("restrict", "__restrict__", "__restrict", "__grid_constant__", "signed", "inline"),
+}
+_INTEGER_WORDS = {"unsigned", "signed", "int", "long", "short", "char"}
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    text: str
+    line: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """Of a kernel: `const float *A` is of type `float`, a pointer, and const."""
+
+    type: str
+    name: str
+    pointer: bool = False
+    const: bool = False
+    problem: str = ""
+    """Why nothing can be handed over for it; empty where something can."""
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateParameter:
+    name: str
+    is_type: bool
+    default: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaKernel:
+    """A definition of a `__global__` function."""
+
+    name: str
+    scope: str
+    """The namespaces around it, `a::b`; empty for none."""
+    line: int
+    template: tuple[TemplateParameter, ...]
+    parameters: tuple[Parameter, ...]
+    bounds: tuple[Token, ...]
+    """The first argument of __launch_bounds__; empty without."""
+    extern_c: bool
+    condition: str
+    """The `#if` that it stands under; empty for none."""
+    body: Sequence[Token] = field(repr=False)
+
+    @property
+    def qualified(self) -> str:
+        return f"{self.scope}::{self.name}" if self.scope else self.name
+
+
+Expression = tuple[Token, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """``name<template><<<grid, block, shared>>>(arguments)``, or an instantiation, which has no grid."""
+
+    name: str
+    line: int
+    template: tuple[str, ...] = ()
+    geometry: tuple[Expression, ...] = ()
+    arguments: tuple[Expression, ...] = ()
+    names: Mapping[str, Expression] = field(default_factory=dict, repr=False)
+    """What each name that was given a value before the launch, in the scopes around it, stands for;
+    a dim3 as `dim3(x, y)`, a member of it by `grid.x`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What one file holds."""
+
+    kernels: tuple[CudaKernel, ...]
+    launches: tuple[Launch, ...]
+    names: Mapping[str, Expression]
+    """Macros without parameters, constants and aliases of types at the top of the file."""
+    includes: tuple[str, ...]
+    """Files that it includes in quotes."""
+
+
+def text_of(tokens: Sequence[Token]) -> str:
+    """Tokens as a line of source."""
+    words = "\0".join(token.text for token in tokens)
+    words = re.sub(r"(?<=\w)\0(?=\w)", " ", words)
+    return re.sub(r",\0", ", ", words).replace("\0", "")
+
+
+def read(text: str) -> Source:
+    """What a file holds. Nothing is raised: what is not understood is left out."""
+    return _Reader(text).read()
+
+
+def tokens(text: str) -> Iterator[Token]:
+    """The tokens of a file; a preprocessor's line is one token of kind `hash`."""
+    line, at, end = 1, 0, len(text)
+    start_of_line = True
+    match = _TOKEN.match
+    while at < end:
+        found = match(text, at)
+        if found is None:  # a lone quote or backslash: not C++, and of no interest
+            at += 1
+            continue
+        kind, value, first = found.lastgroup or "", found.group(), line
+        at = found.end()
+        if kind == "mark":
+            kind = "text"
+        if kind == "hash" and start_of_line:
+            directive = _DIRECTIVE.match(text, at)
+            if directive is not None:
+                at = directive.end()
+                value = "".join(directive.groups())
+                yield Token(f"{directive[1]} {directive[2].strip()}", first, "hash")
+        elif kind not in {"skip", "line"}:
+            yield Token(value, first, kind)
+            start_of_line = False
+        if kind == "line":
+            start_of_line = True
+        line += value.count("\n")
+
+
+def split(found: Sequence[Token], separator: str = ",") -> list[tuple[Token, ...]]:
+    """Tokens cut at each separator outside of any bracket; none for no tokens."""
+    parts: list[list[Token]] = [[]]
+    depth = angles = 0
+    for number, token in enumerate(found):
+        if token.text in _PAIRS:
+            depth += 1
+        elif token.text in {")", "]", "}"}:
+            depth -= 1
+        elif token.text == "<" and number and found[number - 1].kind == "word" and _closes(found, number):
+            angles += 1
+        elif token.text == ">" and angles:
+            angles -= 1
+        if token.text == separator and depth == 0 and angles == 0:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return [tuple(part) for part in parts] if len(found) else []
+
+
+def _closes(found: Sequence[Token], at: int) -> bool:
+    """Whether a `<` begins a template's arguments: a `>` follows, and nothing in between that none has."""
+    depth = 0
+    for token in found[at:]:
+        if token.text in {";", "{", "&&", "||"}:
+            return False
+        depth += {"<": 1, ">": -1}.get(token.text, 0)
+        if depth == 0:
+            return True
+    return False
+
+
+class _Reader:
+    """One pass over the tokens of a file, with the scopes that are open."""
+
+    def __init__(self, text: str) -> None:
+        self.tokens = list(_without_zero(tokens(text)))
+        self.at = 0
+        self.kernels: list[CudaKernel] = []
+        self.launches: list[Launch] = []
+        self.includes: list[str] = []
+        self.scopes: list[tuple[str, dict[str, Expression]]] = [("", {})]
+        """The name of each, empty for a block, and what its names stand for."""
+        self.conditions: list[str] = []
+        self.begin = 0
+        """Where the statement began."""
+
+    def read(self) -> Source:
+        while self.at < len(self.tokens):
+            token = self.tokens[self.at]
+            if token.kind == "hash":
+                self._directive(token.text)
+                self.begin = self.at + 1
+            elif token.text == "{":
+                self.scopes.append((self._namespace(), {}))
+                self.begin = self.at + 1
+            elif token.text == "}":
+                if len(self.scopes) > 1:
+                    self.scopes.pop()
+                self.begin = self.at + 1
+            elif token.text == ";":
+                self._statement(self.tokens[self.begin : self.at])
+                self.begin = self.at + 1
+            elif token.text == "__global__":
+                self._global()
+            elif token.text == "<<<":
+                self._launch()
+            self.at += 1
+        top = self.scopes[0][1]
+        return Source(tuple(self.kernels), tuple(self.launches), top, tuple(self.includes))
+
+    def _directive(self, text: str) -> None:
+        word, _, rest = text.partition(" ")
+        if word in {"if", "ifdef", "ifndef"}:
+            guard = word == "ifndef" and not self.kernels and not self.conditions
+            self.conditions.append("" if guard else " ".join(f"#{text}".split()))
+        elif word in {"else", "elif"} and self.conditions:
+            self.conditions[-1] = f"#{word} of {self.conditions[-1]}"
+        elif word == "endif" and self.conditions:
+            self.conditions.pop()
+        elif word == "include" and (found := re.match(r'"([^"\n]+)"', rest)):
+            self.includes.append(found[1])
+        elif word == "define" and (found := re.match(r"([A-Za-z_]\w*)[ \t]+(.+)", rest, re.DOTALL)):
+            # A macro counts from everywhere in the file: it is used after this in any scope.
+            self.scopes[0][1].setdefault(found[1], tuple(tokens(found[2])))
+        elif word == "define" and (
+            found := re.match(r"([A-Za-z_]\w*)", rest)
+        ):  # of parameters, or of nothing
+            self.scopes[0][1].setdefault(found[1], ())
+
+    def _namespace(self) -> str:
+        words = [token.text for token in self.tokens[self.begin : self.at]]
+        if "namespace" in words:
+            return "".join(words[words.index("namespace") + 1 :])
+        return 'extern "C"' if words == ["extern", '"C"'] else ""
+
+    def _statement(self, found: Sequence[Token]) -> None:
+        """Note what names stand for: `int BM = 64`, `dim3 grid(a, b)`, `grid.x = a`, `using t = half`."""
+        words = [token.text for token in found]
+        names = self.scopes[-1][1]
+        if len(words) > 3 and words[0] == "using" and words[2] == "=":
+            names[words[1]] = tuple(found[3:])
+        elif len(words) > 2 and words[0] == "typedef" and found[-1].kind == "word":
+            names[words[-1]] = tuple(found[1:-1])
+        elif "dim3" in words[:3]:
+            self._dim3s(found[words.index("dim3") + 1 :])
+        elif (at := self._instance(found)) and (template := self._template_before(self.at - 1)[1]):
+            self.launches.append(
+                Launch(name=found[at].text, line=found[at].line, template=template, names=self._known())
+            )
+            names[words[words.index("=") - 1]] = tuple(found[at:])
+        elif "=" in words[1:] and all(
+            each.kind == "word" or each.text in {"::", "."} for each in found[: words.index("=")]
+        ):
+            at = words.index("=")
+            name = "".join(words[at - 3 : at]) if at >= 3 and words[at - 2] == "." else words[at - 1]
+            for number, part in enumerate(split(found[at - 1 :])):  # int a = 1, b = 2;
+                if len(part) > 2 and part[1].text == "=":
+                    names[name if number == 0 else part[0].text] = part[2:]
+
+    @staticmethod
+    def _instance(found: Sequence[Token]) -> int:
+        """Where the name stands in `auto kernel = name<BM, BN>`, which is launched by another name; or 0."""
+        words = [token.text for token in found]
+        if "=" not in words or words[-1] != ">":
+            return 0
+        at = words.index("=") + 1
+        return at if words[at + 1 : at + 2] == ["<"] and words[at - 2].strip("*") in {"auto", ""} else 0
+
+    def _dim3s(self, found: Sequence[Token]) -> None:
+        for part in split(found):
+            if len(part) > 2 and part[1].text in {"(", "{"}:
+                self.scopes[-1][1][part[0].text] = (Token("dim3", part[0].line, "word"), *part[1:])
+            elif len(part) > 2 and part[1].text == "=":
+                self.scopes[-1][1][part[0].text] = part[2:]
+
+    def _known(self) -> dict[str, Expression]:
+        found: dict[str, Expression] = {}
+        for _, names in self.scopes:
+            found |= names
+        return found
+
+    def _to_close(self, at: int) -> int:
+        """Where the bracket closes that opens `at`; the end where it never does."""
+        depth = 0
+        for number in range(at, len(self.tokens)):
+            text = self.tokens[number].text
+            depth += (text in _PAIRS) - (text in {")", "]", "}"} and self.tokens[number].kind == "sign")
+            if depth == 0:
+                return number
+        return len(self.tokens)
+
+    def _global(self) -> None:
+        head = [token for token in self.tokens[self.begin : self.at] if token.kind != "hash"]
+        bounds: Expression = ()
+        for number, token in enumerate(head):
+            if token.text == "__launch_bounds__":
+                at = self.begin + self.tokens[self.begin : self.at].index(token)
+                bounds = (split(self.tokens[at + 2 : self._to_close(at + 1)]) or [()])[0]
+                head = head[:number]
+                break
+        at = self.at + 1
+        while at < len(self.tokens) and self.tokens[at].text not in {";", "{", "}"}:
+            if self.tokens[at].text != "(":
+                at += 1
+                continue
+            close = self._to_close(at)
+            inside, name = self.tokens[at + 1 : close], self.tokens[at - 1]
+            after = self.tokens[close + 1].text if close + 1 < len(self.tokens) else ""
+            if name.text in {"__launch_bounds__", "LAUNCH_BOUNDS"}:
+                bounds = (split(inside) or [()])[0]
+            elif after == "{" and name.kind == "word":
+                self._kernel(head, name, inside, bounds, close + 1)
+                return
+            elif after == ";" and name.text == ">" and [each.text for each in head] == ["template"]:
+                self._instantiation(at - 1)
+            at = close + 1
+        self.at = at - 1
+
+    def _kernel(
+        self, head: Sequence[Token], name: Token, inside: Sequence[Token], bounds: Expression, opens: int
+    ) -> None:
+        close = self._to_close(opens)
+        if close == len(self.tokens):  # the file ends first
+            return
+        words = [token.text for token in head]
+        template: tuple[TemplateParameter, ...] = ()
+        if "template" in words and "<" in words:
+            last = len(words) - 1 - words[::-1].index(">") if ">" in words else len(words)
+            template = tuple(map(_template_parameter, split(head[words.index("<") + 1 : last])))
+        scope = [part for part, _ in self.scopes if part and part != 'extern "C"']
+        parameters = tuple(map(_parameter, split(inside)))
+        if any(token.kind == "hash" for token in inside):
+            parameters = (
+                Parameter("", "", problem="a preprocessor's condition stands in its parameter list"),
+            )
+        elif len(parameters) == 1 and parameters[0].type == "void" and not parameters[0].pointer:
+            parameters = ()
+        self.kernels.append(
+            CudaKernel(
+                name=name.text,
+                scope="::".join(scope),
+                line=name.line,
+                template=template,
+                parameters=parameters,
+                bounds=bounds,
+                extern_c='"C"' in words or any(part == 'extern "C"' for part, _ in self.scopes),
+                condition=next(filter(None, reversed(self.conditions)), ""),
+                body=[token for token in self.tokens[opens + 1 : close] if token.kind != "hash"],
+            )
+        )
+        self.at, self.begin = opens - 1, opens  # kernels launch kernels, and their blocks are scopes
+
+    def _template_before(self, at: int) -> tuple[int, tuple[str, ...]]:
+        """The name before `at`, and the arguments of its template between them."""
+        if self.tokens[at].text != ">":
+            return at, ()
+        depth, begin = 0, at
+        while begin > 0:
+            depth += {">": 1, "<": -1}.get(self.tokens[begin].text, 0)
+            if depth == 0:
+                break
+            begin -= 1
+        return begin - 1, tuple(text_of(part) for part in split(self.tokens[begin + 1 : at]))
+
+    def _instantiation(self, at: int) -> None:
+        name, template = self._template_before(at)
+        self.launches.append(
+            Launch(name=self.tokens[name].text, line=self.tokens[name].line, template=template)
+        )
+
+    def _launch(self) -> None:
+        name, template = self._template_before(self.at - 1)
+        end, depth = self.at + 1, 0
+        while end + 2 < len(self.tokens):
+            text = self.tokens[end].text
+            depth += (text in _PAIRS) - (text in {")", "]", "}"})
+            if text == ">" and depth == 0 and [each.text for each in self.tokens[end : end + 3]] == [">"] * 3:
+                break
+            if text == ";":
+                return
+            end += 1
+        else:
+            return
+        opens = end + 3
+        if opens >= len(self.tokens) or self.tokens[opens].text != "(" or self.tokens[name].kind != "word":
+            return
+        close = self._to_close(opens)
+        called, known = self.tokens[name].text, self._known()
+        instance = known.get(called, ())
+        if not template and len(instance) > 2 and instance[1].text == "<" and instance[-1].text == ">":
+            called, template = instance[0].text, tuple(map(text_of, split(instance[2:-1])))
+        self.launches.append(
+            Launch(
+                name=called,
+                line=self.tokens[name].line,
+                template=template,
+                geometry=tuple(split(self.tokens[self.at + 1 : end])),
+                arguments=tuple(split(self.tokens[opens + 1 : close])),
+                names=known,
+            )
+        )
+        self.at = close
+
+
+def _without_zero(found: Iterator[Token]) -> Iterator[Token]:
+    """Without what `#if 0` takes out."""
+    depth = 0
+    for token in found:
+        word = token.text.split(" ")[0] if token.kind == "hash" else ""
+        if depth == 0 and token.kind == "hash" and token.text.split() == ["if", "0"]:
+            depth = 1
+        elif depth == 0:
+            yield token
+        elif word in {"if", "ifdef", "ifndef"}:
+            depth += 1
+        elif word == "endif" or (word in {"else", "elif"} and depth == 1):
+            depth -= 1
+            if word != "endif":
+                yield Token("if 1", token.line, "hash")
+
+
+def _template_parameter(found: Sequence[Token]) -> TemplateParameter:
+    parts = split(found, "=")
+    words = [token for token in parts[0] if token.kind == "word"] if parts else []
+    is_type = any(word.text in {"typename", "class"} for word in words)
+    default = text_of(parts[1]) if len(parts) > 1 else ""
+    return TemplateParameter(words[-1].text if words else "", is_type, default)
+
+
+def _parameter(found: Sequence[Token]) -> Parameter:
+    parts = split([token for token in found if token.kind != "hash"], "=")
+    plain = list(parts[0]) if parts else []
+    texts = [token.text for token in plain]
+    if not plain or plain[-1].text == ")" or "(" in texts or "&" in texts or "." in texts:
+        return Parameter(text_of(plain), "", problem=f"no name and type can be told from '{text_of(plain)}'")
+    array = "[" in texts
+    plain = plain[: texts.index("[")] if array else plain
+    words = [token.text for token in plain if token.text not in _QUALIFIERS - _INTEGER_WORDS]
+    stars = words.count("*")
+    name = words[-1] if plain[-1].kind == "word" and len(words) > 1 else ""
+    before = [word for word in (words[:-1] if name else words) if word != "*"]
+    kind = " ".join(before) if set(before) <= _INTEGER_WORDS else "".join(before)
+    problem = "" if name else f"no name and type can be told from '{text_of(found)}'"
+    if stars + array > 1:
+        problem = "it is a pointer to pointers"
+    first_star = texts.index("*") if "*" in texts else len(texts)
+    return Parameter(kind, name, stars + array > 0, "const" in texts[:first_star], problem)

@@ -1,0 +1,402 @@
+"""The files that `harness init` writes: their text, and how they come to lie in a repository."""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import harness
+from harness.config import FILES, load_config
+from harness.errors import StoreError, UsageError
+from harness.init.model import Array, KernelGuess, SuiteGuess
+from harness.system.files import read_regular
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_WIDTH = 100
+_FLOATING = ("float", "bfloat")
+
+_TESTS = '''\
+"""Every case of this project's suites, for ``pytest benchmarks/``."""
+
+
+def test_kernel(gpu_benchmark, gpu_case):
+    gpu_benchmark(gpu_case)
+'''
+_PACKAGE = '"""What asv and pytest run: the suites themselves say which kernels and sizes there are."""\n'
+_TRACKS = '''\
+"""One class a suite, for asv to find."""
+
+from harness.integrations.asv import tracks
+'''
+_TRACK = """
+
+class {name}(tracks.SuiteTracks):
+    folder = "{folder}"
+
+    def setup_cache(self):
+        return self.measure()
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What became of the files, by path below the folder."""
+
+    written: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    differs: tuple[str, ...] = ()
+    """There with another content, and left as they are."""
+
+
+def planned(suites: Sequence[SuiteGuess], folder: Path, below: str) -> dict[str, str]:
+    """The text of every file, by its path below the project's folder; suites lie `below` it."""
+    files = {f"{below}/{suite.name}/suite.py": suite_text(suite, f"{below}/{suite.name}") for suite in suites}
+    files |= _settings(folder, below)
+    files["asv.conf.json"] = _asv_settings(folder)
+    files["benchmarks/__init__.py"] = _PACKAGE
+    every = dict.fromkeys((*_there(folder, below), *(suite.name for suite in suites)))
+    files["benchmarks/suites.py"] = _TRACKS + "".join(
+        _TRACK.format(name=_class_name(name), folder=f"{below}/{name}") for name in every
+    )
+    files["benchmarks/test_kernels.py"] = _TESTS
+    return files
+
+
+def _there(folder: Path, below: str) -> list[str]:
+    """The suites that lie there already."""
+    return sorted(file.parent.name for file in (folder / below).glob("*/suite.py"))
+
+
+def not_measured_yet(suites: Sequence[SuiteGuess], folder: Path, below: str) -> list[SuiteGuess]:
+    """Without the kernels that a suite of another name, which lies there, names with their file."""
+    place = folder / below
+    texts = {name: (place / name / "suite.py").read_text(errors="replace") for name in _there(folder, below)}
+    found = []
+    for suite in suites:
+        others = [text for name, text in texts.items() if name != suite.name]
+        left = tuple(k for k in suite.kernels if not any(_names(text, k) for text in others))
+        if left:
+            found.append(replace(suite, kernels=left))
+    return found
+
+
+def _names(text: str, kernel: KernelGuess) -> bool:
+    return f'"{kernel.name}"' in text and posixpath.basename(kernel.source) in text
+
+
+def suites_folder(folder: Path, asked: str | None) -> str:
+    """Where suites are to lie: what was asked for, else what the project's own settings say, else `perf`."""
+    globs = _own_globs(folder)
+    own = next((each[:-2] for each in globs or () if each.endswith("/*") and "*" not in each[:-2]), None)
+    below = posixpath.normpath(asked or own or "perf")
+    if posixpath.isabs(below) or below.split("/")[0] == ".." or below == ".":
+        raise UsageError(f"--suites is {asked!r}; expected a folder below {folder}, such as perf.")
+    if globs is not None and f"{below}/*" not in globs:
+        said = ", ".join(globs)
+        raise UsageError(
+            f"The settings in {folder} say that suites lie in {said}, which does not hold {below}/*. Add "
+            f"'{below}/*' to them, or leave --suites out."
+        )
+    return below
+
+
+def _own_globs(folder: Path) -> tuple[str, ...] | None:
+    """The globs of suites that files of this very folder say; None where none does."""
+    for name in FILES:
+        table = _table(folder / name)
+        if table is not None and (name != "pyproject.toml" or "harness" in table.get("tool", {})):
+            return load_config(folder).suites
+    return None
+
+
+def _table(path: Path) -> dict[str, Any] | None:
+    try:
+        return tomllib.loads(read_regular(path).decode())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"Cannot read {path}: {error}.") from None
+
+
+def _settings(folder: Path, below: str) -> dict[str, str]:
+    """pyproject.toml with a table more, or a harness.toml; nothing where the settings are there."""
+    if _own_globs(folder) is not None:
+        return {}
+    line = f'suites = ["{below}/*"]\n'
+    project = folder / "pyproject.toml"
+    if not project.exists():
+        return {
+            "harness.toml": f"# Where the suites lie; docs/commands.md has what else can stand here.\n{line}"
+        }
+    before = read_regular(project).decode()
+    after = f"{before.rstrip()}\n\n[tool.harness]\n{line}"
+    try:
+        tomllib.loads(after)
+    except ValueError:  # such as an inline table of tools, to which nothing can be added at the end
+        return {"harness.toml": line}
+    return {"pyproject.toml": after}
+
+
+def _asv_settings(folder: Path) -> str:
+    settings = {
+        "version": 1,
+        "project": folder.resolve().name,
+        "repo": ".",
+        "branches": ["HEAD"],
+        "plugins": [".harness.integrations.asv_plugin"],
+        "environment_type": "checkout",
+        "pythons": ["any"],
+        "benchmark_dir": "benchmarks",
+        "env_dir": ".asv/env",
+        "results_dir": ".asv/results",
+        "html_dir": ".asv/html",
+    }
+    return json.dumps(settings, indent=4) + "\n"
+
+
+def write(folder: Path, files: Mapping[str, str], *, force: bool = False, dry_run: bool = False) -> Written:
+    """Write what is not there. What differs is left as it is, unless `force` says otherwise; pyproject.toml,
+    which only grows, is written either way. Raises StoreError where a file cannot be written, and then what
+    was written is taken away again.
+    """
+    outcome: dict[str, list[str]] = {"written": [], "unchanged": [], "differs": []}
+    undo: list[tuple[Path, bytes | None]] = []
+    for name, text in files.items():
+        path, content = folder / name, text.encode()
+        try:
+            before = read_regular(path) if os.path.lexists(path) else None
+            if before == content:
+                outcome["unchanged"].append(name)
+            elif before is not None and not force and name != "pyproject.toml":
+                outcome["differs"].append(name)
+            elif dry_run:
+                outcome["written"].append(name)
+            else:
+                undo += [(each, None) for each in reversed(path.parents) if not each.exists()]
+                path.parent.mkdir(parents=True, exist_ok=True)
+                undo.append((path, before))
+                path.write_bytes(content)
+                outcome["written"].append(name)
+        except OSError as error:
+            _undo(undo)
+            raise StoreError(
+                f"Cannot write {path}: {error.strerror or error}. Nothing was changed in {folder}; give a "
+                "folder that can be written."
+            ) from None
+    return Written(**{what: tuple(names) for what, names in outcome.items()})
+
+
+def _undo(done: Sequence[tuple[Path, bytes | None]]) -> None:
+    for path, before in reversed(done):
+        try:
+            if before is not None:
+                path.write_bytes(before)
+            elif path.is_dir():
+                path.rmdir()
+            else:
+                path.unlink(missing_ok=True)
+        except OSError:
+            continue
+
+
+# --- suite.py -----------------------------------------------------------------------------------
+
+
+def _class_name(name: str) -> str:
+    found = "".join(part[:1].upper() + part[1:] for part in name.split("_") if part)
+    return f"{found}Problem" if found in harness.__all__ or not found.isidentifier() else found
+
+
+def _comment(text: str, indent: int = 0) -> str:
+    head = " " * indent + "# "
+    return textwrap.fill(text, _WIDTH, initial_indent=head, subsequent_indent=head, break_long_words=False)
+
+
+def _quoted(text: str) -> str:
+    """A text as Python and a formatter write it; a file may have any name."""
+    return json.dumps(text, ensure_ascii=False) if text.isprintable() else ascii(text)
+
+
+def _line(code: str, why: str, indent: int) -> str:
+    """A line with its reason behind it, or above it where there is no room."""
+    line, why = " " * indent + code, " ".join(why.split())
+    if not why:
+        return line
+    return f"{line}  # {why}" if len(line) + len(why) < _WIDTH else f"{_comment(why, indent)}\n{line}"
+
+
+def suite_text(suite: SuiteGuess, folder: str) -> str:
+    """suite.py of a suite that lies in `folder`, below the project's."""
+    body = "\n".join(_problem(suite))
+    kernels = "\n".join(line for kernel in suite.kernels for line in _kernel(suite, kernel, folder))
+    args = f"ARGS = {_strings(suite.args)}  # the order of the kernels' parameters\n\n" if suite.args else ""
+    uses_numpy = "import numpy as np\n" if "np." in body.replace("# ", "") else ""
+    names = {"Kernel", "Problem", "Suite", "Axis", *(array.role for array in suite.arrays)}
+    names |= {"Scalar"} if suite.numbers else set()
+    names |= {"ceil_div"} if "ceil_div(" in kernels else set()
+    names |= {kernel.function for kernel in suite.kernels if kernel.function}
+    headline = "GFLOP/s" if suite.reference and suite.reference.flop else "GB/s"
+    return (
+        f'"""{suite.name}, as `harness init` guessed it from the sources.\n\n'
+        'The file is yours now: correct what is wrong. What a guess rests on stands beside it.\n"""\n\n'
+        f"{uses_numpy}from harness import {', '.join(sorted(names, key=lambda n: (n.islower(), n)))}\n\n\n"
+        f"{body}\n\n\n{args}"
+        f'suite = Suite(\n    "{suite.name}",\n    {_class_name(suite.name)}(),\n    headline="{headline}",\n'
+        f"    kernels=[\n{kernels}\n    ],\n)\n"
+    )
+
+
+def _strings(names: Sequence[str]) -> str:
+    listed = ", ".join(map(_quoted, names))
+    return f"({listed},)" if len(names) == 1 else f"({listed})"
+
+
+def _problem(suite: SuiteGuess) -> Iterator[str]:
+    outputs = [array for array in suite.arrays if array.role != "Input"]
+    yield f"class {_class_name(suite.name)}(Problem):"
+    known = suite.reference.expression if suite.reference else ""
+    if suite.reference and "\n" in known:
+        known = suite.reference.why.rpartition(": ")[2].capitalize()
+    elif known:
+        known = f"{outputs[0].name} = {known}"
+    what = suite.about or known.replace("case.", "") or "Say here what is computed"
+    what = what.replace("\\", "").replace('"', "'")
+    yield f'    """{what if len(what) < _WIDTH - 12 else suite.name}."""'
+    yield ""
+    for group in suite.axes:
+        sizes = f"Axis(default={_tuple(group.default)}, quick={_tuple(group.quick)})"
+        yield _line(f"{' = '.join(group.names)} = {sizes}", group.why, 4)
+    for array in suite.arrays:
+        yield _line(f"{array.name} = {_array(array, suite.dtype)}", array.why, 4)
+    for number in suite.numbers:
+        dtype = "" if number.dtype == "float32" else f', dtype="{number.dtype}"'
+        yield _line(f"{number.name} = Scalar({number.value}{dtype})", number.why, 4)
+    yield from _data(suite)
+    yield from _reference(suite)
+
+
+def _tuple(numbers: Sequence[int]) -> str:
+    listed = [f"2**{n.bit_length() - 1}" if n > 2**14 and n & (n - 1) == 0 else str(n) for n in numbers]
+    return f"({', '.join(listed)}{',' if len(listed) == 1 else ''})"
+
+
+def _array(array: Array, dtype: str) -> str:
+    words = [f'"{axis}"' for axis in array.shape]
+    words += [f'dtype="{array.dtype}"'] if array.dtype != dtype else []
+    words += ["init=0"] if array.init else []
+    words += ['order="F"'] if array.column_major else []
+    return f"{array.role}({', '.join(words)})"
+
+
+def _data(suite: SuiteGuess) -> Iterator[str]:
+    """Integers where an array has them: normal numbers, cut off, would be zeros for the most part."""
+    whole = [a for a in suite.arrays if a.role != "Output" and not a.dtype.startswith(_FLOATING)]
+    if not whole:
+        return
+    yield ""
+    yield "    def data(self, case, rng):"
+    yield _comment("guessed: small integers. Where one is an index, keep it within what it points into.", 8)
+    yield "        found = super().data(case, rng)"
+    for array in whole:
+        least = 0 if array.dtype.startswith(("u", "bool")) else -8
+        shape = _tuple_of([f"case.{axis}" for axis in array.shape])
+        most = 2 if array.dtype == "bool" else 9
+        drawn = f'rng.integers({least}, {most}, {shape}).astype("{array.dtype}")'
+        yield f'        found["{array.name}"] = {drawn}'
+    yield "        return found"
+
+
+def _tuple_of(words: Sequence[str]) -> str:
+    return f"({', '.join(words)}{',' if len(words) == 1 else ''})"
+
+
+def _reference(suite: SuiteGuess) -> Iterator[str]:
+    given = ", ".join(array.name for array in suite.arrays if array.role != "Output")
+    head = f"(self, case, {given})" if given else "(self, case)"
+    yield ""
+    if suite.reference is None:
+        results = [f"{a.name} of shape ({', '.join(a.shape)})" for a in suite.arrays if a.role != "Input"]
+        yield _comment(
+            "What the kernels compute could not be told. Write it, without the marks, and `harness check` "
+            f"holds them to it; nothing is timed until then. It returns {' and '.join(results)} in float64"
+            f"{', by name in a dictionary' if len(results) > 1 else ''}.",
+            4,
+        )
+        yield f"    # def reference{head}:"
+        yield "    #     return ..."
+        yield "    #"
+        yield f"    # def tolerance{head}:"
+        yield (
+            f"    #     return 4 * 2.0**-24 * abs(self.reference(case, {given}))"
+            if given
+            else "    #     return 0"
+        )
+        return
+    known = suite.reference
+    yield f"    def reference{head}:"
+    yield _comment(known.why, 8)
+    yield from _returned(known.expression)
+    if known.tolerance:
+        yield ""
+        yield f"    def tolerance{head}:"
+        yield from _returned(known.tolerance.replace("{arrays}", given))
+    if known.flop:
+        yield ""
+        yield "    def flop(self, case):"
+        yield f"        return {known.flop}"
+
+
+def _returned(text: str) -> Iterator[str]:
+    *before, expression = text.split("\n")
+    yield from (f"        {line}" for line in before)
+    yield f"        return {expression}"
+
+
+def _kernel(suite: SuiteGuess, kernel: KernelGuess, folder: str) -> Iterator[str]:
+    notes = kernel.notes
+    where = f"{kernel.file}:{kernel.line}" + (f", launched at {notes['launch']}" if "launch" in notes else "")
+    yield _comment(where + (f": {notes['']}" if notes.get("") else ""), 8)
+    yield "        Kernel("
+    yield f'            "{kernel.name}",'
+    source = _quoted(posixpath.relpath(kernel.source, folder))
+    if kernel.function:
+        yield _line(f'{kernel.function}({source}, "{kernel.entry}"),', notes.get("source", ""), 12)
+    else:
+        given = source if kernel.instantiate else f'{{"cuda": {source}}}'
+        yield _line(f"{given},", notes.get("source", ""), 12)
+    words = {
+        "entry": f'"{kernel.entry}"' if kernel.entry and not kernel.function else "",
+        "instantiate": _quoted(kernel.instantiate) if kernel.instantiate else "",
+        "macros": "{" + ", ".join(f'"{name}": {value}' for name, value in kernel.macros.items()) + "}",
+        "include": _strings(kernel.include) if kernel.include else "",
+        "arch": f'"{kernel.arch}"' if kernel.arch else "",
+        "options": f'{{"cuda": {_strings(kernel.options)}}}' if kernel.options else "",
+        "block": kernel.block,
+        "grid": kernel.grid,
+        "dynamic_shared_bytes": kernel.shared,
+        "args": "ARGS" if suite.args else "",
+        "dtype": f'"{suite.dtype}"' if suite.dtype != "float32" else "",
+    }
+    for name, value in words.items():
+        if name == "macros" and len(value) > _WIDTH - 20:
+            yield "            macros={"
+            listed = ", ".join(f'"{macro}": {given}' for macro, given in kernel.macros.items())
+            inside = " " * 16
+            yield textwrap.fill(listed, _WIDTH, initial_indent=inside, subsequent_indent=inside) + ","
+            yield "            },"
+        elif value and value != "{}":
+            yield _line(f"{name}={value},", notes.get(name, ""), 12)
+        elif name in notes:
+            yield _comment(f"{name}: {notes[name]}", 12)
+    yield "        ),"

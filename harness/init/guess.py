@@ -1,0 +1,403 @@
+"""From kernels to suites: which kernels solve one problem, and what its arrays, axes and numbers are.
+
+Each guess says what it rests on; what cannot be guessed is left out, with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from harness.init.bodies import extents, python_name
+from harness.init.launches import Geometry
+from harness.init.model import Array, Axes, KernelGuess, LeftOut, Number, SuiteGuess
+from harness.init.python_kernels import python_suites
+from harness.init.readings import INTEGERS, FoundKernel, Reading, integer
+from harness.init.references import reference_of
+from harness.init.repository import Repository
+
+OUTPUT = re.compile(r"(?i)(.*_)?(out|output|dst|dest|res|result|results|y|z|c|odata|ret)\d?(_.*)?|.*out")
+"""What an array is called that a kernel writes."""
+_NO_AXIS = re.compile(
+    r"(?i)(ld[a-z]|inc[xyz]|.*stride.*|.*offset.*|seed|.*flag.*|.*iter.*|.*tile.*|.*block.*|.*step.*|start"
+    r"|.*mode.*)"
+)
+_SQUARE = {"m", "n", "k"}
+_LADDER_WORDS = re.compile(
+    r"(?i)(kernel|naive|basic|simple|base|shared|smem|global|mem|coalesc\w*|tiled?|tiling|block\w*|warp\w*|"
+    r"vector\w*|unroll\w*|opt\w*|fast|float[24]|double|buffer\w*|v?\d+d?|launch|cuda|gpu|async|pipeline\w*|_)"
+)
+
+
+def suites_of(repository: Repository) -> tuple[list[SuiteGuess], list[LeftOut]]:
+    """The suites that a repository's kernels make, and the kernels that are left out."""
+    python, left = python_suites(repository)
+    found: list[FoundKernel] = []
+    for file, source in repository.sources.items():
+        names = [kernel.qualified for kernel in source.kernels]
+        for kernel in source.kernels:
+            each = Reading(repository, file, kernel).found()
+            twice = names.count(kernel.qualified) > 1
+            if isinstance(each, str) or twice:
+                why = each if isinstance(each, str) else "its file defines more than one kernel of this name"
+                left.append(LeftOut(kernel.name, f"{file}:{kernel.line}", why))
+            else:
+                found.append(each)
+    groups: dict[object, list[FoundKernel]] = {}
+    for each in found:
+        groups.setdefault(_problem_key(each), []).append(each)
+    suites: list[SuiteGuess] = []
+    for group in groups.values():
+        group.sort(key=lambda each: (_natural(each.file), each.kernel.line))
+        made = _suite(repository, group, {suite.name for suite in suites})
+        if isinstance(made, str):
+            left += [LeftOut(each.kernel.name, f"{each.file}:{each.kernel.line}", made) for each in group]
+        else:
+            suites.append(made)
+    for guess in python:
+        suites.append(replace(guess, name=_free_name(guess.name, {suite.name for suite in suites})))
+    return suites, left
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    """What to sort by, so that 10 comes after 9."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text)]
+
+
+# --- which kernels solve one problem ------------------------------------------------------------
+
+
+def _problem_key(each: FoundKernel) -> object:
+    parameters = tuple(
+        (
+            p.name,
+            p.pointer,
+            "integer" if not p.pointer and each.types[p.name] in INTEGERS else each.types[p.name],
+        )
+        for p in each.kernel.parameters
+    )
+    if _matrices(each) is not None:
+        return (parameters, "matmul")
+    if each.elementwise is not None:
+        return (parameters, each.elementwise.expression)
+    return (parameters, _LADDER_WORDS.sub("", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", each.kernel.name)).lower())
+
+
+def _matrices(each: FoundKernel) -> tuple[str, str, str] | None:
+    """The arrays of C = A B, where that is what a kernel's name and parameters say."""
+    axes = {name for name in each.names if name.lower() in _SQUARE and _is_integer(each, name)}
+    pointers = [p.name for p in each.kernel.parameters if p.pointer]
+    by_letter = {re.sub(r"^(d|dev|mat|p)_|_(ptr|d|dev|mat)$", "", name.lower()): name for name in pointers}
+    says = re.search(r"(?i)gemm|matmul|mat_?mul|mm\b", each.kernel.name) is not None
+    lettered = {"a", "b", "c"} <= by_letter.keys()
+    if len(pointers) != 3 or not lettered or each.elementwise is not None:
+        return None
+    if {axis.lower() for axis in axes} != _SQUARE and not (says and len(axes) == 1):
+        return None
+    return by_letter["a"], by_letter["b"], by_letter["c"]
+
+
+def _is_integer(each: FoundKernel, name: str) -> bool:
+    parameter = next(p for p in each.kernel.parameters if p.name == name)
+    return not parameter.pointer and each.types[name] in INTEGERS
+
+
+# --- a problem ----------------------------------------------------------------------------------
+
+
+def _suite(repository: Repository, group: Sequence[FoundKernel], taken: set[str]) -> SuiteGuess | str:
+    """One suite of kernels with the same parameters; or why none can be made."""
+    first = group[0]
+    axes = [name for name in first.names if _is_integer(first, name) and not _NO_AXIS.fullmatch(name)]
+    roles = _roles(group)
+    if not any(role != "Input" for role, _ in roles.values()):
+        return "none of its arrays can be told to be an output"
+    axes = axes or ["n"]
+    matrices = _matrices(first)
+    shapes = _matrix_shapes(group, matrices, axes) if matrices else _shapes(group, axes, roles)
+    arrays = [_array(first, name, roles[name], shapes[name]) for name in roles]
+    numbers = _numbers(first, axes, shapes)
+    renamed = {name: python_name(name) for name in (*first.names, *axes)}
+    arrays = [replace(a, name=renamed[a.name], shape=tuple(renamed[s] for s in a.shape)) for a in arrays]
+    numbers = [replace(n, name=renamed.get(n.name, n.name)) for n in numbers]
+    reference = reference_of(
+        first.kernel.name,
+        arrays,
+        numbers,
+        axes,
+        matrices=[python_name(name) for name in matrices or ()],
+        body=first.elementwise,
+    )
+    by_parameter = {number.name.removesuffix("_wide"): number.name for number in numbers}
+    order = tuple(by_parameter.get(renamed[name], renamed[name]) for name in first.names)
+    inputs = [a.name for a in arrays if a.role == "Input"]
+    others = [a.name for a in arrays if a.role != "Input"]
+    plain = (*inputs, *others, *(n.name for n in numbers), *(renamed[axis] for axis in axes))
+    dtype = next(array.dtype for array in arrays if array.role != "Input")
+    name = _suite_name(group, matrices, taken)
+    kernels: list[KernelGuess] = []
+    for each in group:
+        kernels.append(_kernel(repository, each, axes, renamed, {kernel.name for kernel in kernels}))
+    return SuiteGuess(
+        name=name,
+        arrays=tuple(arrays),
+        numbers=tuple(numbers),
+        axes=_axes(axes, renamed, matrices),
+        dtype=dtype,
+        args=() if order == plain else order,
+        reference=reference,
+        kernels=tuple(kernels),
+    )
+
+
+def _roles(group: Sequence[FoundKernel]) -> dict[str, tuple[str, str]]:
+    """Input, Output, Output+0 (which begins at 0) or InOut of each array, and what says so."""
+    pointers = [p.name for p in group[0].kernel.parameters if p.pointer]
+    numbers = {p.name.lower() for p in group[0].kernel.parameters if not p.pointer}
+    found = {name: role for name in pointers if (role := _role(group, name))}
+    for name in pointers:
+        if name in found:
+            continue
+        if OUTPUT.fullmatch(name):
+            found[name] = "Output", "guessed: a pointer to non-const, by its name"
+        elif any(role != "Input" for role, _ in found.values()):
+            found[name] = "Input", "guessed: another array is the output"
+        else:
+            found[name] = "Output", "guessed: a pointer to non-const"
+    if "beta" in numbers:
+        beta = "InOut", "guessed: there is a beta, which multiplies what was there"
+        found = {name: beta if found[name][0] == "Output" else found[name] for name in found}
+    return {name: found[name] for name in pointers}
+
+
+def _role(group: Sequence[FoundKernel], name: str) -> tuple[str, str] | None:
+    """What the kernels' own text says of an array; None for nothing."""
+    use = [each.use[name] for each in group]
+    if any(p.const for each in group for p in each.kernel.parameters if p.name == name):
+        return "Input", "a pointer to const"
+    if any(u.written and u.read for u in use):
+        return "InOut", "a kernel reads it before it writes there"
+    if any(u.added for u in use):
+        return "Output+0", "a kernel adds to it atomically, so it begins at 0"
+    if any(u.written for u in use):
+        return "Output", "a kernel writes there"
+    if any(u.read for u in use):
+        return "Input", "no kernel writes there, although it is no pointer to const"
+    return None
+
+
+def _array(
+    first: FoundKernel, name: str, role: tuple[str, str], shape: tuple[tuple[str, ...], str, bool]
+) -> Array:
+    kind, why = role
+    return Array(
+        name=name,
+        role=kind.removesuffix("+0"),
+        shape=shape[0],
+        dtype=first.types[name],
+        why=f"{why}; {shape[1]}" if shape[1] else why,
+        init=kind == "Output+0",
+        column_major=shape[2],
+    )
+
+
+Shape = tuple[tuple[str, ...], str, bool]
+"""Axes, what says so, and whether columns are contiguous."""
+
+
+def _matrix_shapes(
+    group: Sequence[FoundKernel], matrices: tuple[str, str, str], axes: Sequence[str]
+) -> dict[str, Shape]:
+    by_letter = {axis.lower(): axis for axis in axes}
+    only = axes[0]
+    m, n, k = (by_letter.get(letter, only) for letter in "mnk")
+    leading = {name.lower() for name in group[0].names}
+    found: dict[str, Shape] = {}
+    for name, shape in zip(matrices, ((m, k), (k, n), (m, n)), strict=True):
+        strides = {stride for each in group for stride in each.use[name].strides if name in each.use}
+        columns = shape[0] != shape[1] and shape[0] in strides and shape[1] not in strides
+        if f"ld{name.lower()[-1:]}" in leading:
+            columns = False
+        how = (
+            f"its rows are {shape[0]} apart in memory: column-major"
+            if columns
+            else "by the names of a matrix product"
+        )
+        found[name] = shape, how, columns
+    return found
+
+
+def _shapes(
+    group: Sequence[FoundKernel], axes: Sequence[str], roles: Mapping[str, tuple[str, str]]
+) -> dict[str, Shape]:
+    whole = next((found for each in group if (found := extents(each.kernel, axes))), ())
+    inner = {name: _inner_axes(group, name, axes) for name in roles}
+    matrix = next(filter(None, inner.values()), ())
+    return {
+        name: _shape(group, name, role, axes, whole, inner[name], matrix) for name, (role, _) in roles.items()
+    }
+
+
+def _inner_axes(group: Sequence[FoundKernel], name: str, axes: Sequence[str]) -> tuple[str, ...]:
+    """The axes that an array's index is multiplied by, from the one that is multiplied least."""
+    count = {axis: max(each.use[name].strides.count(axis) for each in group) for axis in axes}
+    return tuple(sorted((axis for axis in axes if count[axis]), key=lambda axis: count[axis]))
+
+
+def _shape(
+    group: Sequence[FoundKernel],
+    name: str,
+    role: str,
+    axes: Sequence[str],
+    whole: tuple[str, ...],
+    inner: tuple[str, ...],
+    matrix: tuple[str, ...],
+) -> Shape:
+    if inner:
+        leading = next((axis for axis in axes if axis not in inner), inner[-1])
+        return (leading, *inner), f"its index is multiplied by {', '.join(inner)}", False
+    if role == "Output+0" and not any(each.use[name].indexed for each in group):
+        return (), "one element, as it has no index", False
+    if whole:
+        return whole, f"an index is compared with {' * '.join(whole)}", False
+    if len(axes) == 1:
+        return (axes[0],), "", False
+    axis = axes[0]
+    if (
+        matrix and len(axes) == 2
+    ):  # of a matrix and vectors: what goes in has its columns, what comes out its rows
+        axis = matrix[-1] if role == "Input" else next(each for each in axes if each != matrix[-1])
+    return (axis,), f"guessed: {axis} elements, as nothing says otherwise", False
+
+
+def _numbers(first: FoundKernel, axes: Sequence[str], shapes: Mapping[str, Shape]) -> list[Number]:
+    return [
+        _launched(first, _number(parameter.name, first.types[parameter.name], axes, shapes))
+        for parameter in first.kernel.parameters
+        if not parameter.pointer
+        and not (parameter.name in axes and first.types[parameter.name] in {"int32", "uint32"})
+    ]
+
+
+def _launched(first: FoundKernel, number: Number) -> Number:
+    """A number that is no length with the value that the launch gives for it, where that is a constant."""
+    names = list(first.names)
+    if first.launch is None or not number.why.startswith("guessed: its name") or number.name not in names:
+        return number
+    at = names.index(number.name)
+    given = first.launch.arguments[at] if at < len(first.launch.arguments) else ()
+    value = integer(given, first.launch.names)
+    return (
+        number
+        if value is None
+        else replace(number, value=str(value), why=f"as launched at {first.launched_at}")
+    )
+
+
+def _number(name: str, dtype: str, axes: Sequence[str], shapes: Mapping[str, Shape]) -> Number:
+    by_letter = {array.lower()[-1:]: shape[0] for array, shape in shapes.items()}
+    lower = name.lower()
+    if name in axes:
+        return Number(
+            f"{name}_wide", f"lambda c: c.{python_name(name)}", dtype, f"{name} is passed in 64 bits"
+        )
+    if re.fullmatch("ld[a-z]", lower) and by_letter.get(lower[-1]):
+        columns = python_name(by_letter[lower[-1]][-1])
+        return Number(name, f"lambda c: c.{columns}", dtype, "guessed: rows are contiguous")
+    if lower in {"alpha", "beta"}:
+        why = "neither 0 nor 1, so that a kernel that forgets it is wrong"
+        return Number(name, "2.0" if lower == "alpha" else "3.0", dtype, why)
+    if dtype == "bool":
+        return Number(name, "1", "uint8", "guessed: true")
+    if dtype.startswith(("int", "uint")):
+        return Number(name, "1", dtype, "guessed: its name says that it is no length")
+    return Number(name, "1e-5" if "eps" in lower else "0.5", dtype, "guessed: say what is usual")
+
+
+def _axes(axes: Sequence[str], renamed: Mapping[str, str], matrices: object) -> tuple[Axes, ...]:
+    names = tuple(renamed[axis] for axis in axes)
+    if matrices:
+        return (
+            Axes(names, (1024, 2048, 4096), (256,), "sizes are guessed; square, and multiples of any tile"),
+        )
+    if len(names) == 1:
+        return (Axes(names, (2**24, 2**26), (2**16,), "sizes are guessed"),)
+    side = {2: 4096, 3: 256}.get(len(names), 64)
+    return tuple(Axes((name,), (side,), (min(side, 256),), "its size is guessed") for name in names)
+
+
+def _kernel(
+    repository: Repository,
+    each: FoundKernel,
+    axes: Sequence[str],
+    renamed: Mapping[str, str],
+    taken: Iterable[str],
+) -> KernelGuess:
+    kernel = each.kernel
+    name = kernel.name
+    if name in taken:
+        name = f"{name}_{re.sub(r'[^A-Za-z0-9]+', '_', PurePosixPath(each.file).stem)}"
+    number = 2
+    while name in taken:
+        name, number = f"{kernel.name}_{number}", number + 1
+    numbers = {p.name for p in kernel.template if not p.is_type}
+    arguments = ", ".join(
+        f"{{{p.name}}}" if p.name in numbers else each.template[p.name] for p in kernel.template
+    )
+    instantiate = kernel.qualified + (f"<{arguments}>" if kernel.template else "")
+    scalars = {
+        name: python_name(name) for name in each.names if _NO_AXIS.fullmatch(name) and _is_integer(each, name)
+    }
+    geometry = Geometry(repository, each, axes, {**renamed, **scalars})
+    notes = {**each.notes, **geometry.notes}
+    file, _, variable = each.file.partition("::")
+    arch, what = ("", "") if variable else repository.arch_of(each.source)
+    notes |= {"arch": f"{what.rstrip('.')} needs it"} if arch else {}
+    if options := () if variable else repository.options:
+        notes["options"] = "of the project's own build"
+    if variable:
+        instantiate = ""
+    return KernelGuess(
+        name=name,
+        file=file,
+        line=kernel.line,
+        source=each.source.partition("::")[0],
+        instantiate="" if kernel.extern_c else instantiate,
+        entry=variable or (kernel.name if kernel.extern_c and name != kernel.name else ""),
+        function="CupyFunction" if variable else "",
+        block=geometry.block,
+        grid=geometry.grid,
+        shared=geometry.shared,
+        macros={name: int(each.template[name]) for name in each.template if name in numbers},
+        include=each.include,
+        notes=notes,
+        arch=arch,
+        options=options,
+    )
+
+
+def _suite_name(group: Sequence[FoundKernel], matrices: object, taken: set[str]) -> str:
+    """What the kernels' names have in common; what they compute, where that is nothing."""
+    names = [each.kernel.name for each in group]
+    common = names[0]
+    for name in names[1:]:
+        length = next(
+            (n for n, pair in enumerate(zip(common, name, strict=False)) if pair[0] != pair[1]), None
+        )
+        common = common[: min(len(common), len(name)) if length is None else length]
+    plain = re.sub(
+        r"(?i)^kernel_|(_?v?\d*)?_?kernel$|_v?\d*$|\d+$", "", common if len(names) > 1 else names[0]
+    )
+    if len(plain) < 3 or (len(names) > 1 and not re.search(r"[aeiouy]|mm$", plain.lower())):
+        plain = "matmul" if matrices else re.sub(r"(?i)_?kernel\d*$", "", names[0]) or names[0]
+    plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", plain if plain.isidentifier() else names[0]).lower()
+    return _free_name(plain, taken)
+
+
+def _free_name(plain: str, taken: set[str]) -> str:
+    number, found = 2, plain
+    while found in taken:
+        found, number = f"{plain}_{number}", number + 1
+    return found

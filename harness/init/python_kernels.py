@@ -1,0 +1,536 @@
+"""Kernels of Python's world, read out of source: functions that launch Triton, CuPy or PyTorch on tensors,
+numba's own kernels, and CUDA text in a cupy.RawKernel.
+"""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from harness.init.bodies import Elementwise, python_name
+from harness.init.model import Array, Axes, KernelGuess, LeftOut, Number, SuiteGuess
+from harness.init.references import reference_of
+from harness.init.repository import Repository
+
+_SEEN = re.compile(
+    rb"triton\.jit|from triton import|RawKernel|RawModule|cuda\.jit|rawkernel|torch\.ops\.|load_inline"
+    rb"|cpp_extension"
+)
+_DTYPE = re.compile(r"\b(?:torch|tl|cp|cupy|np)\.(float16|bfloat16|float32|float64|half)\b")
+_HARMLESS = re.compile(r"(?:torch\.library|torch\.ops|sys|os|logging|warnings)\.|torch\.manual_seed")
+"""Calls at a file's top that only set something up."""
+_SCALAR_TYPES = {"float": "float32", "int": "int32", "bool": "uint8", "float32": "float32"}
+_KIND = {
+    **dict.fromkeys(("p", "eps", "alpha", "beta", "scale", "sm_scale", "rate", "momentum", "lr"), "float"),
+    **dict.fromkeys(("seed", "causal", "axis", "dim"), "int"),
+}
+"""What a parameter is that has no annotation, by its name; of any other name it is a tensor."""
+_NO_TENSOR = {"str", "Optional[str]", "dict", "list", "tuple", "Callable", *_SCALAR_TYPES}
+_FRAMEWORKS = {
+    "triton": "TritonFunction",
+    "torch": "TorchFunction",
+    "cupy": "CupyFunction",
+    "numba": "NumbaFunction",
+}
+
+
+@dataclass(frozen=True)
+class _Module:
+    file: str
+    tree: ast.Module
+    text: str
+    jitted: Mapping[str, tuple[str, ast.FunctionDef]]
+    """Kernels that are functions, with the framework that compiles each."""
+    made: Mapping[str, str]
+    """Names that stand for a kernel or a module of them, by what made it: cupy, torch."""
+
+    @property
+    def works_when_imported(self) -> int:
+        """The line of a call at the file's top that is more than a definition; 0 for none."""
+        for node in self.tree.body:
+            call = node.value if isinstance(node, ast.Expr) else None
+            if isinstance(call, ast.Call) and not _HARMLESS.match(ast.unparse(call.func)):
+                return node.lineno
+        return 0
+
+
+def python_suites(repository: Repository) -> tuple[list[SuiteGuess], list[LeftOut]]:
+    """Suites of a repository's Python files, and what is left out. CUDA text in them is added to the rest."""
+    suites: list[SuiteGuess] = []
+    left: list[LeftOut] = []
+    for file in repository.files:
+        if not fnmatchcase(file, "*.py") or not _SEEN.search(repository.bytes_of(file)):
+            continue
+        module = _module(repository, file)
+        if module is None:
+            left.append(LeftOut(posixpath.basename(file), file, "it is not Python that can be read"))
+            continue
+        for name, line, text in _raw_kernels(module):
+            repository.add(f"{file}::{name}", "\n" * (line - 1) + text)
+        for made in _suites_in(module):
+            if isinstance(made, LeftOut):
+                left.append(made)
+            else:
+                suites.append(made)
+    return suites, left
+
+
+def _module(repository: Repository, file: str) -> _Module | None:
+    text = repository.text(file)
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    from_triton = re.search(r"^from triton import [^\n]*\bjit\b", text, re.MULTILINE) is not None
+    jitted = {
+        node.name: (framework, node)
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and (framework := _jit_of(node, from_triton=from_triton))
+    }
+    made: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Call)
+            and isinstance(node.targets[0], ast.Name)
+        ):
+            called = _dotted(node.value.func).rpartition(".")[2]
+            if called in {"RawKernel", "ElementwiseKernel", "ReductionKernel", "get_function"}:
+                made[node.targets[0].id] = "cupy"
+            elif called in {"load_inline", "load"} and "cpp_extension" in text:
+                made[node.targets[0].id] = "torch"
+    return _Module(file, tree, text, jitted, made)
+
+
+def _dotted(node: ast.expr) -> str:
+    """`torch.ops.mine.op` of an expression that is such a name; empty for any other."""
+    if isinstance(node, ast.Attribute):
+        before = _dotted(node.value)
+        return f"{before}.{node.attr}" if before else ""
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _jit_of(node: ast.FunctionDef, *, from_triton: bool) -> str:
+    """The framework that compiles a function, by its decorators; empty for none."""
+    for decorator in node.decorator_list:
+        text = ast.unparse(decorator).partition("(")[0]
+        known = {"triton": "triton", "cuda": "numba", "numba": "numba", "jit": "cupy", "cupyx": "cupy"}
+        if text == "jit" and from_triton:
+            return "triton"
+        if text in {"triton.jit", "cuda.jit", "numba.cuda.jit", "jit.rawkernel", "cupyx.jit.rawkernel"}:
+            return known[text.split(".")[0]]
+    return ""
+
+
+def _suites_in(module: _Module) -> Iterator[SuiteGuess | LeftOut]:
+    launched: set[str] = set()
+    for node in module.tree.body:
+        if not isinstance(node, ast.FunctionDef) or node.name in module.jitted:
+            continue  # a class's methods keep state, which no case can hand over
+        framework, kernels = _launches(node, module)
+        if not framework:
+            continue
+        launched |= kernels
+        made = None if node.name.startswith("_") else _launcher(module, node, framework, kernels)
+        if made is not None:
+            yield made
+    for name, (framework, node) in module.jitted.items():
+        where = f"{module.file}:{node.lineno}"
+        if name in launched or _is_called(module, name):
+            continue
+        if framework == "numba":
+            yield _numba(module, node)
+        else:
+            yield LeftOut(
+                name, where, "no function at the top of its file launches it on tensors: write one that does"
+            )
+
+
+def _is_called(module: _Module, name: str) -> bool:
+    """Whether another kernel calls it: it is a device function then."""
+    return any(
+        isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == name
+        for _, node in module.jitted.values()
+        for call in ast.walk(node)
+    )
+
+
+def _launches(node: ast.FunctionDef, module: _Module) -> tuple[str, set[str]]:
+    """The framework of what a function launches, empty for nothing, and the kernels of this file among it."""
+    framework, kernels = "", set()
+    for call in ast.walk(node):
+        if not isinstance(call, ast.Call):
+            continue
+        function = call.func
+        name = _dotted(function.value if isinstance(function, ast.Subscript) else function)
+        first = name.split(".")[0]
+        if isinstance(function, ast.Subscript) and name in module.jitted:
+            framework = module.jitted[name][0]
+            kernels.add(name)
+        elif name.startswith("torch.ops.") or module.made.get(first) == "torch":
+            framework = framework or "torch"
+        elif first in module.made:
+            framework = framework or module.made[first]
+    return framework, kernels
+
+
+# --- a function that launches ---------------------------------------------------------------------
+
+
+def _launcher(
+    module: _Module, node: ast.FunctionDef, framework: str, kernels: set[str]
+) -> SuiteGuess | LeftOut | None:
+    """A suite of a function of tensors; None for one that takes none, such as a benchmark."""
+    tensors, numbers, others = _parameters(node)
+    where = f"{module.file}:{node.lineno}"
+    if not tensors or node.args.vararg:
+        return None
+    if others:
+        return LeftOut(node.name, where, f"what to give for {', '.join(others)} cannot be guessed")
+    shapes = _shapes(node)
+    results = _results(node)
+    returned = [name for name in results if name not in tensors]
+    written = [
+        name for name in tensors if not returned and re.search(r"(?i)^out|out(put)?$|^dst|^result", name)
+    ]
+    if not returned and not written:
+        return LeftOut(node.name, where, "what it writes cannot be told: it returns no array")
+    axes = list(dict.fromkeys(axis for shape in shapes.values() for axis in shape)) or ["n"]
+    dtype = _dtype(module, node, kernels)
+    arrays = [
+        _array(name, "Output" if name in written else "Input", shapes, axes, dtype, "a parameter")
+        for name in tensors
+    ] + [_array(name, "Output", shapes, axes, dtype, "what it returns") for name in returned]
+    found = [array.name for array in arrays]
+    body = _triton_body(module, kernels, [*tensors, *returned])
+    matrices = found if _is_product(node.name, arrays) else None
+    line = module.works_when_imported
+    notes = (
+        {"": f"importing the file runs line {line}: guard it with if __name__ == '__main__'"} if line else {}
+    )
+    if framework == "torch":
+        notes["source"] = "the extension must be built: pip install -e . --no-build-isolation, for example"
+    return SuiteGuess(
+        name=re.sub(r"(?<=[a-z])(?=[A-Z])", "_", node.name).lower().strip("_"),
+        arrays=tuple(arrays),
+        numbers=tuple(numbers),
+        axes=_axes(axes, matrices),
+        dtype=dtype,
+        args=(),
+        reference=reference_of(node.name, arrays, numbers, axes, matrices=matrices, body=body),
+        kernels=(_kernel(node, module.file, framework, notes),),
+        about=(ast.get_docstring(node) or "").partition("\n")[0].rstrip("."),
+    )
+
+
+def _kernel(node: ast.FunctionDef, file: str, framework: str, notes: Mapping[str, str]) -> KernelGuess:
+    return KernelGuess(
+        name=node.name, file=file, line=node.lineno, source=file, instantiate="", entry=node.name, block="",
+        grid="", shared="", macros={}, include=(), notes=notes, function=_FRAMEWORKS[framework],
+    )  # fmt: skip
+
+
+def _parameters(node: ast.FunctionDef) -> tuple[list[str], list[Number], list[str]]:
+    """Names of tensors, numbers, and what is neither and has no default."""
+    given = [*node.args.posonlyargs, *node.args.args]
+    plain = given[: len(given) - len(node.args.defaults)]
+    plain += [
+        each
+        for each, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+        if default is None
+    ]
+    tensors, numbers, others = [], [], []
+    for parameter in plain:
+        kind = ast.unparse(parameter.annotation) if parameter.annotation else _KIND.get(parameter.arg, "")
+        if kind in _SCALAR_TYPES:
+            dtype = _SCALAR_TYPES[kind]
+            value = "0.5" if dtype == "float32" else "1"
+            numbers.append(Number(parameter.arg, value, dtype, "guessed: say what is usual"))
+        elif kind in _NO_TENSOR or parameter.arg in {"self", "ctx", "provider"}:
+            others.append(parameter.arg)
+        else:
+            tensors.append(parameter.arg)
+    return tensors, numbers, others
+
+
+def _shapes(node: ast.FunctionDef) -> dict[str, tuple[str, ...]]:
+    """Axes of arrays, from `m, k = a.shape`, `n = x.numel()`, `c = torch.empty((m, n))`, `empty_like(x)`."""
+    found: dict[str, tuple[str, ...]] = {}
+    like: dict[str, str] = {}
+    of_interest = (ast.Call, ast.Attribute, ast.Subscript)
+    assignments = (
+        each
+        for each in ast.walk(node)
+        if isinstance(each, ast.Assign) and isinstance(each.value, of_interest)
+    )
+    for target, value in ((each.targets[0], each.value) for each in assignments):
+        text = ast.unparse(value)
+        if isinstance(target, ast.Tuple):
+            names = [python_name(ast.unparse(item)) for item in target.elts]
+            shape = re.fullmatch(r"(\w+)\.(?:shape|size\(\))", text)
+            if shape and all(map(str.isidentifier, names)):
+                found.setdefault(shape[1], tuple(names))
+        elif not isinstance(target, ast.Name):
+            continue
+        elif length := re.fullmatch(r"(\w+)\.(?:numel\(\)|size|shape\[0\]|size\(0\))", text):
+            found.setdefault(length[1], (python_name(target.id),))
+        elif other := re.match(r"\w+\.(?:empty|zeros|ones)_like\((\w+)", text):
+            like[target.id] = other[1]
+        elif sizes := _sizes(value):
+            found[target.id] = sizes
+    for name, other_name in like.items():  # n = y.numel() may stand after y = empty_like(x)
+        if known := found.get(name) or found.get(other_name):
+            found[name] = found[other_name] = known
+    return found
+
+
+def _sizes(node: ast.expr) -> tuple[str, ...]:
+    """The names in `torch.empty((m, n))`; none for anything else."""
+    if not isinstance(node, ast.Call) or not node.args:
+        return ()
+    if ast.unparse(node.func).rpartition(".")[2] not in {"empty", "zeros"}:
+        return ()
+    sizes = node.args[0].elts if isinstance(node.args[0], ast.Tuple) else node.args[:1]
+    named = all(isinstance(size, ast.Name) for size in sizes)
+    return tuple(python_name(ast.unparse(size)) for size in sizes) if named else ()
+
+
+def _results(node: ast.FunctionDef) -> list[str]:
+    for each in ast.walk(node):
+        if isinstance(each, ast.Return) and each.value is not None:
+            values = each.value.elts if isinstance(each.value, ast.Tuple) else [each.value]
+            if any(isinstance(value, ast.Constant) for value in values):
+                return []
+            return [v.id if isinstance(v, ast.Name) else f"output{n or ''}" for n, v in enumerate(values)]
+    return []
+
+
+def _array(
+    name: str, role: str, shapes: Mapping[str, tuple[str, ...]], axes: Sequence[str], dtype: str, why: str
+) -> Array:
+    known = shapes.get(name)
+    one = sorted(set(shapes.values()))
+    shape = known or (one[0] if len(one) == 1 else (axes[0],))
+    how = "of its own shape" if known else "its shape is guessed"
+    return Array(python_name(name), role, shape, dtype, f"{why}; {how}")
+
+
+def _is_product(name: str, arrays: Sequence[Array]) -> bool:
+    if len(arrays) != 3 or not re.search(r"(?i)gemm|matmul|mm$|dot", name):
+        return False
+    a, b, c = (array.shape for array in arrays)
+    return len(a) == len(b) == len(c) == 2 and a[1] == b[0] and c == (a[0], b[1])
+
+
+def _axes(axes: Sequence[str], matrices: object) -> tuple[Axes, ...]:
+    if matrices:
+        return (Axes(tuple(axes), (1024, 2048, 4096), (256,), "sizes are guessed; square"),)
+    if len(axes) == 1:
+        return (Axes((axes[0],), (2**24, 2**26), (2**16,), "sizes are guessed"),)
+    side = {2: 4096, 3: 256}.get(len(axes), 64)
+    return tuple(Axes((axis,), (side,), (min(side, 256),), "its size is guessed") for axis in axes)
+
+
+def _dtype(module: _Module, node: ast.FunctionDef, kernels: set[str]) -> str:
+    """The element type that a function allocates, or its kernels convert to; else float32."""
+    for each in (node, *(module.jitted[name][1] for name in sorted(kernels))):
+        for found in _DTYPE.findall(ast.unparse(each)):
+            if found != "float32" or each is node:
+                return "float16" if found == "half" else str(found)
+    return "float32"
+
+
+# --- what a kernel computes -------------------------------------------------------------------------
+
+
+def _triton_body(module: _Module, kernels: set[str], arrays: Sequence[str]) -> Elementwise | None:
+    """What a Triton kernel stores, where it is made of what it loads at the same place."""
+    if len(kernels) != 1:
+        return None
+    node = module.jitted[next(iter(kernels))][1]
+    calls = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
+    stores = [call for call in calls if ast.unparse(call.func) == "tl.store"]
+    if len(stores) != 1 or any(isinstance(each, (ast.For, ast.While)) for each in ast.walk(node)):
+        return None
+    values = {
+        each.targets[0].id: each.value
+        for each in ast.walk(node)
+        if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name)
+    }
+    pointers = [argument.arg for argument in node.args.args][: len(arrays)]
+    place = _place(stores[0].args[0], pointers)
+    if place is None:
+        return None
+    by_pointer = dict(zip(pointers, map(python_name, arrays), strict=False))
+    expression = _stored(stores[0].args[1], values, by_pointer, place[1])
+    return None if expression is None else _as_elementwise(by_pointer[place[0]], expression)
+
+
+def _place(node: ast.expr, pointers: Sequence[str]) -> tuple[str, str] | None:
+    """`x_ptr + offsets` as pointer and offset."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add):
+        return None
+    pointer = ast.unparse(node.left)
+    return (pointer, ast.unparse(node.right)) if pointer in pointers else None
+
+
+def _stored(
+    node: ast.expr, values: Mapping[str, ast.expr], arrays: Mapping[str, str], offset: str, depth: int = 0
+) -> ast.expr | None:
+    if isinstance(node, ast.Constant):
+        return node
+    if isinstance(node, ast.Name) and node.id in values and depth < 8:
+        return _stored(values[node.id], values, arrays, offset, depth + 1)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub, ast.Mult, ast.Div)):
+        left = _stored(node.left, values, arrays, offset, depth + 1)
+        right = _stored(node.right, values, arrays, offset, depth + 1)
+        return None if left is None or right is None else ast.BinOp(left, node.op, right)
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "tl.load":
+        place = _place(node.args[0], list(arrays))
+        return ast.Name(arrays[place[0]]) if place and place[1] == offset else None
+    return None
+
+
+def _as_elementwise(output: str, expression: ast.expr) -> Elementwise:
+    text = ast.unparse(expression)
+    magnitude = re.sub(r"\b([A-Za-z_]\w*)\b", r"abs(\1)", text).replace(" - ", " + ")
+    return Elementwise(output, text, magnitude, len(re.findall(r" [-+*/] ", text)))
+
+
+# --- numba ------------------------------------------------------------------------------------------
+
+
+def _numba(module: _Module, node: ast.FunctionDef) -> SuiteGuess | LeftOut:
+    """A suite of a cuda.jit kernel, which is launched over a grid: its arrays are what it indexes."""
+    names = [argument.arg for argument in node.args.args]
+    indexed: dict[str, list[str]] = {}
+    stored: dict[str, ast.Assign | ast.AugAssign] = {}
+    for each in ast.walk(node):
+        if isinstance(each, ast.Subscript) and isinstance(each.value, ast.Name) and each.value.id in names:
+            indexed.setdefault(each.value.id, []).append(ast.unparse(each.slice).strip("()"))
+        if isinstance(each, (ast.Assign, ast.AugAssign)):
+            target = each.targets[0] if isinstance(each, ast.Assign) else each.target
+            if (
+                isinstance(target, ast.Subscript)
+                and isinstance(target.value, ast.Name)
+                and target.value.id in names
+            ):
+                stored[target.value.id] = each
+    where = f"{module.file}:{node.lineno}"
+    if not stored:
+        return LeftOut(node.name, where, "it writes no array that it is given")
+    shapes = {name: tuple(axis.strip() for axis in places[0].split(",")) for name, places in indexed.items()}
+    if not all(axis.isidentifier() for shape in shapes.values() for axis in shape):
+        return LeftOut(node.name, where, "how it indexes its arrays was not understood")
+    written = next(iter(stored))
+    index = shapes[written]
+    used = {axis for shape in shapes.values() for axis in shape}
+    axis_of = _axis_names(index, used)
+    arrays = []
+    for name, shape in shapes.items():
+        role = "Input" if name not in stored else "InOut" if _reads(stored[name], name) else "Output"
+        arrays.append(
+            Array(
+                python_name(name), role, tuple(axis_of[axis] for axis in shape), "float32", "as it is indexed"
+            )
+        )
+    arrays.sort(key=lambda array: names.index(array.name.rstrip("_")))
+    numbers = [
+        Number(python_name(name), "2.0", "float32", "guessed: say what is usual")
+        for name in names
+        if name not in shapes
+    ]
+    axes = list(dict.fromkeys(axis_of.values()))
+    product = len(axes) == 3 and _is_product("matmul", arrays)
+    body = _numba_body(stored[written], written, index, arrays) if len(stored) == 1 and not product else None
+    side = "16" if len(index) > 1 else "256"
+    grid = [f"ceil_div(c.{axis_of[axis]}, {side})" for axis in index]
+    order = tuple(python_name(name) for name in names)
+    plain = [a.name for a in arrays if a.role == "Input"] + [a.name for a in arrays if a.role != "Input"]
+    plain += [number.name for number in numbers]
+    kernel = replace(
+        _kernel(node, module.file, "numba", {"grid": "guessed: one thread for each element"}),
+        block="256" if len(index) == 1 else f"({', '.join(['16'] * len(index))})",
+        grid=f"lambda c: {grid[0]}" if len(grid) == 1 else f"lambda c: ({', '.join(grid)})",
+    )
+    return SuiteGuess(
+        name=node.name.lower(),
+        arrays=tuple(arrays),
+        numbers=tuple(numbers),
+        axes=_axes(axes, product),
+        dtype="float32",
+        args=() if list(order) == plain else order,
+        reference=reference_of(
+            node.name,
+            arrays,
+            numbers,
+            axes,
+            matrices=[a.name for a in arrays] if product else None,
+            body=body,
+        ),
+        kernels=(kernel,),
+    )
+
+
+def _axis_names(index: Sequence[str], used: set[str]) -> dict[str, str]:
+    """Axes by the index that runs along each: n for one, m and n for two, with k for what is summed over."""
+    names = (
+        ("n",)
+        if len(index) == 1
+        else ("m", "n")
+        if len(index) == 2
+        else tuple(f"n{i}" for i in range(len(index)))
+    )
+    found = dict(zip(index, names, strict=True))
+    for number, axis in enumerate(sorted(used - found.keys())):
+        found[axis] = f"k{number or ''}"
+    return found
+
+
+def _reads(stored: ast.Assign | ast.AugAssign, name: str) -> bool:
+    return isinstance(stored, ast.AugAssign) or name in {
+        each.id for each in ast.walk(stored.value) if isinstance(each, ast.Name)
+    }
+
+
+def _numba_body(
+    stored: ast.Assign | ast.AugAssign, output: str, index: Sequence[str], arrays: Sequence[Array]
+) -> Elementwise | None:
+    target = stored.targets[0] if isinstance(stored, ast.Assign) else stored.target
+    value = stored.value if isinstance(stored, ast.Assign) else ast.BinOp(target, stored.op, stored.value)
+    text = ast.unparse(value)
+    place = ", ".join(index)
+    names = [array.name for array in arrays]
+    text = re.sub(rf"\b({'|'.join(names)})\[\(?{re.escape(place)}\)?\]", r"\1", text)
+    if not re.fullmatch(r"[\w\s.+*/()-]+", text) or re.search(r"\w\(|\*\*|//", text):
+        return None
+    inputs = {array.name for array in arrays if array.role == "Input"}
+    if not inputs <= set(re.findall(r"\w+", text)):
+        return None
+    return _as_elementwise(python_name(output), ast.parse(text, mode="eval").body)
+
+
+# --- CUDA in a string -------------------------------------------------------------------------------
+
+
+def _raw_kernels(module: _Module) -> Iterator[tuple[str, int, str]]:
+    """Name, line and CUDA text of each `name = cupy.RawKernel("text", "entry")` at a file's top."""
+    strings = {
+        node.targets[0].id: node.value.value
+        for node in module.tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    }  # fmt: skip
+    for node in module.tree.body:
+        if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and node.value.args):
+            continue
+        target, first = node.targets[0], node.value.args[0]
+        if not ast.unparse(node.value.func).endswith("RawKernel") or not isinstance(target, ast.Name):
+            continue
+        text = strings.get(first.id) if isinstance(first, ast.Name) else getattr(first, "value", None)
+        if isinstance(text, str):
+            yield target.id, node.lineno, text

@@ -1,0 +1,261 @@
+"""One kernel and what its own file says of it: the types of its parameters, the values of its template's, and
+what to compile for it.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.init.bodies import Elementwise, Use, elementwise, translate, uses
+from harness.init.cpp import CudaKernel, Expression, Launch, Parameter, text_of, tokens
+from harness.init.repository import Repository
+
+DTYPES = {
+    "float": "float32",
+    "double": "float64",
+    "int": "int32",
+    "int32_t": "int32",
+    "bool": "bool",
+    **dict.fromkeys(("half", "__half", "nv_half", "at::Half", "c10::Half", "cutlass::half_t"), "float16"),
+    **dict.fromkeys(("__nv_bfloat16", "nv_bfloat16", "at::BFloat16", "c10::BFloat16"), "bfloat16"),
+    **dict.fromkeys(("unsigned", "unsigned int", "uint", "uint32_t"), "uint32"),
+    **dict.fromkeys(("char", "signed char", "int8_t"), "int8"),
+    **dict.fromkeys(("unsigned char", "uint8_t"), "uint8"),
+    **dict.fromkeys(("short", "int16_t"), "int16"),
+    **dict.fromkeys(("unsigned short", "uint16_t"), "uint16"),
+    **dict.fromkeys(("long", "long int", "long long", "int64_t", "ptrdiff_t"), "int64"),
+    **dict.fromkeys(("unsigned long", "unsigned long long", "size_t", "uint64_t"), "uint64"),
+    "__nv_fp8_e4m3": "float8_e4m3fn",
+    "__nv_fp8_e5m2": "float8_e5m2",
+}
+"""NumPy's name, or ml_dtypes', of an element by C++'s."""
+INTEGERS = {"int32", "uint32", "int64", "uint64"}
+_MACRO = re.compile(
+    r"(?!(?:NULL|NAN|INFINITY|EOF|CHAR_BIT|SIZE_MAX|RAND_MAX)$|(?:M|FLT|DBL|INT|UINT|LONG|INT32|INT64|CUDART|CU)_)"
+    r"[A-Z][A-Z0-9_]{3,}"
+)
+_VECTOR = re.compile(r"(u?(?:char|short|int|long|longlong)|float|double|half|__half|__nv_bfloat16)([234])")
+
+
+@dataclass
+class FoundKernel:
+    """A kernel with what its own file and body say."""
+
+    kernel: CudaKernel
+    file: str
+    launch: Launch | None
+    launched_at: str
+    """file:line of that launch; empty for none."""
+    types: dict[str, str]
+    """Element type by parameter's name, as NumPy calls it."""
+    template: dict[str, str]
+    """What stands for each parameter of its template, in C++."""
+    source: str
+    include: tuple[str, ...]
+    use: dict[str, Use]
+    notes: dict[str, str] = field(default_factory=dict)
+    elementwise: Elementwise | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(parameter.name for parameter in self.kernel.parameters)
+
+
+class Reading:
+    """What one kernel's file says of it."""
+
+    def __init__(self, repository: Repository, file: str, kernel: CudaKernel) -> None:
+        self.repository, self.file, self.kernel = repository, file, kernel
+        self.source = file
+        self.notes: dict[str, str] = {}
+
+    def found(self) -> FoundKernel | str:
+        """The kernel, or why it is left out."""
+        parameters = self.kernel.parameters
+        if problem := next((p.problem for p in parameters if p.problem), ""):
+            return f"its signature cannot be guessed: {problem}"
+        launched = self.repository.launches_of(self.kernel.name, self.file)
+        mine = [each for each in launched if self._is_mine(each[1])]
+        launches = [launch for _, launch in mine]
+        where, launch = next(((file, each) for file, each in mine if each.geometry), ("", None))
+        template = self._template(launches)
+        types = self._types({} if isinstance(template, str) else template)
+        for why in (types, template, self._foreign()):
+            if isinstance(why, str) and why:
+                return why
+        assert isinstance(types, dict)
+        assert isinstance(template, dict)
+        source, include = self._to_compile()
+        if self.kernel.condition:
+            self.notes[""] = f"it stands under {self.kernel.condition}, which was not evaluated"
+        return FoundKernel(
+            self.kernel, self.file, launch, f"{where}:{launch.line}" if launch else "", types, template,
+            source, include, uses(self.kernel), self.notes, elementwise(self.kernel),
+        )  # fmt: skip
+
+    def _types(self, template: Mapping[str, str]) -> dict[str, str] | str:
+        """NumPy's name of each parameter's type; or why one of them has none."""
+        found: dict[str, str] = {}
+        for parameter in self.kernel.parameters:
+            dtype = self._dtype(parameter, template)
+            unknown = any(parameter.type == each.name for each in self.kernel.template) and not template
+            if dtype not in DTYPES.values() and not unknown:
+                return dtype
+            found[parameter.name] = dtype
+        if not any(parameter.pointer and not parameter.const for parameter in self.kernel.parameters):
+            return "it writes no array: no parameter is a pointer to non-const"
+        return found
+
+    def _foreign(self) -> str:
+        """Why its file cannot be compiled by itself; empty where it can."""
+        headers = self.repository.torch_headers(self.file)
+        if not headers:
+            return ""
+        return (
+            f"its file includes {headers[0]}, and kernels are compiled without PyTorch's headers: measure "
+            "the operator that launches it, as a TorchFunction"
+        )
+
+    def _to_compile(self) -> tuple[str, tuple[str, ...]]:
+        """The file to compile, and the folders that its includes need; what is missing becomes a note."""
+        undefined = self._undefined()
+        if undefined and self._compile_includer(undefined):
+            undefined = self._undefined()
+        include, missing = self.repository.includes_of(self.source)
+        if missing:
+            self.notes["source"] = (
+                f"it includes {', '.join(missing)}, which the repository does not have: a file that its "
+                "build makes, perhaps. Write it, or name its folder in include"
+            )
+        if undefined:
+            what = "no file that it includes defines them. Write their values"
+            self.notes["macros"] = f"{', '.join(undefined)}: {what}"
+        return self.source, include
+
+    def _compile_includer(self, words: Sequence[str]) -> bool:
+        """Whether a file that includes this one knows such a word, and so is compiled in its place."""
+        for word in words:
+            if other := self.repository.defining(word, self.source):
+                self.notes["source"] = f"it is not {self.file} alone: {word} is defined before it is included"
+                self.source = other
+                return True
+        return False
+
+    def _undefined(self) -> list[str]:
+        """Names in capitals that the body uses and nothing defines: macros that the build gives."""
+        words = {token.text for token in (*self.kernel.body, *self.kernel.bounds) if token.kind == "word"}
+        own = {parameter.name for parameter in self.kernel.parameters}
+        own |= {parameter.name for parameter in self.kernel.template}
+        known = own | self.repository.names_of(self.source).keys() | self.repository.declared_in(self.source)
+        return sorted(word for word in words if _MACRO.fullmatch(word) and word not in known)
+
+    def _is_mine(self, launch: Launch) -> bool:
+        return launch.name == self.kernel.name and (
+            not launch.arguments or len(launch.arguments) <= len(self.kernel.parameters)
+        )
+
+    def _template(self, launches: Sequence[Launch]) -> dict[str, str] | str:
+        """What stands for each parameter of the template; or why it cannot be told."""
+        parameters = self.kernel.template
+        if not parameters:
+            return {}
+        found: dict[str, str] = {}
+        for launch in launches:
+            found = {}
+            for number, parameter in enumerate(parameters):
+                text = launch.template[number] if number < len(launch.template) else parameter.default
+                if not parameter.is_type:
+                    value = self._integer(text, launch)
+                    text = "" if value is None else str(value)
+                elif text in {"T", "scalar_t", "Type", "DType", "data_t"}:
+                    text = ""
+                found[parameter.name] = text
+            if all(found.values()):
+                return found
+        for parameter in parameters:
+            text = found.get(parameter.name, "") or parameter.default
+            if not text and not parameter.is_type:
+                return (
+                    f"no launch was found that says a number for its template's parameter {parameter.name}: "
+                    "write instantiate= yourself"
+                )
+            found[parameter.name] = text or "float"
+        guessed = [p.name for p in parameters if p.is_type and found[p.name] == "float"]
+        self.notes["instantiate"] = f"{', '.join(guessed)} = float is a guess: no launch says a type"
+        return found
+
+    def _integer(self, text: str, launch: Launch | None) -> int | None:
+        names = {**self.repository.names_of(self.file), **(launch.names if launch else {})}
+        return integer(tuple(tokens(text)), names)
+
+    def _dtype(self, parameter: Parameter, template: Mapping[str, str]) -> str:
+        """NumPy's name of a parameter's type; or why there is none."""
+        text = template.get(parameter.type, parameter.type)
+        for _ in range(4):
+            if text in DTYPES:
+                return DTYPES[text]
+            if vector := _VECTOR.fullmatch(text):
+                return (
+                    f"parameter {parameter.name} is of type {text}: {vector[2]} elements of {vector[1]} an "
+                    "index, which an array's shape cannot say"
+                )
+            known = self.repository.names_of(self.source).get(text)
+            if known is None and self._compile_includer([text]):
+                known = self.repository.names_of(self.source).get(text)
+            if known is None:
+                break
+            text = text_of([token for token in known if token.text not in {"const", "struct"}])
+        hint = (
+            " Kernel(setup=...) makes such values on the host"
+            if "ensorMap" in text or "Texture" in text
+            else ""
+        )
+        return (
+            f"parameter {parameter.name} is of type {text}, which is no number and no array of numbers.{hint}"
+        )
+
+
+def integer(expression: Expression, names: Mapping[str, Expression], depth: int = 0) -> int | None:
+    """The value of an expression of integers and constants; None where it has another name in it."""
+
+    def value_of(name: str) -> str | None:
+        if name in {"true", "false"}:
+            return str(int(name == "true"))
+        if depth > 6 or name not in names:
+            return None
+        value = integer(names[name], names, depth + 1)
+        return None if value is None else str(value)
+
+    text = translate(expression, value_of)
+    return None if text is None else _value(ast.parse(text, mode="eval").body)
+
+
+_OPERATIONS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.LShift: lambda one, by: one << min(by, 64),
+    ast.RShift: operator.rshift,
+}
+
+
+def _value(node: ast.expr) -> int | None:
+    """The value of an expression of integers below 2**63; None for any other."""
+    found = None
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        found = int(node.value)
+    elif isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+        one, other = _value(node.left), _value(node.right)
+        with contextlib.suppress(ArithmeticError, ValueError):
+            found = None if one is None or other is None else _OPERATIONS[type(node.op)](one, other)
+    elif isinstance(node, ast.Call) and ast.unparse(node.func) == "ceil_div" and len(node.args) == 2:
+        one, other = map(_value, node.args)
+        found = -(-one // other) if one is not None and other else None
+    return found if found is not None and abs(found) < 2**63 else None

@@ -1,0 +1,102 @@
+"""What kernels compute, where names or bodies say it for sure: the reference, its tolerance and its work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from harness.init.bodies import Elementwise
+from harness.init.model import Array, Number, Reference
+
+UNIT = {"float16": "2.0**-11", "bfloat16": "2.0**-8", "float64": "2.0**-53", "float32": "2.0**-24"}
+"""The unit roundoff of a dtype."""
+
+
+def reference_of(
+    name: str,
+    arrays: Sequence[Array],
+    numbers: Sequence[Number],
+    axes: Sequence[str],
+    *,
+    matrices: Sequence[str] | None = None,
+    body: Elementwise | None = None,
+) -> Reference | None:
+    """What a kernel of this name computes, where it is known for sure; None otherwise.
+
+    `matrices` are A, B and C of a product, `body` is what a kernel's own body says. Names are suite.py's.
+    """
+    outputs = [array for array in arrays if array.role != "Input"]
+    if matrices:
+        return _product(matrices, outputs[0], numbers, axes)
+    if len(outputs) != 1:
+        return None
+    out, inputs = outputs[0], [array for array in arrays if array.role == "Input"]
+    if body is not None:
+        return _elementwise(body, out, inputs, numbers, name)
+    return _by_name(name.lower(), out, inputs)
+
+
+def _elementwise(
+    body: Elementwise, out: Array, inputs: Sequence[Array], numbers: Sequence[Number], name: str
+) -> Reference | None:
+    unit = UNIT.get(out.dtype)
+    if body.output != out.name or any(array.shape != out.shape for array in inputs):
+        return None
+    if unit is None and "/" in body.expression:  # of integers, which divide otherwise in C
+        return None
+    scalars = {number.name for number in numbers}
+    expression, magnitude = (_of_case(text, scalars) for text in (body.expression, body.magnitude))
+    tolerance = ""
+    if unit is not None and body.roundings:
+        factor = f"{body.roundings} * " if body.roundings > 1 else ""
+        tolerance = f"{factor}{unit} * ({magnitude})"
+    if unit is not None and not magnitude:
+        tolerance = f"{body.roundings + 4} * {unit} * (1 + abs({expression}))"
+    return Reference(expression, tolerance, f"read from the body of {name}")
+
+
+def _by_name(name: str, out: Array, inputs: Sequence[Array]) -> Reference | None:
+    unit = UNIT.get(out.dtype)
+    if len(inputs) != 1 or out.role != "Output":
+        return None
+    x = inputs[0]
+    if "transpose" in name and len(x.shape) == 2 and sorted(out.shape) == sorted(x.shape):
+        return Reference(f"{x.name}.T", "", "by its name: a transposition")
+    if "softmax" in name and len(x.shape) == 2 and out.shape == x.shape and unit and "log" not in name:
+        powers = f"powers = np.exp({x.name} - {x.name}.max(axis=1, keepdims=True))\n"
+        quotient = "powers / powers.sum(axis=1, keepdims=True)"
+        return Reference(powers + quotient, f"64 * {unit}", "by its name: a softmax of each row")
+    if re.search(r"sum|reduc", name) and not out.shape and out.init:
+        bound = f"64 * {unit} * abs({x.name}).sum()" if unit else ""
+        return Reference(f"{x.name}.sum()", bound, "by its name, and as it adds to one element: a sum")
+    return None
+
+
+def _of_case(text: str, scalars: set[str]) -> str:
+    return re.sub(
+        r"\b[A-Za-z_]\w*\b", lambda word: f"case.{word[0]}" if word[0] in scalars else word[0], text
+    )
+
+
+def _product(
+    matrices: Sequence[str], out: Array, numbers: Sequence[Number], axes: Sequence[str]
+) -> Reference:
+    a, b, c = matrices
+    product, size = f"{a} @ {b}", "products"
+    by_case = {number.name.lower(): number.name for number in numbers}
+    if "alpha" in by_case:
+        product, size = f"case.{by_case['alpha']} * ({product})", f"abs(case.{by_case['alpha']}) * {size}"
+    if out.role == "InOut":
+        beta = f"case.{by_case['beta']} * {c}" if "beta" in by_case else c
+        product, size = f"{product} + {beta}", f"({size} + abs({beta}))"
+    letter = {axis.lower(): axis for axis in axes}
+    m, n, k = (letter.get(each, axes[0]) for each in "mnk")
+    bound = {
+        "float64": f"8 * 2.0**-53 * {size}",
+        "float16": f"2.0**-11 * abs(self.reference(case, {{arrays}})) + 8 * 2.0**-22 * {size}",
+        "bfloat16": f"2.0**-8 * abs(self.reference(case, {{arrays}})) + 8 * 2.0**-22 * {size}",
+        "float32": f"8 * 2.0**-24 * {size}",
+    }.get(out.dtype, "")
+    products = f"products = np.outer(np.linalg.norm({a}, axis=1), np.linalg.norm({b}, axis=0))\n"
+    why = "by the names of its parameters: a matrix product"
+    return Reference(product, products + bound if bound else "", why, f"2 * case.{m} * case.{n} * case.{k}")

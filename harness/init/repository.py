@@ -1,0 +1,314 @@
+"""The files of a repository that may hold kernels, read once, and how they include one another."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from harness.errors import GitError
+from harness.init.cpp import Expression, Launch, Source, read
+from harness.system.files import read_regular
+from harness.system.git import ask, repository_of
+
+CPP_SUFFIXES = (".cu", ".cuh", ".h", ".hpp", ".hh", ".hxx", ".inl", ".inc", ".cpp", ".cc", ".cxx", ".c")
+NOT_THEIRS = {
+    *(
+        "third_party",
+        "3rdparty",
+        "thirdparty",
+        "external",
+        "extern",
+        "vendor",
+        "vendored",
+        "deps",
+        "node_modules",
+    ),
+    *("build", "dist", ".venv", "venv", "site-packages", ".git", ".asv", "__pycache__"),
+}
+"""Folders with what a project did not write, or has made."""
+TESTS = {"test", "tests", "testing", "unittest", "unit_tests"}
+_MOST_BYTES = 4 * 2**20
+_BUILT = re.compile(r"configure_file\s*\(\s*\S+\s+\"?([^\s\")]+)", re.IGNORECASE)
+_CMAKE = re.compile(r"(?:target_)?include_directories\s*\(([^)]*)\)", re.IGNORECASE)
+_BENCHMARK = re.compile(rb"^[ \t]*(NVBENCH_BENCH\w*|BENCHMARK\w*)[ \t]*\(", re.MULTILINE)
+_TORCH = re.compile(r"(?:torch|ATen|c10)/")
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)', re.MULTILINE)
+_DECLARED = re.compile(
+    r"\b(?!return\b|case\b|else\b)[a-z_]\w*\s+([A-Z][A-Z0-9_]{2,})\s*[=\[;,){(]"
+    r"|\b([A-Z][A-Z0-9_]{2,})\s*=(?!=)|\benum\b[^{;]*\{([^}]*)\}"
+)
+"""A type and a name, a name that is given a value, what is enumerated."""
+_FLAG = re.compile(r"--(?:expt-relaxed-constexpr|expt-extended-lambda|extended-lambda|use_fast_math)\b")
+_BUILD = ("CMakeLists.txt", ".cmake", "Makefile", ".mk", "setup.py")
+_ARCHES = {"tcgen05.": "sm_100a", "wgmma.": "sm_90a", "cp.async.bulk": "sm_90", "__cluster_dims__": "sm_90"}
+"""What in a text needs which architecture, the most demanding first."""
+_SEEN = re.compile(rb"__global__|<<<")
+
+
+class Repository:
+    """What lies in a folder: the files that git knows, or all of them where there is no git."""
+
+    def __init__(self, folder: Path, suites: Sequence[str] = ()) -> None:
+        self.folder = folder
+        self.top = repository_of(folder)
+        self.passed_over: dict[str, int] = {}
+        """How many files were not looked at, by the folder's name that says why."""
+        self.files = self._listed(suites)
+        self.texts: dict[str, str] = {}
+        self._sources: dict[str, Source] = {}
+        self._bytes: dict[str, bytes] = {}
+        self._added: list[str] = []
+        self._closures: dict[str, tuple[dict[str, str], list[str]]] = {}
+        self._names: dict[str, Mapping[str, Expression]] = {}
+
+    def _listed(self, suites: Sequence[str]) -> list[str]:
+        found = []
+        for name in self._all_names():
+            parts = name.split("/")[:-1]
+            why = next((part for part in parts if part in NOT_THEIRS or part.lower() in TESTS), "")
+            if not why and any(name.startswith(f"{suite}/") for suite in suites):
+                why = "suites"
+            if why:
+                self.passed_over[why] = self.passed_over.get(why, 0) + 1
+            else:
+                found.append(name)
+        return found
+
+    def _all_names(self) -> list[str]:
+        if self.top is not None:
+            told = ask(self.folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+            return sorted({os.fsdecode(name) for name in told.split(b"\0") if name})
+        names = []
+        for place, folders, files in os.walk(self.folder):
+            folders[:] = [name for name in folders if name not in NOT_THEIRS]
+            inside = os.path.relpath(place, self.folder)
+            names += [name if inside == "." else posixpath.join(inside, name) for name in files]
+        return sorted(names)
+
+    @cached_property
+    def has_commits(self) -> bool:
+        try:
+            return self.top is not None and bool(ask(self.folder, "rev-parse", "--verify", "--quiet", "HEAD"))
+        except GitError:
+            return False
+
+    @cached_property
+    def sources(self) -> dict[str, Source]:
+        """C++ files with a kernel or a launch in them."""
+        found = {}
+        for name in self.files:
+            if name.endswith(CPP_SUFFIXES) and _SEEN.search(self.bytes_of(name)):
+                source = self.source(name)
+                if source.kernels or source.launches:
+                    found[name] = source
+        return found | {name: self.source(name) for name in self._added}
+
+    def add(self, name: str, text: str) -> None:
+        """CUDA text that stands in another file, by a name of its own, `file.py::name`; before `sources`."""
+        self.texts[name] = text
+        self._added.append(name)
+
+    @cached_property
+    def executables(self) -> list[tuple[str, str, int]]:
+        """C++ files with benchmarks of their own: the file, whose form they have, how many."""
+        found = []
+        for name in self.files:
+            if name.endswith(CPP_SUFFIXES) and (uses := _BENCHMARK.findall(self.bytes_of(name))):
+                whose = "nvbench" if uses[0].startswith(b"NV") else "Google Benchmark"
+                found.append((name, whose, len(uses)))
+        return found
+
+    @cached_property
+    def options(self) -> tuple[str, ...]:
+        """Options that the project's own build gives nvcc, of those that a kernel may not compile without."""
+        builds = [name for name in self.files if name.endswith(_BUILD)]
+        builds += [n for n in self.files if n.endswith(".py") and b"cuda_cflags" in self.bytes_of(n)]
+        return tuple(dict.fromkeys(flag for name in builds for flag in _FLAG.findall(self.text(name))))
+
+    def arch_of(self, name: str) -> tuple[str, str]:
+        """The architecture that a file and its includes need, and what for; empty for any."""
+        text = "\n".join(self.text(each) for each in self._closure(name)[0])
+        return next(((arch, what) for what, arch in _ARCHES.items() if what in text), ("", ""))
+
+    def torch_headers(self, name: str) -> list[str]:
+        """PyTorch's headers that a file includes and the repository does not have."""
+        included = [each for file in self._closure(name)[0] for each in self._includes(file)]
+        return [
+            each for kind, each in included if _TORCH.match(each) and self._resolve(each, name, kind) is None
+        ]
+
+    @cached_property
+    def _launches(self) -> dict[str, list[tuple[str, Launch]]]:
+        found: dict[str, list[tuple[str, Launch]]] = {}
+        for name, source in self.sources.items():
+            for launch in source.launches:
+                found.setdefault(launch.name, []).append((name, launch))
+        return found
+
+    @cached_property
+    def _definers(self) -> Counter[str]:
+        return Counter(kernel.name for source in self.sources.values() for kernel in source.kernels)
+
+    def launches_of(self, kernel: str, file: str) -> list[tuple[str, Launch]]:
+        """The launches and instantiations of a file's kernel, each with its file, its own first. Where other
+        files define one of the name, only those count that can see this one.
+        """
+        found = self._launches.get(kernel, [])
+        if self._definers[kernel] > 1:
+            found = [each for each in found if file in self._closure(each[0])[0]]
+        return sorted(found, key=lambda each: each[0] != file)
+
+    def bytes_of(self, name: str) -> bytes:
+        """What a file holds; nothing where it is none, cannot be read or is larger than any source."""
+        if name not in self._bytes:
+            try:
+                self._bytes[name] = read_regular(self.folder / name, _MOST_BYTES)
+            except OSError:
+                self._bytes[name] = b""
+        return self._bytes[name]
+
+    def text(self, name: str) -> str:
+        if name not in self.texts:
+            self.texts[name] = self.bytes_of(name).decode(errors="replace").removeprefix("\ufeff")
+        return self.texts[name]
+
+    def source(self, name: str) -> Source:
+        if name not in self._sources:
+            self._sources[name] = read(self.text(name))
+        return self._sources[name]
+
+    # --- includes -------------------------------------------------------------------------------
+
+    @cached_property
+    def _known(self) -> set[str]:
+        return set(self.files)
+
+    @cached_property
+    def _by_base(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name in self.files:
+            if name.endswith(CPP_SUFFIXES):
+                found.setdefault(posixpath.basename(name), []).append(name)
+        return found
+
+    @cached_property
+    def include_folders(self) -> list[str]:
+        """Folders that the project's own build searches for headers, as far as they are in the repository."""
+        found: dict[str, None] = {}
+        for name in self.files:
+            if posixpath.basename(name) == "CMakeLists.txt" or name.endswith(".cmake"):
+                here = posixpath.dirname(name)
+                for group in _CMAKE.findall(self.text(name)):
+                    for word in re.findall(r'"[^"]*"|\S+', group):
+                        found[_cmake_folder(word.strip('"'), here)] = None
+            elif posixpath.basename(name) == "compile_commands.json":
+                for word in re.findall(r"-I\s*([^\s\"\\]+)", self.text(name)):
+                    found[
+                        posixpath.normpath(os.path.relpath(word, self.folder) if word[0] == "/" else word)
+                    ] = None
+        folders = {posixpath.dirname(name) for names in self._by_base.values() for name in names}
+        every = (
+            folders
+            | {"/".join(f.split("/")[:n]) for f in folders for n in range(1, f.count("/") + 1)}
+            | {"."}
+        )
+        return [folder for folder in found if folder in every]
+
+    @cached_property
+    def _made(self) -> set[str]:
+        """Names of files that CMake writes."""
+        cmake = [name for name in self.files if name.endswith(("CMakeLists.txt", ".cmake"))]
+        return {posixpath.basename(found) for name in cmake for found in _BUILT.findall(self.text(name))}
+
+    def _resolve(self, included: str, name: str, kind: str) -> tuple[str, str] | None:
+        """The file that an include names, and the folder that must be searched for it, empty for none.
+
+        `kind` is how it begins: `"` or `<`. A plain name in angle brackets is a library's, unless the build
+        says where it lies.
+        """
+        beside = posixpath.normpath(posixpath.join(posixpath.dirname(name), included))
+        if kind == '"' and beside in self._known:
+            return beside, ""
+        for folder in self.include_folders:
+            inside = posixpath.normpath(posixpath.join(folder, included))
+            if inside in self._known:
+                return inside, folder
+        if kind == '"' or "/" in included:
+            for candidate in self._by_base.get(posixpath.basename(included), []):
+                if candidate.endswith(f"/{included}") or candidate == included:
+                    return candidate, candidate[: -len(included)].rstrip("/") or "."
+        return None
+
+    def _closure(self, name: str) -> tuple[dict[str, str], list[str]]:
+        if name not in self._closures:
+            self._closures[name] = self._found_closure(name)
+        return self._closures[name]
+
+    def _found_closure(self, name: str) -> tuple[dict[str, str], list[str]]:
+        """Every file that a file includes, by the folder that finds it, and what is missing."""
+        found, missing, waiting = {name: ""}, [], deque([name])
+        while waiting:
+            here = waiting.popleft()
+            for kind, included in self._includes(here):
+                resolved = self._resolve(included, here, kind)
+                if resolved is None:
+                    if kind == '"' and self._is_own(included):
+                        missing.append(included)
+                elif resolved[0] not in found:
+                    found[resolved[0]] = resolved[1]
+                    waiting.append(resolved[0])
+        return found, missing
+
+    def _includes(self, name: str) -> list[tuple[str, str]]:
+        return _INCLUDE.findall(self.text(name))
+
+    def _is_own(self, included: str) -> bool:
+        """Whether a header that is not there is one that the build makes, rather than a library's."""
+        return posixpath.basename(included) in self._made or "/" not in included
+
+    def includes_of(self, name: str) -> tuple[tuple[str, ...], list[str]]:
+        """The folders that a file's includes need, and those that are missing."""
+        found, missing = self._closure(name)
+        return tuple(dict.fromkeys(filter(None, found.values()))), list(dict.fromkeys(missing))
+
+    def names_of(self, name: str) -> Mapping[str, Expression]:
+        """Macros, constants and aliases at the top of a file and of all that it includes."""
+        if name not in self._names:
+            found: dict[str, Expression] = {}
+            for each in self._closure(name)[0]:
+                found = {**self.source(each).names, **found}
+            self._names[name] = found
+        return self._names[name]
+
+    def declared_in(self, name: str) -> set[str]:
+        """Words in capitals that a file and its includes declare in any scope: `SIZE = 1`, `enum {A, B}`."""
+        found = self._closure(name)[0]
+        groups = [group for each in found for match in _DECLARED.findall(self.text(each)) for group in match]
+        return {word for group in groups for word in re.findall(r"\w+", group)}
+
+    def defining(self, word: str, name: str) -> str | None:
+        """A file that includes this one, and knows a name that this one does not."""
+        base = posixpath.basename(name).encode()
+        includers = [
+            other for other in self.files if other.endswith(CPP_SUFFIXES) and base in self.bytes_of(other)
+        ]
+        for other in [*includers, *self.sources]:
+            if other != name and name in self._closure(other)[0] and word in self.names_of(other):
+                return other
+        return None
+
+
+def _cmake_folder(word: str, here: str) -> str:
+    for variable in ("${CMAKE_CURRENT_SOURCE_DIR}", "${CMAKE_CURRENT_LIST_DIR}"):
+        word = word.replace(variable, here or ".")
+    for variable in ("${PROJECT_SOURCE_DIR}", "${CMAKE_SOURCE_DIR}"):
+        word = word.replace(variable, ".")
+    if word.startswith("$<BUILD_INTERFACE:"):
+        word = word[len("$<BUILD_INTERFACE:") :].rstrip(">")
+    inside = word if word.startswith((".", "/")) or not here else posixpath.join(here, word)
+    return posixpath.normpath(inside)

@@ -1,0 +1,569 @@
+"""`harness init`: what is found in a repository, what is guessed of it, and what is written."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from harness.init.cpp import read, text_of
+from harness.init.files import suite_text
+from harness.init.guess import suites_of
+from harness.init.repository import Repository
+from harness.spec.loader import load_folder
+from harness.spec.planning import launch_of
+from tests.support import caller, make_repository, write_files
+
+SCALE = """\
+#include <cstdio>
+// __global__ void in_a_comment(float *x) {}
+const char *text = "__global__ void in_a_string(float *x) {}";
+const char *raw = R"(__global__ void in_a_raw_string(float *x) {})";
+#if 0
+__global__ void taken_out(float *x) {}
+#endif
+#define CEIL_DIV(a, b) (((a) + (b)-1) / (b))
+
+extern "C" __global__ void scale(const float *__restrict__ in, float *out, int n)
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n)
+        out[i] = 2.0f * in[i] + 1.0f;
+}
+
+void run(const float *x, float *y, int count)
+{
+    dim3 block(128);
+    dim3 grid(CEIL_DIV(count, 128));
+    scale<<<grid, block>>>(x, y, count);
+}
+"""
+SIGNATURE = "(int M, int N, int K, float alpha, const float *A, const float *B, float beta, float *C)"
+NAIVE = f"""\
+__global__ void sgemm_naive{SIGNATURE}
+{{
+    const uint x = blockIdx.x * blockDim.x + threadIdx.x;
+    const uint y = blockIdx.y * blockDim.y + threadIdx.y;
+    if (x < M && y < N) {{
+        float sum = 0.0;
+        for (int i = 0; i < K; ++i) {{ sum += A[x * K + i] * B[i * N + y]; }}
+        C[x * N + y] = alpha * sum + beta * C[x * N + y];
+    }}
+}}
+"""
+TILED = """\
+const int THREADS = 64;
+template <const int BM, const int BN, typename T = float>
+__global__ void __launch_bounds__(THREADS)
+    sgemm_tiled(int M, int N, int K, float alpha, float *A, float *B, float beta, float *C)
+{
+    A += blockIdx.y * BM * K;
+    load<BM>(K, A, B);
+    reinterpret_cast<float4 *>(&C[threadIdx.x * N])[0] = alpha_of(C);
+}
+"""
+RUNNER = """\
+void run_naive(int rows, int cols, int K, float alpha, float *A, float *B, float beta, float *C)
+{
+    dim3 grid(CEIL_DIV(rows, 32), (cols + 31) / 32);
+    dim3 block(32, 32);
+    sgemm_naive<<<grid, block>>>(rows, cols, K, alpha, A, B, beta, C);
+}
+void run_tiled(int M, int N, int K, float alpha, float *A, float *B, float beta, float *C)
+{
+    const uint BN = 2 * 64;
+    if (M > 64) {
+        const uint BM = 64;
+        sgemm_tiled<BM, BN><<<dim3(M / BM, N / BN), THREADS>>>(M, N, K, alpha, A, B, beta, C);
+    }
+}
+"""
+
+
+@pytest.fixture
+def call(capsys, monkeypatch):
+    return caller(capsys, monkeypatch)
+
+
+@pytest.fixture
+def theirs(tmp_path, monkeypatch):
+    """Makes a repository of these files, which is then the current folder."""
+
+    def make(files: Mapping[str, str]) -> Path:
+        top = write_files(make_repository(tmp_path / "theirs"), files)
+        monkeypatch.chdir(top)
+        return top
+
+    return make
+
+
+def guessed(top: Path):
+    """The suites by name, and why kernels were left out by theirs."""
+    suites, left = suites_of(Repository(top))
+    return {suite.name: suite for suite in suites}, {each.kernel: each.why for each in left}
+
+
+def test_a_kernel_becomes_a_suite_that_loads_and_is_listed(theirs, call):
+    top = theirs({"src/scale.cu": SCALE})
+    assert call("init", "--yes").status == 0
+    suite = load_folder(top / "perf" / "scale")
+    kernel = suite.by_name["scale"]
+    case = suite.case(kernel, {"n": 1000})
+    launch = launch_of(kernel, case)
+    assert (launch.block[0], launch.grid[0]) == (128, 8)
+    assert [parameter.name for parameter in suite.parameters(kernel, case)] == ["in_", "out", "n"]
+    assert suite.problem.reference(case, in_=3.0) == 7.0
+    assert suite.problem.tolerance(case, in_=3.0) == 2 * 2.0**-24 * 7
+    assert [each["suite"] for each in json.loads(call("list", "--json").out)] == ["scale"]
+    assert call("check", "--device", "null").status == 0
+    for name in ("asv.conf.json", "benchmarks/__init__.py", "benchmarks/test_kernels.py"):
+        assert (top / name).is_file()
+    assert 'folder = "perf/scale"' in (top / "benchmarks/suites.py").read_text()
+
+
+def test_kernels_of_one_problem_share_a_suite_with_what_their_launches_say(theirs):
+    suites, left = guessed(theirs({"a.cuh": NAIVE, "b.cuh": TILED, "run.cu": RUNNER}))
+    assert not left
+    suite = suites["sgemm"]
+    assert {array.name: (array.role, array.shape) for array in suite.arrays} == {
+        "A": ("Input", ("M", "K")), "B": ("Input", ("K", "N")), "C": ("InOut", ("M", "N")),
+    }  # fmt: skip
+    assert suite.args == ("M", "N", "K", "alpha", "A", "B", "beta", "C")
+    assert suite.reference is not None
+    assert suite.reference.expression == "case.alpha * (A @ B) + case.beta * C"
+    naive, tiled = suite.kernels
+    assert (naive.block, naive.grid) == ("(32, 32)", "lambda c: (ceil_div(c.M, 32), ceil_div(c.N, 32))")
+    assert tiled.instantiate == "sgemm_tiled<{BM}, {BN}, float>"
+    assert tiled.macros == {"BM": 64, "BN": 128}
+    assert (tiled.block, tiled.grid) == ("64", "lambda c: (c.M // c.BM, c.N // c.BN)")
+
+
+@pytest.mark.parametrize(
+    ("body", "reference"),
+    [
+        ("y[i] = x[i];", "x"),
+        ("y[i] = a * x[i] + y[i];", "case.a * x + y"),
+        ("y[i] += a * x[i];", "y + case.a * x"),
+        ("float v = __ldg(&x[i]); y[i] = v * v;", "x * x"),
+        ("y[i] = sqrtf(x[i] / a);", "np.sqrt(x / case.a)"),
+        # What is more than that is not told: each of these would be wrong.
+        ("float s = 0; for (int j = 0; j < n; ++j) s += x[j]; y[i] = s;", None),
+        ("y[i] = x[n - 1 - i];", None),
+        ("y[i] = x[i] > 0 ? x[i] : 0;", None),
+        ("y[i] = x[i]; y[i] = 2 * x[i];", None),
+        ("float s = x[i]; s *= 2; y[i] = s;", None),
+        ("y[i] = f(x[i]);", None),
+        ("y[i] = a;", None),
+    ],
+)
+def test_a_reference_is_written_where_one_assignment_says_it_and_nowhere_else(theirs, body, reference):
+    kernel = f"__global__ void f(const float *x, float *y, float a, int n) {{ int i = threadIdx.x; {body} }}"
+    suites, _ = guessed(theirs({"f.cu": kernel}))
+    found = suites["f"].reference
+    assert (found and found.expression) == reference
+
+
+@pytest.mark.parametrize(
+    ("signature", "body", "role"),
+    [
+        ("float *x, float *y, int n", "y[0] = x[0];", "Output"),
+        ("float *x, float *y, int n", "y[0] += x[0];", "InOut"),
+        ("float *x, float *y, int n", "float4 *v = (float4 *)y; v[0] = g(x);", "Output"),
+        ("float *x, float *y, int n", "atomicAdd(&y[0], x[0]);", "Output"),
+        ("const float *x, float *out, int n", "g(x, out);", "Output"),
+        ("const float *x, float *y, float beta, int n", "y[0] = beta_of(x);", "InOut"),
+    ],
+)
+def test_an_output_is_told_by_what_the_body_does(theirs, signature, body, role):
+    suites, _ = guessed(theirs({"f.cu": f"__global__ void f({signature}) {{ {body} }}"}))
+    x, y = suites["f"].arrays
+    assert (x.role, y.role, y.init) == ("Input", role, "atomic" in body)
+
+
+@pytest.mark.parametrize(
+    ("signature", "why"),
+    [
+        ("const __grid_constant__ CUtensorMap map, float *y", "CUtensorMap"),
+        ("float **x, float *y", "pointer to pointers"),
+        ("Args... args", "cannot be guessed"),
+        ("void (*f)(int), float *y", "cannot be guessed"),
+        ("float4 *x, float *y, int n", "4 elements of float"),
+        ("const float *x, int n", "writes no array"),
+        ("", "writes no array"),
+        ("float *x,\n#ifdef W\nint w,\n#endif\nint n", "preprocessor"),
+    ],
+)
+def test_a_signature_that_cannot_be_guessed_is_left_out_with_the_reason(theirs, call, signature, why):
+    theirs({"f.cu": f"__global__ void f({signature}) {{ }}"})
+    done = call("init", "--yes")
+    assert done.status == 3
+    assert "f (f.cu:1)" in done.out
+    assert why in done.out
+
+
+def test_a_template_without_a_launch_is_left_out_and_names_its_parameter(theirs):
+    kernel = "template <int N> __global__ void f(float *y) {{ y[0] = N; }}"
+    _, left = guessed(theirs({"f.cu": kernel}))
+    assert "parameter N" in left["f"]
+
+
+def test_two_kernels_of_one_name(theirs):
+    one = "__global__ void f(const float *x, float *y, int n) { int i = threadIdx.x; y[i] = x[i]; }\n"
+    launched = one + "void run() { f<<<1, 64>>>(x, y, n); }"
+    suites, left = guessed(theirs({"a.cu": one, "b.cu": launched, "c.cu": one + one.replace("float", "int")}))
+    assert {kernel.name: kernel.block for kernel in suites["f"].kernels} == {"f": "256", "f_b": "64"}
+    assert "more than one kernel of this name" in left["f"]
+
+
+def test_headers_are_found_where_the_build_looks_for_them(theirs):
+    top = theirs({
+        "CMakeLists.txt": 'include_directories("${PROJECT_SOURCE_DIR}/common")\n'
+        "configure_file(made.h.in made.h)\n",
+        "common/tile.h": "#pragma once\n#define TILE 8\ntypedef __half element;\n",
+        "dev/cuda_fp16.h": "what another compiler is given",
+        "src/f.cu": '#include "tile.h"\n#include "made.h"\n#include <cuda_fp16.h>\n'
+        "__global__ void f(const element *x, element *y, int n) { int i = threadIdx.x; y[i] = x[i]; }",
+    })  # fmt: skip
+    suites, _ = guessed(top)
+    (kernel,) = suites["f"].kernels
+    assert kernel.include == ("common",)
+    assert suites["f"].dtype == "float16"
+    assert "made.h" in kernel.notes["source"]
+
+
+def test_a_header_that_needs_its_includer_is_compiled_as_that(theirs):
+    suites, _ = guessed(theirs({
+        "all.cu": 'typedef __nv_bfloat16 bf16;\n#include "f.cuh"\n',
+        "f.cuh": "namespace deep { __global__ void f(const bf16 *x, bf16 *y, int n)"
+        " { int i = threadIdx.x; y[i] = x[i]; } }",
+    }))  # fmt: skip
+    (kernel,) = suites["f"].kernels
+    assert (kernel.file, kernel.source, kernel.instantiate) == ("f.cuh", "all.cu", "deep::f")
+
+
+def test_what_a_build_says_and_an_instruction_needs_is_given_to_the_compiler(theirs):
+    suites, _ = guessed(theirs({
+        "Makefile": "NVCC_FLAGS = -O3 --expt-relaxed-constexpr\n",
+        "f.cu": '__global__ void f(const float *x, float *y, int n) { asm("wgmma.fence;"); y[0] = x[0]; }',
+    }))  # fmt: skip
+    (kernel,) = suites["f"].kernels
+    assert (kernel.arch, kernel.options) == ("sm_90a", ("--expt-relaxed-constexpr",))
+
+
+def test_a_constant_of_a_header_that_comes_before_is_found(theirs, call):
+    kernel = "__global__ void {0}(const float *x, float *y, int n) {{ y[0] = WARPSIZE * x[1] + NAN; }}"
+    suites, _ = guessed(theirs({
+        "a.cuh": "const int WARPSIZE = 32;\n" + kernel.format("first"), "b.cuh": kernel.format("second"),
+        "c.cu": kernel.format("third"), "all.cuh": '#include "a.cuh"\n#include "b.cuh"\n',
+    }))  # fmt: skip
+    found = {kernel.name: kernel for suite in suites.values() for kernel in suite.kernels}
+    assert {name: kernel.source for name, kernel in found.items()} == {
+        "first": "a.cuh", "second": "all.cuh", "third": "c.cu",
+    }  # fmt: skip
+    assert "WARPSIZE: no file" in found["third"].notes["macros"]
+
+
+def test_what_is_there_and_differs_stays_unless_forced(theirs, call):
+    top = theirs({"scale.cu": SCALE, "pyproject.toml": '[project]\nname = "theirs"\n'})
+    call("init", "--yes")
+    assert '[tool.harness]\nsuites = ["perf/*"]' in (top / "pyproject.toml").read_text()
+    suite = top / "perf/scale/suite.py"
+    written = suite.read_text()
+    suite.write_text("# mine\n" + written)
+    again = call("init", "--yes")
+    assert again.status == 0
+    assert "differs    perf/scale/suite.py" in again.out
+    assert suite.read_text().startswith("# mine")
+    call("init", "--yes", "--force")
+    assert suite.read_text() == written
+    assert (top / "pyproject.toml").read_text().count("[tool.harness]") == 1
+
+
+def test_a_suite_that_was_renamed_is_not_written_again(theirs, call):
+    top = theirs({"scale.cu": SCALE})
+    call("init", "--yes")
+    (top / "perf/scale").rename(top / "perf/mine")
+    done = call("init", "--yes")
+    assert done.status == 0
+    assert "measure every kernel" in done.out
+    assert [folder.name for folder in (top / "perf").iterdir()] == ["mine"]
+
+
+def test_a_dry_run_writes_nothing_and_a_folder_without_git_is_told(tmp_path, call):
+    write_files(tmp_path, {"scale.cu": SCALE})
+    done = call("init", str(tmp_path), "--dry-run")
+    assert done.status == 0
+    assert "would write  perf/scale/suite.py" in done.out
+    assert "git init" in done.out
+    assert [path.name for path in tmp_path.rglob("*")] == ["scale.cu"]
+
+
+def test_nothing_found_says_what_was_looked_for(theirs, call):
+    theirs({"main.cpp": "int main() {}"})
+    done = call("init", "--yes")
+    assert done.status == 3
+    assert "__global__" in done.out
+    assert "triton.jit" in done.out
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_is_an_error_and_nothing_is_left(theirs, call):
+    top = theirs({"scale.cu": SCALE})
+    top.chmod(0o555)
+    try:
+        done = call("init", "--yes")
+    finally:
+        top.chmod(0o755)
+    assert done.status == 3
+    assert "Nothing was changed" in done.err
+
+
+def test_a_file_in_the_way_is_an_error_and_nothing_is_left(theirs, call):
+    top = theirs({"scale.cu": SCALE, "benchmarks": "a file where a folder should be"})
+    done = call("init", "--yes")
+    assert done.status == 3
+    assert "Nothing was changed" in done.err
+    assert {path.name for path in top.iterdir()} == {".git", "scale.cu", "benchmarks"}
+
+
+@pytest.mark.parametrize("folder", ["/elsewhere", "../elsewhere", "."])
+def test_suites_lie_below_the_project(theirs, call, folder):
+    theirs({"scale.cu": SCALE})
+    done = call("init", "--yes", "--suites", folder)
+    assert done.status == 2
+    assert "expected a folder below" in done.err
+
+
+def test_the_projects_own_settings_say_where_suites_lie(theirs, call):
+    top = theirs({"scale.cu": SCALE, "harness.toml": 'suites = ["bench/*"]\n'})
+    assert call("init", "--yes").status == 0
+    assert (top / "bench/scale/suite.py").is_file()
+    assert call("init", "--yes", "--suites", "perf").status == 2
+
+
+def test_without_a_terminal_nothing_is_asked_and_that_is_said(theirs, call, monkeypatch):
+    theirs({"scale.cu": SCALE})
+    monkeypatch.setattr(sys, "stdin", None)
+    done = call("init")
+    assert done.status == 0
+    assert "no terminal" in done.err
+
+
+def test_the_workflows_come_too(theirs, call):
+    top = theirs({"scale.cu": SCALE})
+    pinned = f"gpu-harness @ git+https://example.org/o/r@{'0' * 40}"
+    assert call("init", "--yes", "--ci", "--harness", pinned).status == 0
+    assert (top / ".github/workflows/perf-pr.yml").is_file()
+
+
+def test_dozens_of_suites_are_not_written_unasked(theirs, call):
+    kernel = "__global__ void k{0}x(const float *x, float *y, int n) {{ g(x, y); }}\n"
+    top = theirs({"scale.cu": SCALE, "many.cu": "".join(map(kernel.format, "abcdefghijklmnopqrst"))})
+    done = call("init", "--yes")
+    assert [folder.name for folder in (top / "perf").iterdir()] == ["scale"]
+    assert "--only" in done.err
+    assert call("init", "--yes", "--only", "k[ab]x").status == 0
+    assert {folder.name for folder in (top / "perf").iterdir()} == {"scale", "kax", "kbx"}
+
+
+def test_a_suite_without_a_reference_is_listed_as_such_and_never_timed(theirs, call):
+    top = theirs({"f.cu": 'extern "C" __global__ void f(const float *x, float *y, int n) { g(x, y); }'})
+    assert "Needs your reference(): f" in call("init", "--yes").out
+    assert "needs your reference()" in call("list").out
+    done = call("run", "--device", "null", "--json")
+    assert done.status == 3
+    assert json.loads(done.out)[0]["rows"][0]["row"]["reason"] == "needs-reference"
+    # What it offers instead is right as it stands, but for the marks.
+    lines = (top / "perf/f/suite.py").read_text().splitlines()
+    offered = [line.replace("# ", "", 1).rstrip("#") for line in lines if line.startswith("    # ")]
+    ast.parse("class C:\n" + "\n".join(line for line in offered if line.startswith(("    def", "        "))))
+
+
+# --- Python ---------------------------------------------------------------------------------------
+
+TRITON = '''\
+import torch, triton
+import triton.language as tl
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, output_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    offsets = tl.program_id(axis=0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    mask = offsets < n_elements
+    x = tl.load(x_ptr + offsets, mask=mask)
+    y = tl.load(y_ptr + offsets, mask=mask)
+    output = x + y
+    tl.store(output_ptr + offsets, output, mask=mask)
+
+def add(x: torch.Tensor, y: torch.Tensor):
+    """Adds two vectors."""
+    output = torch.empty_like(x)
+    n_elements = output.numel()
+    add_kernel[(triton.cdiv(n_elements, 1024),)](x, y, output, n_elements, BLOCK_SIZE=1024)
+    return output
+'''
+NUMBA = """\
+from numba import cuda
+
+@cuda.jit
+def matmul(A, B, C):
+    i, j = cuda.grid(2)
+    if i < C.shape[0] and j < C.shape[1]:
+        tmp = 0.0
+        for k in range(A.shape[1]):
+            tmp += A[i, k] * B[k, j]
+        C[i, j] = tmp
+
+@cuda.jit
+def axpy(a, x, y):
+    i = cuda.grid(1)
+    if i < x.size:
+        y[i] = a * x[i] + y[i]
+"""
+CUPY = '''\
+import cupy
+add = cupy.RawKernel(r"""
+extern "C" __global__ void my_add(const float* x1, const float* x2, float* y, int n) {
+    int i = blockDim.x * blockIdx.x + threadIdx.x;
+    if (i < n) y[i] = x1[i] + x2[i];
+}
+""", "my_add")
+'''
+TORCH = """\
+import torch
+from torch import Tensor
+
+def mymuladd(a: Tensor, b: Tensor, c: float) -> Tensor:
+    return torch.ops.extension_cpp.mymuladd.default(a, b, c)
+
+torch.library.register_fake("extension_cpp::mymuladd")
+
+def scaled(x, seed, p):
+    return torch.ops.extension_cpp.scaled(x, seed, p)
+
+def _backward(ctx, grad):
+    return torch.ops.extension_cpp.mymul.default(grad, grad)
+"""
+
+
+def test_functions_of_pythons_world_become_suites(theirs):
+    suites, left = guessed(theirs({"t.py": TRITON, "n.py": NUMBA, "c.py": CUPY, "o.py": TORCH}))
+    assert not left
+    told = {
+        name: (
+            suite.kernels[0].function,
+            suite.kernels[0].entry,
+            suite.reference and suite.reference.expression,
+        )
+        for name, suite in suites.items()
+    }
+    assert told == {
+        "add": ("TritonFunction", "add", "x + y"),
+        "matmul": ("NumbaFunction", "matmul", "A @ B"),
+        "axpy": ("NumbaFunction", "axpy", "case.a * x + y"),
+        "my_add": ("CupyFunction", "add", "x1 + x2"),
+        "mymuladd": ("TorchFunction", "mymuladd", None),
+        "scaled": ("TorchFunction", "scaled", None),
+    }
+    assert "" not in suites["mymuladd"].kernels[0].notes
+    assert [(n.name, n.dtype) for n in suites["scaled"].numbers] == [("seed", "int32"), ("p", "float32")]
+    assert [(a.name, a.shape) for a in suites["add"].arrays] == [
+        ("x", ("n_elements",)), ("y", ("n_elements",)), ("output", ("n_elements",)),
+    ]  # fmt: skip
+    assert [(a.name, a.role, a.shape) for a in suites["matmul"].arrays] == [
+        ("A", "Input", ("m", "k")), ("B", "Input", ("k", "n")), ("C", "Output", ("m", "n")),
+    ]  # fmt: skip
+    assert suites["axpy"].args == ("a", "x", "y")
+
+
+def test_a_torch_extensions_kernels_are_measured_through_their_operator(theirs):
+    kernel = "#include <torch/all.h>\n__global__ void f(const float *x, float *y, int n) { y[0] = x[0]; }"
+    suites, left = guessed(theirs({"ops.py": TORCH, "f.cu": kernel}))
+    assert list(suites) == ["mymuladd", "scaled"]
+    assert "TorchFunction" in left["f"]
+
+
+def test_files_that_are_none_of_what_they_look_like_cost_nothing(theirs, call):
+    top = theirs({
+        "broken.py": "@triton.jit\ndef (", "binary.cu": "\0__global__\xff" * 50, "scale.cu": SCALE,
+        "open.cu": "__global__ void f(float *x) { if (", "lone.cu": "__global__ \" ' R\"(", "empty.cu": "",
+        "tests/t.cu": SCALE.replace("scale", "tested"), "third_party/v.cu": SCALE.replace("scale", "theirs"),
+    })  # fmt: skip
+    os.mkfifo(top / "pipe.cu")
+    (top / "loop.cu").symlink_to("loop.cu")
+    done = call("init", "--yes")
+    assert done.status == 0
+    assert [folder.name for folder in (top / "perf").iterdir()] == ["scale"]
+    assert "Passed over: tests (1), third_party (1)" in done.out
+    assert "not Python that can be read" in done.out
+
+
+def test_names_that_python_would_stumble_over_are_written_so_that_it_does_not(theirs):
+    top = theirs({
+        'a "b"\n.cu': "__global__ void f(const float *lambda, float *data, int case_, int n)"
+        " { int i = threadIdx.x; data[i] = lambda[i]; }",
+        "k.cu": "__global__ void kernel_2d(const float *self, float *np, int n) { np[0] = self[1]; }",
+        "s.py": TRITON.replace("n_elements = output.numel()", "*_, n_elements = x.shape"),
+    })  # fmt: skip
+    suites, _ = suites_of(Repository(top))
+    assert [suite.name for suite in suites] == ["f", "kernel_2d", "add"]
+    for suite in suites:
+        ast.parse(suite_text(suite, "perf/it"))
+
+
+def test_an_executables_benchmarks_are_named(theirs, call):
+    theirs({"scale.cu": SCALE, "bench.cu": "NVBENCH_BENCH(one);\nNVBENCH_BENCH_TYPES(two, T);\n"})
+    assert "bench.cu has 2 of nvbench's benchmarks" in call("init", "--yes").out
+
+
+# --- C++ --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "parameters"),
+    [
+        (
+            "const unsigned long long n, unsigned *x",
+            [("unsigned long long", "n", False), ("unsigned", "x", True)],
+        ),
+        ("float const *__restrict__ x", [("float", "x", True)]),
+        ("std::pair<int, float> p, T (y)[]", None),
+        ("cutlass::half_t *x, int n = f(1, 2)", [("cutlass::half_t", "x", True), ("int", "n", False)]),
+        ("float x[], struct S s", [("float", "x", True), ("S", "s", False)]),
+    ],
+)
+def test_parameters(text, parameters):
+    (kernel,) = read(f"__global__ void f({text}) {{}}").kernels
+    found = [(each.type, each.name, each.pointer) for each in kernel.parameters]
+    if parameters is None:
+        assert any(each.problem for each in kernel.parameters)
+    else:
+        assert found == parameters
+
+
+def test_attributes_templates_and_declarations_around_a_kernel():
+    source = read("""
+        template <int N, typename T> struct S { T x[N > 2 ? (N >> 1) : 1]; };
+        __global__ void declared(float *x);
+        static __global__ [[nodiscard]] void __attribute__((noinline)) a(float *x) { if (1) { } }
+        namespace outer::inner { template <class T, int N = 4, bool B = (N > 2)>
+        __launch_bounds__(N * 32, 2) __global__ void b(T *x) {} }
+        #ifdef WIDE
+        __global__ void c(float *x) {}
+        #endif
+        template __global__ void b<float, 8, true>(float *);
+        void host() { auto *k = outer::inner::b<half, 2>; b<float, (1 << 3)><<<g(1), 2, 3>>>(x); }
+    """)
+    a, b, c = source.kernels
+    assert (a.name, b.qualified, c.condition) == ("a", "outer::inner::b", "#ifdef WIDE")
+    assert [(each.name, each.is_type, each.default) for each in b.template] == [
+        ("T", True, ""), ("N", False, "4"), ("B", False, "(N>2)"),
+    ]  # fmt: skip
+    assert text_of(b.bounds) == "N*32"
+    assert [launch.template for launch in source.launches if launch.name == "b"] == [
+        ("float", "8", "true"), ("float", "(1<<3)"),
+    ]  # fmt: skip
