@@ -87,6 +87,11 @@ def load_config(start: Path | None = None) -> Config:
     return config
 
 
+def has_settings(folder: Path) -> bool:
+    """Whether a folder has settings of a project: whether it is one's. Raises ConfigError."""
+    return any(_table(folder / name) is not None for name in FILES)
+
+
 def _from_file(start: Path) -> Config:
     for path in (folder / name for folder in (start, *start.parents) for name in FILES):
         if (table := _table(path)) is not None:

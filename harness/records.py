@@ -137,6 +137,8 @@ class Resources:
     local_bytes: int | None = None
     """Bytes of local memory per thread: spills and local arrays."""
     max_threads_per_block: int | None = None
+    arch: str | None = None
+    """What it was built for, such as sm_90a; None where the binary does not say."""
     binary_sha256: str | None = None
     code_sha256: str | None = None
     """Of the instructions and constants in the binary alone: other text, or another name of a file, leaves it
@@ -253,8 +255,9 @@ class LibraryShare:
     """Median over the vendor's slots, of one launch."""
 
 
-RowStatus = Literal["measured", "verified", "skipped", "failed"]
-"""What is measured was verified first, but in an imported run: its rows have no `verification`."""
+RowStatus = Literal["measured", "verified", "not-built", "skipped", "failed"]
+"""measured: verified first, but in an imported run, whose rows have no `verification`. not-built: as
+verified, on the null device, which compiles nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

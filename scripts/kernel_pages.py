@@ -41,7 +41,7 @@ from harness.spec.planning import launch_of
 from harness.spec.sources import program
 from harness.spec.suite import Case, Generated, HostFunction, HostLibrary, Kernel, Ladder, Rung, Source, Suite
 from harness.static.accesses import Access, accesses
-from harness.static.demand import usage
+from harness.static.builds import usage
 from harness.static.occupancy import CARDS, residency
 from harness.store.records_file import read_run
 from scripts import kernel_pictures as pictures

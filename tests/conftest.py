@@ -16,9 +16,14 @@ from typing import Any
 
 import pytest
 
+from harness.device.backends import nvcc
 from harness.system import process
 from tests import toy
 from tests.fork_server import ForkServer
+
+# Where the extra 'static' has brought nvcc and no toolkit is on PATH, tests that call it by name find it too.
+if (_packaged := nvcc.path()) and shutil.which("nvcc") is None:
+    os.environ["PATH"] += os.pathsep + str(Path(_packaged).parent)
 
 GIT_SETTINGS = {
     "GIT_CONFIG_GLOBAL": os.devnull,

@@ -124,7 +124,7 @@ def test_the_smallest_suite_works(tmp_path, device):
     done = run_command("check", "--device", device, *sizes, "--json", "axpy", cwd=root)
     assert done.returncode == ExitCode.FINE, done.stderr
     found = [entry["row"]["status"] for result in json.loads(done.stdout) for entry in result["rows"]]
-    assert found == ["verified", "verified"]
+    assert found == ["not-built" if device.startswith("null") else "verified"] * 2
 
 
 def test_the_smallest_suite_is_what_asv_is_given(tmp_path, monkeypatch):

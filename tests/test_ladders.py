@@ -27,7 +27,8 @@ from harness.records import (
     Run,
 )
 from harness.spec.loader import load, load_folder
-from harness.static.demand import Demand, Usage
+from harness.static.builds import Usage
+from harness.static.demand import Demand
 from harness.static.occupancy import residency
 from harness.store.records_file import RecordWriter, newest_rows
 from harness.sweep.journal import SweepJournal

@@ -137,6 +137,7 @@ ROW = Row(
     launch=Launch(grid=(2, 1, 1), block=(32, 8, 1), dynamic_shared_bytes=1024, dispatch=(1, 1, 1)),
     resources=Resources(
         registers=40,
+        arch="sm_90a",
         static_shared_bytes=0,
         local_bytes=16,
         max_threads_per_block=512,

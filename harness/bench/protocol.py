@@ -11,6 +11,7 @@ from harness.bench.abba import Alone, PairSettings
 from harness.bench.measure import MeasureSettings
 from harness.records import DeviceInfo, Launch, LibraryShare, PairedBlock, Resources, Row, Toolchain
 from harness.spec.suite import Value
+from harness.static.builds import Build
 from harness.system.process import Request
 
 
@@ -125,6 +126,18 @@ class BuildAll(Request[BuiltAll], frozen=True, kw_only=True):
     cases: tuple[CaseOf, ...]
 
 
+class BuiltOnly(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    builds: tuple[Build, ...]
+    compiler: str
+
+
+class BuildOnly(Request[BuiltOnly], frozen=True, kw_only=True):
+    """Compile CUDA kernels for architectures that need not be here, and load none."""
+
+    cases: tuple[CaseOf, ...]
+    archs: tuple[str, ...]
+
+
 class Prepared(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """In the order asked."""
 
@@ -229,6 +242,6 @@ class Solo(Request[RanAlone], frozen=True, kw_only=True):
     duration_s: float
 
 
-RunRequest = Open | Measure | HoldAgainst | BuildAll | Prepare | Timers
+RunRequest = Open | Measure | HoldAgainst | BuildAll | BuildOnly | Prepare | Timers
 PairRequest = Inspect | Differences | Compare | FindSteps | Solo
 WorkerRequest = RunRequest | PairRequest

@@ -23,17 +23,18 @@ from harness.bench.measure import Subject, limited, measure, single_blocks
 from harness.bench.pair_runner import Held, PairBench, Prepared, build, launch_on, library_share, prepare
 from harness.bench.verifier import Checker, Rotation
 from harness.bench.verify import first_wrong
-from harness.device.backends import open_device
+from harness.device.backends import nvcc, open_device
 from harness.device.backends.base import Device, compile_all
 from harness.device.peaks import check_rates
 from harness.errors import HarnessError, Side
-from harness.records import Launch, LibraryShare, Row
+from harness.records import Launch, LibraryShare, Row, RowStatus
 from harness.spec.device_facts import facts_of
-from harness.spec.loader import load_folder
-from harness.spec.planning import at_least_one, launch_of
-from harness.spec.sources import Program
-from harness.spec.suite import Case, Suite, Value
+from harness.spec.loader import imports_of, load_folder
+from harness.spec.planning import PlannedCase, at_least_one, launch_of
+from harness.spec.sources import Program, program
+from harness.spec.suite import Case, Suite, Value, on_device
 from harness.spec.tampering import TamperCheck
+from harness.static.builds import builds, facts_of_arch
 from harness.system.file_access import check_committed, watch
 from harness.system.process import Progress, serve
 
@@ -76,6 +77,8 @@ class Worker:
                 return self.ticks()
             case protocol.BuildAll():
                 return self.build_all(request)
+            case protocol.BuildOnly():
+                return self.build_only(request)
             case protocol.Measure():
                 return protocol.Measured(row=self.run(request))
             case protocol.HoldAgainst():
@@ -103,6 +106,18 @@ class Worker:
                 programs.append(self._prepare(case, launch).source)
         compile_all(self.device, programs)
         return protocol.BuiltAll()
+
+    def build_only(self, request: protocol.BuildOnly) -> protocol.BuiltOnly:
+        def make(planned: PlannedCase, arch: str) -> Program:
+            kernel = planned.kernel
+            with imports_of(self.suite, kernel, "cuda"):
+                case = on_device(kernel, planned.case, facts_of_arch(arch))
+                launch = launch_of(kernel, case) if kernel.dispatch else None
+                return program(self.suite, kernel, case, "cuda", arch, launch, self.checker.scratch)
+
+        kernels = [(self.suite.by_name[each.kernel], each.sizes) for each in request.cases]
+        planned = [PlannedCase(kernel, self.suite.case(kernel, sizes)) for kernel, sizes in kernels]
+        return protocol.BuiltOnly(builds=tuple(builds(planned, request.archs, make)), compiler=nvcc.version())
 
     def _case(self, kernel: str, sizes: Mapping[str, int], macros: Mapping[str, Value] = {}) -> Case:
         return self.suite.case(self.suite.by_name[kernel], sizes, macros, facts_of(self.device.info))
@@ -159,7 +174,7 @@ class Worker:
             kernel=kernel.name,
             sizes=case.sizes,
             dtype=kernel.dtype,
-            status="failed" if failure else "verified" if measurement is None else "measured",
+            status=self._status(failure, timed=measurement is not None),
             reason="wrong-result" if wrong else "wrong-by-base" if by_base else "",
             message=failure,
             flop=self.suite.problem.flop(case),
@@ -170,6 +185,14 @@ class Worker:
             verification=verification,
             measurement=measurement,
         )
+
+    def _status(self, failure: str, *, timed: bool) -> RowStatus:
+        if failure:
+            return "failed"
+        if timed:
+            return "measured"
+        # There the reference stands in for the kernel: it proves the suite, and nothing of the source.
+        return "not-built" if self.device.info.backend == "null" else "verified"
 
     def hold_against(self, request: protocol.HoldAgainst) -> LibraryShare:
         assert self._held is not None, "a Measure with hold comes first"

@@ -1,4 +1,4 @@
-"""harness check: verify only."""
+"""harness check: verify only, or build only."""
 
 from __future__ import annotations
 
@@ -9,13 +9,23 @@ from harness.cli import options
 
 @click.command("check")
 @options.max_launch
+@click.option(
+    "--build-only",
+    metavar="ARCH[,ARCH]",
+    help="Compile CUDA kernels for these architectures, such as sm_86,sm_90a, and run nothing: no card is "
+    "needed.",
+)
 @options.selection
-def command(selection: options.Selection, max_launch_ms: float | None) -> int:
+def command(selection: options.Selection, max_launch_ms: float | None, build_only: str | None) -> int:
     """Verify the kernels that CASES select (globs such as 'matmul.*tiling*'), or all of them, without timing.
 
     Outputs are poisoned with NaN first, arrays lie between guard zones, and every element is compared with a
     float64 reference. Exit status 1 if any is wrong, 3 if any could not be run.
     """
+    if build_only is not None:
+        from harness.cli.build import build
+
+        return build(selection, build_only)
     from harness.cli.execute import execute
 
     return execute(selection, "check", None, results=None, save=False, max_launch_ms=max_launch_ms)

@@ -100,6 +100,12 @@ def _print(result: RunResult, *, timed: bool) -> None:
         click.echo()
     for message in dict.fromkeys(row.message for row in result.rows if row.status == "skipped"):
         click.echo(f"Left out: {message}", err=True)
+    if any(row.status == "not-built" for row in result.rows):
+        click.echo(
+            "The null device compiles nothing: references stood in for kernels. 'harness check --build-only "
+            "sm_90' compiles them without a card.",
+            err=True,
+        )
     tell_result(result, "the rows above are all that was finished")
 
 

@@ -9,9 +9,11 @@ import click
 
 from harness.cli import echo_json, options
 from harness.config import load_config
+from harness.errors import SuiteError
 from harness.spec.case_id import Selector
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import load_suites
+from harness.spec.sources import missing_files
 from harness.spec.suite import Kernel, Ladder, Suite
 
 
@@ -48,6 +50,18 @@ def command(
     else:
         for loaded, kernels in listed:
             _print(loaded.suite, kernels)
+    _check_files(listed)
+
+
+def _check_files(listed: Sequence[tuple[LoadedSuite, Sequence[Kernel]]]) -> None:
+    """Raises SuiteError, once all is shown, where a kernel's source or its prelude is not there."""
+    missing = [
+        loaded.explained(f"{loaded.suite.name}{of}: there is no file {path}.", f"No such file: {path}")
+        for loaded, kernels in listed
+        for of, path in missing_files(loaded.suite, kernels)
+    ]
+    if missing:
+        raise SuiteError(" ".join([*missing, "Check the names in suite.py."]))
 
 
 def _as_json(loaded: LoadedSuite, kernels: Sequence[Kernel]) -> dict[str, Any]:
@@ -107,7 +121,7 @@ def _print(suite: Suite, kernels: Sequence[Kernel]) -> None:
     click.echo(f"{suite.name}  ({suite.headline}; {sizes}){lacking}")
     width = max(len(kernel.name) for kernel in kernels)
     for kernel in kernels:
-        needs = f"  [{kernel.requires}]" if kernel.requires else ""
+        needs = f"  [{kernel.arch or kernel.requires}]" if kernel.arch or kernel.requires else ""
         click.echo(f"  {kernel.name:{width}}  {kernel.about}{needs}")
 
 

@@ -100,6 +100,8 @@ LOG_WIDTH = 120
 STYLES: Mapping[str, str] = {
     "measured": "green",
     "verified": "green",
+    "built": "green",
+    "not-built": "dim",
     "skipped": "dim",
     "best": "bold green",
     "tied": "green",
@@ -291,7 +293,8 @@ def _title(run: Run) -> str:
 
 
 def _status(row: Row) -> Cell:
-    return Cell(row.reason or ("verified" if row.verification else "not verified"), row.status)
+    said = "verified" if row.verification else "not verified"
+    return Cell(row.reason or (row.status if row.status == "not-built" else said), row.status)
 
 
 def _half_width(summary: RowSummary) -> str:

@@ -146,10 +146,10 @@ class DeviceSession:
             self.scratch = stack.enter_context(scratch_folder())
             stack.callback(self._end_spare)
             self.builder = stack.enter_context(closing(WorkerProcess(self.scratch)))
-            opened = self._open(self.builder)
-            self.toolchain = opened.toolchain
-            self.probe = stack.enter_context(closing(probe_for(opened.device)))
-            self.device = identified(opened.device, self.probe.identity())
+            found = self._open(self.builder)
+            self.toolchain = found.toolchain
+            self.probe = stack.enter_context(closing(probe_for(found.device)))
+            self.device = identified(found.device, self.probe.identity())
             most = self.probe.limits()
             clocks = most.max_sm_clock_mhz, most.max_memory_clock_mhz
             self.peaks = peaks(self.device, *clocks, most.memory_bus_bits)
@@ -263,7 +263,7 @@ class DeviceSession:
         """Open the device and the suites in a worker."""
         base, work_tree = (str(folder) if folder else None for folder in (self._base, self._work_tree))
         suite, scratch = str(self._suite), str(self.scratch)
-        return _opened(
+        return opened(
             child,
             Open(
                 device=self._spec,
@@ -310,12 +310,13 @@ def identified(device: DeviceInfo, identity: Mapping[str, str]) -> DeviceInfo:
 def find_device(spec: str | None) -> DeviceInfo:
     """The device that `spec` names, or the default. Raises UsageError, DeviceError."""
     with scratch_folder() as scratch, closing(WorkerProcess(scratch)) as child:
-        device = _opened(child, Open(device=spec, suite=None, scratch=str(scratch))).device
+        device = opened(child, Open(device=spec, suite=None, scratch=str(scratch))).device
         with closing(probe_for(device)) as probe:
             return identified(device, probe.identity())
 
 
-def _opened(child: WorkerProcess, request: Open) -> Opened:
+def opened(child: WorkerProcess, request: Open) -> Opened:
+    """Have a worker open a device. Raises UsageError, DeviceError, WorkerError."""
     reply = child.ask(request, OPEN_TIMEOUT_S)
     if isinstance(reply, Failed):
         kind = UsageError if reply.exit_code == ExitCode.USAGE else DeviceError

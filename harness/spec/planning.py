@@ -23,7 +23,7 @@ from harness.spec.loader import (
     discover_at,
     remember,
 )
-from harness.spec.suite import Case, Geometry, Kernel, Suite, computed
+from harness.spec.suite import Case, Geometry, Kernel, Suite, computed, is_for
 from harness.system import git
 
 
@@ -200,10 +200,17 @@ def refusal(kernel: Kernel, device: DeviceInfo) -> Refusal | None:
         there = " or ".join(kernel.sources)
         return Refusal("needs-backend", f"{name} runs on {there}; {device.spec} is {device.name}.")
     if device.compute_capability is None:
-        return Refusal("needs-cuda", f"{name} needs CUDA ({needs}); {device.spec} is {device.name}.")
+        return Refusal(
+            "needs-cuda", f"{name} needs CUDA ({needs or kernel.arch}); {device.spec} is {device.name}."
+        )
     if tuple(device.compute_capability) < kernel.capability:
         major, minor = device.compute_capability
-        return Refusal("needs-capability", f"{name} needs {needs}; {device.name} is sm_{major}{minor}.")
+        least = needs or kernel.arch
+        return Refusal("needs-capability", f"{name} needs {least}; {device.name} is sm_{major}{minor}.")
+    if kernel.arch and not is_for(kernel.arch, device.compute_capability):
+        major, minor = device.compute_capability
+        built = f"{name} is built for {kernel.arch}, which {device.name}, sm_{major}{minor}, does not run."
+        return Refusal("needs-capability", built)
     return None
 
 

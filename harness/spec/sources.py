@@ -12,15 +12,16 @@ import functools
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.errors import BuildError, LaunchError, SuiteError
+from harness.config import has_settings
+from harness.errors import BuildError, ConfigError, LaunchError, SuiteError
 from harness.records import Launch
-from harness.spec.suite import Case, Generated, HostFunction, HostLibrary, Kernel, Parameter, Suite
-from harness.system.cache import write_atomically
+from harness.spec.suite import IMAGES, Case, Generated, HostFunction, HostLibrary, Kernel, Parameter, Suite
+from harness.system.cache import export_root, write_atomically
 from harness.system.files import read_regular
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"[^\n]*$', re.MULTILINE)
@@ -119,8 +120,9 @@ class Program:
     options: tuple[str, ...] = ()
     emulate: Callable[..., Any] | None = field(default=None, compare=False)
     """What the kernel computes, on host arrays: what the null backend runs in place of a device."""
-    kind: Literal["kernel", "library", "host"] = "kernel"
-    """Who compiles the text: the device's compiler, nvcc for the host, or nobody."""
+    kind: Literal["kernel", "image", "library", "host"] = "kernel"
+    """Who compiles the text: the device's compiler, nvcc for the host, or nobody. An image is what CUDA's
+    driver loads."""
     parameters: tuple[Parameter, ...] = ()
     host: Callable[[int], Callable[..., object]] | None = field(default=None, compare=False)
     """Only of kind host. Given the stream, it returns what to call for each launch."""
@@ -128,6 +130,17 @@ class Program:
     """Only of kind library: what the numbers that its function returns mean."""
     in_parts: bool = False
     """Whether it is told where each dispatch begins, and can be launched in several."""
+    folders: tuple[str, ...] = ()
+    """Where the compiler looks for headers, by their whole paths: the same folder of another commit is
+    another. `tree_sha256` stands for what is in them."""
+    content: bytes = field(default=b"", compare=False, repr=False)
+    """Of an image, or of a library that is made already: its bytes. The text is their hash."""
+    suffix: str = ".cu"
+    """What the text is: CUDA's C++, or its .ptx."""
+    instance: str = ""
+    """The template's instance that is launched, as C++ names it; `function` is its name alone."""
+    arch: str = ""
+    """What it is built for, where the suite says so; else what the device is."""
     tree_sha256: str = ""
     """A hash of the suite's whole tree, where the text and the options do not hold all that its build or its
     function can read. Empty where they do."""
@@ -135,11 +148,16 @@ class Program:
     @property
     def compiled(self) -> tuple[str, ...]:
         """What the compiler is given: the same for two programs is one compilation."""
-        return self.kind, self.text, *self.options
+        return self.kind, self.text, self.arch, *self.all_options
+
+    @property
+    def all_options(self) -> tuple[str, ...]:
+        """The compiler's options, for this machine's folders."""
+        return *(f"-I{folder}" for folder in self.folders), *self.options
 
     @property
     def sha256(self) -> str:
-        parts = (self.text, *self.options, *([self.tree_sha256] if self.tree_sha256 else ()))
+        parts = (self.text, *self.options, *filter(None, (self.arch, self.tree_sha256)))
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     @property
@@ -150,7 +168,9 @@ class Program:
         """
         if self.tree_sha256:
             return None
-        return hashlib.sha256("\0".join((_code(self.text), *self.options)).encode()).hexdigest()
+        return hashlib.sha256(
+            "\0".join((_code(self.text), *self.options, *filter(None, (self.arch,)))).encode()
+        ).hexdigest()
 
 
 def program(
@@ -171,7 +191,12 @@ def program(
     """
     made = _whole(suite, kernel, case, backend, arch, scratch)
     system_headers = backend in ("cuda", "null")
-    if made.kind != "kernel" or not is_self_contained(made.text, made.options, system_headers=system_headers):
+    is_whole = made.kind == "image" or (
+        made.kind == "kernel"
+        and not made.folders
+        and is_self_contained(made.text, made.options, system_headers=system_headers)
+    )
+    if not is_whole:
         made = dataclasses.replace(made, tree_sha256=_standing_tree(suite))
     if launch is None or not launch.in_parts or backend in ("cpu", "null"):
         return made
@@ -189,6 +214,7 @@ def _whole(
         name=f"{suite.name}.{kernel.name}",
         function=kernel.function,
         parameters=suite.parameters(kernel, case),
+        arch=kernel.arch,
     )
     options = tuple(kernel.options.get(backend, ()))
     match source:
@@ -196,25 +222,80 @@ def _whole(
             text = _identity(source.function, source.needs, case)
             return made(text=text, kind="host", host=lambda stream: source.function(case, stream))
         case HostLibrary():
-            searched = tuple(f"-I{folder}" for folder in (source.include() if source.include else ()))
-            text = "\n".join(
-                (*_versions(source.needs), *_defines(case), _flatten(suite.root / source.file, set()))
-            )
-            return made(text=text + "\n", options=(*searched, *options), kind="library", errors=source.errors)
+            return _library(made, suite, kernel, case, source)
         case Generated():
-            return made(text=_generated(source, suite.root, case, arch, scratch), options=options)
+            text = _generated(source, suite.root, case, arch, scratch)
+            folders = include_folders(suite, kernel)
+            return _instantiated(made(text=text, options=options, folders=folders), kernel, case)
+    return _of_file(made, suite, kernel, case, backend, source)
+
+
+def _of_file(
+    made: Callable[..., Program], suite: Suite, kernel: Kernel, case: Case, backend: str, name: str
+) -> Program:
+    file, options = suite.root / name, tuple(kernel.options.get(backend, ()))
     if backend == "opengl":
-        return made(text=_glsl(suite.root / source, case), options=options)
-    parts = _defines(case)
-    once: set[Path] = set()
+        return made(text=_glsl(file, case), options=options)
+    if name.endswith(IMAGES):
+        return made(**_bytes_of(file), kind="image")
+    if name.endswith(".ptx"):
+        return made(text=_text(file), options=options, suffix=".ptx")
+    parts, once = _defines(case, kernel.instance_names), set[Path]()
+    folders = _folders_of(file, suite, kernel)
     if prelude := suite.prelude.get(backend):
         parts.append(_flatten(suite.root / prelude, once))
-    parts.append(_flatten(suite.root / source, once))
-    return made(text="\n".join(parts) + "\n", options=options)
+    parts.append(_numbered(file) if folders else _flatten(file, once))
+    text = "\n".join(parts) + "\n"
+    return _instantiated(made(text=text, options=options, folders=folders), kernel, case)
 
 
-def _defines(case: Case) -> list[str]:
-    return [f"#define {name} {value}" for name, value in case.macros.items()]
+def _library(
+    made: Callable[..., Program], suite: Suite, kernel: Kernel, case: Case, source: HostLibrary
+) -> Program:
+    file = suite.root / source.file
+    if source.file.endswith(".so"):
+        return made(**_bytes_of(file), kind="library", errors=source.errors)
+    folders = _folders_of(file, suite, kernel)
+    text = _numbered(file) if folders else _flatten(file, set())
+    searched = tuple(f"-I{folder}" for folder in (source.include() if source.include else ()))
+    return made(
+        text="\n".join((*_versions(source.needs), *_defines(case), text)) + "\n",
+        options=(*searched, *kernel.options.get("cuda", ())),
+        folders=folders,
+        kind="library",
+        errors=source.errors,
+    )
+
+
+def _folders_of(file: Path, suite: Suite, kernel: Kernel) -> tuple[str, ...]:
+    """Where compilers look for what a file includes, its own folder first; empty where all of it goes into
+    the text: a header that stood there and was found by the compiler as well would be there twice.
+    """
+    folders = include_folders(suite, kernel)
+    return (os.path.normpath(file.parent), *folders) if folders else ()
+
+
+def _defines(case: Case, besides: Collection[str] = ()) -> list[str]:
+    """Macros, without those whose values are template arguments: templates have parameters of these names."""
+    return [f"#define {name} {value}" for name, value in case.macros.items() if name not in besides]
+
+
+INSTANCE = "harness_instance"
+"""A kernel that does nothing, itself a template, made of an instance: the compiler then emits the instance,
+and the one's symbol holds the other's."""
+INSTANCE_FILE = "instantiate"
+"""What compilers call the file in which an instance is named."""
+
+
+def _instantiated(made: Program, kernel: Kernel, case: Case) -> Program:
+    if not (instance := kernel.instance(case)):
+        return made
+    appended = f"""\
+#line 1 "{INSTANCE_FILE}"
+template <typename T, T kernel> __global__ void {INSTANCE}() {{}}
+template __global__ void {INSTANCE}<decltype(&{instance}), &{instance}>();
+"""
+    return dataclasses.replace(made, text=made.text + appended, instance=instance)
 
 
 _PORTABLE_WORD = re.compile(r"\bBLOCK_[XYZ]\b")
@@ -249,7 +330,8 @@ def _in_parts(whole: Program, launch: Launch, backend: str) -> Program:
 def _uncuttable(whole: Program, launch: Launch, backend: str) -> str:
     """Why a program finds its blocks right in a whole launch only; empty where it does in parts too."""
     if whole.kind != "kernel":
-        return "the host enqueues its work, in its own way."
+        image = whole.kind == "image"
+        return "it is compiled already." if image else "the host enqueues its work, in its own way."
     code = _without_comments(whole.text)
     used = _PORTABLE_DEFINE.sub("", code)
     if found := _OWN_WORD[backend].search(used):
@@ -301,6 +383,14 @@ def lacking(kernel: Kernel, backend: str) -> str:
     return missing and f"{kernel.name} {missing}"
 
 
+def missing_files(suite: Suite, kernels: Iterable[Kernel]) -> list[tuple[str, Path]]:
+    """The sources of kernels, and the preludes, that are no files: whose, and where each was looked for."""
+    named = [(f".{kernel.name}", file) for kernel in kernels for file in kernel.files]
+    named += [(f", prelude for {backend}", file) for backend, file in suite.prelude.items()]
+    places = ((of, Path(os.path.normpath(suite.root / file))) for of, file in named)
+    return [(of, place) for of, place in places if not place.is_file()]
+
+
 def _versions(needs: tuple[str, ...]) -> list[str]:
     """A comment for each package, with its version: another version may be another program."""
     if not needs:
@@ -344,6 +434,68 @@ def _generated(source: Generated, root: Path, case: Case, arch: str, scratch: Pa
     return text
 
 
+def _bytes_of(path: Path) -> dict[str, Any]:
+    """Of a file that is compiled already, its bytes, and their hash for a text."""
+    try:
+        content = read_regular(path)
+    except OSError as error:
+        raise SuiteError(
+            f"Cannot read {path}: {error.strerror or error}. Check the name in suite.py."
+        ) from None
+    return {"text": hashlib.sha256(content).hexdigest(), "content": content}
+
+
+def include_folders(suite: Suite, kernel: Kernel) -> tuple[str, ...]:
+    """Where a kernel's compiler looks for headers, by their whole paths, in its order.
+
+    Raises SuiteError for what is no folder of the project's.
+    """
+    names = dict.fromkeys((*kernel.include, *suite.include))
+    if not names:
+        return ()
+    project = project_of(suite.root)
+    found = []
+    for name in names:
+        place = Path(os.path.normpath(project / name))
+        if not place.is_dir():
+            raise SuiteError(
+                f"Kernel {kernel.name!r} includes from {name!r}, and there is no such folder as {place}: "
+                f"it is relative to the project, {project}."
+            )
+        if not place.resolve().is_relative_to(project.resolve()):
+            raise SuiteError(
+                f"Kernel {kernel.name!r} includes from {name!r}, a link to {place.resolve()}, out of the "
+                f"project {project}: what lies there is in no commit."
+            )
+        found.append(str(place))
+    return tuple(found)
+
+
+def project_of(folder: Path) -> Path:
+    """The nearest folder around one that has a project's settings, or is a repository's or a commit's top;
+    the folder above where there is none.
+    """
+    for each in folder.parents:
+        if has_settings(each) or (each / ".git").exists() or export_root(each) == each:
+            return each
+    return folder.parent
+
+
+def _numbered(path: Path) -> str:
+    """The text of a file as it is, for a compiler that finds what it includes."""
+    return f'#line 1 "{path.name}"\n{_text(path)}'
+
+
+def _text(path: Path, by: str = "") -> str:
+    try:
+        text = read_regular(path).decode("utf-8-sig")
+        return text.replace("\r\n", "\n").replace("\r", "\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SuiteError(
+            f"Cannot read kernel source {path}{by}: {error}. Check the name in suite.py."
+        ) from None
+
+
 def _flatten(path: Path, once: set[Path], including: tuple[Path, ...] = ()) -> str:
     """The text of a file with its quoted includes put in place; #line keeps compiler messages pointing at
     the file. `once` collects the files that say #pragma once, which one text cannot say to a compiler.
@@ -353,15 +505,7 @@ def _flatten(path: Path, once: set[Path], including: tuple[Path, ...] = ()) -> s
         raise SuiteError(f"{path} includes itself.")
     if path in once:
         return ""
-    try:
-        text = read_regular(path).decode("utf-8-sig")
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-    except (OSError, UnicodeDecodeError) as error:
-        by = f", included by {including[-1].name}" if including else ""
-        raise SuiteError(
-            f"Cannot read kernel source {path}{by}: {error}. Check the name in suite.py."
-        ) from None
-
+    text = _text(path, f", included by {including[-1].name}" if including else "")
     if _ONCE.search(text):
         once.add(path)
         text = _ONCE.sub("", text)
@@ -427,6 +571,7 @@ def files_outside(suite: Suite) -> set[Path]:
     found: set[Path] = set()
     sources = (file for kernel in suite.kernels for file in kernel.files)
     wanted = [suite.root / name for name in (*suite.prelude.values(), *sources)]
+    searched = _searched(suite)
     while wanted:
         path = Path(os.path.normpath(wanted.pop()))
         if path in found:
@@ -437,4 +582,22 @@ def files_outside(suite: Suite) -> set[Path]:
             continue
         found.add(path)
         wanted += [path.parent / match[1] for match in _INCLUDE.finditer(text)]
+        if searched:
+            names = _ANY_INCLUDE.findall(text)
+            wanted += [folder / name for name in names if name for folder in searched]
+            if "" in names:  # the name is a macro's: it may be any
+                wanted += [file for folder in searched for file in _files_below(folder)]
     return {path for path in found if not path.is_relative_to(suite.root)}
+
+
+_ANY_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include(?:_next)?\b(?:[ \t]*[<"]([^>"\n]+)[>"])?', re.MULTILINE)
+"""An include, with the name of its file; without where a macro gives it."""
+
+
+def _searched(suite: Suite) -> list[Path]:
+    """The folders in which any of the kernels looks for headers; what is wrong is told when it is built."""
+    found: dict[str, None] = {}
+    for kernel in suite.kernels:
+        with contextlib.suppress(SuiteError, ConfigError):
+            found |= dict.fromkeys(include_folders(suite, kernel))
+    return list(map(Path, found))

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from harness.errors import NotToldError, NotYetKnownError, SuiteError
@@ -30,6 +30,8 @@ Value = int | str
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _CAPABILITY = re.compile(r"sm_(\d+)(\d)\Z")
+_ARCH = re.compile(r"sm_(\d+)(\d)([af]?)\Z")
+_IN_BRACES = re.compile(r"\{([A-Za-z_]\w*)\}")
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
@@ -60,8 +62,31 @@ def _check_identifier(what: str, name: str) -> None:
         raise SuiteError(f"{what} name {name!r} is not an identifier (letters, digits and underscores).")
 
 
+def is_for(arch: str, capability: tuple[int, int]) -> bool:
+    """Whether code built for an architecture runs on cards of a compute capability: sm_86 on all of the same
+    first number from 8.6 on, sm_100f likewise, sm_90a on 9.0 alone.
+    """
+    match = _ARCH.match(arch)
+    if match is None:
+        return False
+    own = int(match[1]), int(match[2])
+    return own == capability if match[3] == "a" else own[0] == capability[0] and own <= capability
+
+
 def _twice(names: Sequence[str]) -> str | None:
     return min((name for name in names if names.count(name) > 1), default=None)
+
+
+def check_folders(whose: str, folders: Any) -> None:
+    """Raises SuiteError for what is no tuple of paths that stay inside of the project."""
+    if isinstance(folders, str) or not all(isinstance(folder, str) and folder for folder in folders):
+        raise SuiteError(f"{whose} has include {folders!r}; expected a tuple of folders, such as ('src',).")
+    for folder in folders:
+        if PurePosixPath(folder).is_absolute() or ".." in PurePosixPath(folder).parts:
+            raise SuiteError(
+                f"{whose} includes from {folder!r}; expected a path relative to the project, without '..': "
+                "what lies outside of it is in no commit."
+            )
 
 
 def ceil_div(dividend: int, divisor: int) -> int:
@@ -301,7 +326,7 @@ class HostFunction:
 
 @dataclass(frozen=True)
 class HostLibrary:
-    """A C++ file that nvcc makes a shared library of, relative to the suite's folder.
+    """A C++ file that nvcc makes a shared library of, or a library (.so), relative to the suite's folder.
 
     Its function, ``extern "C" int name(void *stream, arguments...)``, puts its work on the stream and returns
     0, or a number that `errors` names.
@@ -318,7 +343,12 @@ class HostLibrary:
 Source = str | Generated | HostFunction | HostLibrary
 """A source file's path relative to the suite's folder, or one of the others."""
 
-_BY_SUFFIX = {".glsl": ("opengl",), ".comp": ("opengl",)}
+IMAGES = (".cubin", ".fatbin")
+"""Suffixes of what CUDA's driver loads as it is."""
+_BY_SUFFIX = {
+    **dict.fromkeys((".glsl", ".comp"), ("opengl",)),
+    **dict.fromkeys((".ptx", *IMAGES), ("cuda",)),
+}
 _PORTABLE = ("cuda", "opencl")
 
 
@@ -478,13 +508,22 @@ class Kernel:
     """Compiled in with -D; a callable is given the case, for macros that depend on the size."""
     entry: str = ""
     """Name of the kernel function; the kernel's own name when empty."""
+    instantiate: str = ""
+    """An instance of a C++ template, as the source would name it: ``"sgemm<{BM}, {BN}>"``. In braces are
+    macros and axes, whose values go there. Such a kernel is CUDA only."""
     dtype: str = "float32"
     requires: str | None = None
     """Least CUDA compute capability, such as "sm_70"; such a kernel is CUDA only."""
+    arch: str = ""
+    """What it is built for, such as "sm_90a"; empty for the card's own, with an "a" where the source needs
+    what only that has. Such a kernel is CUDA only."""
     dynamic_shared_bytes: int | Callable[[Case], int] = 0
     args: tuple[str, ...] = ()
     """Arrays and axes in the order of the function's parameters; empty for the problem's own order."""
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    include: tuple[str, ...] = ()
+    """Folders in which the compiler looks for headers, before the suite's own `include`; relative to the
+    project: the folder of its settings, else the repository's."""
     dispatch: tuple[int, ...] = ()
     """Most blocks of one dispatch, x first: a larger grid is launched in parts, so that none runs so long
     that the system takes the card for dead. Its source must find its block by BLOCK_X, BLOCK_Y and BLOCK_Z,
@@ -498,6 +537,15 @@ class Kernel:
         _check_identifier("Kernel", self.name)
         if self.requires is not None and not _CAPABILITY.match(self.requires):
             raise SuiteError(f"Kernel {self.name!r} requires {self.requires!r}; expected the form 'sm_70'.")
+        if self.arch and not _ARCH.match(self.arch):
+            raise SuiteError(f"Kernel {self.name!r} has arch {self.arch!r}; expected the form 'sm_90a'.")
+        self._check_instance()
+        check_folders(f"Kernel {self.name!r}", self.include)
+        if libraries := [s for s in self.sources.values() if isinstance(s, str) and s.endswith(".so")]:
+            raise SuiteError(
+                f"Kernel {self.name!r} has the library {libraries[0]} for a source; expected "
+                f"HostLibrary({libraries[0]!r}), whose function puts its work on a stream."
+            )
         text = any(isinstance(source, (str, Generated)) for source in self.sources.values())
         if text and (self.block is None or self.grid is None):
             raise SuiteError(f"Kernel {self.name!r} needs a block and a grid: its source is launched.")
@@ -507,6 +555,22 @@ class Kernel:
                 "expected cuda, opencl, opengl or cpu."
             )
 
+    def _check_instance(self) -> None:
+        if not self.instantiate:
+            return
+        if self.entry:
+            raise SuiteError(f"Kernel {self.name!r} has an entry and a template to instantiate; give one.")
+        if compiled := [file for file in self.files if file.endswith((".ptx", ".so", *IMAGES))]:
+            raise SuiteError(
+                f"Kernel {self.name!r} instantiates a template of {compiled[0]}, which is compiled already: "
+                "name the function by entry."
+            )
+        if "\n" in self.instantiate or not _IDENTIFIER.match(_function_of(self.instantiate)):
+            raise SuiteError(
+                f"Kernel {self.name!r} instantiates {self.instantiate!r}; expected a function's name and "
+                "template arguments, as in 'sgemm<{BM}, {BN}>'."
+            )
+
     @cached_property
     def sources(self) -> dict[str, Source]:
         """What it is made of, by backend. The null device takes any."""
@@ -514,7 +578,8 @@ class Kernel:
             return dict(self.source)
         if isinstance(self.source, str):
             backends = _BY_SUFFIX.get(Path(self.source).suffix, _PORTABLE)
-            return dict.fromkeys(("cuda",) if self.requires else backends, self.source)
+            cuda_only = self.requires or self.instantiate or self.arch
+            return dict.fromkeys(("cuda",) if cuda_only else backends, self.source)
         return {"cuda": self.source}
 
     def source_for(self, backend: str) -> Source | None:
@@ -530,13 +595,40 @@ class Kernel:
 
     @property
     def function(self) -> str:
-        return self.entry or self.name
+        """The function's name, without namespaces and template arguments."""
+        return self.entry or _function_of(self.instantiate) or self.name
+
+    @property
+    def instance_names(self) -> frozenset[str]:
+        """The macros and axes whose values are template arguments."""
+        return frozenset(_IN_BRACES.findall(self.instantiate))
+
+    def instance(self, case: Case) -> str:
+        """What to instantiate at a case; empty where it is no template. Raises SuiteError for a name that is
+        no macro and no axis.
+        """
+        values: dict[str, Value] = {**case.sizes, **case.macros}
+        if unknown := sorted(self.instance_names - values.keys()):
+            raise SuiteError(
+                f"Kernel {self.name!r} instantiates {self.instantiate!r}, but {unknown[0]!r} is no macro of "
+                f"it and no axis; there are {', '.join(values)}."
+            )
+        return _IN_BRACES.sub(lambda found: _cpp(values[found[1]]), self.instantiate)
 
     @property
     def capability(self) -> tuple[int, int] | None:
         """Least compute capability as (major, minor), or None where any device will do."""
-        match = _CAPABILITY.match(self.requires or "")
+        match = _CAPABILITY.match(self.requires or "") or _ARCH.match(self.arch)
         return (int(match[1]), int(match[2])) if match else None
+
+
+def _function_of(instance: str) -> str:
+    """``sgemm`` of ``fast::sgemm<{BM}>``."""
+    return instance.partition("<")[0].rpartition("::")[2].strip()
+
+
+def _cpp(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True)
@@ -629,9 +721,12 @@ class Suite:
     root: Path = Path()
     """The suite's folder; set by the loader."""
     ladders: Sequence[Ladder] = ()
+    include: tuple[str, ...] = ()
+    """Folders in which compilers look for headers, relative to the project, for every kernel."""
 
     def __post_init__(self) -> None:
         _check_identifier("Suite", self.name)
+        check_folders(f"Suite {self.name!r}", self.include)
         if self.headline not in ("GFLOP/s", "GB/s"):
             raise SuiteError(
                 f"Suite {self.name!r} has headline {self.headline!r}; expected 'GFLOP/s' or 'GB/s'."

@@ -97,8 +97,11 @@ class KernelData(msgspec.Struct, frozen=True):
     grid: Asked
     macros: dict[str, Asked]
     entry: str
+    instantiate: str
     dtype: str
     requires: str | None
+    arch: str
+    include: tuple[str, ...]
     dynamic_shared_bytes: Asked
     args: tuple[str, ...]
     options: dict[str, tuple[str, ...]]
@@ -114,6 +117,7 @@ class SuiteData(msgspec.Struct, frozen=True, tag=True):
     prelude: dict[str, str]
     problem: ProblemData
     kernels: tuple[KernelData, ...]
+    include: tuple[str, ...]
     ladders: tuple[Ladder, ...]
 
 
@@ -200,6 +204,7 @@ def describe(suite: Suite, functions: Functions) -> SuiteData:
             "moved_bytes": functions.number(lambda case: _count(problem.moved_bytes(case)), "moved_bytes"),
         },
         "kernels": [_kernel(kernel, functions) for kernel in suite.kernels],
+        "include": suite.include,
         "ladders": msgspec.to_builtins(tuple(suite.ladders)),
     }
     return msgspec.convert(document, SuiteData)
@@ -216,7 +221,7 @@ def _array(array: Array) -> dict[str, Any]:
 
 _SAME_IN_KERNEL = (
     *("name", "block", "grid", "macros", "entry", "dtype", "requires", "dynamic_shared_bytes", "args"),
-    *("options", "dispatch", "library", "about"),
+    *("instantiate", "arch", "include", "options", "dispatch", "library", "about"),
 )
 """What a kernel and its data have by the same name."""
 
@@ -265,6 +270,7 @@ def rebuild(data: SuiteData, answering: Answering) -> Suite:
         headline=data.headline,
         prelude=data.prelude,
         ladders=data.ladders,
+        include=data.include,
     )
 
 

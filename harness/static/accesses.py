@@ -119,13 +119,14 @@ def _host_text(made: Program, parameters: Sequence[Parameter], case: Case) -> st
         f"arrays[{arrays.index(each.name)}]" if each.shape is not None else f"harness_{each.name}"
         for each in parameters
     )
+    called = made.instance or made.function
     axes = (f"volatile int harness_{name} = {size};\n" for name, size in case.sizes.items())
     return (
         f'#include "cuda.h"\n{text}\n{"".join(axes)}'
         # It becomes whatever pointer the kernel takes.
         "struct harness_array { void* at; "
         "template <class harness_t> operator harness_t*() const { return (harness_t*)at; } };\n"
-        f'extern "C" void harness_call(harness_array* arrays) {{ {made.function}({", ".join(given)}); }}\n'
+        f'extern "C" void harness_call(harness_array* arrays) {{ {called}({", ".join(given)}); }}\n'
     )
 
 

@@ -5,44 +5,20 @@ said.
 
 from __future__ import annotations
 
-import functools
-import re
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import cpu_count
-from pathlib import Path
-
-import msgspec
 
 from harness.errors import BuildError, HarnessError
 from harness.records import Launch
 from harness.spec.planning import PlannedCase, launch_of
-from harness.spec.sources import Program, program
+from harness.spec.sources import program
 from harness.spec.suite import Suite, on_device
 from harness.static.accesses import Access, accesses
+from harness.static.builds import Usage, usage
 from harness.static.occupancy import Card, Residency, residency
-from harness.system.cache import BinaryCache
-
-_USED = re.compile(r"Used (\d+) registers")
-_SHARED = re.compile(r"(\d+)(?:\+\d+)? bytes smem")
-_SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """What ptxas says of a kernel, for one architecture."""
-
-    registers: int
-    """Of a thread."""
-    shared_bytes: int
-    """Of a block; what the launch asks for comes on top."""
-    spill_store_bytes: int
-    spill_load_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,49 +78,3 @@ def _told(problems: list[str]) -> Iterator[None]:
         yield
     except HarnessError as error:
         problems.append(error.message)
-
-
-@functools.cache
-def _compiler() -> str:
-    """What nvcc says of itself; empty where there is none."""
-    if shutil.which("nvcc") is None:
-        return ""
-    return subprocess.run(["nvcc", "--version"], capture_output=True, text=True, check=False).stdout
-
-
-def usage(made: Program, arch: str) -> Usage:
-    """Registers, shared memory and spills for an architecture such as sm_86. Raises BuildError."""
-    if not (compiler := _compiler()):
-        raise BuildError("Registers and residency need nvcc, which is not installed.")
-    cache = BinaryCache()
-    key = cache.key(made.sha256, (made.function,), f"ptxas -v\n{compiler}", arch)
-    if (kept := cache.get(key)) is None:
-        with tempfile.TemporaryDirectory() as scratch:
-            source = Path(scratch, "kernel.cu")
-            source.write_text(made.text, encoding="utf-8")
-            command = ["nvcc", "-cubin", f"-arch={arch}", "-Xptxas", "-v", *made.options, str(source)]
-            done = subprocess.run(
-                [*command, "-o", f"{scratch}/cubin"], capture_output=True, text=True, check=False
-            )
-        if done.returncode:
-            raise BuildError(f"{made.name} does not compile for {arch}.", log=done.stderr[-8000:])
-        kept = msgspec.json.encode(_read(done.stderr, made.function))
-        cache.put(key, kept)
-    return msgspec.json.decode(kept, type=Usage)
-
-
-def _read(said: str, function: str) -> Usage:
-    """Of all that ptxas compiled, the function that is launched."""
-    parts = said.split("Compiling entry function")[1:]
-    part = next((part for part in parts if part.startswith(f" '{function}'")), "")
-    spilled, used, shared = (pattern.search(part) for pattern in (_SPILLS, _USED, _SHARED))
-    if used is None:
-        raise BuildError(
-            f'It has no kernel function named {function!r}: check its entry, and that it is extern "C".'
-        )
-    return Usage(
-        registers=int(used[1]),
-        shared_bytes=int(shared[1]) if shared else 0,
-        spill_store_bytes=int(spilled[1]) if spilled else 0,
-        spill_load_bytes=int(spilled[2]) if spilled else 0,
-    )

@@ -266,7 +266,7 @@ def newest_rows(results: Path, suite: str, cases: Collection[str]) -> tuple[list
                 continue
             for row in stored.rows if stored.run.command != "check" else ():
                 is_new = row.status != "skipped" or row.case not in newest
-                if row.case in wanted and row.status != "verified" and is_new:
+                if row.case in wanted and row.status not in ("verified", "not-built") and is_new:
                     newest[row.case] = StoredRow(folder.name, stored.run, row)
         found += newest.values()
     return found, problems

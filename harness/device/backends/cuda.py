@@ -15,9 +15,7 @@ import hashlib
 import math
 import os
 import re
-import subprocess
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,8 +48,6 @@ from harness.records import DeviceInfo, Launch, Resources, Toolchain
 from harness.spec.sources import Program
 from harness.system.cache import BinaryCache
 from harness.system.files import scratch_folder
-
-_OPTIONS = ("-std=c++17",)
 
 _HELPERS = r"""
 // Reads more than the L2 holds: a memset would leave it full of lines that still have to be written back.
@@ -238,7 +234,7 @@ class CudaDevice(Device):
         handle = driver.Device(index)
         self.info = _describe(index, handle)
         self.cache = BinaryCache()
-        options = (*_OPTIONS, *nvcc.environment())
+        options = (*nvcc.STANDARD, *nvcc.environment())
         self.toolchain = Toolchain(compiler=nvcc.version() or "no nvcc", options=options)
         self._prepared: dict[tuple[Any, ...], Any] = {}
         self._origins: dict[tuple[Any, ...], Memory] = {}
@@ -263,25 +259,37 @@ class CudaDevice(Device):
             # What it reads when it is called is in nobody's list: the tree stands in for it.
             identity = _digest(program.tree_sha256.encode() + binary)
             return CudaBuilt(call=self._library(program, binary), resources=identity, cached=cached)
+        if program.kind == "image":
+            nvcc.check_image(program, self.info.arch)
         with _translated(f"Loading {program.name}"):
-            module = _source_module()(binary)
+            module = self._module(program, binary)
             try:
-                function = module.get_function(program.function)
+                function = module.get_function(nvcc.entry(program, binary))
             except _driver().LogicError:
                 raise BuildError(
-                    f"{program.name} has no kernel function named {program.function!r}: "
-                    'check its entry, and that it is extern "C".'
+                    f"{program.name} has no kernel function named {program.function!r}: check its entry."
                 ) from None
             origin = int(module.get_global(_ORIGIN)[0]) if program.in_parts else None
         stateless, resources = nvcc.has_no_memory(binary), _resources(function, binary)
         return CudaBuilt(
             function=function,
-            image=(binary, program.function),
+            image=(binary, nvcc.entry(program, binary)),
             resources=resources,
             cached=cached,
             stateless=stateless,
             origin=origin,
         )
+
+    def _module(self, program: Program, binary: bytes) -> Any:
+        try:
+            return _source_module()(binary)
+        except _driver().Error as error:
+            if not program.content and program.suffix == ".cu":
+                raise
+            raise BuildError(
+                f"{program.name}: the driver does not load it on {self.info.name}, {self.info.arch} "
+                f"({error}). It must be built for this card, by a toolkit no newer than the driver."
+            ) from None
 
     def resident_blocks(self, built: Built, launch: Launch) -> int | None:
         assert isinstance(built, CudaBuilt)
@@ -340,63 +348,24 @@ class CudaDevice(Device):
             self._binary(program)
 
     def _binary(self, program: Program) -> tuple[bytes, bool]:
-        library = program.kind == "library"
+        if program.content:
+            return program.content, False
+        if program.suffix == ".ptx" and nvcc.path() is None:
+            nvcc.ptx_target(program, self.info.arch)
+            return program.text.encode(), False  # the driver has a ptxas of its own
+        arch = self._library_arch if program.kind == "library" else self.info.arch
 
         def compile_(options: tuple[str, ...]) -> bytes:
-            if not nvcc.version():
-                raise BuildError(
-                    f"{program.name} cannot be compiled: nvcc is not on PATH. "
-                    "Install the CUDA toolkit or add its bin folder to PATH."
-                )
-            return (self._compile_library if library else self._compile)(program, options)
+            if program.kind == "library":
+                return nvcc.library(program, options, arch)
+            return nvcc.cubin(program, options, arch)[0]
 
-        arch = self._library_arch if library else self.info.arch
-        return nvcc.through_cache(self.cache, program, (*_OPTIONS, *program.options), arch, compile_)
-
-    def _compile(self, program: Program, options: tuple[str, ...]) -> bytes:
-        from pycuda import compiler
-
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # nvcc's remarks arrive as warnings; errors carry their log
-                found = compiler.compile(
-                    program.text,
-                    options=list(options),
-                    no_extern_c=True,
-                    arch=self.info.arch,
-                    cache_dir=False,
-                )
-                return bytes(found)
-        except _driver().CompileError as error:
-            log = "\n".join(part for part in (error.stdout, error.stderr) if part).strip()
-            message = f"{program.name} does not compile with {self.toolchain.compiler}."
-            raise BuildError(message, log=log) from None
+        return nvcc.through_cache(self.cache, program, (*nvcc.STANDARD, *program.all_options), arch, compile_)
 
     @property
     def _library_arch(self) -> str:
         """The architecture with what only it has, such as sm_90a: a library's own code asks for it."""
-        return self.info.arch + ("a" if (self.info.compute_capability or (0, 0)) >= (9, 0) else "")
-
-    def _compile_library(self, program: Program, options: tuple[str, ...]) -> bytes:
-        with scratch_folder() as folder:
-            source, made = folder / f"{program.function}.cu", folder / "library.so"
-            # For no other card: -arch=sm_90a has nvcc 13 compile everything a second time, to PTX for sm_90.
-            number = self._library_arch.removeprefix("sm_")
-            target = f"arch=compute_{number},code=sm_{number}"
-            source.write_text(program.text, encoding="utf-8")
-            done = subprocess.run(
-                [
-                    "nvcc", "-shared", "-O3", "-Xcompiler", "-fPIC", "-cudart", "shared",
-                    "-gencode", target, *options, "-o", str(made), str(source),
-                ],
-                capture_output=True, text=True, check=False,
-            )  # fmt: skip
-            if done.returncode or not made.is_file():
-                raise BuildError(
-                    f"{program.name} does not compile with {self.toolchain.compiler}.",
-                    log=(done.stdout + done.stderr).strip(),
-                )
-            return made.read_bytes()
+        return nvcc.specific(self.info.arch)
 
     def free_bytes(self) -> int:
         with _translated("Asking for free memory"):
@@ -693,6 +662,7 @@ def _resources(function: Any, binary: bytes) -> Resources:
         static_shared_bytes=int(function.get_attribute(attribute.SHARED_SIZE_BYTES)),
         local_bytes=int(function.get_attribute(attribute.LOCAL_SIZE_BYTES)),
         max_threads_per_block=int(function.get_attribute(attribute.MAX_THREADS_PER_BLOCK)),
+        arch=nvcc.built_for(binary),
         binary_sha256=hashlib.sha256(binary).hexdigest(),
         code_sha256=nvcc.code_sha256(binary),
     )

@@ -1,10 +1,12 @@
-"""nvcc by way of the binary cache: what it reads, and where it looks, is kept beside what it makes.
+"""nvcc by way of the binary cache: what it reads, and where it looks, is kept beside what it makes. And what
+a cubin says of the kernels in it.
 
 Nothing here needs a card.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import hashlib
 import os
@@ -15,12 +17,21 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
-from harness.spec.sources import Program, is_self_contained, unusual_options
+from harness.errors import BuildError
+from harness.spec.sources import INSTANCE, INSTANCE_FILE, Program, is_self_contained, unusual_options
+from harness.spec.suite import is_for
 from harness.system.cache import BinaryCache, Manifest
-from harness.system.files import read_regular
+from harness.system.files import read_regular, scratch_folder
+
+STANDARD = ("-std=c++17",)
+"""The options of every compilation, before a kernel's own."""
+PACKAGE = "nvidia-cuda-nvcc"
+"""What brings nvcc from PyPI."""
 
 _FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 _FOLDERS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
@@ -37,10 +48,25 @@ _HIDDEN = re.compile(r"""\.inc(?:lude|bin)\b|#\s*embed\b|__has_include\s*\(\s*[<
 array, a question for a file outside the folders searched."""
 
 
+def path() -> str | None:
+    """Nvcc on PATH, else the one of the package from PyPI; None where there is neither."""
+    return shutil.which("nvcc") or _packaged()
+
+
+@functools.cache
+def _packaged() -> str | None:
+    try:
+        files = metadata.files(PACKAGE) or ()
+    except metadata.PackageNotFoundError:
+        return None
+    found = (str(file.locate()) for file in files if file.name == "nvcc")
+    return next((file for file in found if os.access(file, os.X_OK)), None)
+
+
 @functools.cache
 def version() -> str:
-    """What nvcc on PATH calls itself; empty where there is none."""
-    nvcc = shutil.which("nvcc")
+    """What nvcc calls itself; empty where there is none."""
+    nvcc = path()
     if nvcc is None:
         return ""
     done = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False)
@@ -66,6 +92,85 @@ def _host_compiler() -> str:
     return f"{real} {status.st_size} {status.st_mtime_ns}"
 
 
+def specific(arch: str) -> str:
+    """The architecture with what only it has: sm_90a for sm_90. Older ones have nothing of the kind."""
+    return f"{arch}a" if arch[-1:].isdigit() and int(arch.removeprefix("sm_")) >= 90 else arch
+
+
+def _needed(program: Program) -> str:
+    if (nvcc := path()) is None:
+        raise BuildError(
+            f"{program.name} cannot be compiled: nvcc is not on PATH. Install the CUDA toolkit or add its "
+            "bin folder to PATH; to compile and no more, install this project with its extra 'static'."
+        )
+    return nvcc
+
+
+def cubin(program: Program, options: Sequence[str], arch: str) -> tuple[bytes, str]:
+    """A kernel's binary for an architecture such as sm_90, and what the compiler said.
+
+    `options` are all of them. Where the source needs what only sm_90a has, it is built for that, unless the
+    program says what it is built for. Raises BuildError, with the compiler's words as its log.
+    """
+
+    def compile_(target: str) -> tuple[bytes, str]:
+        return _compiled(program, [_needed(program), "-cubin", f"-arch={target}", *options], target)
+
+    if program.suffix == ".ptx":
+        return compile_(ptx_target(program, arch))
+    try:
+        return compile_(program.arch or arch)
+    except BuildError as error:
+        if program.arch or specific(arch) == arch or not _LACKS.search(error.log):
+            raise
+        return compile_(specific(arch))
+
+
+def library(program: Program, options: Sequence[str], arch: str) -> bytes:
+    """The shared library that a program for the host becomes. Raises BuildError likewise."""
+    nvcc, number = _needed(program), arch.removeprefix("sm_")
+    # For no other card: -arch=sm_90a has nvcc 13 compile everything a second time, to PTX for sm_90.
+    target = f"arch=compute_{number},code=sm_{number}"
+    shared = ["-shared", "-O3", "-Xcompiler", "-fPIC", "-gencode", target]
+    return _compiled(program, [nvcc, *shared, *_runtime(nvcc), *options], arch)[0]
+
+
+def _runtime(nvcc: str) -> list[str]:
+    """Options for the runtime as a shared library. The package from PyPI has it under its full name alone."""
+    folder = Path(nvcc).parents[1] / "lib"
+    named = sorted(folder.glob("libcudart.so.*")) if nvcc == _packaged() else []
+    if not named:
+        return ["-cudart", "shared"]
+    return ["-cudart", "none", "-Xlinker", f"-rpath,{folder}", "-Xlinker", str(named[0])]
+
+
+def _compiled(program: Program, command: Sequence[str], arch: str) -> tuple[bytes, str]:
+    with scratch_folder() as folder:
+        source, made = folder / f"kernel{program.suffix}", folder / "made"
+        source.write_text(program.text, encoding="utf-8")
+        done = subprocess.run(
+            [*command, "-o", str(made), str(source)], capture_output=True, text=True, check=False, cwd=folder
+        )
+        said = (done.stdout + done.stderr).strip()
+        if done.returncode or not made.is_file():
+            message = f"{program.name} does not compile for {arch} with {version()}."
+            if program.instance and re.search(rf"^{INSTANCE_FILE}\(\d+\): error", said, re.MULTILINE):
+                message = f"{program.name}: {program.instance} names no kernel, or more than one."
+                said = _first_error(said)
+            raise BuildError(message, log=_without_ptxas_info(said))
+        return made.read_bytes(), said
+
+
+def _first_error(said: str) -> str:
+    """What a compiler said up to the second error: the others follow from the first."""
+    errors = list(re.finditer(r"^.*: error", said, re.MULTILINE))
+    return said[: errors[1].start()].rstrip() if len(errors) > 1 else said
+
+
+def _without_ptxas_info(said: str) -> str:
+    return "\n".join(line for line in said.splitlines() if not line.startswith("ptxas info"))
+
+
 def through_cache(
     cache: BinaryCache,
     program: Program,
@@ -80,7 +185,7 @@ def through_cache(
     whole = (*_flags("NVCC_PREPEND_FLAGS"), *options, *_flags("NVCC_APPEND_FLAGS"))
     folders = _folders(whole)
     identity = (program.kind, *options, *environment(), _host_compiler())
-    key = BinaryCache.key(program.text, identity, version(), arch)
+    key = BinaryCache.key(program.text, identity, version(), program.arch or arch)
     if folders is None or _HIDDEN.search(program.text):
         return compile_(options), False
     if binary := cache.get(key):
@@ -153,6 +258,8 @@ def _folders(options: Sequence[str]) -> list[str] | None:
     return [str(Path(folder).absolute()) for folder in found]
 
 
+_LACKS = re.compile(r"not supported on \.target 'sm_")
+"""ptxas's words for an instruction or a feature that an architecture does not have."""
 _MAGIC = b"\x7fELF\x02\x01"
 """The first bytes of a 64-bit ELF file, least significant byte first."""
 _NO_BITS = 8
@@ -207,3 +314,163 @@ def _sections(binary: bytes) -> Iterator[tuple[str, int, int, bytes]]:
         if kind != _NO_BITS and len(content) < size:
             raise ValueError("A section goes beyond the end of the file.")
         yield table[name : table.index(b"\0", name)].decode(errors="replace"), flags, size, content
+
+
+def entries(binary: bytes) -> dict[str, tuple[int, ...]]:
+    """The kernels of a cubin: of each, by its symbol, the size in bytes of every parameter, in order.
+
+    Empty where the binary is no cubin, or is damaged.
+    """
+    if not binary.startswith(_MAGIC):
+        return {}
+    try:
+        held = {name: content for name, _, _, content in _sections(binary)}
+        table, names = held.get(".symtab", b""), held.get(".strtab", b"")
+        symbols = [
+            names[name : names.index(b"\0", name)].decode(errors="replace")
+            for name, kind, other, *_ in struct.iter_unpack("<IBBHQQ", table)
+            if kind & 0xF == _FUNCTION and other & _LAUNCHED
+        ]
+        return {symbol: _parameters(held.get(f".nv.info.{symbol}", b"")) for symbol in symbols}
+    except (struct.error, ValueError, OverflowError):
+        return {}
+
+
+_FUNCTION, _LAUNCHED = 2, 0x10
+"""Of a symbol: that it is a function; and, CUDA's own, that a host can launch it."""
+_SIZED, _PARAMETER = 4, 0x17
+"""Of an attribute: that its value is as long as it says; and that it is about one parameter."""
+
+
+def _parameters(info: bytes) -> tuple[int, ...]:
+    """Sizes from a kernel's attributes: index, ordinal, offset, flags, whose upper bits are the size."""
+    found: dict[int, int] = {}
+    at = 0
+    while at < len(info):
+        form, attribute, value = struct.unpack_from("<BBH", info, at)
+        at += 4
+        if form == _SIZED:
+            if attribute == _PARAMETER:
+                _, ordinal, _, flags = struct.unpack_from("<IHHI", info, at)
+                found[ordinal] = flags >> 18
+            at += value
+    return tuple(found[ordinal] for ordinal in sorted(found))
+
+
+def ptx_target(program: Program, arch: str) -> str:
+    """What PTX is compiled for on cards of an architecture: sm_90, or sm_90a where the text is for that.
+
+    Raises BuildError for PTX of newer or of other cards.
+    """
+    match, card = _PTX_TARGET.search(program.text), _NUMBER.match(arch)
+    if match is None or card is None:
+        return arch
+    wanted, there = ((int(each["major"]), int(each["minor"])) for each in (match, card))
+    if there < wanted or (match["own"] and not is_for(match["arch"], there)):
+        raise BuildError(f"{program.name} is PTX for {match['arch']}, which {arch} does not run.")
+    return match["arch"] if match["own"] and there == wanted else arch
+
+
+def check_image(program: Program, arch: str) -> None:
+    """Raise BuildError where a cubin is for other cards than those of an architecture."""
+    own, card = built_for(program.content), _NUMBER.match(arch)
+    if own and card and not is_for(own, (int(card["major"]), int(card["minor"]))):
+        raise BuildError(f"{program.name} is a binary for {own}, which {arch} does not run.")
+
+
+_NUMBER = re.compile(r"sm_(?P<major>\d+)(?P<minor>\d)")
+_PTX_TARGET = re.compile(
+    r"^[ \t]*\.target[ \t]+(?P<arch>sm_(?P<major>\d+)(?P<minor>\d)(?P<own>[af]?))", re.MULTILINE
+)
+
+
+def entry(program: Program, binary: bytes) -> str:
+    """The symbol of the kernel that a program is of: its function's name, or what C++ makes of that name.
+
+    A binary that is no cubin is believed. Raises BuildError where there is none, or more than one.
+    """
+    return entry_among(program, known) if (known := entries(binary)) else program.function
+
+
+def entry_among(program: Program, known: Collection[str]) -> str:
+    """The same among these symbols."""
+    if program.instance:
+        return _instance_among(program, known)
+    if program.function in known:
+        return program.function
+    mangled = re.compile(rf"_Z{len(program.function)}{re.escape(program.function)}(?!I)")
+    found = [symbol for symbol in known if mangled.match(symbol)]
+    if len(found) == 1:
+        return found[0]
+    there = "; ".join(map(demangled, found or known)) or "none at all"
+    what = "more than one kernel function" if found else "no kernel function"
+    raise BuildError(
+        f"{program.name} has {what} named {program.function!r}: check its entry. There is {there}."
+    )
+
+
+def _instance_among(program: Program, known: Collection[str]) -> str:
+    """The symbol of the instance: it stands, written out, in that of the kernel that was made of it."""
+    marks = [demangled(symbol) for symbol in known if INSTANCE in symbol]
+    found = [
+        symbol for symbol in known if INSTANCE not in symbol and any(_names(mark, symbol) for mark in marks)
+    ]
+    if len(found) == 1:
+        return found[0]
+    there = "; ".join(demangled(symbol) for symbol in known if INSTANCE not in symbol) or "none at all"
+    raise BuildError(
+        f"{program.name}: {program.instance} is {'none' if not found else 'more than one'} of the compiled "
+        f"kernels. There is {there}."
+    )
+
+
+def _names(mark: str, symbol: str) -> bool:
+    """Whether a kernel was made of the function with a symbol, by its name as C++ writes it."""
+    whole, unnamed = demangled(symbol), "(anonymous namespace)"
+    if whole == symbol:  # extern "C", of which the mark has the parameters too
+        return f", &({symbol}(" in mark
+    alone = whole.replace(unnamed, "\0").partition("(")[0].replace("\0", unnamed)
+    return mark.endswith((f", &({whole})>()", f", &{alone}>()"))
+
+
+_TARGET = re.compile(rb"-arch (sm_\w+)")
+
+
+def built_for(binary: bytes) -> str | None:
+    """The architecture of a cubin, as ptxas was told it; None where the file does not say."""
+    if not binary.startswith(_MAGIC):
+        return None
+    try:
+        notes = b"".join(content for name, _, _, content in _sections(binary) if name.startswith(".note.nv"))
+    except (struct.error, ValueError, OverflowError):
+        return None
+    match = _TARGET.search(notes)
+    return match[1].decode() if match else None
+
+
+def demangled(symbol: str) -> str:
+    """A symbol as C++ writes it; as it is where it is no C++ name, or the C++ library is missing."""
+    demangle = _demangle()
+    text = demangle(symbol.encode(), None, None, None) if demangle and symbol.startswith("_Z") else None
+    return symbol if text is None else str(text.decode(errors="replace"))
+
+
+@functools.cache
+def _demangle() -> Any:
+    try:
+        function = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
+    except (OSError, AttributeError):
+        return None
+    # What it returns is never freed: a few bytes for each name of a message.
+    function.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    function.restype = ctypes.c_char_p
+    return function
+
+
+def exports(binary: bytes, function: str) -> bool:
+    """Whether a shared library has a function of this name. True where the file cannot be read."""
+    try:
+        names = [content for name, _, _, content in _sections(binary) if name == ".dynstr"]
+    except (struct.error, ValueError, OverflowError):
+        return True
+    return any(f"\0{function}\0".encode() in content for content in names)

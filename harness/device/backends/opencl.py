@@ -227,7 +227,7 @@ class OpenCLDevice(Device):
             unique = dataclasses.replace(program, text=f"{program.text}\n// {secrets.token_hex(8)}\n")
             with self._build_lock:
                 return self._compile(unique), False
-        options = (*program.options, *_environment())
+        options = (*program.all_options, *_environment())
         key = BinaryCache.key(program.text, options, self.toolchain.compiler, self.info.arch)
         binary = self.cache.get(key)
         with self._build_lock:  # not every runtime's compiler is as thread-safe as the standard asks
@@ -242,7 +242,7 @@ class OpenCLDevice(Device):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return cl.Program(self.context, [self.handle], [binary]).build(list(program.options))
+                return cl.Program(self.context, [self.handle], [binary]).build(list(program.all_options))
         except cl.Error:
             return None  # a driver may refuse its own binary, after an update say: compile again
 
@@ -251,7 +251,7 @@ class OpenCLDevice(Device):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # compiler remarks arrive as warnings; errors carry their log
-                return cl.Program(self.context, program.text).build(list(program.options))
+                return cl.Program(self.context, program.text).build(list(program.all_options))
         except cl.RuntimeError as error:
             message = f"{program.name} does not compile with {self.toolchain.compiler}."
             raise BuildError(message, log=str(error)) from None

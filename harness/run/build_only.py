@@ -1,0 +1,54 @@
+"""Building a suite's kernels for architectures that need not be here. No device is opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from harness.bench.protocol import BuildOnly, CaseOf, Open
+from harness.errors import BuildError, ExitCode, UsageError
+from harness.run.device_session import WorkerProcess, opened
+from harness.spec.loader import LoadedSuite
+from harness.spec.planning import PlannedCase
+from harness.spec.suite import ceil_div
+from harness.static.builds import Build
+from harness.system.files import scratch_folder
+from harness.system.process import Failed
+
+
+@dataclass(frozen=True, slots=True)
+class BuildResult:
+    loaded: LoadedSuite
+    compiler: str
+    """Empty where there is none."""
+    builds: tuple[Build, ...]
+
+
+def build_only(
+    loaded: LoadedSuite, plan: Sequence[PlannedCase], archs: Sequence[str], timeout_s: float
+) -> BuildResult:
+    """Build every case's kernel for every architecture, several at a time.
+
+    `timeout_s` is for one turn of the compilers, a core each. Raises BuildError where the process that does
+    it is lost, SuiteError where it cannot load the suite.
+    """
+    cases = tuple(CaseOf(kernel=each.kernel.name, sizes=each.case.sizes) for each in plan)
+    turns = ceil_div(len(cases) * len(archs), os.cpu_count() or 1)
+    with scratch_folder() as scratch, closing(WorkerProcess(scratch)) as child:
+        work_tree = str(loaded.work_tree) if loaded.work_tree else None
+        # The null device: a suite is loaded and no card touched.
+        opened(
+            child,
+            Open(device="null", suite=str(loaded.suite.root), scratch=str(scratch), work_tree=work_tree),
+        )
+        reply = child.ask(BuildOnly(cases=cases, archs=tuple(archs)), timeout_s * max(1, turns))
+    if isinstance(reply, Failed):
+        kind = UsageError if reply.exit_code == ExitCode.USAGE else BuildError
+        raise kind(loaded.explained(reply.message, reply.log), log=reply.log)
+    explained = (
+        replace(each, message=loaded.explained(each.message, each.log)) if each.message else each
+        for each in reply.builds
+    )
+    return BuildResult(loaded, reply.compiler, tuple(explained))

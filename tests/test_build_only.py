@@ -1,0 +1,530 @@
+"""Kernels built for cards that are not here: what is told of each, and which mistakes are found."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from harness.bench.injection import planted
+from harness.device.backends import nvcc
+from harness.errors import BuildError, ExitCode
+from harness.spec.loader import load
+from harness.spec.sources import Program, files_outside, program
+from harness.spec.suite import Axis, Kernel, Output, Parameter, Problem, Suite
+from harness.static.builds import check_parameters, usage
+from harness.system.cache import BinaryCache
+from harness.system.files import scratch_folder
+from tests.support import caller, commit, device_is_missing, make_repository, write_files
+
+SUITE = """\
+from harness import Axis, HostFunction, HostLibrary, Input, Kernel, Output, Problem, Suite, ceil_div
+
+
+class Twice(Problem):
+    n = Axis(default=(1024, 4096), quick=(64,))
+    x = Input("n")
+    y = Output("n")
+
+    def reference(self, case, x):
+        return 2 * x
+
+
+def kernel(name, source="", **given):
+    given = {"requires": "sm_70", "block": 32, "grid": lambda c: ceil_div(c.n, 32), **given}
+    return Kernel(name, source or f"{name}.cu", **given)
+
+
+suite = Suite("twice", Twice(), headline="GB/s", kernels=[
+%s
+])
+"""
+HEAD = 'extern "C" __global__ void'
+BODY = "{ int i = blockIdx.x * 32 + threadIdx.x; if (i < n) y[i] = 2 * x[i]; }\n"
+RIGHT = f"{HEAD} right(const float *x, float *y, int n) {BODY}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiler():
+    if not nvcc.version():
+        device_is_missing("nvcc", "nvcc is not on PATH, and the extra 'static' is not installed")
+
+
+@pytest.fixture
+def project(tmp_path, capsys, monkeypatch):
+    """Writes a suite with kernels and their sources, and calls `harness` there."""
+    harness = caller(capsys, monkeypatch)
+
+    def call(kernels, sources, *arguments):
+        files = {f"kernels/twice/{name}": text for name, text in sources.items()}
+        files |= {"kernels/twice/suite.py": SUITE % kernels, "harness.toml": ""}
+        write_files(tmp_path, files)
+        return harness(*arguments, cwd=tmp_path)
+
+    return call
+
+
+def built(project, kernels, sources, archs="sm_86"):
+    done = project(kernels, sources, "check", "--build-only", archs, "--json")
+    return done.status, done.json[0]["rows"]
+
+
+def test_what_compiles_is_told_with_registers_spills_and_shared_memory(project):
+    status, rows = built(project, 'kernel("right"),', {"right.cu": RIGHT}, "sm_86, sm_90a,sm_86")
+    assert status == ExitCode.FINE
+    assert [(row["arch"], row["status"], row["entry"]) for row in rows] == [
+        ("sm_86", "built", "right"),
+        ("sm_90a", "built", "right"),
+    ]
+    assert all(0 < row["usage"]["registers"] < 32 for row in rows)
+    assert rows[0]["usage"]["spill_store_bytes"] == rows[0]["usage"]["shared_bytes"] == 0
+    # Both sizes are one program.
+    assert rows[0]["cases"] == ["twice.right[n=1024]", "twice.right[n=4096]"]
+
+
+def test_a_cpp_function_is_found_by_its_own_name(project):
+    text = RIGHT.replace('extern "C" ', "") + "__global__ void rightmost(float *x) {}"
+    status, [row] = built(project, 'kernel("right"),', {"right.cu": text})
+    assert (status, row["entry"]) == (ExitCode.FINE, "_Z5rightPKfPfi")
+
+
+PLANTED = {
+    "a mangled name of other parameters": (
+        'kernel("bad", entry="_Z3badPKfPfl"),',
+        f"__global__ void bad(const float *x, float *y, int n) {BODY}",
+        "no kernel function named '_Z3badPKfPfl': check its entry. There is bad(float const*, float*, int)",
+    ),
+    "an entry that was renamed": (
+        'kernel("bad"),',
+        RIGHT,
+        "no kernel function named 'bad': check its entry. There is right.",
+    ),
+    "a macro that nobody defines": (
+        'kernel("bad", macros={"TILE": 4}),',
+        f"{HEAD} bad(const float *x, float *y, int n) {{ __shared__ float t[TILES]; y[0] = t[n]; }}",
+        "TILES",
+    ),
+    "one parameter too many": (
+        'kernel("bad"),',
+        f"{HEAD} bad(const float *x, float *y, int n, float alpha) {BODY}",
+        "takes 4 parameters, of 8, 8, 4, 4 bytes; it is given 3: x (pointer, 8), y (pointer, 8), n (int32,",
+    ),
+    "a parameter of another size": (
+        'kernel("bad"),',
+        f"{HEAD} bad(const float *x, size_t n, float *y) {BODY}",
+        "The first that differs is number 3.",
+    ),
+    "parameters in another order": (
+        'kernel("bad"),',
+        f"{HEAD} bad(int n, const float *x, float *y) {BODY}",
+        "The first that differs is number 1.",
+    ),
+    "a header that is not there": (
+        'kernel("bad"),',
+        f'#include "missing.cuh"\n{HEAD} bad(const float *x, float *y, int n) {BODY}',
+        "missing.cuh",
+    ),
+    "an instruction that the card lacks": (
+        'kernel("bad"),',
+        f'{HEAD} bad(float *x, float *y, int n) {{ asm volatile("wgmma.fence.sync.aligned;"); }}',
+        "not supported on .target 'sm_86'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_mistake_is_found_that_list_does_not_see(project, name):
+    kernel, text, words = PLANTED[name]
+    kernels, sources = kernel + 'kernel("right"),', {"right.cu": RIGHT, "bad.cu": text}
+    assert project(kernels, sources, "list").status == ExitCode.FINE
+    status, [bad, right] = built(project, kernels, sources)
+    assert status == ExitCode.NOT_MEASURED
+    assert (bad["status"], right["status"]) == ("failed", "built")
+    assert words in bad["message"] + bad["log"]
+
+
+def test_what_is_not_for_nvcc_is_listed_with_why(project):
+    kernels = """
+    kernel("right"), kernel("new", "right.cu", entry="right", requires="sm_90"),
+    Kernel("host", HostFunction(lambda case, stream: None)),
+    Kernel("shader", "shader.glsl", block=1, grid=1),
+    """
+    done = project(kernels, {"right.cu": RIGHT, "shader.glsl": ""}, "check", "--build-only", "sm_86")
+    assert done.status == ExitCode.FINE
+    assert "Not built: host is a function of the host" in done.err
+    assert [line.split()[-1] for line in done.out.splitlines()[2:6]] == [
+        *("built", "needs-capability", "host-function", "needs-backend"),
+    ]
+    assert project(kernels, {}, "check", "--build-only", "sm_86", "host").status == ExitCode.NOT_MEASURED
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--build-only", "sm_86,ampere"), "'ampere' is no architecture: expected the form sm_86"),
+        (("--build-only", "sm_86", "--device", "null"), "leave out --device null"),
+    ],
+)
+def test_wrong_usage_is_told(project, arguments, words):
+    done = project('kernel("right"),', {"right.cu": RIGHT}, "check", *arguments)
+    assert (done.status, words in done.err) == (ExitCode.USAGE, True)
+
+
+def test_what_was_compiled_is_kept_until_a_header_changes(own_cache, tmp_path, monkeypatch):
+    header = tmp_path / "two.h"
+    header.write_text("#define TWO 2", encoding="utf-8")
+    text = "#include <two.h>\n" + RIGHT.replace("2 *", "TWO *")
+    made = Program("twice.right", "right", text, options=(f"-I{tmp_path}",))
+    assert usage(made, "sm_86").registers
+    compile_ = nvcc.cubin
+    monkeypatch.setattr(nvcc, "cubin", None)
+    assert usage(made, "sm_86").registers
+    monkeypatch.setattr(nvcc, "cubin", compile_)
+    header.write_text("#define TWOO 2", encoding="utf-8")
+    with pytest.raises(BuildError, match="does not compile for sm_86") as caught:
+        usage(made, "sm_86")
+    assert "TWO" in caught.value.log
+
+
+def test_a_size_that_is_another_program_has_a_line_of_its_own(project):
+    text = RIGHT.replace("2 *", "N *")
+    kernels = 'kernel("right", macros={"N": lambda c: c.n}),'
+    done = project(kernels, {"right.cu": text}, "check", "--build-only", "sm_86")
+    assert [line.split()[1] for line in done.out.splitlines()[2:4]] == ["1024", "4096"]
+    assert (
+        len(json.loads(project(kernels, {}, "check", "--build-only", "sm_86", "--json").out)[0]["rows"]) == 2
+    )
+
+
+def test_a_case_knows_of_the_architecture_and_not_how_many_multiprocessors_there_are(project):
+    kernels = 'kernel("right", macros={"N": lambda c: c.device.capability[0], "S": lambda c: %s}),'
+    sources = {"right.cu": RIGHT.replace("2 *", "N *")}
+    status, [row] = built(project, kernels % "c.device.shared_bytes_per_block", sources)
+    assert (status, row["status"]) == (ExitCode.FINE, "built")
+    status, [row, _] = built(project, kernels % "c.device.sm_count", sources)
+    assert (status, row["status"]) == (ExitCode.NOT_MEASURED, "failed")
+    assert "sm_count" in row["message"]
+
+
+def test_list_fails_where_a_source_is_missing(project, tmp_path):
+    done = project('kernel("right"), kernel("gone"),', {"right.cu": RIGHT}, "list", "--json")
+    assert done.status == ExitCode.USAGE
+    assert f"twice.gone: there is no file {tmp_path}/kernels/twice/gone.cu" in done.err
+    assert [kernel["name"] for kernel in done.json[0]["kernels"]] == ["right", "gone"]
+    assert project('kernel("right"), kernel("gone"),', {}, "list", "right").status == ExitCode.FINE
+
+
+def test_the_null_device_says_that_it_built_nothing(project):
+    done = project(
+        'Kernel("right", "right.cu", block=32, grid=1),',
+        {"right.cu": "nonsense"},
+        "check",
+        "--device",
+        "null",
+    )
+    assert done.status == ExitCode.FINE
+    assert "not-built" in done.out
+    assert "verified" not in done.out
+    assert "harness check --build-only" in done.err
+
+
+def test_parameters_are_held_against_what_is_passed():
+    given = (Parameter("x", "float16", (4,)), Parameter("n", "int32"), Parameter("alpha", "float64"))
+    made = Program("twice.right", "right", "", parameters=given)
+    check_parameters(made, (8, 4, 8))
+    with pytest.raises(BuildError, match=r"alpha \(float64, 8\)\. The first that differs is number 3"):
+        check_parameters(made, (8, 4, 4))
+    anything = (*given[:2], Parameter("map", "setup"))
+    check_parameters(replace(made, parameters=anything), (8, 4, 128))
+    with pytest.raises(BuildError, match="takes 0 parameters, of no bytes"):
+        check_parameters(made, ())
+
+
+def test_damaged_binaries_have_no_kernels():
+    assert nvcc.entries(b"\x7fELF\x02\x01" + b"\xff" * 90) == {}
+    assert nvcc.entries(b"no ELF") == {}
+
+
+TEMPLATES = """
+namespace {
+template <int M, int N = 2> __global__ void twice(const float *x, float *y, int n) { y[n] = x[M] * N; }
+}
+namespace deep {
+struct Two {};
+template <typename T, class U = Two> __global__ void twice(const T *x, T *y, int n, U u = {}) { y[n] = x[0]; }
+__global__ void alone(const float *x, float *y, int n) { y[n] = x[0]; }
+template <int A> __global__ void many(const float *x, float *y, int n) {}
+template <int A, int B = 1> __global__ void many(const float *x, float *y, int n) {}
+}
+extern "C" __global__ void plain(const float *x, float *y, int n) { y[n] = x[0]; }
+void host() { twice<1, 1><<<1, 1>>>(nullptr, nullptr, 1); twice<32><<<1, 1>>>(nullptr, nullptr, 1); }
+"""
+
+
+def instance(project, expression):
+    macros = {"M": 32} if "{M}" in expression else {}
+    kernels = f'kernel("of", "templates.cu", instantiate={expression!r}, macros={macros}),'
+    sources = {"templates.cu": TEMPLATES}
+    done = project(kernels, sources, "check", "--build-only", "sm_86", "--json", "--size", "64")
+    [row] = done.json[0]["rows"]
+    return done.status, nvcc.demangled(row["entry"]), row["message"] + row["log"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "entry"),
+    [
+        ("twice<{M}>", "void (anonymous namespace)::twice<32, 2>(float const*, float*, int)"),
+        ("twice<{M} / 2, {n}>", "void (anonymous namespace)::twice<16, 64>(float const*, float*, int)"),
+        ("deep::alone", "deep::alone(float const*, float*, int)"),
+        ("plain", "plain"),
+    ],
+)
+def test_a_template_is_instantiated_by_its_expression(project, expression, entry):
+    status, found, said = instance(project, expression)
+    assert (status, found) == (ExitCode.FINE, entry), said
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("deep::many<1>", "deep::many<1> names no kernel, or more than one."),
+        ("deep::missing<1>", "deep::missing<1> names no kernel, or more than one."),
+        ("twice<{TILE}>", "'TILE' is no macro of it and no axis; there are n."),
+        ("deep::twice<float>", "takes 4 parameters, of 8, 8, 4, 1 bytes; it is given 3"),
+    ],
+)
+def test_a_template_that_is_none_or_several_is_told(project, expression, words):
+    status, _, said = instance(project, expression)
+    assert (status, words in said) == (ExitCode.NOT_MEASURED, True), said
+
+
+def test_a_template_argument_is_no_macro_and_other_macros_are(project):
+    """A macro M would make nonsense of `template <int M>`; FACTOR must still be one."""
+    text = "template <int M> __global__ void twice(const float *x, float *y, int n) { y[n] = FACTOR * M; }"
+    kernels = 'kernel("twice", instantiate="twice<{M}>", macros={"M": 32, "FACTOR": 2}),'
+    assert built(project, kernels, {"twice.cu": text})[0] == ExitCode.FINE
+
+
+def test_a_sweep_tries_template_arguments_and_slowdowns_are_planted_in_templates(tmp_path):
+    kernel = Kernel("twice", "t.cu", instantiate="deep::twice<{M}>", macros={"M": 32}, block=1, grid=1)
+    text = "namespace deep { template <int M> __global__ void twice(float *y, int n) { y[n] = M; } }"
+    write_files(tmp_path, {"t.cu": text})
+
+    class Writes(Problem):
+        n = Axis((1,))
+        y = Output("n")
+
+    suite = Suite("s", Writes(), [kernel], root=tmp_path)
+    made = program(suite, kernel, suite.case(kernel, {"n": 1}, {"M": 64}), "cuda")
+    assert made.instance == "deep::twice<64>"
+    planted_too = planted(made, "cuda")
+    for each, sizes in ((made, (8, 4)), (planted_too, (8, 4, 4))):
+        binary, _ = nvcc.cubin(each, nvcc.STANDARD, "sm_86")
+        assert nvcc.entries(binary)[nvcc.entry(each, binary)] == sizes
+
+
+FEATURE = f'{HEAD} k(const float *x, float *y, int n) {{ asm volatile("wgmma.fence.sync.aligned;"); }}'
+
+
+def test_what_only_sm_90a_has_is_built_for_it(project):
+    kernels = 'kernel("k"), kernel("told", "k.cu", entry="k", arch="sm_90a"), kernel("right"),'
+    sources = {"k.cu": FEATURE, "right.cu": RIGHT}
+    status, rows = built(project, kernels, sources, "sm_90,sm_100")
+    told = [(row["kernel"], row["arch"], row["status"], row["reason"], row["built_for"]) for row in rows]
+    assert told == [
+        ("k", "sm_90", "built", "", "sm_90a"),
+        ("k", "sm_100", "failed", "build-failed", ""),
+        ("told", "sm_90", "built", "", "sm_90a"),
+        ("told", "sm_100", "not-built", "needs-capability", ""),
+        ("right", "sm_90", "built", "", "sm_90"),
+        ("right", "sm_100", "built", "", "sm_100"),
+    ]
+    assert status == ExitCode.NOT_MEASURED
+
+
+def test_that_a_source_needed_more_is_remembered(own_cache, monkeypatch):
+    asked: list[str] = []
+    made, run = Program("t.k", "k", FEATURE), subprocess.run
+
+    def call(command, **given):
+        asked.extend(word for word in command if word.startswith("-arch"))
+        return run(command, **given)
+
+    monkeypatch.setattr(subprocess, "run", call)
+    for _ in range(2):
+        binary, _ = nvcc.through_cache(
+            BinaryCache(), made, nvcc.STANDARD, "sm_90", lambda given: nvcc.cubin(made, given, "sm_90")[0]
+        )
+        assert nvcc.built_for(binary) == "sm_90a"
+    assert asked == ["-arch=sm_90", "-arch=sm_90a"]
+
+
+OPS = "#pragma once\n#include <lib/two.h>\ntemplate <int N> __device__ float times(float x) { return N * x; }"
+INCLUDING = {
+    "harness.toml": "",
+    "src/lib/two.h": "#pragma once\n#define TWO 2\n",
+    "src/ops.cuh": OPS,
+    "kernels/twice/beside.cuh": '#pragma once\n#include "ops.cuh"\n',
+    "kernels/twice/right.cu": '#include "beside.cuh"\n#include <ops.cuh>\n#if __has_include("gone.h")\n'
+    '#include "gone.h"\n#endif\n' + RIGHT.replace("2 * x[i]", "times<TWO>(x[i])"),
+}
+
+
+@pytest.mark.parametrize("where", ["kernel", "suite"])
+def test_headers_are_found_in_the_projects_folders(project, tmp_path, where):
+    write_files(tmp_path, INCLUDING)
+    kernels = 'kernel("right", include=("src",)),' if where == "kernel" else 'kernel("right"),'
+    write_files(tmp_path, {"kernels/twice/suite.py": SUITE % kernels})
+    if where == "suite":
+        text = (tmp_path / "kernels/twice/suite.py").read_text(encoding="utf-8")
+        write_files(
+            tmp_path, {"kernels/twice/suite.py": text.replace("kernels=[", "include=('src',), kernels=[")}
+        )
+    loaded = load(tmp_path / "kernels" / "twice")
+    [kernel] = loaded.suite.kernels
+    made = program(loaded.suite, kernel, loaded.suite.case(kernel, {"n": 64}), "cuda")
+    assert usage(made, "sm_86").registers
+    assert files_outside(loaded.suite) == {tmp_path / "src/ops.cuh", tmp_path / "src/lib/two.h"}
+
+
+def test_each_commit_has_its_own_headers_and_one_that_changed_is_another_program(tmp_path):
+    root = make_repository(tmp_path / "project")
+    suite = {"kernels/twice/suite.py": SUITE % 'kernel("right", include=("src",)),'}
+    commits = [
+        commit(root, {**INCLUDING, **suite}, 1),
+        commit(root, {"README": "nothing of a kernel"}, 2),
+        commit(root, {"src/lib/two.h": "#define TWO 3\n"}, 3),
+    ]
+    write_files(root, {"src/lib/two.h": "#error of the working tree"})
+    found = []
+    for each in commits:
+        loaded = load(root / "kernels" / "twice", each)
+        [kernel] = loaded.suite.kernels
+        made = program(loaded.suite, kernel, loaded.suite.case(kernel, {"n": 64}), "cuda")
+        binary, _ = nvcc.cubin(made, (*nvcc.STANDARD, *made.all_options), "sm_86")
+        found.append((made.sha256, loaded.source.tree_sha256, nvcc.code_sha256(binary)))
+        assert made.code_sha256 is None
+    assert found[0] == found[1]
+    assert all(here != before for here, before in zip(found[2], found[1], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("include", "words"),
+    [
+        ("'src'", "expected a tuple of folders, such as ('src',)"),
+        ("('../src',)", "expected a path relative to the project, without '..'"),
+        ("('/usr/include',)", "expected a path relative to the project"),
+        ("('gone',)", "there is no such folder as"),
+        ("('out',)", "out of the project"),
+    ],
+)
+def test_a_folder_outside_of_the_project_is_refused(project, tmp_path, include, words):
+    outside = tmp_path.parent / f"{tmp_path.name}-outside"
+    outside.mkdir()
+    (tmp_path / "out").symlink_to(outside)
+    kernels = f'kernel("right", include={include}),'
+    done = project(kernels, {"right.cu": RIGHT}, "check", "--build-only", "sm_86")
+    assert done.status != ExitCode.FINE
+    assert words in done.err
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """What nvcc makes of RIGHT for sm_80, by suffix."""
+    folder = tmp_path_factory.mktemp("compiled")
+    write_files(folder, {"right.cu": RIGHT})
+    for kind in ("ptx", "cubin", "fatbin"):
+        command = [str(nvcc.path()), f"-{kind}", "-arch=sm_80", "-o", f"right.{kind}", "right.cu"]
+        subprocess.run(command, cwd=folder, check=True)
+    return folder
+
+
+def prebuilt(compiled, tmp_path, project, name, *, arch="sm_86", given=""):
+    (tmp_path / "kernels/twice").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "kernels/twice" / name).write_bytes((compiled / name).read_bytes())
+    kernels = f'kernel("right", {name!r}, {given}),'
+    return project(kernels, {}, "check", "--build-only", arch, "--json")
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "reason"),
+    [("ptx", "built", ""), ("cubin", "not-built", "prebuilt"), ("fatbin", "not-built", "prebuilt")],
+)
+def test_what_is_compiled_already_is_a_source(compiled, tmp_path, project, name, status, reason):
+    [row] = prebuilt(compiled, tmp_path, project, f"right.{name}").json[0]["rows"]
+    assert (row["status"], row["reason"], row["entry"]) == (status, reason, "right"), row
+    assert bool(row["usage"]) == (name == "ptx")
+    loaded = load(tmp_path / "kernels" / "twice")
+    [kernel] = loaded.suite.kernels
+    assert tuple(kernel.sources) == ("cuda",)
+    made = program(loaded.suite, kernel, loaded.suite.case(kernel, {"n": 64}), "cuda")
+    # Of its bytes alone.
+    assert made.code_sha256
+    assert not made.tree_sha256
+    file = tmp_path / f"kernels/twice/right.{name}"
+    file.write_bytes(file.read_bytes() + b"\n.file 1")
+    other = program(loaded.suite, kernel, loaded.suite.case(kernel, {"n": 64}), "cuda")
+    assert other.sha256 != made.sha256
+
+
+@pytest.mark.parametrize(
+    ("name", "arch", "given", "words"),
+    [
+        ("right.ptx", "sm_75", "", "is PTX for sm_80, which sm_75 does not run"),
+        ("right.ptx", "sm_86", "entry='wrong'", "no kernel function named 'wrong'"),
+        ("right.ptx", "sm_86", "args=('x', 'n', 'y')", "The first that differs is number 2"),
+        ("right.cubin", "sm_90", "", "is a binary for sm_80, which sm_90 does not run"),
+        ("right.cubin", "sm_86", "entry='wrong'", "no kernel function named 'wrong'"),
+        ("right.cubin", "sm_86", "args=('x', 'n', 'y')", "The first that differs is number 2"),
+    ],
+)
+def test_a_mistake_about_what_is_compiled_already_is_found(
+    compiled, tmp_path, project, name, arch, given, words
+):
+    done = prebuilt(compiled, tmp_path, project, name, arch=arch, given=given)
+    [row] = done.json[0]["rows"]
+    assert (done.status, row["status"]) == (ExitCode.NOT_MEASURED, "failed")
+    assert words in row["message"]
+
+
+def test_ptx_of_sm_90a_is_for_that_alone():
+    with scratch_folder() as folder:
+        (folder / "k.cu").write_text(FEATURE, encoding="utf-8")
+        command = [str(nvcc.path()), "-ptx", "-arch=sm_90a", "-o", "k.ptx", "k.cu"]
+        subprocess.run(command, cwd=folder, check=True)
+        made = Program("t.k", "k", (folder / "k.ptx").read_text(encoding="utf-8"), suffix=".ptx")
+    assert nvcc.built_for(nvcc.cubin(made, nvcc.STANDARD, "sm_90")[0]) == "sm_90a"
+    with pytest.raises(BuildError, match="is PTX for sm_90a, which sm_100 does not run"):
+        nvcc.cubin(made, nvcc.STANDARD, "sm_100")
+
+
+LIBRARY = 'extern "C" int right(void *stream, const float *x, float *y, int n) { return 0; }'
+
+
+def test_a_library_is_a_source(tmp_path, project):
+    made = Program("twice.right", "right", LIBRARY, kind="library")
+    (tmp_path / "kernels/twice").mkdir(parents=True)
+    (tmp_path / "kernels/twice/right.so").write_bytes(nvcc.library(made, nvcc.STANDARD, "sm_86"))
+    kernels = 'kernel("right", HostLibrary("right.so")), kernel("wrong", HostLibrary("right.so")),'
+    kernels += 'kernel("source", HostLibrary("source.cu"), entry="right"),'
+    _, rows = built(project, kernels, {"source.cu": LIBRARY})
+    told = [(row["status"], row["built_for"]) for row in rows]
+    assert told == [("built", ""), ("failed", ""), ("built", "sm_86")]
+    assert "its library has no function 'wrong'" in rows[1]["message"]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("'k.so'", "expected HostLibrary('k.so')"),
+        ("'k.ptx', instantiate='k<1>'", "which is compiled already: name the function by entry"),
+        ("'k.cu', instantiate='k<1>', entry='k'", "an entry and a template to instantiate"),
+        ("'k.cu', instantiate='<1>'", "expected a function's name and template arguments"),
+        ("'k.cu', arch='ampere'", "expected the form 'sm_90a'"),
+    ],
+)
+def test_a_kernel_that_makes_no_sense_is_refused(project, given, words):
+    done = project(f'kernel("k", {given}),', {}, "list")
+    assert (done.status, words in done.err) == (ExitCode.USAGE, True), done.err
