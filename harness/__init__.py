@@ -1,7 +1,8 @@
 """Which commit slowed which GPU kernel, on which card, by how much and how surely.
 
 What a suite.py imports comes from here: `Axis`, `Case`, `DeviceFacts`, `Generated`, `HostFunction`,
-`HostLibrary`, `Input`, `Kernel`, `Ladder`, `Output`, `Problem`, `Rung`, `Suite`, `Tuning`, `ceil_div`.
+`HostLibrary`, `InOut`, `Input`, `Kernel`, `Ladder`, `Output`, `Problem`, `Rung`, `Scalar`, `Step`, `Suite`,
+`Tuning`, `ceil_div`.
 """
 
 from harness.spec.device_facts import DeviceFacts
@@ -11,12 +12,15 @@ from harness.spec.suite import (
     Generated,
     HostFunction,
     HostLibrary,
+    InOut,
     Input,
     Kernel,
     Ladder,
     Output,
     Problem,
     Rung,
+    Scalar,
+    Step,
     Suite,
     Tuning,
     ceil_div,
@@ -29,12 +33,15 @@ __all__ = [
     "Generated",
     "HostFunction",
     "HostLibrary",
+    "InOut",
     "Input",
     "Kernel",
     "Ladder",
     "Output",
     "Problem",
     "Rung",
+    "Scalar",
+    "Step",
     "Suite",
     "Tuning",
     "__version__",

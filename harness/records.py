@@ -112,6 +112,8 @@ class Launch:
     dynamic_shared_bytes: int = 0
     dispatch: Extent3 | None = None
     """Most blocks of one dispatch: a larger grid is launched in parts. None where it is launched whole."""
+    steps: tuple[Launch, ...] = ()
+    """Of the kernels that run after it in one launch of the case."""
 
     @property
     def in_parts(self) -> bool:
@@ -190,6 +192,9 @@ class Measurement:
     started_ns: int | None
     """Host monotonic clock, to align with telemetry."""
     ended_ns: int | None
+    restored: bool = False
+    """Whether arrays that kernels read and write were put back before each launch, outside of its time. A hot
+    L2 then holds what that copy left."""
 
     @property
     def span_ns(self) -> tuple[int, int]:
@@ -350,6 +355,8 @@ class PairedBlock:
     clock_noise: float | None = None
     """Relative standard deviation of a slot's clock from nothing but the ticks of the device's timer."""
     telemetry: Telemetry | None = None
+    restored: bool = False
+    """As in Measurement."""
 
 
 VerdictStatus = Literal[

@@ -297,7 +297,7 @@ def test_an_unknown_argument_is_a_sentence(arena):
     with pytest.raises(SuiteError) as raised:
         arena.arguments(kernel(args=("a", "nope")))
     assert raised.value.message == (
-        "Kernel 'one' has argument 'nope', which is no array and no axis of its problem."
+        "Kernel 'one' has argument 'nope', which is no array, scalar or axis of its problem."
     )
 
 

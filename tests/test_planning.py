@@ -267,7 +267,7 @@ def test_planning_needs_no_device():
     made = kernel(macros={"A": 1, "B": lambda c: c.device.sm_count, "C": lambda c: c.n}, grid=lambda c: c.B)
     [planned] = plan(Suite("lines", Line(), [made]), sizes=["5"])
     assert planned.case.macros == {"A": 1, "C": 5}
-    with pytest.raises(SuiteError, match="no axis or macro named 'B'"):
+    with pytest.raises(SuiteError, match="no axis, macro or scalar named 'B'"):
         launch_of(made, planned.case)
     there = on_device(made, planned.case, CARD)
     assert list(there.macros.items()) == [("A", 1), ("B", 28), ("C", 5)]

@@ -210,7 +210,7 @@ def test_a_suite_that_makes_no_sense(changes, sentence):
 def test_a_case_reads_like_its_sizes_and_macros():
     made = suite().case(kernel(macros={"BM": 64, "BK": lambda c: c.k * 2}), {"m": 1, "n": 2, "k": 3})
     assert (made.m, made.n, made.k, made.BM, made.BK) == (1, 2, 3, 64, 6)
-    with pytest.raises(AttributeError, match="case has no axis or macro named 'BN'"):
+    with pytest.raises(AttributeError, match="case has no axis, macro or scalar named 'BN'"):
         _ = made.BN
 
 
@@ -224,7 +224,8 @@ def test_a_case_reads_like_its_sizes_and_macros():
         ),
         pytest.param(
             lambda c: c.nope,
-            "Kernel 'one': macro BM at 1x2x3 raised AttributeError: case has no axis or macro named 'nope'",
+            "Kernel 'one': macro BM at 1x2x3 raised AttributeError: case has no axis, macro or scalar named "
+            "'nope'",
             id="an axis that is not there",
         ),
         pytest.param(

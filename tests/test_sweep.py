@@ -147,7 +147,7 @@ def test_what_the_device_cannot_launch_is_rejected_with_the_limit(tmp_path):
         ("'A < C'", "'A < C': name 'C' is not defined. It may use n, A"),
         ("'A / 0'", "'A / 0' at 64 with A = 1 raised ZeroDivisionError"),
         ("'len(str(A))'", "name 'len' is not defined"),
-        ("lambda case: case.C", "has no axis or macro named 'C'"),
+        ("lambda case: case.C", "has no axis, macro or scalar named 'C'"),
     ],
 )
 def test_a_rule_that_is_broken_ends_the_sweep_before_anything_is_stored(tmp_path, rule, words):

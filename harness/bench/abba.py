@@ -26,6 +26,7 @@ from harness.bench.measure import (
     enqueue_slot,
     l2_policy,
     launches_per_slot,
+    timed,
     warm_up,
 )
 from harness.device.backends.base import Device, Stamp
@@ -96,7 +97,7 @@ def measure_pair(
 ) -> PairedBlock:
     """Raw quads of a pair, as many as its noise needs. Raises what `data` raises of wrong outputs."""
     l2 = l2_policy(device, settings.l2)
-    warmup = warm_up(device, [pair.base, pair.head], settings)
+    warmup = warm_up(device, [pair.base, pair.head], settings, data)
     time_ns = warmup.time_ns
     for subject in (pair.head, pair.base):
         data.begin(subject, time_ns)
@@ -123,6 +124,7 @@ def measure_pair(
         settled=warmup.settled,
         gpu_s=runner.busy_s,
         clock_noise=_clock_noise(device.globaltimer_tick_ns(), quads),
+        restored=data.restores,
     )
 
 
@@ -166,14 +168,14 @@ class Alone:
     sm_clock_mhz: float | None
 
 
-def run_alone(device: Device, subject: Subject, duration_s: float) -> Alone:
+def run_alone(device: Device, subject: Subject, duration_s: float, data: Data = UNWATCHED) -> Alone:
     """Launch a kernel again and again for `duration_s`, without flushes: as much power as it can draw."""
     batch, launches, total_ns = 1, 0, 0.0
     first = last = None
     started_ns = ended_ns = time.monotonic_ns()
     while launches == 0 or ended_ns - started_ns < duration_s * 1e9:
         before = device.stamp()
-        timing = device.timed(subject.built, subject.launch, subject.arguments, batch)
+        timing = timed(device, subject, data, batch)
         after = device.stamp()
         device.synchronize()
         ended_ns = time.monotonic_ns()

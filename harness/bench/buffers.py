@@ -9,10 +9,10 @@ output would leave the damage looking intact.
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,17 @@ from numpy.typing import NDArray
 
 from harness.device.backends.base import Argument, Device, Memory
 from harness.errors import OutOfMemoryError, SuiteError
-from harness.spec.suite import Case, Kernel, Problem, argument_names, numpy_dtype
+from harness.spec.layout import Layout, element_bits, fits, numpy_dtype
+from harness.spec.suite import (
+    Case,
+    Generated,
+    Kernel,
+    PlacedArray,
+    Problem,
+    argument_names,
+    computed,
+    workspaces,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -31,21 +41,53 @@ POISON = 0xFF
 """Every IEEE format reads a word of ones as NaN."""
 PIECE_BYTES = 2**22
 """Arrays are hashed and compared on the host in pieces of this size."""
-_OUTPUT_GUARD = 0xFE
+OUTPUT_GUARD = 0xFE
 """Huge numbers in float32 and float64, NaN in float16: not what a read past an input gives."""
 
 Kept = Mapping[str, Memory]
 """Inputs put aside on the device, by name."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """A workspace, between guard zones as arrays are."""
+
+    name: str
+    size_bytes: int
+    whole: Memory
+
+
+def _by_value(kernel: Kernel, name: str, value: Any, *, host: bool) -> Argument:
+    """An argument that a setup gave: for a function of the host anything, else a NumPy scalar or bytes."""
+    if host or (isinstance(value, np.generic) and not isinstance(value, np.void)):
+        return value
+    try:
+        return bytes(memoryview(value))
+    except TypeError:
+        raise SuiteError(
+            f"Kernel {kernel.name!r}: its setup gave {name!r} as {type(value).__name__}; expected bytes, or "
+            "a NumPy scalar, whose width is known, such as np.int32(4)."
+        ) from None
+
+
 def needed_bytes(problem: Problem, case: Case) -> int:
-    """Device memory that the case's arrays take, guard zones included."""
-    return sum(_size_bytes(problem, case, name) + 2 * GUARD_BYTES for name in problem.arrays)
+    """Device memory that the case's arrays take, guard zones and what some hold at first included."""
+    layouts = {name: problem.layout(name, case) for name in problem.arrays}
+    arrays = sum(layout.size_bytes + 2 * GUARD_BYTES for layout in layouts.values())
+    return arrays + sum(layouts[name].size_bytes for name in _copied(problem, layouts))
 
 
-def _size_bytes(problem: Problem, case: Case, name: str) -> int:
-    array = problem.arrays[name]  # in Python's integers: NumPy's would overflow for a huge size
-    return math.prod(array.shape_at(case)) * numpy_dtype(array.dtype_at(case)).itemsize
+def _read(problem: Problem) -> set[str]:
+    """The outputs that hold something before a launch, which kernels read."""
+    return {
+        name for name, array in problem.outputs.items() if array.kind == "inout" or array.init is not None
+    }
+
+
+def _copied(problem: Problem, layouts: Mapping[str, Layout]) -> list[str]:
+    """The outputs that are made what they are before a launch by a copy: no one byte fills them."""
+    read = _read(problem)
+    return [name for name in problem.outputs if name in read or layouts[name].padded]
 
 
 def same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
@@ -97,11 +139,22 @@ class Arena:
                 f"{limit / 2**30:.1f} GiB free: use a smaller size."
             )
         self.device, self.problem, self.case = device, problem, case
-        self.sizes = {name: _size_bytes(problem, case, name) for name in problem.arrays}
+        self.layouts = {name: problem.layout(name, case) for name in problem.arrays}
+        self.sizes = {name: layout.size_bytes for name, layout in self.layouts.items()}
+        self.restores = bool(_read(problem))
+        """Whether kernels read what they write, so that it is put back before each launch."""
         self.whole: dict[str, Memory] = {}
         self.views: dict[str, Memory] = {}
+        self.first: dict[str, Memory] = {}
+        """What some outputs hold before a launch, by name."""
         self._kept: list[Memory] = []
+        self._rooms: list[_Room] = []
+        self._given: list[object] = []
         try:
+            for name in _copied(problem, self.layouts):
+                self.first[name] = device.allocate(self.sizes[name])
+                if name not in problem.inputs:
+                    device.write(self.first[name], 0, self._filled(name))
             for name, size_bytes in self.sizes.items():
                 self.whole[name] = device.allocate(size_bytes + 2 * GUARD_BYTES)
                 self.views[name] = device.view(self.whole[name], GUARD_BYTES, size_bytes)
@@ -121,17 +174,37 @@ class Arena:
         self.views.clear()
         while self._kept:
             self.device.release(self._kept.pop())
+        self._given.clear()
+        while self._rooms:
+            self.device.release(self._rooms.pop().whole)
+        while self.first:
+            self.device.release(self.first.popitem()[1])
         while self.whole:
             self.device.release(self.whole.popitem()[1])
 
     def _guard(self, name: str) -> int:
-        return _OUTPUT_GUARD if name in self.problem.outputs else POISON
+        return OUTPUT_GUARD if name in self.problem.outputs else POISON
+
+    def _filled(self, name: str) -> NDArray[np.uint8]:
+        """What an output holds before a launch."""
+        layout, value = self.layouts[name], self.problem.arrays[name].init
+        if value is None:
+            return layout.filled(POISON, self._guard(name))
+        if not fits(value, layout.dtype):
+            raise SuiteError(f"Output {name!r} has init={value!r}, which {layout.dtype} cannot hold.")
+        return self._packed(name, np.full(layout.shape, value).astype(numpy_dtype(layout.dtype)))
+
+    def _packed(self, name: str, data: NDArray[Any]) -> NDArray[np.uint8]:
+        return self.layouts[name].pack(data, self._guard(name))
 
     def write(self, data: Mapping[str, NDArray[Any]]) -> None:
         """Raises SuiteError for data that do not fit their arrays: they would be written past them."""
         self._check(data)
         for name, array in data.items():
-            self.device.write(self.whole[name], GUARD_BYTES, np.ascontiguousarray(array))
+            packed = self._packed(name, array)
+            self.device.write(self.whole[name], GUARD_BYTES, packed)
+            if name in self.first:
+                self.device.write(self.first[name], 0, packed)
 
     def _check(self, data: Mapping[str, NDArray[Any]]) -> None:
         inputs = self.problem.inputs
@@ -156,7 +229,7 @@ class Arena:
         self._check(data)
         kept = place or self.room(data)
         for name, memory in (kept or {}).items():
-            self.device.write(memory, 0, np.ascontiguousarray(data[name]))
+            self.device.write(memory, 0, self._packed(name, data[name]))
         return kept
 
     def room(self, names: Iterable[str]) -> Kept | None:
@@ -184,16 +257,33 @@ class Arena:
         """Enqueue a copy of kept data over the inputs."""
         for name, memory in kept.items():
             self.device.copy(memory, self.whole[name], GUARD_BYTES, self.sizes[name])
+            if name in self.first:
+                self.device.copy(memory, self.first[name], 0, self.sizes[name])
 
     def poison(self) -> None:
-        """Fill every output with NaN."""
-        for memory, offset_bytes, size_bytes in self.outputs():
-            self.device.fill(memory, offset_bytes, size_bytes, POISON)
+        """Fill every output with NaN, or with what it holds before a launch; and every workspace."""
+        for name in self.problem.outputs:
+            if name in self.first:
+                self.device.copy(self.first[name], self.whole[name], GUARD_BYTES, self.sizes[name])
+            else:
+                self.device.fill(self.whole[name], GUARD_BYTES, self.sizes[name], POISON)
+        for room in self._rooms:
+            self.device.fill(room.whole, GUARD_BYTES, room.size_bytes, POISON)
 
     def outputs(self) -> Iterator[tuple[Memory, int, int]]:
         """Where each output lies: its allocation, its offset in it, its size in bytes."""
         for name in self.problem.outputs:
             yield self.whole[name], GUARD_BYTES, self.sizes[name]
+
+    def spots(self, count: int, most_bytes: int) -> Iterator[tuple[Memory, int, NDArray[np.uint8]]]:
+        """Places of each output, and what lies there before a launch: allocation, offset and bytes."""
+        for name in self.problem.outputs:
+            size_bytes = self.sizes[name]
+            for place in np.linspace(0, max(0, size_bytes - most_bytes), count, dtype=np.int64):
+                held = np.full(min(size_bytes, most_bytes), POISON, np.uint8)
+                if name in self.first:
+                    self.device.read(self.first[name], int(place), held)
+                yield self.whole[name], GUARD_BYTES + int(place), held
 
     def digest(self, kept: Kept | None = None) -> str:
         """A digest of every output, or of their copies, bit for bit."""
@@ -201,34 +291,89 @@ class Arena:
 
     def read(self, name: str, kept: Kept | None = None) -> NDArray[Any]:
         """An array, or its copy in `kept`."""
-        array = self.problem.arrays[name]
-        out = np.empty(array.shape_at(self.case), numpy_dtype(array.dtype_at(self.case)))
+        return self.layouts[name].unpack(self._raw(name, kept))
+
+    def _raw(self, name: str, kept: Kept | None = None) -> NDArray[np.uint8]:
+        out = np.empty(self.sizes[name], np.uint8)
         memory, begin = (self.whole, GUARD_BYTES) if kept is None else (kept, 0)
         self.device.read(memory[name], begin, out)
         return out
 
     def damage(self, inputs: Mapping[str, NDArray[Any]]) -> str:
         """What a kernel wrote that it should not have, guard zones and inputs, in words; empty if nothing."""
-        zone = np.empty(GUARD_BYTES, np.uint8)
-        found = []
+        found = [each for room in self._rooms for each in self._beside(room, OUTPUT_GUARD)]
         for name, size_bytes in self.sizes.items():
-            for side, offset in (("before", 0), ("after", GUARD_BYTES + size_bytes)):
-                self.device.read(self.whole[name], offset, zone)
-                if touched := int(np.count_nonzero(zone != self._guard(name))):
-                    found.append(f"{touched} bytes {side} {name}")
-        changed = [name for name, data in inputs.items() if not same_bits(self.read(name), data)]
+            found += self._beside(_Room(name, size_bytes, self.whole[name]), self._guard(name))
+            if self.layouts[name].padded and (
+                touched := self.layouts[name].written_between(self._raw(name), self._guard(name))
+            ):
+                found.append(f"{touched} bytes in the padding of {name}")
+        read = ((name, data) for name, data in inputs.items() if name not in self.problem.outputs)
+        changed = [name for name, data in read if not same_bits(self.read(name), data)]
         outside = f"The kernel wrote outside its arrays: {', '.join(found)}." if found else ""
         inside = f"The kernel changed its inputs: {', '.join(changed)}." if changed else ""
         return " ".join(filter(None, (outside, inside)))
 
-    def arguments(self, kernel: Kernel, problem: Problem | None = None) -> list[Argument]:
-        """The kernel's arguments in order: arrays as device views, axes as 32-bit integers.
+    def _beside(self, room: _Room, guard: int) -> Iterator[str]:
+        """What was written into the zones on both sides, in words."""
+        zone = np.empty(GUARD_BYTES, np.uint8)
+        for side, offset in (("before", 0), ("after", GUARD_BYTES + room.size_bytes)):
+            self.device.read(room.whole, offset, zone)
+            if touched := int(np.count_nonzero(zone != guard)):
+                yield f"{touched} bytes {side} {room.name}"
 
-        `problem` is the kernel's own where that is another one of the same arrays.
+    def arguments(
+        self, kernel: Kernel, problem: Problem | None = None, case: Case | None = None
+    ) -> list[Argument]:
+        """The kernel's arguments in order: arrays as device views, scalars as their dtypes have them, axes as
+        32-bit integers, its workspaces, and what its setup gives, which is asked here.
+
+        `problem` and `case` are the kernel's own where these are others over the same arrays.
         """
-        sizes, names = self.case.sizes, argument_names(problem or self.problem, kernel)
+        problem, case = problem or self.problem, case or self.case
+        known: dict[str, Argument] = {name: np.int32(size) for name, size in case.sizes.items()}
+        for name, value in case.scalars.items():
+            if name in problem.scalars:
+                known[name] = numpy_dtype(problem.scalars[name].dtype).type(value)
+        rooms = {name: self._workspace(name, size) for name, size in workspaces(kernel, case).items()}
+        for name, room in rooms.items():
+            known[name] = self.device.view(room.whole, GUARD_BYTES, room.size_bytes)
+        known |= self.views
+        if kernel.setup is not None:
+            known |= self._set_up(kernel, case, {**self.views, **{name: known[name] for name in rooms}})
+        names = argument_names(problem, kernel)
         for name in names:
-            if name not in self.views and name not in sizes:
-                what = f"{name!r}, which is no array and no axis of its problem"
-                raise SuiteError(f"Kernel {kernel.name!r} has argument {what}.")
-        return [self.views[name] if name in self.views else np.int32(sizes[name]) for name in names]
+            if name not in known:
+                what = f"{name!r}, which is no array, scalar or axis of its problem"
+                given = "" if kernel.setup is None else " and nothing that its setup gave"
+                raise SuiteError(f"Kernel {kernel.name!r} has argument {what}{given}.")
+        return [known[name] for name in names]
+
+    def _workspace(self, name: str, size_bytes: int) -> _Room:
+        """Memory of a kernel's own; kernels that are compared share what is alike."""
+        for room in self._rooms:
+            if (room.name, room.size_bytes) == (name, size_bytes):
+                return room
+        whole = self.device.allocate(size_bytes + 2 * GUARD_BYTES)
+        self._rooms.append(_Room(name, size_bytes, whole))
+        self.device.fill(whole, 0, size_bytes + 2 * GUARD_BYTES, OUTPUT_GUARD)
+        self.device.fill(whole, GUARD_BYTES, size_bytes, POISON)
+        return self._rooms[-1]
+
+    def _set_up(self, kernel: Kernel, case: Case, views: Mapping[str, Memory]) -> dict[str, Argument]:
+        """What a kernel's setup gives, by name. It is kept: what it allocated lives as long as the arrays."""
+        arrays = {}
+        for name, view in views.items():
+            layout = self.layouts.get(name)
+            size = self.sizes[name] if layout else workspaces(kernel, case)[name]
+            layout = layout or Layout((size,), "uint8")
+            steps = tuple(step * element_bits(layout.dtype) // 8 for step in layout.strides)
+            arrays[name] = PlacedArray(self.device.address(view), layout.shape, layout.dtype, steps, size)
+        setup = kernel.setup
+        assert setup is not None
+        given = computed(kernel.name, "setup", lambda case: setup(case, arrays), case)
+        if not isinstance(given, Mapping):
+            raise SuiteError(f"Kernel {kernel.name!r}: its setup gave {given!r}; expected arguments by name.")
+        self._given.append(given)
+        host = not isinstance(kernel.source_for(self.device.info.backend), (str, Generated))
+        return {name: _by_value(kernel, name, value, host=host) for name, value in given.items()}

@@ -3,7 +3,8 @@ enough.
 
 A slot is what one time is taken of: `launches_per_slot` launches, enough for the clock's tick. Hot, they run
 back to back in one interval; cold, each has an interval of its own behind a flush of the L2, and the slot is
-their mean. Outputs are poisoned before each interval: work that a kernel skips because it finds it done would
+their mean. Each has its own as well where kernels read what they write, behind a copy that puts it back.
+Outputs are poisoned before each interval: work that a kernel skips because it finds it done would
 not be in its time.
 """
 
@@ -70,8 +71,12 @@ class Data:
     harness.bench.verifier.Rotation is the one for kernels that were verified.
     """
 
+    restores: bool = False
+    """Whether kernels read what they write. Then poison() goes before every launch, outside of what is timed:
+    on what another launch left, a kernel does another thing."""
+
     def poison(self) -> None:
-        """Enqueue NaN over every output."""
+        """Enqueue NaN over every output, or what it holds at first where kernels read it."""
 
     def change(self) -> None:
         """Enqueue other inputs in the place of those that are there, or leave them, at random."""
@@ -99,7 +104,7 @@ def measure(
     """Raw times of a kernel. Raises what `data` raises of outputs that are wrong when timed."""
     l2 = l2_policy(device, settings.l2)
     tick_ns = device.tick_ns()
-    warmup = warm_up(device, [subject], settings)
+    warmup = warm_up(device, [subject], settings, data)
     data.begin(subject, warmup.time_ns)
     launches = launches_per_slot(warmup.time_ns, tick_ns, settings.min_slot_ns)
     most_s = settings.max_time_s or (2.0 if device.info.kind == "gpu" else 1.0)
@@ -131,6 +136,7 @@ def measure(
         stopped_by=stopped_by,
         started_ns=started_ns,
         ended_ns=ended_ns,
+        restored=data.restores,
     )
 
 
@@ -165,8 +171,10 @@ def enqueue_slot(
     l2: L2Policy,
     stamp: Callable[[], Stamping] = _no_stamp,
 ) -> Slot:
-    """A slot of so many launches: one interval of them all where the L2 is hot, one each where it is cold."""
-    intervals, each = (launches, 1) if l2 == "cold" else (1, launches)
+    """A slot of so many launches: one interval of them all where the L2 is hot and nothing is put back, else
+    one each.
+    """
+    intervals, each = (launches, 1) if l2 == "cold" or data.restores else (1, launches)
     timings, stamps = [], []
     for _ in range(intervals):
         data.poison()  # before the flush, which leaves nothing of it in the L2
@@ -179,6 +187,17 @@ def enqueue_slot(
     return Slot(tuple(timings), tuple(stamps), launches)
 
 
+def timed(device: Device, subject: Subject, data: Data, launches: int) -> Timing:
+    """Enqueue launches, back to back but for what `data` puts back; their time together."""
+    if not data.restores:
+        return device.timed(subject.built, subject.launch, subject.arguments, launches)
+    timings = []
+    for _ in range(launches):
+        data.poison()
+        timings.append(device.timed(subject.built, subject.launch, subject.arguments, 1))
+    return lambda: math.fsum(timing() for timing in timings)
+
+
 @dataclass(frozen=True, slots=True)
 class Warmup:
     launches: int
@@ -189,13 +208,18 @@ class Warmup:
     """What one launch of the fastest subject takes, at the end."""
 
 
-def warm_up(device: Device, subjects: Sequence[Subject], settings: SlotSettings) -> Warmup:
+def warm_up(
+    device: Device, subjects: Sequence[Subject], settings: SlotSettings, data: Data = UNWATCHED
+) -> Warmup:
     """Launch kernels in turns until two successive windows of times agree: then clocks have settled too."""
     least_s, started = settings.warmup_min_s, time.monotonic()
     windows: list[float] = []
     launches, batch = 0, 1
     while True:
-        timings = [device.timed(each.built, each.launch, each.arguments, batch) for each in subjects]
+        if data.restores and windows and windows[-1] < 10 * ENQUEUE_NS:
+            # Or the first of each pair of events would wait for the host.
+            device.occupy(len(subjects) * batch * ENQUEUE_NS)
+        timings = [timed(device, each, data, batch) for each in subjects]
         device.synchronize()
         launches += batch
         times_ns = [max(timing() / batch, 1.0) for timing in timings]
@@ -237,7 +261,9 @@ def single_blocks(launch: Launch) -> Launch:
     return replace(launch, dispatch=(1, 1, 1))
 
 
-def limited(device: Device, subject: Subject, launch: Launch, most_ms: float) -> Launch:
+def limited(
+    device: Device, subject: Subject, launch: Launch, most_ms: float, data: Data = UNWATCHED
+) -> Launch:
     """The launch with the largest dispatch that takes no longer than `most_ms`, found by trying.
 
     `subject` is built for parts. Raises LaunchError where a single block takes longer.
@@ -247,7 +273,7 @@ def limited(device: Device, subject: Subject, launch: Launch, most_ms: float) ->
         part = replace(launch, grid=extent, dispatch=extent)
         times = []
         for _ in range(2):  # the first launch of all also loads
-            timing = device.timed(subject.built, part, subject.arguments, 1)
+            timing = timed(device, replace(subject, launch=part), data, 1)
             device.synchronize()
             times.append(timing())
         return min(times)

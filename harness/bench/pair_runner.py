@@ -28,17 +28,18 @@ from harness.bench.buffers import Arena
 from harness.bench.injection import planted, steps_for
 from harness.bench.measure import Subject, launches_per_slot
 from harness.bench.problem_changes import case_changes, definition_sha256, suite_changes
-from harness.bench.verifier import Checker, NotAsVerifiedError, Rotation, emulator
+from harness.bench.verifier import Checker, NotAsVerifiedError, Restoring, Rotation, emulator
 from harness.bench.verify import first_wrong
-from harness.device.backends.base import Built, Device, check_launch, compile_all
+from harness.device.backends.base import Argument, Built, Device, check_launch, compile_all
 from harness.device.peaks import check_rates
 from harness.errors import HarnessError, MeasureError, SuiteError
 from harness.records import L2Policy, Launch, LibraryShare, Measurement, PairedBlock
 from harness.spec.device_facts import facts_of
+from harness.spec.layout import numpy_dtype
 from harness.spec.loader import imports_of, modules_of
 from harness.spec.planning import at_least_one, launch_of
-from harness.spec.sources import Program, program
-from harness.spec.suite import Case, Kernel, Problem, Suite, argument_names, numpy_dtype
+from harness.spec.sources import Program, program, tree_sha256
+from harness.spec.suite import Case, Kernel, Problem, Suite, argument_names, workspaces
 from harness.statistics.moderated import DEFAULT_PRIOR, moderate
 from harness.statistics.paired import MIN_QUADS, log_ratios, of_arm, process_effect
 from harness.system.file_access import check_committed, reaches_beside
@@ -200,6 +201,12 @@ def build(device: Device, prepared: Prepared) -> Built:
     return built
 
 
+def arguments_of(arena: Arena, prepared: Prepared, case: Case | None = None) -> list[Argument]:
+    """What a kernel is launched with on an arena's arrays, at `case` where that is not the arena's own."""
+    with imports_of(prepared.suite, prepared.kernel, arena.device.info.backend):
+        return arena.arguments(prepared.kernel, prepared.suite.problem, case)
+
+
 @dataclass(frozen=True, slots=True)
 class _Side:
     """One side of a pair, ready to be launched."""
@@ -316,7 +323,7 @@ class PairBench:
             def slowdown(steps: int) -> float:
                 arguments = (*head.subject.arguments[:-1], np.int32(steps))
                 pair = Pair(base.subject, dataclasses.replace(head.subject, arguments=arguments))
-                block = measure_pair(self.device, pair, settings, rng)
+                block = measure_pair(self.device, pair, settings, rng, Restoring(arena))
                 cycles = [quad.cycles for quad in block.quads if quad.cycles]
                 values = cycles if len(cycles) == len(block.quads) else [q.times_ns for q in block.quads]
                 ratios = log_ratios([quad.order for quad in block.quads], values)
@@ -344,7 +351,7 @@ class PairBench:
             arena.write(self.checker.inputs(head.prepared.case, request.seed))
             self.report("solo")
             sides: dict[str, Alone] = {
-                side.name: run_alone(self.device, side.subject, request.duration_s)
+                side.name: run_alone(self.device, side.subject, request.duration_s, Restoring(arena))
                 for side in rng.sample([base, head], 2)
             }
         return protocol.RanAlone(sides=sides)
@@ -406,7 +413,10 @@ class PairBench:
                 for name, side in asked:
                     prepared, built = made[name]
                     with _of(name):
-                        arguments = arena.arguments(prepared.kernel, prepared.suite.problem)
+                        # Both are held to head's problem, so both get what it passes.
+                        scalars = {**prepared.case.scalars, **head.suite.own(prepared.case).scalars}
+                        passed = dataclasses.replace(prepared.case, scalars=scalars)
+                        arguments = arguments_of(arena, prepared, passed)
                     if side.planted:
                         arguments.append(np.int32(side.steps))
                     sides[name] = _Side(name, prepared, Subject(built, prepared.launch, arguments))
@@ -440,22 +450,28 @@ class PairBench:
         Raises WrongResultError and WrongByBaseError.
         """
         asked = case, arena, side.subject, request.seed
+        suite = side.prepared.suite
         both = request.by_base and side.name == "head"
-        by_base = self.wrong_by_base(*asked) if both else ""  # before head's, whose data are timed afterwards
+        by_base = (
+            self.wrong_by_base(*asked, suite) if both else ""
+        )  # before head's, whose data are timed afterwards
         if wrong := first_wrong(self.checker.check(*asked)):
-            stricter = request.by_base and not both and not self.wrong_by_base(*asked)
+            stricter = request.by_base and not both and not self.wrong_by_base(*asked, suite)
             raise WrongResultError(f"{wrong} {_RIGHT_BY_BASE}" if stricter else wrong)
         if by_base:
             raise WrongByBaseError(by_base)
 
-    def wrong_by_base(self, case: Case, arena: Arena, subject: Subject, seed: int) -> str:
+    def wrong_by_base(self, case: Case, arena: Arena, subject: Subject, seed: int, suite: Suite) -> str:
         """Why results are wrong by base's reference and tolerance on base's data, where its arrays are the
-        same; empty where they are right. An error is of base's side where its problem cannot tell.
+        same; empty where they are right. An error is of base's side where its problem cannot tell. `suite` is
+        the kernel's own.
         """
         base, head = self.suites["base"], self.suites["head"]
-        of_base = dataclasses.replace(case, suite=base.name)
-        if _arrays(base.problem, of_base) != _arrays(head.problem, case):
+        if _arrays(base.problem, case) != _arrays(head.problem, case):
             return ""
+        with _of("base"):
+            of_base = base.own(case)
+        subject = _with_scalars(subject, suite, of_base)
         self.report("reference", side="base")
         with _of("base"):
             allowed = self.base_checker.demands(of_base, seed)["largest tolerance"]
@@ -472,7 +488,7 @@ class PairBench:
 
     def _case_for_checking(self, prepared: Prepared) -> Case:
         """The case as head's suite sees it, whose reference and data both sides are held to."""
-        return dataclasses.replace(prepared.case, suite=self.suites["head"].name)
+        return self.suites["head"].own(prepared.case)
 
     def _check_imports(self, *prepared: Prepared) -> None:
         """Raises SuiteError where a launch imported a suite's own module: for both sides, it was head's."""
@@ -492,11 +508,25 @@ def _facts_of(prepared: Prepared, built: Built, digest: str = "") -> protocol.Si
         source_sha256=prepared.source.sha256,
         code_sha256=prepared.source.code_sha256,
         passed=_passed(prepared),
-        function=prepared.source.instance or prepared.source.function,
+        function=" + ".join(
+            (
+                prepared.source.instance or prepared.source.function,
+                *(name for name, _ in prepared.source.steps),
+            )
+        ),
         launch=prepared.launch,
         resources=built.resources,
         digest=digest,
     )
+
+
+def _with_scalars(subject: Subject, suite: Suite, case: Case) -> Subject:
+    """A kernel of the suite's with what `case` passes by value in the place of its own."""
+    problem, arguments = suite.problem, list(subject.arguments)
+    for place, name in enumerate(argument_names(problem, suite.by_name[case.kernel])):
+        if name in problem.scalars and name in case.scalars:
+            arguments[place] = type(arguments[place])(case.scalars[name])
+    return dataclasses.replace(subject, arguments=arguments)
 
 
 def _passed(prepared: Prepared) -> tuple[str, ...]:
@@ -504,12 +534,22 @@ def _passed(prepared: Prepared) -> tuple[str, ...]:
     thing.
     """
     problem, case = prepared.suite.problem, prepared.case
-    told = {
-        name: f"{what} {number} {numpy_dtype(array.dtype_at(case))}{list(array.shape_at(case))}"
-        for what, arrays in (("input", problem.inputs), ("output", problem.outputs))
-        for number, (name, array) in enumerate(arrays.items())
+    told = {name: str(size) for name, size in case.sizes.items()}
+    told |= {
+        name: f"{problem.scalars[name].dtype} {value}"
+        for name, value in case.scalars.items()
+        if name in problem.scalars
     }
-    told |= {name: str(size) for name, size in case.sizes.items()}
+    for what, arrays in (("input", problem.inputs), ("output", problem.outputs)):
+        for number, name in enumerate(arrays):
+            told[name] = f"{what} {number} {_kind(problem, name, case)}"
+    rooms = workspaces(prepared.kernel, case)
+    told |= {name: f"workspace {number} of {rooms[name]} bytes" for number, name in enumerate(rooms)}
+    if prepared.kernel.setup is not None:
+        # Whatever it gives, its own files decide.
+        made = hashlib.sha256((prepared.source.setup + tree_sha256(prepared.suite)).encode()).hexdigest()
+        names = argument_names(problem, prepared.kernel)
+        told |= {name: f"{name} by setup {made}" for name in names if name not in told}
     return tuple(told.get(name, name) for name in argument_names(problem, prepared.kernel))
 
 
@@ -528,10 +568,22 @@ def _same_code(base: protocol.SideFacts, head: protocol.SideFacts) -> bool:
 def _arrays(problem: Problem, case: Case) -> dict[str, None]:
     """Name, type and shape of each, and which are written; in any order they are the same."""
     return dict.fromkeys(
-        f"{name} {numpy_dtype(array.dtype_at(case))}{list(array.shape_at(case))}"
-        + (" (output)" if name in problem.outputs else "")
-        for name, array in problem.arrays.items()
+        f"{name} {_kind(problem, name, case)}" + (" (output)" if name in problem.outputs else "")
+        for name in problem.arrays
     )
+
+
+def _kind(problem: Problem, name: str, case: Case) -> str:
+    """Type, shape and layout, and what it holds before a launch."""
+    array, ld = problem.arrays[name], problem.layout(name, case).ld
+    found = f"{numpy_dtype(array.dtype_at(case))}{list(array.shape_at(case))}"
+    if array.order == "F":
+        found += " by columns"
+    if ld is not None:
+        found += f" with ld {ld}"
+    if array.kind == "inout":
+        return f"{found} read and written"
+    return found if array.init is None else f"{found} of {array.init:g} at first"
 
 
 @contextmanager

@@ -55,9 +55,14 @@ def _written(suite: Suite) -> dict[str, str]:
     for name, axis in problem.axes.items():
         default, quick = (", ".join(map(str, sizes)) for sizes in (axis.default, axis.quick))
         found[f"axis {name}"] = f"{default} (quick: {quick})"
-    for kind, arrays in (("input", problem.inputs), ("output", problem.outputs)):
-        for name, array in arrays.items():
-            found[f"{kind} {name}"] = f"{array.dtype or 'dtype of the kernel'} [{', '.join(array.shape)}]"
+    for name, array in problem.arrays.items():
+        begins = "" if array.init is None else f" of {array.init:g} at first"
+        dtype = array.dtype or "dtype of the kernel"
+        columns = " by columns" if array.order == "F" else ""
+        ld = "" if array.ld is None or callable(array.ld) else f" with ld {array.ld}"
+        found[f"{array.kind} {name}"] = f"{dtype} [{', '.join(array.shape)}]{columns}{ld}{begins}"
+    for name, scalar in problem.scalars.items():
+        found[f"scalar {name}"] = scalar.dtype + ("" if callable(scalar.value) else f" {scalar.value!r}")
     found["order of arguments"] = ", ".join(argument_names(problem))
     return found | {f"{_DTYPE}{kernel.name}": kernel.dtype for kernel in suite.kernels}
 
@@ -79,6 +84,11 @@ def case_changes(
             {
                 "data (digest)": given[side],
                 **side.demands(case, seed, inputs, reference=reference),
+                **{
+                    f"scalar {name}": f"{value:.9g}"
+                    for name, value in side.suite.own(case).scalars.items()
+                    if callable(problem.scalars[name].value)  # any other is told as it is written
+                },
                 "FLOP": str(problem.flop(case)),
                 "bytes moved": str(problem.moved_bytes(case)),
             }

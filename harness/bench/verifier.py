@@ -7,7 +7,7 @@ import hashlib
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.bench import verify
-from harness.bench.buffers import POISON, Arena, Kept, digest, same_bits
+from harness.bench.buffers import OUTPUT_GUARD, Arena, Kept, digest, same_bits
 from harness.bench.measure import ENQUEUE_NS, Data, Subject
 from harness.device.backends.base import Device, Timing
 from harness.errors import MeasureError, OutOfMemoryError
 from harness.records import Check, Verification
-from harness.spec.suite import Case, Kernel, Problem, Suite, argument_names, numpy_dtype
+from harness.spec.layout import element_bits, numpy_dtype
+from harness.spec.suite import Case, Kernel, Problem, Suite, argument_names
 
 INTEGER_CHECK_ELEMENTS = 2**20
 """The exact check is for outputs up to this size: it finds indexing mistakes, which show when small."""
@@ -166,7 +167,7 @@ class Checker:
         kernel = (case.kernel, sorted(case.macros.items())) if own else ()
         folder = self._folder(case, "inputs", kernel, seed)
         if kept := _kept(folder):
-            # A file keeps the bits of a type that is not NumPy's own, and not its name.
+            # A file keeps the bits of a type that is not NumPy's own.
             return {
                 name: array.view(numpy_dtype(problem.inputs[name].dtype_at(case)))
                 for name, array in kept.items()
@@ -180,7 +181,8 @@ class Checker:
         return inputs
 
     def _folder(self, case: Case, *key: object) -> Path:
-        identity = repr((self.suite.name, sorted(case.sizes.items()), case.dtype, key))
+        of_case = sorted(case.sizes.items()), case.dtype, sorted(case.scalars.items())
+        identity = repr((self.suite.name, *of_case, key))
         return self.scratch / hashlib.sha256(identity.encode()).hexdigest()
 
     def _reference(
@@ -209,7 +211,9 @@ def _keep(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     with contextlib.suppress(OSError):  # a full disk costs time, not the answer
         unfinished = Path(tempfile.mkdtemp(dir=folder.parent))
         for name, array in arrays.items():
-            np.save(unfinished / f"{name}.npy", array)
+            # Some of the types that are not NumPy's own it would write and not read again.
+            own = array.dtype.isbuiltin == 1
+            np.save(unfinished / f"{name}.npy", array if own else array.view(f"u{array.dtype.itemsize}"))
         unfinished.rename(folder)
 
 
@@ -218,20 +222,20 @@ def emulator(problem: Problem, kernel: Kernel, case: Case) -> Callable[..., list
     names = argument_names(problem, kernel)
     known: dict[str, dict[str, NDArray[np.float64]]] = {}
     """By their inputs: the same few data sets come again and again."""
+    layouts = {name: problem.layout(name, case) for name in problem.arrays}
 
     def emulate(*arguments: Any) -> list[tuple[Any, NDArray[Any]]]:
         views = dict(zip(names, arguments, strict=True))
-        inputs = {
-            name: views[name].view(numpy_dtype(array.dtype_at(case))).reshape(array.shape_at(case))
-            for name, array in problem.inputs.items()
-        }
+        inputs = {name: layouts[name].unpack(views[name]) for name in problem.inputs}
         if (key := digest(inputs.values())) not in known:
             known[key], _ = verify.reference_of(problem, case, inputs)
         reference = known[key]
-        return [
-            (views[name], reference[name].astype(numpy_dtype(array.dtype_at(case))))
-            for name, array in problem.outputs.items()
-        ]
+        return [(views[name], lying(name, reference[name])) for name in problem.outputs]
+
+    def lying(name: str, values: NDArray[np.float64]) -> NDArray[Any]:
+        layout = layouts[name]
+        packed = layout.pack(values.astype(numpy_dtype(layout.dtype)), OUTPUT_GUARD)
+        return packed if element_bits(layout.dtype) < 8 else packed.view(numpy_dtype(layout.dtype))
 
     return emulate
 
@@ -295,6 +299,17 @@ class _DataSet:
     """Each kernel's outputs, in short."""
 
 
+class Restoring(Data):
+    """An arena's arrays as they are, but for what is put back: for kernels whose outputs nobody looks at."""
+
+    def __init__(self, arena: Arena) -> None:
+        self.arena, self.restores = arena, arena.restores
+
+    def poison(self) -> None:
+        if self.restores:
+            self.arena.poison()
+
+
 class Rotation(Data):
     """The arena of one case, with the data that kernels verified on it are timed on.
 
@@ -315,7 +330,7 @@ class Rotation(Data):
     ) -> None:
         self.checker, self.arena, self.case, self.rng = checker, arena, case, rng
         self._with_unseen = sets == 3
-        self.device = arena.device
+        self.device, self.restores = arena.device, arena.restores
         self._sets = [_DataSet(seed + number) for number in range(min(sets, 2))]
         self._in_force = self._sets[0]
         self._slots = self._offers = 0
@@ -368,21 +383,16 @@ class Rotation(Data):
     def _launch_held(self, subject: Subject) -> None:
         self.poison()
         self.device.synchronize()
-        looks = list(self._spots())
+        spots = list(self.arena.spots(_SPOTS, _SPOT_BYTES))
+        looks = [(memory, offset_bytes, held.copy()) for memory, offset_bytes, held in spots]
         told = self.device.launch_held(subject.built, subject.launch, subject.arguments, looks)
-        if told and any((out != POISON).any() for _, _, out in looks):
+        if told and any((out != held).any() for (_, _, out), (_, _, held) in zip(looks, spots, strict=True)):
             raise ForeignStreamError(
                 subject,
                 "The kernel's outputs changed while the stream that it was given was still held: it works on "
                 "a stream or thread of its own, whose time nobody takes. Put all work on the stream that the "
                 "function is given, or have the two wait for each other with events.",
             )
-
-    def _spots(self) -> Iterator[tuple[Any, int, NDArray[np.uint8]]]:
-        for memory, begin, size_bytes in self.arena.outputs():
-            for place in np.linspace(0, max(0, size_bytes - _SPOT_BYTES), _SPOTS, dtype=np.int64):
-                out = np.full(min(size_bytes, _SPOT_BYTES), POISON, np.uint8)
-                yield memory, begin + int(place), out
 
     def _use(self, data_set: _DataSet) -> None:
         if data_set is not self._in_force:
@@ -427,10 +437,11 @@ class Rotation(Data):
 
     def begin(self, subject: Subject, time_ns: float) -> None:
         """Raises SkippedWorkError, lest slots be planned by the time of a kernel that finds its work done. A
-        launch that is long enough for a slot by itself is poisoned each time, so its time is of its work.
+        launch that is long enough for a slot by itself is poisoned each time, so its time is of its work; and
+        so is each one of a kernel that reads what it writes, which on its own result may do less by right.
         """
         self._launch_ns = time_ns
-        if time_ns < _LONG_NS:
+        if time_ns < _LONG_NS and not self.restores:
             self._check_work(subject)
 
     def finish(self, subjects: Sequence[Subject], launches: int) -> None:
@@ -447,7 +458,7 @@ class Rotation(Data):
             self._finish(subject, launches)
 
     def _finish(self, subject: Subject, launches: int) -> None:
-        if launches > 1:
+        if launches > 1 and not self.restores:
             self._check_work(subject)
         size_bytes = sum(size_bytes for _, _, size_bytes in self.arena.outputs())
         for number in range(self._affordable(min(_LAST_LOOKS, _LAST_LOOKS_BYTES // size_bytes))):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, Literal
 
@@ -18,13 +18,19 @@ from numpy.typing import NDArray
 
 from harness.errors import SuiteError
 from harness.records import Check, Verification
-from harness.spec.suite import Case, Problem, numpy_dtype
+from harness.spec.layout import exact_limits, numpy_dtype
+from harness.spec.suite import Case, Problem
 
 BAND_ELEMENTS = 2**25
 """Outputs larger than this are compared slice by slice, where the problem allows it, to bound host memory."""
 
 SAMPLE_ELEMENTS = 2**18
 """Of the largest output, in a sample."""
+
+_UNWRITTEN = (
+    "NaN: never written, or computed from outside the inputs; an array that kernels add to is an InOut, or "
+    "an Output with init=0"
+)
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -47,9 +53,15 @@ def integer_data(
 ) -> dict[str, NDArray[Any]]:
     """Inputs of integers in [-bound, bound], for which the right answer is exact."""
     return {
-        name: rng.integers(-bound, bound + 1, array.shape_at(case)).astype(numpy_dtype(array.dtype_at(case)))
+        name: _integers(array.shape_at(case), array.dtype_at(case), bound, rng)
         for name, array in problem.inputs.items()
     }
+
+
+def _integers(shape: tuple[int, ...], dtype: str, bound: int, rng: np.random.Generator) -> NDArray[Any]:
+    """Those of [-bound, bound] that the type has exactly."""
+    least, most = exact_limits(dtype)
+    return rng.integers(max(-bound, least), min(bound, most), shape, endpoint=True).astype(numpy_dtype(dtype))
 
 
 def host_bytes(problem: Problem, case: Case) -> int:
@@ -94,8 +106,7 @@ def sample(problem: Problem, case: Case, rng: np.random.Generator) -> tuple[Case
 
 
 def _band(case: Case, axis: str, start: int, stop: int) -> tuple[Case, slice]:
-    part = Case(case.suite, case.kernel, {**case.sizes, axis: stop - start}, case.dtype, case.macros)
-    return part, slice(start, stop)
+    return replace(case, sizes={**case.sizes, axis: stop - start}), slice(start, stop)
 
 
 def origin(problem: Problem, name: str, band: slice) -> tuple[int, ...]:
@@ -209,7 +220,7 @@ def _describe(name: str, parts: Sequence[Comparison], data: str) -> str:
     if first is None:
         return ""
     wrong, elements = sum(part.wrong for part in parts), sum(part.elements for part in parts)
-    unwritten = " (NaN: never written, or computed from outside the inputs)" if np.isnan(first.found) else ""
+    unwritten = f" ({_UNWRITTEN})" if np.isnan(first.found) else ""
     return (
         f"{wrong} of {elements} elements of {name} are wrong on {data}; the first, "
         f"{name}{list(first.first_wrong or ())}, "

@@ -20,8 +20,17 @@ import msgspec
 from harness.bench import protocol
 from harness.bench.buffers import Arena
 from harness.bench.measure import Subject, limited, measure, single_blocks
-from harness.bench.pair_runner import Held, PairBench, Prepared, build, launch_on, library_share, prepare
-from harness.bench.verifier import Checker, Rotation
+from harness.bench.pair_runner import (
+    Held,
+    PairBench,
+    Prepared,
+    arguments_of,
+    build,
+    launch_on,
+    library_share,
+    prepare,
+)
+from harness.bench.verifier import Checker, Restoring, Rotation
 from harness.bench.verify import first_wrong
 from harness.device.backends import nvcc, open_device
 from harness.device.backends.base import Device, compile_all
@@ -127,17 +136,17 @@ class Worker:
 
     def _launch(self, request: protocol.Measure, case: Case) -> Launch:
         """The kernel's own launch, or the same in parts that each take less than was asked for."""
-        kernel = self.suite.by_name[case.kernel]
         launch = launch_on(self.device, self.suite, case, self.checker.scratch)
         if request.max_launch_ms is None or self.device.info.backend == "cpu":
             return launch
         self.report("parts")
         parted = single_blocks(launch)
-        built = build(self.device, self._prepare(case, parted))
+        prepared = self._prepare(case, parted)
+        built = build(self.device, prepared)
         with Arena(self.device, self.suite.problem, case) as arena:
             arena.write(self.checker.inputs(case, request.seed))
-            subject = Subject(built, parted, arena.arguments(kernel))
-            return limited(self.device, subject, launch, request.max_launch_ms)
+            subject = Subject(built, parted, arguments_of(arena, prepared))
+            return limited(self.device, subject, launch, request.max_launch_ms, Restoring(arena))
 
     def run(self, request: protocol.Measure) -> Row:
         self._release()
@@ -148,10 +157,12 @@ class Worker:
         kernel, built = prepared.kernel, build(self.device, prepared)
         with contextlib.ExitStack() as stack:
             arena = stack.enter_context(Arena(self.device, self.suite.problem, case))
-            subject = Subject(built, launch, arena.arguments(kernel))
+            subject = Subject(built, launch, arguments_of(arena, prepared))
             # Before the suite's own data, which are what is timed.
             asked = request.by_base
-            by_base = self.pairs.wrong_by_base(case, arena, subject, request.seed) if asked else ""
+            by_base = (
+                self.pairs.wrong_by_base(case, arena, subject, request.seed, self.suite) if asked else ""
+            )
             verification = self.checker.check(case, arena, subject, request.seed)
             measurement = None
             if verification.passed and request.settings is not None:
@@ -200,7 +211,7 @@ class Worker:
         self.report("library")
         prepared = self._prepare(case)
         built = build(self.device, prepared)
-        subject = Subject(built, prepared.launch, self._held.arena.arguments(prepared.kernel))
+        subject = Subject(built, prepared.launch, arguments_of(self._held.arena, prepared, case))
         share = library_share(self.checker, self._held, case, subject)
         l2 = self._held.measurement.l2
         check_rates(self.device.info, self.peaks, self.suite.problem, case, l2, share.library_time_ns)

@@ -195,7 +195,7 @@ def _importing_from(folder: Path) -> Iterator[None]:
 
 def imports_of(suite: Suite, kernel: Kernel, backend: str) -> contextlib.AbstractContextManager[None]:
     """What calls a function of the suite's own to make a kernel belongs in here."""
-    plain = isinstance(kernel.source_for(backend), str | None)
+    plain = isinstance(kernel.source_for(backend), str | None) and kernel.setup is None
     return contextlib.nullcontext() if plain else _importing_from(suite.root)
 
 

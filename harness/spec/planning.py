@@ -147,16 +147,19 @@ def launch_of(kernel: Kernel, case: Case, resident: Resident | None = None) -> L
     Raises SuiteError where it is not one to three integers, NotYetKnownError and NotToldError where it asks
     for what is not known of the device, LaunchError where not one block fits on a multiprocessor.
     """
-    shared = computed(kernel, "dynamic_shared_bytes", kernel.dynamic_shared_bytes, case)
-    if not isinstance(shared, int) or shared < 0:
-        raise SuiteError(
-            f"Kernel {kernel.name!r} has dynamic_shared_bytes {shared!r}; expected an integer from 0."
-        )
     launch = Launch(
         grid=(1, 1, 1),
         block=_extents(kernel, "block", kernel.block, case),
-        dynamic_shared_bytes=shared,
+        dynamic_shared_bytes=_shared_bytes(kernel, kernel.dynamic_shared_bytes, case),
         dispatch=_extents(kernel, "dispatch", kernel.dispatch, case) if kernel.dispatch else None,
+        steps=tuple(
+            Launch(
+                grid=_extents(kernel, f"grid of {step.entry}", step.grid, case),
+                block=_extents(kernel, f"block of {step.entry}", step.block, case),
+                dynamic_shared_bytes=_shared_bytes(kernel, step.dynamic_shared_bytes, case),
+            )
+            for step in kernel.steps
+        ),
     )
     try:
         grid = _extents(kernel, "grid", kernel.grid, case)
@@ -165,6 +168,15 @@ def launch_of(kernel: Kernel, case: Case, resident: Resident | None = None) -> L
             raise
         grid = _extents(kernel, "grid", kernel.grid, _built(kernel, case, resident(launch)))
     return dataclasses.replace(launch, grid=grid)
+
+
+def _shared_bytes(kernel: Kernel, spec: int | Callable[[Case], int], case: Case) -> int:
+    shared = computed(kernel.name, "dynamic_shared_bytes", spec, case)
+    if not isinstance(shared, int) or shared < 0:
+        raise SuiteError(
+            f"Kernel {kernel.name!r} has dynamic_shared_bytes {shared!r}; expected an integer from 0."
+        )
+    return shared
 
 
 def _built(kernel: Kernel, case: Case, resident_blocks: int | None) -> Case:
@@ -182,7 +194,7 @@ def _built(kernel: Kernel, case: Case, resident_blocks: int | None) -> Case:
 
 
 def _extents(kernel: Kernel, what: str, geometry: Geometry | None, case: Case) -> tuple[int, int, int]:
-    value = 1 if geometry is None else computed(kernel, what, geometry, case)
+    value = 1 if geometry is None else computed(kernel.name, what, geometry, case)
     extents = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if not 1 <= len(extents) <= 3 or not all(isinstance(extent, int) for extent in extents):
         raise SuiteError(

@@ -20,7 +20,17 @@ from typing import Any, Literal
 from harness.config import has_settings
 from harness.errors import BuildError, ConfigError, LaunchError, SuiteError
 from harness.records import Launch
-from harness.spec.suite import IMAGES, Case, Generated, HostFunction, HostLibrary, Kernel, Parameter, Suite
+from harness.spec.suite import (
+    IMAGES,
+    Case,
+    Generated,
+    HostFunction,
+    HostLibrary,
+    Kernel,
+    Parameter,
+    Suite,
+    step_names,
+)
 from harness.system.cache import export_root, write_atomically
 from harness.system.files import read_regular
 
@@ -128,6 +138,10 @@ class Program:
     """Only of kind host. Given the stream, it returns what to call for each launch."""
     errors: Mapping[int, str] = field(default_factory=dict, compare=False)
     """Only of kind library: what the numbers that its function returns mean."""
+    steps: tuple[tuple[str, int], ...] = ()
+    """Functions that run after it, each with how many of the parameters are its: the first ones."""
+    setup: str = ""
+    """What the function depends on that gives it further arguments."""
     in_parts: bool = False
     """Whether it is told where each dispatch begins, and can be launched in several."""
     folders: tuple[str, ...] = ()
@@ -157,7 +171,9 @@ class Program:
 
     @property
     def sha256(self) -> str:
-        parts = (self.text, *self.options, *filter(None, (self.arch, self.tree_sha256)))
+        steps = (name for name, _ in self.steps)
+        beside = (*steps, *filter(None, (self.setup, self.arch, self.tree_sha256)))
+        parts = (self.text, *self.options, *beside)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     @property
@@ -214,6 +230,8 @@ def _whole(
         name=f"{suite.name}.{kernel.name}",
         function=kernel.function,
         parameters=suite.parameters(kernel, case),
+        steps=tuple((step.entry, len(step_names(suite.problem, kernel, step))) for step in kernel.steps),
+        setup=_identity(kernel.setup, (), case) if kernel.setup else "",
         arch=kernel.arch,
     )
     options = tuple(kernel.options.get(backend, ()))
@@ -329,9 +347,11 @@ def _in_parts(whole: Program, launch: Launch, backend: str) -> Program:
 
 def _uncuttable(whole: Program, launch: Launch, backend: str) -> str:
     """Why a program finds its blocks right in a whole launch only; empty where it does in parts too."""
-    if whole.kind != "kernel":
-        image = whole.kind == "image"
-        return "it is compiled already." if image else "the host enqueues its work, in its own way."
+    if whole.kind != "kernel" or whole.steps:
+        host = "the host enqueues its work, in its own way."
+        return (
+            "it has steps." if whole.steps else "it is compiled already." if whole.kind == "image" else host
+        )
     code = _without_comments(whole.text)
     used = _PORTABLE_DEFINE.sub("", code)
     if found := _OWN_WORD[backend].search(used):

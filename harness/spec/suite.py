@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from harness.errors import NotToldError, NotYetKnownError, SuiteError
 from harness.spec.case_id import MAX_AXIS, CaseId, size_label
 from harness.spec.device_facts import DeviceFacts
+from harness.spec.layout import ML_DTYPES, Layout, Order, element_bits, fits, integer_limits, numpy_dtype
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,32 +30,18 @@ Value = int | str
 """What a macro, or a parameter of a sweep, may be: an integer, or a word."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_SCALAR_DTYPES = (
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "bfloat16", "float32", "float64"),
+)
 _CAPABILITY = re.compile(r"sm_(\d+)(\d)\Z")
 _ARCH = re.compile(r"sm_(\d+)(\d)([af]?)\Z")
 _IN_BRACES = re.compile(r"\{([A-Za-z_]\w*)\}")
 
 
-def numpy_dtype(name: str) -> np.dtype[Any]:
-    """How NumPy holds arrays of a dtype by the harness's name for it.
-
-    ``tf32`` is float32 of which the hardware reads 10 bits of the fraction. ``bfloat16`` is a type of the
-    package ml_dtypes. Raises SuiteError for a name that is no dtype, or for want of that package.
-    """
-    import numpy as np
-
-    if name == "bfloat16":
-        try:
-            import ml_dtypes
-        except ImportError:
-            raise SuiteError("bfloat16 needs the package ml-dtypes: pip install 'ml-dtypes>=0.3'.") from None
-        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-        return bfloat16
-    try:
-        return np.dtype("float32" if name == "tf32" else name)
-    except TypeError:
-        raise SuiteError(
-            f"dtype {name!r} is unknown: expected NumPy's name of one, tf32 or bfloat16."
-        ) from None
+def number(value: Any) -> Any:
+    """NumPy's numbers as Python's; anything else as it is."""
+    return value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
 
 
 def _check_identifier(what: str, name: str) -> None:
@@ -119,12 +106,35 @@ class Axis:
             raise SuiteError("Axis() has no sizes: give at least one, as in Axis(default=(1024, 2048)).")
 
 
-class Array:
-    """A named array of a problem; its shape is a list of axis names."""
+Pitch = int | Callable[["Case"], int] | None
+"""Of an array's lines, in elements; None where they touch."""
 
-    def __init__(self, *shape: str, dtype: str | None = None) -> None:
+
+class Array:
+    """A named array of a problem; its shape is a list of axis names.
+
+    With `order` F its columns lie side by side in memory, with C its rows. `ld` is how many elements there
+    are from one to the next, a number or a function of the case: at least as many as it has, and what lies
+    between is nobody's.
+    """
+
+    kind: ClassVar[Literal["input", "output", "inout"]]
+    init: float | None = None
+    """What every element holds before a launch, of an Output that kernels add to."""
+
+    def __init__(self, *shape: str, dtype: str | None = None, order: Order = "C", ld: Pitch = None) -> None:
+        if order not in ("C", "F"):
+            raise SuiteError(f"{type(self).__name__} has order={order!r}; expected 'C' or 'F'.")
+        if ld is not None and len(shape) < 2:
+            raise SuiteError(
+                f"{type(self).__name__} has ld={ld!r} and {len(shape)} axes; expected two or more."
+            )
+        if dtype in ML_DTYPES:
+            numpy_dtype(dtype)  # after which data() may name it to NumPy
         self.shape = shape
         self.dtype = dtype
+        self.order = order
+        self.ld = ld
 
     def shape_at(self, case: Case) -> tuple[int, ...]:
         return tuple(case.sizes[axis] for axis in self.shape)
@@ -136,14 +146,73 @@ class Array:
 class Input(Array):
     """An array that kernels read. Without a dtype of its own it has the kernel's."""
 
+    kind: ClassVar[Literal["input", "output", "inout"]] = "input"
+
 
 class Output(Array):
-    """An array that kernels write. Without a dtype of its own it has the kernel's."""
+    """An array that kernels write. Without a dtype of its own it has the kernel's.
+
+    With `init` every element holds that number before each launch, as kernels that add to it need. Without,
+    what it holds is NaN, so that an element that was never written shows.
+    """
+
+    kind: ClassVar[Literal["input", "output", "inout"]] = "output"
+
+    def __init__(
+        self,
+        *shape: str,
+        dtype: str | None = None,
+        order: Order = "C",
+        ld: Pitch = None,
+        init: float | None = None,
+    ) -> None:
+        super().__init__(*shape, dtype=dtype, order=order, ld=ld)
+        if init is not None and (isinstance(init, bool) or not isinstance(init, (int, float))):
+            raise SuiteError(f"Output has init={init!r}; expected a number, such as 0.")
+        self.init = init
+
+
+class InOut(Input, Output):
+    """An array that kernels read and write. Before each launch it is what data() gives; the reference gets
+    that and returns what the array is to hold afterwards.
+    """
+
+    kind = "inout"
+
+    def __init__(self, *shape: str, dtype: str | None = None, order: Order = "C", ld: Pitch = None) -> None:
+        Output.__init__(self, *shape, dtype=dtype, order=order, ld=ld)
+
+
+class Scalar:
+    """A number that kernels are passed by value: one, or a function of the case. ``case.alpha`` is what the
+    kernel gets, rounded to the dtype.
+    """
+
+    def __init__(self, value: float | Callable[[Case], float], dtype: str = "float32") -> None:
+        if dtype not in _SCALAR_DTYPES:
+            raise SuiteError(f"Scalar has dtype {dtype!r}; expected one of {', '.join(_SCALAR_DTYPES)}.")
+        self.value = value
+        self.dtype = dtype
+
+    def passed(self, name: str, value: Any) -> float:
+        """A value as a kernel gets it. Raises SuiteError for what the dtype cannot hold."""
+        plain = number(value)
+        wrong = f"Scalar {name!r} is {value!r}; expected"
+        if isinstance(plain, bool) or not isinstance(plain, (int, float)):
+            raise SuiteError(f"{wrong} a number for {self.dtype}.")
+        if not fits(plain, self.dtype) or not math.isfinite(plain):
+            raise SuiteError(f"{wrong} a finite number that {self.dtype} can hold.")
+        if integer_limits(self.dtype):
+            return int(plain)
+        import numpy as np
+
+        return float(np.array(plain).astype(numpy_dtype(self.dtype)))
 
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel at a point of its problem's axes. Sizes and macros are attributes: ``case.m``, ``case.BM``.
+    """A kernel at a point of its problem's axes. Sizes, macros and scalars are attributes: ``case.m``,
+    ``case.BM``, ``case.alpha``.
 
     So are ``case.device``, the facts of the device that it runs on, and, for a kernel's grid alone,
     ``case.resident_blocks``: how many of its blocks one multiprocessor holds at once. An axis or a macro of
@@ -157,6 +226,7 @@ class Case:
     macros: Mapping[str, Value] = field(default_factory=dict)
     device_facts: DeviceFacts | None = None
     """None where a case is only named or planned."""
+    scalars: Mapping[str, int | float] = field(default_factory=dict)
 
     if TYPE_CHECKING:
 
@@ -167,12 +237,12 @@ class Case:
         def resident_blocks(self) -> int: ...
 
     def __getattr__(self, name: str) -> int:  # a macro may be another Value, and hardly ever is
-        for values in ("sizes", "macros"):
+        for values in ("sizes", "macros", "scalars"):
             found = self.__dict__.get(values, {})
             if name in found:
                 return found[name]  # type: ignore[no-any-return]
         if name not in ("device", "resident_blocks"):
-            raise AttributeError(f"case has no axis or macro named {name!r}")
+            raise AttributeError(f"case has no axis, macro or scalar named {name!r}")
         device = self.__dict__.get("device_facts")
         if device is None:
             raise NotYetKnownError(f"case.{name}, and no device is known here.")
@@ -199,15 +269,16 @@ Geometry = Extent | Callable[[Case], Extent]
 
 
 class Problem:
-    """What is computed: axes, arrays, reference and work. Subclass it and declare axes and arrays as class
-    attributes.
+    """What is computed: axes, arrays, scalars, reference and work. Subclass it and declare axes, arrays and
+    scalars as class attributes.
 
-    Kernels receive the inputs, then the outputs, then the axes, each group in declaration order, unless a
-    kernel gives its own `args`.
+    Kernels receive the inputs, then the outputs and what is both, then the scalars, then the axes, each group
+    in declaration order, unless a kernel gives its own `args`.
     """
 
     axes: ClassVar[dict[str, Axis]] = {}
     arrays: ClassVar[dict[str, Array]] = {}
+    scalars: ClassVar[dict[str, Scalar]] = {}
     independent: ClassVar[str | None] = None
     """An axis along which each slice of the outputs depends only on the same slice of the inputs that have
     this axis. It lets large cases be verified slice by slice."""
@@ -217,6 +288,10 @@ class Problem:
         members = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
         cls.axes = {name: value for name, value in members.items() if isinstance(value, Axis)}
         cls.arrays = {name: value for name, value in members.items() if isinstance(value, Array)}
+        cls.scalars = {name: value for name, value in members.items() if isinstance(value, Scalar)}
+        for name, scalar in cls.scalars.items():
+            if not callable(scalar.value):
+                scalar.passed(name, scalar.value)
         for name, array in cls.arrays.items():
             if unknown := [axis for axis in array.shape if axis not in cls.axes]:
                 raise SuiteError(
@@ -228,20 +303,48 @@ class Problem:
 
     @property
     def inputs(self) -> dict[str, Array]:
+        """What data() gives: an InOut too."""
         return {name: array for name, array in self.arrays.items() if isinstance(array, Input)}
 
     @property
     def outputs(self) -> dict[str, Array]:
+        """What kernels write: an InOut too."""
         return {name: array for name, array in self.arrays.items() if isinstance(array, Output)}
 
     def data(self, case: Case, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-        """The inputs by name. Unless overridden: standard normal, as zeros and small integers run faster."""
-        return {
-            name: rng.standard_normal(array.shape_at(case), dtype="float32").astype(
-                numpy_dtype(array.dtype_at(case)), copy=False
+        """The inputs by name. Unless overridden: standard normal, as zeros and small integers run faster;
+        integers of 8 bits or fewer evenly over all that they can be.
+        """
+        made = {}
+        for name, array in self.inputs.items():
+            shape, dtype = array.shape_at(case), array.dtype_at(case)
+            limits = integer_limits(dtype)
+            values: NDArray[Any]
+            if limits and element_bits(dtype) <= 8:
+                values = rng.integers(*limits, shape, endpoint=True)
+            else:
+                values = rng.standard_normal(shape, dtype="float32")
+            made[name] = values.astype(numpy_dtype(dtype), copy=False)
+        return made
+
+    def layout(self, name: str, case: Case) -> Layout:
+        """How an array lies in memory. Raises SuiteError where its leading dimension makes no sense."""
+        array = self.arrays[name]
+        ld = computed(case.kernel, f"ld of {name}", array.ld, case)
+        found = Layout(array.shape_at(case), array.dtype_at(case), array.order)
+        if ld is not None:
+            if not isinstance(ld, int) or ld < found.inner:
+                raise SuiteError(
+                    f"Array {name!r} has ld={ld!r} at {case.size_label}; expected an integer of at least "
+                    f"{found.inner}, the elements of a {'row' if array.order == 'C' else 'column'}."
+                )
+            found = replace(found, ld=ld)
+        if element_bits(found.dtype) < 8 and (found.inner % 2 or (ld or 0) % 2):
+            raise SuiteError(
+                f"Array {name!r} is of {found.dtype}, two to a byte, with {found.inner} side by side"
+                f"{'' if ld is None else f' and ld={ld}'} at {case.size_label}; expected even numbers."
             )
-            for name, array in self.inputs.items()
-        }
+        return found
 
     @property
     def has_reference(self) -> bool:
@@ -267,12 +370,14 @@ class Problem:
         return None
 
     def moved_bytes(self, case: Case) -> int:
-        """The fewest bytes one launch can move: each input read once, each output written once."""
-        return self.size_bytes(case, self.arrays)
+        """The fewest bytes one launch can move: each input read once, each output written once, an InOut
+        both.
+        """
+        return self.size_bytes(case, self.inputs) + self.size_bytes(case, self.outputs)
 
     def size_bytes(self, case: Case, arrays: Mapping[str, Array]) -> int:
         return sum(
-            numpy_dtype(array.dtype_at(case)).itemsize * math.prod(array.shape_at(case))
+            element_bits(array.dtype_at(case)) * math.prod(array.shape_at(case)) // 8
             for array in arrays.values()
         )
 
@@ -290,12 +395,16 @@ class Problem:
 
 @dataclass(frozen=True)
 class Parameter:
-    """What a kernel's function is called with at one place: an array, or an axis as a 32-bit integer."""
+    """What a kernel's function is called with at one place: an array, a scalar, or an axis as a 32-bit
+    integer.
+    """
 
     name: str
     dtype: str
     shape: tuple[int, ...] | None = None
-    """None for an axis."""
+    """None for a scalar and an axis."""
+    layout: Layout | None = None
+    """How an array lies in memory."""
 
 
 @dataclass(frozen=True)
@@ -494,6 +603,37 @@ def _rule(
 
 
 @dataclass(frozen=True)
+class Step:
+    """A further function of a kernel's source, which runs after it in each launch and is timed with it."""
+
+    entry: str
+    block: Geometry
+    grid: Geometry
+    args: tuple[str, ...] = ()
+    """In the order of its parameters; empty for the kernel's own."""
+    dynamic_shared_bytes: int | Callable[[Case], int] = 0
+
+
+@dataclass(frozen=True)
+class PlacedArray:
+    """An array of a case on the device, as a kernel's setup sees it."""
+
+    address: int | None
+    """None where a device has no addresses, such as OpenCL's."""
+    shape: tuple[int, ...]
+    dtype: str
+    strides: tuple[int, ...]
+    """Bytes from one index to the next, in each direction."""
+    size_bytes: int
+    """Room between its lines included."""
+
+
+Setup = Callable[[Case, Mapping[str, PlacedArray]], Mapping[str, Any]]
+Room = int | tuple[int, ...]
+"""Bytes, or extents of an array of the kernel's dtype."""
+
+
+@dataclass(frozen=True)
 class Kernel:
     """One stage of a ladder: a source and how to launch it."""
 
@@ -519,7 +659,8 @@ class Kernel:
     what only that has. Such a kernel is CUDA only."""
     dynamic_shared_bytes: int | Callable[[Case], int] = 0
     args: tuple[str, ...] = ()
-    """Arrays and axes in the order of the function's parameters; empty for the problem's own order."""
+    """Arrays, scalars and axes in the order of the function's parameters, and what `workspace` and `setup`
+    say; empty for the problem's own order."""
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     include: tuple[str, ...] = ()
     """Folders in which the compiler looks for headers, before the suite's own `include`; relative to the
@@ -532,9 +673,19 @@ class Kernel:
     library: bool = False
     """Whether it is a vendor's own, which the others are held against."""
     about: str = ""
+    steps: Sequence[Step] = ()
+    """What runs after it, in order, and is timed with it: the reduction after a split-K product."""
+    workspace: Mapping[str, Room | Callable[[Case], Room]] = field(default_factory=dict)
+    """Memory of its own by name, for `args`: not verified, poisoned as outputs are."""
+    setup: Setup | None = None
+    """``setup(case, arrays)``, called once for a set of arrays before anything is launched on it. It returns
+    further arguments by name, for `args`: bytes (a tensor map), NumPy scalars; for a function of the host,
+    anything."""
 
     def __post_init__(self) -> None:
         _check_identifier("Kernel", self.name)
+        if self.dtype in ML_DTYPES:
+            numpy_dtype(self.dtype)
         if self.requires is not None and not _CAPABILITY.match(self.requires):
             raise SuiteError(f"Kernel {self.name!r} requires {self.requires!r}; expected the form 'sm_70'.")
         if self.arch and not _ARCH.match(self.arch):
@@ -549,11 +700,30 @@ class Kernel:
         text = any(isinstance(source, (str, Generated)) for source in self.sources.values())
         if text and (self.block is None or self.grid is None):
             raise SuiteError(f"Kernel {self.name!r} needs a block and a grid: its source is launched.")
+        self._check_steps()
         if unknown := self.sources.keys() - {"cuda", "opencl", "opengl", "cpu"}:
             raise SuiteError(
                 f"Kernel {self.name!r} has a source for {min(unknown)!r}; "
                 "expected cuda, opencl, opengl or cpu."
             )
+
+    def _check_steps(self) -> None:
+        made = [source for source in self.sources.values() if not isinstance(source, (str, Generated))]
+        if self.steps and (made or self.dispatch or not self.sources.keys() <= {"cuda", "opencl"}):
+            raise SuiteError(
+                f"Kernel {self.name!r} has steps; expected sources that cuda or opencl compiles, and no "
+                "dispatch."
+            )
+        named = {*self.args, *(name for step in self.steps for name in step.args)}
+        for name in self.workspace:
+            _check_identifier("Workspace", name)
+            if name not in named:
+                raise SuiteError(
+                    f"Kernel {self.name!r} has the workspace {name!r}, which is in no args: say where it "
+                    "goes."
+                )
+        if self.setup is not None and not named:
+            raise SuiteError(f"Kernel {self.name!r} has a setup and no args: say where what it returns goes.")
 
     def _check_instance(self) -> None:
         if not self.instantiate:
@@ -742,6 +912,12 @@ class Suite:
             raise SuiteError(
                 f"The problem of suite {self.name!r} declares no Output: there is nothing to verify."
             )
+        for kernel in self.kernels:
+            for name in kernel.workspace:
+                if name in (*self.problem.arrays, *self.problem.scalars, *self.problem.axes):
+                    raise SuiteError(
+                        f"Kernel {kernel.name!r} has the workspace {name!r}, which is also of its problem."
+                    )
         self._check_ladders()
 
     def _check_ladders(self) -> None:
@@ -784,26 +960,48 @@ class Suite:
         device: DeviceFacts | None = None,
     ) -> Case:
         """A kernel at a point; `chosen` are macros under other values than the kernel's own. Without a
-        device, macros that ask for it are left out: see `on_device`.
+        device, macros and scalars that ask for it are left out: see `on_device`.
         """
         plain = Case(self.name, kernel.name, dict(sizes), kernel.dtype, dict(chosen or {}), device)
-        return _with_macros(kernel, plain, {**kernel.macros, **(chosen or {})})
+        return self.own(_with_macros(kernel, plain, {**kernel.macros, **(chosen or {})}))
+
+    def own(self, case: Case) -> Case:
+        """A case of this suite or of another, with this suite's name and scalars."""
+        of_this = replace(case, suite=self.name, scalars={})
+        scalars = {}
+        for name, scalar in self.problem.scalars.items():
+            try:
+                value = computed(case.kernel, f"scalar {name}", scalar.value, of_this)
+            except NotYetKnownError:
+                if case.device_facts is not None:
+                    raise
+                continue
+            scalars[name] = scalar.passed(name, value)
+        return replace(of_this, scalars=scalars)
 
     def parameters(self, kernel: Kernel, case: Case) -> tuple[Parameter, ...]:
         """What the kernel's function is called with, in order.
 
-        Raises SuiteError for a name that is no array and no axis of the problem.
+        Raises SuiteError for a name that is no array, scalar or axis of the problem and no workspace, unless
+        there is a setup that may give it.
         """
-        problem = self.problem
+        problem, rooms = self.problem, workspaces(kernel, case)
         found = []
         for name in argument_names(problem, kernel):
             if name in problem.arrays:
-                array = problem.arrays[name]
-                found.append(Parameter(name, array.dtype_at(case), array.shape_at(case)))
+                layout = problem.layout(name, case)
+                found.append(Parameter(name, layout.dtype, layout.shape, layout))
+            elif name in problem.scalars:
+                found.append(Parameter(name, problem.scalars[name].dtype))
             elif name in problem.axes:
                 found.append(Parameter(name, "int32"))
+            elif name in rooms:
+                shape = (rooms[name],)
+                found.append(Parameter(name, "uint8", shape, Layout(shape, "uint8")))
+            elif kernel.setup is not None:
+                found.append(Parameter(name, "setup"))
             else:
-                what = f"argument {name!r}, which is no array and no axis of its problem"
+                what = f"argument {name!r}, which is no array, scalar or axis of its problem"
                 raise SuiteError(f"Kernel {kernel.name!r} has {what}.")
         return tuple(found)
 
@@ -818,7 +1016,7 @@ def _with_macros(kernel: Kernel, plain: Case, macros: Mapping[str, Value | Calla
     found: dict[str, Value] = {}
     for name, value in macros.items():
         try:
-            found[name] = computed(kernel, f"macro {name}", value, plain)
+            found[name] = computed(kernel.name, f"macro {name}", value, plain)
         except NotYetKnownError:
             if plain.device_facts is not None:
                 raise
@@ -830,7 +1028,7 @@ def _with_macros(kernel: Kernel, plain: Case, macros: Mapping[str, Value | Calla
     return replace(plain, macros=found)
 
 
-def computed(kernel: Kernel, what: str, spec: Any, case: Case) -> Any:
+def computed(kernel: str, what: str, spec: Any, case: Case) -> Any:
     """What a kernel's spec says at a case. Raises SuiteError for whatever a suite's own function raises."""
     if not callable(spec):
         return spec
@@ -838,11 +1036,11 @@ def computed(kernel: Kernel, what: str, spec: Any, case: Case) -> Any:
         return spec(case)
     except (NotYetKnownError, NotToldError) as error:
         raise type(error)(
-            f"Kernel {kernel.name!r}: {what} at {case.size_label} asks for {error.message}"
+            f"Kernel {kernel!r}: {what} at {case.size_label} asks for {error.message}"
         ) from error
     except Exception as error:
         raise SuiteError(
-            f"Kernel {kernel.name!r}: {what} at {case.size_label} raised {type(error).__name__}: {error}"
+            f"Kernel {kernel!r}: {what} at {case.size_label} raised {type(error).__name__}: {error}"
         ) from error
 
 
@@ -857,6 +1055,33 @@ def point_of(problem: Problem, given: int | Mapping[str, int] | None) -> dict[st
 
 
 def argument_names(problem: Problem, kernel: Kernel | None = None) -> tuple[str, ...]:
-    """What a kernel's function is called with, in order; without a kernel, what the problem says of all."""
-    own = (*problem.inputs, *problem.outputs, *problem.axes)
-    return (kernel and kernel.args) or own
+    """What a kernel's function is called with, in order; without a kernel, what the problem says of all. What
+    its steps are called with goes before.
+    """
+    read = (name for name in problem.inputs if name not in problem.outputs)
+    own = (*read, *problem.outputs, *problem.scalars, *problem.axes)
+    if kernel is None:
+        return own
+    steps = (name for step in kernel.steps for name in step_names(problem, kernel, step))
+    return (*steps, *(kernel.args or own))
+
+
+def step_names(problem: Problem, kernel: Kernel, step: Step) -> tuple[str, ...]:
+    """What a step is called with, in order."""
+    return step.args or argument_names(problem, replace(kernel, steps=()))
+
+
+def workspaces(kernel: Kernel, case: Case) -> dict[str, int]:
+    """Bytes of a kernel's own memory by name. Raises SuiteError for what is no size."""
+    found = {}
+    for name, room in kernel.workspace.items():
+        value = computed(kernel.name, f"workspace {name}", room, case)
+        extents = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+        if not extents or not all(type(extent) is int and extent > 0 for extent in extents):
+            raise SuiteError(
+                f"Kernel {kernel.name!r} has workspace {name} = {value!r} at {case.size_label}; expected a "
+                "number of bytes from 1, or a tuple of extents."
+            )
+        shaped = isinstance(value, (tuple, list))
+        found[name] = math.prod(extents) * (element_bits(case.dtype) if shaped else 8) // 8
+    return found

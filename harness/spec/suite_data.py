@@ -17,6 +17,7 @@ from typing import Any, Literal, NoReturn
 import msgspec
 
 from harness.errors import NotToldError, NotYetKnownError, SuiteError
+from harness.spec.layout import Order
 from harness.spec.suite import (
     Array,
     Axis,
@@ -24,14 +25,18 @@ from harness.spec.suite import (
     Generated,
     HostFunction,
     HostLibrary,
+    InOut,
     Input,
     Kernel,
     Ladder,
     Output,
     Problem,
+    Scalar,
     Source,
+    Step,
     Suite,
     Tuning,
+    number,
 )
 from harness.system.process import Failed, LostError, Process, Request
 from harness.system.texts import harmless
@@ -57,9 +62,18 @@ Asked = Plain | tuple[Any, ...] | Function
 
 
 class ArrayData(msgspec.Struct, frozen=True):
-    what: Literal["input", "output"]
+    kind: Literal["input", "output", "inout"]
     shape: tuple[str, ...]
     dtype: str | None
+    init: str | None = None
+    """A number's text: JSON has no infinity."""
+    order: Order = "C"
+    ld: Asked = None
+
+
+class ScalarData(msgspec.Struct, frozen=True):
+    value: Asked
+    dtype: str
 
 
 class ProblemData(msgspec.Struct, frozen=True):
@@ -69,6 +83,7 @@ class ProblemData(msgspec.Struct, frozen=True):
     axis_of: dict[str, int]
     """Names of axes that share one are of one number."""
     arrays: dict[str, ArrayData]
+    scalars: dict[str, ScalarData]
     independent: str | None
     flop: Function
     moved_bytes: Function
@@ -109,6 +124,9 @@ class KernelData(msgspec.Struct, frozen=True):
     tune: TuningData | None
     library: bool
     about: str
+    steps: tuple[dict[str, Asked], ...]
+    workspace: dict[str, Asked]
+    setup: Function | None
 
 
 class SuiteData(msgspec.Struct, frozen=True, tag=True):
@@ -197,7 +215,8 @@ def describe(suite: Suite, functions: Functions) -> SuiteData:
                 name: next(place for place, each in enumerate(axes) if each is axis)
                 for name, axis in problem.axes.items()
             },
-            "arrays": {name: _array(array) for name, array in problem.arrays.items()},
+            "arrays": {name: _array(array, functions) for name, array in problem.arrays.items()},
+            "scalars": {name: _scalar(scalar, functions) for name, scalar in problem.scalars.items()},
             "independent": problem.independent,
             "flop": functions.number(lambda case: _count(problem.flop(case)), "flop"),
             "has_reference": problem.has_reference,
@@ -214,16 +233,40 @@ def _count(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
-def _array(array: Array) -> dict[str, Any]:
-    what = "input" if isinstance(array, Input) else "output"
-    return {"what": what, "shape": list(array.shape), "dtype": array.dtype}
+def _array(array: Array, functions: Functions) -> dict[str, Any]:
+    return {
+        "kind": array.kind,
+        "shape": list(array.shape),
+        "dtype": array.dtype,
+        "init": None if array.init is None else repr(array.init),
+        "order": array.order,
+        "ld": functions.plain(array.ld),
+    }
+
+
+def _scalar(scalar: Scalar, functions: Functions) -> dict[str, Any]:
+    value = scalar.value
+    if callable(value):
+        ask, name = value, getattr(value, "__name__", "<lambda>")
+        return {"value": functions.number(lambda case: number(ask(case)), name), "dtype": scalar.dtype}
+    return {"value": functions.plain(number(value)), "dtype": scalar.dtype}
+
+
+def _rebuilt_array(data: ArrayData, answering: Answering) -> Array:
+    lying: Any = {"dtype": data.dtype, "order": data.order, "ld": _asked(data.ld, answering)}
+    if data.kind == "output":
+        return Output(*data.shape, **lying, init=None if data.init is None else float(data.init))
+    return {"input": Input, "inout": InOut}[data.kind](*data.shape, **lying)
 
 
 _SAME_IN_KERNEL = (
     *("name", "block", "grid", "macros", "entry", "dtype", "requires", "dynamic_shared_bytes", "args"),
-    *("instantiate", "arch", "include", "options", "dispatch", "library", "about"),
+    *("instantiate", "arch", "include", "options", "dispatch", "library", "about", "workspace"),
 )
 """What a kernel and its data have by the same name."""
+
+
+_OF_STEP = ("entry", "block", "grid", "args", "dynamic_shared_bytes")
 
 
 def _kernel(kernel: Kernel, functions: Functions) -> dict[str, Any]:
@@ -231,6 +274,8 @@ def _kernel(kernel: Kernel, functions: Functions) -> dict[str, Any]:
         **{name: functions.plain(getattr(kernel, name)) for name in _SAME_IN_KERNEL},
         "sources": {backend: _source(source) for backend, source in kernel.sources.items()},
         "tune": kernel.tune and _tuning(kernel.tune, functions),
+        "steps": [{name: functions.plain(getattr(step, name)) for name in _OF_STEP} for step in kernel.steps],
+        "setup": None if kernel.setup is None else functions.number(_elsewhere, "setup"),
     }
 
 
@@ -275,9 +320,9 @@ def rebuild(data: SuiteData, answering: Answering) -> Suite:
 
 
 def _problem(data: ProblemData, answering: Answering) -> Problem:
-    arrays = {
-        name: (Input if array.what == "input" else Output)(*array.shape, dtype=array.dtype)
-        for name, array in data.arrays.items()
+    arrays = {name: _rebuilt_array(array, answering) for name, array in data.arrays.items()}
+    scalars: dict[str, Any] = {
+        name: Scalar(_asked(scalar.value, answering), scalar.dtype) for name, scalar in data.scalars.items()
     }
     members = {
         "__doc__": data.about,
@@ -285,6 +330,7 @@ def _problem(data: ProblemData, answering: Answering) -> Problem:
         "independent": data.independent,
         **{name: data.axes[number] for name, number in data.axis_of.items()},
         **arrays,
+        **scalars,
     }
     made: Problem = type(data.name, (Problem,), members)()
     # Of the problem, not of its class, which lives until garbage is collected: a process goes with its suite.
@@ -296,6 +342,8 @@ def _rebuilt_kernel(data: KernelData, answering: Answering) -> Kernel:
     return Kernel(
         source={backend: _rebuilt_source(source) for backend, source in data.sources.items()},
         tune=_rebuilt_tuning(data.tune, answering) if data.tune else None,
+        steps=[Step(**{name: _asked(each, answering) for name, each in step.items()}) for step in data.steps],
+        setup=_elsewhere if data.setup else None,
         **{name: _asked(getattr(data, name), answering) for name in _SAME_IN_KERNEL},
     )
 

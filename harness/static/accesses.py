@@ -40,7 +40,12 @@ _OPTIONS = (
     "-fno-tree-sra",  # takes a structure that is stored at once apart
     "-fno-threadsafe-statics",  # shared memory is static here
 )
-_BYTES = {"float64": 8, "int64": 8, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1}
+_C_TYPES = {
+    **{f"int{bits}": f"int{bits}_t" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": f"uint{bits}_t" for bits in (8, 16, 32, 64)},
+    "float64": "double",
+}
+"""Of scalars; any other is a float."""
 _OWN = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
 
 
@@ -87,6 +92,8 @@ def accesses(suite: Suite, kernel: Kernel, case: Case, launch: Launch) -> tuple[
     made = program(suite, kernel, case, "cuda", "sm_80") if source is not None else None
     if made is None or made.kind != "kernel":
         raise BuildError(f"{suite.name}.{kernel.name} has no CUDA source whose accesses could be followed.")
+    if kernel.steps or kernel.setup:
+        raise BuildError("The accesses of a kernel with steps or a setup are not followed.")
     if "mma.h" in made.text:
         raise BuildError("On tensor cores no thread's addresses say what a warp reads.")
     parameters = suite.parameters(kernel, case)
@@ -121,8 +128,13 @@ def _host_text(made: Program, parameters: Sequence[Parameter], case: Case) -> st
     )
     called = made.instance or made.function
     axes = (f"volatile int harness_{name} = {size};\n" for name, size in case.sizes.items())
+    scalars = (
+        f"volatile {_C_TYPES.get(each.dtype, 'float')} harness_{each.name} = {case.scalars[each.name]};\n"
+        for each in parameters
+        if each.name in case.scalars
+    )
     return (
-        f'#include "cuda.h"\n{text}\n{"".join(axes)}'
+        f'#include "cuda.h"\n{text}\n{"".join(axes)}{"".join(scalars)}'
         # It becomes whatever pointer the kernel takes.
         "struct harness_array { void* at; "
         "template <class harness_t> operator harness_t*() const { return (harness_t*)at; } };\n"
@@ -208,5 +220,4 @@ def _added_up(told: str, names: Sequence[str], shared: Mapping[int, str], warps:
 
 
 def _bytes_of(parameter: Parameter) -> int:
-    elements = functools.reduce(lambda product, extent: product * extent, parameter.shape or (), 1)
-    return elements * _BYTES.get(parameter.dtype, 4)
+    return parameter.layout.size_bytes if parameter.layout is not None else 0

@@ -115,7 +115,7 @@ FUNCTIONS = {
     ),
     "a loop": ("sum(iter(int, 1))", "failed (timed-out): No answer within 2 s while building the kernel"),
     "sys.exit": ("__import__('sys').exit(0)", "failed (error): SystemExit: 0"),
-    "an error": ("c.nothing", "raised AttributeError: case has no axis or macro named 'nothing'"),
+    "an error": ("c.nothing", "raised AttributeError: case has no axis, macro or scalar named 'nothing'"),
     "a value that is none": ("object()", "has grid <object object at"),
 }
 

@@ -27,7 +27,15 @@ Memory = Any
 """A device's own handle of an allocation, or of a part of one; opaque to everybody else."""
 
 Argument = Any
-"""A view of a Memory, or a NumPy scalar passed by value."""
+"""A view of a Memory, or what is passed by value: a NumPy scalar, or bytes as they are."""
+
+
+def as_bits(argument: Argument) -> Argument:
+    """A scalar of 16 bits that C has no type for as an integer of the same bits; any other as it is."""
+    if isinstance(argument, np.generic) and argument.dtype.name in ("float16", "bfloat16"):
+        return np.asarray(argument).view(np.uint16)[()]
+    return argument
+
 
 Looks = Sequence[tuple[Memory, int, Any]]
 """Places to read: an allocation, an offset in bytes, and the contiguous host array to fill."""
@@ -58,6 +66,19 @@ class Built:
     """Whether its binary came from the cache."""
     stateless: bool = False
     """Whether it is known to have no memory but its arguments: it can keep nothing between launches."""
+    steps: tuple[tuple[Built, int], ...] = ()
+    """What runs after it in a launch, each with how many of the arguments are its: the first ones."""
+
+
+def sequence(
+    built: Built, launch: Launch, arguments: Sequence[Argument]
+) -> list[tuple[Built, Launch, Sequence[Argument]]]:
+    """What a launch consists of, in order."""
+    begin, after = 0, []
+    for (step, count), of_step in zip(built.steps, launch.steps, strict=True):
+        after.append((step, of_step, arguments[begin : begin + count]))
+        begin += count
+    return [(built, launch, arguments[begin:]), *after]
 
 
 class Device(Protocol):
@@ -89,6 +110,10 @@ class Device(Protocol):
 
     def view(self, memory: Memory, offset_bytes: int, size_bytes: int) -> Memory:
         """A part of an allocation, to pass as an argument; the offset is a multiple of 1 MiB."""
+
+    def address(self, memory: Memory) -> int | None:  # noqa: ARG002
+        """Where an allocation lies, for who works with addresses; None where there are none."""
+        return None
 
     def release(self, memory: Memory) -> None: ...
 
@@ -163,6 +188,9 @@ class HostMemory(Device, Protocol):
     def view(self, memory: Memory, offset_bytes: int, size_bytes: int) -> Memory:
         return memory[offset_bytes : offset_bytes + size_bytes]
 
+    def address(self, memory: Memory) -> int | None:
+        return int(memory.ctypes.data)
+
     def write(self, memory: Memory, offset_bytes: int, data: NDArray[Any]) -> None:
         memory[offset_bytes : offset_bytes + data.nbytes] = data.reshape(-1).view(np.uint8)
 
@@ -203,6 +231,8 @@ def check_launch(launch: Launch, device: DeviceInfo, resources: Resources | None
 
     Raises LaunchError. Before the build `resources` is None, and only what needs no compiler is checked.
     """
+    for step in launch.steps:
+        check_launch(step, device)
     needs = resources or Resources()
     threads = math.prod(launch.block)
     shared_bytes = launch.dynamic_shared_bytes + (needs.static_shared_bytes or 0)

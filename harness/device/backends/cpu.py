@@ -101,7 +101,11 @@ class CpuDevice(HostMemory):
     def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:  # noqa: ARG002
         assert isinstance(built, CpuBuilt)
         typed = [
-            int(argument) if part.shape is None else argument.view(part.dtype).reshape(part.shape)
+            part.layout.unpack(argument)
+            if part.layout is not None
+            else argument.item()
+            if isinstance(argument, np.generic)
+            else argument
             for part, argument in zip(built.program.parameters, arguments, strict=True)
         ]
         try:

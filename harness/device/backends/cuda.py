@@ -32,7 +32,9 @@ from harness.device.backends.base import (
     Stamp,
     Stamping,
     Timing,
+    as_bits,
     check_parts,
+    sequence,
     smallest_step,
 )
 from harness.errors import (
@@ -46,6 +48,7 @@ from harness.errors import (
 )
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
 from harness.spec.sources import Program
+from harness.spec.suite import Parameter
 from harness.system.cache import BinaryCache
 from harness.system.files import scratch_folder
 
@@ -220,6 +223,9 @@ class CudaBuilt(Built):
     function: Any = None
     call: Callable[[Sequence[Argument]], None] | None = None
     """What enqueues the work of a host function; there is no `function` then."""
+    parameters: tuple[tuple[int, int], ...] | None = None
+    """Offset and size in bytes of each, as its compiler has laid them out; None where that is not known."""
+    name: str = ""
     image: tuple[bytes, str] | None = None
     """What the driver loads, and the name of the function in it."""
     origin: int | None = None
@@ -270,14 +276,20 @@ class CudaDevice(Device):
                     f"{program.name} has no kernel function named {program.function!r}: check its entry."
                 ) from None
             origin = int(module.get_global(_ORIGIN)[0]) if program.in_parts else None
-        stateless, resources = nvcc.has_no_memory(binary), _resources(function, binary)
         return CudaBuilt(
             function=function,
             image=(binary, nvcc.entry(program, binary)),
-            resources=resources,
+            resources=_resources(function, binary),
             cached=cached,
-            stateless=stateless,
+            # What a setup gave may point at memory that nobody else looks at.
+            stateless=nvcc.has_no_memory(binary) and not program.setup,
             origin=origin,
+            parameters=nvcc.parameters(binary, nvcc.entry(program, binary)),
+            name=program.name,
+            steps=tuple(
+                (self.build(dataclasses.replace(program, function=name, instance="", steps=())), count)
+                for name, count in program.steps
+            ),
         )
 
     def _module(self, program: Program, binary: bytes) -> Any:
@@ -309,7 +321,7 @@ class CudaDevice(Device):
 
         def enqueue(arguments: Sequence[Argument]) -> None:
             try:
-                call(*(int(argument) for argument in arguments))
+                call(*map(_as_python, arguments))
             except HarnessError:
                 raise
             except Exception as error:
@@ -330,13 +342,14 @@ class CudaDevice(Device):
                     f'Declare it extern "C" int {program.function}(void *stream, ...).'
                 ) from None
         function.argtypes = [ctypes.c_void_p] + [
-            ctypes.c_int if parameter.shape is None else ctypes.c_void_p for parameter in program.parameters
+            ctypes.c_void_p if parameter.shape is not None else _c_type(program, parameter)
+            for parameter in program.parameters
         ]
         function.restype = ctypes.c_int
         stream = int(self.stream.handle)
 
         def enqueue(arguments: Sequence[Argument]) -> None:
-            if code := function(stream, *(int(argument) for argument in arguments)):
+            if code := function(stream, *map(_as_python, arguments)):
                 told = program.errors.get(code, "its documentation says what that is")
                 raise LaunchError(f"{program.name} returned {code}: {told}.")
 
@@ -378,6 +391,9 @@ class CudaDevice(Device):
     def view(self, memory: Memory, offset_bytes: int, size_bytes: int) -> Memory:  # noqa: ARG002
         return np.uintp(int(memory) + offset_bytes)
 
+    def address(self, memory: Memory) -> int:
+        return int(memory)
+
     def release(self, memory: Memory) -> None:
         with _translated("Freeing memory"):
             memory.free()
@@ -402,9 +418,9 @@ class CudaDevice(Device):
             _driver().memcpy_dtod_async(int(destination) + offset_bytes, int(source), size_bytes, self.stream)
 
     def launch(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
-        assert isinstance(built, CudaBuilt)
         with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
-            self._run(built, launch, arguments)
+            for each in sequence(built, launch, arguments):
+                self._run(*each)
 
     def launch_held(self, built: Built, launch: Launch, arguments: Sequence[Argument], looks: Looks) -> bool:
         """Only a host function can use another stream: a kernel is enqueued on the harness's own."""
@@ -425,14 +441,15 @@ class CudaDevice(Device):
             aside.synchronize()
             return not held.query()
 
-    def _run(self, built: CudaBuilt, launch: Launch, arguments: Sequence[Argument]) -> None:
+    def _run(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> None:
+        assert isinstance(built, CudaBuilt)
         if built.call is not None:
             built.call(arguments)
         elif built.origin is not None:
             self._run_parts(built, launch, arguments)
         else:
             check_parts(launch, in_parts=False)
-            self._enqueue(built.function, launch, arguments)
+            self._enqueue(built.function, launch, arguments, built)
 
     def _run_parts(self, built: CudaBuilt, launch: Launch, arguments: Sequence[Argument]) -> None:
         """Each part after a copy of its origin, in the order of the stream: the host waits for nothing."""
@@ -444,12 +461,16 @@ class CudaDevice(Device):
         first = int(self._origins[key])
         for number, (_, extent) in enumerate(launch.parts()):
             _driver().memcpy_dtod_async(built.origin, first + 12 * number, 12, self.stream)
-            self._enqueue(built.function, dataclasses.replace(launch, grid=extent), arguments)
+            self._enqueue(built.function, dataclasses.replace(launch, grid=extent), arguments, built)
 
-    def _enqueue(self, function: Any, launch: Launch, arguments: Sequence[Any]) -> None:
+    def _enqueue(
+        self, function: Any, launch: Launch, arguments: Sequence[Any], built: CudaBuilt | None = None
+    ) -> None:
+        arguments = [as_bits(argument) for argument in arguments]
         key = (id(function), launch.dynamic_shared_bytes)
         if key not in self._prepared:
-            function.prepare([np.dtype(type(argument)).char for argument in arguments])
+            laid_out = built.parameters if built else None
+            function.prepare(_formats(built.name if built else "", arguments, laid_out))
             if launch.dynamic_shared_bytes > 48 * 1024:
                 attribute = _driver().function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
                 function.set_attribute(attribute, launch.dynamic_shared_bytes)
@@ -459,13 +480,14 @@ class CudaDevice(Device):
         )
 
     def timed(self, built: Built, launch: Launch, arguments: Sequence[Argument], launches: int) -> Timing:
-        assert isinstance(built, CudaBuilt)
         driver = _driver()
         start, end = driver.Event(), driver.Event()
+        steps = sequence(built, launch, arguments)
         with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
             start.record(self.stream)
             for _ in range(launches):
-                self._run(built, launch, arguments)
+                for each in steps:
+                    self._run(*each)
             end.record(self.stream)
         return lambda: float(end.time_since(start)) * 1e6  # PyCUDA counts in ms
 
@@ -666,6 +688,51 @@ def _resources(function: Any, binary: bytes) -> Resources:
         binary_sha256=hashlib.sha256(binary).hexdigest(),
         code_sha256=nvcc.code_sha256(binary),
     )
+
+
+def _as_python(argument: Argument) -> Any:
+    """An address or a number as Python's; what a setup gave as it is."""
+    return argument.item() if isinstance(argument, np.generic) else argument
+
+
+def _formats(
+    name: str, arguments: Sequence[Argument], laid_out: Sequence[tuple[int, int]] | None
+) -> list[str]:
+    """Each argument as the module struct writes it, at the place where the compiler expects it.
+
+    Raises LaunchError for arguments of other sizes than the function's parameters.
+    """
+    sizes = [len(each) if isinstance(each, bytes) else each.nbytes for each in arguments]
+    wanted = [size for _, size in laid_out or ()]
+    if laid_out is not None and sizes != wanted:
+        raise LaunchError(
+            f"{name} has parameters of {', '.join(map(str, wanted)) or 'no'} bytes and is given arguments of "
+            f"{', '.join(map(str, sizes)) or 'no'} bytes: check its args, and the dtypes of its scalars."
+        )
+    formats, end = [], 0
+    for number, (argument, size) in enumerate(zip(arguments, sizes, strict=True)):
+        begin = laid_out[number][0] if laid_out is not None else end + -end % _alignment(argument, size)
+        written = f"{size}s" if isinstance(argument, bytes) else np.dtype(type(argument)).char
+        formats.append(f"{begin - end}x{written}" if begin > end else written)
+        end = begin + size
+    return formats
+
+
+def _alignment(argument: Argument, size: int) -> int:
+    """Of a tensor map 64 bytes, of another structure as many as its size allows, up to 16."""
+    most = size if not isinstance(argument, bytes) else 64 if size == 128 else 16
+    return min(size & -size, most)
+
+
+def _c_type(program: Program, parameter: Parameter) -> Any:
+    """The type by which ctypes passes a scalar or an axis."""
+    try:
+        return np.ctypeslib.as_ctypes_type(np.dtype(parameter.dtype))
+    except (NotImplementedError, TypeError):
+        raise BuildError(
+            f"{program.name} is a HostLibrary, whose function cannot be given {parameter.name!r} as "
+            f"{parameter.dtype} by value: pass a float, and round it there."
+        ) from None
 
 
 def _digest(identity: bytes) -> Resources:

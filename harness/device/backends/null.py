@@ -185,7 +185,7 @@ class NullDevice(HostMemory):
         if built.times_ns is not None:
             total_ns = sum(itertools.islice(built.times_ns, launches))
         else:
-            touched_bytes = sum(argument.nbytes for argument in arguments)
+            touched_bytes = sum(getattr(argument, "nbytes", 0) for argument in arguments)
             total_ns = launches * touched_bytes * (1 + int(built.program.sha256[:4], 16) / 0xFFFF)
         if built.planted:
             total_ns *= 1 + _STEP * int(arguments[-1])

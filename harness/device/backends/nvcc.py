@@ -300,6 +300,39 @@ def has_no_memory(binary: bytes) -> bool:
         return False
 
 
+_FORMAT_SIZED, _PARAMETER_INFO = 4, 0x17
+"""Of an entry in .nv.info: that its content is as long as it says; and that it is about one parameter."""
+
+
+def parameters(binary: bytes, function: str) -> tuple[tuple[int, int], ...] | None:
+    """Offset and size in bytes of each parameter of a kernel, in order; None where the binary is no cubin, or
+    does not tell.
+    """
+    if not binary.startswith(_MAGIC):
+        return None
+    try:
+        content = next(
+            (content for name, _, _, content in _sections(binary) if name == f".nv.info.{function}"), None
+        )
+        return None if content is None else _parameters(content)
+    except (struct.error, ValueError, OverflowError):
+        return None
+
+
+def _parameters(info: bytes) -> tuple[tuple[int, int], ...]:
+    found: dict[int, tuple[int, int]] = {}
+    at = 0
+    while at < len(info):
+        kind, attribute, value = struct.unpack_from("<BBH", info, at)
+        at += 4
+        if kind == _FORMAT_SIZED:
+            if attribute == _PARAMETER_INFO:
+                _, ordinal, offset, packed = struct.unpack_from("<IHHI", info, at)
+                found[ordinal] = offset, packed >> 18
+            at += value
+    return tuple(found[ordinal] for ordinal in sorted(found))
+
+
 def _sections(binary: bytes) -> Iterator[tuple[str, int, int, bytes]]:
     """Name, flags, size and content of each; without content where the file holds none."""
     (offset,) = struct.unpack_from("<Q", binary, 0x28)
@@ -331,30 +364,14 @@ def entries(binary: bytes) -> dict[str, tuple[int, ...]]:
             for name, kind, other, *_ in struct.iter_unpack("<IBBHQQ", table)
             if kind & 0xF == _FUNCTION and other & _LAUNCHED
         ]
-        return {symbol: _parameters(held.get(f".nv.info.{symbol}", b"")) for symbol in symbols}
+        laid_out = {symbol: _parameters(held.get(f".nv.info.{symbol}", b"")) for symbol in symbols}
+        return {symbol: tuple(size for _, size in each) for symbol, each in laid_out.items()}
     except (struct.error, ValueError, OverflowError):
         return {}
 
 
 _FUNCTION, _LAUNCHED = 2, 0x10
 """Of a symbol: that it is a function; and, CUDA's own, that a host can launch it."""
-_SIZED, _PARAMETER = 4, 0x17
-"""Of an attribute: that its value is as long as it says; and that it is about one parameter."""
-
-
-def _parameters(info: bytes) -> tuple[int, ...]:
-    """Sizes from a kernel's attributes: index, ordinal, offset, flags, whose upper bits are the size."""
-    found: dict[int, int] = {}
-    at = 0
-    while at < len(info):
-        form, attribute, value = struct.unpack_from("<BBH", info, at)
-        at += 4
-        if form == _SIZED:
-            if attribute == _PARAMETER:
-                _, ordinal, _, flags = struct.unpack_from("<IHHI", info, at)
-                found[ordinal] = flags >> 18
-            at += value
-    return tuple(found[ordinal] for ordinal in sorted(found))
 
 
 def ptx_target(program: Program, arch: str) -> str:

@@ -22,7 +22,16 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from harness.device.backends.base import Argument, Built, Device, Memory, Timing, check_parts
+from harness.device.backends.base import (
+    Argument,
+    Built,
+    Device,
+    Memory,
+    Timing,
+    as_bits,
+    check_parts,
+    sequence,
+)
 from harness.errors import BuildError, DeviceError, LaunchError, MeasureError, OutOfMemoryError
 from harness.records import DeviceInfo, Launch, Resources, Toolchain
 from harness.spec.sources import Program, unusual_options
@@ -215,7 +224,11 @@ class OpenCLDevice(Device):
             max_threads_per_block=int(kernel.get_work_group_info(info.WORK_GROUP_SIZE, self.handle)),
             binary_sha256=hashlib.sha256(built.binaries[0]).hexdigest(),
         )
-        return OpenCLBuilt(kernel, program.in_parts, resources=resources, cached=cached)
+        steps = tuple(
+            (self.build(dataclasses.replace(program, function=name, steps=())), count)
+            for name, count in program.steps
+        )
+        return OpenCLBuilt(kernel, program.in_parts, resources=resources, cached=cached, steps=steps)
 
     def _program(self, program: Program) -> tuple[Any, bool]:
         """The compiled program, and whether it came from the cache. What reads more than its text is compiled
@@ -308,12 +321,16 @@ class OpenCLDevice(Device):
 
     def _enqueue(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> tuple[Any, Any]:
         """The events of the first and of the last part."""
+        ends = [self._enqueue_one(*each) for each in sequence(built, launch, arguments)]
+        return ends[0][0], ends[-1][1]
+
+    def _enqueue_one(self, built: Built, launch: Launch, arguments: Sequence[Argument]) -> tuple[Any, Any]:
         cl = _pyopencl()
         assert isinstance(built, OpenCLBuilt)
         check_parts(launch, in_parts=built.in_parts)
         local = (cl.LocalMemory(launch.dynamic_shared_bytes),) if launch.dynamic_shared_bytes else ()
         with _translated(f"Launching grid {launch.grid}, block {launch.block}"):
-            built.kernel.set_args(*arguments, *local)
+            built.kernel.set_args(*map(as_bits, arguments), *local)
             # OpenCL counts threads where CUDA counts blocks.
             events = [
                 cl.enqueue_nd_range_kernel(

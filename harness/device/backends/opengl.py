@@ -405,6 +405,12 @@ class OpenGLDevice(Device):
     def build(self, program: Program) -> OpenGLBuilt:
         if program.kind != "kernel":
             raise BuildError(f"{program.name} is no shader: {self.info.spec} cannot run it.")
+        for each in program.parameters:
+            if each.shape is None and each.dtype in ("int64", "uint64"):
+                raise BuildError(
+                    f"{program.name} is given {each.name!r} as {each.dtype}, which no uniform of GLSL is: "
+                    "declare a Scalar of 32 bits."
+                )
         self._gl.make_current()
         try:
             shader = self._gl.mgl.compute_shader(program.text)

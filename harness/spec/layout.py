@@ -1,0 +1,190 @@
+"""How arrays lie in memory: the types of their elements, which index moves fastest, and room between lines.
+
+NumPy is imported where it is used: who only asks a worker to measure needs none.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from harness.errors import SuiteError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Order = Literal["C", "F"]
+
+ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4")
+"""Types that NumPy has not; the package ml_dtypes brings them."""
+_PACKED = ("int4", "uint4")
+"""Two of these share a byte, the first in its lower half. On the host each has a byte of its own."""
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """How NumPy holds arrays of a dtype by the harness's name for it.
+
+    ``tf32`` is float32 of which the hardware reads 10 bits of the fraction. Raises SuiteError for a name that
+    is no dtype.
+    """
+    import numpy as np
+
+    if name in ML_DTYPES:
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise SuiteError(f"{name} needs the package ml-dtypes: pip install 'ml-dtypes>=0.5'.") from None
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return found
+    try:
+        return np.dtype("float32" if name == "tf32" else name)
+    except TypeError:
+        raise SuiteError(
+            f"dtype {name!r} is unknown: expected NumPy's name of one, tf32 or {', '.join(ML_DTYPES)}."
+        ) from None
+
+
+def element_bits(name: str) -> int:
+    """Bits of an element in the device's memory."""
+    return 4 if name in _PACKED else 8 * numpy_dtype(name).itemsize
+
+
+def integer_limits(name: str) -> tuple[int, int] | None:
+    """The least and the largest integer of a dtype; None for one that is not of integers."""
+    if name in _PACKED:
+        return (-8, 7) if name == "int4" else (0, 15)
+    dtype = numpy_dtype(name)
+    if dtype.kind not in "iu":
+        return None
+    import numpy as np
+
+    return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+
+
+def exact_limits(name: str) -> tuple[int, int]:
+    """The integers from the first to the second are all in a dtype, exactly."""
+    if limits := integer_limits(name):
+        return limits
+    dtype = numpy_dtype(name)
+    if name in ML_DTYPES:
+        import ml_dtypes
+
+        most = 2 ** (int(ml_dtypes.finfo(dtype).nmant) + 1)
+    elif dtype.kind == "f":
+        import numpy as np
+
+        most = 2 ** (int(np.finfo(dtype).nmant) + 1)
+    else:
+        most = 1
+    return -most, most
+
+
+def fits(value: float, name: str) -> bool:
+    """Whether a dtype can hold a number: integers exactly, others rounded, infinity where there is one."""
+    import numpy as np
+
+    if limits := integer_limits(name):
+        return math.isfinite(value) and value == int(value) and limits[0] <= value <= limits[1]
+    with np.errstate(over="ignore"):
+        rounded = float(np.array(value, np.float64).astype(numpy_dtype(name)))
+    return rounded == value if math.isinf(value) else math.isfinite(rounded)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """An array in memory: lines of elements side by side, which are rows, or columns with order F."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    order: Order = "C"
+    ld: int | None = None
+    """Elements from the begin of a line to that of the next; None where lines touch."""
+
+    @property
+    def inner(self) -> int:
+        """Elements of a line."""
+        return self.shape[-1 if self.order == "C" else 0] if self.shape else 1
+
+    @property
+    def lines(self) -> int:
+        return math.prod(self.shape[:-1] if self.order == "C" else self.shape[1:])
+
+    @property
+    def line_bytes(self) -> int:
+        return self.inner * element_bits(self.dtype) // 8
+
+    @property
+    def pitch_bytes(self) -> int:
+        """From the begin of a line to that of the next."""
+        return (self.ld or self.inner) * element_bits(self.dtype) // 8
+
+    @property
+    def padded(self) -> bool:
+        return self.pitch_bytes > self.line_bytes
+
+    @property
+    def plain(self) -> bool:
+        """Whether it lies as NumPy itself would have it."""
+        return not self.padded and self.dtype not in _PACKED and (self.order == "C" or len(self.shape) < 2)
+
+    @property
+    def size_bytes(self) -> int:
+        """All of it, with the room between its lines."""
+        return self.lines * self.pitch_bytes
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Elements from one index to the next, in each direction."""
+        steps, step = [1], self.ld or self.inner
+        inwards = self.shape[-2::-1] if self.order == "C" else self.shape[1:]
+        for extent in inwards:
+            steps.append(step)
+            step *= extent
+        steps = steps[: len(self.shape)]
+        return tuple(reversed(steps) if self.order == "C" else steps)
+
+    def pack(self, array: NDArray[Any], padding: int) -> NDArray[np.uint8]:
+        """The bytes of an array as they lie in memory; those between lines are `padding`."""
+        import numpy as np
+
+        ordered = array if self.order == "C" else array.T
+        values: NDArray[Any] = np.ascontiguousarray(ordered).reshape(-1).view(np.uint8)
+        if self.dtype in _PACKED:
+            values = (values[0::2] & 0xF) | (values[1::2] << 4)
+        if not self.padded:
+            return values
+        whole = np.full((self.lines, self.pitch_bytes), padding, np.uint8)
+        whole[:, : self.line_bytes] = values.reshape(self.lines, self.line_bytes)
+        return whole.reshape(-1)
+
+    def filled(self, byte: int, padding: int) -> NDArray[np.uint8]:
+        """Lines of one byte, and another between them."""
+        import numpy as np
+
+        whole = np.full((self.lines, self.pitch_bytes), padding, np.uint8)
+        whole[:, : self.line_bytes] = byte
+        return whole.reshape(-1)
+
+    def unpack(self, raw: NDArray[np.uint8]) -> NDArray[Any]:
+        """An array of these bytes; a view of them where it can be."""
+        import numpy as np
+
+        dtype = numpy_dtype(self.dtype)
+        if self.dtype not in _PACKED:
+            return np.ndarray(
+                self.shape, dtype, raw, strides=tuple(dtype.itemsize * step for step in self.strides)
+            )
+        values = raw.reshape(self.lines, self.pitch_bytes)[:, : self.line_bytes]
+        halves: NDArray[Any] = np.stack((values & 0xF, values >> 4), axis=-1).astype(np.int8)
+        whole = ((halves ^ 8) - 8 if self.dtype == "int4" else halves).astype(dtype)
+        return whole.reshape(self.shape) if self.order == "C" else whole.reshape(self.shape[::-1]).T
+
+    def written_between(self, raw: NDArray[np.uint8], padding: int) -> int:
+        """How many bytes between the lines are no longer `padding`."""
+        import numpy as np
+
+        return int(
+            np.count_nonzero(raw.reshape(self.lines, self.pitch_bytes)[:, self.line_bytes :] != padding)
+        )
