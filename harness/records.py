@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Version of the stored record.
 
 1  first version
 2  comparisons: blocks and verdicts
 3  gates drop no quads: `touched` in the place of `dropped`; `strays`
+4  imported runs: what a file does not tell of its measurements, device and host is null
 """
 
 METHOD_VERSION = "1"
@@ -45,7 +46,8 @@ class DeviceInfo:
     compute_capability: tuple[int, int] | None = None
     compute_units: int | None
     """Multiprocessors; None where the device does not tell, as OpenGL's of any vendor but NVIDIA."""
-    memory_bytes: int
+    memory_bytes: int | None
+    """None where an imported file does not tell it; a backend's device has it."""
     l2_bytes: int | None = None
     """Bytes of the last cache that a cold measurement must flush; None where it cannot be flushed."""
     max_threads_per_block: int
@@ -71,13 +73,13 @@ class Toolchain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """The machine around the device."""
+    """The machine around the device. Of an imported run what its file tells: empty or None is unknown."""
 
     os: str
     kernel: str
     cpu: str
-    cpu_count: int
-    memory_bytes: int
+    cpu_count: int | None
+    memory_bytes: int | None
     python: str
     packages: Mapping[str, str] = field(default_factory=dict)
 
@@ -189,26 +191,36 @@ class Verification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """Raw times of one case on one device, in the order measured."""
+    """Raw times of one case on one device, in the order measured.
+
+    None is what the file of an imported run does not tell; a run of the harness's own has no None.
+    """
 
     times_ns: tuple[float, ...]
     """Per slot: device time of one launch, the mean over the slot's launches."""
-    launches_per_slot: int
+    launches_per_slot: int | None
     l2: L2Policy
     clock: str
-    """What told the time: cuda-event, opencl-profiling, gl-timer, host, scripted."""
-    tick_ns: float
-    warmup_launches: int
-    warmup_s: float
-    settled: bool
+    """What told the time: cuda-event, opencl-profiling, gl-timer, host, scripted; or another harness's."""
+    tick_ns: float | None
+    warmup_launches: int | None
+    warmup_s: float | None
+    settled: bool | None
     """False where times still moved when the warm-up budget ran out."""
-    stopped_by: Literal["precision", "time", "slots"]
-    started_ns: int
+    stopped_by: Literal["precision", "time", "slots"] | None
+    started_ns: int | None
     """Host monotonic clock, to align with telemetry."""
-    ended_ns: int
+    ended_ns: int | None
     restored: bool = False
     """Whether arrays that kernels read and write were put back before each launch, outside of its time. A hot
     L2 then holds what that copy left."""
+
+    @property
+    def span_ns(self) -> tuple[int, int]:
+        """When it began and ended. Raises ValueError for an imported one, of which nobody knows."""
+        if self.started_ns is None or self.ended_ns is None:
+            raise ValueError("An imported measurement does not say when it was.")
+        return self.started_ns, self.ended_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +280,8 @@ class LibraryShare:
 
 
 RowStatus = Literal["measured", "verified", "not-built", "skipped", "failed"]
-"""not-built: as verified, on the null device, which compiles nothing."""
+"""measured: verified first, but in an imported run, whose rows have no `verification`. not-built: as
+verified, on the null device, which compiles nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,7 +320,7 @@ class Run:
     started_at: str
     """UTC, ISO 8601."""
     command: str
-    """check, run or asv."""
+    """check, run, asv; or import, of another harness's files."""
     source: Source
     headline: str
     kernels: tuple[str, ...]
@@ -343,15 +356,19 @@ class Quad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedBlock:
-    """Every quad of one pair of kernels in one process, with what the card said meanwhile."""
+    """Every quad of one pair of kernels in one process, with what the card said meanwhile.
+
+    Of executables that are compared, of several processes: each slot is one of its own, which warms up as it
+    likes.
+    """
 
     quads: tuple[Quad, ...]
     launches_per_slot: int
     l2: L2Policy
     clock: str
     tick_ns: float
-    warmup_s: float
-    settled: bool
+    warmup_s: float | None
+    settled: bool | None
     gpu_s: float
     """Device time that the quads took, with lead-in, flushes and canaries, without the warm-up."""
     clock_noise: float | None = None

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,7 +117,13 @@ def forked_workers(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     with contextlib.closing(ForkServer()) as server, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(process, "subprocess", SimpleNamespace(Popen=server.popen, PIPE=subprocess.PIPE))
+
+        def popen(arguments: list[str], **more: Any) -> Any:
+            is_ours = arguments[0] == sys.executable
+            return server.popen(arguments, **more) if is_ours else subprocess.Popen(arguments, **more)
+
+        constants = {"PIPE": subprocess.PIPE, "DEVNULL": subprocess.DEVNULL}
+        patch.setattr(process, "subprocess", SimpleNamespace(Popen=popen, **constants))
         yield
 
 

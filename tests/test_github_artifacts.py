@@ -93,7 +93,7 @@ def tarred() -> bytes:
 
 
 GOOD = Member.of(DOCUMENT)
-TWICE = f'"schema_version": 2, "harness_version": "{SECRET}", "harness_version": "1"'
+TWICE = f'"schema_version": 3, "harness_version": "{SECRET}", "harness_version": "1"'
 
 ARCHIVES: dict[str, tuple[bytes, str]] = {
     "parent folder": (archive(Member.of(DOCUMENT, name=b"../review.json")), r"called '\.\./review"),
@@ -207,7 +207,7 @@ DOCUMENTS: dict[str, tuple[bytes, str]] = {
     "unknown field of a card": (of_card(html="<b>"), "unknown field `html`"),
     "unknown field of a case": (of_case(comment="LGTM"), "unknown field `comment`"),
     "unknown field that is a command": (of_case(**{"\n::error::x ##[debug]y": 1}), "unknown field"),
-    "future schema": (json.dumps(document(schema_version=3)).encode(), "version 3; this harness reads 2"),
+    "future schema": (json.dumps(document(schema_version=4)).encode(), "version 4; this harness reads 3"),
     "schema before the first": (json.dumps(document(schema_version=0)).encode(), "version 0"),
     "schema as a string": (json.dumps(document(schema_version="1")).encode(), "Expected `int`"),
     "no schema": (changed(lambda made: made.pop("schema_version")), "required field `schema_version`"),
@@ -223,7 +223,7 @@ DOCUMENTS: dict[str, tuple[bytes, str]] = {
     "UTF-16": (json.dumps(document()).encode("utf-16"), "not one"),
     "byte order mark": (b"\xef\xbb\xbf" + DOCUMENT, "not one"),
     "half of a surrogate": (literally('"message": "', '"message": "\\ud800'), "not one"),
-    "a name twice": (literally(f'"schema_version": 2, "harness_version": "{SECRET}"', TWICE), "name twice"),
+    "a name twice": (literally(f'"schema_version": 3, "harness_version": "{SECRET}"', TWICE), "name twice"),
     "a size twice": (literally('"m": 1024', '"m": 1, "m": 1024'), "name twice"),
     "a status twice": (
         literally('"status": "improvement"', '"status": "regression", "status": "improvement"'),

@@ -97,13 +97,13 @@ def test_an_entry_of_a_cpu():
 def test_an_update_or_another_host_changes_annotations_only():
     before = machine_entry(CARD, HOST)
     after = machine_entry(
-        card(driver="580", memory_bytes=2 * CARD.memory_bytes),
+        card(driver="580", memory_bytes=2**40),
         dataclasses.replace(
             HOST,
             kernel="6.2",
             cpu="another",
-            cpu_count=2 * HOST.cpu_count,
-            memory_bytes=2 * HOST.memory_bytes,
+            cpu_count=1000,
+            memory_bytes=2**50,
             python="3.14",
             packages={"a": "1"},
         ),
@@ -115,7 +115,7 @@ def test_this_host_can_be_described():
     host = describe_host()
     assert host.os
     assert host.cpu
-    assert host.cpu_count > 0
-    assert host.memory_bytes > 0
+    assert host.cpu_count
+    assert host.memory_bytes
     assert "numpy" in host.packages
     assert all(host.packages.values())

@@ -131,7 +131,7 @@ class Arena:
 
     def __init__(self, device: Device, problem: Problem, case: Case) -> None:
         needed, free = needed_bytes(problem, case), device.free_bytes()
-        limit = device.info.memory_bytes if free is None else free
+        limit = (device.info.memory_bytes or 0) if free is None else free
         if needed > limit:
             raise OutOfMemoryError(
                 f"{case.id} needs {needed / 2**30:.1f} GiB on the device; {device.info.name} has "
@@ -236,7 +236,7 @@ class Arena:
         sizes = {name: self.sizes[name] for name in names}
         needed, free = sum(sizes.values()), self.device.free_bytes()
         # Not more than half of what is free, or an eighth of all where nobody tells: it is worth no failure.
-        if needed > (self.device.info.memory_bytes // 8 if free is None else free // 2):
+        if needed > ((self.device.info.memory_bytes or 0) // 8 if free is None else free // 2):
             return None
         kept = {}
         try:

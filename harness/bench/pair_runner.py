@@ -82,7 +82,7 @@ def library_share(checker: Checker, held: Held, case: Case, library: Subject) ->
     _check_library(checker, held, case, library)
     checker.report("library")
     own, data = held.measurement, held.rotation
-    settings = pair_settings(median(own.times_ns), own.tick_ns, own.l2)
+    settings = pair_settings(median(own.times_ns), own.tick_ns or 0.0, own.l2)
     block = measure_pair(checker.device, Pair(held.subject, library), settings, data.rng, data)
     return share_of(case.kernel, block)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from harness.cli import completion, echo_json, options
+from harness.cli import completion, echo_json, executables, options
 from harness.config import Config, load_config
 from harness.errors import UsageError
 from harness.system import git
@@ -20,14 +20,15 @@ if TYPE_CHECKING:
 
 
 @click.command("compare")
-@click.argument("base", shell_complete=completion.commits)
+@click.argument("base", required=False, shell_complete=completion.commits)
 @click.argument("rest", nargs=-1, metavar="[HEAD] [CASES]...", shell_complete=completion.commits_then_cases)
 @options.suite_from
 @options.case_options
 @options.comparison
 @options.path("--results", "Where records go; default: .asv/results.")
 @options.no_save
-def command(selection: options.Selection, base: str, rest: tuple[str, ...], **given: Any) -> int:
+@executables.options_of_executables
+def command(selection: options.Selection, base: str | None, rest: tuple[str, ...], **given: Any) -> int:
     """Tell which kernels HEAD made slower than BASE: paired, in fresh processes, verified first.
 
     HEAD defaults to the working tree; BASE..HEAD names both in one word. CASES are globs such as
@@ -37,7 +38,18 @@ def command(selection: options.Selection, base: str, rest: tuple[str, ...], **gi
     not be measured or is invalid; 4 where it is inconclusive, or nothing was compared.
     """
     config = load_config()
-    base, head, cases = _commits(config, base, rest)
+    if executables.are_given(given):
+        ends = executables.Ends(None)
+        if base is not None:
+            one, other, cases = commits_of(config, base, rest)
+            ends = executables.Ends(repository_of(config), (one, other), cases)
+        results = executables.compare(config, selection, ends, given)
+        return show(results, given["fail_on"], as_json=selection.as_json)
+    if base is None:
+        raise UsageError(
+            "Missing argument 'BASE': 'harness compare main' compares main and the working tree."
+        )
+    base, head, cases = commits_of(config, base, rest)
     selection = dataclasses.replace(selection, cases=cases)
     finished = compare_commits(config, selection, settings_from(config, selection, given), base, head)
     return show(finished.results, given["fail_on"], as_json=selection.as_json)
@@ -112,7 +124,7 @@ def compare_commits(
     return done
 
 
-def _commits(config: Config, base: str, rest: Sequence[str]) -> tuple[str, str | None, tuple[str, ...]]:
+def commits_of(config: Config, base: str, rest: Sequence[str]) -> tuple[str, str | None, tuple[str, ...]]:
     """BASE, HEAD or None for the working tree, and CASES."""
     repository = repository_of(config)
     if ".." in base:

@@ -1,4 +1,4 @@
-"""harness judge: files of pytest-benchmark of two commits."""
+"""harness judge: files of pytest-benchmark, or of another harness, of two commits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from harness.cli import echo_json, options
 from harness.errors import UsageError
 from harness.judgement.saved_runs import judge_files
 from harness.output.verdicts import exit_code, judgement_as_json, print_judgement
-from harness.store.pytest_benchmark_files import find_files, read_benchmark_file
+from harness.store.imported_files import read_saved
+from harness.store.pytest_benchmark_files import find_files
 
 SIDES = ("--base", "--head")
 
@@ -50,8 +51,8 @@ def command(
     fail_on: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Judge files of pytest-benchmark of two commits, saved in turns: one process of base, one of head, and
-    again, at least four of each, better eight.
+    """Judge files of pytest-benchmark, nvbench or Google Benchmark of two commits, saved in turns: one
+    process of base, one of head, and again, at least four of each, better eight.
 
     Exit status 1 for a regression or a benchmark that vanished; 3 where the files do not bear out a
     judgement; 4 where it is inconclusive.
@@ -59,7 +60,7 @@ def command(
     before, after = (find_files(words, name) for words, name in zip((base, head), SIDES, strict=True))
     if both := {path.resolve() for path in before} & {path.resolve() for path in after}:
         raise UsageError(f"{min(both)} is given as base and as head: it can be of one commit only.")
-    files = [[read_benchmark_file(path) for path in paths] for paths in (before, after)]
+    files = [[read_saved(path) for path in paths] for paths in (before, after)]
     result = judge_files(*files, margin=margin, tolerance=tolerance, confidence=confidence)
     status = exit_code([result], fail_on)
     if as_json:

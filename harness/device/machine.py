@@ -36,15 +36,19 @@ def machine_entry(device: DeviceInfo, host: Host) -> dict[str, str]:
         "os": host.os,
         "arch": platform.machine(),
         "cpu": host.cpu,
-        "num_cpu": str(host.cpu_count),
-        "ram": f"{round(host.memory_bytes / 2**30)} GiB",
+        "num_cpu": str(host.cpu_count or ""),
+        "ram": _gib(host.memory_bytes),
         "gpu": device.name,
         "gpu_uuid": device.uuid or "unknown",
-        "gpu_memory": f"{round(device.memory_bytes / 2**30)} GiB",
+        "gpu_memory": _gib(device.memory_bytes),
         "compute_capability": ".".join(map(str, device.compute_capability or ())) or "none",
         "driver": device.driver,
         "kernel": host.kernel,
     }
+
+
+def _gib(size_bytes: int | None) -> str:
+    return f"{round(size_bytes / 2**30)} GiB" if size_bytes else ""
 
 
 def _slug(text: str) -> str:

@@ -382,7 +382,7 @@ def processes(facts: Facts) -> Answer:
 @line("card", watched=True)
 def memory(facts: Facts) -> Answer:
     assert facts.device is not None
-    used, size = _at_rest(facts, "memory_used_bytes"), facts.device.memory_bytes
+    used, size = _at_rest(facts, "memory_used_bytes"), facts.device.memory_bytes or 0
     said = f"{_gib(used)} of {_gib(size)} used"
     holder = "Somebody holds it, listed above or not: a container's processes need not be."
     return good_if(used <= HELD_AT_REST * size, said, "warn", holder)
@@ -499,8 +499,8 @@ def _smi(facts: Facts, option: str) -> str:
     return f"sudo nvidia-smi {f'-i {bus} ' if bus else ''}{option}"
 
 
-def _gib(size_bytes: float) -> str:
-    return f"{size_bytes / 2**30:.1f} GiB"
+def _gib(size_bytes: float | None) -> str:
+    return "unknown" if size_bytes is None else f"{size_bytes / 2**30:.1f} GiB"
 
 
 # Timers

@@ -19,7 +19,16 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import StoreError
-from harness.history.figures import HEADLINES, HOW, METRICS, Figures, Group, figure_of, laid_over
+from harness.history.figures import (
+    HEADLINE_OF_IMPORTED,
+    HEADLINES,
+    HOW,
+    METRICS,
+    Figures,
+    Group,
+    figure_of,
+    laid_over,
+)
 from harness.records import SCHEMA_VERSION, Row, Run
 from harness.spec.case_id import size_label
 from harness.store.records_file import PACKED, PART, opened, read_run
@@ -256,6 +265,7 @@ def suites_of(cards: Iterable[CardRecords], commits: Commits) -> Iterator[Group]
     """The suites that records tell of, by name. Which kernels a suite has, and in which order, is told by the
     record of the newest commit; sizes follow each other by how much there is to do.
     """
+    headlines = {**HEADLINES, **HEADLINE_OF_IMPORTED}
     newest: dict[str, tuple[int, str, Layout]] = {}
     cells: dict[str, set[tuple[str, str, float]]] = defaultdict(set)
     for card in cards:
@@ -278,7 +288,7 @@ def suites_of(cards: Iterable[CardRecords], commits: Commits) -> Iterator[Group]
             name=suite,
             is_suite=True,
             metrics=metrics,
-            headlines=(HEADLINES[layout.headline],) if layout.headline in HEADLINES else (),
+            headlines=(headlines[layout.headline],) if layout.headline in headlines else (),
             kernels=layout.kernels,
             keys=tuple(dict.fromkeys(cell[:2] for _, _, cell in there)),
         )
@@ -352,7 +362,12 @@ def _read_record(
             packed = path.name.endswith(PACKED)
             return _of_comparison(nothing, first.comparison, file, packed=packed), _NONE
     run = first.run
-    if run is None or run.source.dirty or not run.source.commit or run.command not in ("asv", "run"):
+    if (
+        run is None
+        or run.source.dirty
+        or not run.source.commit
+        or run.command not in ("asv", "run", "import")
+    ):
         return nothing, _NONE
     if run.schema_version > SCHEMA_VERSION:
         raise StoreError(f"its schema is {run.schema_version}, and this harness reads up to {SCHEMA_VERSION}")

@@ -46,6 +46,8 @@ def direction_of(benchmark: Mapping[str, Any]) -> Direction:
 
 HEADLINES = {"GFLOP/s": "gflops", "GB/s": "gbytes_per_s"}
 """The metric of each headline that a suite may have."""
+HEADLINE_OF_IMPORTED = {"ms": "time_ms"}
+"""The same of what another harness measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,9 @@ METRICS = {
     "memory_clock_mhz": Metric("MHz", "none", lambda row: median_during(row, "memory_clock_mhz")),
     "temperature_c": Metric("°C", "none", lambda row: median_during(row, "temperature_c")),
     "power_w": Metric("W", "none", lambda row: median_during(row, "power_w")),
-    "verified": Metric("1 if right, 0 if wrong", "higher", lambda _row: 1, wrong=0),
+    "verified": Metric(
+        "1 if right, 0 if wrong", "higher", lambda row: 1 if row.verification else None, wrong=0
+    ),
     "error_ratio": Metric("largest error / bound", "lower", _error_ratio),
     "registers": Metric(
         "registers per thread", "lower", lambda row: row.resources.registers if row.resources else None

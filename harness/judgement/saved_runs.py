@@ -63,6 +63,8 @@ class FilesResult:
     head: FilesSide
     pairs: int
     device: str
+    harness: str
+    """What wrote the files."""
     policy: Policy
     verdicts: tuple[Verdict, ...]
     interrupted: bool = False
@@ -148,6 +150,7 @@ def judge_files(
         head=_side(turns.head),
         pairs=policy.looks[0],
         device=runs[0].file.device,
+        harness=runs[0].file.harness,
         policy=policy,
         verdicts=tuple(_verdict(name, turns, refusals, policy) for name in names),
     )
@@ -265,6 +268,8 @@ def _verdict(name: str, turns: _Turns, refusals: Sequence[Refusal], policy: Poli
             f"{pairs} pair{'s' if pairs > 1 else ''} of processes: so few can agree by chance. Save at "
             f"least {MIN_PAIRS} files of each commit, in turns; {ROBUST_PAIRS} see far more."
         )
+        if turns.base[0].file.harness != "pytest-benchmark":
+            message += " 'harness compare BASE HEAD --with-command COMMAND' runs both in turns by itself."
         return replace(bare, status="inconclusive", reason="too-few-pairs", message=message)
     if absent := _absent_somewhere(name, turns):
         return replace(bare, status="invalid", reason="incomplete", message=absent)

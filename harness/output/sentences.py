@@ -33,6 +33,8 @@ _SMALL_NS = 1e4
 """Shorter times than this are awkward in milliseconds."""
 PROCESSES = ("process", "processes")
 """What an effect is measured in, one and many."""
+ROUNDS = ("round of runs", "rounds of runs")
+"""The same of executables."""
 _REASONS: Mapping[str, tuple[str, str]] = {
     "too-noisy": ("too noisy to tell", "quieten the card (harness doctor), or allow a wider tolerance"),
     "not-confirmed": ("not confirmed by fresh processes", "run it again"),
@@ -68,6 +70,9 @@ _REASONS: Mapping[str, tuple[str, str]] = {
     "launch-refused": ("launch refused", ""),
     "out-of-memory": ("out of memory", "compare smaller sizes"),
     "crashed": ("the process crashed", ""),
+    "no-json": ("no JSON was written", "put {out} in the command, where it takes the name of its file"),
+    "store": ("what it wrote cannot be read", ""),
+    "not-measured": ("there is no time of it", ""),
     "timed-out": ("timed out", "allow more with --timeout if it is only slow"),
     "suite": ("broken suite", ""),
     "no-suite": ("no suite.py in its folder", ""),
@@ -130,6 +135,9 @@ def suite_label(source: Source) -> str:
         return source.suite
     of = "the working tree" if source.suite_from == "." else commit_label(source.suite_from)
     return f"{source.suite} (suite.py of {of})"
+
+
+EXECUTABLES = "Times are the executable's own, base and head in turns, a process each. Nothing was verified."
 
 
 def basis(verdicts: int, false_alarms: int, measured_at: str) -> str:

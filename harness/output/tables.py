@@ -57,7 +57,7 @@ def summary_of(row: Row, run: Run) -> RowSummary:
     times = summarize(row.measurement.times_ns)
     gflops = row.flop / times.median_ns if row.flop else None
     gbytes = row.moved_bytes / times.median_ns if row.moved_bytes else None
-    rate = gflops if run.headline == "GFLOP/s" else gbytes
+    rate = {"GFLOP/s": gflops, "GB/s": gbytes}.get(run.headline)
     peak = run.peaks.get(row.dtype if run.headline == "GFLOP/s" else "memory")
     library = row.library
     during = row.telemetry.during if row.telemetry else ()
@@ -213,6 +213,24 @@ def check_table(result: RunResult) -> Sheet:
     )
 
 
+def imported_table(run: Run, rows: Sequence[Row]) -> Sheet:
+    """A line a case of another harness's file: its time, of how many samples, and that none is verified."""
+    found = [summary_of(row, run) for row in rows]
+    return Sheet(
+        title=_title(run),
+        columns=[
+            Column("kernel", [row.kernel for row in rows], text=True),
+            Column("size", [size_label(row.sizes) for row in rows]),
+            Column("ms", [number(s.time_ms) for s in found]),
+            Column("±%", [_half_width(s) for s in found], spare=2),
+            Column("samples", [str(s.slots or "") for s in found], spare=3),
+            Column("GB/s", [number(s.gbytes_per_s) for s in found], spare=1),
+            Column("SM MHz", [number(s.sm_clock_mhz) for s in found]),
+            Column("result", list(map(_status, rows)), text=True),
+        ],
+    )
+
+
 def _error(row: Row) -> str:
     ratios = [check.largest_ratio for check in (row.verification.checks if row.verification else ())]
     known = [ratio for ratio in ratios if ratio is not None]
@@ -275,10 +293,13 @@ def _title(run: Run) -> str:
 
 
 def _status(row: Row) -> Cell:
-    return Cell(row.reason or (row.status if row.status == "not-built" else "verified"), row.status)
+    said = "verified" if row.verification else "not verified"
+    return Cell(row.reason or (row.status if row.status == "not-built" else said), row.status)
 
 
 def _half_width(summary: RowSummary) -> str:
     if summary.time_ms is None or summary.time_low_ms is None or summary.time_high_ms is None:
+        return ""
+    if summary.slots < 2:  # one time says nothing of how it scatters
         return ""
     return percent_figure((summary.time_high_ms - summary.time_low_ms) / (2 * summary.time_ms))

@@ -100,7 +100,7 @@ def as_json(result: ComparisonResult) -> dict[str, Any]:
         "complete": not result.interrupted,
         "record": str(result.path) if result.path else None,
         "problem": result.problem,
-        "verdicts": list(map(with_sentence, result.verdicts)),
+        "verdicts": [with_sentence(verdict, units_of(result.comparison)) for verdict in result.verdicts],
         "twins": list(map(with_sentence, result.twins)),
         "left_out": result.left_out,
         "problem_changes": result.problem_changes,
@@ -158,8 +158,11 @@ def print_comparison(results: Sequence[ComparisonResult], status: ExitCode) -> N
         rows = (*result.verdicts, *result.twins)
         names = [*(each.kernel for each in result.verdicts), *(each.case for each in result.twins)]
         print_out(Sheet(title=title(result.comparison), columns=verdict_columns("kernel", names, rows)))
-        rests_on = calibrated(result.calibration, result.comparison.device, rows)
-        _print_reasons(result.verdicts, rests_on, changes=result.problem_changes)
+        rests_on = _of_executables(result.comparison) or calibrated(
+            result.calibration, result.comparison.device, rows
+        )
+        units = units_of(result.comparison)
+        _print_reasons(result.verdicts, rests_on, units=units, changes=result.problem_changes)
         for message in result.left_out:
             print_error(f"Left out: {message}")
         if result.problem:
@@ -175,6 +178,23 @@ def print_comparison(results: Sequence[ComparisonResult], status: ExitCode) -> N
     console().print(f"{closing(verdicts, device_s)} Exit status {int(status)}.")
 
 
+def units_of(comparison: Comparison) -> tuple[str, str]:
+    """What an effect was measured in, one and many."""
+    processes = comparison.settings.get("processes_a_block")
+    return (f"round of {processes} runs", f"rounds of {processes} runs") if processes else PROCESSES
+
+
+def _of_executables(comparison: Comparison) -> str:
+    """What verdicts of executables rest on; empty for kernels."""
+    if "processes_a_block" not in comparison.settings:
+        return ""
+    method = comparison.settings.get("method") or comparison.settings.get("format")
+    return (
+        f"Times are the executables' own ({method}), base and head in turns, a process each. Nothing was "
+        "verified."
+    )
+
+
 def print_judgement(result: FilesResult, status: ExitCode) -> None:
     often = Counter(verdict.kernel for verdict in result.verdicts)
     names = [each.kernel if often[each.kernel] == 1 else each.case for each in result.verdicts]
@@ -182,7 +202,7 @@ def print_judgement(result: FilesResult, status: ExitCode) -> None:
     ends = " against ".join(commit_label(side.commit, dirty=side.dirty) for side in (base, head))
     columns = verdict_columns("benchmark", names, result.verdicts)
     print_out(Sheet(title=f"{ends} on {result.device}", columns=columns))
-    files = f"Files of pytest-benchmark, {len(base.files)} of base and {len(head.files)} of head."
+    files = f"Files of {result.harness}, {len(base.files)} of base and {len(head.files)} of head."
     limits = f"{_limits_in_words(result.policy)} of each verdict."
     _print_reasons(result.verdicts, f"{files} {limits}", units=_PAIRS)
     console().print(f"\n{closing(result.verdicts, None)} Exit status {int(status)}.")

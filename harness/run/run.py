@@ -180,7 +180,7 @@ class Session(DeviceSession):
         times = reply.row.measurement
         if times is None:
             return reply.row
-        row = dataclasses.replace(reply.row, telemetry=self.seen(times.started_ns, times.ended_ns))
+        row = dataclasses.replace(reply.row, telemetry=self.seen(*times.span_ns))
         return row if library is None else self._held_against(library, row)
 
     def _explained(self, row: Row) -> Row:

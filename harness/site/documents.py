@@ -236,7 +236,8 @@ def run_document(stored: StoredRun, card: int, position: int | None) -> dict[str
     known = [row.telemetry for row in stored.rows if row.telemetry]
     snapshots = [each for row in known for each in (row.before, *row.during, row.after)]
     snapshots.sort(key=lambda each: each.at_ns)
-    starts = [row.measurement.started_ns for row in stored.rows if row.measurement]
+    measured = [row.measurement for row in stored.rows if row.measurement]
+    starts = [each.started_ns for each in measured if each.started_ns is not None]
     zero_ns = min([each.at_ns for each in snapshots] + starts, default=0)
     return {
         "card": card,
@@ -264,9 +265,13 @@ def _row(stored: StoredRun, row: Row, zero_ns: int) -> dict[str, Any]:
         "message": row.message,
         "time_ms": summary_of(row, stored.run).time_ms,
         "library_share": row.library.share if row.library else None,
-        "begin_s": (measured.started_ns - zero_ns) / 1e9 if measured else None,
-        "end_s": (measured.ended_ns - zero_ns) / 1e9 if measured else None,
+        "begin_s": _since(zero_ns, measured.started_ns if measured else None),
+        "end_s": _since(zero_ns, measured.ended_ns if measured else None),
     }
+
+
+def _since(zero_ns: int, at_ns: int | None) -> float | None:
+    return None if at_ns is None else (at_ns - zero_ns) / 1e9
 
 
 def _telemetry(snapshots: Sequence[Snapshot], zero_ns: int) -> dict[str, Any]:

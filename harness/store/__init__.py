@@ -1,4 +1,4 @@
-"""Records on disk, and the files of pytest-benchmark: writing, reading, finding them.
+"""Records on disk, and the files of other harnesses: writing, reading, finding them.
 
 What a record means is in `harness.records`; what a history makes of many is in `harness.history`.
 """

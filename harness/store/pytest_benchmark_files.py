@@ -92,6 +92,8 @@ class BenchmarkFile:
     """Whether a GPU's own clock took the times."""
     benchmarks: Mapping[str, Benchmark]
     """By full name, in the order run."""
+    harness: str = "pytest-benchmark"
+    """What wrote it."""
 
     @property
     def began_at(self) -> dt.datetime:

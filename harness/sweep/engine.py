@@ -402,7 +402,7 @@ class Sweeping:
                         against=each.against,
                         effect=duel_effect(reply.block),
                         device=result.device,
-                        gpu_s=reply.block.gpu_s + reply.block.warmup_s,
+                        gpu_s=reply.block.gpu_s + (reply.block.warmup_s or 0.0),
                         host_s=result.host_s,
                     )
                 )
@@ -558,4 +558,5 @@ def _measured_row(result: JobResult) -> Row | Failed:
 
 
 def _gpu_s(measurement: Measurement) -> float:
-    return (measurement.ended_ns - measurement.started_ns) / 1e9 + measurement.warmup_s
+    started_ns, ended_ns = measurement.span_ns
+    return (ended_ns - started_ns) / 1e9 + (measurement.warmup_s or 0.0)

@@ -1,4 +1,6 @@
-"""A child process that answers typed requests, a line of JSON each, before deadlines, or is ended."""
+"""Child processes that can be ended as a whole: one that answers typed requests, a line of JSON each, before
+deadlines, and a command of a shell.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, Literal, TypeVar, Union, cast, get_args
 
@@ -31,6 +34,8 @@ MOST_LINE_BYTES = 2**28
 
 _GLANCE_S = 0.1
 """Between two looks whether the process lives: its pipe does not tell while a child of its own has it too."""
+_STEP_S = 0.01
+"""Between two looks whether a command has ended."""
 _READ_BYTES = 2**20
 _PR_SET_PDEATHSIG = 1
 
@@ -81,33 +86,132 @@ def _decoder(kind: type[Request[Any]]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(Union[(*get_args(base), Progress, Failed)])
 
 
-class Process:
-    """``python -m module`` in a session of its own: Ctrl-C is for us, and it can be ended as a whole."""
+class _Child:
+    """A process in a session of its own: Ctrl-C is for us, and it can be ended as a whole."""
 
-    def __init__(self, module: str, *, cwd: Path, env: Mapping[str, str] | None = None) -> None:
-        source, inherited = str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")
-        search = f"{source}{os.pathsep}{inherited}" if inherited else source
+    def __init__(self, arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], piped: bool) -> None:
+        """What it prints is kept but for its standard output where that is `piped`, as its input is then."""
         try:
             self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         except OSError as error:
             raise no_temporary_folder(error) from None
-        self._process = subprocess.Popen(
+        try:
+            self._process = subprocess.Popen(
+                arguments,
+                stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if piped else self._log,
+                stderr=self._log,
+                bufsize=0,
+                cwd=cwd,
+                env=env,
+                start_new_session=True,
+            )
+        except BaseException:
+            self._log.close()
+            raise
+        self.pid = self._process.pid
+
+    def has_ended(self) -> bool:
+        """Whether it has ended, without reaping: so its number and group stay its own."""
+        return (
+            self._process.returncode is not None
+            or os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        )
+
+    def shorten_log(self) -> None:
+        """Have a process that prints without end not fill the disk."""
+        if 512 * os.fstat(self._log.fileno()).st_blocks > MOST_LOG_BYTES:
+            os.ftruncate(self._log.fileno(), 0)  # its length stays, as the process writes where it was
+
+    def log(self) -> str:
+        """The end of what it has printed; empty once it is closed."""
+        if self._log.closed:
+            return ""
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, size - LOG_BYTES))
+        return self._log.read().decode(errors="replace").strip("\0 \t\r\n")
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
+
+    def kill(self) -> None:
+        """End it with everything that it started. What it had to say on leaving is not heard."""
+        if self._process.returncode is not None:
+            return
+        for pid in [*_descendants(self.pid)]:  # those that have left its group
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+
+    def end(self) -> int:
+        """End what it left running; its own status, once it has ended by itself."""
+        self.kill()
+        return int(self._process.returncode)
+
+    def close(self) -> None:
+        self.kill()
+        for file in (self._process.stdin, self._process.stdout, self._log):
+            if file is not None:
+                file.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A command that has ended, or was ended."""
+
+    status: int | None
+    """As a shell has it: 128 and the signal where one ended it; None where it took too long."""
+    log: str
+    """The end of what it printed."""
+
+    @property
+    def how(self) -> str:
+        """In words."""
+        if self.status is None:
+            return "took too long, and was ended"
+        if self.status > 128 and self.status - 128 in {*signal.Signals}:
+            return f"was ended by {signal.Signals(self.status - 128).name}"
+        return f"exited with status {self.status}"
+
+
+def run_shell(command: str, folder: Path, timeout_s: float) -> Ended:
+    """Run a command of a shell in a folder, with nobody at the keyboard, and end what it leaves running."""
+    child = _Child(["/bin/sh", "-c", command], cwd=folder, env=os.environ, piped=False)
+    with contextlib.closing(child):
+        deadline, looked_at = time.monotonic() + timeout_s, 0.0
+        while not (ended := child.has_ended()) and (now := time.monotonic()) < deadline:
+            if now - looked_at > _GLANCE_S:
+                looked_at = now
+                child.shorten_log()
+            time.sleep(_STEP_S)
+        if not ended:
+            child.kill()
+            return Ended(None, child.log())
+        code = child.end()
+        return Ended(code if code >= 0 else 128 - code, child.log())
+
+
+class Process(_Child):
+    """``python -m module`` that answers requests."""
+
+    def __init__(self, module: str, *, cwd: Path, env: Mapping[str, str] | None = None) -> None:
+        source, inherited = str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")
+        search = f"{source}{os.pathsep}{inherited}" if inherited else source
+        super().__init__(
             [sys.executable, "-m", module],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            bufsize=0,
             # -m puts the current folder first on the import path, whatever lies in it.
             cwd=cwd,
             env={**os.environ, **(env or {}), "PYTHONPATH": search},
-            start_new_session=True,
+            piped=True,
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._requests, self._replies = self._process.stdin.fileno(), self._process.stdout.fileno()
         os.set_blocking(self._requests, False)
         self._unread = bytearray()
-        self.pid = self._process.pid
 
     def ask(
         self,
@@ -172,9 +276,8 @@ class Process:
         poll = select.poll()
         poll.register(pipe, event)
         while True:
-            ended = self._ended()  # asked first: what it wrote before its end is then in the pipe
-            if 512 * os.fstat(self._log.fileno()).st_blocks > MOST_LOG_BYTES:
-                os.ftruncate(self._log.fileno(), 0)  # its length stays, as the process writes where it was
+            ended = self.has_ended()  # asked first: what it wrote before its end is then in the pipe
+            self.shorten_log()
             left_s = deadline - time.monotonic()
             if poll.poll(0 if ended else 1e3 * max(0.0, min(_GLANCE_S, left_s))):
                 return True
@@ -184,25 +287,10 @@ class Process:
                 self.kill()
                 raise LostError("timed-out")
 
-    def _ended(self) -> bool:
-        """Whether it has ended, without reaping: so its number and group stay its own."""
-        return (
-            self._process.returncode is not None
-            or os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        )
-
-    def log(self) -> str:
-        """The end of what it has printed; empty once it is closed."""
-        if self._log.closed:
-            return ""
-        size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, size - LOG_BYTES))
-        return self._log.read().decode(errors="replace").strip("\0 \t\r\n")
-
     def _how_it_ended(self) -> str:
         """What became of a process that answers no more, in words. One that still lives is ended."""
         deadline = time.monotonic() + 1
-        while not (ended := self._ended()) and time.monotonic() < deadline:
+        while not (ended := self.has_ended()) and time.monotonic() < deadline:
             time.sleep(0.01)
         self.kill()
         if not ended:
@@ -216,27 +304,6 @@ class Process:
 
     def wake(self) -> None:
         self._signal(signal.SIGCONT)
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, number)
-
-    def kill(self) -> None:
-        """End it with everything that it started. What it had to say on leaving is not heard."""
-        if self._process.returncode is not None:
-            return
-        for pid in [*_descendants(self.pid)]:  # those that have left its group
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        self._signal(signal.SIGKILL)
-        self._process.wait()
-
-    def close(self) -> None:
-        self.kill()
-        for file in (self._process.stdin, self._process.stdout, self._log):
-            assert file is not None
-            file.close()
 
 
 def _descendants(pid: int) -> Iterator[int]:

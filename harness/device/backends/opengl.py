@@ -432,7 +432,7 @@ class OpenGLDevice(Device):
         if self.info.kind == "cpu":
             import psutil
 
-            return min(int(psutil.virtual_memory().available), self.info.memory_bytes)
+            return min(int(psutil.virtual_memory().available), self.info.memory_bytes or 0)
         self._gl.make_current()
         return 1024 * self._gl.integer(_NVX_FREE_KIB) or None
 

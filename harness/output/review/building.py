@@ -151,6 +151,7 @@ def _card(result: ComparisonResult, places: Mapping[str, Place]) -> Card:
         kind=device.kind,
         driver=_words(device.driver),
         compiler=_words(toolchain.compiler if toolchain else ""),
+        executables="processes_a_block" in comparison.settings,
         head_dirty=comparison.head.dirty,
         margin=_setting(comparison, "margin"),
         tolerance=_setting(comparison, "tolerance"),

@@ -14,7 +14,16 @@ import msgspec
 
 from harness.errors import StoreError
 from harness.numbers import counted, number
-from harness.output.review.grouping import Found, Groups, Links, facts, grouped, outcome, standing
+from harness.output.review.grouping import (
+    Found,
+    Groups,
+    Links,
+    facts,
+    grouped,
+    outcome,
+    standing,
+    units_of,
+)
 from harness.output.review.markdown import (
     Item,
     Part,
@@ -175,7 +184,7 @@ def _message(found: Sequence[Found]) -> str:
         # Without a sign that could make the name a link or a mention.
         device = re.sub(r"[^A-Za-z0-9 ()+-]", "-", each.card.device)
         size = size_label(each.case.sizes) or "its size"
-        sizes.setdefault((device, sentence(each.case)), []).append(size)
+        sizes.setdefault((device, sentence(each.case, units_of(each.card))), []).append(size)
     clauses = [
         f"At {listed(at[:_NAMED])}{' and more' if len(at) > _NAMED else ''} on {device}: {told}"
         for (device, told), at in sizes.items()

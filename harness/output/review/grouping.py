@@ -9,7 +9,7 @@ from typing import Literal
 from harness.judgement.limits import wrong_twin
 from harness.numbers import binary, counted, effect, exact, percent, typeset
 from harness.output.review.model import Card, CaseReview, Review, Side
-from harness.output.sentences import basis, clocks, leading, reason
+from harness.output.sentences import EXECUTABLES, PROCESSES, ROUNDS, basis, clocks, leading, reason
 from harness.records import nothing_compared
 from harness.spec.case_id import CaseId
 
@@ -77,8 +77,15 @@ def rules(card: Card) -> str:
     )
 
 
+def units_of(card: Card) -> tuple[str, str]:
+    """What effects were measured in, one and many."""
+    return ROUNDS if card.executables else PROCESSES
+
+
 def calibrated(card: Card) -> str:
     """What verdicts rest on; empty where nothing was measured."""
+    if card.executables:
+        return EXECUTABLES
     known = card.calibrated
     if known and known.verdicts:
         return typeset(basis(known.verdicts, known.false_alarms, known.measured_at))

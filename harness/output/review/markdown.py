@@ -23,6 +23,7 @@ from harness.output.review.grouping import (
     standing,
     total,
     twin,
+    units_of,
     verb,
 )
 from harness.output.review.model import Card, CaseReview, Change, Review
@@ -466,8 +467,9 @@ def _slower(view: View, slower: Sequence[Found]) -> list[Part]:
 
 def _slowed(view: View, found: Found) -> Item:
     told = " · ".join(filter(None, (view.place(found), *facts(found.case), _visible(found.case))))
+    said = typeset(sentence(found.case, units_of(found.card)))
     return Item(
-        f"<p><b>{view.name(found)}</b>: {typeset(sentence(found.case))}<br>\n{told}</p>",
+        f"<p><b>{view.name(found)}</b>: {said}<br>\n{told}</p>",
         f"<p>{_brief(view, found)}</p>",
     )
 
@@ -481,7 +483,7 @@ def _commands(review: Review, found: Sequence[Found]) -> str:
     if not review.base or not review.head:
         return ""
     compare, lines = f"harness compare {review.base[:10]} {review.head[:10]}", []
-    for suite in dict.fromkeys(each.card.suite for each in found):
+    for suite in dict.fromkeys(each.card.suite for each in found if not each.card.executables):
         cases = [each.case for each in found if each.card.suite == suite]
         kernels = dict.fromkeys(f"{suite}.{case.kernel}" for case in cases)
         sizes = dict.fromkeys(f"--size {size_label(case.sizes)}" for case in cases if case.sizes)
@@ -512,7 +514,8 @@ def _failure(view: View, found: Sequence[Found], where: str) -> Item:
     what = f"{counted(len(found), 'case')} {verb(len(found), 'fails', 'fail')} {where}"
     brief = f"<b>{what}</b>: {_what(case)}. {view.names_of(found)}."
     places = dict.fromkeys(filter(None, map(view.place, found[: view.names])))
-    again = f"To see it again: {code(f'harness check {found[0].label}')}" if case.side == "head" else ""
+    is_kernel = case.side == "head" and not found[0].card.executables
+    again = f"To see it again: {code(f'harness check {found[0].label}')}" if is_kernel else ""
     told = [brief, f"{listed(list(places))}." if places else "", _to_do(found[0]), again]
     evidence = "\n".join(filter(None, (case.message, case.log[-view.log_characters :])))
     said = f"\n<details><summary>Message and log</summary>\n{pre(evidence)}\n</details>" if evidence else ""

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from harness.errors import StoreError
 from harness.records import Attribution, VerdictStatus
 
-REVIEW_SCHEMA_VERSION = 2
+REVIEW_SCHEMA_VERSION = 3
 """Version of the document.
 
 1  first version
@@ -135,6 +135,8 @@ class Card(_Strict, frozen=True, kw_only=True):
     kind: Literal["gpu", "cpu", "other"]
     driver: Words
     compiler: Words = ""
+    executables: bool = False
+    """Whether these are builds of an executable, a process a slot, and no kernels of a suite."""
     head_dirty: bool = False
     """Whether head was a working tree with changes: never so in a pull request."""
     margin: Fraction

@@ -1,0 +1,205 @@
+"""A benchmark executable at one commit: its files, its build, and one run of it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from harness.errors import BuildError, HarnessError, MeasureError, StoreError, UsageError, WorkerError
+from harness.records import DeviceInfo, Source
+from harness.run.device_session import TimedOutError
+from harness.spec.export import export
+from harness.store.imported import FORMATS, Format, ImportedCase, ImportedFile, executable_name
+from harness.store.imported_files import read_imported
+from harness.system import git
+from harness.system.process import run_shell
+
+SideName = Literal["base", "head"]
+OUT = "{out}"
+"""In a command, what stands for the file that it is to write."""
+_FLAGS = {
+    "nvbench": "--jsonbin {out}",
+    "google-benchmark": "--benchmark_out={out} --benchmark_out_format=json",
+}
+_HELP_TELLS: dict[Format, str] = {"nvbench": "--jsonbin", "google-benchmark": "--benchmark_out"}
+_HELP_S = 60.0
+TRIM = 0.2
+
+
+class NoJsonError(MeasureError):
+    reason = "no-json"
+
+
+@dataclass(frozen=True, slots=True)
+class Executable:
+    """One side of a comparison: a command, and the folder to run it in."""
+
+    side: SideName
+    command: str
+    folder: Path
+    source: Source
+    problem: HarnessError | None = None
+    """Why it cannot be run at all, such as a failed build."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRun:
+    """What one process measured on one device."""
+
+    device: DeviceInfo
+    cases: dict[str, ImportedCase]
+    """By kernel and sizes in words."""
+    version: str
+    executable: str
+
+
+def format_of(executable: Executable) -> Format:
+    """What a command is, by what it says of its options. Raises UsageError where that tells nothing."""
+    words = executable.command.replace(OUT, "")
+    if "--benchmark_" in words:
+        return "google-benchmark"
+    told = run_shell(f"{words} --help", executable.folder, _HELP_S)
+    for name, option in _HELP_TELLS.items():
+        if option in told.log:
+            return name
+    raise UsageError(
+        f"{executable.command!r} does not tell with --help whether it is nvbench or Google Benchmark (it "
+        f"{told.how}): say so with --format {'|'.join(FORMATS)}.",
+        log=told.log,
+    )
+
+
+def run_once(
+    executable: Executable,
+    kind: Format,
+    scratch: Path,
+    timeout_s: float,
+    device: str | None,
+    only: Sequence[str] = (),
+) -> ProcessRun:
+    """One process of an executable, of `only` these benchmarks where it can choose.
+
+    Raises WorkerError where it fails, TimedOutError, NoJsonError, StoreError for JSON that cannot be read;
+    each has the end of what it printed.
+    """
+    folder = scratch / "run"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    out = folder / "out.json"
+    ended = run_shell(command_for(executable.command, kind, out, only), executable.folder, timeout_s)
+    try:
+        if ended.status is None:
+            raise TimedOutError(
+                f"No end of {executable.command!r} within {timeout_s:g} s: it was ended. Raise --timeout, or "
+                "have it measure less."
+            )
+        if ended.status:
+            raise WorkerError(f"{executable.command!r} {ended.how}.")
+        if not out.exists():
+            raise NoJsonError(
+                f"{executable.command!r} ended well, and wrote no JSON to the file that it was given. Where "
+                f"it takes the file's name otherwise, put {OUT} there; --format says which options it has."
+            )
+        file = read_imported(out, kind)
+        return ProcessRun(*_on_device(file, device), file.version, file.executable)
+    except HarnessError as error:
+        error.log = error.log or ended.log
+        error.side = executable.side
+        raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def command_for(command: str, kind: Format, out: Path, only: Sequence[str] = ()) -> str:
+    """The command that writes its JSON to `out`.
+
+    nvbench can leave out no point of its axes, and a command with a place for the file may be anything.
+    """
+    given = command if OUT in command else f"{command} {_FLAGS[kind]}"
+    if only and kind == "google-benchmark" and OUT not in command:
+        names = "|".join(re.sub(r"([^\w/:, -])", r"\\\1", name) for name in only)
+        given += " " + shlex.quote(f"--benchmark_filter=^({names})$")
+    return given.replace(OUT, shlex.quote(str(out)))
+
+
+def _on_device(file: ImportedFile, wanted: str | None) -> tuple[DeviceInfo, dict[str, ImportedCase]]:
+    """What a file has of one device: the only one, or the wanted one."""
+    found = [each for each in file.devices if len(file.devices) == 1 or each[0].spec == wanted]
+    if not found:
+        there = ", ".join(device.spec for device, _ in file.devices)
+        raise StoreError(
+            f"It measured on {there or 'no device'}, and one is compared at a time: have it measure on one, "
+            "as with --devices 0, or say with --device which counts."
+        )
+    device, cases = found[0]
+    return device, {_label(case): case for case in cases}
+
+
+def _label(case: ImportedCase) -> str:
+    return f"{case.kernel}[{','.join(f'{axis}={size}' for axis, size in case.sizes.items())}]"
+
+
+def time_of(case: ImportedCase) -> float:
+    """A process's time in ns: the 20 % trimmed mean of its samples, which a burst of other work leaves be."""
+    ordered = np.sort(np.asarray(case.times_ns))
+    cut = int(TRIM * ordered.size)
+    return float(ordered[cut : ordered.size - cut].mean())
+
+
+def put_files(repository: Path, commit: str | None, place: Path) -> None:
+    """The files of a commit in a new folder, where they may be built; without a commit the working tree's,
+    but for what git ignores. Raises GitError, StoreError.
+    """
+    try:
+        if commit is not None:
+            shutil.copytree(export(repository, commit), place, symlinks=True)
+            return
+        listed = git.ask(repository, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        for name in dict.fromkeys(filter(None, listed.decode(errors="surrogateescape").split("\0"))):
+            _copy(repository / name, place / name)
+    except OSError as error:
+        raise StoreError(
+            f"Cannot copy the files of {commit or 'the working tree'} to {place}: {error.strerror or error}. "
+            "TMPDIR names another folder for them."
+        ) from None
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir() and not source.is_symlink():  # a submodule
+        shutil.copytree(
+            source, target, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".git")
+        )
+    elif source.exists() or source.is_symlink():  # what was deleted is still listed
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
+def built(command: str, folder: Path, side: SideName, timeout_s: float) -> BuildError | None:
+    """Build a side in its folder; what went wrong where that failed."""
+    ended = run_shell(command, folder, timeout_s)
+    if ended.status == 0:
+        return None
+    error = BuildError(f"{command!r} {ended.how}.", log=ended.log)
+    error.side = side
+    return error
+
+
+def name_of(command: str) -> str:
+    """The executable's name in a command, without variables that are set before it."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"{command!r} is no command of a shell: {error}.") from None
+    named = [word for word in words if not re.match(r"\w+=", word)]
+    if not named:
+        raise UsageError(f"{command!r} is no command: give one such as 'build/bench --benchmark copy'.")
+    is_script = re.fullmatch(r"(python[\d.]*|bash|sh)", Path(named[0]).name)
+    scripts = [word for word in named[1:] if not word.startswith("-")]
+    return executable_name(scripts[0] if is_script and scripts else named[0])

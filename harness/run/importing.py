@@ -1,0 +1,165 @@
+"""Files of other harnesses as records: what they measured, and that nobody here verified or watched it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import harness
+from harness.errors import UsageError
+from harness.records import DeviceInfo, Host, Measurement, Row, Run, Snapshot, Source, Telemetry
+from harness.spec.case_id import CaseId
+from harness.store.imported import ImportedCase, ImportedFile, identifier
+from harness.store.records_file import RecordWriter
+
+COMMAND = "import"
+HEADLINE = "ms"
+NOT_VERIFIED = "The executable's own figure: nothing was verified or watched here."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedRun:
+    """A record that was made, and of which file."""
+
+    file: Path
+    machine: str
+    run: Run
+    rows: tuple[Row, ...]
+    path: Path
+    """Of the record."""
+    problems: tuple[str, ...]
+    """What could not be read as it should be, a sentence each."""
+
+
+def write_imported(
+    file: ImportedFile, source: Source, results: Path, machine: str | None = None
+) -> list[ImportedRun]:
+    """Store a file's measurements as those of `source`, in the machine's folder below `results`.
+
+    Raises UsageError for one name of a machine and more than one device, StoreError.
+    """
+    if machine and len(file.devices) > 1:
+        names = ", ".join(device.name for device, _ in file.devices)
+        raise UsageError(
+            f"{file.path} is of {len(file.devices)} devices ({names}), which cannot all be {machine}: leave "
+            "out --machine, or measure on one device at a time."
+        )
+    written = []
+    for device, cases in file.devices:
+        run = _run(file, device, cases, source)
+        rows = tuple(_row(file, case, source) for case in cases)
+        folder = machine or machine_of(file, run.device)
+        with RecordWriter(results / folder, run) as writer:
+            for row in rows:
+                writer.add(row)
+            path = writer.finish(complete=True)
+        written.append(
+            ImportedRun(file=file.path, machine=folder, run=run, rows=rows, path=path, problems=file.problems)
+        )
+    return written
+
+
+def machine_of(file: ImportedFile, device: DeviceInfo) -> str:
+    """``nvbench-quadro-gv100``: the format, and the only name that a file has for its device or host."""
+    number = "" if len(file.devices) < 2 else f"-{device.spec.rpartition(':')[2]}"
+    slug = re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-")[:80]
+    return f"{file.format}-{slug or 'device'}{number}"
+
+
+def suite_of(file: ImportedFile, given: str | None) -> str:
+    """What the suite is called: as was asked for, else as the executable. Raises UsageError."""
+    if given is not None:
+        return checked_suite(given)
+    if not file.executable:
+        raise UsageError(f"{file.path} does not tell the name of its executable: give one with --suite.")
+    return identifier(file.executable)
+
+
+def checked_suite(name: str) -> str:
+    """Raises UsageError for what is no suite's name."""
+    if name != identifier(name):
+        raise UsageError(f"{name!r} is no name of a suite; expected letters, digits and underscores.")
+    return name
+
+
+def _run(file: ImportedFile, device: DeviceInfo, cases: Sequence[ImportedCase], source: Source) -> Run:
+    now = dt.datetime.now(dt.timezone.utc)
+    return Run(
+        harness_version=harness.__version__,
+        run_id=secrets.token_hex(8),
+        started_at=(file.started_at or now).astimezone(dt.timezone.utc).isoformat(timespec="seconds"),
+        command=COMMAND,
+        source=source,
+        headline=HEADLINE,
+        kernels=tuple(dict.fromkeys(case.kernel for case in cases)),
+        device=device,
+        toolchain=None,
+        host=Host(
+            os="",
+            kernel="",
+            cpu="",
+            cpu_count=device.compute_units if device.kind == "cpu" else None,
+            memory_bytes=None,
+            python="",
+        ),
+        settings={
+            "method": file.version,
+            "format": file.format,
+            "file": file.path.name,
+            "host_name": file.host or None,
+            "imported_at": now.isoformat(timespec="seconds"),
+            "moment": "of the file" if file.started_at else "of the import",
+        },
+    )
+
+
+def _row(file: ImportedFile, case: ImportedCase, source: Source) -> Row:
+    row = Row(
+        case=str(CaseId.of(source.suite, case.kernel, case.sizes)),
+        kernel=case.kernel,
+        sizes=case.sizes,
+        dtype="",
+        status="measured",
+        moved_bytes=case.moved_bytes,
+    )
+    if case.skipped:
+        return replace(row, status="skipped", reason="skips-itself", message=case.skipped)
+    if case.failed:
+        return replace(row, status="failed", reason="not-measured", message=case.failed)
+    return replace(
+        row, message=NOT_VERIFIED, measurement=_measurement(case), telemetry=_telemetry(file, case)
+    )
+
+
+def _measurement(case: ImportedCase) -> Measurement:
+    return Measurement(
+        times_ns=case.times_ns,
+        launches_per_slot=case.launches,
+        l2=case.l2,
+        clock=case.clock,
+        tick_ns=None,
+        warmup_launches=case.warmup_launches,
+        warmup_s=None,
+        settled=None,
+        stopped_by=None,
+        started_ns=None,
+        ended_ns=None,
+    )
+
+
+def _telemetry(file: ImportedFile, case: ImportedCase) -> Telemetry | None:
+    """The mean SM clock, which newer versions of nvbench tell; at no moment that is known."""
+    if case.sm_clock_mhz is None:
+        return None
+    nothing = Snapshot(at_ns=0)
+    return Telemetry(
+        probe=file.format,
+        before=nothing,
+        during=(Snapshot(at_ns=0, sm_clock_mhz=case.sm_clock_mhz),),
+        after=nothing,
+        unavailable={"probe": f"{file.version} tells no more than the mean SM clock"},
+    )

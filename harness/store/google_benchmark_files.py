@@ -1,0 +1,202 @@
+"""What a Google Benchmark executable writes with ``--benchmark_out=FILE``."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.errors import StoreError
+from harness.records import DeviceInfo
+from harness.store.imported import (
+    LARGEST_SIZE,
+    NO_REASON,
+    ImportedCase,
+    ImportedFile,
+    executable_name,
+    identifier,
+    told_apart,
+    wrong_time,
+)
+
+KNOWN = (1,)
+"""Of its JSON's schema; files from before 2023 do not tell it, and are like the first."""
+_UNITS_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+_HOW_LONG = re.compile(r"(iterations|repeats|min_time|min_warmup_time):[\d.]+s?")
+"""Parts of a benchmark's name that say how long it is measured, not what."""
+_SUMMARY = re.compile(r"(.+)_(mean|median|stddev|cv|min|max|BigO|RMS)")
+_MOST = 2**31 - 1
+
+
+class _Cache(msgspec.Struct):
+    level: int = 0
+    size: int = 0
+
+
+class _Context(msgspec.Struct):
+    num_cpus: int
+    mhz_per_cpu: float = 0
+    date: str = ""
+    host_name: str = ""
+    executable: str = ""
+    caches: list[_Cache] = []
+    library_version: str = ""
+    library_build_type: str = ""
+    json_schema_version: int = 1
+
+
+class _Entry(msgspec.Struct):
+    name: str
+    run_name: str = ""
+    run_type: str = ""
+    aggregate_name: str = ""
+    iterations: int = 0
+    real_time: float = 0.0
+    cpu_time: float = 0.0
+    time_unit: str = "ns"
+    error_occurred: bool = False
+    error_message: str = ""
+    skipped: bool = False
+    skip_message: str = ""
+    bytes_per_second: float = 0.0
+
+
+class _File(msgspec.Struct):
+    context: _Context
+    benchmarks: list[_Entry]
+
+
+def read_google_benchmark(path: Path, content: Mapping[str, Any]) -> ImportedFile:
+    """Raises StoreError for a file of another version, and for anything Google Benchmark does not write."""
+    version = content["context"].get("json_schema_version", KNOWN[0])
+    if version not in KNOWN:
+        known = " and ".join(map(str, KNOWN))
+        raise StoreError(
+            f"{path} has version {str(version)[:40]!r} of Google Benchmark's JSON; known here is {known}. "
+            "Upgrade gpu-harness to read it."
+        )
+    try:
+        given = msgspec.convert(content, type=_File)
+    except msgspec.ValidationError as error:
+        raise StoreError(f"{path} is not as Google Benchmark writes it: {error}.") from None
+    context = given.context
+    runs = _runs(given.benchmarks)
+    return ImportedFile(
+        path=path,
+        format="google-benchmark",
+        version=f"google-benchmark {context.library_version}".strip(),
+        executable=executable_name(context.executable),
+        started_at=_moment(context.date),
+        host=context.host_name,
+        devices=((_device(context), tuple(_cases(path, runs))),) if runs else (),
+    )
+
+
+def _runs(entries: Sequence[_Entry]) -> dict[str, list[_Entry]]:
+    """The entries of each benchmark, its repetitions and what was made of them, by its name.
+
+    Versions before 1.5 tell neither the name of a run nor what is a mean of others, but by its ending.
+    """
+    names = {each.name for each in entries}
+    runs: dict[str, list[_Entry]] = defaultdict(list)
+    for entry in entries:
+        old = None if entry.run_type else _SUMMARY.fullmatch(entry.name)
+        if old and (old[1] in names or old[2] in ("BigO", "RMS")):
+            entry.run_type, entry.aggregate_name, entry.run_name = "aggregate", old[2], old[1]
+        if entry.aggregate_name not in ("BigO", "RMS"):
+            runs[entry.run_name or entry.name].append(entry)
+    return runs
+
+
+def _cases(path: Path, runs: Mapping[str, Sequence[_Entry]]) -> list[ImportedCase]:
+    # Two that differ in how long they are measured alone have one name, and so have a digest.
+    return told_apart([_case(path, name, entries) for name, entries in runs.items()])
+
+
+def _placed(name: str) -> tuple[str, dict[str, int]]:
+    """``BM_copy/8192/threads:2/real_time`` is kernel ``BM_copy_real_time`` at arg1=8192, threads=2."""
+    family, *parts = name.split("/")
+    kept, sizes = [family], dict[str, int]()
+    place = 0
+    for part in parts:
+        if _HOW_LONG.fullmatch(part):
+            continue
+        axis, colon, value = part.rpartition(":")
+        if re.fullmatch(r"-?[0-9]{1,18}", value):
+            place += not colon
+            label = identifier(axis) if colon else f"arg{place}"
+            if 1 <= int(value) <= LARGEST_SIZE and label not in sizes:
+                sizes[label] = int(value)
+                continue
+        kept.append(part)
+    return identifier("/".join(kept)), sizes
+
+
+def _case(path: Path, name: str, entries: Sequence[_Entry]) -> ImportedCase:
+    kernel, sizes = _placed(name)
+    case = ImportedCase(kernel=kernel, sizes=sizes, name=name)
+    for entry in entries:
+        if entry.error_occurred:
+            return replace(case, failed=entry.error_message or NO_REASON)
+        if entry.skipped:
+            return replace(case, skipped=entry.skip_message or NO_REASON)
+        if entry.time_unit not in _UNITS_NS:
+            raise StoreError(
+                f"{path}, {name}: its time is in {entry.time_unit[:40]!r}; known are {', '.join(_UNITS_NS)}."
+            )
+    repeated = [entry for entry in entries if entry.run_type != "aggregate"]
+    means = [entry for entry in entries if entry.aggregate_name == "mean"]
+    # By its own word: what is not measured by the wall is measured by the processor's time.
+    on_wall = bool({"real_time", "manual_time"} & set(name.split("/")))
+    field, clock = ("real_time", "wall") if on_wall else ("cpu_time", "cpu")
+    times_ns = tuple(getattr(each, field) * _UNITS_NS[each.time_unit] for each in repeated or means)
+    if wrong := wrong_time(times_ns):
+        return replace(case, failed=wrong)
+    first = (repeated or means)[0]
+    counts = {each.iterations for each in repeated}
+    moved = first.bytes_per_second * times_ns[0] / 1e9
+    return replace(
+        case,
+        times_ns=times_ns,
+        launches=counts.pop() if len(counts) == 1 and min(counts) > 0 else None,
+        clock=f"google-benchmark {clock}",
+        moved_bytes=round(moved) or None if math.isfinite(moved) else None,
+    )
+
+
+def _device(context: _Context) -> DeviceInfo:
+    unknown = "unavailable: Google Benchmark's JSON does not tell it"
+    last = max(context.caches, key=lambda each: each.level, default=None)
+    return DeviceInfo(
+        spec="cpu:0",
+        backend="cpu",
+        name=context.host_name or "a host without a name",
+        vendor=unknown,
+        driver=unknown,
+        kind="cpu",
+        arch=unknown,
+        compute_units=context.num_cpus,
+        memory_bytes=None,
+        l2_bytes=last.size if last else None,
+        max_threads_per_block=_MOST,
+        max_block=(_MOST, _MOST, _MOST),
+        max_grid=(_MOST, _MOST, _MOST),
+        max_shared_bytes=_MOST,
+        max_clock_mhz=round(context.mhz_per_cpu) or None,
+    )
+
+
+def _moment(text: str) -> dt.datetime | None:
+    """Older versions write the local time without saying where: that is no moment."""
+    try:
+        moment = dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else None

@@ -1,0 +1,144 @@
+"""Files of other benchmark harnesses, as their executables write them: what they have in common.
+
+A file is what one process measured. What its format does not tell is None here, and stays so.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from harness.records import DeviceInfo, L2Policy
+
+Format = Literal["nvbench", "google-benchmark"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+LARGEST_BYTES = 256 * 2**20
+"""As Python objects it takes some ten times that in memory."""
+LARGEST_SIZE = 2**31 - 1
+"""The largest that a case can have on an axis."""
+_SHORTEST_NS, _LONGEST_NS = 1e-6, 1e18
+"""Times that anything takes: beyond them ratios leave the range of a float."""
+NO_REASON = "It gives no reason."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedCase:
+    """One benchmark at one point of its axes, in one process."""
+
+    kernel: str
+    sizes: Mapping[str, int]
+    name: str
+    """As its executable calls it, with its axes."""
+    times_ns: tuple[float, ...] = ()
+    """Of one launch, in the order measured: each sample, or one mean where the file has no more."""
+    launches: int | None = None
+    """That each time is the mean of."""
+    clock: str = ""
+    """What told the time."""
+    l2: L2Policy = "hot"
+    """Cold where it was flushed before each launch."""
+    warmup_launches: int | None = None
+    moved_bytes: int | None = None
+    """By the benchmark's own account."""
+    sm_clock_mhz: float | None = None
+    skipped: str = ""
+    """Why it was not measured, in its author's words."""
+    failed: str = ""
+    """What went wrong, where it has no time for that."""
+
+    @property
+    def id(self) -> tuple[str, tuple[tuple[str, int], ...]]:
+        return self.kernel, tuple(self.sizes.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedFile:
+    """What one process measured, on each of its devices."""
+
+    path: Path
+    format: Format
+    version: str
+    """Of the library that measured: ``nvbench 0.1.0``."""
+    executable: str
+    """Its name without folder and ending; empty where the file does not tell."""
+    started_at: dt.datetime | None
+    host: str = ""
+    """The name of the machine; empty where the file does not tell."""
+    devices: tuple[tuple[DeviceInfo, tuple[ImportedCase, ...]], ...]
+    """Each with its benchmarks, in the file's order; none without one."""
+    problems: tuple[str, ...] = ()
+    """What could not be read as it should be, a sentence each."""
+
+
+_SPELT = {"*": "_ptr", "&": "_ref"}
+"""Signs of which two names may differ alone."""
+
+
+def identifier(text: str, most: int = 100) -> str:
+    """A name as kernels and suites have them: letters, digits and underscores. ``sort_float_T_F32`` of
+    ``sort<float>/T=F32``; what is longer ends in a digest.
+    """
+    spelt = re.sub(r"-(?=[0-9])", "m", "".join(_SPELT.get(each, each) for each in text.strip()))
+    name = re.sub(r"[^A-Za-z0-9]+", "_", spelt).strip("_")
+    if not name or name[0].isdigit():
+        name = f"_{name}"
+    return name if len(name) <= most else f"{name[: most - 9]}_{_digest(text)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
+
+
+def told_apart(cases: Sequence[ImportedCase]) -> list[ImportedCase]:
+    """The cases, those of one name with a digest of what their executable calls them. Raises ValueError, with
+    that, for one that is there twice.
+    """
+    names: dict[object, list[str]] = defaultdict(list)
+    for case in cases:
+        names[case.id].append(case.name)
+    found = []
+    for case in cases:
+        alike = names[case.id]
+        if len(set(alike)) < len(alike):
+            raise ValueError(case.name)
+        kernel = case.kernel if len(alike) == 1 else f"{case.kernel[:91]}_{_digest(case.name)}"
+        found.append(replace(case, kernel=kernel))
+    return found
+
+
+def executable_name(text: Any) -> str:
+    """``bench.axes`` of ``./build/bench.axes.exe``."""
+    name = re.split(r"[/\\]", text)[-1] if isinstance(text, str) else ""
+    return re.sub(r"\.(exe|py)$", "", name)
+
+
+def placed(name: str, axes: Sequence[tuple[str, str | int]]) -> tuple[str, dict[str, int]]:
+    """Kernel and sizes of a benchmark: what a case can have as a size is one, every other value of an axis
+    is in the kernel's name.
+    """
+    sizes: dict[str, int] = {}
+    others: list[str] = []
+    for axis, value in axes:
+        label = identifier(
+            re.sub(r"\{\w*\}", "", axis)
+        )  # CCCL's marks: {ct} is of the compiler, {io} of input
+        if isinstance(value, int) and 1 <= value <= LARGEST_SIZE and label not in sizes:
+            sizes[label] = value
+        else:
+            others.append(f"_{label}_{value}")
+    return identifier(name + "".join(others)), sizes
+
+
+def wrong_time(times_ns: Iterable[float]) -> str:
+    """What is wrong with times; empty where nothing is."""
+    times = list(times_ns)
+    if not times:
+        return "The file has no time of it."
+    wrong = next((each for each in times if not _SHORTEST_NS <= each <= _LONGEST_NS), None)
+    return "" if wrong is None else f"A time of {wrong:g} ns, which nothing takes."

@@ -1,0 +1,94 @@
+"""A file of any other harness that is known, by what is in it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from harness.errors import StoreError
+from harness.store.google_benchmark_files import read_google_benchmark
+from harness.store.imported import FORMATS, LARGEST_BYTES, Format, ImportedCase, ImportedFile
+from harness.store.nvbench_files import read_nvbench
+from harness.store.pytest_benchmark_files import Benchmark, BenchmarkFile, read_benchmark_file
+from harness.system.files import read_regular
+
+
+def read_imported(path: Path, wanted: Format | None = None) -> ImportedFile:
+    """A file of any known format; of the `wanted` one alone, where one is. Raises StoreError."""
+    content = _loaded(path)
+    found = _format_of(content)
+    if found is None:
+        raise StoreError(
+            f"{path} is no file of {' or '.join(FORMATS)}: expected what --json FILE or --jsonbin FILE of an "
+            "nvbench executable writes, or --benchmark_out=FILE of a Google Benchmark executable."
+        )
+    if wanted and found != wanted:
+        raise StoreError(f"{path} is a file of {found}, not of {wanted}: 'harness import {found}' reads it.")
+    return read_nvbench(path, content) if found == "nvbench" else read_google_benchmark(path, content)
+
+
+def _format_of(content: Any) -> Format | None:
+    if not isinstance(content, dict) or not isinstance(content.get("benchmarks"), list):
+        return None
+    if isinstance(content.get("context"), dict):
+        return "google-benchmark"
+    is_nvbench = "meta" in content or "devices" in content
+    return "nvbench" if is_nvbench else None
+
+
+def _loaded(path: Path) -> Any:
+    try:
+        # Python's own reader takes NaN and Infinity, which these harnesses write.
+        return json.loads(read_regular(path, LARGEST_BYTES))
+    except OSError as error:
+        raise StoreError(f"Cannot read {path}: {error.strerror or error}.") from None
+    except (ValueError, RecursionError) as error:
+        raise StoreError(
+            f"{path} is damaged, or no JSON at all: {error}. A process that was ended while it wrote leaves "
+            "such a file: run it again."
+        ) from None
+
+
+def read_saved(path: Path) -> BenchmarkFile:
+    """What one process saved, with pytest-benchmark or another harness that is known. Raises StoreError."""
+    if _format_of(_loaded(path)) is None:
+        return read_benchmark_file(path)
+    file = read_imported(path)
+    if len(file.devices) != 1:
+        raise StoreError(
+            f"{path} is of {len(file.devices)} devices; expected one. Measure on one at a time: nvbench has "
+            "--devices 0 for that."
+        )
+    [(device, cases)] = file.devices
+    timed = [_benchmark(case) for case in cases if case.times_ns]
+    return BenchmarkFile(
+        path=str(path),
+        saved_at=file.started_at or dt.datetime.fromtimestamp(path.stat().st_mtime, dt.timezone.utc),
+        commit=None,
+        dirty=False,
+        machine={
+            "harness": file.version,
+            "host": file.host,
+            "device": f"{device.spec} {device.name}",
+            "units": str(device.compute_units),
+        },
+        device=device.name,
+        on_gpu=device.kind == "gpu",
+        benchmarks={benchmark.fullname: benchmark for benchmark in timed},
+        harness=file.format,
+    )
+
+
+def _benchmark(case: ImportedCase) -> Benchmark:
+    sizes = ",".join(f"{axis}={size}" for axis, size in case.sizes.items())
+    name = f"{case.kernel}[{sizes}]" if sizes else case.kernel
+    return Benchmark(
+        name=name,
+        fullname=name,
+        timer=case.clock,
+        median_ns=median(case.times_ns),
+        times_ns=case.times_ns,
+    )

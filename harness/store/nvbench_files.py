@@ -1,0 +1,254 @@
+"""What an nvbench executable writes with ``--json`` or ``--jsonbin``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from harness.errors import StoreError
+from harness.records import DeviceInfo, L2Policy
+from harness.store.imported import (
+    LARGEST_BYTES,
+    NO_REASON,
+    ImportedCase,
+    ImportedFile,
+    executable_name,
+    placed,
+    told_apart,
+    wrong_time,
+)
+from harness.system.files import read_regular
+
+KNOWN = (1,)
+"""Major versions of its JSON. A minor one only adds to it."""
+_SAMPLES = "nv/json/bin:nv/cold/sample_times"
+_MEANS: Sequence[tuple[str, str, str, L2Policy]] = (
+    ("nv/cold/time/gpu/mean", "nv/cold/sample_size", "nvbench cold", "cold"),
+    ("nv/cpu_only/time/cpu/mean", "nv/cpu_only/sample_size", "nvbench cpu-only", "hot"),
+    ("nv/batch/time/gpu/mean", "nv/batch/sample_size", "nvbench batch", "hot"),
+)
+"""Tags of a mean time and of how many launches it is of, the best one first; then its clock, and the L2."""
+_MAX_BLOCK, _MAX_GRID = (1024, 1024, 64), (2**31 - 1, 65535, 65535)
+"""Of every card since compute capability 3.0."""
+
+
+class _Version(msgspec.Struct):
+    major: int
+    string: str
+
+
+class _Library(msgspec.Struct):
+    string: str = ""
+
+
+class _Versions(msgspec.Struct):
+    json: _Version
+    nvbench: _Library = msgspec.field(default_factory=_Library)
+
+
+class _Meta(msgspec.Struct):
+    version: _Versions
+    argv: list[str] | None = None
+
+
+class _Head(msgspec.Struct):
+    meta: _Meta
+
+
+class _Device(msgspec.Struct):
+    id: int
+    name: str
+    sm_version: int
+    number_of_sms: int
+    max_threads_per_block: int
+    global_memory_size: int
+    shared_memory_per_block: int
+    l2_cache_size: int
+    sm_default_clock_rate: int
+
+
+class _Value(msgspec.Struct):
+    name: str
+    type: str
+    value: str | float
+
+
+class _Summary(msgspec.Struct):
+    tag: str
+    data: list[_Value] | None = None
+
+
+class _State(msgspec.Struct):
+    name: str
+    device: int | None
+    axis_values: list[_Value] | None
+    summaries: list[_Summary] | None
+    is_skipped: bool = False
+    skip_reason: str = ""
+    cold_warmup_runs: int | None = None
+
+
+class _Benchmark(msgspec.Struct):
+    name: str
+    states: list[_State] | None
+
+
+class _File(msgspec.Struct):
+    devices: list[_Device] | None
+    benchmarks: list[_Benchmark]
+
+
+def read_nvbench(path: Path, content: Mapping[str, Any]) -> ImportedFile:
+    """Raises StoreError for a file of another version, and for anything that nvbench does not write."""
+    meta = _meta(path, content)
+    try:
+        given = msgspec.convert(content, type=_File)
+    except msgspec.ValidationError as error:
+        raise StoreError(f"{path} is not as nvbench writes it: {error}.") from None
+    devices = {each.id: _device(each) for each in given.devices or ()}
+    cases: dict[int, list[ImportedCase]] = {number: [] for number in devices}
+    problems: list[str] = []
+    for benchmark in given.benchmarks:
+        for state in benchmark.states or ():
+            where = f"{path}, {benchmark.name} [{state.name}]"
+            case = _case(path, benchmark.name, state, problems)
+            number = _device_of(state, devices)
+            found = None if number is None else cases.get(number)
+            if found is None:
+                raise StoreError(f"{where}: its device is {state.device}; the file has {[*devices]}.")
+            found.append(case)
+    try:
+        apart = {number: tuple(told_apart(found)) for number, found in cases.items()}
+    except ValueError as twice:
+        raise StoreError(f"{path}, {twice}: it is there twice. Which of them is meant?") from None
+    return ImportedFile(
+        path=path,
+        format="nvbench",
+        version=f"nvbench {meta.version.nvbench.string}".strip(),
+        executable=executable_name(meta.argv[0] if meta.argv else ""),
+        started_at=None,
+        devices=tuple((devices[number], found) for number, found in apart.items() if found),
+        problems=tuple(problems),
+    )
+
+
+def _meta(path: Path, content: Mapping[str, Any]) -> _Meta:
+    known = " and ".join(f"{major}.x" for major in KNOWN)
+    try:
+        meta = msgspec.convert(content, type=_Head).meta
+    except msgspec.ValidationError:
+        raise StoreError(
+            f"{path} does not say which version of nvbench's JSON it is, as files from before 2021 do not; "
+            f"known here is {known}. Run the benchmark anew with a newer nvbench."
+        ) from None
+    if meta.version.json.major not in KNOWN:
+        raise StoreError(
+            f"{path} is version {meta.version.json.string[:40]!r} of nvbench's JSON; known here is {known}. "
+            "Upgrade gpu-harness to read it."
+        )
+    return meta
+
+
+def _device(given: _Device) -> DeviceInfo:
+    unknown = "unavailable: nvbench's JSON does not tell it"
+    return DeviceInfo(
+        spec=f"cuda:{given.id}",
+        backend="cuda",
+        name=given.name,
+        vendor="NVIDIA",
+        driver=unknown,
+        kind="gpu",
+        arch=f"sm_{given.sm_version // 10}",
+        compute_capability=(given.sm_version // 100, given.sm_version // 10 % 10),
+        compute_units=given.number_of_sms,
+        memory_bytes=given.global_memory_size,
+        l2_bytes=given.l2_cache_size,
+        max_threads_per_block=given.max_threads_per_block,
+        max_block=_MAX_BLOCK,
+        max_grid=_MAX_GRID,
+        max_shared_bytes=given.shared_memory_per_block,
+        max_clock_mhz=round(given.sm_default_clock_rate / 1e6),
+    )
+
+
+def _device_of(state: _State, devices: Mapping[int, DeviceInfo]) -> int | None:
+    """The device that a state counts for: the first for what is measured on the host alone, and has none."""
+    on_host = any(each.tag.startswith("nv/cpu_only/") for each in state.summaries or ())
+    return next(iter(devices), None) if on_host and state.device not in devices else state.device
+
+
+def _case(path: Path, name: str, state: _State, problems: list[str]) -> ImportedCase:
+    kernel, sizes = placed(name, [(each.name, _axis_value(each)) for each in state.axis_values or ()])
+    axes = " ".join(f"{each.name}={each.value}" for each in state.axis_values or ())
+    case = ImportedCase(kernel=kernel, sizes=sizes, name=f"{name} {axes}".strip())
+    if state.is_skipped:
+        return replace(case, skipped=state.skip_reason or NO_REASON)
+    told = {each.tag: {one.name: one.value for one in each.data or ()} for each in state.summaries or ()}
+    found = next((each for each in _MEANS if each[0] in told), None)
+    if found is None:
+        return replace(case, failed="The file has no time of it.")
+    mean, size, clock, l2 = found
+    mean_s, launches = _number(told, mean), round(_number(told, size))
+    times_s: Sequence[float] = ()
+    if l2 == "cold" and _SAMPLES in told:
+        times_s, problem = _samples(path, told[_SAMPLES])
+        problems += [f"{kernel} [{state.name}]: {problem}"] if problem else []
+    bytes_per_s, clock_hz = (
+        _number(told, tag) for tag in ("nv/cold/bw/global/bytes_per_second", "nv/cold/sm_clock_rate/mean")
+    )
+    times_ns = tuple(1e9 * each for each in times_s or (mean_s,))
+    if wrong := wrong_time(times_ns):
+        return replace(case, failed=wrong)
+    return replace(
+        case,
+        times_ns=times_ns,
+        launches=1 if times_s else max(launches, 1),
+        clock=clock,
+        l2=l2,
+        warmup_launches=state.cold_warmup_runs,
+        moved_bytes=round(bytes_per_s * mean_s) or None,
+        sm_clock_mhz=clock_hz / 1e6 or None,
+    )
+
+
+def _axis_value(axis: _Value) -> str | int:
+    text = str(axis.value)
+    return int(text) if axis.type == "int64" and re.fullmatch(r"-?[0-9]{1,18}", text) else text
+
+
+def _number(told: Mapping[str, Mapping[str, str | float]], tag: str) -> float:
+    """A summary's value; 0 where there is none, or no number."""
+    try:
+        value = float(told.get(tag, {}).get("value", 0))
+    except ValueError:
+        return 0.0
+    return value if np.isfinite(value) else 0.0
+
+
+def _samples(path: Path, told: Mapping[str, str | float]) -> tuple[Sequence[float], str]:
+    """Times of the samples in seconds, or why there are none.
+
+    nvbench writes them to a folder beside the JSON. What leads to it is another machine's, or another
+    version's, so only the last two names count.
+    """
+    names = str(told.get("filename", "")).replace("\\", "/").split("/")[-2:]
+    if len(names) < 2 or not all(re.fullmatch(r"(?!\.\.?$)[^\0]+", name) for name in names):
+        return (), "it names no file of its samples; their mean is taken."
+    file = path.parent.joinpath(*names)
+    try:
+        content = read_regular(file, LARGEST_BYTES)
+    except OSError as error:
+        return (), f"its samples in {file} cannot be read ({error.strerror or error}); their mean is taken."
+    if not content or len(content) % 4 or str(told.get("size")) != str(len(content) // 4):
+        return (), (
+            f"its samples in {file} have {len(content)} bytes, and {told.get('size')} samples have four "
+            "each; their mean is taken."
+        )
+    samples: list[float] = np.frombuffer(content, "<f4").astype(np.float64).tolist()
+    return samples, ""

@@ -1,0 +1,257 @@
+"""`harness import`: what other harnesses measured, kept as records that nobody takes for verified ones."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from harness.errors import ExitCode, StoreError
+from harness.history.reading import read_history
+from harness.store.imported_files import read_imported
+from harness.store.records_file import read_run
+from tests.benchmark_json import google_entry, google_file, nvbench_file, nvbench_state, with_samples
+from tests.support import caller, commit, make_repository
+
+
+@pytest.fixture
+def harness(capsys, monkeypatch, own_cache):
+    return caller(capsys, monkeypatch)
+
+
+@pytest.fixture
+def project(tmp_path):
+    repository = make_repository(tmp_path / "project")
+    commit(repository, {"a.cpp": "1", "harness.toml": ""}, 1)
+    commit(repository, {"a.cpp": "2"}, 2)
+    return repository
+
+
+def cases_of(file):
+    return {(case.kernel, tuple(case.sizes.items())): case for _, cases in file.devices for case in cases}
+
+
+def test_a_history_is_made_of_nvbench_files(harness, project, tmp_path):
+    for revision, factor in (("HEAD~1", 1.0), ("HEAD", 1.2)):
+        path = tmp_path / f"{revision}.json"
+        state = with_samples(nvbench_state({"Elements": 2**20, "T": "F32"}), path, [factor * 1e-3] * 20)
+        nvbench_file(path, {"copy": [state]})
+        done = harness("import", "nvbench", str(path), "--commit", revision, cwd=project)
+        assert done.status == 0, done.err
+        assert "not verified" in done.out
+    history = read_history(project / ".asv/results", project)
+    [card] = history.cards
+    assert card.folder == "nvbench-quadro-gv100"
+    [series] = [each.series for each in card.analysed]
+    assert (series.case.name, series.case.unit) == ("my_bench.copy_T_F32@1048576", "ms")
+    assert series.values.tolist() == pytest.approx([1.0, 1.2], rel=1e-6)
+
+
+def test_a_record_tells_what_its_file_does_and_nothing_else(harness, project, tmp_path):
+    path = nvbench_file(tmp_path / "a.json", {"copy": [nvbench_state({"n": 64})]})
+    done = harness("import", "nvbench", str(path), "--json", cwd=project)
+    [told] = done.json
+    stored = read_run(project / told["record"])
+    [row] = stored.rows
+    assert stored.complete
+    assert (stored.run.command, stored.run.settings["method"]) == ("import", "nvbench 1.0.0")
+    assert (row.case, row.status, row.verification) == ("my_bench.copy[n=64]", "measured", None)
+    assert "nothing was verified" in row.message
+    assert row.measurement is not None
+    assert (row.measurement.times_ns, row.measurement.launches_per_slot) == ((1e6,), 500)
+    assert (row.measurement.tick_ns, row.measurement.started_ns, row.telemetry) == (None, None, None)
+
+
+def test_google_benchmarks_repetitions_are_the_times_of_one_case(tmp_path):
+    entries = [google_entry("BM_copy/8192/threads:2", time) for time in (100, 110, 105)]
+    path = google_file(tmp_path / "a.json", entries)
+    [case] = cases_of(read_imported(path)).values()
+    assert (case.kernel, case.sizes) == ("BM_copy", {"arg1": 8192, "threads": 2})
+    assert (case.times_ns, case.launches, case.clock) == ((100, 110, 105), 1000, "google-benchmark cpu")
+
+
+def test_a_file_of_another_version_says_which_are_known(tmp_path):
+    path = nvbench_file(tmp_path / "a.json", {}, version=(2, 0, 0))
+    with pytest.raises(StoreError, match=r"version '2.0.0' of nvbench's JSON; known here is 1.x"):
+        read_imported(path)
+    path.write_text(json.dumps({"context": {"num_cpus": 1, "json_schema_version": 2}, "benchmarks": []}))
+    with pytest.raises(StoreError, match="version '2' of Google Benchmark's JSON; known here is 1"):
+        read_imported(path)
+
+
+def samples_of(path, state):
+    return nvbench_file(path, {"copy": [state]})
+
+
+def without(path):
+    for file in path.parent.rglob("*.bin"):
+        file.unlink()
+
+
+def cut(path):
+    for file in path.parent.rglob("*.bin"):
+        file.write_bytes(file.read_bytes()[:-1])
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"), [(without, "No such file"), (cut, "have 11 bytes, and 3 samples")]
+)
+def test_samples_that_cannot_be_read_leave_their_mean(tmp_path, harm, words):
+    path = tmp_path / "a.json"
+    state = with_samples(nvbench_state(time_s=2e-3), path, [1e-3, 2e-3, 3e-3])
+    samples_of(path, state)
+    [case] = cases_of(read_imported(path)).values()
+    assert case.times_ns == pytest.approx([1e6, 2e6, 3e6])
+    harm(path)
+    file = read_imported(path)
+    [case] = cases_of(file).values()
+    assert (case.times_ns, case.launches) == ((2e6,), 500)
+    [problem] = file.problems
+    assert words in problem
+
+
+def test_no_name_in_a_file_leads_anywhere_else(tmp_path):
+    (tmp_path / "secret.bin").write_bytes(bytes(12))
+    state = with_samples(nvbench_state(), tmp_path / "a.json", [1e-3] * 3)
+    for name in ("../secret.bin", "/../secret.bin", "secret.bin", "..", ""):
+        state["summaries"][-1]["data"][0]["value"] = name
+        file = read_imported(samples_of(tmp_path / "a.json", state))
+        assert "names no file of its samples" in file.problems[0]
+
+
+def test_axes_are_sizes_where_a_case_can_have_them(tmp_path):
+    states = [
+        nvbench_state({"Elements{io}": 2**20, "T{ct}": "F32"}),
+        nvbench_state({"Elements{io}": 2**32, "T{ct}": "F32"}),
+        nvbench_state({"Entropy": 0.5, "n": 0}),
+        nvbench_state({"T": "std::array<int, 3> *[?]"}),
+    ]
+    file = read_imported(nvbench_file(tmp_path / "a.json", {"sort": states}))
+    assert set(cases_of(file)) == {
+        ("sort_T_F32", (("Elements", 2**20),)),
+        ("sort_Elements_4294967296_T_F32", ()),
+        ("sort_Entropy_0_5_n_0", ()),
+        ("sort_T_std_array_int_3_ptr", ()),
+    }
+
+
+def test_each_device_of_a_file_has_a_record(harness, project, tmp_path):
+    skipped = nvbench_state(device=1, is_skipped=True, skip_reason="no peer access", summaries=[])
+    path = nvbench_file(
+        tmp_path / "a.json", {"copy": [nvbench_state(), skipped]}, devices=("Quadro GV100", "Quadro GP100")
+    )
+    done = harness("import", "nvbench", str(path), "--suite", "mine", "--json", cwd=project)
+    assert [one["machine"] for one in done.json] == ["nvbench-quadro-gv100-0", "nvbench-quadro-gp100-1"]
+    [row] = done.json[1]["rows"]
+    assert (row["row"]["case"], row["row"]["status"], row["row"]["message"]) == (
+        "mine.copy[]",
+        "skipped",
+        "no peer access",
+    )
+    done = harness("import", "nvbench", str(path), "--machine", "mine", cwd=project)
+    assert (done.status, "is of 2 devices" in done.err) == (2, True)
+
+
+AGGREGATE = {"run_name": "BM_a", "run_type": "aggregate"}
+GOOGLE = {
+    "old repetitions": (
+        [{"name": "BM_a", "iterations": 10, "real_time": 2, "cpu_time": t, "time_unit": "us"} for t in (1, 3)]
+        + [{"name": "BM_a_mean", "iterations": 10, "real_time": 2, "cpu_time": 2, "time_unit": "us"}],
+        {("BM_a", ()): (1e3, 3e3)},
+    ),
+    "means alone": (
+        [
+            {
+                **google_entry("BM_a_mean", 5),
+                "run_name": "BM_a",
+                "run_type": "aggregate",
+                "aggregate_name": "mean",
+            },
+            {
+                **google_entry("BM_a_cv", 9),
+                "run_name": "BM_a",
+                "run_type": "aggregate",
+                "aggregate_name": "cv",
+            },
+        ],
+        {("BM_a", ()): (5,)},
+    ),
+    "complexity": (
+        [
+            google_entry("BM_a/8", 1, "ms"),
+            {"name": "BM_a_BigO", "cpu_coefficient": 1, "big_o": "N", "time_unit": "ns"},
+        ],
+        {("BM_a", (("arg1", 8),)): (1e6,)},
+    ),
+    "wall": (
+        [google_entry("BM_a/x:8/0/manual_time", 1, "s"), google_entry("BM_b/real_time", 1, "ns")],
+        {("BM_a_0_manual_time", (("x", 8),)): (2e9,), ("BM_b_real_time", ()): (2,)},
+    ),
+    "how long": (
+        [
+            google_entry("BM_a/iterations:10"),
+            google_entry("BM_b/min_time:0.5"),
+            google_entry("BM_b/min_time:2.0"),
+        ],
+        {("BM_a", ()): (100,), ("BM_b_abb640d7", ()): (100,), ("BM_b_eb98ba84", ()): (100,)},
+    ),
+    "no time": (
+        [google_entry("BM_a", 0.0), google_entry("BM_b", float("nan"))],
+        {("BM_a", ()): (), ("BM_b", ()): ()},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GOOGLE)
+def test_whatever_google_benchmark_wrote_is_read(tmp_path, name):
+    entries, expected = GOOGLE[name]
+    file = read_imported(google_file(tmp_path / "a.json", entries))
+    assert {key: case.times_ns for key, case in cases_of(file).items()} == expected
+    assert all(case.times_ns or case.failed for case in cases_of(file).values())
+
+
+WRONG = {
+    "[]": "is no file of nvbench or google-benchmark",
+    "{": "is damaged, or no JSON at all",
+    '{"meta": {}, "benchmarks": []}': "does not say which version of nvbench's JSON it is",
+    '{"context": {}, "benchmarks": []}': "is not as Google Benchmark writes it",
+    '{"context": {"num_cpus": 1}, "benchmarks": [{"name": "a", "time_unit": "h"}]}': "is in 'h'",
+    '{"context": {"num_cpus": 1}, "benchmarks": [{"name": 1}]}': "Expected `str`, got `int`",
+}
+
+
+@pytest.mark.parametrize("content", WRONG)
+def test_what_is_no_such_file_says_what_was_expected(tmp_path, content):
+    path = tmp_path / "a.json"
+    path.write_text(content)
+    with pytest.raises(StoreError, match=WRONG[content]):
+        read_imported(path)
+
+
+def test_nothing_is_written_where_one_file_is_wrong(harness, project, tmp_path):
+    good, bad = google_file(tmp_path / "a.json", [google_entry("BM_a")]), tmp_path / "b.json"
+    bad.write_text("{")
+    done = harness("import", "google-benchmark", str(good), str(bad), cwd=project)
+    assert (done.status, (project / ".asv").exists()) == (3, False)
+    done = harness("import", "nvbench", str(good), cwd=project)
+    assert "'harness import google-benchmark' reads it" in done.err
+
+
+def saved(tmp_path, side, number, time, minute):
+    date = f"2026-11-22T12:{minute:02}:00+00:00"
+    path = tmp_path / f"{side}{number}.json"
+    return str(google_file(path, [google_entry("BM_copy/64", time)], date=date))
+
+
+def test_files_saved_in_turns_are_judged_and_others_are_not(harness, tmp_path):
+    base = [saved(tmp_path, "base", n, 100 + 0.1 * n, 2 * n) for n in range(8)]
+    head = [saved(tmp_path, "head", n, 130 + 0.1 * n, 2 * n + 1) for n in range(8)]
+    done = harness("judge", "--base", *base, "--head", *head, "--json")
+    [verdict] = done.json["verdicts"]
+    assert (verdict["case"], verdict["status"]) == ("BM_copy[arg1=64]", "regression")
+    done = harness("judge", "--base", base[0], "--head", head[0])
+    assert done.status == ExitCode.INCONCLUSIVE
+    assert "--with-command" in done.out
+    late = [saved(tmp_path, "late", n, 130, 30 + n) for n in range(8)]
+    done = harness("judge", "--base", *base, "--head", *late, "--json")
+    assert [each["reason"] for each in done.json["verdicts"]] == ["not-alternated"]
