@@ -129,7 +129,7 @@ def google_script(entries: Sequence[Mapping[str, Any]], before: str = "") -> str
 def nvbench_script(file: Path) -> str:
     """A shell script that does as an nvbench executable does: writes a file's JSON after --jsonbin."""
     return f"""#!/bin/sh
-if test "$1" = --help; then echo "--jsonbin <filename>"; fi
+if test "$1" = --help; then echo '* Provide a `nvbench::type_strings<T>` specialization'; fi
 while test $# -gt 1; do shift; done
 cat > "$1" <<'END'
 {file.read_text()}

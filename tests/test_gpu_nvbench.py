@@ -82,6 +82,7 @@ def test_builds_of_an_nvbench_executable_are_judged(repository, capsys, monkeypa
     harness = caller(capsys, monkeypatch)
     given = ("--with-command", COMMAND, "--suite", "spin", "--json")
     done = harness("compare", "HEAD~1", "HEAD", *given, cwd=repository)
+    assert done.out, done.err
     [told] = done.json
     [said] = told["verdicts"]
     assert (said["case"], said["status"]) == ("spin.spinning[Blocks=4096]", "regression"), said

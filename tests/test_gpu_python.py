@@ -288,6 +288,7 @@ JAX = """\
 import os
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+os.environ["JAX_CUDA_VISIBLE_DEVICES"] = "@CARD@"
 import jax
 import torch
 
@@ -305,5 +306,10 @@ def twice(x):
 def test_jax_takes_part_by_dlpack(tmp_path):
     """It has a stream of its own, and waits for the harness's as that waits for it."""
     needs("torch", "jax")
-    rows = rows_of(tmp_path, 'Kernel("twice", TorchFunction("k.py", needs=("jax",)))', {"k.py": JAX}, QUICK)
+    rows = rows_of(
+        tmp_path,
+        'Kernel("twice", TorchFunction("k.py", needs=("jax",)))',
+        {"k.py": JAX.replace("@CARD@", GPU.partition(":")[2])},
+        QUICK,
+    )
     assert rows["twice"].status == "measured", rows["twice"].message

@@ -28,7 +28,8 @@ _FLAGS = {
     "nvbench": "--jsonbin {out}",
     "google-benchmark": "--benchmark_out={out} --benchmark_out_format=json",
 }
-_HELP_TELLS: dict[Format, str] = {"nvbench": "--jsonbin", "google-benchmark": "--benchmark_out"}
+_HELP_TELLS: dict[Format, str] = {"nvbench": "nvbench::", "google-benchmark": "--benchmark_out"}
+"""Words that each has in its help. nvbench's does not name --jsonbin, the option that is used."""
 _HELP_S = 60.0
 TRIM = 0.2
 
