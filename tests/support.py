@@ -139,7 +139,7 @@ def run_command(
     )
 
 
-def write_null_script(path: Path, script: Mapping[str, Mapping[str, object]]) -> str:
+def write_null_script(path: Path, script: Mapping[str, object]) -> str:
     path.write_text(json.dumps(script), encoding="utf-8")
     return str(path)
 

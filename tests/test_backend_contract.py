@@ -16,6 +16,7 @@ from harness.device.backends import null, open_device
 from harness.device.backends.base import check_launch
 from harness.errors import BuildError, DeviceError, LaunchError, OutOfMemoryError
 from harness.records import DeviceInfo, Launch, Resources
+from harness.spec.layout import Layout
 from harness.spec.sources import Program, program
 from harness.spec.suite import Parameter
 from tests.support import PORTABLE, device_is_missing, write_files, write_null_script
@@ -39,7 +40,7 @@ PARAMETERS = {
         Parameter("factor", "float32"),
         Parameter("offset", "float64"),
     ),
-    "reverse": (ARRAYS["x"], ARRAYS["y"]),
+    "reverse": tuple(replace(each, layout=Layout((THREADS,), "float32")) for each in ARRAYS.values()),
     "geometry": (Parameter("y", "int32", (-1,)),),
     "pieces": (Parameter("y", "int32", (-1,)),),
     "spin": (ARRAYS["y"], Parameter("rounds", "int32")),

@@ -16,12 +16,15 @@ import pytest
 from harness.bench import verify
 from harness.bench.buffers import Arena
 from harness.bench.injection import planted, steps_for
+from harness.bench.pair_runner import launch_on
 from harness.device.backends import null, open_device
 from harness.errors import BuildError, DeviceError, MeasureError, SuiteError
 from harness.records import Launch
+from harness.spec.device_facts import facts_of
 from harness.spec.loader import load_folder
 from harness.spec.planning import launch_of
 from harness.spec.sources import Program, program
+from harness.spec.suite import on_device
 from tests.support import KERNELS, device_is_missing
 
 DEVICE = "opencl:0"
@@ -283,8 +286,10 @@ def device(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("suite", "kernel"), PORTABLE_KERNELS)
-def test_a_planted_kernel_is_right(device, suite, kernel):
+def test_a_planted_kernel_is_right(device, suite, kernel, tmp_path):
     found, spec, case, source = program_of(suite, kernel, "opencl")
+    case = on_device(spec, case, facts_of(device.info))
+    launch = launch_on(device, found, case, tmp_path)
     built = device.build(planted(source, "opencl"))
     inputs = found.problem.data(case, np.random.default_rng(1))
     reference, tolerance = verify.reference_of(found.problem, case, inputs)
@@ -292,7 +297,7 @@ def test_a_planted_kernel_is_right(device, suite, kernel):
         arena.write(inputs)
         for steps in (0, 100):
             arena.poison()
-            device.launch(built, launch_of(spec, case), [*arena.arguments(spec), np.int32(steps)])
+            device.launch(built, launch, [*arena.arguments(spec), np.int32(steps)])
             for name, expected in reference.items():
                 assert verify.compare(arena.read(name), expected, tolerance).wrong == 0
             assert arena.damage(inputs) == ""

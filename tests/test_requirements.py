@@ -30,8 +30,9 @@ if sys.version_info < (3, 11):
 else:
     import tomllib
 
-OTHERS = {"asv", "cuda", "dask", "dev", "parquet", "pytest"}
-"""Extras that bring no kernel anything by hash: asv is in the base, and PyCUDA has no wheels."""
+OTHERS = {"asv", "cuda", "dask", "dev", "parquet", "pytest", "static"}
+"""Extras that bring no kernel anything by hash: asv is in the base, PyCUDA has no wheels, and a runner with a
+card has its own nvcc."""
 OWN = ROOT / ".github" / "requirements" / "measure.txt"
 RUNNERS = [
     {"python_version": python, "python_full_version": f"{python}.0", "platform_machine": machine}

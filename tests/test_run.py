@@ -94,7 +94,8 @@ def test_a_grid_as_large_as_the_device_holds_at_once(tmp_path, device):
             rows = session.run(plan(loaded.suite, quick=True)).rows
     except DeviceError as error:
         device_is_missing(device, error.message)
-    assert [(row.status, row.message) for row in rows] == [("verified", "")] * 2
+    became = "not-built" if device == "null" else "verified"
+    assert [(row.status, row.message) for row in rows] == [(became, "")] * 2
     assert session.device.compute_units is not None
     units, threads = session.device.compute_units, session.device.max_threads_per_block
     expected = Launch(grid=(units, 1, 1), block=(threads // 4, 1, 1))
@@ -191,7 +192,6 @@ def test_a_failure_costs_the_size_it_happens_at(tmp_path):
         ("return 2 * x", "return x[1:]", "expected shape (32,)"),
         ("return 2 * x", "raise SystemExit('leaving')", ""),
         ("return 2 * x", "import os; os._exit(7)", "exited with status 7"),
-        ("def reference", "def not_reference", "has no reference()"),
         ("block=32", "block=(32, 1, 1, 1)", "expected one to three integers"),
         ("block=32", "block=lambda case: case.missing", "no axis, macro or scalar named 'missing'"),
         ('"k.cu"', '"missing.cu"', "Cannot read kernel source"),
@@ -203,7 +203,6 @@ def test_a_failure_costs_the_size_it_happens_at(tmp_path):
         "shape",
         "exits",
         "dies",
-        "absent",
         "block",
         "block raises",
         "no source",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from harness.errors import NotToldError, NotYetKnownError
-from harness.records import DeviceInfo
+
+if TYPE_CHECKING:
+    from harness.records import DeviceInfo
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,17 @@ from harness.device.backends import null
 from harness.device.lock import busy_with, held
 from harness.errors import BusyError, ExitCode
 from tests import sweeps, toy
-from tests.support import COMMAND, IMPORT_PATH, Done, Recorder, caller, commit, make_repository, run_command
+from tests.support import (
+    COMMAND,
+    IMPORT_PATH,
+    Done,
+    Recorder,
+    caller,
+    commit,
+    make_repository,
+    run_command,
+    write_null_script,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -150,12 +160,16 @@ def test_waiting_can_be_ended(
 
 
 def test_a_killed_holder_lets_go(
-    harness: Callable[..., Done], project: Project, null_script: Callable[..., Path], locks: Path
+    harness: Callable[..., Done], project: Project, locks: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    null_script({"uuid": "NULL-7", "toy.plain": {"fault": "hang"}})
+    scripts = ({"uuid": "NULL-7", "toy.plain": {"fault": "hang"}}, {"uuid": "NULL-7"})
+    hanging, usual = (
+        write_null_script(project.root.parent / f"{number}.json", each) for number, each in enumerate(scripts)
+    )
+    monkeypatch.setenv("HARNESS_NULL_SCRIPT", hanging)
     with started(*harness_with("run", "--device", "null"), cwd=project.root) as holder:
         line_with(holder, "Device:")
-        null_script({"uuid": "NULL-7"})
+        monkeypatch.setenv("HARNESS_NULL_SCRIPT", usual)
         refused = harness("run", "--device", "null", "--no-wait")
         assert refused.status == ExitCode.NOT_MEASURED
         assert f"process {holder.pid} (run, since " in refused.err
