@@ -162,10 +162,10 @@ def test_waiting_can_be_ended(
 def test_a_killed_holder_lets_go(
     harness: Callable[..., Done], project: Project, locks: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scripts = ({"uuid": "NULL-7", "toy.plain": {"fault": "hang"}}, {"uuid": "NULL-7"})
-    hanging, usual = (
-        write_null_script(project.root.parent / f"{number}.json", each) for number, each in enumerate(scripts)
-    )
+    folder = project.root.parent
+    usual = write_null_script(folder / "usual.json", {"uuid": "NULL-7"})
+    fault = {"uuid": "NULL-7", "toy.plain": {"fault": "hang"}}
+    hanging = write_null_script(folder / "hanging.json", fault)
     monkeypatch.setenv("HARNESS_NULL_SCRIPT", hanging)
     with started(*harness_with("run", "--device", "null"), cwd=project.root) as holder:
         line_with(holder, "Device:")
