@@ -526,6 +526,8 @@ class Comparison:
     toolchain: Toolchain | None
     host: Host
     settings: Mapping[str, str | int | float | bool | None]
+    toolchains: Mapping[str, Toolchain] = field(default_factory=dict)
+    """By side, where one source was compiled by two; else empty."""
     calibrated_at: str | None = None
     """When the card's own noise was last measured; None for one that is judged by an assumption."""
     identity: Mapping[str, str] = field(default_factory=dict)

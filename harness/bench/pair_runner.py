@@ -173,25 +173,32 @@ class Prepared:
 
 
 def prepare(
-    device: Device, suite: Suite, case: Case, scratch: Path, launch: Launch | None = None
+    device: Device,
+    suite: Suite,
+    case: Case,
+    scratch: Path,
+    launch: Launch | None = None,
+    compiler: str = "",
 ) -> Prepared:
-    """A kernel ready to be built, for its own launch or the one given. Raises LaunchError for a launch that
-    the device cannot run.
+    """A kernel ready to be built, for its own launch or the one given, by the nvcc given or the one that is
+    found. Raises LaunchError for a launch that the device cannot run.
     """
     kernel, info = suite.by_name[case.kernel], device.info
-    launch = launch or launch_on(device, suite, case, scratch)
+    launch = launch or launch_on(device, suite, case, scratch, compiler)
     check_launch(launch, info)
     with imports_of(suite, kernel, info.backend):
         source = program(suite, kernel, case, info.backend, info.arch, launch, scratch)
-    source = dataclasses.replace(source, emulate=emulator(suite.problem, kernel, case))
+    source = dataclasses.replace(
+        source, emulate=emulator(suite.problem, kernel, case), compiler=compiler if source.is_compiled else ""
+    )
     return Prepared(suite, kernel, case, launch, source)
 
 
-def launch_on(device: Device, suite: Suite, case: Case, scratch: Path) -> Launch:
+def launch_on(device: Device, suite: Suite, case: Case, scratch: Path, compiler: str = "") -> Launch:
     """A kernel's own launch. Where its grid asks how many blocks stay resident, it is built to be asked."""
 
     def resident(launch: Launch) -> int | None:
-        whole = prepare(device, suite, case, scratch, dataclasses.replace(launch, dispatch=None))
+        whole = prepare(device, suite, case, scratch, dataclasses.replace(launch, dispatch=None), compiler)
         return device.resident_blocks(build(device, whole), launch)
 
     return launch_of(suite.by_name[case.kernel], case, resident)
@@ -256,8 +263,10 @@ class PairBench:
         scratch: Path,
         report: Callable[..., object],
         peaks: Mapping[str, float],
+        compilers: Mapping[str, str] = {},
     ) -> None:
         self.device, self.suites, self.report, self.peaks = device, suites, report, peaks
+        self.compilers = compilers
         # Head's problem says what is right: the kernels of both are held to it, and head's to base's as well.
         self.checker = Checker(device, suites["head"], scratch, report)
         self._imported = frozenset(sys.modules)
@@ -283,7 +292,7 @@ class PairBench:
         inspected = {}
         for pair in request.pairs:
             base_facts, head_facts = self._facts(pair.base, pair.sizes), self._facts(pair.head, pair.sizes)
-            identical = _same_code(base_facts, head_facts)
+            identical = _same_code(base_facts, head_facts, one_compiler=not self.compilers)
             inspected[pair.id] = protocol.Inspected(base=base_facts, head=head_facts, identical=identical)
         base, head = self.suites["base"], self.suites["head"]
         same = base.root == head.root or definition_sha256(base) == definition_sha256(head)
@@ -412,7 +421,8 @@ class PairBench:
         self, side: protocol.PairSide, sizes: Mapping[str, int], launch: Launch | None = None
     ) -> Prepared:
         _, case = self._case(side, sizes)
-        prepared = prepare(self.device, self.suites[side.suite], case, self.checker.scratch, launch)
+        suite, compiler = self.suites[side.suite], self.compilers.get(side.suite, "")
+        prepared = prepare(self.device, suite, case, self.checker.scratch, launch, compiler)
         if side.planted:
             source = planted(prepared.source, self.device.info.backend)
             prepared = dataclasses.replace(prepared, source=source)
@@ -544,6 +554,7 @@ def _facts_of(prepared: Prepared, built: Built, digest: str = "") -> protocol.Si
         source_sha256=prepared.source.sha256,
         code_sha256=prepared.source.code_sha256,
         passed=_passed(prepared),
+        code=built.code,
         function=" + ".join(
             (
                 prepared.source.instance or prepared.source.function,
@@ -589,12 +600,15 @@ def _passed(prepared: Prepared) -> tuple[str, ...]:
     return tuple(told.get(name, name) for name in argument_names(problem, prepared.kernel))
 
 
-def _same_code(base: protocol.SideFacts, head: protocol.SideFacts) -> bool:
+def _same_code(base: protocol.SideFacts, head: protocol.SideFacts, *, one_compiler: bool) -> bool:
+    """Whether both sides are the same in what runs; of one source, only where `one_compiler` makes it."""
     if base.reason or head.reason or (base.launch, base.passed) != (head.launch, head.passed):
         return False
     if base.function != head.function or base.reaches_beside or head.reaches_beside:
         return False
-    if base.code_sha256 is not None and base.code_sha256 == head.code_sha256:
+    if one_compiler and base.code_sha256 is not None and base.code_sha256 == head.code_sha256:
+        return True
+    if base.code and base.code == head.code:
         return True
     # Of the code that runs where it can be told from the rest of a binary, such as lines for a debugger.
     binaries = [r.code_sha256 or r.binary_sha256 for r in (base.resources, head.resources) if r]

@@ -50,6 +50,8 @@ class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Of the source without comments; None where the source is not all that it is made of."""
     reaches_beside: bool = False
     """Whether it is a function that reads what lies in its repository beside its suite's folder."""
+    code: str = ""
+    """What runs, the same whichever compiler made it; where sides have compilers of their own."""
     function: str = ""
     """What of the code is launched."""
     passed: tuple[str, ...] = ()
@@ -81,6 +83,8 @@ class Open(Request[Opened], frozen=True, kw_only=True):
     """Of the suites' repository: what a suite of a commit opens there is not the commit's."""
     peaks: Mapping[str, float] = {}
     """What the device can do at most, as in Run: a rate above it fails its case."""
+    compilers: Mapping[str, str] = {}
+    """By side, the nvcc that compiles its sources; of both or of neither, which is the one that is found."""
 
 
 class Measured(msgspec.Struct, frozen=True, tag=True, kw_only=True):

@@ -69,7 +69,7 @@ class Worker:
             self.suite: Suite = load_folder(Path(request.suite))
             self.checker = Checker(self.device, self.suite, scratch, tell)
             suites = {"base": base or self.suite, "head": self.suite}
-            self.pairs = PairBench(self.device, suites, scratch, tell, request.peaks)
+            self.pairs = PairBench(self.device, suites, scratch, tell, request.peaks, request.compilers)
 
         self.peaks = request.peaks
         self._held: Held | None = None

@@ -17,6 +17,7 @@ from harness.system import git
 if TYPE_CHECKING:
     from harness.run.compare import CompareSettings, ComparisonResult
     from harness.spec.loader import LoadedSuite
+    from harness.spec.planning import SuitePair
 
 
 @click.command("compare")
@@ -27,17 +28,31 @@ if TYPE_CHECKING:
 @options.comparison
 @options.path("--results", "Where records go; default: .asv/results.")
 @options.no_save
+@click.option(
+    "--toolchain",
+    "toolchains",
+    multiple=True,
+    metavar="PATH|VERSION",
+    help="Twice: compare two toolchains on one commit: an nvcc, a CUDA folder, a Python environment, or 12.9.",
+)
 @executables.options_of_executables
 def command(selection: options.Selection, base: str | None, rest: tuple[str, ...], **given: Any) -> int:
     """Tell which kernels HEAD made slower than BASE: paired, in fresh processes, verified first.
 
-    HEAD defaults to the working tree; BASE..HEAD names both in one word. CASES are globs such as
+    HEAD defaults to the working tree; BASE..HEAD names both in one word. With --toolchain there is one commit,
+    by default the working tree. CASES are globs such as
     'matmul.*tiling*'.
 
     Exit status 1 for a regression, a case that vanished, or one that fails at HEAD; 3 where something could
     not be measured or is invalid; 4 where it is inconclusive, or nothing was compared.
     """
     config = load_config()
+    if toolchains := given.pop("toolchains"):
+        return show(
+            compare_toolchains(config, selection, toolchains, base, rest, given),
+            given["fail_on"],
+            as_json=selection.as_json,
+        )
     if executables.are_given(given):
         ends = executables.Ends(None)
         if base is not None:
@@ -102,13 +117,53 @@ def compare_commits(
     """Compare the selected cases at two revisions, suite by suite, and show how it goes; without `head`, base
     and the working tree.
     """
-    from harness.output.progress import CompareProgress
-    from harness.run.compare import Comparing
-    from harness.spec.planning import fitting, load_pairs
+    from harness.spec.planning import load_pairs
 
     pairs = load_pairs(
         config, base, head, selection.cases, timeout_s=selection.timeout, suite_from=selection.suite_from
     )
+    return _compare_pairs(pairs, selection, settings)
+
+
+def compare_toolchains(
+    config: Config,
+    selection: options.Selection,
+    named: Sequence[str],
+    commit: str | None,
+    rest: Sequence[str],
+    given: Mapping[str, Any],
+) -> list[ComparisonResult]:
+    """Compare two toolchains on the suites of one commit, or of the working tree."""
+    from harness.device.toolchains import pair_of
+    from harness.spec.planning import SuitePair, load_suites
+
+    if executables.are_given(given):
+        raise UsageError("--toolchain compares suites, and --with-command executables: give one of them.")
+    cases = tuple(rest)
+    if commit is not None and (".." in commit or not _is_commit(config, commit)):
+        if ".." in commit:
+            raise UsageError(f"{commit} is two commits: toolchains are compared on one.")
+        commit, cases = None, (commit, *rest)
+    settings = dataclasses.replace(settings_from(config, selection, given), toolchains=pair_of(named))
+    selection = dataclasses.replace(selection, cases=cases)
+    loaded = load_suites(
+        config, commit, cases, timeout_s=selection.timeout, suite_from=selection.suite_from
+    )
+    return _compare_pairs([SuitePair(each, each) for each in loaded], selection, settings).results
+
+
+def _is_commit(config: Config, word: str) -> bool:
+    repository = git.repository_of(config.root)
+    return repository is not None and git.is_commit(repository, word)
+
+
+def _compare_pairs(
+    pairs: Sequence[SuitePair], selection: options.Selection, settings: CompareSettings
+) -> Compared:
+    from harness.output.progress import CompareProgress
+    from harness.run.compare import Comparing
+    from harness.spec.planning import fitting
+
     wanted = fitting(pairs, selection.cases, selection.size)
     for line in wanted.left_out:
         click.echo(line, err=True)

@@ -25,7 +25,7 @@ from harness.numbers import (
 )
 from harness.output.review.model import CaseReview, Change
 from harness.output.sheet import Cell, Column
-from harness.records import Effect, Source, Verdict
+from harness.records import Comparison, Effect, Source, Verdict
 from harness.spec.case_id import size_label
 from harness.statistics.rates import false_alarm_bound
 
@@ -129,6 +129,19 @@ def commit_label(commit: str | None, *, dirty: bool = False) -> str:
     return (commit or "no commit")[:10] + (" + changes" if dirty else "")
 
 
+def toolchain_labels(comparison: Comparison) -> tuple[str, str] | None:
+    """``nvcc 13.0, V13.0.88`` of each side, and where it is as well where that is the same; None where commits
+    are compared.
+    """
+    if not comparison.toolchains:
+        return None
+    names = [comparison.toolchains[side].compiler for side in ("base", "head")]
+    if names[0] == names[1]:
+        given = (comparison.settings.get(f"{side}_toolchain") for side in ("base", "head"))
+        names = [f"{name} ({path})" for name, path in zip(names, given, strict=True)]
+    return names[0], names[1]
+
+
 def suite_label(source: Source) -> str:
     """``axpy``, or ``axpy (suite.py of 3f2a91c0de)`` where that is not the commit's own."""
     if source.suite_from is None:
@@ -192,7 +205,7 @@ def _standing(case: Case) -> str:
 _UNMEASURED: Mapping[str, str] = {
     "new": "There is no such case at base.",
     "missing": "There is no such case at head.",
-    "identical": "Both commits compile to the same code and launch it alike.",
+    "identical": "Both sides compile to the same code and launch it alike.",
 }
 
 

@@ -24,6 +24,7 @@ from harness.output.sentences import (
     commit_label,
     explained,
     suite_label,
+    toolchain_labels,
     verdict_columns,
 )
 from harness.output.sheet import Cell, Column, Sheet
@@ -245,8 +246,10 @@ def calibrated(known: Calibration | None, device: DeviceInfo, cases: Iterable[Ca
 def title(comparison: Comparison) -> str:
     ends = (comparison.base, comparison.head)
     base, head = (commit_label(source.commit, dirty=source.dirty) for source in ends)
-    device = comparison.device
-    return f"{suite_label(comparison.base)}: {base} against {head} on {device.name} ({device.spec})"
+    device, suite = comparison.device, suite_label(comparison.base)
+    if labels := toolchain_labels(comparison):
+        suite, (base, head) = f"{suite} at {head}", labels
+    return f"{suite}: {base} against {head} on {device.name} ({device.spec})"
 
 
 def lines_of(

@@ -22,6 +22,7 @@ from harness.bench.problem_changes import Changes, demanding, sentences
 from harness.device.lock import Busy
 from harness.device.machine import machine_name
 from harness.device.peaks import BeyondPeakError
+from harness.device.toolchains import FoundToolchain
 from harness.errors import Side, UsageError, WorkerError
 from harness.judgement.attribution import SoloBlocks, solo_of
 from harness.judgement.case_trial import CaseTrial, Noise, bare_verdict, settle
@@ -50,6 +51,7 @@ from harness.system.process import Failed, failure
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+SideName = Literal["base", "head"]
 WARM_S = 0.01
 """Warm-up of a pair on a card that another pair has just warmed."""
 
@@ -80,6 +82,8 @@ class CompareSettings:
     """None: in CI, unless the device is a CPU, whose noise would hide the planted one."""
     measure_identical: bool = False
     """Whether to measure kernels whose compiled code is the same, to learn of the noise."""
+    toolchains: Mapping[SideName, FoundToolchain] = field(default_factory=dict)
+    """What compiles each side, where both are of one source; empty for what is found."""
     results: Path | None = None
     """Folder of all records, where calibrations are looked for; None has none."""
     save: bool = True
@@ -216,6 +220,7 @@ class Comparing(DeviceSession):
             work_tree=base.work_tree,
         )
         self.base, self.head, self.settings = base, head, settings
+        self._compilers = {side: each.nvcc for side, each in settings.toolchains.items() if each.nvcc}
         self.policy = Policy()
         self.pair = PairSettings()
         self.calibration: Calibration | None = None
@@ -232,6 +237,11 @@ class Comparing(DeviceSession):
     def __enter__(self) -> Self:
         super().__enter__()
         try:
+            if self._compilers and self.device.backend not in ("cuda", "null"):
+                raise UsageError(
+                    f"--toolchain names an nvcc, which compiles for cuda alone; {self.device.spec} is "
+                    f"{self.device.name}."
+                )
             self.policy = policy_for(self.device, self.settings)
             self.pair = self.settings.pair or pair_settings_for(self.device, self.policy)
             self.pair = dataclasses.replace(self.pair, l2=self.settings.l2)
@@ -344,7 +354,9 @@ class Comparing(DeviceSession):
                 "tolerance": self.policy.tolerance,
                 "confidence": self.policy.confidence,
                 "looks": ",".join(map(str, self.policy.looks)),
+                **{f"{side}_toolchain": each.given for side, each in settings.toolchains.items()},
             },
+            toolchains={side: each.record for side, each in settings.toolchains.items()},
             calibrated_at=self.calibration.measured_at if self.calibration else None,
         )
 

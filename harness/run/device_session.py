@@ -134,6 +134,7 @@ class DeviceSession:
         self.observer = observer
         self._suite, self._base, self._spec, self._l2 = suite, base, device, l2
         self._command, self._busy, self._work_tree = command, busy, work_tree
+        self._compilers: Mapping[str, str] = {}
         self.peaks: Mapping[str, float] = {}
         """What the device can do at most; empty until it is known."""
         self._stack = ExitStack()
@@ -272,6 +273,7 @@ class DeviceSession:
                 base=base,
                 work_tree=work_tree,
                 peaks=self.peaks,
+                compilers=self._compilers,
             ),
         )
 

@@ -159,6 +159,8 @@ class Program:
     """The template's instance that is launched, as C++ names it; `function` is its name alone."""
     arch: str = ""
     """What it is built for, where the suite says so; else what the device is."""
+    compiler: str = ""
+    """The nvcc that is to compile it, by its path; empty for the one that is found."""
     tree_sha256: str = ""
     """A hash of the suite's whole tree, where the text and the options do not hold all that its build or its
     function can read. Empty where they do."""
@@ -166,7 +168,12 @@ class Program:
     @property
     def compiled(self) -> tuple[str, ...]:
         """What the compiler is given: the same for two programs is one compilation."""
-        return self.kind, self.text, self.arch, *self.all_options
+        return self.kind, self.text, self.arch, self.compiler, *self.all_options
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether a compiler makes it, of text."""
+        return self.kind in ("kernel", "library") and not self.content
 
     @property
     def all_options(self) -> tuple[str, ...]:

@@ -71,6 +71,8 @@ class Built:
     """Whether code of the host's enqueues its work, which may take longer than the work."""
     stateless: bool = False
     """Whether it is known to have no memory but its arguments: it can keep nothing between launches."""
+    code: str = ""
+    """What runs, the same whichever compiler made it; of a program that names its compiler."""
     steps: tuple[tuple[Built, int], ...] = ()
     """What runs after it in a launch, each with how many of the arguments are its: the first ones."""
 

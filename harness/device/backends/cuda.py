@@ -294,6 +294,7 @@ class CudaDevice(Device):
             image=(binary, nvcc.entry(program, binary)),
             resources=_resources(function, binary),
             cached=cached,
+            code=nvcc.code_of_any_compiler(binary) if program.compiler else "",
             # What a setup gave may point at memory that nobody else looks at.
             stateless=nvcc.has_no_memory(binary) and not program.setup,
             origin=origin,
@@ -381,7 +382,7 @@ class CudaDevice(Device):
     def _binary(self, program: Program) -> tuple[bytes, bool]:
         if program.content:
             return program.content, False
-        if program.suffix == ".ptx" and nvcc.path() is None:
+        if program.suffix == ".ptx" and not program.compiler and nvcc.path() is None:
             nvcc.ptx_target(program, self.info.arch)
             return program.text.encode(), False  # the driver has a ptxas of its own
         arch = self._library_arch if program.kind == "library" else self.info.arch

@@ -9,7 +9,8 @@ Faults: build, wrong, nan, unwritten, overrun, crash, hang, error, memory. A ker
 or fault itself, so that these differ from commit to commit: ``#define NULL_DEVICE_NS 1000000``,
 ``#define NULL_DEVICE_FAULT wrong``. Under the key ``noise`` the script may name one of the kinds in
 harness.device.backends.noise, ``{"kind": "quiet", "seed": 1}``; then times vary, and the device has
-clocks. Under ``uuid`` it may give the device an identity, by which it is locked as a card is. It is what
+clocks. Under ``compilers`` it may say by which factor an nvcc, by its path, makes everything slower. Under
+``uuid`` it may give the device an identity, by which it is locked as a card is. It is what
 the tests run on and what a suite's author can try a pipeline with; no figure of it says anything about a
 kernel.
 """
@@ -17,6 +18,7 @@ kernel.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
 import json
 import os
@@ -90,6 +92,7 @@ class NullBuilt(Built):
     fault: str
     times_ns: Iterator[float] | None
     planted: bool = False
+    factor: float = 1.0
 
 
 class NullDevice(HostMemory):
@@ -119,13 +122,15 @@ class NullDevice(HostMemory):
             raise BuildError(
                 f"{program.name} does not compile.", log=f"{program.name}: error: scripted fault"
             )
+        factor = self.script.get("compilers", {}).get(program.compiler, 1.0)
         times = behaviour.get("times_ns") or (told and [float(told[1])])
         return NullBuilt(
             program,
             wrong,
             itertools.cycle(times) if times else None,
             planted="harness_steps" in program.text,
-            resources=Resources(binary_sha256=program.sha256),
+            resources=Resources(binary_sha256=_binary_sha256(program, factor)),
+            factor=factor,
         )
 
     def resident_blocks(self, built: Built, launch: Launch) -> int:  # noqa: ARG002
@@ -187,6 +192,7 @@ class NullDevice(HostMemory):
         else:
             touched_bytes = sum(getattr(argument, "nbytes", 0) for argument in arguments)
             total_ns = launches * touched_bytes * (1 + int(built.program.sha256[:4], 16) / 0xFFFF)
+        total_ns *= built.factor
         if built.planted:
             total_ns *= 1 + _STEP * int(arguments[-1])
         if self.noise is not None:
@@ -210,6 +216,13 @@ class NullDevice(HostMemory):
 
     def tick_ns(self) -> float:
         return 1.0
+
+
+def _binary_sha256(program: Program, factor: float) -> str:
+    """Two compilers make the same of a program, unless one of them makes it slower."""
+    if factor == 1.0:
+        return program.sha256
+    return hashlib.sha256(f"{program.sha256} {factor}".encode()).hexdigest()
 
 
 def _misbehave(fault: str) -> None:

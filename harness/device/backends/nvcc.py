@@ -17,7 +17,7 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ STANDARD = ("-std=c++17",)
 """The options of every compilation, before a kernel's own."""
 PACKAGE = "nvidia-cuda-nvcc"
 """What brings nvcc from PyPI."""
+UNKNOWN = "nvcc of unknown version"
 
 _FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 _FOLDERS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
@@ -50,7 +51,12 @@ array, a question for a file outside the folders searched."""
 
 def path() -> str | None:
     """Nvcc on PATH, else the one of the package from PyPI; None where there is neither."""
-    return shutil.which("nvcc") or _packaged()
+    return next(paths(), None)
+
+
+def paths() -> Iterator[str]:
+    """Both of these, as far as they are there."""
+    yield from filter(None, (shutil.which("nvcc"), _packaged()))
 
 
 @functools.cache
@@ -64,14 +70,26 @@ def _packaged() -> str | None:
 
 
 @functools.cache
-def version() -> str:
-    """What nvcc calls itself; empty where there is none."""
-    nvcc = path()
-    if nvcc is None:
+def version(nvcc: str = "") -> str:
+    """What an nvcc calls itself, by default the one that is found; empty where there is none."""
+    if not (nvcc := nvcc or path() or ""):
         return ""
     done = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False)
     lines = [line for line in done.stdout.splitlines() if "release" in line]
-    return f"nvcc {lines[0].partition('release')[2].strip()}" if lines else "nvcc of unknown version"
+    return f"nvcc {lines[0].partition('release')[2].strip()}" if lines else UNKNOWN
+
+
+@functools.cache
+def _build_of(nvcc: str) -> str:
+    """Which build of nvcc lies at a path: two of one version may be patched otherwise, in ptxas or cicc too.
+    Empty for the one that is found.
+    """
+    if not nvcc:
+        return ""
+    folder = Path(nvcc).resolve().parent
+    files = (Path(nvcc), folder / "ptxas", folder.parent / "nvvm" / "bin" / "cicc")
+    told = [(str(file.resolve()), file.stat()) for file in files if file.is_file()]
+    return " ".join(f"{name} {status.st_size} {status.st_mtime_ns}" for name, status in told)
 
 
 def environment() -> tuple[str, ...]:
@@ -98,7 +116,7 @@ def specific(arch: str) -> str:
 
 
 def _needed(program: Program) -> str:
-    if (nvcc := path()) is None:
+    if (nvcc := program.compiler or path()) is None:
         raise BuildError(
             f"{program.name} cannot be compiled: nvcc is not on PATH. Install the CUDA toolkit or add its "
             "bin folder to PATH; to compile and no more, install this project with its extra 'static'."
@@ -138,8 +156,8 @@ def library(program: Program, options: Sequence[str], arch: str) -> bytes:
 def _runtime(nvcc: str) -> list[str]:
     """Options for the runtime as a shared library. The package from PyPI has it under its full name alone."""
     folder = Path(nvcc).parents[1] / "lib"
-    named = sorted(folder.glob("libcudart.so.*")) if nvcc == _packaged() else []
-    if not named:
+    named = sorted(folder.glob("libcudart.so.*"))
+    if not named or (folder / "libcudart.so").exists():
         return ["-cudart", "shared"]
     return ["-cudart", "none", "-Xlinker", f"-rpath,{folder}", "-Xlinker", str(named[0])]
 
@@ -153,7 +171,7 @@ def _compiled(program: Program, command: Sequence[str], arch: str) -> tuple[byte
         )
         said = (done.stdout + done.stderr).strip()
         if done.returncode or not made.is_file():
-            message = f"{program.name} does not compile for {arch} with {version()}."
+            message = f"{program.name} does not compile for {arch} with {version(program.compiler)}."
             if program.instance and re.search(rf"^{INSTANCE_FILE}\(\d+\): error", said, re.MULTILINE):
                 message = f"{program.name}: {program.instance} names no kernel, or more than one."
                 said = _first_error(said)
@@ -185,7 +203,8 @@ def through_cache(
     whole = (*_flags("NVCC_PREPEND_FLAGS"), *options, *_flags("NVCC_APPEND_FLAGS"))
     folders = _folders(whole)
     identity = (program.kind, *options, *environment(), _host_compiler())
-    key = BinaryCache.key(program.text, identity, version(), program.arch or arch)
+    compiler = version(program.compiler) + _build_of(program.compiler)
+    key = BinaryCache.key(program.text, identity, compiler, program.arch or arch)
     if folders is None or _HIDDEN.search(program.text):
         return compile_(options), False
     if binary := cache.get(key):
@@ -286,6 +305,64 @@ def code_sha256(binary: bytes) -> str | None:
     except (struct.error, ValueError, OverflowError):
         return None
     return digest.hexdigest() if instructions else None
+
+
+def code_of_any_compiler(binary: bytes) -> str:
+    """The same for what two compilers made, where they made the same: without where each puts what into the
+    file, its version, and what only a newer one notes of every kernel. Empty where it cannot be told.
+    """
+    if not binary.startswith(_MAGIC):
+        return ""
+    try:
+        sections = list(_sections(binary))
+        names = _symbols({name: content for name, _, _, content in sections})
+        code = [each for each in sections if each[0].startswith(_CODE)]
+        parts = [
+            f"{name}:{flags}:{size}:".encode() + content
+            for name, flags, size, content in code
+            if not name.startswith(_INFO)
+        ]
+        for name, _, _, content in code:
+            if name.startswith(_INFO):
+                parts += (f"{name}:{note}".encode() for note in _notes(content, names))
+    except (struct.error, ValueError, OverflowError, IndexError):
+        return ""
+    has_code = any(name.startswith(".text.") and content for name, _, _, content in code)
+    return hashlib.sha256(b"\0".join(sorted(parts))).hexdigest() if has_code else ""
+
+
+_INFO = ".nv.info"
+_NEWS = ((0x37, None), (0x66, 3), (0x6B, 1), (0x6D, 0))
+"""The version of CUDA, whatever it is; and what nvcc 13.5 notes of each kernel, always with this value, and
+13.0 of none. With any other value it counts."""
+_OF_SYMBOL = frozenset({0x0A, 0x11, 0x12, 0x23, 0x2F})
+"""Notes that begin with a symbol's number: where the arguments lie, frame, stacks and registers."""
+
+
+def _symbols(held: Mapping[str, bytes]) -> list[str]:
+    """The names of a file's symbols, by number."""
+    table, names = held.get(".symtab", b""), held.get(".strtab", b"")
+    return [
+        names[name : names.index(b"\0", name)].decode(errors="replace")
+        for name, *_ in struct.iter_unpack("<IBBHQQ", table)
+    ]
+
+
+def _notes(info: bytes, symbols: Sequence[str]) -> Iterator[str]:
+    """What a compiler notes of one kernel or of all, in words that do not depend on the compiler."""
+    at = 0
+    while at < len(info):
+        kind, attribute, value = struct.unpack_from("<BBH", info, at)
+        at += 4
+        content = info[at : at + value] if kind == _FORMAT_SIZED else b""
+        at += len(content)
+        number = int.from_bytes(content, "little") if content else value
+        if (attribute, None) in _NEWS or (attribute, number) in _NEWS:
+            continue
+        of = ""
+        if attribute in _OF_SYMBOL:
+            of, content = symbols[int.from_bytes(content[:4], "little")], content[4:]
+        yield f"{kind}:{attribute}:{value}:{of}:{content.hex()}"
 
 
 def has_no_memory(binary: bytes) -> bool:

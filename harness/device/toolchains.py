@@ -1,0 +1,179 @@
+"""Toolchains as they are named on the command line: another nvcc, or a Python environment with other packages.
+
+Finding one runs its nvcc or its Python, once, and imports nothing of it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from harness.device.backends import nvcc
+from harness.errors import UsageError
+from harness.records import Toolchain
+
+COMPILING = (
+    *("torch", "triton", "pytorch-triton", "jax", "jaxlib", "numba", "numba-cuda"),
+    *("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x", "pycuda"),
+)
+"""Packages that compile kernels, or hold compiled ones: what makes one environment's times another's."""
+NEEDED = ("ml_dtypes", "msgspec", "numpy", "packaging", "platformdirs", "psutil", "scipy")
+"""Modules that a worker process imports besides the harness itself."""
+_TIMEOUT_S = 60.0
+_VERSION = re.compile(r"\d+(\.\d+){0,2}\Z")
+_PROBE = """
+import importlib.util, json, platform, sys
+from importlib import metadata
+asked, needed, package = json.loads(sys.argv[1])
+packages = {}
+for name in asked:
+    try:
+        packages[name] = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        pass
+try:
+    files = metadata.files(package) or ()
+except metadata.PackageNotFoundError:
+    files = ()
+print(json.dumps({
+    "version": platform.python_version(),
+    "packages": packages,
+    "nvcc": next((str(file.locate()) for file in files if file.name == "nvcc"), ""),
+    "missing": [name for name in needed if importlib.util.find_spec(name) is None],
+}))
+"""
+
+
+class _Environment(msgspec.Struct, frozen=True):
+    """What a Python says of itself."""
+
+    version: str
+    packages: dict[str, str]
+    nvcc: str
+    missing: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundToolchain:
+    """What compiles one side of a comparison of toolchains."""
+
+    given: str
+    """As it was named."""
+    nvcc: str = ""
+    """Path of what compiles sources; empty where the usual one does."""
+    python: str = ""
+    """The interpreter that functions of Python run in; empty for the harness's own."""
+    version: str = ""
+    """Of that interpreter."""
+    packages: Mapping[str, str]
+    """Of its environment: versions of those that compile."""
+    missing: tuple[str, ...] = ()
+    """Modules that the environment lacks and a worker needs."""
+
+    @property
+    def record(self) -> Toolchain:
+        packages = [f"{name} {version}" for name, version in self.packages.items()]
+        python = [f"Python {self.version}", *packages] if self.python else []
+        compiler = [nvcc.version(self.nvcc)] if self.nvcc else []
+        return Toolchain(compiler=", ".join((*compiler, *python)), options=nvcc.environment())
+
+
+def find(given: str) -> FoundToolchain:
+    """The toolchain that a path or a version names. Raises UsageError for what is none."""
+    path = Path(given).expanduser()
+    if _VERSION.match(given) and not path.exists():
+        return FoundToolchain(given=given, nvcc=_of_version(given), packages={})
+    for name in (path, path / "bin" / "nvcc"):
+        if name.is_file() and name.name.startswith("nvcc"):
+            return FoundToolchain(given=given, nvcc=_checked(given, name.absolute()), packages={})
+    for name in (path, path / "bin" / "python"):
+        if name.is_file() and name.name.startswith("python"):
+            # Not resolved: a virtual environment is known by where its link to Python lies.
+            return _environment(given, name.absolute())
+    raise UsageError(
+        f"--toolchain {given}: expected an nvcc, a CUDA folder with bin/nvcc, a Python environment or its "
+        "interpreter, or the version of a CUDA that is installed, such as 12.9."
+    )
+
+
+def _checked(given: str, path: Path) -> str:
+    try:
+        version = nvcc.version(str(path))
+    except OSError as error:
+        raise UsageError(f"--toolchain {given}: {path} cannot be run: {error.strerror or error}.") from None
+    if version == nvcc.UNKNOWN:
+        raise UsageError(f"--toolchain {given}: {path} does not tell a version as nvcc does.")
+    return str(path)
+
+
+def _of_version(wanted: str) -> str:
+    known: dict[str, str] = {}
+    for path in _installed():
+        release = _release(path)
+        if release == wanted or release.startswith(f"{wanted}."):
+            return path
+        known.setdefault(release, path)
+    there = ", ".join(f"{release} ({path})" for release, path in known.items()) or "none"
+    raise UsageError(
+        f"--toolchain {wanted}: no nvcc of this version in /usr/local, in /opt, on PATH or in this Python's "
+        f"packages. There is {there}. Give the path of one."
+    )
+
+
+def _release(path: str) -> str:
+    """Such as 13.0.88: after it a V stands in what nvcc says."""
+    return nvcc.version(path).rpartition("V")[2]
+
+
+def _installed() -> Iterator[str]:
+    """Each nvcc in the usual places."""
+    for folder in (Path("/usr/local"), Path("/opt"), Path("/opt/cuda")):
+        for path in sorted(folder.glob("cuda*/bin/nvcc")):
+            if os.access(path, os.X_OK):
+                yield str(path)
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if (path := Path(os.environ.get(variable, "")) / "bin" / "nvcc").is_file():
+            yield str(path.absolute())
+    yield from nvcc.paths()
+
+
+def _environment(given: str, python: Path) -> FoundToolchain:
+    asked = msgspec.json.encode((COMPILING, NEEDED, nvcc.PACKAGE)).decode()
+    try:
+        # Isolated: neither this process's PYTHONPATH nor the folder we are in is the environment's.
+        done = subprocess.run(
+            [str(python), "-I", "-c", _PROBE, asked],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=_TIMEOUT_S,
+        )
+        found = msgspec.json.decode(done.stdout, type=_Environment)
+    except (OSError, subprocess.SubprocessError, msgspec.MsgspecError) as error:
+        raise UsageError(f"--toolchain {given}: {python} does not run as a Python 3 does ({error}).") from None
+    return FoundToolchain(
+        given=given,
+        nvcc=found.nvcc,
+        python=str(python),
+        version=found.version,
+        packages=found.packages,
+        missing=tuple(found.missing),
+    )
+
+
+def pair_of(named: Sequence[str]) -> dict[Literal["base", "head"], FoundToolchain]:
+    """Base's and head's. Raises UsageError unless there are two, of a kind."""
+    if len(named) != 2:
+        raise UsageError("--toolchain is given twice, base's first: two are compared.")
+    base, head = map(find, named)
+    if bool(base.nvcc) != bool(head.nvcc) and not (base.python and head.python):
+        other = head if base.nvcc else base
+        raise UsageError(f"--toolchain {other.given} has no nvcc, which the other is: name two of a kind.")
+    return {"base": base, "head": head}
