@@ -376,6 +376,8 @@ class PairedBlock:
     telemetry: Telemetry | None = None
     restored: bool = False
     """As in Measurement."""
+    in_turns: bool = False
+    """Whether each side had a process of its own, and the two took turns slot by slot."""
 
 
 VerdictStatus = Literal[

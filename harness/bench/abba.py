@@ -106,7 +106,7 @@ def measure_pair(
     runner = _QuadRunner(device, pair, l2, launches, rng, data, time_ns)
     quads: list[Quad] = []
     least = least_quads(settings, launches * time_ns)
-    while (count := _wanted(quads, settings, least) - len(quads)) > 0:
+    while (count := wanted_quads(quads, settings, least) - len(quads)) > 0:
         if quads:
             affordable = int((settings.max_time_s - runner.busy_s) / runner.busy_s * len(quads))
             if affordable < 1:
@@ -123,18 +123,17 @@ def measure_pair(
         warmup_s=warmup.duration_s,
         settled=warmup.settled,
         gpu_s=runner.busy_s,
-        clock_noise=_clock_noise(device.globaltimer_tick_ns(), quads),
+        # A quad is four slots; what lies between them belongs to their clocks too.
+        clock_noise=clock_noise(
+            device.globaltimer_tick_ns(), median(quad.ended_ns - quad.started_ns for quad in quads) / 4
+        ),
         restored=data.restores,
     )
 
 
-def _clock_noise(tick_ns: float | None, quads: Sequence[Quad]) -> float | None:
+def clock_noise(tick_ns: float | None, slot_ns: float) -> float | None:
     """Both ends of a slot are rounded, each evenly over one tick: a variance of tick^2 / 6."""
-    if tick_ns is None:
-        return None
-    # A quad is four slots; what lies between them belongs to their clocks too.
-    slot_ns = median(quad.ended_ns - quad.started_ns for quad in quads) / 4
-    return tick_ns / slot_ns / math.sqrt(6) if slot_ns > 0 else None
+    return tick_ns / slot_ns / math.sqrt(6) if tick_ns is not None and slot_ns > 0 else None
 
 
 def least_quads(settings: PairSettings, slot_ns: float) -> int:
@@ -143,7 +142,7 @@ def least_quads(settings: PairSettings, slot_ns: float) -> int:
     return 2 * least if 8 * least * slot_ns <= SHORT_S * 1e9 else least
 
 
-def _wanted(quads: Sequence[Quad], settings: PairSettings, least: int) -> int:
+def wanted_quads(quads: Sequence[Quad], settings: PairSettings, least: int) -> int:
     # Who only asks a worker to measure needs no NumPy.
     from harness.statistics.paired import MIN_QUADS, log_ratios, more_quads, readable
 
@@ -249,6 +248,30 @@ class _QuadRunner:
             return []
         return quads
 
+    def turn(self, time_ns: float, lead_in_s: float, *, canary: bool) -> Turn:
+        """One slot of base, and nothing left on the device."""
+        began_ns = time.monotonic_ns()
+        if time_ns < 10 * ENQUEUE_NS:
+            self.device.occupy(min(2 * 10**6, 4 * self.launches * ENQUEUE_NS))
+        if canary:
+            self.device.canary()  # the first behind another process's work is slower than any other
+        self._lead_in(time_ns, lead_in_s)
+        strayed = self._canary() if canary else None
+        slot = self._slot(self.pair.base)
+        self.device.synchronize()
+        ended_ns = time.monotonic_ns()
+        read = _read(slot, self._empty_cycles)
+        of_canary = _read(strayed, self._empty_cycles) if strayed else None
+        return Turn(
+            read.time_ns,
+            read.cycles,
+            read.clock_mhz,
+            began_ns,
+            ended_ns,
+            of_canary and of_canary.time_ns,
+            of_canary and of_canary.cycles,
+        )
+
     def _lead_in(self, time_ns: float, duration_s: float) -> None:
         pairs = max(1, min(20, round(duration_s * 1e9 / (2 * self.launches * time_ns))))
         began_ns = time.monotonic_ns()
@@ -296,6 +319,44 @@ class _QuadRunner:
         read = [(start(), end()) for start, end in pairs]
         counts = sorted(end.cycles - start.cycles for start, end in read if start and end)
         return counts[len(counts) // 4] if counts else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One slot, of a process that has the device to itself meanwhile."""
+
+    time_ns: float
+    """Of one launch, the mean."""
+    cycles: float | None
+    sm_clock_mhz: float | None
+    started_ns: int
+    ended_ns: int
+    """Both by the host's monotonic clock, the launches before the slot included."""
+    canary_ns: float | None = None
+    canary_cycles: float | None = None
+
+
+class TurnRunner:
+    """Slots of one kernel, while another process has the other's."""
+
+    def __init__(
+        self,
+        device: Device,
+        subject: Subject,
+        l2: L2Policy,
+        launches: int,
+        rng: random.Random,
+        data: Data,
+        time_ns: float,
+    ) -> None:
+        self._device, self._time_ns, self._launches = device, time_ns, launches
+        self._runner = _QuadRunner(device, Pair(subject, subject), l2, launches, rng, data, time_ns)
+
+    def turn(self, lead_in_s: float, *, canary: bool) -> Turn:
+        """A slot behind launches that take `lead_in_s` and whose times are thrown away: the device has been
+        idle while the turn was handed over, and its caches are full of the other process's data.
+        """
+        return self._runner.turn(self._time_ns, lead_in_s, canary=canary)
 
 
 def _starved(quads: Sequence[Quad]) -> bool:

@@ -243,7 +243,7 @@ def _compilers_told(prepared: Prepared, report: Callable[[str], object]) -> Abst
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
+class PlacedSide:
     """One side of a pair, ready to be launched."""
 
     name: SideName
@@ -325,13 +325,14 @@ class PairBench:
     def compare(self, request: protocol.Compare) -> protocol.Compared:
         """Verify and time one pair. Raises HarnessError, with the side that fails unless it concerns both."""
         rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
-        with self._placed(request, rng) as (arena, base, head):
-            case = self._case_for_checking(head.prepared)
+        with self.placed(request, rng) as (arena, sides):
+            base, head = sides["base"], sides["head"]
+            case = self.case_for_checking(head.prepared)
             # Unseen data once a comparison: they have to be made, which takes the host long.
             data = Rotation(self.checker, arena, case, request.seed, rng, sets=2 if request.verified else 3)
             # Head first: where both are wrong, it is head that fails.
             facts: dict[str, protocol.SideFacts] = {
-                side.name: self._verified(side, arena, request, data) for side in (head, base)
+                side.name: self.verified(side, arena, request, data) for side in (head, base)
             }
             self.report("measure")
             pair = Pair(base.subject, head.subject)
@@ -341,10 +342,10 @@ class PairBench:
                 error.side = "head" if error.subject is pair.head else "base"
                 raise
             for side, arm in ((head, "B"), (base, "A")):
-                with _of(side.name):
+                with owned_by(side.name):
                     problem, case = side.prepared.suite.problem, side.prepared.case
                     check_rates(self.device.info, self.peaks, problem, case, block.l2, _median_ns(block, arm))
-            self._check_imports(base.prepared, head.prepared)
+            self.check_imports(base.prepared, head.prepared)
         return protocol.Compared(block=block, sides=facts)
 
     def find_steps(self, request: protocol.FindSteps) -> protocol.StepsFound:
@@ -354,7 +355,8 @@ class PairBench:
         """
         settings = PairSettings(max_quads=50, standard_error=0.0003, warmup_min_s=0.02, lead_in_s=0.005)
         rng = random.Random(request.seed)  # noqa: S311
-        with self._placed(request, rng) as (arena, base, head):
+        with self.placed(request, rng) as (arena, sides):
+            base, head = sides["base"], sides["head"]
             arena.write(self.checker.inputs(head.prepared.case, request.seed))
 
             def slowdown(steps: int) -> float:
@@ -384,14 +386,15 @@ class PairBench:
     def solo(self, request: protocol.Solo) -> protocol.RanAlone:
         """Each side by itself, in random order, long enough for the power that it draws to show."""
         rng = random.Random(request.order_seed)  # noqa: S311
-        with self._placed(request, rng) as (arena, base, head):
+        with self.placed(request, rng) as (arena, sides):
+            base, head = sides["base"], sides["head"]
             arena.write(self.checker.inputs(head.prepared.case, request.seed))
             self.report("solo")
-            sides: dict[str, Alone] = {
+            alone: dict[str, Alone] = {
                 side.name: run_alone(self.device, side.subject, request.duration_s, Restoring(arena))
                 for side in rng.sample([base, head], 2)
             }
-        return protocol.RanAlone(sides=sides)
+        return protocol.RanAlone(sides=alone)
 
     def _compile_sides(self, sides: Sequence[tuple[protocol.PairSide, Mapping[str, int]]]) -> None:
         programs: list[Program] = []
@@ -403,11 +406,15 @@ class PairBench:
         compile_all(self.device, programs)
 
     def _facts(self, side: protocol.PairSide, sizes: Mapping[str, int]) -> protocol.SideFacts:
+        prepared = None
         try:
             prepared = self._prepare(side, sizes)
             built = build(self.device, prepared, self.report)
         except HarnessError as error:
-            return protocol.SideFacts(reason=error.reason, message=error.message, log=error.log)
+            facts = protocol.SideFacts() if prepared is None else _facts_of(prepared, Built())
+            return msgspec.structs.replace(
+                facts, reason=error.reason, message=error.message, log=error.log, resources=None
+            )
         # Asked after the build: a function of the host is called there for the first time.
         beside = prepared.source.kind == "host" and reaches_beside(self.suites[side.suite].root)
         return msgspec.structs.replace(_facts_of(prepared, built), reaches_beside=beside)
@@ -429,56 +436,61 @@ class PairBench:
         return prepared
 
     @contextmanager
-    def _placed(
-        self, request: protocol.Compare | protocol.FindSteps | protocol.Solo, rng: random.Random
-    ) -> Iterator[tuple[Arena, _Side, _Side]]:
-        """Base and head, built in random order, and their arrays at a random place."""
+    def placed(
+        self,
+        request: protocol.Compare | protocol.FindSteps | protocol.Solo | protocol.Join,
+        rng: random.Random,
+        only: SideName | None = None,
+    ) -> Iterator[tuple[Arena, dict[SideName, PlacedSide]]]:
+        """Base and head, or one of them alone, built in random order, and their arrays at a random place."""
         pair = request.pair
-        asked: list[tuple[SideName, protocol.PairSide]] = [("base", pair.base), ("head", pair.head)]
+        both: list[tuple[SideName, protocol.PairSide]] = [("base", pair.base), ("head", pair.head)]
+        cases = {name: (self.suites[side.suite], self._case(side, pair.sizes)[1]) for name, side in both}
+        asked = [(name, side) for name, side in both if only in (None, name)]
         rng.shuffle(asked)
         self.report("build")
         made: dict[SideName, tuple[Prepared, Built]] = {}
         for name, side in asked:
-            with _of(name):
+            with owned_by(name):
                 prepared = self._prepare(side, pair.sizes)
                 made[name] = prepared, build(self.device, prepared, partial(self.report, side=name))
-        base, head = made["base"][0], made["head"][0]
-        of_base, of_head = (_arrays(each.suite.problem, each.case) for each in (base, head))
+        of_base, of_head = (_arrays(suite.problem, case) for suite, case in (cases["base"], cases["head"]))
         if of_base != of_head:
             found = f"Base has the arrays {', '.join(of_base)}, head {', '.join(of_head)}"
             raise ArraysError(f"{found}: the problems differ.")
         padding = self.device.allocate(PADDING_BYTES * rng.randint(1, MOST_PADDING))
         try:
-            with Arena(self.device, head.suite.problem, head.case) as arena:
-                sides: dict[SideName, _Side] = {}
+            suite, case = cases["head"]
+            with Arena(self.device, suite.problem, case) as arena:
+                sides: dict[SideName, PlacedSide] = {}
                 for name, side in asked:
                     prepared, built = made[name]
-                    with _of(name):
+                    with owned_by(name):
                         # Both are held to head's problem, so both get what it passes.
-                        scalars = {**prepared.case.scalars, **head.suite.own(prepared.case).scalars}
+                        scalars = {**prepared.case.scalars, **suite.own(prepared.case).scalars}
                         passed = dataclasses.replace(prepared.case, scalars=scalars)
                         arguments = arguments_of(arena, prepared, passed)
                     if side.planted:
                         arguments.append(np.int32(side.steps))
                     subject = Subject(built, prepared.launch, arguments)
-                    sides[name] = _Side(name, prepared, subject)
-                    with _of(name):
-                        data = partial(self.checker.inputs, self._case_for_checking(head), request.seed)
+                    sides[name] = PlacedSide(name, prepared, subject)
+                    with owned_by(name):
+                        data = partial(self.checker.inputs, self.case_for_checking(prepared), request.seed)
                         report = partial(self.report, side=name)
                         first_launch(self.device, prepared, arena, subject, data, report)
-                yield arena, sides["base"], sides["head"]
+                yield arena, sides
         finally:
             self.device.release(padding)
 
-    def _verified(
-        self, side: _Side, arena: Arena, request: protocol.Compare, data: Rotation
+    def verified(
+        self, side: PlacedSide, arena: Arena, request: protocol.Compare | protocol.Join, data: Rotation
     ) -> protocol.SideFacts:
         """Facts of a side that gives right results. In full the first time; afterwards its outputs only have
         to be what they were then.
         """
         subject = side.subject
-        with _of(side.name):
-            case = self._case_for_checking(side.prepared)
+        with owned_by(side.name):
+            case = self.case_for_checking(side.prepared)
             self.checker.report = partial(self.report, side=side.name)
             self.checker.report("verify")
             known = request.verified.get(side.name)
@@ -490,7 +502,9 @@ class PairBench:
                 self._check(side, case, arena, request)
             return _facts_of(side.prepared, subject.built, data.admit(subject, case))
 
-    def _check(self, side: _Side, case: Case, arena: Arena, request: protocol.Compare) -> None:
+    def _check(
+        self, side: PlacedSide, case: Case, arena: Arena, request: protocol.Compare | protocol.Join
+    ) -> None:
         """Hold a side's results to head's problem and, with head's own, to base's as well.
 
         Raises WrongResultError and WrongByBaseError.
@@ -515,11 +529,11 @@ class PairBench:
         base, head = self.suites["base"], self.suites["head"]
         if _arrays(base.problem, case) != _arrays(head.problem, case):
             return ""
-        with _of("base"):
+        with owned_by("base"):
             of_base = base.own(case)
         subject = _with_scalars(subject, suite, of_base)
         self.report("reference", side="base")
-        with _of("base"):
+        with owned_by("base"):
             allowed = self.base_checker.demands(of_base, seed)["largest tolerance"]
         self.base_checker.report = self.checker.report
         wrong = first_wrong(self.base_checker.check(of_base, arena, subject, seed))
@@ -532,11 +546,11 @@ class PairBench:
             "tolerance, is meant, land it in a commit of its own first."
         )
 
-    def _case_for_checking(self, prepared: Prepared) -> Case:
+    def case_for_checking(self, prepared: Prepared) -> Case:
         """The case as head's suite sees it, whose reference and data both sides are held to."""
         return self.suites["head"].own(prepared.case)
 
-    def _check_imports(self, *prepared: Prepared) -> None:
+    def check_imports(self, *prepared: Prepared) -> None:
         """Raises SuiteError where a launch imported a suite's own module: for both sides, it was head's."""
         if not any(side.source.kind == "host" for side in prepared):
             return
@@ -554,7 +568,7 @@ def _facts_of(prepared: Prepared, built: Built, digest: str = "") -> protocol.Si
         source_sha256=prepared.source.sha256,
         code_sha256=prepared.source.code_sha256,
         passed=_passed(prepared),
-        code=built.code,
+        code=built.code or (prepared.source.python.code_sha256 if prepared.source.python else ""),
         function=" + ".join(
             (
                 prepared.source.instance or prepared.source.function,
@@ -602,7 +616,9 @@ def _passed(prepared: Prepared) -> tuple[str, ...]:
 
 def _same_code(base: protocol.SideFacts, head: protocol.SideFacts, *, one_compiler: bool) -> bool:
     """Whether both sides are the same in what runs; of one source, only where `one_compiler` makes it."""
-    if base.reason or head.reason or (base.launch, base.passed) != (head.launch, head.passed):
+    if not {base.reason, head.reason} <= {"", protocol.SHARED_OPERATORS} or base.launch != head.launch:
+        return False
+    if base.passed != head.passed:
         return False
     if base.function != head.function or base.reaches_beside or head.reaches_beside:
         return False
@@ -637,7 +653,7 @@ def _kind(problem: Problem, name: str, case: Case) -> str:
 
 
 @contextmanager
-def _of(side: SideName) -> Iterator[None]:
+def owned_by(side: SideName) -> Iterator[None]:
     """Errors inside belong to this side."""
     try:
         yield

@@ -7,12 +7,15 @@ from typing import Literal
 
 import msgspec
 
-from harness.bench.abba import Alone, PairSettings
+from harness.bench.abba import Alone, PairSettings, Turn
 from harness.bench.measure import MeasureSettings
-from harness.records import DeviceInfo, Launch, LibraryShare, PairedBlock, Resources, Row, Toolchain
+from harness.records import DeviceInfo, L2Policy, Launch, LibraryShare, PairedBlock, Resources, Row, Toolchain
 from harness.spec.suite import Value
 from harness.static.builds import Build
 from harness.system.process import Request
+
+SHARED_OPERATORS = "shared-operators"
+"""The reason of a side that one process cannot hold beside the other."""
 
 
 class CaseOf(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +54,8 @@ class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
     reaches_beside: bool = False
     """Whether it is a function that reads what lies in its repository beside its suite's folder."""
     code: str = ""
-    """What runs, the same whichever compiler made it; where sides have compilers of their own."""
+    """What runs, the same whichever compiler made it, where sides have compilers of their own; of a function
+    of Python its source."""
     function: str = ""
     """What of the code is launched."""
     passed: tuple[str, ...] = ()
@@ -246,6 +250,59 @@ class Solo(Request[RanAlone], frozen=True, kw_only=True):
     duration_s: float
 
 
+class Joined(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    facts: SideFacts
+    time_ns: float
+    """What one launch takes, warm."""
+    l2: L2Policy
+    clock: str
+    tick_ns: float
+    globaltimer_tick_ns: float | None
+    warmup_s: float
+    settled: bool
+    restored: bool
+
+
+class Join(Request[Joined], frozen=True, kw_only=True):
+    """Verify one side of a pair and warm it up, to take turns with a process that has the other."""
+
+    pair: PairOf
+    side: Literal["base", "head"]
+    seed: int
+    order_seed: int
+    settings: PairSettings
+    verified: Mapping[str, str] = {}
+    """As in Compare."""
+    by_base: bool = False
+
+
+class Took(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    turn: Turn
+
+
+class Take(Request[Took], frozen=True, kw_only=True):
+    """Time one slot. Nothing of the process is on the device when it answers."""
+
+    launches: int
+    """Of the slot, the same for both sides."""
+    data_seed: int
+    """What chooses the data, the same for all slots of a quad: kernels may mind what they compute on."""
+    lead_in_s: float
+    canary: bool = False
+
+
+class Finished(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    pass
+
+
+class Finish(Request[Finished], frozen=True, kw_only=True):
+    """Look at what the slots computed, and give the arrays back."""
+
+    time_ns: float
+    """Of one launch, the median of the slots."""
+
+
 RunRequest = Open | Measure | HoldAgainst | BuildAll | BuildOnly | Prepare | Timers
 PairRequest = Inspect | Differences | Compare | FindSteps | Solo
-WorkerRequest = RunRequest | PairRequest
+TurnRequest = Join | Take | Finish
+WorkerRequest = RunRequest | PairRequest | TurnRequest

@@ -32,6 +32,7 @@ from harness.bench.pair_runner import (
     library_share,
     prepare,
 )
+from harness.bench.turns import Turns
 from harness.bench.verifier import Checker, Restoring, Rotation
 from harness.bench.verify import first_wrong
 from harness.device.backends import nvcc, open_device
@@ -70,6 +71,7 @@ class Worker:
             self.checker = Checker(self.device, self.suite, scratch, tell)
             suites = {"base": base or self.suite, "head": self.suite}
             self.pairs = PairBench(self.device, suites, scratch, tell, request.peaks, request.compilers)
+            self.turns = Turns(self.pairs)
 
         self.peaks = request.peaks
         self._held: Held | None = None
@@ -97,7 +99,8 @@ class Worker:
             case protocol.Open():
                 raise AssertionError("a device is opened once")
             case _:
-                return self.pairs.answer(request)
+                taking = isinstance(request, protocol.TurnRequest)
+                return self.turns.answer(request) if taking else self.pairs.answer(request)
 
     def ticks(self) -> protocol.Ticks:
         tick_ns = self.device.tick_ns()

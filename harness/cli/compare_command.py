@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     "toolchains",
     multiple=True,
     metavar="PATH|VERSION",
-    help="Twice: compare two toolchains on one commit: an nvcc, a CUDA folder, a Python environment, or 12.9.",
+    help="Twice, base's first: compare two on one commit. An nvcc, a CUDA folder, an environment, or 12.9.",
 )
 @executables.options_of_executables
 def command(selection: options.Selection, base: str | None, rest: tuple[str, ...], **given: Any) -> int:
     """Tell which kernels HEAD made slower than BASE: paired, in fresh processes, verified first.
 
-    HEAD defaults to the working tree; BASE..HEAD names both in one word. With --toolchain there is one commit,
-    by default the working tree. CASES are globs such as
+    HEAD defaults to the working tree; BASE..HEAD names both in one word. With --toolchain there is one
+    commit, by default the working tree. CASES are globs such as
     'matmul.*tiling*'.
 
     Exit status 1 for a regression, a case that vanished, or one that fails at HEAD; 3 where something could
@@ -140,15 +140,13 @@ def compare_toolchains(
     if executables.are_given(given):
         raise UsageError("--toolchain compares suites, and --with-command executables: give one of them.")
     cases = tuple(rest)
-    if commit is not None and (".." in commit or not _is_commit(config, commit)):
-        if ".." in commit:
-            raise UsageError(f"{commit} is two commits: toolchains are compared on one.")
-        commit, cases = None, (commit, *rest)
+    if commit is not None and ".." in commit:
+        raise UsageError(f"{commit} is two commits: toolchains are compared on one.")
+    if commit is not None and not _is_commit(config, commit):
+        cases, commit = (commit, *rest), None
     settings = dataclasses.replace(settings_from(config, selection, given), toolchains=pair_of(named))
     selection = dataclasses.replace(selection, cases=cases)
-    loaded = load_suites(
-        config, commit, cases, timeout_s=selection.timeout, suite_from=selection.suite_from
-    )
+    loaded = load_suites(config, commit, cases, timeout_s=selection.timeout, suite_from=selection.suite_from)
     return _compare_pairs([SuitePair(each, each) for each in loaded], selection, settings).results
 
 

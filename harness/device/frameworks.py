@@ -184,9 +184,7 @@ class Torch(Framework):
             if root != call.root and (name := next(filter(partial(_is_of, root), sorted(names)), None)):
                 raise SharedOperatorsError(
                     f"The PyTorch operator {name} of {root} is registered in this process, where another "
-                    "version of it cannot be: both would be one of them. Save benchmarks of the two commits "
-                    "with pytest, in turns, and judge the files with 'harness judge': "
-                    "docs/benchmark-files.md."
+                    "version of it cannot be: both would be one of them."
                 )
         known = self._operators()
         kept = os.environ.get(_EXTENSIONS)

@@ -1,10 +1,11 @@
-"""Toolchains as they are named on the command line: another nvcc, or a Python environment with other packages.
+"""Toolchains as the command line names them: another nvcc, or a Python environment with other packages.
 
 Finding one runs its nvcc or its Python, once, and imports nothing of it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import subprocess
@@ -18,6 +19,7 @@ import msgspec
 from harness.device.backends import nvcc
 from harness.errors import UsageError
 from harness.records import Toolchain
+from harness.system.cache import cache_dir
 
 COMPILING = (
     *("torch", "triton", "pytorch-triton", "jax", "jaxlib", "numba", "numba-cuda"),
@@ -157,7 +159,7 @@ def _environment(given: str, python: Path) -> FoundToolchain:
         )
         found = msgspec.json.decode(done.stdout, type=_Environment)
     except (OSError, subprocess.SubprocessError, msgspec.MsgspecError) as error:
-        raise UsageError(f"--toolchain {given}: {python} does not run as a Python 3 does ({error}).") from None
+        raise UsageError(f"--toolchain {given}: {python} does not run as Python 3 does ({error}).") from None
     return FoundToolchain(
         given=given,
         nvcc=found.nvcc,
@@ -177,3 +179,20 @@ def pair_of(named: Sequence[str]) -> dict[Literal["base", "head"], FoundToolchai
         other = head if base.nvcc else base
         raise UsageError(f"--toolchain {other.given} has no nvcc, which the other is: name two of a kind.")
     return {"base": base, "head": head}
+
+
+def environment_of(toolchain: FoundToolchain) -> dict[str, str]:
+    """Variables for a process in which this toolchain is to be found first. What PyTorch builds there has a
+    folder of its own.
+    """
+    found = {
+        "TORCH_EXTENSIONS_DIR": str(
+            Path(os.environ.get("TORCH_EXTENSIONS_DIR") or cache_dir() / "torch-extensions")
+            / hashlib.sha256(f"{toolchain.python}\0{toolchain.nvcc}".encode()).hexdigest()[:16]
+        )
+    }
+    folders = [str(Path(tool).parent) for tool in (toolchain.python, toolchain.nvcc) if tool]
+    found["PATH"] = os.pathsep.join((*folders, os.environ.get("PATH", os.defpath)))
+    if toolchain.nvcc:
+        found["CUDA_HOME"] = str(Path(toolchain.nvcc).parents[1])
+    return found

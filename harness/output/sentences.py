@@ -130,8 +130,8 @@ def commit_label(commit: str | None, *, dirty: bool = False) -> str:
 
 
 def toolchain_labels(comparison: Comparison) -> tuple[str, str] | None:
-    """``nvcc 13.0, V13.0.88`` of each side, and where it is as well where that is the same; None where commits
-    are compared.
+    """``nvcc 13.0, V13.0.88`` of each side, with how it was named where both are that; None where commits are
+    compared.
     """
     if not comparison.toolchains:
         return None

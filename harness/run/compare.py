@@ -8,7 +8,7 @@ import math
 import os
 import random
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,8 +22,9 @@ from harness.bench.problem_changes import Changes, demanding, sentences
 from harness.device.lock import Busy
 from harness.device.machine import machine_name
 from harness.device.peaks import BeyondPeakError
-from harness.device.toolchains import FoundToolchain
-from harness.errors import Side, UsageError, WorkerError
+from harness.device.telemetry import Sampler
+from harness.device.toolchains import FoundToolchain, environment_of
+from harness.errors import HarnessError, Side, UsageError, WorkerError
 from harness.judgement.attribution import SoloBlocks, solo_of
 from harness.judgement.case_trial import CaseTrial, Noise, bare_verdict, settle
 from harness.judgement.gates import CanaryLevel, GatePolicy, canary_level, gate, usual_level
@@ -40,18 +41,18 @@ from harness.records import (
     Verdict,
     VerdictStatus,
 )
-from harness.run.device_session import DeviceObserver, DeviceSession
+from harness.run.device_session import DeviceObserver, DeviceSession, WorkerProcess, unfit
+from harness.run.turns import SideName, TurnPair, noise_apart
 from harness.spec.case_id import size_label
 from harness.spec.loader import LoadedSuite
-from harness.spec.planning import PlannedCase
-from harness.spec.suite import Case, ceil_div
+from harness.spec.planning import PlannedCase, Refusal
+from harness.spec.suite import Case, HostFunction, Kernel, PythonFunction, TorchFunction, ceil_div
 from harness.store.records_file import Journal, RecordWriter
 from harness.system.process import Failed, failure
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-SideName = Literal["base", "head"]
 WARM_S = 0.01
 """Warm-up of a pair on a card that another pair has just warmed."""
 
@@ -110,6 +111,12 @@ class Entry:
     """Digests of outputs that were verified in full, by side."""
     by_base: bool = False
     """Whether base's problem lies in other files than head's, so that head is verified by both."""
+    in_turns: bool = False
+    """Whether each side has a process of its own, as one process cannot hold both."""
+
+    def take_turns(self, device: DeviceInfo) -> None:
+        self.in_turns = True
+        self.trial.noise = noise_apart(device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,15 +240,12 @@ class Comparing(DeviceSession):
         self.unplanted: list[str] = []
         """Why slowdowns could not be planted, a sentence each."""
         self._journal = Journal(None)
+        self._turns: TurnPair | None = None
 
     def __enter__(self) -> Self:
         super().__enter__()
         try:
-            if self._compilers and self.device.backend not in ("cuda", "null"):
-                raise UsageError(
-                    f"--toolchain names an nvcc, which compiles for cuda alone; {self.device.spec} is "
-                    f"{self.device.name}."
-                )
+            self._check_compilers()
             self.policy = policy_for(self.device, self.settings)
             self.pair = self.settings.pair or pair_settings_for(self.device, self.policy)
             self.pair = dataclasses.replace(self.pair, l2=self.settings.l2)
@@ -250,6 +254,15 @@ class Comparing(DeviceSession):
             self.__exit__()
             raise
         return self
+
+    def _check_compilers(self) -> None:
+        named = self.settings.toolchains.values()
+        if self.device.backend in ("cuda", "null") or all(each.python for each in named):
+            return
+        raise UsageError(
+            f"--toolchain names an nvcc, which compiles for cuda alone; {self.device.spec} is "
+            f"{self.device.name}."
+        )
 
     def judge_by(self, calibration: Calibration | None) -> None:
         """Take the device's noise from this calibration, in what is begun from now on."""
@@ -270,10 +283,45 @@ class Comparing(DeviceSession):
         """
         fit, left_out = self.divide(head)
         both, alone = match(self.divide(base)[0], fit)
+        in_turns = {each.case.id for each in fit if self._is_elsewhere(each.kernel)}
+        if in_turns:
+            self._check_environments()
         # A case that head has, only not for this device, has not vanished.
         there = {planned.case.id for planned in head}
         alone = [self._explained(v) for v in alone if v.status == "new" or v.case not in there]
-        return self.compare([self.entry(pair, case) for pair, case in both], alone, left_out)
+        entries = [self.entry(pair, case) for pair, case in both]
+        for entry in entries:
+            if entry.pair.id in in_turns:
+                entry.take_turns(self.device)
+        return self.compare(entries, alone, left_out)
+
+    def refusal(self, planned: PlannedCase) -> Refusal | None:
+        elsewhere = self._is_elsewhere(planned.kernel)
+        refused = unfit(planned, self.device, elsewhere=elsewhere)
+        named = self.settings.toolchains
+        if refused or elsewhere or not named:
+            return refused
+        return untouched(planned.kernel, self.device.backend, has_compilers=bool(self._compilers))
+
+    def _is_elsewhere(self, kernel: Kernel) -> bool:
+        """Whether a kernel is a function that runs in the environments of the two toolchains."""
+        named = self.settings.toolchains.values()
+        source = kernel.source_for(self.device.backend)
+        if not named or not isinstance(source, (HostFunction, PythonFunction)):
+            return False
+        # An extension of PyTorch's is built by an nvcc, of which its workers are told.
+        return all(each.python for each in named) or (
+            isinstance(source, TorchFunction) and bool(self._compilers)
+        )
+
+    def _check_environments(self) -> None:
+        """Raise UsageError where a worker could not even start in one of them."""
+        for each in self.settings.toolchains.values():
+            if each.python and each.missing:
+                raise UsageError(
+                    f"--toolchain {each.given} lacks {', '.join(each.missing)}, which a worker imports: "
+                    f"{each.python} -m pip install {' '.join(each.missing)}."
+                )
 
     def _explained(self, verdict: Verdict) -> Verdict:
         """The verdict of a case that one commit has: failed, where the other's suite cannot be loaded."""
@@ -362,7 +410,8 @@ class Comparing(DeviceSession):
 
     def _inspect(self, entries: Sequence[Entry]) -> tuple[tuple[str, ...], set[str]]:
         """Build both sides, settle what is identical or broken, and return what `_problem_changes` does."""
-        pairs = tuple(entry.pair for entry in entries)
+        inspected = [entry for entry in entries if not entry.in_turns]
+        pairs = tuple(entry.pair for entry in inspected)
         self.observer.stage("build")
         turns = max(1, ceil_div(2 * len(pairs), os.cpu_count() or 1))
         same_problem = self.base.suite.root == self.head.suite.root
@@ -371,19 +420,22 @@ class Comparing(DeviceSession):
             reply = self.builder.ask(protocol.Inspect(pairs=pairs), turns * self.settings.timeout_s)
             if not isinstance(reply, Failed):
                 same_problem = same_problem or reply.same_problem
-                for entry in entries:
-                    self._settle_built(entry.trial, reply.pairs[entry.pair.id])
+                for entry in inspected:
+                    self._settle_built(entry, reply.pairs[entry.pair.id])
         self.builder.kill()
         return ((), set()) if same_problem else self._problem_changes(entries)
 
-    def _settle_built(self, trial: CaseTrial, found: protocol.Inspected) -> None:
+    def _settle_built(self, entry: Entry, found: protocol.Inspected) -> None:
+        trial = entry.trial
         trial.sides = {"base": _arm(found.base), "head": _arm(found.head)}
-        if found.head.reason:
+        if found.identical and not self.settings.measure_identical:
+            trial.end("identical", "same-code", "")
+        elif protocol.SHARED_OPERATORS in (found.base.reason, found.head.reason):
+            entry.take_turns(self.device)
+        elif found.head.reason:
             trial.end("failed", found.head.reason, found.head.message, found.head.log, side="head")
         elif found.base.reason:
             trial.end("failed", found.base.reason, found.base.message, found.base.log, side="base")
-        elif found.identical and not self.settings.measure_identical:
-            trial.end("identical", "same-code", "")
 
     def _problem_changes(self, entries: Sequence[Entry]) -> tuple[tuple[str, ...], set[str]]:
         """How head's problem differs from base's, a sentence each, and the dtypes that kernels may be wrong
@@ -469,7 +521,7 @@ class Comparing(DeviceSession):
 
     def _twins(self, entries: Sequence[Entry]) -> list[Entry]:
         """A kernel against itself, as it is and slowed by the tolerance: the first case that can be."""
-        measured = [entry.trial.case for entry in entries if not entry.trial.settled]
+        measured = [entry.trial.case for entry in entries if not entry.trial.settled and not entry.in_turns]
         for case in measured:
             (steps,) = self.find_steps([against_itself(case, TWIN_PLANTED, 0)], [self.policy.tolerance])
             if steps is not None:
@@ -510,7 +562,13 @@ class Comparing(DeviceSession):
         self._processes += 1
         confirming = all(entry.trial.confirming for entry in entries)
         self.observer.process(self._processes, len(entries), "confirm" if confirming else "look")
-        for entry in self._rng.sample(list(entries), len(entries)):
+        shuffled = self._rng.sample(list(entries), len(entries))
+        for entry in [each for each in shuffled if not each.in_turns]:
+            self.observer.started(entry.pair.id)
+            self._measure(entry)
+            self.observer.measured(entry.pair.id)
+        self.leave()
+        for entry in [each for each in shuffled if each.in_turns and not each.trial.settled]:
             self.observer.started(entry.pair.id)
             self._measure(entry)
             self.observer.measured(entry.pair.id)
@@ -531,7 +589,11 @@ class Comparing(DeviceSession):
             verified=entry.digests,
             by_base=entry.by_base,
         )
-        reply = self.ask(request, self.settings.timeout_s)
+        ask = self._ask_in_turns if entry.in_turns else self.ask
+        reply = ask(request, self.settings.timeout_s)
+        if isinstance(reply, Failed) and reply.reason == protocol.SHARED_OPERATORS and not entry.in_turns:
+            entry.take_turns(self.device)  # they were registered by its first call
+            return
         if isinstance(reply, Failed):
             status: VerdictStatus = "invalid" if reply.reason == BeyondPeakError.reason else "failed"
             trial.end(status, reply.reason, reply.message, reply.log, side=reply.side)
@@ -548,13 +610,56 @@ class Comparing(DeviceSession):
             self._canaries.append(level)
         trial.add(block, gated)
 
+    def _ask_in_turns(self, request: protocol.Compare, timeout_s: float) -> protocol.Compared | Failed:
+        """What a pair of processes answers; one is started where there is none, and ended where it fails."""
+        reply: protocol.Compared | Failed
+        try:
+            if self._turns is None:
+                with ExitStack() as stack:
+                    self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
+                    self._turns = TurnPair(self._start_side, self.observer.stage)
+                    stack.callback(self._turns.close)
+                    self._worker = stack.pop_all()
+            reply = self._turns.compare(request, timeout_s)
+        except HarnessError as error:
+            reply = failure(error)
+        except BaseException:
+            self.leave()  # an interrupt: the answer is still to come, and nobody waits for it
+            raise
+        if isinstance(reply, Failed):
+            self.leave()
+        return reply
+
+    def _start_side(self, side: SideName) -> WorkerProcess:
+        """A worker for one side, with what its toolchain asks of it, that has opened the device."""
+        toolchain = self.settings.toolchains.get(side)
+        env = environment_of(toolchain) if toolchain else {}
+        child = WorkerProcess(self.scratch, toolchain.python if toolchain else "", env)
+        try:
+            self._open(child)
+        except BaseException:
+            child.close()
+            raise
+        return child
+
+    def leave(self) -> None:
+        self._turns = None
+        super().leave()
+
+    @property
+    def started(self) -> bool:
+        return self._turns is not None or super().started
+
+    def _own_pids(self) -> list[int]:
+        return super()._own_pids() if self._turns is None else self._turns.pids
+
     def _run_alone(self, entries: Sequence[Entry]) -> None:
         """Run each side of what is confirmed by itself, as in quads one that draws more power slows both.
 
         A card that is not at its power limit slows nobody. Verdicts stand without it.
         """
         found = [entry for entry in entries if entry.trial.confirmed and not entry.trial.ended]
-        found = [entry for entry in found if entry.trial.power_capped is not False]
+        found = [entry for entry in found if entry.trial.power_capped is not False and not entry.in_turns]
         seconds = self.settings.solo_s
         if not found or seconds <= 0 or self.device.kind != "gpu":
             return
@@ -593,6 +698,19 @@ def _telling(entries: Sequence[Entry]) -> list[tuple[Entry, bool]]:
             dtypes.add(dtype)
             sizes.add(point)
     return asked
+
+
+def untouched(kernel: Kernel, backend: str, *, has_compilers: bool) -> Refusal | None:
+    """Why toolchains make no difference to a kernel that runs in the harness's own environment."""
+    source = kernel.source_for(backend)
+    if isinstance(source, (HostFunction, PythonFunction)):
+        return Refusal(
+            "not-compiled",
+            f"{kernel.name} is a function of Python, which no nvcc compiles: name two Python environments.",
+        )
+    if not has_compilers:
+        return Refusal("not-compiled", f"{kernel.name} is compiled by nvcc, and neither environment has one.")
+    return None
 
 
 def _arm(facts: protocol.SideFacts) -> Arm:

@@ -29,6 +29,7 @@ from harness.records import Arm, CaseBlock, Comparison, DeviceInfo, PairedBlock,
 from harness.run.compare import CompareObserver, CompareSettings, ComparisonResult, policy_for
 from harness.run.device_session import find_device, identified
 from harness.run.executables import Executable, ProcessRun, SideName, format_of, run_once, time_of
+from harness.run.turns import ORDERS, Order
 from harness.spec.suite import Case
 from harness.statistics.paired import MIN_QUADS
 from harness.store.imported import Format, ImportedCase, identifier
@@ -39,10 +40,6 @@ RUNS_A_BLOCK = 4 * MIN_QUADS
 _SNAPSHOTS_A_BLOCK = 500
 _TICKS_NS: Mapping[str, float] = {"nvbench": 500.0, "google-benchmark": 1.0}
 """Of CUDA's events half a microsecond, by its documents; of Linux's clocks."""
-_ORDERS: Mapping[str, tuple[SideName, ...]] = {
-    "ABBA": ("base", "head", "head", "base"),
-    "BAAB": ("head", "base", "base", "head"),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +75,7 @@ class _Slot:
 
 @dataclass(frozen=True, slots=True)
 class _Quad:
-    order: str
+    order: Order
     slots: tuple[_Slot, ...]
 
 
@@ -334,9 +331,9 @@ class ComparingExecutables:
             self.observer.measured(trial.id)
 
     def _quad(self, number: int, only: Sequence[str]) -> _Quad:
-        order = self._rng.choice(("ABBA", "BAAB"))
+        order: Order = self._rng.choice(("ABBA", "BAAB"))
         slots = []
-        for place, side in enumerate(_ORDERS[order]):
+        for place, side in enumerate(ORDERS[order]):
             self.observer.started(f"run {4 * number + place + 1} of {RUNS_A_BLOCK}, {side}")
             slots.append(self._once(side, only))
         return _Quad(order, tuple(slots))
@@ -352,7 +349,7 @@ class ComparingExecutables:
     ) -> None:
         """What a block says of one case."""
         for quad in quads:
-            for side, slot in zip(_ORDERS[quad.order], quad.slots, strict=True):
+            for side, slot in zip(ORDERS[quad.order], quad.slots, strict=True):
                 if why := _absence(slot.run.cases.get(label)):
                     trial.end(
                         "failed",
@@ -445,7 +442,7 @@ def _paired(label: str, quad: _Quad) -> Quad:
     a, b, c, d = map(time_of, cases)
     clocks = [case.sm_clock_mhz for case in cases]
     paired = Quad(
-        order="ABBA" if quad.order == "ABBA" else "BAAB",
+        order=quad.order,
         times_ns=(a, b, c, d),
         started_ns=quad.slots[0].started_ns,
         ended_ns=quad.slots[-1].ended_ns,

@@ -51,11 +51,14 @@ class TimedOutError(WorkerError):
 class WorkerProcess(Process):
     """One worker process."""
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(self, scratch: Path, python: str = "", env: Mapping[str, str] = {}) -> None:
+        """With `python` in another interpreter's environment, which lends it the packages and this one the
+        harness.
+        """
         # The worker is in a folder of its own, where it would look for relative paths.
         names = ("HARNESS_CACHE_DIR", "HARNESS_NULL_SCRIPT")
         paths = {name: str(Path(value).absolute()) for name in names if (value := os.environ.get(name))}
-        super().__init__("harness.bench.worker", cwd=scratch, env=paths)
+        super().__init__("harness.bench.worker", cwd=scratch, env={**paths, **env}, python=python)
 
     def ask(
         self,
@@ -183,12 +186,16 @@ class DeviceSession:
 
         That some are made for other backends goes without saying, unless all are.
         """
-        refusals = [(planned, unfit(planned, self.device)) for planned in plan]
+        refusals = [(planned, self.refusal(planned)) for planned in plan]
         fit = [planned for planned, refused in refusals if refused is None]
         why = [refused for _, refused in refusals if refused]
         return fit, list(
             dict.fromkeys(each.message for each in why if not fit or each.reason != "needs-backend")
         )
+
+    def refusal(self, planned: PlannedCase) -> Refusal | None:
+        """Why the device cannot run the case, as far as its spec alone tells."""
+        return unfit(planned, self.device)
 
     def start(self) -> None:
         """Have a worker process that has opened the device, watched from before it starts.
@@ -248,8 +255,11 @@ class DeviceSession:
 
     def seen(self, started_ns: int, ended_ns: int) -> Telemetry:
         """What the card said between two moments; ask at once, while the worker is still there."""
+        return telemetry_of(self._sampler, started_ns, ended_ns, own_pids=self._own_pids())
+
+    def _own_pids(self) -> list[int]:
         assert self._child is not None
-        return telemetry_of(self._sampler, started_ns, ended_ns, own_pids=[self._child.pid])
+        return [self._child.pid]
 
     def leave(self) -> None:
         """End the worker process, if there is one: the next request gets another."""
@@ -278,8 +288,10 @@ class DeviceSession:
         )
 
 
-def unfit(planned: PlannedCase, device: DeviceInfo) -> Refusal | None:
-    """Why the device cannot run the case, as far as its spec alone tells."""
+def unfit(planned: PlannedCase, device: DeviceInfo, *, elsewhere: bool = False) -> Refusal | None:
+    """Why the device cannot run the case, as far as its spec alone tells; which packages are installed does
+    not count where it runs in another environment, `elsewhere`.
+    """
     if refused := refusal(planned.kernel, device):
         return refused
     if not planned.has_reference:
@@ -287,7 +299,7 @@ def unfit(planned: PlannedCase, device: DeviceInfo) -> Refusal | None:
         return Refusal(
             "needs-reference", f"{suite} needs your reference(): write what it computes in its suite.py."
         )
-    if missing := lacking(planned.kernel, device.backend):
+    if missing := not elsewhere and lacking(planned.kernel, device.backend):
         return Refusal("needs-package", missing)
     try:
         case = on_device(planned.kernel, planned.case, facts_of(device))

@@ -197,11 +197,16 @@ def run_shell(command: str, folder: Path, timeout_s: float) -> Ended:
 class Process(_Child):
     """``python -m module`` that answers requests."""
 
-    def __init__(self, module: str, *, cwd: Path, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, module: str, *, cwd: Path, env: Mapping[str, str] | None = None, python: str = ""
+    ) -> None:
+        """By another `python` in that one's environment, which has this package from here and no other."""
         source, inherited = str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")
         search = f"{source}{os.pathsep}{inherited}" if inherited else source
+        if python:
+            search = str(_alone(cwd))
         super().__init__(
-            [sys.executable, "-m", module],
+            [python or sys.executable, "-m", module],
             # -m puts the current folder first on the import path, whatever lies in it.
             cwd=cwd,
             env={**os.environ, **(env or {}), "PYTHONPATH": search},
@@ -304,6 +309,16 @@ class Process(_Child):
 
     def wake(self) -> None:
         self._signal(signal.SIGCONT)
+
+
+def _alone(folder: Path) -> Path:
+    """A folder of the import path that has this package and nothing that is installed beside it."""
+    package = Path(__file__).parents[1]
+    alone = folder / "import"
+    alone.mkdir(exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        (alone / package.name).symlink_to(package, target_is_directory=True)
+    return alone
 
 
 def _descendants(pid: int) -> Iterator[int]:

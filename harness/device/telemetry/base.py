@@ -221,7 +221,8 @@ def foreign_processes(
     container the driver lists the host's numbers, if any, and ours is not among `own_pids`. So:
 
     - one of `own_pids` is listed, or there are none: every other process is foreign;
-    - none is, but there are newcomers since the first list: the first of them is taken to be ours. Newcomers
+    - none is, but there are newcomers since the first list: the first of them is taken to be ours, or as many
+      as are ours. Newcomers
       between the same two lists cannot be told apart, so the number named may be ours; that there is a
       foreign process is still right;
     - none is and nobody is new: whoever is listed is foreign. An empty list is no proof of being alone, since
@@ -239,4 +240,4 @@ def foreign_processes(
         return None
     history = [frozenset(pids) for pids in earlier if pids is not None] + lists
     newcomers = [pid for pids in history for pid in sorted(pids & listed - frozenset(at_rest))]
-    return tuple(sorted(listed - set(newcomers[:1])))
+    return tuple(sorted(listed - set(newcomers[: len(own_pids)])))

@@ -1,0 +1,119 @@
+"""One side of a pair in a process of its own, which takes turns with that of the other side: for what one
+process cannot hold twice, such as operators that PyTorch registers, or two versions of Triton.
+
+Between two turns the device is idle for as long as the host takes to hand over, and was the other process's
+before. So each turn begins with launches whose times are thrown away.
+"""
+
+from __future__ import annotations
+
+import random
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import msgspec
+
+from harness.bench import protocol
+from harness.bench.abba import TurnRunner
+from harness.bench.measure import l2_policy, warm_up
+from harness.bench.pair_runner import PairBench, PlacedSide, owned_by
+from harness.bench.verifier import Rotation
+from harness.device.peaks import check_rates
+from harness.records import L2Policy
+
+
+@dataclass
+class _Joined:
+    """The side that is in this process, its arrays on the device."""
+
+    side: PlacedSide
+    data: Rotation
+    rng: random.Random
+    l2: L2Policy
+    time_ns: float
+    stack: ExitStack
+    runner: TurnRunner | None = None
+    launches: int = 1
+
+
+class Turns:
+    """Joins, takes turns and finishes, one pair after another. Errors name their side."""
+
+    def __init__(self, bench: PairBench) -> None:
+        self.bench, self.device = bench, bench.device
+        self._joined: _Joined | None = None
+
+    def answer(self, request: protocol.TurnRequest) -> msgspec.Struct:
+        match request:
+            case protocol.Join():
+                return self.join(request)
+            case protocol.Take():
+                return self.take(request)
+            case protocol.Finish():
+                return self.finish(request)
+
+    def join(self, request: protocol.Join) -> protocol.Joined:
+        bench, rng = self.bench, random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
+        settings = request.settings
+        with ExitStack() as stack:
+            arena, sides = stack.enter_context(bench.placed(request, rng, only=request.side))
+            side = sides[request.side]
+            case = bench.case_for_checking(side.prepared)
+            known = request.verified.get(side.name)
+            data = Rotation(bench.checker, arena, case, request.seed, rng, sets=2 if known else 3)
+            facts = bench.verified(side, arena, request, data)
+            bench.report("measure", side=side.name)
+            l2 = l2_policy(self.device, settings.l2)
+            with owned_by(side.name):
+                warm = warm_up(self.device, [side.subject], settings, data)
+                data.begin(side.subject, warm.time_ns)
+            self._joined = _Joined(side, data, rng, l2, warm.time_ns, stack.pop_all())
+        return protocol.Joined(
+            facts=facts,
+            time_ns=warm.time_ns,
+            l2=l2,
+            clock=self.device.clock,
+            tick_ns=self.device.tick_ns(),
+            globaltimer_tick_ns=self.device.globaltimer_tick_ns(),
+            warmup_s=warm.duration_s,
+            settled=warm.settled,
+            restored=data.restores,
+        )
+
+    def take(self, request: protocol.Take) -> protocol.Took:
+        joined = self._joined
+        assert joined is not None, "Join comes first"
+        with owned_by(joined.side.name):
+            if joined.runner is None:
+                joined.launches = request.launches
+                joined.runner = TurnRunner(
+                    self.device,
+                    joined.side.subject,
+                    joined.l2,
+                    request.launches,
+                    joined.rng,
+                    joined.data,
+                    joined.time_ns,
+                )
+            joined.rng.seed(request.data_seed)
+            joined.data.change()
+            return protocol.Took(turn=joined.runner.turn(request.lead_in_s, canary=request.canary))
+
+    def finish(self, request: protocol.Finish) -> protocol.Finished:
+        joined = self._joined
+        assert joined is not None, "Join comes first"
+        self._joined = None
+        side = joined.side
+        with joined.stack, owned_by(side.name):
+            joined.data.finish([side.subject], joined.launches)
+            suite = side.prepared.suite
+            check_rates(
+                self.device.info,
+                self.bench.peaks,
+                suite.problem,
+                side.prepared.case,
+                joined.l2,
+                request.time_ns,
+            )
+            self.bench.check_imports(side.prepared)
+        return protocol.Finished()

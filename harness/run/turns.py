@@ -1,0 +1,202 @@
+"""A pair of kernels timed by two worker processes in turns: one for each side, on one device.
+
+What one process shares between the sides, its arrays and the place of its code, two do not. So their blocks
+differ by more from one another, and are judged by a wider prior.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from statistics import median
+from typing import Literal, TypeVar
+
+import msgspec
+
+from harness.bench import protocol
+from harness.bench.abba import CANARY_EVERY, PairSettings, Turn, clock_noise, wanted_quads
+from harness.bench.measure import launches_per_slot
+from harness.errors import HarnessError, WorkerError
+from harness.judgement.case_trial import Noise
+from harness.judgement.noise import ELSEWHERE
+from harness.records import DeviceInfo, PairedBlock, Quad
+from harness.run.device_session import WorkerProcess
+from harness.statistics.moderated import PROPORTION, Prior
+from harness.system.process import Failed, Progress, Request, failure
+
+R = TypeVar("R")
+
+SideName = Literal["base", "head"]
+Order = Literal["ABBA", "BAAB"]
+ORDERS: Mapping[Order, tuple[SideName, ...]] = {
+    "ABBA": ("base", "head", "head", "base"),
+    "BAAB": ("head", "base", "base", "head"),
+}
+MIN_SLOT_NS = 2e6
+"""Of a slot: what handing over costs, some tenths of a millisecond, is to be small beside it."""
+LEAD_IN_S = 0.005
+"""Long beside the hand-over, so that clock, caches and the other process's threads have come to rest."""
+MAX_TIME_S = 3.0
+"""Of the quads of a block on a card, most of which are hand-overs and lead-ins."""
+APART = Prior(variance=0.003**2, df=4.0, proportion=PROPORTION)
+"""How far blocks of two processes differ: assumed, three times what is assumed of sides that share a process.
+A calibration is of such sides and says nothing here."""
+
+
+def noise_apart(device: DeviceInfo) -> Noise:
+    """What a pair in two processes is judged by."""
+    prior = ELSEWHERE if device.kind == "cpu" else APART
+    return Noise(time=prior, cycles=prior)
+
+
+class TurnPair:
+    """A worker process of each side; a context manager, whose end ends them.
+
+    `start` makes one, with its device open. Raises what that raises.
+    """
+
+    def __init__(self, start: Callable[[SideName], WorkerProcess], report: Callable[[str], object]) -> None:
+        self._report = report
+        self._stack = ExitStack()
+        with ExitStack() as stack:
+            self._workers = {side: stack.enter_context(closing(start(side))) for side in ORDERS["ABBA"][:2]}
+            self._stack = stack.pop_all()
+
+    @property
+    def pids(self) -> list[int]:
+        return [worker.pid for worker in self._workers.values()]
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def compare(self, request: protocol.Compare, timeout_s: float) -> protocol.Compared | Failed:
+        """What one process that has both sides would answer. One that fails has to be closed."""
+        try:
+            return self._compare(request, timeout_s)
+        except _FailedError as error:
+            return error.failed
+        except HarnessError as error:
+            return failure(error)
+
+    def _compare(self, request: protocol.Compare, timeout_s: float) -> protocol.Compared:
+        rng = random.Random(request.order_seed)  # noqa: S311 - an order, not a secret
+        joined: dict[SideName, protocol.Joined] = {}
+        # Head first, as it is head that fails where both are wrong.
+        for side in ("head", "base"):
+            joined[side] = self._ask(
+                side,
+                protocol.Join(
+                    pair=request.pair,
+                    side=side,
+                    seed=request.seed,
+                    order_seed=rng.getrandbits(32),
+                    settings=request.settings,
+                    verified=request.verified,
+                    by_base=request.by_base,
+                ),
+                timeout_s,
+            )
+        block = self._block(joined, request.settings, rng, timeout_s)
+        for side in rng.sample(ORDERS["ABBA"][:2], 2):
+            time_ns = median(_of_side(block.quads, side))
+            self._ask(side, protocol.Finish(time_ns=time_ns), timeout_s)
+        return protocol.Compared(block=block, sides={side: each.facts for side, each in joined.items()})
+
+    def _block(
+        self,
+        joined: Mapping[SideName, protocol.Joined],
+        settings: PairSettings,
+        rng: random.Random,
+        timeout_s: float,
+    ) -> PairedBlock:
+        base = joined["base"]
+        time_ns = min(each.time_ns for each in joined.values())
+        least_ns = max(settings.min_slot_ns, MIN_SLOT_NS)
+        launches = launches_per_slot(time_ns, base.tick_ns, least_ns)
+        for side in ORDERS["ABBA"][:2]:  # the first turn of each prepares more than the others
+            self._take(side, launches, rng.getrandbits(32), timeout_s)
+        quads: list[Quad] = []
+        most_s, spent_s = max(MAX_TIME_S, settings.max_time_s), 0.0
+        while (count := wanted_quads(quads, settings, settings.min_quads) - len(quads)) > 0:
+            if quads:
+                count = min(count, int((most_s - spent_s) / spent_s * len(quads)))
+                if count < 1:
+                    break
+            began = len(quads)
+            quads += (self._quad(number, launches, rng, timeout_s) for number in range(count))
+            spent_s += (quads[-1].ended_ns - quads[began].started_ns) / 1e9
+        return PairedBlock(
+            quads=tuple(quads),
+            launches_per_slot=launches,
+            l2=base.l2,
+            clock=base.clock,
+            tick_ns=base.tick_ns,
+            warmup_s=math.fsum(each.warmup_s for each in joined.values()),
+            settled=all(each.settled for each in joined.values()),
+            gpu_s=spent_s,
+            clock_noise=clock_noise(base.globaltimer_tick_ns, launches * time_ns),
+            restored=any(each.restored for each in joined.values()),
+            in_turns=True,
+        )
+
+    def _quad(self, number: int, launches: int, rng: random.Random, timeout_s: float) -> Quad:
+        order: Order = "ABBA" if rng.random() < 0.5 else "BAAB"
+        data_seed = rng.getrandbits(32)
+        turns = [
+            self._take(side, launches, data_seed, timeout_s, canary=place == 0 and number % CANARY_EVERY == 0)
+            for place, side in enumerate(ORDERS[order])
+        ]
+        a, b, c, d = turns
+        return Quad(
+            order=order,
+            times_ns=(a.time_ns, b.time_ns, c.time_ns, d.time_ns),
+            cycles=_all([turn.cycles for turn in turns]),
+            sm_clock_mhz=_all([turn.sm_clock_mhz for turn in turns]),
+            canary_ns=a.canary_ns,
+            canary_cycles=a.canary_cycles,
+            started_ns=a.started_ns,
+            ended_ns=d.ended_ns,
+        )
+
+    def _take(
+        self, side: SideName, launches: int, data_seed: int, timeout_s: float, *, canary: bool = False
+    ) -> Turn:
+        request = protocol.Take(launches=launches, data_seed=data_seed, lead_in_s=LEAD_IN_S, canary=canary)
+        return self._ask(side, request, timeout_s).turn
+
+    def _ask(self, side: SideName, request: Request[R], timeout_s: float) -> R:
+        """The answer of one side's process. Raises _FailedError and WorkerError, with the side at fault."""
+
+        def heard(progress: Progress) -> None:
+            self._report(f"{progress.stage} {side}")
+
+        try:
+            reply = self._workers[side].ask(request, timeout_s, heard)
+        except WorkerError as error:
+            error.side = error.side or side
+            raise
+        if isinstance(reply, Failed):
+            raise _FailedError(msgspec.structs.replace(reply, side=reply.side or side))
+        return reply
+
+
+class _FailedError(Exception):
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.message)
+        self.failed = failed
+
+
+def _of_side(quads: Sequence[Quad], side: SideName) -> list[float]:
+    return [
+        time_ns
+        for quad in quads
+        for name, time_ns in zip(ORDERS[quad.order], quad.times_ns, strict=True)
+        if name == side
+    ]
+
+
+def _all(values: Sequence[float | None]) -> tuple[float, float, float, float] | None:
+    known = [value for value in values if value is not None]
+    return (known[0], known[1], known[2], known[3]) if len(known) == 4 else None
