@@ -84,7 +84,7 @@ class Worker:
         finally:
             self._tamper_check.check()
 
-    def _answer(self, request: protocol.WorkerRequest) -> msgspec.Struct:
+    def _answer(self, request: protocol.WorkerRequest) -> msgspec.Struct:  # noqa: PLR0911 - one a request
         match request:
             case protocol.Timers():
                 return self.ticks()
@@ -98,9 +98,10 @@ class Worker:
                 return protocol.LibraryMeasured(library=self.hold_against(request))
             case protocol.Open():
                 raise AssertionError("a device is opened once")
+            case protocol.Join() | protocol.Take() | protocol.Finish():
+                return self.turns.answer(request)
             case _:
-                taking = isinstance(request, protocol.TurnRequest)
-                return self.turns.answer(request) if taking else self.pairs.answer(request)
+                return self.pairs.answer(request)
 
     def ticks(self) -> protocol.Ticks:
         tick_ns = self.device.tick_ns()

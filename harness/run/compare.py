@@ -617,7 +617,7 @@ class Comparing(DeviceSession):
             if self._turns is None:
                 with ExitStack() as stack:
                     self._sampler = stack.enter_context(Sampler(self.probe, mark_s=self.mark_s))
-                    self._turns = TurnPair(self._start_side, self.observer.stage)
+                    self._turns = TurnPair(self._start_side, self._open, self.observer.stage)
                     stack.callback(self._turns.close)
                     self._worker = stack.pop_all()
             reply = self._turns.compare(request, timeout_s)
@@ -631,16 +631,11 @@ class Comparing(DeviceSession):
         return reply
 
     def _start_side(self, side: SideName) -> WorkerProcess:
-        """A worker for one side, with what its toolchain asks of it, that has opened the device."""
+        """A worker for one side, with what its toolchain asks of it."""
         toolchain = self.settings.toolchains.get(side)
-        env = environment_of(toolchain) if toolchain else {}
-        child = WorkerProcess(self.scratch, toolchain.python if toolchain else "", env)
-        try:
-            self._open(child)
-        except BaseException:
-            child.close()
-            raise
-        return child
+        if toolchain is None:
+            return WorkerProcess(self.scratch)
+        return WorkerProcess(self.scratch, toolchain.python, environment_of(toolchain))
 
     def leave(self) -> None:
         self._turns = None

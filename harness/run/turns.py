@@ -29,6 +29,7 @@ from harness.system.process import Failed, Progress, Request, failure
 R = TypeVar("R")
 
 SideName = Literal["base", "head"]
+SIDES: tuple[SideName, ...] = ("base", "head")
 Order = Literal["ABBA", "BAAB"]
 ORDERS: Mapping[Order, tuple[SideName, ...]] = {
     "ABBA": ("base", "head", "head", "base"),
@@ -52,16 +53,23 @@ def noise_apart(device: DeviceInfo) -> Noise:
 
 
 class TurnPair:
-    """A worker process of each side; a context manager, whose end ends them.
+    """A worker process of each side, until `close` ends them.
 
-    `start` makes one, with its device open. Raises what that raises.
+    `start` starts one, and `open_device` has it open the device; raises what these raise.
     """
 
-    def __init__(self, start: Callable[[SideName], WorkerProcess], report: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        start: Callable[[SideName], WorkerProcess],
+        open_device: Callable[[WorkerProcess], object],
+        report: Callable[[str], object],
+    ) -> None:
         self._report = report
-        self._stack = ExitStack()
         with ExitStack() as stack:
-            self._workers = {side: stack.enter_context(closing(start(side))) for side in ORDERS["ABBA"][:2]}
+            # Both are started before the first is waited for: what they import takes long.
+            self._workers = {side: stack.enter_context(closing(start(side))) for side in SIDES}
+            for worker in self._workers.values():
+                open_device(worker)
             self._stack = stack.pop_all()
 
     @property
@@ -99,7 +107,7 @@ class TurnPair:
                 timeout_s,
             )
         block = self._block(joined, request.settings, rng, timeout_s)
-        for side in rng.sample(ORDERS["ABBA"][:2], 2):
+        for side in rng.sample(SIDES, 2):
             time_ns = median(_of_side(block.quads, side))
             self._ask(side, protocol.Finish(time_ns=time_ns), timeout_s)
         return protocol.Compared(block=block, sides={side: each.facts for side, each in joined.items()})
@@ -115,7 +123,7 @@ class TurnPair:
         time_ns = min(each.time_ns for each in joined.values())
         least_ns = max(settings.min_slot_ns, MIN_SLOT_NS)
         launches = launches_per_slot(time_ns, base.tick_ns, least_ns)
-        for side in ORDERS["ABBA"][:2]:  # the first turn of each prepares more than the others
+        for side in SIDES:  # the first turn of each prepares more than the others
             self._take(side, launches, rng.getrandbits(32), timeout_s)
         quads: list[Quad] = []
         most_s, spent_s = max(MAX_TIME_S, settings.max_time_s), 0.0

@@ -9,8 +9,8 @@ Faults: build, wrong, nan, unwritten, overrun, crash, hang, error, memory. A ker
 or fault itself, so that these differ from commit to commit: ``#define NULL_DEVICE_NS 1000000``,
 ``#define NULL_DEVICE_FAULT wrong``. Under the key ``noise`` the script may name one of the kinds in
 harness.device.backends.noise, ``{"kind": "quiet", "seed": 1}``; then times vary, and the device has
-clocks. Under ``compilers`` it may say by which factor an nvcc, by its path, makes everything slower. Under
-``uuid`` it may give the device an identity, by which it is locked as a card is. It is what
+clocks. Under ``compilers`` it may say by which factor an nvcc makes everything slower, by its path, or a
+Python everything that it runs. Under ``uuid`` it may give the device an identity, by which it is locked as a card is. It is what
 the tests run on and what a suite's author can try a pipeline with; no figure of it says anything about a
 kernel.
 """
@@ -24,6 +24,7 @@ import json
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -122,7 +123,7 @@ class NullDevice(HostMemory):
             raise BuildError(
                 f"{program.name} does not compile.", log=f"{program.name}: error: scripted fault"
             )
-        factor = self.script.get("compilers", {}).get(program.compiler, 1.0)
+        factor = self.script.get("compilers", {}).get(program.compiler or sys.executable, 1.0)
         times = behaviour.get("times_ns") or (told and [float(told[1])])
         return NullBuilt(
             program,

@@ -175,8 +175,39 @@ def _compiled(program: Program, command: Sequence[str], arch: str) -> tuple[byte
             if program.instance and re.search(rf"^{INSTANCE_FILE}\(\d+\): error", said, re.MULTILINE):
                 message = f"{program.name}: {program.instance} names no kernel, or more than one."
                 said = _first_error(said)
-            raise BuildError(message, log=_without_ptxas_info(said))
+            raise BuildError(message + _where_headers_are(said, command[0]), log=_without_ptxas_info(said))
         return made.read_bytes(), said
+
+
+_MISSING = re.compile(r"fatal error: (\S+): No such file or directory")
+_PACKAGED_HEADERS = (
+    (r"cublas", "nvidia-cublas", "libcublas"),
+    (r"cusparse(?!Lt)", "nvidia-cusparse", "libcusparse"),
+    (r"cufft", "nvidia-cufft", "libcufft"),
+    (r"cusolver", "nvidia-cusolver", "libcusolver"),
+    (r"curand", "nvidia-curand", "libcurand"),
+    (r"npp", "nvidia-npp", "libnpp"),
+    (r"nvrtc", "nvidia-cuda-nvrtc", "cuda-nvrtc"),
+    (r"nvtx3/", "nvidia-nvtx", "cuda-nvtx"),
+    (r"nvml\.h", "nvidia-nvml-dev", "cuda-nvml"),
+    (r"cuda_profiler_api\.h|cudaProfiler\.h", "nvidia-cuda-profiler-api", "cuda-profiler-api"),
+    (r"thrust/|cub/|cuda/", "nvidia-cuda-cccl", "cuda-cccl"),
+)
+"""Headers by how they begin, the package from PyPI that puts them where its nvcc looks, and the part of the
+toolkit that has them."""
+
+
+def _where_headers_are(said: str, nvcc: str) -> str:
+    """What to install for a header of NVIDIA's that was not found; empty where it is none."""
+    missing = _MISSING.search(said)
+    if missing is None:
+        return ""
+    for begin, package, part in _PACKAGED_HEADERS:
+        if re.match(begin, missing[1]):
+            if Path(nvcc).parents[1].name.startswith("cu") and "site-packages" in nvcc:
+                return f" {missing[1]} comes with another package: pip install {package}."
+            return f" {missing[1]} comes with another part of the CUDA toolkit: install {part} of it."
+    return ""
 
 
 def _first_error(said: str) -> str:
