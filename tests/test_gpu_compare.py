@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from harness.device import backends
+from harness.device.backends import nvcc
 from harness.errors import DeviceError, ExitCode
 from harness.store.records_file import read_comparison
 from tests.support import GPU, IMPORT_PATH, device_is_missing, make_repository, run_command, write_files
@@ -164,6 +165,7 @@ COMPETITOR = """\
 import numpy as np
 from pathlib import Path
 from harness.device import backends
+from harness.device.backends import nvcc
 from harness.records import Launch
 from harness.spec.sources import Program
 
@@ -259,3 +261,18 @@ def test_the_host_enqueues_while_the_card_waits(card, how):
         assert enqueued_s < 0.05
     finally:
         device.close()
+
+
+def test_a_compiler_that_makes_slower_code_is_found(project, tmp_path):
+    """The other nvcc is the same one with a macro, under which one of the two kernels does more."""
+    found = nvcc.path()
+    assert found, "a card without a compiler"
+    other = write_files(tmp_path / "other", {"bin/nvcc": f'#!/bin/sh\nexec {found} "$@" -DWASTES\n'})
+    (other / "bin" / "nvcc").chmod(0o755)
+    wasteful = body("other", f"#ifdef WASTES\n{WASTE}\n#endif\n")
+    commit_files(project, {"kernels/poly/other.cu": wasteful}, 2)
+    status, result, verdicts = compare(project, "--toolchain", found, "--toolchain", str(other))
+    assert (status, verdicts["steady"]["status"]) == (ExitCode.REGRESSION, "identical")
+    assert verdicts["other"]["status"] == "regression"
+    assert 0.01 < verdicts["other"]["time"]["effect"] < 0.05
+    assert result["comparison"]["settings"]["head_toolchain"] == str(other)

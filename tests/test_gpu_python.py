@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import statistics
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ from harness.run.device_session import find_device
 from harness.run.run import Session, SessionSettings
 from harness.spec.loader import load
 from harness.spec.planning import divided, plan
+from harness.store.records_file import read_comparison
 from tests.support import GPU, Recorder, commit, device_is_missing, make_repository, run_command, write_files
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
@@ -313,3 +315,35 @@ def test_jax_takes_part_by_dlpack(tmp_path):
         QUICK,
     )
     assert rows["twice"].status == "measured", rows["twice"].message
+
+
+OPERATOR = """\
+import torch
+
+
+@torch.library.custom_op("ours::scale", mutates_args=())
+def scale(x: torch.Tensor) -> torch.Tensor:
+    {slower}
+    return 2{point} * x
+
+
+def call(x):
+    return scale(x)
+"""
+
+
+@pytest.mark.parametrize(("slower", "status"), [("x = x.clone()", "regression"), ("", "unchanged")])
+def test_two_versions_of_a_registered_operator_take_turns(tmp_path, slower, status):
+    """One process would hold one of them. Another spelling of the factor is another version, as fast."""
+    needs("torch")
+    text = SUITE.replace("KERNELS", "Kernel('scale', TorchFunction('ops.py', 'call'))")
+    root = make_repository(tmp_path / "project")
+    commit(root, {"kernels/py/suite.py": text, "kernels/py/ops.py": OPERATOR.format(slower="", point="")}, 1)
+    commit(root, {"kernels/py/ops.py": OPERATOR.format(slower=slower, point=".0")}, 2)
+    done = run_command("compare", "HEAD~1", "HEAD", "--device", GPU, "--json", cwd=root)
+    assert done.stdout, done.stderr
+    [result] = json.loads(done.stdout)
+    assert result["verdicts"][0]["status"] == status, result["verdicts"]
+    blocks = read_comparison(Path(result["record"])).blocks
+    assert blocks
+    assert all(each.block.in_turns for each in blocks)

@@ -7,6 +7,7 @@ import math
 import shutil
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,7 @@ def fake_nvcc(folder: Path, version: str, makes: str = "") -> Path:
 
 
 def environment(folder: Path) -> Path:
-    """This Python's environment, again, under another name."""
+    """The environment that runs the tests, again, under another name."""
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").symlink_to(Path(sys.executable).resolve())
     (folder / "lib").symlink_to(Path(sys.prefix, "lib"))
@@ -131,8 +132,12 @@ def test_what_is_no_toolchain_is_refused(tmp_path, monkeypatch):
     for given, words in told.items():
         with pytest.raises(UsageError, match=words):
             toolchains.find(given)
-    with pytest.raises(UsageError, match="11.8.89"):
+    with pytest.raises(UsageError, match=r"11\.8\.89"):
         toolchains.find("10.1")
+
+
+def made_for_sm_86(program: Program, options: tuple[str, ...]) -> bytes:
+    return nvcc.cubin(program, options, "sm_86")[0]
 
 
 def test_two_compilers_of_one_version_are_kept_apart(tmp_path):
@@ -146,7 +151,7 @@ def test_two_compilers_of_one_version_are_kept_apart(tmp_path):
                 program,
                 (),
                 "sm_86",
-                lambda options, program=program: nvcc.cubin(program, options, "sm_86")[0],
+                partial(made_for_sm_86, program),
             )
     assert made == {"one": (b"one", True), "other": (b"other", True)}
 

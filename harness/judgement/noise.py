@@ -27,6 +27,10 @@ SCHEMA_VERSION = 1
 ELSEWHERE = Prior(variance=0.01**2, df=4.0, proportion=PROPORTION)
 """For a device that is no GPU, without history: assumed, and the host's other work makes it no better."""
 
+APART = Prior(variance=0.003**2, df=4.0, proportion=PROPORTION)
+"""For a GPU where each side has a process of its own: assumed, three times what is assumed of sides that
+share one. A calibration is of such as share one, and says nothing here."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseNoise:
@@ -77,6 +81,12 @@ def noise_of_card(calibration: Calibration | None, device: DeviceInfo) -> Noise:
         cycles=fit_prior(cycles) if cycles else assumed,
         calibrated=bool(time),
     )
+
+
+def noise_apart(device: DeviceInfo) -> Noise:
+    """How blocks of a pair differ of which each side has a process of its own."""
+    prior = ELSEWHERE if device.kind == "cpu" else APART
+    return Noise(time=prior, cycles=prior)
 
 
 def noise_of_case(noise: Noise, calibration: Calibration | None, case: str) -> Noise:

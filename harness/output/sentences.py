@@ -153,6 +153,12 @@ def suite_label(source: Source) -> str:
 EXECUTABLES = "Times are the executable's own, base and head in turns, a process each. Nothing was verified."
 
 
+IN_TURNS = (
+    "Sides that one process cannot hold had a process each, in turns: how far these differ is assumed, "
+    "whatever the calibration."
+)
+
+
 def basis(verdicts: int, false_alarms: int, measured_at: str) -> str:
     """What is known of false alarms on a device, by a calibration with so many verdicts; 0 for none."""
     if not verdicts:

@@ -18,6 +18,7 @@ from harness.judgement.noise import Calibration
 from harness.judgement.saved_runs import FilesResult
 from harness.numbers import exact, rough, seconds
 from harness.output.sentences import (
+    IN_TURNS,
     PROCESSES,
     Case,
     basis,
@@ -162,6 +163,8 @@ def print_comparison(results: Sequence[ComparisonResult], status: ExitCode) -> N
         rests_on = _of_executables(result.comparison) or calibrated(
             result.calibration, result.comparison.device, rows
         )
+        if any(block.in_turns for blocks in result.kept.values() for block in blocks):
+            rests_on = f"{rests_on} {IN_TURNS}".lstrip()
         units = units_of(result.comparison)
         _print_reasons(result.verdicts, rests_on, units=units, changes=result.problem_changes)
         for message in result.left_out:

@@ -30,7 +30,7 @@ from harness.judgement.case_trial import CaseTrial, Noise, bare_verdict, settle
 from harness.judgement.gates import CanaryLevel, GatePolicy, canary_level, gate, usual_level
 from harness.judgement.judge import Policy
 from harness.judgement.limits import TWIN_PLANTED, TWIN_SAME, USUAL_LIMITS, wrong_twin
-from harness.judgement.noise import Calibration, noise_of_card, noise_of_case, read_calibration
+from harness.judgement.noise import Calibration, noise_apart, noise_of_card, noise_of_case, read_calibration
 from harness.records import (
     Arm,
     CaseBlock,
@@ -42,7 +42,7 @@ from harness.records import (
     VerdictStatus,
 )
 from harness.run.device_session import DeviceObserver, DeviceSession, WorkerProcess, unfit
-from harness.run.turns import SideName, TurnPair, noise_apart
+from harness.run.turns import SideName, TurnPair
 from harness.spec.case_id import size_label
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import PlannedCase, Refusal
@@ -602,11 +602,12 @@ class Comparing(DeviceSession):
         trial.sides = {side: _arm(facts) for side, facts in reply.sides.items()}
         telemetry = self.seen(reply.block.quads[0].started_ns, reply.block.quads[-1].ended_ns)
         block = dataclasses.replace(reply.block, telemetry=telemetry)
-        gated = gate(block, GatePolicy(), usual=usual_level(self._canaries))
+        usual = None if entry.in_turns else usual_level(self._canaries)
+        gated = gate(block, GatePolicy(), usual=usual)
         self._spent_s += block.gpu_s
         kept = CaseBlock(case=entry.pair.id, process=self._processes, block=block, touched=gated.touched)
         self._journal.add(dataclasses.replace(kept, confirming=trial.confirming))
-        if level := canary_level([block]):
+        if not entry.in_turns and (level := canary_level([block])):
             self._canaries.append(level)
         trial.add(block, gated)
 

@@ -19,7 +19,7 @@ from harness.judgement.case_trial import CaseTrial, Noise, Precision, Round, set
 from harness.judgement.gates import CanaryLevel, GatePolicy, canary_level, gate, usual_level
 from harness.judgement.judge import Policy
 from harness.judgement.limits import TWINS
-from harness.judgement.noise import Calibration, noise_of_card, noise_of_case, read_calibration
+from harness.judgement.noise import Calibration, noise_apart, noise_of_card, noise_of_case, read_calibration
 from harness.records import CaseBlock, Comparison, PairedBlock, Quad, Verdict
 from harness.run.compare import CompareSettings, pair_settings_for, policy_for, with_twins
 from harness.spec.case_id import in_short
@@ -120,7 +120,11 @@ def _noise(stored: StoredComparison, calibration: Calibration | None) -> dict[st
     cases = {block.case: block.case for block in stored.blocks}
     for verdict in stored.verdicts:
         cases[verdict.case] = Case(suite, verdict.kernel, verdict.sizes, verdict.dtype).id
-    return {name: noise_of_case(card, calibration, case) for name, case in cases.items()}
+    apart = {block.case for block in stored.blocks if block.block.in_turns}
+    return {
+        name: noise_apart(device) if case in apart else noise_of_case(card, calibration, case)
+        for name, case in cases.items()
+    }
 
 
 def read_labels(files: Sequence[Path]) -> dict[str, dict[str, Label]]:

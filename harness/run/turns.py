@@ -19,11 +19,8 @@ from harness.bench import protocol
 from harness.bench.abba import CANARY_EVERY, PairSettings, Turn, clock_noise, wanted_quads
 from harness.bench.measure import launches_per_slot
 from harness.errors import HarnessError, WorkerError
-from harness.judgement.case_trial import Noise
-from harness.judgement.noise import ELSEWHERE
-from harness.records import DeviceInfo, PairedBlock, Quad
+from harness.records import PairedBlock, Quad
 from harness.run.device_session import WorkerProcess
-from harness.statistics.moderated import PROPORTION, Prior
 from harness.system.process import Failed, Progress, Request, failure
 
 R = TypeVar("R")
@@ -41,15 +38,6 @@ LEAD_IN_S = 0.005
 """Long beside the hand-over, so that clock, caches and the other process's threads have come to rest."""
 MAX_TIME_S = 3.0
 """Of the quads of a block on a card, most of which are hand-overs and lead-ins."""
-APART = Prior(variance=0.003**2, df=4.0, proportion=PROPORTION)
-"""How far blocks of two processes differ: assumed, three times what is assumed of sides that share a process.
-A calibration is of such sides and says nothing here."""
-
-
-def noise_apart(device: DeviceInfo) -> Noise:
-    """What a pair in two processes is judged by."""
-    prior = ELSEWHERE if device.kind == "cpu" else APART
-    return Noise(time=prior, cycles=prior)
 
 
 class TurnPair:

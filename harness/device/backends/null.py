@@ -10,9 +10,9 @@ or fault itself, so that these differ from commit to commit: ``#define NULL_DEVI
 ``#define NULL_DEVICE_FAULT wrong``. Under the key ``noise`` the script may name one of the kinds in
 harness.device.backends.noise, ``{"kind": "quiet", "seed": 1}``; then times vary, and the device has
 clocks. Under ``compilers`` it may say by which factor an nvcc makes everything slower, by its path, or a
-Python everything that it runs. Under ``uuid`` it may give the device an identity, by which it is locked as a card is. It is what
-the tests run on and what a suite's author can try a pipeline with; no figure of it says anything about a
-kernel.
+Python everything that it runs. Under ``uuid`` it may give the device an identity, by which it is locked as a
+card is. It is what the tests run on and what a suite's author can try a pipeline with; no figure of it says
+anything about a kernel.
 """
 
 from __future__ import annotations
