@@ -218,6 +218,7 @@ COMPARISON = Comparison(
     toolchain=RUN.toolchain,
     host=RUN.host,
     settings={"seed": 1, "margin": 0.0025, "looks": "2,4,8", "budget_s": None, "twins": False},
+    toolchains={"base": RUN.toolchain, "head": Toolchain(compiler="nvcc 13.5")},
     calibrated_at="2026-01-01T00:00:00+00:00",
     identity={"vbios": "96.00"},
 )
@@ -303,6 +304,7 @@ BLOCK = CaseBlock(
         gpu_s=0.5,
         clock_noise=0.0001,
         restored=True,
+        in_turns=True,
         telemetry=TELEMETRY,
     ),
     touched={"canary": 1},
