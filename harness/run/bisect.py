@@ -1,0 +1,676 @@
+"""Which commit between two made a case slower or faster: pairs of commits compared until one is left.
+
+Every commit is held against the good one, as the question is on which side of half the change it lies; the
+suspect that is left, against what is right before it. What to ask, and how sure it all is, is worked out in
+`harness.statistics.bisection`. Who compares is a crew: one device here, or several. What was measured of two
+binaries is kept in a journal, so that nothing is measured twice, after an interrupt or a rebase either.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any, Literal, Protocol
+
+import msgspec
+import numpy as np
+
+import harness
+from harness.bench.pair_runner import code_identities
+from harness.device.machine import machine_name
+from harness.errors import MeasureError, StoreError, SuiteError, UsageError
+from harness.errors import Side as ErrorSide
+from harness.numbers import percent
+from harness.records import DeviceInfo, Effect, Verdict
+from harness.run.compare import CompareObserver, CompareSettings, Comparing, match
+from harness.run.device_session import DeviceSession
+from harness.spec.case_id import CaseId
+from harness.spec.loader import LoadedSuite, begin
+from harness.spec.planning import PlannedCase, plan
+from harness.spec.sources import files_outside, include_folders
+from harness.statistics.bisection import (
+    SURE,
+    UNLIKELY,
+    Answer,
+    Block,
+    Floats,
+    Pair,
+    beliefs,
+    chance_of,
+    likeliest,
+    nearest_before,
+    questions,
+    smallest_range,
+    suspected,
+)
+from harness.store.records_file import JsonLines
+from harness.system import git
+from harness.system.cache import export_root
+from harness.system.files import read_regular
+
+_WIDEST = 0.6
+"""The largest tolerance: what is several times as slow does not need a wider one."""
+_MOST_ANSWERS = 4
+"""For each doubling of the number of commits: a fourth of them all come out well."""
+_CLEAR = 0.99
+"""How likely a commit is on one side, to be called good or bad."""
+
+Ruler = Literal["time", "cycles"]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    hash: str
+    time_s: int
+    author: str
+    subject: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Two commits to compare. Everything is in it, so any device of a crew will do."""
+
+    base: str
+    head: str
+    case: str
+    settings: CompareSettings
+    known: frozenset[str] = frozenset()
+    """Identities of code that is known against base: where head has it, it is enough to say so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What came of a question."""
+
+    question: Question
+    base_code: frozenset[str] = frozenset()
+    head_code: frozenset[str] = frozenset()
+    verdict: Verdict | None = None
+    """None where head's code is known, or a side cannot be compared at all: then there is a reason."""
+    reason: str = ""
+    message: str = ""
+    log: str = ""
+    side: ErrorSide = ""
+    """Which side cannot be compared."""
+    interrupted: bool = False
+
+
+class Crew(Protocol):
+    """One device or several of one model, ready to compare."""
+
+    devices: tuple[DeviceInfo, ...]
+    compiler: str
+
+    def ask(self, asked: Sequence[Question]) -> Iterator[Found]:
+        """What comes of questions, as each is answered."""
+
+
+class BisectObserver(CompareObserver, Protocol):
+    """What hears of a bisection's progress."""
+
+    def asking(self, against: Commit, commit: Commit) -> None: ...
+    def looked(self, looked: Looked, suspects: int) -> None:
+        """Something is known of a commit; so many are still suspected."""
+
+
+Side = Literal["good", "bad", "unsure", "skipped"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """What is known of a commit against one before it."""
+
+    position: int
+    commit: Commit
+    against: Commit
+    side: Side
+    """Bad where more than half of the change lies between the two."""
+    effect: Effect | None = None
+    reason: str = ""
+    message: str = ""
+    same_as: str = ""
+    """The commit whose code it has, so that nothing was measured."""
+    remembered: bool = False
+    """Whether an earlier bisection measured it."""
+    gpu_s: float = 0.0
+
+
+Outcome = Literal["found", "range", "nothing", "inconclusive", "not-measured"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BisectResult:
+    case: str
+    good: Commit
+    bad: Commit
+    commits: int
+    """After good, up to bad."""
+    touching: int
+    """Of these, the ones that change a file which the suite may be built from."""
+    devices: tuple[DeviceInfo, ...]
+    outcome: Outcome
+    ends: Looked | None
+    """Bad against good; None where that was interrupted."""
+    ruler: Ruler = "time"
+    suspects: tuple[Commit, ...] = ()
+    sure: float = 0.0
+    """How likely it is one of the suspects, if one commit made the change."""
+    step: Looked | None = None
+    """The suspects against what is right before them."""
+    merges: str | None = None
+    """Of a culprit that is a merge, its other parent."""
+    looked: tuple[Looked, ...] = ()
+    """In the order of the commits."""
+    comparisons: int = 0
+    """What was measured, this time."""
+    gpu_s: float = 0.0
+    notes: tuple[str, ...] = ()
+    problem: str = ""
+    interrupted: bool = False
+
+
+# The commits
+
+
+def line_of(repository: Path, good: str, bad: str) -> list[Commit]:
+    """The commits from `good` to `bad`, by full hash, along first parents. Raises UsageError."""
+    if good == bad:
+        raise UsageError(f"GOOD and BAD are one commit, {good[:10]}: there is nothing between them.")
+    whole = [Commit(*facts) for facts in git.first_parents(repository, bad)]
+    for at, commit in enumerate(whole):
+        if commit.hash == good:
+            return whole[at:]
+    base = git.merge_base(repository, good, bad)
+    if base == bad:
+        raise UsageError(
+            f"BAD, {bad[:10]}, comes before GOOD, {good[:10]}: name the older commit first. Whether the "
+            "later one is slower or faster is found out."
+        )
+    if base == good:
+        raise UsageError(
+            f"GOOD, {good[:10]}, came into BAD, {bad[:10]}, by a merge, and what is searched is the line of "
+            f"first parents: name a commit of 'git log --first-parent {bad[:10]}'."
+        )
+    raise UsageError(
+        f"GOOD, {good[:10]}, is no ancestor of BAD, {bad[:10]}: they part at {base[:10]}. Name that as GOOD, "
+        f"if 'harness compare {base[:10]} {good[:10]}' finds no change."
+    )
+
+
+def touching(repository: Path, line: Sequence[Commit], suites: Sequence[LoadedSuite]) -> frozenset[int]:
+    """The positions of commits that change a file which the suite may be built from, as both ends know it:
+    its folder, and what its sources include from elsewhere. All of them, where none does.
+
+    What a commit in between used for a while is missed, and so is what Python code reads elsewhere: the
+    suspect is held against its own parent, which shows that.
+    """
+    if git.has(repository, line[-1].hash, ".gitmodules"):
+        return frozenset(range(1, len(line)))  # git looks into no submodule for what changed
+    paths: dict[str, None] = {}
+    for loaded in suites:
+        suite, top = loaded.suite, export_root(loaded.suite.root)
+        folders = (Path(name) for kernel in suite.kernels for name in include_folders(suite, kernel))
+        for path in (suite.root, *folders, *files_outside(suite)):
+            if top and path.is_relative_to(top):
+                paths[path.relative_to(top).as_posix()] = None
+    changed = git.changing(repository, line[0].hash, line[-1].hash, *paths)
+    found = frozenset(at for at, commit in enumerate(line) if at and commit.hash in changed)
+    return found or frozenset(range(1, len(line)))
+
+
+# One comparison
+
+
+def compare(question: Question, base: LoadedSuite, head: LoadedSuite, observer: CompareObserver) -> Found:
+    """Compare the case of a question in two loaded suites. Raises what opening a device does."""
+    sides = [_planned(suite, question.case) for suite in (base, head)]
+    names: tuple[tuple[ErrorSide, str], ...] = (("base", question.base), ("head", question.head))
+    for planned, (side, commit) in zip(sides, names, strict=True):
+        if not planned:
+            message = f"Commit {commit[:12]} has no {question.case}."
+            return Found(question=question, reason="no-case", message=message, side=side)
+    with Comparing(base, head, question.settings, observer) as comparing:
+        fit, why = comparing.divide(sides[1])
+        both, _ = match(comparing.divide(sides[0])[0], fit)
+        if not both:
+            return Found(question=question, reason="refused", message=" ".join(why), side="head")
+        entry = comparing.entry(*both[0])
+        comparing.inspect([entry])
+        found = Found(question=question)
+        if entry.built is not None:
+            codes = [code_identities(facts) for facts in (entry.built.base, entry.built.head)]
+            found = dataclasses.replace(found, base_code=codes[0], head_code=codes[1])
+        if found.head_code & question.known:
+            return found
+        if entry.trial.settled:  # broken or identical: there is nothing to measure, nor to record
+            return dataclasses.replace(found, verdict=entry.trial.verdict())
+        result = comparing.compare([entry])
+        return dataclasses.replace(found, verdict=result.verdicts[0], interrupted=result.interrupted)
+
+
+def _planned(loaded: LoadedSuite, case: str) -> list[PlannedCase]:
+    try:
+        return plan(loaded.suite, (case,))
+    except UsageError:  # its problem has other axes
+        return []
+
+
+class OneDevice:
+    """A crew of one device, which takes suites from this repository. Raises UsageError, DeviceError."""
+
+    def __init__(
+        self,
+        loaded: LoadedSuite,
+        device: str | None,
+        observer: CompareObserver,
+        suite_from: str | None = None,
+    ) -> None:
+        self._suite, self._from, self._observer = loaded.path, suite_from, observer
+        with DeviceSession(observer, loaded.suite.root, device=device, busy="ignore") as place:
+            self.devices: tuple[DeviceInfo, ...] = (place.device,)
+            self.compiler = place.toolchain.compiler
+        self._loaded = lru_cache(maxsize=3)(self._load)
+
+    def _load(self, commit: str) -> LoadedSuite:
+        return begin(self._suite, commit, suite_from=self._from).result()
+
+    def ask(self, asked: Sequence[Question]) -> Iterator[Found]:
+        return map(self._one, asked)
+
+    def _one(self, question: Question) -> Found:
+        side: ErrorSide = "base"
+        try:
+            base = self._loaded(question.base)
+            side = "head"
+            head = self._loaded(question.head)
+        except SuiteError as error:
+            return Found(
+                question=question, reason=error.reason, message=error.message, log=error.log, side=side
+            )
+        settings = dataclasses.replace(question.settings, device=self.devices[0].spec)
+        return compare(dataclasses.replace(question, settings=settings), base, head, self._observer)
+
+
+# What is known already
+
+
+class _Pair(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the journal: what was measured of two pieces of code, known by any of their identities."""
+
+    context: str
+    """Whatever else a time depends on: the driver, the compiler, this harness, how the L2 is treated."""
+    base: tuple[str, ...]
+    head: tuple[str, ...]
+    verdict: Verdict
+
+
+class PairJournal:
+    """Verdicts on one case by the code of both sides, in a file of JSON lines; without a folder, in memory.
+
+    Lines that cannot be read are measured again. Raises StoreError where the folder cannot be written.
+    """
+
+    def __init__(self, folder: Path | None, case: CaseId, context: str, *, fresh: bool = False) -> None:
+        self._context = context
+        self._pairs: list[_Pair] = []
+        self._before = 0
+        self.problem = ""
+        self._lines: JsonLines | None = None
+        if folder is None:
+            return
+        path = folder / f"{case.suite}.{case.kernel}-{case.size and case.size.label}.jsonl"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            known = read_regular(path) if path.exists() else b""
+            file = path.open("ab")
+            if known and not known.endswith(b"\n"):
+                file.write(b"\n")  # what a harness that was killed left of its last line
+        except OSError as error:
+            raise StoreError(
+                f"Cannot write results to {folder}: {error.strerror or error}. Choose another folder with "
+                "--results, or none with --no-save."
+            ) from None
+        self._lines = JsonLines(path, file, "The bisection goes on without it.")
+        for line in () if fresh else known.splitlines():
+            try:
+                pair = msgspec.json.decode(line, type=_Pair)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue
+            if pair.context == context:
+                self._pairs.append(pair)
+        self._before = len(self._pairs)
+
+    def add(self, base: Collection[str], head: Collection[str], verdict: Verdict) -> None:
+        pair = _Pair(context=self._context, base=tuple(base), head=tuple(head), verdict=verdict)
+        self._pairs.append(pair)
+        if self._lines is None or self.problem:
+            return
+        try:
+            self._lines.append(pair)
+        except StoreError as error:
+            self.problem = error.message
+
+    def verdicts(self, base: Collection[str], head: Collection[str]) -> list[tuple[Verdict, bool]]:
+        """Every verdict on two pieces of code, and whether it is from before, oldest first."""
+        return [
+            (pair.verdict, at < self._before)
+            for at, pair in enumerate(self._pairs)
+            if not set(base).isdisjoint(pair.base) and not set(head).isdisjoint(pair.head)
+        ]
+
+    def heads(self, base: Collection[str]) -> frozenset[str]:
+        """The identities of all code that is known against base's."""
+        pairs = (pair for pair in self._pairs if not set(base).isdisjoint(pair.base))
+        return frozenset(identity for pair in pairs for identity in pair.head)
+
+    def close(self) -> None:
+        if self._lines:
+            self._lines.close()
+
+
+# The search
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BisectOptions:
+    settings: CompareSettings
+    """How the ends are compared; what lies between is judged by what these are apart."""
+    suite_from: str | None = None
+    fresh: bool = False
+    """Whether to measure anew what earlier bisections have."""
+
+
+class Bisecting:
+    """A case, and the commits between a good and a bad one. `touching` are the positions worth asking for.
+
+    Raises StoreError where the journal cannot be begun.
+    """
+
+    def __init__(
+        self,
+        case: CaseId,
+        line: Sequence[Commit],
+        touching: Collection[int],
+        crew: Crew,
+        options: BisectOptions,
+        observer: BisectObserver,
+    ) -> None:
+        self.case, self.line, self.crew, self.observer = case, line, crew, observer
+        self.settings, self._from = options.settings, options.suite_from or ""
+        self.last = len(line) - 1
+        self._touching = frozenset(touching)
+        self._told = {0, *touching, self.last}
+        """Positions worth asking for: those that touch something, and what has come under suspicion."""
+        self._broken: dict[int, Looked] = {}
+        self._codes: dict[int, frozenset[str]] = {}
+        self._answers: list[Answer] = []
+        self._asked: Counter[Pair] = Counter()
+        self._looked: dict[Pair, Looked] = {}
+        self._prior = np.array([1.0 if at in touching else UNLIKELY for at in range(1, len(line))])
+        self._whole = 0.0
+        """Logarithm of bad over good; 0 where they do not differ, or are not compared yet."""
+        self._ruler: Ruler = "time"
+        self._comparisons, self._gpu_s = 0, 0.0
+        results, device = self.settings.results, crew.devices[0]
+        folder = results / machine_name(device) / "bisects" if results and self.settings.save else None
+        context = f"{harness.__version__}, driver {device.driver}, {crew.compiler}, L2 {self.settings.l2}"
+        self._journal = PairJournal(folder, case, context, fresh=options.fresh)
+
+    def run(self) -> BisectResult:
+        """Compare the ends, and what lies between where they differ.
+
+        Raises UsageError where an end does not have the case, MeasureError where the ends cannot be compared.
+        An interrupt ends it early: what was measured is kept, and the next run goes on from there.
+        """
+        interrupted, problem = False, ""
+        try:
+            self._look([self._ends])
+            if self._whole:
+                self._search()
+        except KeyboardInterrupt:
+            interrupted = True
+        except MeasureError as error:
+            if not self._whole:
+                raise
+            problem = error.message  # a device that was lost
+        finally:
+            self._journal.close()
+        return self._result(interrupted=interrupted, problem=problem or self._journal.problem)
+
+    @property
+    def _ends(self) -> Pair:
+        return 0, self.last
+
+    def _search(self) -> None:
+        most = _MOST_ANSWERS * (self.last.bit_length() + 1)
+        while len(self._answers) < most and not self._is_spent:
+            pairs = questions(
+                self._likely, self._cuts, self._there, self._broken, self._asked, len(self.crew.devices)
+            )
+            if not pairs:
+                return
+            self._look(pairs)
+
+    @property
+    def _is_spent(self) -> bool:
+        budget_s = self.settings.budget_s
+        return budget_s is not None and self._gpu_s >= budget_s
+
+    @property
+    def _likely(self) -> Floats:
+        return beliefs(self._prior, self._answers)
+
+    @property
+    def _there(self) -> list[int]:
+        return [at for at in range(len(self.line)) if at not in self._broken]
+
+    @property
+    def _cuts(self) -> list[int]:
+        return sorted(self._told - self._broken.keys())
+
+    def _look(self, pairs: Sequence[Pair]) -> None:
+        """Have pairs compared, or known without."""
+        asked = {self._hashes(pair): pair for pair in pairs if not self._recall(pair)}
+        for after, upto in asked.values():
+            self.observer.asking(self.line[after], self.line[upto])
+        for found in self.crew.ask([self._question(pair) for pair in asked.values()]):
+            self._hear(asked[found.question.base, found.question.head], found)
+
+    def _hashes(self, pair: Pair) -> tuple[str, str]:
+        return self.line[pair[0]].hash, self.line[pair[1]].hash
+
+    def _question(self, pair: Pair) -> Question:
+        known = frozenset[str]() if self._asked[pair] else self._journal.heads(self._code(pair[0]))
+        base, head = self._hashes(pair)
+        settings = self.settings if pair == self._ends else self._settings_between()
+        return Question(base=base, head=head, case=str(self.case), settings=settings, known=known)
+
+    def _settings_between(self) -> CompareSettings:
+        """What tells a commit at one end's level from one at the other's: a third of the change from each."""
+        sign = math.copysign(1.0, self._whole)
+        margin, tolerance = (abs(math.expm1(sign * part * abs(self._whole) / 3)) for part in (1, 2))
+        widest = min(1.0, _WIDEST / tolerance)
+        return dataclasses.replace(self.settings, margin=widest * margin, tolerance=widest * tolerance)
+
+    def _code(self, position: int) -> frozenset[str]:
+        """What the code of a commit is known by; before it is built, its own hash alone."""
+        own = f"{self.line[position].hash}{self._from}"
+        return self._codes.get(position, frozenset()) | {own}
+
+    def _recall(self, pair: Pair) -> bool:
+        """Take what is known of a pair's code; whether anything is, beyond what was taken before."""
+        base, head = map(self._code, pair)
+        known = self._journal.verdicts(base, head)[self._asked[pair] :]
+        for verdict, before in known:
+            self._take(pair, verdict, before=before, now=False)
+        return bool(known)
+
+    def _hear(self, pair: Pair, found: Found) -> None:
+        for position, code in zip(pair, (found.base_code, found.head_code), strict=True):
+            self._codes[position] = self._codes.get(position, frozenset()) | code
+        verdict = found.verdict
+        if found.reason:
+            self._skip(pair, found.side, found.reason, found.message, found.log)
+        elif verdict is None:
+            self._recall(pair)
+        elif verdict.status in ("failed", "missing", "new"):
+            self._skip(pair, verdict.side, verdict.reason, verdict.message, verdict.log)
+        else:
+            self._comparisons += verdict.status != "identical"
+            self._gpu_s += verdict.gpu_s
+            if verdict.complete and verdict.status != "invalid":
+                self._journal.add(self._code(pair[0]), self._code(pair[1]), verdict)
+            self._take(pair, verdict, before=False, now=True)
+        if found.interrupted:
+            raise KeyboardInterrupt
+
+    def _skip(self, pair: Pair, side: ErrorSide, reason: str, message: str, log: str) -> None:
+        """A commit cannot be compared: the later one, unless the other failed, and is not the good end."""
+        if pair == self._ends:
+            end = "GOOD" if side == "base" else "BAD"
+            kind = UsageError if reason in ("no-case", SuiteError.reason) else MeasureError
+            raise kind(f"{end} cannot be compared ({reason}): {message}", log=log)
+        position = pair[0] if side == "base" and pair[0] else pair[1]
+        looked = Looked(
+            position=position,
+            commit=self.line[position],
+            against=self.line[pair[0]],
+            side="skipped",
+            reason=reason,
+            message=message,
+        )
+        self._broken[position] = looked
+        if position in self._touching:  # so are those after it that touch nothing
+            after = range(position + 1, self.last)
+            for each in itertools.takewhile(lambda at: at not in self._told, after):
+                self._broken[each] = dataclasses.replace(looked, position=each, commit=self.line[each])
+        self.observer.looked(looked, suspected(self._likely))
+
+    def _take(self, pair: Pair, verdict: Verdict, *, before: bool, now: bool) -> None:
+        self._asked[pair] += 1
+        if pair == self._ends:
+            self._measure_ends(verdict)
+        effect: Effect | None = getattr(verdict, self._ruler)
+        chance = self._chance(verdict, effect)
+        if pair != self._ends:
+            self._answers.append(Answer(*pair, chance))
+            self._suspect(pair, chance)
+        looked = Looked(
+            position=pair[1],
+            commit=self.line[pair[1]],
+            against=self.line[pair[0]],
+            side="bad" if chance >= _CLEAR else "good" if chance <= 1 - _CLEAR else "unsure",
+            effect=effect,
+            reason=verdict.reason,
+            message=verdict.message,
+            same_as="" if now and verdict.status != "identical" else self._same_code(pair),
+            remembered=before,
+            gpu_s=verdict.gpu_s if now else 0.0,
+        )
+        self._looked[pair] = looked
+        self.observer.looked(looked, suspected(self._likely) if self._whole else self.last)
+
+    def _measure_ends(self, verdict: Verdict) -> None:
+        if verdict.status in ("regression", "improvement") and not verdict.reason.endswith("-in-tail"):
+            self._ruler = "cycles" if verdict.reason.endswith("-in-cycles") else "time"
+            effect: Effect | None = getattr(verdict, self._ruler)
+            assert effect is not None  # it is by this that it is called so
+            self._whole = math.log1p(effect.effect)
+
+    def _chance(self, verdict: Verdict, effect: Effect | None) -> float:
+        """How likely more than half of the change lies between two commits."""
+        if verdict.status == "identical":
+            return 0.0
+        if effect is None or verdict.status == "invalid" or not self._whole:
+            return 0.5
+        value, low, high = (math.log1p(share) for share in (effect.effect, effect.low, effect.high))
+        reach = NormalDist().inv_cdf((1 + self.settings.confidence) / 2)
+        return chance_of(value, low, high, self._whole, reach)
+
+    def _suspect(self, pair: Pair, chance: float) -> None:
+        """Where the parent of a suspect was measured, and it is not the suspect that made the change, commits
+        before it that seem to touch nothing come under suspicion too.
+        """
+        parent = pair[0]
+        if parent in self._told:
+            return
+        if chance < 0.5:
+            start = nearest_before(parent, sorted(self._told))
+            self._told |= set(range(start + 1, parent))
+        self._told.add(parent)
+
+    def _same_code(self, pair: Pair) -> str:
+        """The commit by which a pair's later one was known: its base, or one that was measured."""
+        code = self._code(pair[1])
+        others = [pair[0], *(position for position in self._codes if position != pair[1])]
+        return next((self.line[at].hash for at in others if not code.isdisjoint(self._code(at))), "")
+
+    def _result(self, *, interrupted: bool, problem: str) -> BisectResult:
+        ends = self._looked.get(self._ends)
+        return BisectResult(
+            case=str(self.case),
+            good=self.line[0],
+            bad=self.line[-1],
+            commits=self.last,
+            touching=len(self._touching),
+            devices=self.crew.devices,
+            ends=ends,
+            ruler=self._ruler,
+            looked=self._in_order(),
+            comparisons=self._comparisons,
+            gpu_s=self._gpu_s,
+            problem=problem,
+            interrupted=interrupted,
+            **self._conclusion(),
+        )
+
+    def _in_order(self) -> tuple[Looked, ...]:
+        found = (each for pair, each in self._looked.items() if pair != self._ends)
+        skipped = (each for at, each in self._broken.items() if at in self._told)
+        return tuple(sorted((*found, *skipped), key=lambda each: each.position))
+
+    def _conclusion(self) -> dict[str, Any]:
+        if not self._whole:
+            ends = self._looked.get(self._ends)
+            nothing = ends is not None and ends.reason in ("within-tolerance", "same-code")
+            return {"outcome": "nothing" if nothing else "inconclusive"}
+        likely, cuts = self._likely, self._cuts
+        found = likeliest(likely, cuts)
+        if found.mass < SURE:
+            found = smallest_range(likely)
+        inside = range(found.after + 1, found.upto + 1)
+        suspects = [at for at in inside if at in self._told or at in self._touching]
+        step = self._looked.get((nearest_before(found.upto, self._there), found.upto))
+        return {
+            "outcome": "found" if len(suspects) == 1 and found.mass >= SURE else "range",
+            "suspects": tuple(self.line[at] for at in suspects),
+            "sure": found.mass,
+            "step": step,
+            "notes": tuple(self._notes(found, step)),
+        }
+
+    def _notes(self, found: Block, step: Looked | None) -> Iterator[str]:
+        """What does not fit one change that stays."""
+        for (after, upto), looked in sorted(self._looked.items()):
+            commit = looked.commit.hash[:10]
+            if after == 0 and upto <= found.after and looked.side == "bad":
+                yield f"{commit}, before it, is on BAD's side: the change came more than once."
+            if after == 0 and found.upto <= upto < self.last and looked.side == "good":
+                yield f"{commit}, after it, is on GOOD's side: the change went and came again."
+        whole = self._looked[self._ends].effect
+        if step is None or step.effect is None or whole is None:
+            return
+        if step.side == "good":
+            yield "No commit alone makes half of the change: several share it, or it is not in their code."
+        elif step.effect.high < whole.low or step.effect.low > whole.high:
+            yield (
+                f"It makes {percent(step.effect.effect, sign=True)} of {percent(whole.effect, sign=True)} in "
+                "all: other commits have a part in it. Bisect from it to BAD, and from GOOD to its parent."
+            )
