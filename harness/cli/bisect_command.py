@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +11,8 @@ import click
 from harness.cli import completion, echo_json, options
 from harness.cli.compare_command import repository_of
 from harness.config import Config, load_config
-from harness.errors import UsageError
+from harness.errors import ExitCode, UsageError
+from harness.spec.case_id import in_short
 from harness.system import git
 
 if TYPE_CHECKING:
@@ -52,18 +54,33 @@ def command(selection: options.Selection, case: str, good: str, bad: str, **give
         echo_json(bisections.as_json(result))
     else:
         bisections.print_bisection(result, status)
+        if status is ExitCode.FINE:
+            _tell_merge(repository_of(config), result)
     return status
+
+
+def _tell_merge(repository: Path, result: BisectResult) -> None:
+    """Where the commit that was found merged a branch, how to go on in that."""
+    merge = result.suspects[0].hash
+    if git.is_commit(repository, f"{merge}^2"):
+        ends = git.merge_base(repository, f"{merge}^1", f"{merge}^2"), git.resolve(repository, f"{merge}^2")
+        case = in_short(result.case)
+        click.echo(f"It is a merge. In its branch: harness bisect {case} {ends[0][:10]} {ends[1][:10]}")
 
 
 def _bisect(
     config: Config, selection: options.Selection, case: str, good: str, bad: str, given: dict[str, Any]
 ) -> BisectResult:
     from harness.output.progress import BisectProgress
-    from harness.run.bisect import Bisecting, BisectOptions, OneDevice, line_of, touching
+    from harness.run.bisect import Bisecting, BisectOptions, line_of, touching
+    from harness.run.commit_pairs import OneDevice
+    from harness.spec.loader import WORKING_TREE
 
     repository = repository_of(config)
     ends = [git.resolve(repository, revision) for revision in (good, bad)]
     line = line_of(repository, *ends)
+    if selection.suite_from not in (None, WORKING_TREE):
+        selection = dataclasses.replace(selection, suite_from=git.resolve(repository, selection.suite_from))
     pair, chosen = _chosen(config, selection, case, *ends)
     asked = BisectOptions(
         settings=_settings(config, selection, given), suite_from=selection.suite_from, fresh=given["fresh"]

@@ -105,7 +105,9 @@ def _lines(result: BisectResult) -> Iterator[Text]:
         yield _who(commit)
     else:
         many = counted(len(result.suspects), "commit")
-        yield Text(f"One of {many} made {in_short(result.case)} {word}, {sure}:", style="bold")
+        some = f"One of {many}" if result.sure else f"Several of {many}"
+        told = f", {sure}:" if result.sure else ":"
+        yield Text(f"{some} made {in_short(result.case)} {word}{told}", style="bold")
         for commit in result.suspects[:_SUSPECTS]:
             yield _who(commit)
         if len(result.suspects) > _SUSPECTS:

@@ -2,8 +2,7 @@
 
 Every commit is held against the good one, as the question is on which side of half the change it lies; the
 suspect that is left, against what is right before it. What to ask, and how sure it all is, is worked out in
-`harness.statistics.bisection`. Who compares is a crew: one device here, or several. What was measured of two
-binaries is kept in a journal, so that nothing is measured twice, after an interrupt or a rebase either.
+`harness.statistics.bisection`; who compares is in `harness.run.commit_pairs`.
 """
 
 from __future__ import annotations
@@ -11,29 +10,26 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import secrets
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Literal, Protocol
 
-import msgspec
 import numpy as np
 
 import harness
-from harness.bench.pair_runner import code_identities
 from harness.device.machine import machine_name
-from harness.errors import MeasureError, StoreError, SuiteError, UsageError
+from harness.errors import MeasureError, NoSuiteError, SuiteError, UsageError
 from harness.errors import Side as ErrorSide
 from harness.numbers import percent
 from harness.records import DeviceInfo, Effect, Verdict
-from harness.run.compare import CompareObserver, CompareSettings, Comparing, match
-from harness.run.device_session import DeviceSession
+from harness.run.commit_pairs import Crew, Found, PairJournal, Question
+from harness.run.compare import CompareObserver, CompareSettings
 from harness.spec.case_id import CaseId
-from harness.spec.loader import LoadedSuite, begin
-from harness.spec.planning import PlannedCase, plan
+from harness.spec.loader import WORKING_TREE, LoadedSuite
 from harness.spec.sources import files_outside, include_folders
 from harness.statistics.bisection import (
     SURE,
@@ -50,15 +46,23 @@ from harness.statistics.bisection import (
     smallest_range,
     suspected,
 )
-from harness.store.records_file import JsonLines
 from harness.system import git
 from harness.system.cache import export_root
-from harness.system.files import read_regular
 
 _WIDEST = 0.6
 """The largest tolerance: what is several times as slow does not need a wider one."""
+_WITHOUT = ("no-case", NoSuiteError.reason)
+_OF_SUITES = (*_WITHOUT, SuiteError.reason)
+_SUITE_FROM = (
+    "Where its kernel is there, --suite-from HEAD measures it by a later suite.py; or name a later commit."
+)
 _MOST_ANSWERS = 4
 """For each doubling of the number of commits: a fourth of them all come out well."""
+_EXPECTED = 0.9
+"""What is as sure as this is expected: another answer is a surprise."""
+_MOST_SURPRISES = 3
+"""One answer in a thousand is wrong, and what follows from it surprises once more. Three are no chance: it
+is not one commit."""
 _CLEAR = 0.99
 """How likely a commit is on one side, to be called good or bad."""
 
@@ -71,45 +75,6 @@ class Commit:
     time_s: int
     author: str
     subject: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """Two commits to compare. Everything is in it, so any device of a crew will do."""
-
-    base: str
-    head: str
-    case: str
-    settings: CompareSettings
-    known: frozenset[str] = frozenset()
-    """Identities of code that is known against base: where head has it, it is enough to say so."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """What came of a question."""
-
-    question: Question
-    base_code: frozenset[str] = frozenset()
-    head_code: frozenset[str] = frozenset()
-    verdict: Verdict | None = None
-    """None where head's code is known, or a side cannot be compared at all: then there is a reason."""
-    reason: str = ""
-    message: str = ""
-    log: str = ""
-    side: ErrorSide = ""
-    """Which side cannot be compared."""
-    interrupted: bool = False
-
-
-class Crew(Protocol):
-    """One device or several of one model, ready to compare."""
-
-    devices: tuple[DeviceInfo, ...]
-    compiler: str
-
-    def ask(self, asked: Sequence[Question]) -> Iterator[Found]:
-        """What comes of questions, as each is answered."""
 
 
 class BisectObserver(CompareObserver, Protocol):
@@ -147,6 +112,8 @@ Outcome = Literal["found", "range", "nothing", "inconclusive", "not-measured"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BisectResult:
+    """What `Bisecting` found."""
+
     case: str
     good: Commit
     bad: Commit
@@ -161,11 +128,9 @@ class BisectResult:
     ruler: Ruler = "time"
     suspects: tuple[Commit, ...] = ()
     sure: float = 0.0
-    """How likely it is one of the suspects, if one commit made the change."""
+    """How likely one of the suspects made the change; 0 where no commit alone did."""
     step: Looked | None = None
     """The suspects against what is right before them."""
-    merges: str | None = None
-    """Of a culprit that is a merge, its other parent."""
     looked: tuple[Looked, ...] = ()
     """In the order of the commits."""
     comparisons: int = 0
@@ -225,156 +190,6 @@ def touching(repository: Path, line: Sequence[Commit], suites: Sequence[LoadedSu
     return found or frozenset(range(1, len(line)))
 
 
-# One comparison
-
-
-def compare(question: Question, base: LoadedSuite, head: LoadedSuite, observer: CompareObserver) -> Found:
-    """Compare the case of a question in two loaded suites. Raises what opening a device does."""
-    sides = [_planned(suite, question.case) for suite in (base, head)]
-    names: tuple[tuple[ErrorSide, str], ...] = (("base", question.base), ("head", question.head))
-    for planned, (side, commit) in zip(sides, names, strict=True):
-        if not planned:
-            message = f"Commit {commit[:12]} has no {question.case}."
-            return Found(question=question, reason="no-case", message=message, side=side)
-    with Comparing(base, head, question.settings, observer) as comparing:
-        fit, why = comparing.divide(sides[1])
-        both, _ = match(comparing.divide(sides[0])[0], fit)
-        if not both:
-            return Found(question=question, reason="refused", message=" ".join(why), side="head")
-        entry = comparing.entry(*both[0])
-        comparing.inspect([entry])
-        found = Found(question=question)
-        if entry.built is not None:
-            codes = [code_identities(facts) for facts in (entry.built.base, entry.built.head)]
-            found = dataclasses.replace(found, base_code=codes[0], head_code=codes[1])
-        if found.head_code & question.known:
-            return found
-        if entry.trial.settled:  # broken or identical: there is nothing to measure, nor to record
-            return dataclasses.replace(found, verdict=entry.trial.verdict())
-        result = comparing.compare([entry])
-        return dataclasses.replace(found, verdict=result.verdicts[0], interrupted=result.interrupted)
-
-
-def _planned(loaded: LoadedSuite, case: str) -> list[PlannedCase]:
-    try:
-        return plan(loaded.suite, (case,))
-    except UsageError:  # its problem has other axes
-        return []
-
-
-class OneDevice:
-    """A crew of one device, which takes suites from this repository. Raises UsageError, DeviceError."""
-
-    def __init__(
-        self,
-        loaded: LoadedSuite,
-        device: str | None,
-        observer: CompareObserver,
-        suite_from: str | None = None,
-    ) -> None:
-        self._suite, self._from, self._observer = loaded.path, suite_from, observer
-        with DeviceSession(observer, loaded.suite.root, device=device, busy="ignore") as place:
-            self.devices: tuple[DeviceInfo, ...] = (place.device,)
-            self.compiler = place.toolchain.compiler
-        self._loaded = lru_cache(maxsize=3)(self._load)
-
-    def _load(self, commit: str) -> LoadedSuite:
-        return begin(self._suite, commit, suite_from=self._from).result()
-
-    def ask(self, asked: Sequence[Question]) -> Iterator[Found]:
-        return map(self._one, asked)
-
-    def _one(self, question: Question) -> Found:
-        side: ErrorSide = "base"
-        try:
-            base = self._loaded(question.base)
-            side = "head"
-            head = self._loaded(question.head)
-        except SuiteError as error:
-            return Found(
-                question=question, reason=error.reason, message=error.message, log=error.log, side=side
-            )
-        settings = dataclasses.replace(question.settings, device=self.devices[0].spec)
-        return compare(dataclasses.replace(question, settings=settings), base, head, self._observer)
-
-
-# What is known already
-
-
-class _Pair(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the journal: what was measured of two pieces of code, known by any of their identities."""
-
-    context: str
-    """Whatever else a time depends on: the driver, the compiler, this harness, how the L2 is treated."""
-    base: tuple[str, ...]
-    head: tuple[str, ...]
-    verdict: Verdict
-
-
-class PairJournal:
-    """Verdicts on one case by the code of both sides, in a file of JSON lines; without a folder, in memory.
-
-    Lines that cannot be read are measured again. Raises StoreError where the folder cannot be written.
-    """
-
-    def __init__(self, folder: Path | None, case: CaseId, context: str, *, fresh: bool = False) -> None:
-        self._context = context
-        self._pairs: list[_Pair] = []
-        self._before = 0
-        self.problem = ""
-        self._lines: JsonLines | None = None
-        if folder is None:
-            return
-        path = folder / f"{case.suite}.{case.kernel}-{case.size and case.size.label}.jsonl"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            known = read_regular(path) if path.exists() else b""
-            file = path.open("ab")
-            if known and not known.endswith(b"\n"):
-                file.write(b"\n")  # what a harness that was killed left of its last line
-        except OSError as error:
-            raise StoreError(
-                f"Cannot write results to {folder}: {error.strerror or error}. Choose another folder with "
-                "--results, or none with --no-save."
-            ) from None
-        self._lines = JsonLines(path, file, "The bisection goes on without it.")
-        for line in () if fresh else known.splitlines():
-            try:
-                pair = msgspec.json.decode(line, type=_Pair)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                continue
-            if pair.context == context:
-                self._pairs.append(pair)
-        self._before = len(self._pairs)
-
-    def add(self, base: Collection[str], head: Collection[str], verdict: Verdict) -> None:
-        pair = _Pair(context=self._context, base=tuple(base), head=tuple(head), verdict=verdict)
-        self._pairs.append(pair)
-        if self._lines is None or self.problem:
-            return
-        try:
-            self._lines.append(pair)
-        except StoreError as error:
-            self.problem = error.message
-
-    def verdicts(self, base: Collection[str], head: Collection[str]) -> list[tuple[Verdict, bool]]:
-        """Every verdict on two pieces of code, and whether it is from before, oldest first."""
-        return [
-            (pair.verdict, at < self._before)
-            for at, pair in enumerate(self._pairs)
-            if not set(base).isdisjoint(pair.base) and not set(head).isdisjoint(pair.head)
-        ]
-
-    def heads(self, base: Collection[str]) -> frozenset[str]:
-        """The identities of all code that is known against base's."""
-        pairs = (pair for pair in self._pairs if not set(base).isdisjoint(pair.base))
-        return frozenset(identity for pair in pairs for identity in pair.head)
-
-    def close(self) -> None:
-        if self._lines:
-            self._lines.close()
-
-
 # The search
 
 
@@ -383,6 +198,7 @@ class BisectOptions:
     settings: CompareSettings
     """How the ends are compared; what lies between is judged by what these are apart."""
     suite_from: str | None = None
+    """A full hash, or WORKING_TREE."""
     fresh: bool = False
     """Whether to measure anew what earlier bisections have."""
 
@@ -404,6 +220,8 @@ class Bisecting:
     ) -> None:
         self.case, self.line, self.crew, self.observer = case, line, crew, observer
         self.settings, self._from = options.settings, options.suite_from or ""
+        if self._from == WORKING_TREE:
+            self._from = secrets.token_hex(8)  # it may be another the next time
         self.last = len(line) - 1
         self._touching = frozenset(touching)
         self._told = {0, *touching, self.last}
@@ -417,7 +235,7 @@ class Bisecting:
         self._whole = 0.0
         """Logarithm of bad over good; 0 where they do not differ, or are not compared yet."""
         self._ruler: Ruler = "time"
-        self._comparisons, self._gpu_s = 0, 0.0
+        self._comparisons, self._gpu_s, self._surprises = 0, 0.0, 0
         results, device = self.settings.results, crew.devices[0]
         folder = results / machine_name(device) / "bisects" if results and self.settings.save else None
         context = f"{harness.__version__}, driver {device.driver}, {crew.compiler}, L2 {self.settings.l2}"
@@ -450,7 +268,7 @@ class Bisecting:
 
     def _search(self) -> None:
         most = _MOST_ANSWERS * (self.last.bit_length() + 1)
-        while len(self._answers) < most and not self._is_spent:
+        while len(self._answers) < most and self._surprises < _MOST_SURPRISES and not self._is_spent:
             pairs = questions(
                 self._likely, self._cuts, self._there, self._broken, self._asked, len(self.crew.devices)
             )
@@ -487,9 +305,11 @@ class Bisecting:
         return self.line[pair[0]].hash, self.line[pair[1]].hash
 
     def _question(self, pair: Pair) -> Question:
-        known = frozenset[str]() if self._asked[pair] else self._journal.heads(self._code(pair[0]))
+        known = () if self._asked[pair] else self._journal.known
         base, head = self._hashes(pair)
         settings = self.settings if pair == self._ends else self._settings_between()
+        if settings.budget_s is not None:
+            settings = dataclasses.replace(settings, budget_s=settings.budget_s - self._gpu_s)
         return Question(base=base, head=head, case=str(self.case), settings=settings, known=known)
 
     def _settings_between(self) -> CompareSettings:
@@ -535,8 +355,9 @@ class Bisecting:
         """A commit cannot be compared: the later one, unless the other failed, and is not the good end."""
         if pair == self._ends:
             end = "GOOD" if side == "base" else "BAD"
-            kind = UsageError if reason in ("no-case", SuiteError.reason) else MeasureError
-            raise kind(f"{end} cannot be compared ({reason}): {message}", log=log)
+            kind = UsageError if reason in _OF_SUITES else MeasureError
+            hint = f" {_SUITE_FROM}" if reason in _WITHOUT else ""
+            raise kind(f"{end} cannot be compared ({reason}): {message}{hint}", log=log)
         position = pair[0] if side == "base" and pair[0] else pair[1]
         looked = Looked(
             position=position,
@@ -560,6 +381,8 @@ class Bisecting:
         effect: Effect | None = getattr(verdict, self._ruler)
         chance = self._chance(verdict, effect)
         if pair != self._ends:
+            expected = float(self._likely[slice(*pair)].sum())
+            self._surprises += abs(expected - 0.5) >= _EXPECTED - 0.5 and abs(chance - expected) >= _EXPECTED
             self._answers.append(Answer(*pair, chance))
             self._suspect(pair, chance)
         looked = Looked(
@@ -641,13 +464,14 @@ class Bisecting:
             ends = self._looked.get(self._ends)
             nothing = ends is not None and ends.reason in ("within-tolerance", "same-code")
             return {"outcome": "nothing" if nothing else "inconclusive"}
-        likely, cuts = self._likely, self._cuts
-        found = likeliest(likely, cuts)
-        if found.mass < SURE:
-            found = smallest_range(likely)
+        found = likeliest(self._likely, self._cuts)
+        step = self._looked.get((nearest_before(found.upto, self._there), found.upto))
+        if step and step.side == "good":
+            found = self._spread()
+        elif found.mass < SURE:
+            found = smallest_range(self._likely)
         inside = range(found.after + 1, found.upto + 1)
         suspects = [at for at in inside if at in self._told or at in self._touching]
-        step = self._looked.get((nearest_before(found.upto, self._there), found.upto))
         return {
             "outcome": "found" if len(suspects) == 1 and found.mass >= SURE else "range",
             "suspects": tuple(self.line[at] for at in suspects),
@@ -655,6 +479,19 @@ class Bisecting:
             "step": step,
             "notes": tuple(self._notes(found, step)),
         }
+
+    def _spread(self) -> Block:
+        """Where most of a change lies that is no commit's alone: from the last that has less than a third of
+        it to the next that has more than two thirds, for sure.
+        """
+        parts = {
+            upto: sorted(math.log1p(bound) / self._whole for bound in (looked.effect.low, looked.effect.high))
+            for (after, upto), looked in self._looked.items()
+            if after == 0 and looked.effect
+        }
+        first = max((at for at, (_, high) in parts.items() if high < 1 / 3), default=0)
+        last = min((at for at, (low, _) in parts.items() if at > first and low > 2 / 3), default=self.last)
+        return Block(first, last, 0.0)
 
     def _notes(self, found: Block, step: Looked | None) -> Iterator[str]:
         """What does not fit one change that stays."""
@@ -668,7 +505,7 @@ class Bisecting:
         if step is None or step.effect is None or whole is None:
             return
         if step.side == "good":
-            yield "No commit alone makes half of the change: several share it, or it is not in their code."
+            yield "No commit alone makes half of the change: several share it."
         elif step.effect.high < whole.low or step.effect.low > whole.high:
             yield (
                 f"It makes {percent(step.effect.effect, sign=True)} of {percent(whole.effect, sign=True)} in "

@@ -9,6 +9,7 @@ Optimization 51 (2013) 2261-2279). With clear answers it asks what bisection by 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import expit, ndtr
 
 SURE = 0.99
 """What the suspects that are named must have in all."""
@@ -50,15 +51,18 @@ class Answer:
 
 
 def chance_of(effect: float, low: float, high: float, whole: float, reach: float) -> float:
-    """How likely an effect is more than half of the whole change. All are logarithms of ratios; the interval
-    reaches so many standard deviations either way.
+    """How likely an effect is the whole change rather than nothing of it. All are logarithms of ratios; the
+    interval reaches so many standard deviations either way.
+
+    By the likelihoods of the two, where these are apart. Where the deviation is small it counts on which
+    side of half the change the effect is, as others may have a part in it. The less sure of both.
     """
-    sign = 1.0 if whole > 0 else -1.0
-    deviation = (high - low) / (2 * reach)
-    beyond = sign * effect - abs(whole) / 2
+    size, along = abs(whole), math.copysign(effect, effect * whole)
+    deviation, beyond = (high - low) / (2 * reach), along - size / 2
     if deviation <= 0:
         return float(beyond > 0)
-    return float(ndtr(beyond / deviation))
+    chances = float(ndtr(beyond / deviation)), float(expit(beyond * size / deviation**2))
+    return min(chances, key=lambda chance: abs(chance - 0.5))
 
 
 def beliefs(prior: Floats, answers: Collection[Answer]) -> Floats:
