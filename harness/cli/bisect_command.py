@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,17 +19,25 @@ from harness.system import git
 
 if TYPE_CHECKING:
     from harness.run.bisect import BisectResult
-    from harness.run.compare import CompareSettings
+    from harness.run.commit_pairs import Crew
+    from harness.run.compare import CompareObserver, CompareSettings
     from harness.spec.case_id import CaseId
+    from harness.spec.loader import LoadedSuite
     from harness.spec.planning import SuitePair
 
 
 @click.command("bisect")
 @click.argument("case", shell_complete=completion.cases)
-@click.argument("good", shell_complete=completion.commits)
+@click.argument("good", required=False, shell_complete=completion.commits)
 @click.argument("bad", default="HEAD", shell_complete=completion.commits)
 @options.suite_from
 @options.case_options
+@click.option(
+    "--devices",
+    metavar="SPECS",
+    help="Several devices at once, such as cuda:0,cuda:1: so many commits a round.",
+)
+@click.option("--scheduler", metavar="ADDRESS", help="The workers of a Dask cluster at once.")
 @options.percent("--margin", "A change of the ends up to this is nobody's business; as of compare.")
 @options.seconds("--budget", "Device time after which nothing more is measured.")
 @options.l2
@@ -35,12 +45,13 @@ if TYPE_CHECKING:
 @options.flag("--fresh", "Measure anew what an earlier bisection did.")
 @options.path("--results", "Where records go; default: .asv/results.")
 @options.no_save
-def command(selection: options.Selection, case: str, good: str, bad: str, **given: Any) -> int:
+def command(selection: options.Selection, case: str, good: str | None, bad: str, **given: Any) -> int:
     """Tell which commit after GOOD, up to BAD, made CASE slower, or faster, and how surely.
 
     CASE is one case, such as matmul.naive@1024; BAD defaults to HEAD. GOOD and BAD are compared first. Then
     commits between them are held against GOOD, and the one that is found against its parent. What does not
-    build is gone around, and code that is known is not measured again.
+    build is gone around, and code that is known is not measured again. The id of a change, as history prints
+    it, stands for all three.
 
     Exit status 0 where one commit is found, 3 where something could not be measured, 4 where GOOD and BAD do
     not differ or several commits are left.
@@ -48,6 +59,9 @@ def command(selection: options.Selection, case: str, good: str, bad: str, **give
     from harness.output import bisections
 
     config = load_config()
+    if good is None:
+        case, good, bad = _of_change(config, case, given["results"])
+        click.echo(f"harness bisect {case} {good[:10]} {bad[:10]}", err=True)
     result = _bisect(config, selection, case, good, bad, given)
     status = bisections.exit_code(result)
     if selection.as_json:
@@ -57,6 +71,21 @@ def command(selection: options.Selection, case: str, good: str, bad: str, **give
         if status is ExitCode.FINE:
             _tell_merge(repository_of(config), result)
     return status
+
+
+def _of_change(config: Config, change: str, results: Path | None) -> tuple[str, str, str]:
+    """Case, good and bad of a change of the history. Raises UsageError."""
+    from harness.history.reading import read_history
+
+    history = read_history(results or config.results_folder, config.root)
+    for card in history.cards:
+        for each in (stated.change for stated in card.changes):
+            if each.id == change:
+                return each.case, history.commits[each.good].hash, history.commits[each.bad].hash
+    raise UsageError(
+        f"Missing argument 'GOOD': 'harness bisect {change} main~20' looks for the commit after main~20. "
+        f"{change} is no id of a change in 'harness history --all' either."
+    )
 
 
 def _tell_merge(repository: Path, result: BisectResult) -> None:
@@ -73,7 +102,6 @@ def _bisect(
 ) -> BisectResult:
     from harness.output.progress import BisectProgress
     from harness.run.bisect import Bisecting, BisectOptions, line_of, touching
-    from harness.run.commit_pairs import OneDevice
     from harness.spec.loader import WORKING_TREE
 
     repository = repository_of(config)
@@ -86,9 +114,35 @@ def _bisect(
         settings=_settings(config, selection, given), suite_from=selection.suite_from, fresh=given["fresh"]
     )
     with BisectProgress() as observer:
-        crew = OneDevice(pair.head, asked.settings.device, observer, selection.suite_from)
         searched = touching(repository, line, pair)
-        return Bisecting(chosen, line, searched, crew, asked, observer).run()
+        with _crew(pair.head, selection, asked.settings.device, given, observer) as crew:
+            return Bisecting(chosen, line, searched, crew, asked, observer).run()
+
+
+@contextlib.contextmanager
+def _crew(
+    loaded: LoadedSuite,
+    selection: options.Selection,
+    device: str | None,
+    given: dict[str, Any],
+    observer: CompareObserver,
+) -> Iterator[Crew]:
+    """One device, or those of a Dask cluster: our own on this host, or somebody's."""
+    devices, scheduler, suite_from = given["devices"], given["scheduler"], selection.suite_from
+    if devices is not None and (scheduler or selection.device):
+        other = "--scheduler" if scheduler else "--device"
+        raise UsageError(f"--devices and {other} each say where to measure: give one of them.")
+    if scheduler is None and devices is None:
+        from harness.run.commit_pairs import OneDevice
+
+        yield OneDevice(loaded, device, observer, suite_from)
+        return
+    from harness.sweep.comparisons import DaskCrew
+
+    # On a cluster, what this machine's configuration says of devices means nothing.
+    specs = devices.split(",") if devices else [selection.device] if selection.device else []
+    with DaskCrew(loaded, specs, observer, scheduler=scheduler, suite_from=suite_from) as crew:
+        yield crew
 
 
 def _chosen(

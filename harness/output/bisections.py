@@ -54,10 +54,7 @@ def print_bisection(result: BisectResult, status: ExitCode) -> None:
 
 def _table(result: BisectResult) -> Sheet:
     looked = result.looked
-    against = [
-        "" if each.against == result.good else each.against.hash[:10] if each.effect else ""
-        for each in looked
-    ]
+    against = ["GOOD" if each.against == result.good else each.against.hash[:10] for each in looked]
     return Sheet(
         title=f"{in_short(result.case)}: {_span(result)} on {result.devices[0].name}",
         columns=[
@@ -65,7 +62,7 @@ def _table(result: BisectResult) -> Sheet:
             Column("side", [Cell(each.side, _MARKS[each.side]) for each in looked], text=True, whole=True),
             Column("change %", [percent_figure(_share(each), sign=True) for each in looked]),
             Column("±", [percent_figure(half_width(each.effect)) for each in looked]),
-            Column("against", [text or "GOOD" for text in against], text=True, whole=True, spare=1),
+            Column("against", against, text=True, whole=True),
             Column("", [told(each) for each in looked], text=True),
         ],
         cut=True,

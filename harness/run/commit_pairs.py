@@ -7,7 +7,7 @@ measured twice, after an interrupt or a rebase either.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -104,6 +104,29 @@ def _planned(loaded: LoadedSuite, case: str) -> list[PlannedCase]:
         return []
 
 
+Loader = Callable[[str], LoadedSuite]
+"""A suite at a commit. Raises SuiteError where that has none, or it is broken."""
+
+
+def loader(suite: Path, suite_from: str | None) -> Loader:
+    """Of this repository; the last few stay loaded."""
+    return lru_cache(maxsize=3)(lambda commit: begin(suite, commit, suite_from=suite_from).result())
+
+
+def answer(question: Question, load: Loader, device: str | None, observer: CompareObserver) -> Found:
+    """What comes of a question on a device. Raises what opening it does."""
+    side: Side = "base"
+    try:
+        base = load(question.base)
+        side = "head"
+        head = load(question.head)
+    except SuiteError as error:
+        return Found(question=question, reason=error.reason, message=error.message, log=error.log, side=side)
+    settings = dataclasses.replace(question.settings, device=device)
+    found = compare(dataclasses.replace(question, settings=settings), base, head, observer)
+    return dataclasses.replace(found, question=question)
+
+
 class OneDevice:
     """A crew of one device, which takes suites from this repository. Raises UsageError, DeviceError."""
 
@@ -114,30 +137,14 @@ class OneDevice:
         observer: CompareObserver,
         suite_from: str | None = None,
     ) -> None:
-        self._suite, self._from, self._observer = loaded.path, suite_from, observer
+        self._load, self._observer = loader(loaded.path, suite_from), observer
         with DeviceSession(observer, loaded.suite.root, device=device, busy="ignore") as place:
             self.devices: tuple[DeviceInfo, ...] = (place.device,)
             self.compiler = place.toolchain.compiler
-        self._loaded = lru_cache(maxsize=3)(self._load)
-
-    def _load(self, commit: str) -> LoadedSuite:
-        return begin(self._suite, commit, suite_from=self._from).result()
 
     def ask(self, asked: Sequence[Question]) -> Iterator[Found]:
-        return map(self._one, asked)
-
-    def _one(self, question: Question) -> Found:
-        side: Side = "base"
-        try:
-            base = self._loaded(question.base)
-            side = "head"
-            head = self._loaded(question.head)
-        except SuiteError as error:
-            return Found(
-                question=question, reason=error.reason, message=error.message, log=error.log, side=side
-            )
-        settings = dataclasses.replace(question.settings, device=self.devices[0].spec)
-        return compare(dataclasses.replace(question, settings=settings), base, head, self._observer)
+        for question in asked:
+            yield answer(question, self._load, self.devices[0].spec, self._observer)
 
 
 # What is known already

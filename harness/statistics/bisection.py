@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtr
+from scipy.special import entr, expit, ndtr
 
 SURE = 0.99
 """What the suspects that are named must have in all."""
@@ -31,7 +31,7 @@ _CHECKED = 0.4
 """From so much on, the likeliest suspects are held against what is right before them."""
 _ALL_BUT = 0.9
 """Of what would be called bad: so much of it in one place makes that the place to ask."""
-_STAYS_BROKEN = 0.9
+_STAYS_BROKEN = 0.8
 """How likely a commit does not build, where the one beside it does not."""
 _ROUNDING = 1e-9
 _TELLS = (1 - SURE) / 4
@@ -153,8 +153,9 @@ def questions(
 
 
 def _gain(mass: float, target: float) -> float:
-    """What asking is worth where so much of the suspicion lies before a place: most at the target."""
-    return 1.0 - ((mass - target) / max(target, 1 - target)) ** 2
+    """What asking is worth where so much of the suspicion lies before a place: a bit at the target."""
+    share = 0.5 * mass / target if mass < target else 1 - 0.5 * (1 - mass) / (1 - target)
+    return float(entr(share) + entr(1 - share)) / math.log(2)
 
 
 def _builds(position: int, broken: Collection[int]) -> float:
