@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import subprocess
 from collections import Counter
@@ -14,12 +15,13 @@ import numpy as np
 import pytest
 
 from harness.device.backends.null import devices
-from harness.errors import ExitCode
+from harness.errors import ExitCode, HarnessError
 from harness.output.progress import BisectProgress
 from harness.records import Effect, Verdict, VerdictStatus
 from harness.run.bisect import Bisecting, BisectOptions, BisectResult, Commit
 from harness.run.commit_pairs import Found, Question, is_known
 from harness.run.compare import CompareSettings
+from harness.run.device_session import find_device
 from harness.spec.case_id import CaseId
 from harness.statistics.bisection import (
     SURE,
@@ -33,7 +35,7 @@ from harness.statistics.bisection import (
     suspected,
 )
 from tests import toy
-from tests.support import Done, caller, git, make_repository
+from tests.support import GPU, Done, caller, device_is_missing, git, make_repository
 
 PLAIN = "kernels/toy/plain.cu"
 MS = 100_000_000  # long, so that few launches fill a warm-up
@@ -465,3 +467,96 @@ def test_a_merge_is_told_with_the_way_into_it(bisect, tmp_path):
     done = bisect(repository, text=True)
     assert done.status == ExitCode.FINE
     assert f"harness bisect toy.plain@64 {base[:10]} {tip[:10]}" in done.out
+
+
+def test_devices_share_the_commits_out(bisect, tmp_path, monkeypatch):
+    """Here on processes of our own; then on a cluster, whose workers need not see the repository."""
+    pytest.importorskip("distributed")
+    from harness.sweep.cluster import local
+
+    repository = history(tmp_path / "shared", step(4, 3, 0.5))
+    with contextlib.ExitStack() as stack:
+        client = local(stack, ("null:0", "null:0"))
+        done = bisect(repository, "--scheduler", client.scheduler.address, "--no-save")
+        assert done.suspects == ["Change 3"], done.err
+        assert len(done.json["devices"]) == 2
+    refused = bisect(repository, "--devices", "null:0,null:1")
+    assert refused.status == ExitCode.USAGE
+    assert "give one of them" in refused.err
+
+
+# For real.
+
+
+CALLED = {
+    "opencl": ("__kernel void plain(__global const float* x, __global float* y, int n)", "get_global_id(0)"),
+    "cuda": (
+        'extern "C" __global__ void plain(const float* x, float* y, int n)',
+        "blockIdx.x * blockDim.x + threadIdx.x",
+    ),
+}
+REAL = """\
+{called}
+{{
+    int i = {index};
+    if (i >= n) return;
+    float s = {version} * x[i];
+#pragma unroll 1
+    for (int k = 0; k < {rounds}; ++k) s = 0.5f * s + x[i];
+    y[i] = s;
+{broken}}}
+"""
+
+
+def real(backend: str, rounds: Sequence[int], broken: Collection[int] = ()) -> list[dict[str, str]]:
+    """Commits of other code each, whose loops take so many rounds."""
+    called, index = CALLED[backend]
+    return [
+        {
+            PLAIN: REAL.format(
+                called=called,
+                index=index,
+                version=number + 1,
+                rounds=each,
+                broken="#error unfinished\n" if number in broken else "",
+            )
+        }
+        for number, each in enumerate(rounds)
+    ]
+
+
+def real_suite() -> dict[str, str]:
+    told = "return None\n\n    def tolerance(self, case, x):\n        return 1e-5 * (1 + abs(x))"
+    suite = toy.SUITE.replace("return 100", told)
+    return {**FILES, "kernels/toy/suite.py": suite}
+
+
+def test_on_opencl(tmp_path, capsys, monkeypatch):
+    """A loop four times as long, on a device that other tests keep busy."""
+    try:
+        find_device("opencl:0")
+    except HarnessError as error:
+        device_is_missing("opencl:0", error.message)
+    repository = history(tmp_path / "real", real("opencl", [300, 300, 1200, 1200]), real_suite())
+    call = caller(capsys, monkeypatch, Bisected)
+    done = call("bisect", "toy.plain@4096", "HEAD~3", "--device", "opencl:0", "--json", cwd=repository)
+    assert done.suspects == ["Change 3"], done.err
+
+
+@pytest.mark.gpu
+@pytest.mark.timeout(900)
+def test_two_per_cent_among_sixty_commits_on_a_card(tmp_path, capsys, monkeypatch):
+    """Ten of them do not build. It prints how many comparisons it took, and for how long these held the card."""
+    try:
+        find_device(GPU)
+    except HarnessError as error:
+        device_is_missing(GPU, error.message)
+    rounds = [2000 if number < 44 else 2040 for number in range(61)]
+    repository = history(tmp_path / "real", real("cuda", rounds, broken=range(31, 41)), real_suite())
+    call = caller(capsys, monkeypatch, Bisected)
+    done = call("bisect", "toy.plain@1048576", "HEAD~60", "--device", GPU, "--json", cwd=repository)
+    with capsys.disabled():
+        told = f"{done.json['comparisons']} comparisons, {done.json['gpu_s']:.1f} s of device time"
+        print(f"\n{done.err}{told}")  # noqa: T201
+    assert done.suspects == ["Change 45"], done.err
+    assert done.json["comparisons"] <= 10
