@@ -546,7 +546,7 @@ def test_on_opencl(tmp_path, capsys, monkeypatch):
 @pytest.mark.gpu
 @pytest.mark.timeout(900)
 def test_two_per_cent_among_sixty_commits_on_a_card(tmp_path, capsys, monkeypatch):
-    """Ten of them do not build. It prints how many comparisons it took, and for how long these held the card."""
+    """Ten of them do not build. It prints how many comparisons it took, and how long they held the card."""
     try:
         find_device(GPU)
     except HarnessError as error:

@@ -26,7 +26,7 @@ from harness.errors import MeasureError, NoSuiteError, SuiteError, UsageError
 from harness.errors import Side as ErrorSide
 from harness.numbers import percent
 from harness.records import DeviceInfo, Effect, Verdict
-from harness.run.commit_pairs import Crew, Found, PairJournal, Question
+from harness.run.commit_pairs import WITHOUT, Crew, Found, PairJournal, Question
 from harness.run.compare import CompareObserver, CompareSettings
 from harness.spec.case_id import CaseId
 from harness.spec.loader import WORKING_TREE, LoadedSuite
@@ -51,7 +51,7 @@ from harness.system.cache import export_root
 
 _WIDEST = 0.6
 """The largest tolerance: what is several times as slow does not need a wider one."""
-_WITHOUT = ("no-case", NoSuiteError.reason)
+_WITHOUT = (*WITHOUT.values(), NoSuiteError.reason)
 _OF_SUITES = (*_WITHOUT, SuiteError.reason)
 _SUITE_FROM = (
     "Where its kernel is there, --suite-from HEAD measures it by a later suite.py; or name a later commit."

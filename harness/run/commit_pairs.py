@@ -7,7 +7,7 @@ measured twice, after an interrupt or a rebase either.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Protocol
 
 import msgspec
 
-from harness.bench.pair_runner import code_identities
+from harness.bench.pair_runner import ArraysError, code_identities
 from harness.errors import Side, StoreError, SuiteError, UsageError
 from harness.records import DeviceInfo, Verdict
 from harness.run.compare import CompareObserver, CompareSettings, Comparing, match
@@ -25,6 +25,10 @@ from harness.spec.loader import LoadedSuite, begin
 from harness.spec.planning import PlannedCase, plan
 from harness.store.records_file import JsonLines
 from harness.system.files import read_regular
+
+_SIDES: tuple[Side, ...] = ("base", "head")
+WITHOUT: Mapping[Side, str] = {"base": "only-in-head", "head": "only-in-base"}
+"""Why a case cannot be compared that a side does not have, by the side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,16 +73,16 @@ class Crew(Protocol):
 def compare(question: Question, base: LoadedSuite, head: LoadedSuite, observer: CompareObserver) -> Found:
     """Compare the case of a question in two loaded suites. Raises what opening a device does."""
     sides = [_planned(suite, question.case) for suite in (base, head)]
-    names: tuple[tuple[Side, str], ...] = (("base", question.base), ("head", question.head))
-    for planned, (side, commit) in zip(sides, names, strict=True):
+    for side, planned in zip(_SIDES, sides, strict=True):
         if not planned:
+            commit = question.base if side == "base" else question.head
             message = f"Commit {commit[:12]} has no {question.case}."
-            return Found(question=question, reason="no-case", message=message, side=side)
+            return Found(question=question, reason=WITHOUT[side], message=message, side=side)
     with Comparing(base, head, question.settings, observer) as comparing:
         fit, why = comparing.divide(sides[1])
         both, _ = match(comparing.divide(sides[0])[0], fit)
         if not both:
-            return Found(question=question, reason="refused", message=" ".join(why), side="head")
+            return Found(question=question, reason=ArraysError.reason, message=" ".join(why), side="head")
         entry = comparing.entry(*both[0])
         comparing.inspect([entry])
         found = Found(question=question)
