@@ -34,6 +34,7 @@ from harness.statistics.bisection import (
     smallest_range,
     suspected,
 )
+from scripts import synthetic_history as synthetic
 from tests import toy
 from tests.support import GPU, Done, caller, device_is_missing, git, make_repository
 
@@ -483,6 +484,27 @@ def test_devices_share_the_commits_out(bisect, tmp_path, monkeypatch):
     refused = bisect(repository, "--devices", "null:0,null:1")
     assert refused.status == ExitCode.USAGE
     assert "give one of them" in refused.err
+
+
+def test_a_change_of_the_history_stands_for_case_and_ends(tmp_path, capsys, monkeypatch):
+    shown = synthetic.History(
+        commits=40,
+        cards=synthetic.CARDS[:1],
+        suites=(synthetic.Suite(kernels=("naive",), sizes=(1024,)),),
+        events=(synthetic.Step(case="naive", at=20, effect=-0.1),),
+        noise=0.001,
+    )
+    written = synthetic.write(shown, tmp_path / "history")
+    call = caller(capsys, monkeypatch)
+    [card] = call("history", "--json", cwd=written.conf.parent).json["cards"]
+    [change] = card["changes"]
+    done = call("bisect", change["id"])
+    good, bad = written.commits[19][:10], written.commits[20][:10]
+    assert done.err.startswith(f"harness bisect matmul.naive@1024 {good} {bad}\n"), (done.err, change)
+    assert "No suite in" in done.err  # that history has no kernels
+    unknown = call("bisect", "0123456789")
+    assert unknown.status == ExitCode.USAGE
+    assert "Missing argument 'GOOD'" in unknown.err
 
 
 # For real.

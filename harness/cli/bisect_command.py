@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli import completion, echo_json, options
+from harness.cli import completion, echo_json, options, tell
 from harness.cli.compare_command import repository_of
 from harness.config import Config, load_config
 from harness.errors import ExitCode, UsageError
@@ -110,6 +110,8 @@ def _bisect(
     if selection.suite_from not in (None, WORKING_TREE):
         selection = dataclasses.replace(selection, suite_from=git.resolve(repository, selection.suite_from))
     pair, chosen = _chosen(config, selection, case, *ends)
+    if bad == "HEAD" and git.is_dirty(repository, pair.head.path):
+        tell("What is not committed is not looked at.")
     asked = BisectOptions(
         settings=_settings(config, selection, given), suite_from=selection.suite_from, fresh=given["fresh"]
     )

@@ -153,7 +153,8 @@ class BisectProgress(CompareProgress):
             against, told = looked.commit.hash[:10], f"skipped ({looked.reason})"
         elif looked.same_as:
             told = f"same code as {looked.same_as[:10]}, {looked.side}"
-        self.waiting(f"{against}: {told}; {counted(suspects, 'suspect')}")
+        before = ", measured before" if looked.remembered else ""
+        self.waiting(f"{against}: {told}{before}; {counted(suspects, 'suspect')}")
 
 
 _PHASES = {
