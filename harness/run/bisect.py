@@ -8,7 +8,6 @@ suspect that is left, against what is right before it. What to ask, and how sure
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 import secrets
 from collections import Counter
@@ -58,11 +57,11 @@ _SUITE_FROM = (
 )
 _MOST_ANSWERS = 4
 """For each doubling of the number of commits: a fourth of them all come out well."""
-_EXPECTED = 0.9
-"""What is as sure as this is expected: another answer is a surprise."""
-_MOST_SURPRISES = 3
-"""One answer in a thousand is wrong, and what follows from it surprises once more. Three are no chance: it
-is not one commit."""
+_MOST_REFUTED = 6
+"""How many suspects may turn out, against what is right before them, not to have made the change. Two are
+usual, of the last that are left; a wrong answer, or a commit that seemed to touch nothing, costs two more. So
+many are no chance: several commits share the change.
+"""
 _CLEAR = 0.99
 """How likely a commit is on one side, to be called good or bad."""
 
@@ -235,7 +234,7 @@ class Bisecting:
         self._whole = 0.0
         """Logarithm of bad over good; 0 where they do not differ, or are not compared yet."""
         self._ruler: Ruler = "time"
-        self._comparisons, self._gpu_s, self._surprises = 0, 0.0, 0
+        self._comparisons, self._gpu_s, self._refuted = 0, 0.0, 0
         results, device = self.settings.results, crew.devices[0]
         folder = results / machine_name(device) / "bisects" if results and self.settings.save else None
         context = f"{harness.__version__}, driver {device.driver}, {crew.compiler}, L2 {self.settings.l2}"
@@ -268,7 +267,7 @@ class Bisecting:
 
     def _search(self) -> None:
         most = _MOST_ANSWERS * (self.last.bit_length() + 1)
-        while len(self._answers) < most and self._surprises < _MOST_SURPRISES and not self._is_spent:
+        while len(self._answers) < most and self._refuted < _MOST_REFUTED and not self._is_spent:
             pairs = questions(
                 self._likely, self._cuts, self._there, self._broken, self._asked, len(self.crew.devices)
             )
@@ -367,12 +366,17 @@ class Bisecting:
             reason=reason,
             message=message,
         )
-        self._broken[position] = looked
-        if position in self._touching:  # so are those after it that touch nothing
-            after = range(position + 1, self.last)
-            for each in itertools.takewhile(lambda at: at not in self._told, after):
-                self._broken[each] = dataclasses.replace(looked, position=each, commit=self.line[each])
+        for each in self._alike(position):
+            self._broken[each] = dataclasses.replace(looked, position=each, commit=self.line[each])
         self.observer.looked(looked, suspected(self._likely))
+
+    def _alike(self, position: int) -> range:
+        """A commit that cannot be compared, and those that have the same files, if none of them could be."""
+        touching = sorted({0, *self._touching, self.last})
+        first = position if position in touching else nearest_before(position, touching)
+        if first in {0, *(upto for _, upto in self._looked)}:
+            return range(position, position + 1)
+        return range(first, min(at for at in (*touching, len(self.line)) if at > position))
 
     def _take(self, pair: Pair, verdict: Verdict, *, before: bool, now: bool) -> None:
         self._asked[pair] += 1
@@ -381,8 +385,8 @@ class Bisecting:
         effect: Effect | None = getattr(verdict, self._ruler)
         chance = self._chance(verdict, effect)
         if pair != self._ends:
-            expected = float(self._likely[slice(*pair)].sum())
-            self._surprises += abs(expected - 0.5) >= _EXPECTED - 0.5 and abs(chance - expected) >= _EXPECTED
+            is_parent = 0 < pair[0] == nearest_before(pair[1], self._there)
+            self._refuted += is_parent and chance <= 1 - _CLEAR
             self._answers.append(Answer(*pair, chance))
             self._suspect(pair, chance)
         looked = Looked(
