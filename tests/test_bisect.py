@@ -243,7 +243,7 @@ def test_several_steps_are_told():
     assert (creeping.outcome, creeping.sure) == ("range", 0)
     assert {99, 100, 101} <= set(numbers(creeping))
     assert "No commit alone" in creeping.notes[0]
-    assert len(crew.asked) <= 18
+    assert len(crew.asked) <= 20
     parts, _ = searched(rising(20, (5, 0.03), (15, 0.07)))
     assert numbers(parts) == [15]
     assert "in all: other commits have a part in it" in parts.notes[0]
