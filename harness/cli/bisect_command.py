@@ -142,7 +142,13 @@ def _crew(
     from harness.sweep.comparisons import DaskCrew
 
     # On a cluster, what this machine's configuration says of devices means nothing.
-    specs = devices.split(",") if devices else [selection.device] if selection.device else []
+    specs = (
+        [spec.strip() for spec in devices.split(",")]
+        if devices
+        else [selection.device]
+        if selection.device
+        else []
+    )
     with DaskCrew(loaded, specs, observer, scheduler=scheduler, suite_from=suite_from) as crew:
         yield crew
 
