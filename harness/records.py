@@ -519,7 +519,7 @@ class Comparison:
     started_at: str
     """UTC, ISO 8601."""
     command: str
-    """compare or calibrate."""
+    """compare, calibrate or bisect."""
     base: Source
     head: Source
     kernels: tuple[str, ...]

@@ -292,7 +292,10 @@ class PairBench:
         inspected = {}
         for pair in request.pairs:
             base_facts, head_facts = self._facts(pair.base, pair.sizes), self._facts(pair.head, pair.sizes)
-            identical = _same_code(base_facts, head_facts, one_compiler=not self.compilers)
+            one_compiler = not self.compilers
+            identical = not code_identities(base_facts, one_compiler=one_compiler).isdisjoint(
+                code_identities(head_facts, one_compiler=one_compiler)
+            )
             inspected[pair.id] = protocol.Inspected(base=base_facts, head=head_facts, identical=identical)
         base, head = self.suites["base"], self.suites["head"]
         same = base.root == head.root or definition_sha256(base) == definition_sha256(head)
@@ -614,21 +617,24 @@ def _passed(prepared: Prepared) -> tuple[str, ...]:
     return tuple(told.get(name, name) for name in argument_names(problem, prepared.kernel))
 
 
-def _same_code(base: protocol.SideFacts, head: protocol.SideFacts, *, one_compiler: bool) -> bool:
-    """Whether both sides are the same in what runs; of one source, only where `one_compiler` makes it."""
-    if not {base.reason, head.reason} <= {"", protocol.SHARED_OPERATORS} or base.launch != head.launch:
-        return False
-    if base.passed != head.passed:
-        return False
-    if base.function != head.function or base.reaches_beside or head.reaches_beside:
-        return False
-    if one_compiler and base.code_sha256 is not None and base.code_sha256 == head.code_sha256:
-        return True
-    if base.code and base.code == head.code:
-        return True
+def code_identities(facts: protocol.SideFacts, *, one_compiler: bool = True) -> frozenset[str]:
+    """What a side's code is known by: two sides run the same code where they share any of these.
+
+    One is of the source without comments, unless the two have compilers of their own; one of what any
+    compiler makes of it alike; one of the binary. None where it was not built, or reads files that neither
+    of them holds.
+    """
+    if facts.reason not in ("", protocol.SHARED_OPERATORS) or facts.reaches_beside:
+        return frozenset()
     # Of the code that runs where it can be told from the rest of a binary, such as lines for a debugger.
-    binaries = [r.code_sha256 or r.binary_sha256 for r in (base.resources, head.resources) if r]
-    return len(binaries) == 2 and binaries[0] is not None and binaries[0] == binaries[1]
+    built = facts.resources and (facts.resources.code_sha256 or facts.resources.binary_sha256)
+    called = repr((facts.launch, facts.passed, facts.function))
+    known = {"source": facts.code_sha256 if one_compiler else None, "code": facts.code, "binary": built}
+    return frozenset(
+        hashlib.sha256(f"{kind}\0{code}\0{called}".encode()).hexdigest()
+        for kind, code in known.items()
+        if code
+    )
 
 
 def _arrays(problem: Problem, case: Case) -> dict[str, None]:

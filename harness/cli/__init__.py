@@ -29,6 +29,7 @@ COMMANDS = {
     "check": "Verify kernels against their reference, without timing them.",
     "run": "Verify and measure kernels: the ladder.",
     "compare": "Tell which kernels a commit made slower, and how surely.",
+    "bisect": "Tell which commit between two made a case slower or faster.",
     "sweep": "Try every configuration of a kernel, and tell the best.",
     "judge": "Judge pytest-benchmark files of two commits, saved in turns.",
     "rejudge": "Judge stored comparisons by today's rules: no device is needed.",

@@ -17,7 +17,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from harness.numbers import counted
+from harness.numbers import counted, effect
 from harness.output.tables import outcome
 from harness.spec.case_id import size_label
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from harness.records import DeviceInfo, Row
+    from harness.run.bisect import Commit, Looked
     from harness.run.compare import Purpose
     from harness.spec.planning import PlannedCase
     from harness.sweep.journal import SweepState
@@ -131,6 +132,29 @@ class CompareProgress(DeviceProgress):
 
     def measured(self, case: str) -> None:  # noqa: ARG002 - a bar moves whatever the case
         self.progress.advance(self.task)
+
+
+class BisectProgress(CompareProgress):
+    """A line for each comparison, and above it a bar for the one that goes on."""
+
+    pair = ""
+
+    def asking(self, against: Commit, commit: Commit) -> None:
+        self.pair = f"{against.hash[:10]}..{commit.hash[:10]}"
+
+    def process(self, number: int, cases: int, purpose: Purpose) -> None:  # noqa: ARG002 - it is one
+        self.label = f"{self.pair}, process {number}" + _PURPOSES[purpose]
+        self.progress.update(self.task, description=self.label)
+
+    def looked(self, looked: Looked, suspects: int) -> None:
+        against = f"{looked.against.hash[:10]}..{looked.commit.hash[:10]}"
+        told = f"{effect(looked.effect)} {looked.side}".strip()
+        if looked.side == "skipped":
+            against, told = looked.commit.hash[:10], f"skipped ({looked.reason})"
+        elif looked.same_as:
+            told = f"same code as {looked.same_as[:10]}, {looked.side}"
+        before = ", measured before" if looked.remembered else ""
+        self.waiting(f"{against}: {told}{before}; {counted(suspects, 'suspect')}")
 
 
 _PHASES = {

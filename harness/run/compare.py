@@ -111,6 +111,8 @@ class Entry:
     """Digests of outputs that were verified in full, by side."""
     by_base: bool = False
     """Whether base's problem lies in other files than head's, so that head is verified by both."""
+    built: protocol.Inspected | None = None
+    """What came of building both sides; None until then, and where the compiler died of it."""
     in_turns: bool = False
     """Whether each side has a process of its own, as one process cannot hold both."""
 
@@ -241,6 +243,7 @@ class Comparing(DeviceSession):
         """Why slowdowns could not be planted, a sentence each."""
         self._journal = Journal(None)
         self._turns: TurnPair | None = None
+        self._inspected: tuple[tuple[str, ...], set[str]] | None = None
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -342,6 +345,10 @@ class Comparing(DeviceSession):
         noise = noise_of_case(self._noise, self.calibration, case.id)
         return Entry(pair, CaseTrial(pair.id, case, self.policy, noise))
 
+    def inspect(self, entries: Sequence[Entry]) -> None:
+        """Build both sides of these entries ahead of comparing them: what was built, they then know."""
+        self._inspected = self._inspect(entries)
+
     def compare(
         self, entries: list[Entry], alone: Sequence[Verdict] = (), left_out: Sequence[str] = ()
     ) -> ComparisonResult:
@@ -353,7 +360,7 @@ class Comparing(DeviceSession):
         folder = self.folder if self.settings.save else None
         with Journal(RecordWriter(folder, described) if folder else None) as self._journal:
             try:
-                changes, changed = self._inspect(entries)
+                changes, changed = self._inspected or self._inspect(entries)
                 self._verify_identical(entries, changed)
                 alone = self._verified(alone, changed)
                 twins = self._twins(entries) if self._wants_twins() else []
@@ -421,7 +428,8 @@ class Comparing(DeviceSession):
             if not isinstance(reply, Failed):
                 same_problem = same_problem or reply.same_problem
                 for entry in inspected:
-                    self._settle_built(entry, reply.pairs[entry.pair.id])
+                    entry.built = reply.pairs[entry.pair.id]
+                    self._settle_built(entry, entry.built)
         self.builder.kill()
         return ((), set()) if same_problem else self._problem_changes(entries)
 

@@ -44,7 +44,7 @@ def _library() -> Any:
         import distributed
     except ImportError as error:
         raise UsageError(
-            f"Sweeps on several devices need Dask, which cannot be imported ({error}). Install this project "
+            f"Several devices at once need Dask, which cannot be imported ({error}). Install this project "
             "with its extra 'dask': pip install -e '.[dask]' in a clone."
         ) from None
     return distributed
@@ -71,7 +71,7 @@ def local(stack: contextlib.ExitStack, specs: Sequence[str]) -> Any:
     import dask
 
     if not specs:
-        raise UsageError("A sweep on this host needs a device at least, such as cuda:0.")
+        raise UsageError("Work on this host needs a device at least, such as cuda:0.")
     # What a worker that was killed leaves behind goes with the folder.
     scratch = stack.enter_context(scratch_folder())
     no_pages: dict[str, list[str]] = {f"distributed.{who}.http.routes": [] for who in ("scheduler", "worker")}

@@ -194,7 +194,7 @@ def _device_for(setup: WorkerSetup, sent: bytes) -> _WorkerDevice:
                     f"{name} has version {harness.__version__} of the harness; expected {setup.version}."
                 )
             check_environment()
-            _restore_threads()
+            restore_threads()
             suite = Path(setup.suite)
             if sent:
                 suite = unpack(sent, Path(worker.local_directory)) / suite
@@ -250,7 +250,7 @@ def end_sweep(sweep: str) -> None:
         _devices.pop(sweep).end()
 
 
-def _restore_threads() -> None:
+def restore_threads() -> None:
     """Undo Dask's advice to libraries to use one thread: references are computed on all cores."""
     import dask
 

@@ -130,6 +130,14 @@ def newest_commits(repository: Path, count: int, *paths: str) -> list[str]:
     return ask(repository, "log", *asked, "--", *paths).decode().split()
 
 
+def changing(repository: Path, base: str, head: str, *paths: str) -> set[str]:
+    """The commits after `base` up to `head`, on the line of first parents, that change anything at `paths`:
+    what a merged branch did is the merge's.
+    """
+    asked = ("--literal-pathspecs", "log", "--first-parent", "--format=%H", f"{base}..{head}")
+    return set(ask(repository, *asked, "--", *paths).decode().split())
+
+
 def names_of_commits(folder: Path, recent: int) -> list[tuple[str, str]]:
     """HEAD, branches and tags, and the newest `recent` commits by their short hashes, each with its subject
     or nothing. Raises GitError.

@@ -1,0 +1,195 @@
+"""harness bisect: which commit between two made a case slower or faster."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.cli import completion, echo_json, options, tell
+from harness.cli.compare_command import repository_of
+from harness.config import Config, load_config
+from harness.errors import ExitCode, UsageError
+from harness.spec.case_id import in_short
+from harness.system import git
+
+if TYPE_CHECKING:
+    from harness.run.bisect import BisectResult
+    from harness.run.commit_pairs import Crew
+    from harness.run.compare import CompareObserver, CompareSettings
+    from harness.spec.case_id import CaseId
+    from harness.spec.loader import LoadedSuite
+    from harness.spec.planning import SuitePair
+
+
+@click.command("bisect")
+@click.argument("case", shell_complete=completion.cases)
+@click.argument("good", required=False, shell_complete=completion.commits)
+@click.argument("bad", default="HEAD", shell_complete=completion.commits)
+@options.suite_from
+@options.case_options
+@click.option(
+    "--devices",
+    metavar="SPECS",
+    help="Several devices at once, such as cuda:0,cuda:1: so many commits a round.",
+)
+@click.option("--scheduler", metavar="ADDRESS", help="The workers of a Dask cluster at once.")
+@options.percent("--margin", "A change of the ends up to this is nobody's business; as of compare.")
+@options.seconds("--budget", "Device time after which nothing more is measured.")
+@options.l2
+@options.no_wait
+@options.flag("--fresh", "Measure anew what an earlier bisection did.")
+@options.path("--results", "Where records go; default: .asv/results.")
+@options.no_save
+def command(selection: options.Selection, case: str, good: str | None, bad: str, **given: Any) -> int:
+    """Tell which commit after GOOD, up to BAD, made CASE slower, or faster, and how surely.
+
+    CASE is one case, such as matmul.naive@1024; BAD defaults to HEAD. GOOD and BAD are compared first. Then
+    commits between them are held against GOOD, and the one that is found against its parent. What does not
+    build is gone around, and code that is known is not measured again. The id of a change, as history prints
+    it, stands for all three.
+
+    Exit status 0 where one commit is found, 3 where something could not be measured, 4 where GOOD and BAD do
+    not differ or several commits are left.
+    """
+    from harness.output import bisections
+
+    config = load_config()
+    if good is None:
+        case, good, bad = _of_change(config, case, given["results"])
+        click.echo(f"harness bisect {case} {good[:10]} {bad[:10]}", err=True)
+    result = _bisect(config, selection, case, good, bad, given)
+    status = bisections.exit_code(result)
+    if selection.as_json:
+        echo_json(bisections.as_json(result))
+    else:
+        bisections.print_bisection(result, status)
+        if status is ExitCode.FINE:
+            _tell_merge(repository_of(config), result)
+    return status
+
+
+def _of_change(config: Config, change: str, results: Path | None) -> tuple[str, str, str]:
+    """Case, good and bad of a change of the history. Raises UsageError."""
+    from harness.history.reading import read_history
+
+    history = read_history(results or config.results_folder, config.root)
+    for card in history.cards:
+        for each in (stated.change for stated in card.changes):
+            if each.id == change:
+                return each.case, history.commits[each.good].hash, history.commits[each.bad].hash
+    raise UsageError(
+        f"Missing argument 'GOOD': 'harness bisect {change} main~20' looks for the commit after main~20. "
+        f"{change} is no id of a change in 'harness history --all' either."
+    )
+
+
+def _tell_merge(repository: Path, result: BisectResult) -> None:
+    """Where the commit that was found merged a branch, how to go on in that."""
+    merge = result.suspects[0].hash
+    if git.is_commit(repository, f"{merge}^2"):
+        ends = git.merge_base(repository, f"{merge}^1", f"{merge}^2"), git.resolve(repository, f"{merge}^2")
+        case = in_short(result.case)
+        click.echo(f"It is a merge. In its branch: harness bisect {case} {ends[0][:10]} {ends[1][:10]}")
+
+
+def _bisect(
+    config: Config, selection: options.Selection, case: str, good: str, bad: str, given: dict[str, Any]
+) -> BisectResult:
+    from harness.output.progress import BisectProgress
+    from harness.run.bisect import Bisecting, BisectOptions, line_of, touching
+    from harness.spec.loader import WORKING_TREE
+
+    repository = repository_of(config)
+    ends = [git.resolve(repository, revision) for revision in (good, bad)]
+    line = line_of(repository, *ends)
+    if selection.suite_from not in (None, WORKING_TREE):
+        selection = dataclasses.replace(selection, suite_from=git.resolve(repository, selection.suite_from))
+    pair, chosen = _chosen(config, selection, case, *ends)
+    if bad == "HEAD" and git.is_dirty(repository, pair.head.path):
+        tell("What is not committed is not looked at.")
+    asked = BisectOptions(
+        settings=_settings(config, selection, given), suite_from=selection.suite_from, fresh=given["fresh"]
+    )
+    with BisectProgress() as observer:
+        searched = touching(repository, line, pair)
+        with _crew(pair.head, selection, asked.settings.device, given, observer) as crew:
+            return Bisecting(chosen, line, searched, crew, asked, observer).run()
+
+
+@contextlib.contextmanager
+def _crew(
+    loaded: LoadedSuite,
+    selection: options.Selection,
+    device: str | None,
+    given: dict[str, Any],
+    observer: CompareObserver,
+) -> Iterator[Crew]:
+    """One device, or those of a Dask cluster: our own on this host, or somebody's."""
+    devices, scheduler, suite_from = given["devices"], given["scheduler"], selection.suite_from
+    if devices is not None and (scheduler or selection.device):
+        other = "--scheduler" if scheduler else "--device"
+        raise UsageError(f"--devices and {other} each say where to measure: give one of them.")
+    if scheduler is None and devices is None:
+        from harness.run.commit_pairs import OneDevice
+
+        yield OneDevice(loaded, device, observer, suite_from)
+        return
+    from harness.sweep.comparisons import DaskCrew
+
+    # On a cluster, what this machine's configuration says of devices means nothing.
+    specs = (
+        [spec.strip() for spec in devices.split(",")]
+        if devices
+        else [selection.device]
+        if selection.device
+        else []
+    )
+    with DaskCrew(loaded, specs, observer, scheduler=scheduler, suite_from=suite_from) as crew:
+        yield crew
+
+
+def _chosen(
+    config: Config, selection: options.Selection, case: str, good: str, bad: str
+) -> tuple[SuitePair, CaseId]:
+    """The suite at both ends, and the one case that is named. Raises UsageError."""
+    from harness.spec.case_id import CaseId
+    from harness.spec.planning import fitting, load_pairs
+
+    selection = dataclasses.replace(selection, cases=(case,))
+    pairs = load_pairs(
+        config, good, bad, (case,), timeout_s=selection.timeout, suite_from=selection.suite_from
+    )
+    found: dict[str, tuple[SuitePair, CaseId]] = {}
+    for pair, sizes in fitting(pairs, (case,), selection.size).chosen:
+        for side in pair.plans((case,), sizes, quick=selection.quick):
+            for each in (planned.case for planned in side):
+                found[each.id] = pair, CaseId.of(each.suite, each.kernel, each.sizes)
+    if len(found) == 1:
+        return next(iter(found.values()))
+    if not found:
+        raise UsageError(f"{case} is no case at {good[:10]} nor at {bad[:10]}.")
+    some = ", ".join(each.short for _, each in list(found.values())[:6])
+    raise UsageError(f"{case} names {len(found)} cases, and one is bisected: name one, of {some}.")
+
+
+def _settings(config: Config, selection: options.Selection, given: dict[str, Any]) -> CompareSettings:
+    from harness.run.compare import CompareSettings
+
+    return CompareSettings(
+        command="bisect",
+        device=selection.device or config.device,
+        margin=given["margin"],
+        l2=given["l2"] or config.l2,  # type: ignore[arg-type]
+        timeout_s=selection.timeout or config.timeout_s,
+        busy=given["busy"],
+        budget_s=given["budget"],
+        seed=selection.seed,
+        twins=False,
+        results=given["results"] or config.results_folder,
+        save=not given["no_save"],
+    )

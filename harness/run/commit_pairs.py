@@ -1,0 +1,227 @@
+"""Pairs of commits compared one by one: who does it, what comes of it, and what is known of a pair already.
+
+Code is known by its identities. What was measured of two binaries is kept in a journal, so that no pair is
+measured twice, after an interrupt or a rebase either.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from harness.bench.pair_runner import ArraysError, code_identities
+from harness.errors import Side, StoreError, SuiteError, UsageError
+from harness.records import DeviceInfo, Verdict
+from harness.run.compare import CompareObserver, CompareSettings, Comparing, match
+from harness.run.device_session import DeviceSession
+from harness.spec.case_id import CaseId
+from harness.spec.loader import LoadedSuite, begin
+from harness.spec.planning import PlannedCase, plan
+from harness.store.records_file import JsonLines
+from harness.system.files import read_regular
+
+_SIDES: tuple[Side, ...] = ("base", "head")
+WITHOUT: Mapping[Side, str] = {"base": "only-in-head", "head": "only-in-base"}
+"""Why a case cannot be compared that a side does not have, by the side."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Two commits to compare. Everything is in it, so any device of a crew will do."""
+
+    base: str
+    head: str
+    case: str
+    settings: CompareSettings
+    known: tuple[tuple[frozenset[str], frozenset[str]], ...] = ()
+    """Identities of code that was measured, base's and head's: where it is theirs, it is enough to say so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What came of a question."""
+
+    question: Question
+    base_code: frozenset[str] = frozenset()
+    head_code: frozenset[str] = frozenset()
+    verdict: Verdict | None = None
+    """None where head's code is known, or a side cannot be compared at all: then there is a reason."""
+    reason: str = ""
+    message: str = ""
+    log: str = ""
+    side: Side = ""
+    """Which side cannot be compared."""
+    interrupted: bool = False
+
+
+class Crew(Protocol):
+    """One device or several of one model, ready to compare."""
+
+    devices: tuple[DeviceInfo, ...]
+    compiler: str
+
+    def ask(self, asked: Sequence[Question]) -> Iterator[Found]:
+        """What comes of questions, as each is answered."""
+
+
+def compare(question: Question, base: LoadedSuite, head: LoadedSuite, observer: CompareObserver) -> Found:
+    """Compare the case of a question in two loaded suites. Raises what opening a device does."""
+    sides = [_planned(suite, question.case) for suite in (base, head)]
+    for side, planned in zip(_SIDES, sides, strict=True):
+        if not planned:
+            commit = question.base if side == "base" else question.head
+            message = f"Commit {commit[:12]} has no {question.case}."
+            return Found(question=question, reason=WITHOUT[side], message=message, side=side)
+    with Comparing(base, head, question.settings, observer) as comparing:
+        fit, why = comparing.divide(sides[1])
+        both, _ = match(comparing.divide(sides[0])[0], fit)
+        if not both:
+            return Found(question=question, reason=ArraysError.reason, message=" ".join(why), side="head")
+        entry = comparing.entry(*both[0])
+        comparing.inspect([entry])
+        found = Found(question=question)
+        if entry.built is not None:
+            codes = [code_identities(facts) for facts in (entry.built.base, entry.built.head)]
+            found = dataclasses.replace(found, base_code=codes[0], head_code=codes[1])
+        if is_known(found):
+            return found
+        if entry.trial.settled:  # broken or identical: there is nothing to measure, nor to record
+            return dataclasses.replace(found, verdict=entry.trial.verdict())
+        result = comparing.compare([entry])
+        return dataclasses.replace(found, verdict=result.verdicts[0], interrupted=result.interrupted)
+
+
+def is_known(found: Found) -> bool:
+    return any(found.base_code & base and found.head_code & head for base, head in found.question.known)
+
+
+def _planned(loaded: LoadedSuite, case: str) -> list[PlannedCase]:
+    try:
+        return plan(loaded.suite, (case,))
+    except UsageError:  # its problem has other axes
+        return []
+
+
+Loader = Callable[[str], LoadedSuite]
+"""A suite at a commit. Raises SuiteError where that has none, or it is broken."""
+
+
+def loader(suite: Path, suite_from: str | None) -> Loader:
+    """Of this repository; the last few stay loaded."""
+    return lru_cache(maxsize=3)(lambda commit: begin(suite, commit, suite_from=suite_from).result())
+
+
+def answer(question: Question, load: Loader, device: str | None, observer: CompareObserver) -> Found:
+    """What comes of a question on a device. Raises what opening it does."""
+    side: Side = "base"
+    try:
+        base = load(question.base)
+        side = "head"
+        head = load(question.head)
+    except SuiteError as error:
+        return Found(question=question, reason=error.reason, message=error.message, log=error.log, side=side)
+    settings = dataclasses.replace(question.settings, device=device)
+    found = compare(dataclasses.replace(question, settings=settings), base, head, observer)
+    return dataclasses.replace(found, question=question)
+
+
+class OneDevice:
+    """A crew of one device, which takes suites from this repository. Raises UsageError, DeviceError."""
+
+    def __init__(
+        self,
+        loaded: LoadedSuite,
+        device: str | None,
+        observer: CompareObserver,
+        suite_from: str | None = None,
+    ) -> None:
+        self._load, self._observer = loader(loaded.path, suite_from), observer
+        with DeviceSession(observer, loaded.suite.root, device=device, busy="ignore") as place:
+            self.devices: tuple[DeviceInfo, ...] = (place.device,)
+            self.compiler = place.toolchain.compiler
+
+    def ask(self, asked: Sequence[Question]) -> Iterator[Found]:
+        for question in asked:
+            yield answer(question, self._load, self.devices[0].spec, self._observer)
+
+
+# What is known already
+
+
+class _Pair(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the journal: what was measured of two pieces of code, known by any of their identities."""
+
+    context: str
+    """Whatever else a time depends on: the driver, the compiler, this harness, how the L2 is treated."""
+    base: tuple[str, ...]
+    head: tuple[str, ...]
+    verdict: Verdict
+
+
+class PairJournal:
+    """Verdicts on one case by the code of both sides, in a file of JSON lines; without a folder, in memory.
+
+    Lines that cannot be read are measured again. Raises StoreError where the folder cannot be written.
+    """
+
+    def __init__(self, folder: Path | None, case: CaseId, context: str, *, fresh: bool = False) -> None:
+        self._context = context
+        self._pairs: list[_Pair] = []
+        self._before = 0
+        self.problem = ""
+        self._lines: JsonLines | None = None
+        if folder is None:
+            return
+        path = folder / f"{case.suite}.{case.kernel}-{case.size and case.size.label}.jsonl"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            known = read_regular(path) if path.exists() else b""
+            file = path.open("ab")
+            if known and not known.endswith(b"\n"):
+                file.write(b"\n")  # what a harness that was killed left of its last line
+        except OSError as error:
+            raise StoreError(
+                f"Cannot write results to {folder}: {error.strerror or error}. Choose another folder with "
+                "--results, or none with --no-save."
+            ) from None
+        self._lines = JsonLines(path, file, "The bisection goes on without it.")
+        for line in () if fresh else known.splitlines():
+            try:
+                pair = msgspec.json.decode(line, type=_Pair)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue
+            if pair.context == context:
+                self._pairs.append(pair)
+        self._before = len(self._pairs)
+
+    def add(self, base: Collection[str], head: Collection[str], verdict: Verdict) -> None:
+        pair = _Pair(context=self._context, base=tuple(base), head=tuple(head), verdict=verdict)
+        self._pairs.append(pair)
+        if self._lines is None or self.problem:
+            return
+        try:
+            self._lines.append(pair)
+        except StoreError as error:
+            self.problem = error.message
+
+    def verdicts(self, base: Collection[str], head: Collection[str]) -> list[tuple[Verdict, bool]]:
+        """Every verdict on two pieces of code, and whether it is from before, oldest first."""
+        return [
+            (pair.verdict, at < self._before)
+            for at, pair in enumerate(self._pairs)
+            if not set(base).isdisjoint(pair.base) and not set(head).isdisjoint(pair.head)
+        ]
+
+    @property
+    def known(self) -> tuple[tuple[frozenset[str], frozenset[str]], ...]:
+        return tuple((frozenset(pair.base), frozenset(pair.head)) for pair in self._pairs)
+
+    def close(self) -> None:
+        if self._lines:
+            self._lines.close()

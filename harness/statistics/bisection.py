@@ -1,0 +1,179 @@
+"""Which of many commits made a change: what answers of any sureness say together, and what to ask next. Pure.
+
+Positions are commits in order, 0 the one that is good; the suspects are 1 to count. An answer is of a pair of
+positions: how likely the change lies between them. Each is held to be wrong once in a thousand at the least,
+however clear it is, so that what comes later can overrule it: probabilistic bisection (Horstein, IEEE
+Transactions on Information Theory 9 (1963) 136-143; Waeber, Frazier & Henderson, SIAM Journal on Control and
+Optimization 51 (2013) 2261-2279). With clear answers it asks what bisection by halves does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import entr, expit, ndtr
+
+SURE = 0.99
+"""What the suspects that are named must have in all."""
+BELIEVED = 0.999
+"""The most that an answer is believed, either way."""
+UNLIKELY = 1e-4
+"""How likely a commit is that touches nothing which is compiled, beside one that does."""
+MOST_ASKED = 3
+"""How often one pair is asked for, at the most: what three answers leave open, a fourth hardly tells."""
+_CHECKED = 0.4
+"""From so much on, the likeliest suspects are held against what is right before them."""
+_ALL_BUT = 0.9
+"""Of what would be called bad: so much of it in one place makes that the place to ask."""
+_STAYS_BROKEN = 0.8
+"""How likely a commit does not build, where the one beside it does not."""
+_ROUNDING = 1e-9
+_TELLS = (1 - SURE) / 4
+"""A question whose answer is as sure as this beforehand tells nothing."""
+
+Pair = tuple[int, int]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How likely the change lies after one position, and at the other or before."""
+
+    after: int
+    upto: int
+    chance: float
+
+
+def chance_of(effect: float, low: float, high: float, whole: float, reach: float) -> float:
+    """How likely an effect is the whole change rather than nothing of it. All are logarithms of ratios; the
+    interval reaches so many standard deviations either way.
+
+    By the likelihoods of the two, where these are apart. Where the deviation is small it counts on which
+    side of half the change the effect is, as others may have a part in it. The less sure of both.
+    """
+    size, along = abs(whole), math.copysign(effect, effect * whole)
+    deviation, beyond = (high - low) / (2 * reach), along - size / 2
+    if deviation <= 0:
+        return float(beyond > 0)
+    chances = float(ndtr(beyond / deviation)), float(expit(beyond * size / deviation**2))
+    return min(chances, key=lambda chance: abs(chance - 0.5))
+
+
+def beliefs(prior: Floats, answers: Collection[Answer]) -> Floats:
+    """How likely each suspect is: the first is position 1. They sum to 1."""
+    logs = np.log(prior)
+    for answer in answers:
+        chance = min(max(answer.chance, 1 - BELIEVED), BELIEVED)
+        inside = np.zeros(prior.size, dtype=np.bool_)
+        inside[answer.after : answer.upto] = True
+        logs += np.where(inside, np.log(chance), np.log1p(-chance))
+    likely: Floats = np.exp(logs - logs.max())
+    likely /= likely.sum()
+    return likely
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Suspects that no answer so far can tell apart: after one position, up to another."""
+
+    after: int
+    upto: int
+    mass: float
+
+
+def blocks(likely: Floats, cuts: Sequence[int]) -> list[Block]:
+    """The suspects between positions that can be measured, which begin with 0 and end with the last."""
+    total = np.concatenate(([0.0], np.cumsum(likely)))
+    return [Block(low, high, float(total[high] - total[low])) for low, high in pairwise(cuts)]
+
+
+def likeliest(likely: Floats, cuts: Sequence[int]) -> Block:
+    return max(blocks(likely, cuts), key=lambda block: block.mass)
+
+
+def nearest_before(position: int, there: Sequence[int]) -> int:
+    return max(each for each in there if each < position)
+
+
+def smallest_range(likely: Floats) -> Block:
+    """The fewest suspects in a row that have what is needed to name them."""
+    total = np.concatenate(([0.0], np.cumsum(likely)))
+    # Of each start, where it has enough, if there is so much left.
+    starts = np.flatnonzero(total <= 1 - SURE + _ROUNDING)
+    ends = np.searchsorted(total, total[starts] + SURE - _ROUNDING)
+    shortest = int(np.argmin(ends - starts))
+    first, last = int(starts[shortest]), int(ends[shortest])
+    return Block(first, last, float(total[last] - total[first]))
+
+
+def suspected(likely: Floats) -> int:
+    """How many suspects it takes, the likeliest first."""
+    return int(np.searchsorted(np.cumsum(np.sort(likely)[::-1]), SURE - _ROUNDING)) + 1
+
+
+def questions(
+    likely: Floats,
+    cuts: Sequence[int],
+    there: Sequence[int],
+    broken: Collection[int],
+    asked: Counter[Pair],
+    devices: int = 1,
+) -> list[Pair]:
+    """The pairs to compare next, one for each device at the most; none where all is said that can be.
+
+    `cuts` are the positions worth asking for, `there` all that may be measured, in order. Beside `broken`
+    ones, which cannot, others are likely broken too.
+    """
+    top = likeliest(likely, cuts)
+    check = nearest_before(top.upto, there), top.upto
+    if top.mass >= _CHECKED and not asked[check]:
+        return [check]
+    if top.mass >= SURE:
+        return []
+    chosen: list[Pair] = []
+    levels = [(mass, pair) for mass, pair in _levels(blocks(likely, cuts)) if _TELLS < mass < 1 - _TELLS]
+    for number in range(devices):
+        target = (number + 1) / (devices + 1)
+        options = [
+            (_gain(mass, target) * _builds(pair[1], broken), pair)
+            for mass, pair in levels
+            if asked[pair] < MOST_ASKED and pair not in chosen
+        ]
+        if options:
+            chosen.append(max(options, key=lambda option: option[0])[1])
+    if not chosen and asked[check] < MOST_ASKED:
+        return [check]
+    return chosen
+
+
+def _gain(mass: float, target: float) -> float:
+    """What asking is worth where so much of the suspicion lies before a place: a bit at the target."""
+    share = 0.5 * mass / target if mass < target else 1 - 0.5 * (1 - mass) / (1 - target)
+    return float(entr(share) + entr(1 - share)) / math.log(2)
+
+
+def _builds(position: int, broken: Collection[int]) -> float:
+    """How likely a commit builds, so far from the nearest that does not."""
+    if not broken:
+        return 1.0
+    return 1.0 - _STAYS_BROKEN ** min(abs(position - each) for each in broken)
+
+
+def _levels(found: Sequence[Block]) -> list[tuple[float, Pair]]:
+    """Each position that can be asked for, with how likely it is bad: as a rule against the good end. Where
+    the last block before it has nearly all of that, against the begin of that block: found bad, nothing is
+    left to check.
+    """
+    levels: list[tuple[float, Pair]] = []
+    mass = 0.0
+    for block in found[:-1]:
+        mass += block.mass
+        alone = block.mass >= _ALL_BUT * mass
+        levels.append((mass, (block.after if alone else 0, block.upto)))
+    return levels
