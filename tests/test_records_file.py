@@ -218,7 +218,7 @@ COMPARISON = Comparison(
     toolchain=RUN.toolchain,
     host=RUN.host,
     settings={"seed": 1, "margin": 0.0025, "looks": "2,4,8", "budget_s": None, "twins": False},
-    toolchains={"base": RUN.toolchain, "head": Toolchain(compiler="nvcc 13.5")},
+    toolchains={"base": Toolchain(compiler="nvcc 13.0"), "head": Toolchain(compiler="nvcc 13.5")},
     calibrated_at="2026-01-01T00:00:00+00:00",
     identity={"vbios": "96.00"},
 )
