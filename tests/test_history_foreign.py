@@ -167,6 +167,13 @@ def test_a_card_is_called_by_what_tells_its_environment_from_the_others(project,
     assert list(project.read()) == names
 
 
+def test_environments_of_many_requirements_have_names_that_fit_and_differ(project):
+    for last in "ab":
+        requirements = "-".join(f"{last}{number}" for number in range(99))
+        project.put(1, {X: 1}, f"v-{requirements}"[:200])
+    assert [(len(name), name[:12]) for name in project.read()] == [(64, "box/a0-a1-a2"), (64, "box/b0-b1-b2")]
+
+
 def test_an_environment_of_unknown_commits_alone_is_told_of(project):
     project.put(1, {X: 1}, OLD)
     project.put(2, {X: 2}, OLD)
