@@ -204,7 +204,7 @@ def test_problems_are_told_on_standard_error_and_change_no_status(harness, shown
     lines = done.err.splitlines()
     assert all(line.startswith(f"{A100.machine}: ") for line in lines)
     assert [shown.result(number, A100).name in done.err for number in (60, 61, 62)] == [True, True, False]
-    assert "its format is 3, which is not 2" in done.err
+    assert "the format is 3, and this harness reads 2" in done.err
     assert "machine.json is missing or damaged" in done.err
     assert f"{A100.machine} (unknown card): 3 cases, {COMMITS - 5} commits" in done.out
 
@@ -313,6 +313,26 @@ def test_results_may_lie_elsewhere(harness, shown):
     shutil.move(shown.results, shown.repository / "elsewhere")
     assert harness("history").status == ExitCode.NOT_MEASURED
     assert harness("history", "--results", "elsewhere").status == ExitCode.REGRESSION
+
+
+def test_results_lie_where_asvs_configuration_says(harness, shown):
+    told = harness("history").out
+    shown.results.rename(shown.repository / "elsewhere")
+    conf = shown.repository / "asv.conf.json"
+    text = conf.read_text().replace(".asv/results", "elsewhere")
+    conf.write_text("// as asv's own template\n" + text)
+    assert harness("history").out == told
+    shown.results.mkdir()
+    done = harness("history")
+    assert done.out == told
+    assert f"For {shown.results} say --results." in done.err
+    assert harness("history", "--results", str(shown.results)).status == ExitCode.NOT_MEASURED
+    (shown.repository / "harness.toml").write_text('results = "there"')
+    assert harness("history").status == ExitCode.NOT_MEASURED
+    (shown.repository / "harness.toml").unlink()
+    shown.results.rmdir()
+    (shown.repository / "elsewhere").rename(shown.results)
+    assert harness("history").out == told
 
 
 def test_it_is_the_same_from_a_folder_below(harness, shown, monkeypatch):
@@ -750,7 +770,7 @@ def test_names_in_problems_are_harmless_too(harness, made):
     written = made(small(commits=3))
     folder = written.results / H200.machine
     (folder / "\x1b[31m[red]evil\u202e.json").write_text("{")
-    synthetic.rename_before(written, 2, {"suites.Matmul.track_gflops": "evil\x1b[2J[bold]"})
+    synthetic.rename_before(written, 2, {"suites.Matmul.track_gflops": "evil\x1b[2J[bold].track_gflops"})
     done = harness("history")
     assert is_harmless(done.out + done.err)
     assert "\ufffd[31m[red]evil\ufffd.json is left out" in done.err

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli import echo_json, options
+from harness.cli import echo_json, options, tell
 from harness.config import load_config
 from harness.errors import ExitCode, UsageError
 from harness.system import git
@@ -33,7 +33,7 @@ Name = click.Path(path_type=Path, dir_okay=False)
 )
 @options.commit("--branch", default="HEAD", show_default=True, help="Whose first parents to follow.")
 @click.option("--all", "every", is_flag=True, help="A line for every change, not just for what is open.")
-@options.path("--results", "Where records and asv's results lie.")
+@options.path("--results", "Where records and asv's results lie; default: asv.conf.json's results_dir.")
 @click.option(
     "--export", "exported", type=Name, metavar="FILE", help="Write every point to a .csv or .parquet file."
 )
@@ -74,20 +74,25 @@ def command(
     from harness.history.export import export
     from harness.history.reading import read_history
     from harness.history.triage import acknowledge as write_decision
+    from harness.integrations.asv.conf import results_of
     from harness.output.histories import as_json as history_json
     from harness.output.histories import exit_code, print_history
     from harness.output.progress import Waiting
 
     config = load_config()
+    folder = results or results_of(config)
+    if folder != config.results_folder and results is None and config.results_folder.exists():
+        tell(f"Read: {folder}, asv.conf.json's results_dir. For {config.results_folder} say --results.")
     with Waiting("reading results") as waiting:
         history = read_history(
-            results or config.results_folder,
+            folder,
             config.root,
             revision=branch,
             patterns=cases,
             cards=cards,
             metric=metric,
             smallest=smallest / 100 if smallest else None,
+            directions=config.directions,
             tell=waiting.tell,
         )
     if acknowledge:

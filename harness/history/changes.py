@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.history.facts import Commits
-from harness.history.figures import HEADLINES
+from harness.history.figures import HEADLINES, Direction
 from harness.history.series import Series
 from harness.records import Row
 from harness.statistics.changepoints import ChangePoint, Level, find_changes
 
-Kind = Literal["regression", "improvement", "environment"]
+Kind = Literal["regression", "improvement", "environment", "change"]
+"""A change without another name is one of which nobody knows whether it is for better or worse."""
 Attribution = Literal["code", "clocks", "thermal", "power", "environment", "unknown"]
 Floats = npt.NDArray[np.float64]
 
@@ -177,7 +178,7 @@ def _change(
         id=change_id(series.card, case.name, case.metric, commits[int(series.positions[step.at])].hash),
         card=series.card,
         case=case.name,
-        kind=_kind(attribution, slower),
+        kind=_kind(attribution, slower, case.direction),
         attribution=attribution,
         at=step.at,
         first=step.first,
@@ -248,9 +249,11 @@ def _same_build(before: Row | None, after: Row | None) -> bool:
     return bool(before.source_sha256) and before.source_sha256 == after.source_sha256
 
 
-def _kind(attribution: Attribution, slower: float) -> Kind:
+def _kind(attribution: Attribution, slower: float, direction: Direction = "lower") -> Kind:
     if attribution not in ("code", "unknown"):
         return "environment"
+    if direction == "unknown":
+        return "change"
     return "regression" if slower > 0 else "improvement"
 
 

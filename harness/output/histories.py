@@ -33,7 +33,20 @@ def print_history(history: History, *, every: bool) -> None:
     """The open regressions of each card, and with `every` all other changes in lines of their own too."""
     for card in history.cards:
         _print_card(card, history.commits, every=every)
+    if history.undirected:
+        console().print(_asking(history.undirected))
     console().print(_closing(history))
+
+
+def _asking(benchmarks: Sequence[str]) -> str:
+    """What to set where it is not known which way is better."""
+    tracks = sorted({name.rpartition(".")[2] for name in benchmarks})
+    shown = ", ".join(map(clean, tracks[:3])) + (" and others" if len(tracks) > 3 else "")
+    key = f'directions = {{ "{clean(tracks[0])}" = "higher" }}'
+    return (
+        f"Whether more is better is unknown of {counted(len(benchmarks), 'benchmark')} ({shown}): their "
+        f"changes are neither regressions nor improvements. To tell, set {key}, or lower, in [tool.harness]."
+    )
 
 
 def _print_card(card: CardHistory, commits: Commits, *, every: bool) -> None:
@@ -53,7 +66,7 @@ def _print_card(card: CardHistory, commits: Commits, *, every: bool) -> None:
     for line in _epochs(card, commits):
         out.print(line, style="dim")
     for problem in card.problems:
-        print_error(f"{card.folder}: {problem}")
+        print_error(f"{card.name}: {problem}")
     out.print()
 
 
@@ -61,7 +74,7 @@ def _title(card: CardHistory, commits: Commits) -> str:
     newest = max((int(one.series.positions[-1]) for one in card.analysed), default=None)
     measured = {int(at) for one in card.analysed for at in one.series.positions}
     told = f", newest {commits[newest].hash[:10]}" if newest is not None else ""
-    name = harmless(f"{card.folder} ({card.machine.get('gpu', 'unknown card')})")
+    name = harmless(f"{card.name} ({card.machine.get('gpu', 'unknown card')})")
     cases, commits_told = counted(len(card.analysed), "case"), counted(len(measured), "commit")
     return f"{name}: {cases}, {commits_told}{told}"
 
@@ -105,7 +118,7 @@ def _summary(card: CardHistory, commits: Commits) -> Iterable[str]:
     for each in card.changes:
         if not each.is_open:
             by_the_card = each.change.kind == "environment"
-            what: str = each.state or (each.change.attribution if by_the_card else "improvement")
+            what: str = each.state or (each.change.attribution if by_the_card else each.change.kind)
             happened[each.change.bad, what].append(each.change)
     for (bad, what), changes in happened.items():
         effects = sorted(change.effect for change in changes)
@@ -128,9 +141,9 @@ def _epochs(card: CardHistory, commits: Commits) -> Iterable[str]:
 
 def _closing(history: History) -> str:
     states = [each.state or each.change.kind for card in history.cards for each in card.changes]
-    order = ("new", "expired", "acknowledged", "fixed", "improvement", "environment")
+    order = ("new", "expired", "acknowledged", "fixed", "improvement", "environment", "change")
     rises = "improvement" if states.count("improvement") == 1 else "improvements"
-    words = {"improvement": rises, "environment": "by the card"}
+    words = {"improvement": rises, "environment": "by the card", "change": "either way"}
     told = ", ".join(f"{states.count(each)} {words.get(each, each)}" for each in order if each in states)
     opened = sum(1 for _ in history.open)
     left = f"{opened} regressions are open." if opened > 1 else f"{opened or 'No'} regression is open."
@@ -154,6 +167,7 @@ def as_json(history: History) -> dict[str, Any]:
             "newest": history.commits[-1] if len(history.commits) else None,
         },
         "open": sum(1 for _ in history.open),
+        "undirected": history.undirected,
         "cards": [_card_json(card, history.commits) for card in history.cards],
     }
 
@@ -162,7 +176,7 @@ def _card_json(card: CardHistory, commits: Commits) -> dict[str, Any]:
     analysed = card.analysed
     cases = {one.series.case.name: one.series.case for one in analysed}
     return {
-        "name": card.folder,
+        "name": card.name,
         "machine": card.machine,
         "cases": [
             {
