@@ -273,13 +273,21 @@ def test_no_other_event_or_request_reaches_a_card(play, event, asked):
 
 
 def test_the_cards_calibration_is_taken_from_the_branch_of_results(play):
-    known = {"github.token": TOKEN, "github.server_url": str(play.root), "github.repository": "origin.git"}
+    known = {
+        "github.token": TOKEN,
+        "github.server_url": str(play.root),
+        "github.repository": "origin.git",
+        "needs.plan.outputs.count": "1",
+        "needs.measure.result": "success",
+    }
     store = play.machine("perf-history.yml", "store", known)
     play.checkout(store.workspace, "main")
-    measured = store.temp / "results" / "perf-results-null"
+    measured = store.temp / "results" / "null"
     trials = ("--trials", "2", "--planted-trials", "0", "--results", str(measured))
     done = run_command("calibrate", "--device", "null", *trials, cwd=store.workspace)
     assert done.returncode == 0, done.stderr
+    names = sorted(path.relative_to(measured).as_posix() for path in measured.rglob("*") if path.is_file())
+    (measured.parent / "null.files").write_text("".join(f"./{name}\n" for name in names))
     assert store.run("Append to the branch") == 0, store.said
 
     head = play.propose(play.tree(takes(1_000_001)))

@@ -176,7 +176,7 @@ def test_shellcheck_finds_nothing(path):
 @pytest.mark.parametrize(
     ("right", "wrong", "said"),
     [
-        ('"$folder"', "$folder", "SC2086"),
+        ('"$folder" --branch', "$folder --branch", "SC2086"),
         ('"$DATA_BRANCH"', '"$DATA_BRANHC"', "SC2154"),
         ("done", "", "SC1073"),
     ],
@@ -725,8 +725,9 @@ def test_a_history_s_job_hands_on_what_is_new_and_nothing_else(runner, data):
     runner.workspace = made
     runner.install("asv", ASV)
     runner.install("harness", "echo cuda:0")
+    asked = {"COMMITS": "20", "RETRY": "false", "DEVICES": "cuda:0,opengl:0", "CARD": "my-card"}
     for place in HISTORY:
-        done = runner.run("perf-history.yml", place, COMMITS="20", RETRY="false", DEVICES="cuda:0,opengl:0")
+        done = runner.run("perf-history.yml", place, **asked)
         assert done.returncode == 0, (place, done.stderr)
     results = runner.temp / "results"
     found = {
@@ -734,7 +735,12 @@ def test_a_history_s_job_hands_on_what_is_new_and_nothing_else(runner, data):
         for path in results.rglob("*")
         if path.is_file()
     }
-    assert found == {"card/new.json": "new\n", "old.json": "newer\n"}
+    listed = "./card/new.json\n./old.json\n"
+    assert found == {
+        "my-card/card/new.json": "new\n",
+        "my-card/old.json": "newer\n",
+        "my-card.files": listed,
+    }
     said = (runner.temp / "said").read_text().splitlines()
     assert said == ["run", "--show-stderr", "--skip-existing", f"HASHFILE:{runner.temp / 'commits'}"]
     assert (runner.temp / "asked").read_text().split() == [git(made, "rev-parse", "HEAD")]
@@ -785,23 +791,6 @@ def test_pages_are_made_of_all_results(runner, data):
     runner.workspace = data("checkout", {"card/a.json": "a"})
     assert runner.run("pages.yml", "build/Fetch the results").returncode == 0
     assert (runner.workspace / ".asv" / "results" / "card" / "a.json").read_text() == "a"
-
-
-@pytest.mark.parametrize("cards", [0, 2])
-def test_every_card_s_results_are_stored(runner, cards, monkeypatch):
-    for number in range(cards):
-        (runner.temp / "results" / f"perf-results-card {number}").mkdir(parents=True)
-    programs = runner.temp / "programs"
-    runner.install("harness", 'echo "$*" >> "$RUNNER_TEMP/said"', programs)
-    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
-    done = runner.run("perf-history.yml", "store/Append to the branch", REMOTE="https://example.org/o/r")
-    assert done.returncode == 0, done.stderr
-    said = (runner.temp / "said").read_text().splitlines() if cards else []
-    assert said == [
-        f"ci store --from {runner.temp}/results/perf-results-card {number}/ "
-        "--branch perf-data --remote https://example.org/o/r"
-        for number in range(cards)
-    ]
 
 
 def test_the_cards_of_the_repository_become_the_jobs_of_its_workflows(runner, monkeypatch):
