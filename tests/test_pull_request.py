@@ -66,10 +66,11 @@ class Play:
     def plan(self, head: str, event: str = "push", **asked: str) -> Job:
         known = {
             "github.event_name": event,
-            "github.ref_name": f"pull-request/{NUMBER}" if event == "push" else "main",
+            "github.ref_name": f"pull-request/{NUMBER}" if event == "push" else "perf-dispatch",
             "github.sha": head if event == "push" else self.base,
             "inputs.pull_request": asked.get("pull_request", ""),
             "inputs.sha": asked.get("sha", ""),
+            "inputs.cases": asked.get("cases", ""),
         }
         job = self.machine("perf-pr.yml", "plan", known)
         self.checkout(job.workspace, "main")

@@ -377,7 +377,7 @@ def test_a_planted_violation_is_found(name, change, said):
             "report",
             "github.event.workflow_run.head_repository.full_name == github.repository",
         ),
-        ("perf-request.yml", "request", "github.event.comment.author_association"),
+        ("perf-request.yml", "request", "startsWith(github.event.comment.body,"),
         ("perf-request.yml", "request", "github.event.issue.pull_request"),
     ],
 )
@@ -434,7 +434,8 @@ def test_what_a_workflow_waits_for_is_the_name_of_another():
 def test_a_dispatched_run_is_called_what_the_report_reads():
     title = " ".join(workflow("perf-pr.yml")["run-name"].split())
     assert title.startswith(
-        "${{ inputs.pull_request && format('Performance of #{0} at {1}', inputs.pull_request"
+        "${{ inputs.pull_request && format('Performance of #{0} at {1}{2}', inputs.pull_request, inputs.sha, "
+        "inputs.cases && ', some cases' || '')"
     )
 
 
@@ -558,7 +559,7 @@ def runner(tmp_path):
 
 REQUEST = {
     "EVENT": "workflow_dispatch",
-    "BRANCH": "main",
+    "BRANCH": "perf-dispatch",
     "PUSHED": "1" * 40,
     "PULL_REQUEST": "12",
     "SHA": "a" * 40,
@@ -594,6 +595,8 @@ def test_a_push_measures_what_was_pushed(runner):
         {"SHA": "a" * 40 + "\nmatrix=x"},
         {"SHA": "$(touch pwned)"},
         {"SHA": "main"},
+        {"BRANCH": "main"},
+        {"BRANCH": "pull-request/7"},
         {"EVENT": "pull_request"},
         {"EVENT": "pull_request_target"},
         {"EVENT": "issue_comment"},
@@ -798,7 +801,7 @@ def test_the_cards_of_the_repository_become_the_jobs_of_its_workflows(runner, mo
     if not (programs / "harness").exists():
         pytest.skip("the command is not installed here")
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
-    done = runner.run("perf-pr.yml", "plan/Which cards", FLEET=str(GITHUB / "fleet.json"))
+    done = runner.run("perf-pr.yml", "plan/Which cards", FLEET=str(GITHUB / "fleet.json"), CASES="")
     assert done.returncode == 0, done.stderr
     cards = json.loads(runner.outputs["matrix"])["card"]
     assert runner.outputs["count"] == str(len(cards))

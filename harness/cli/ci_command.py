@@ -18,10 +18,11 @@ from harness.errors import ConfigError, DeviceError, ExitCode, HarnessError, Usa
 from harness.github import events, reporting
 from harness.github.api import Api, check_address, check_repository
 from harness.github.data_git import BRANCH
-from harness.github.posting import Posted, StaleError, start_measurement
+from harness.github.posting import Posted, StaleError
 from harness.github.reporting import AUTHOR, Outcome, Prepared, given_reviews, prepare
+from harness.github.requesting import Started, start_measurement
 from harness.github.requirements import chosen_extras
-from harness.github.scaffold import FLEET_FILE, matrix_of, own_requirement, read_fleet, scaffold
+from harness.github.scaffold import FLEET_FILE, matrix_of, narrowed, own_requirement, read_fleet, scaffold
 from harness.output.review.faces import faces, workflow_commands, write_faces
 from harness.output.review.markdown import code, summary
 from harness.system.texts import harmless
@@ -314,6 +315,7 @@ def post(
         _write(prepared, out)
         outcome = reporting.post(calling.api, prepared, author=author)
     except StaleError as stale:
+        reporting.end_stale(calling.api, calling.repository, run, str(stale))
         result |= {"state": "stale", "message": f"{stale} So nothing of this run is shown there."}
     else:
         result |= _posted(prepared, outcome, would="would be " if calling.api.dry_run else "")
@@ -357,10 +359,14 @@ def _what(posted: Posted, would: str) -> str:
 @_calling
 @options.json
 def request(calling: _Calling, as_json: bool) -> ExitCode:
-    """Start a measurement where the comment's first line is '/perf SHA', with all 40 digits of the commit.
+    """Start a measurement where the comment's first line is '/perf SHA [CASES]', with all 40 digits of the
+    commit.
 
     For a workflow started by issue_comment. Whoever asks must be allowed to write to the repository, and the
-    commit must be the pull request's head at that moment: what is measured is what somebody looked at.
+    commit must be the pull request's head at that moment: what is measured is what somebody looked at. The
+    comment gets a reaction, and a check shows that the run waits. What is refused is answered with the
+    reason, '/perf' without a commit with the line to paste. The run is started on the branch perf-dispatch,
+    which is moved to the default branch's commit.
 
     Exit status 0 where a measurement was started or none was asked for, 2 where it was refused.
     """
@@ -369,12 +375,19 @@ def request(calling: _Calling, as_json: bool) -> ExitCode:
         message = "No request: the comment is not new, not on a pull request, or no /perf line."
         calling.show({"state": "no-request", "message": message}, as_json=as_json)
         return ExitCode.FINE
-    start_measurement(calling.api, calling.repository, asked)
-    would = "Would measure" if calling.api.dry_run else "Measuring"
-    message = f"{would} {asked.commit} of pull request {asked.pull_request}, as {asked.login} asked."
-    about = {"pull_request": asked.pull_request, "commit": asked.commit, "login": asked.login}
+    started = start_measurement(calling.api, calling.repository, asked)
+    message = _started(started, asked, would="Would measure" if calling.api.dry_run else "Measuring")
+    about = {"pull_request": asked.pull_request, "login": asked.login, **asdict(started)}
+    for trouble in started.untold:
+        _warn("Not shown on the pull request", trouble)
     calling.show({"state": "requested", "message": message, **about}, as_json=as_json)
     return ExitCode.FINE
+
+
+def _started(started: Started, asked: events.Asked, would: str) -> str:
+    what = " ".join((started.commit, *started.cases))
+    where = f" {started.url}" if started.url else ""
+    return f"{would} {what} of pull request {asked.pull_request}, as {asked.login} asked.{where}"
 
 
 @command.command("store", short_help="Append results to the branch that keeps them.")
@@ -437,13 +450,16 @@ def _stored_lines(stored: Stored) -> Iterator[str]:
 
 @command.command("fleet", short_help="Print the cards to measure on, as a job matrix.")
 @click.argument("file", type=click.Path(path_type=Path), default=FLEET_FILE)
+@click.option(
+    "--cases", metavar="TEXT", default="", help="In place of each card's own cases, with spaces between them."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print it in a workflow too.")
-def fleet(file: Path, as_json: bool) -> ExitCode:
+def fleet(file: Path, cases: str, as_json: bool) -> ExitCode:
     """Check the file of cards, and print it as a job's matrix: one line of JSON.
 
     In a workflow it becomes the step's outputs instead: `matrix`, and `count`, the number of cards.
     """
-    cards = read_fleet(file)
+    cards = narrowed(read_fleet(file), cases.split())
     matrix = matrix_of(cards)
     outputs = f"matrix={matrix}\ncount={len(cards.cards)}\n"
     if as_json or not events.append_file("GITHUB_OUTPUT", "step's outputs", outputs):

@@ -18,7 +18,8 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 from msgspec import Meta, Struct
 
-from harness.errors import ConfigError, StoreError, UsageError
+from harness.errors import ConfigError, RefusedError, StoreError, UsageError
+from harness.github.events import quoted
 from harness.github.requirements import DEVICES, composed, extras_of
 from harness.system.git import ask, repository_of
 
@@ -33,6 +34,7 @@ Label = Annotated[str, Meta(pattern=rf"^[A-Za-z0-9][A-Za-z0-9_.-]{{0,99}}{_END}"
 Spec = Annotated[str, Meta(pattern=rf"^(cuda|opencl|opengl|cpu|null)(:[0-9]{{1,3}})?{_END}")]
 # These two become words of a command: none begins with a dash, or holds what a shell would take for more.
 Pattern = Annotated[str, Meta(pattern=rf"^[A-Za-z0-9_*?\[][A-Za-z0-9_.*?\[\]@=,-]{{0,199}}{_END}")]
+Cases = Annotated[tuple[Pattern, ...], Meta(max_length=64)]
 _LENGTH = r"([A-Za-z_][A-Za-z0-9_]{0,39}=)?[1-9][0-9]{0,9}"
 Sizes = Annotated[str, Meta(pattern=rf"^{_LENGTH}([,x]{_LENGTH}){{0,7}}{_END}")]
 
@@ -47,7 +49,7 @@ class FleetCard(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     device: Spec = "cuda:0"
     also: Annotated[tuple[Spec, ...], Meta(max_length=8)] = ()
     """More devices of the host, on which the same job measures afterwards."""
-    cases: Annotated[tuple[Pattern, ...], Meta(max_length=64)] = ()
+    cases: Cases = ()
     sizes: Annotated[tuple[Sizes, ...], Meta(max_length=16)] = ()
     quick: bool = False
 
@@ -94,6 +96,25 @@ def decode_fleet(content: bytes, where: str) -> Fleet:
         if twice := sorted({spec for spec in card.devices if card.devices.count(spec) > 1}):
             raise ConfigError(f"{where} gives {card.name} the device {', '.join(twice)} more than once.")
     return fleet
+
+
+def check_patterns(words: Sequence[str]) -> None:
+    """Raises RefusedError unless a file of cards may name them as cases: they become words of a command."""
+    try:
+        msgspec.convert(tuple(words), Cases)
+    except msgspec.ValidationError:
+        raise RefusedError(
+            f"'{quoted(' '.join(words))}' names no cases: expected up to 64 such as matmul.naive or "
+            "matmul.*tiling*, with spaces between them."
+        ) from None
+
+
+def narrowed(fleet: Fleet, words: Sequence[str]) -> Fleet:
+    """The fleet, for these cases in place of each card's own; as it is for none. Raises RefusedError."""
+    check_patterns(words)
+    if not words:
+        return fleet
+    return Fleet(cards=tuple(msgspec.structs.replace(card, cases=tuple(words)) for card in fleet.cards))
 
 
 def encode_fleet(fleet: Fleet) -> bytes:

@@ -48,6 +48,13 @@ from harness.spec.case_id import size_label
 from harness.system.cache import write_atomically
 
 CHECK_NAME = "GPU performance"
+
+
+def check_name(*, partial: bool = False) -> str:
+    """Of the check run. One of some cases is another: it must not pass for that of all."""
+    return f"{CHECK_NAME} of some cases" if partial else CHECK_NAME
+
+
 _MOST = 10
 """Annotations of a kind that GitHub shows of a step."""
 _SUMMARY_BYTES = 65_535
