@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.output.review.model import LIMITS
 from tests.commits import SUITE, Side, files, takes
 from tests.github_server import REPOSITORY, TOKEN, Artifact, GitHub, run_event, serving
-from tests.support import commit, git, make_repository, run_command, write_null_script
+from tests.support import caller, commit, git, make_repository, run_command, write_null_script
 from tests.workflow_steps import Job
 
 NUMBER, RUN = 12, 4711
@@ -243,6 +244,18 @@ def test_a_dispatched_run_says_its_verdict_on_the_pull_request_and_not_on_the_de
     assert play.report(slow, pushed=False)[0] == 0
     assert play.github.check_runs[0]["head_sha"] == slow
     assert play.github.check_runs[0]["conclusion"] == "failure"
+
+
+def test_more_cases_than_a_report_holds_are_refused_before_they_are_measured(play, capsys, monkeypatch):
+    monkeypatch.setitem(LIMITS, "cases", 1)
+    head = play.propose(play.tree(takes(1_030_000)))
+    done = caller(capsys, monkeypatch)(
+        *("ci", "compare", "--base", "main", "--head", head, "--device", "null", "--size", "64"),
+        cwd=play.author,
+    )
+    assert done.status == 2
+    assert "Suite toy has 2 cases here, and a report holds 1: nothing of it was measured" in done.err
+    assert not (play.author / "perf-review" / "records").exists()
 
 
 @pytest.mark.parametrize(("strict", "conclusion"), [("", "neutral"), ("yes", "failure")])

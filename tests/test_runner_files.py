@@ -1498,7 +1498,7 @@ def test_the_commands_of_the_page_install_what_the_scripts_ask_for(machine: Mach
         path.name for path in FILES.iterdir()
     }
     state = root / "var" / "lib" / "gpu-harness-runner"
-    assert stat.S_IMODE((state / "quarantine").stat().st_mode) == 0o1770
+    assert stat.S_IMODE((state / "quarantine").stat().st_mode) == 0o755
     assert stat.S_IMODE((state / "root").stat().st_mode) == 0o700
     machine.scripts = root / "opt" / "gpu-harness-runner"
     machine.set_constants(

@@ -107,6 +107,7 @@ def _on_each_device(
     """
     from harness.cli.compare_command import compare_commits
     from harness.device.backends import parse_spec
+    from harness.output.review.model import LIMITS
     from harness.spec.planning import plan
 
     results: list[ComparisonResult] = []
@@ -119,7 +120,7 @@ def _on_each_device(
     for spec in specs:
         on_it = dataclasses.replace(settings, device=spec)
         try:
-            done = compare_commits(config, selection, on_it, base, head)
+            done = compare_commits(config, selection, on_it, base, head, most_cases=LIMITS["cases"])
         except DeviceError as error:
             if len(absent) + 1 == len(specs):
                 raise

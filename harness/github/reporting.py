@@ -15,7 +15,7 @@ from typing import Any
 from harness.errors import ConfigError, RefusedError, RemoteError
 from harness.github.api import Api
 from harness.github.artifacts import MAX_TOTAL_BYTES, fetch_reviews, merged, read_review, unpacked
-from harness.github.events import MeasuredRun, quoted
+from harness.github.events import MeasuredRun, links_of_run, quoted
 from harness.github.posting import (
     Posted,
     Stamp,
@@ -75,7 +75,13 @@ def prepare(
     pull = current_pull(api, repository, run.pull_request, run.head)
     reviews = fetch_reviews(api, repository, run.id) if given is None else given
     page = f"{server}/{repository}"
-    links = Links(run=f"{page}/actions/runs/{run.id}", history=history, repository=page)
+    here = links_of_run().run
+    links = Links(
+        run=f"{page}/actions/runs/{run.id}",
+        page=f"{here}#artifacts" if here else "",
+        history=history,
+        repository=page,
+    )
     stamp = _stamp(run)
     review = merged(reviews.values()) if reviews else None
     said, check = "", _without_report(run, links)

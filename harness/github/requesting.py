@@ -94,7 +94,7 @@ def start_measurement(api: Api, repository: str, asked: Asked) -> Started:
     return Started(
         commit=commit,
         cases=cases,
-        run=run and run.workflow_run_id,
+        run=run.workflow_run_id if run else None,
         url=run.html_url if run else "",
         untold=tuple(telling.trouble),
     )

@@ -20,6 +20,7 @@ from harness.output.review.grouping import (
     Links,
     facts,
     grouped,
+    is_by_card,
     outcome,
     standing,
     units_of,
@@ -179,6 +180,8 @@ def _notes(groups: Groups, *, placed: bool = False) -> list[_Note]:
 
 
 def _verdict(case: CaseReview) -> str:
+    if is_by_card(case):
+        return _UNJUDGED
     if case.status == "failed":
         return "fails at head" if case.side == "head" else _UNJUDGED
     return {"regression": "is slower", "missing": "is missing at head"}.get(case.status, _UNJUDGED)
