@@ -7,15 +7,16 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from harness.output.review.model import LIMITS
+from harness.output.review.model import LIMITS, Review, decode_review
+from harness.output.review.plausible import problems
 from tests.commits import SUITE, Side, files, takes
 from tests.github_server import REPOSITORY, TOKEN, Artifact, GitHub, run_event, serving
-from tests.support import caller, commit, git, make_repository, run_command, write_null_script
+from tests.support import IMPORT_PATH, caller, commit, git, make_repository, run_command, write_null_script
 from tests.workflow_steps import Job
 
 NUMBER, RUN = 12, 4711
@@ -57,6 +58,10 @@ class Play:
         self.github.open_pull(NUMBER, head)
         self.github.merge_bases["main"] = self.base
         return head
+
+    def onto_main(self, files: dict[str, str]) -> None:
+        self.base = commit(self.author, files, 1)
+        git(self.author, "push", "--quiet", "origin", "main")
 
     def machine(self, workflow: str, name: str, known: dict[str, str], **environ: str) -> Job:
         self.machines += 1
@@ -256,6 +261,67 @@ def test_more_cases_than_a_report_holds_are_refused_before_they_are_measured(pla
     assert done.status == 2
     assert "Suite toy has 2 cases here, and a report holds 1: nothing of it was measured" in done.err
     assert not (play.author / "perf-review" / "records").exists()
+
+
+KERNELS = {
+    "benchmarks/test_kernels.py": "def test_kernel(gpu_benchmark, gpu_case): gpu_benchmark(gpu_case)\n"
+}
+
+
+@pytest.fixture
+def by_pytest(play, capsys, monkeypatch) -> Callable[..., tuple[int, Review]]:
+    """Measure the pull request by these tests, as its job does; returns the status and the report."""
+
+    def run(tests: dict[str, str], changes: dict[str, str | None]) -> tuple[int, Review]:
+        play.onto_main(tests)
+        head = play.propose(changes)
+        monkeypatch.setenv("PYTHONPATH", IMPORT_PATH)
+        done = caller(capsys, monkeypatch)(
+            *(
+                "ci",
+                "compare",
+                "--base",
+                "main",
+                "--device",
+                "null",
+                "--size",
+                "64",
+                "--pytest",
+                "benchmarks",
+            ),
+            *("--out", str(play.root / "review")),
+            cwd=play.author,
+        )
+        assert (play.root / "review" / "review.json").exists(), done.err
+        review = decode_review((play.root / "review" / "review.json").read_bytes())
+        assert problems(review, bases={play.base}, head=head) == []
+        assert git(play.author, "worktree", "list").count("\n") == 0
+        return done.status, review
+
+    return run
+
+
+def test_pytest_s_kernels_and_its_other_benchmarks_are_in_one_report(play, by_pytest, monkeypatch):
+    monkeypatch.setattr("harness.github.pytest_session.ROUNDS", 1)  # too few to tell anything, and quick
+    host = "def test_sum(benchmark): benchmark.pedantic(sum, args=(range(64),), rounds=5)\n"
+    status, review = by_pytest({**KERNELS, "benchmarks/test_host.py": host}, play.tree(takes(1_030_000)))
+    assert status == 1
+    found = {(card.suite, case.case): case.status for card in review.cards for case in card.cases}
+    assert found == {
+        ("toy", "toy.scale[n=64]"): "regression",
+        ("toy", "toy.steady[n=64]"): "identical",
+        ("pytest", "pytest.test_sum[]"): "inconclusive",
+    }
+
+
+def test_a_test_that_fails_by_itself_is_no_success(play, by_pytest):
+    """No verdict does: both commits' kernels are the same."""
+    tests = {**KERNELS, "benchmarks/test_plain.py": "def test_plain(): assert False\n"}
+    status, review = by_pytest(tests, {"notes.txt": "x"})
+    assert status == 3
+    assert [card.problem for card in review.cards] == [
+        "A test failed in pytest's session, although no verdict does: see the job's log."
+    ]
 
 
 @pytest.mark.parametrize(("strict", "conclusion"), [("", "neutral"), ("yes", "failure")])

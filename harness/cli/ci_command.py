@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.cli import echo_json, options, tell
-from harness.errors import ConfigError, DeviceError, ExitCode, HarnessError, UsageError
+from harness.errors import ConfigError, DeviceError, ExitCode, HarnessError, MeasureError, UsageError
 from harness.github import events, reporting
 from harness.github.api import Api, check_address, check_repository
 from harness.github.data_git import BRANCH
@@ -30,6 +30,8 @@ from harness.system.texts import harmless
 if TYPE_CHECKING:
     from harness.config import Config
     from harness.github.data_files import Stored
+    from harness.judgement.saved_runs import FilesResult
+    from harness.output.review.model import Review
     from harness.run.compare import CompareSettings, ComparisonResult
     from harness.spec.loader import LoadedSuite
 
@@ -68,35 +70,126 @@ def command() -> None:
 @options.commit("--base", required=True, help="The branch that the pull request goes to.")
 @options.commit("--head", default="HEAD", show_default=True, help="The pull request's commit.")
 @options.path("--out", "Where the report and the records go.", default=Path("perf-review"), show_default=True)
+@click.option(
+    "--pytest",
+    "tests",
+    metavar="PATH",
+    multiple=True,
+    help="Measure the pytest benchmarks there in place of CASES; repeatable.",
+)
 @_HISTORY
-def compare(selection: options.Selection, base: str, head: str, out: Path, history: str, **given: Any) -> int:
+def compare(
+    selection: options.Selection,
+    base: str,
+    head: str,
+    out: Path,
+    tests: tuple[str, ...],
+    history: str,
+    **given: Any,
+) -> int:
     """Compare a pull request with where it left its base, and write the report that 'harness ci post' posts.
 
     Of several devices, --device cuda:0,opengl:0, each is measured in turn; one that does not open is told,
     and is an error where none does. In a workflow the job's summary and annotations are written too. The exit
     status is that of 'harness compare'; the report is written whatever the verdicts are.
+
+    With --pytest the project's own pytest session measures, with --perf-base and --perf-gate. Its other
+    benchmarks, which are no kernels of a suite, are run at base and head in turns, and their files judged.
     """
-    from harness.cli.compare_command import repository_of, settings_from, show
+    from harness.cli.compare_command import repository_of, settings_from
     from harness.config import load_config
     from harness.output.review.building import kernel_places, review_of
     from harness.system import git
 
+    if tests and selection.cases:
+        raise UsageError("CASES are compared by themselves, and --pytest by its own tests: give one of them.")
     config = load_config()
     repository = repository_of(config)
     head = git.resolve(repository, head)
     left = git.merge_base(repository, base, head)
     if left == head:
         raise UsageError(f"{head[:10]} is part of {base} already: there is nothing to compare.")
+    if tests:
+        return _compare_tests(config, selection, tests, (left, head), out, history, given)
     settings = dataclasses.replace(settings_from(config, selection, given), results=out / "records")
     results, heads = _on_each_device(config, selection, settings, left, head)
     places = {loaded.suite.name: kernel_places(loaded) for loaded in heads}
-    review, links = review_of(results, places), events.links_of_run(history)
+    return _tell(review_of(results, places), results, None, selection, given, out, history)
+
+
+def _tell(
+    review: Review,
+    results: list[ComparisonResult],
+    judged: FilesResult | None,
+    selection: options.Selection,
+    given: Mapping[str, Any],
+    out: Path,
+    history: str,
+) -> int:
+    """Write every face of a review, print what it rests on, and return the exit status."""
+    from harness.output import verdicts
+
+    links = events.links_of_run(history)
     write_faces(out, faces(review, links))
     events.append_summary(summary(review, links))
-    status = show(results, given["fail_on"], as_json=selection.as_json)
+    every: list[ComparisonResult | FilesResult] = [*results, *([judged] if judged else [])]
+    status = verdicts.exit_code(every, given["fail_on"])
+    if selection.as_json:
+        told = [verdicts.as_json(result) for result in results]
+        echo_json([*told, *([verdicts.judgement_as_json(judged)] if judged else [])])
+    else:
+        if results:
+            verdicts.print_comparison(results, status)
+        if judged:
+            verdicts.print_judgement(judged, status)
     for line in workflow_commands(review) if events.in_workflow() and not selection.as_json else ():
         click.echo(line)
     return status
+
+
+def _compare_tests(
+    config: Config,
+    selection: options.Selection,
+    tests: tuple[str, ...],
+    ends: tuple[str, str],
+    out: Path,
+    history: str,
+    given: Mapping[str, Any],
+) -> int:
+    """Measure by the project's own pytest benchmarks, and report as of any comparison."""
+    from harness.cli.compare_command import repository_of
+    from harness.github import pytest_session
+    from harness.output.review.building import kernel_places, review_of_tests
+    from harness.output.verdicts import exit_code
+    from harness.spec.planning import load_suites
+    from harness.system import git
+
+    base, head = ends
+    if (checked_out := git.resolve(repository_of(config), "HEAD")) != head:
+        raise UsageError(f"pytest measures what is checked out, {checked_out[:10]}: check {head[:10]} out.")
+    session = pytest_session.Tests(paths=tests, project=config.root, out=out.resolve())
+    words = [word for size in selection.size for word in ("--perf-size", size)]
+    words += ["--perf-quick"] if selection.quick else []
+    results: list[ComparisonResult] = []
+    failed = others = False
+    for spec in (selection.device or config.device or "").split(","):
+        on_it = [*words, *(["--perf-device", spec] if spec else [])]
+        done = pytest_session.compare_kernels(session, base, on_it)
+        failed, others = failed or done.failed, others or done.others
+    results = pytest_session.compared(session, base, head)
+    judged = pytest_session.judge_others(session, base, head, tell) if others else None
+    if not results and judged is None:
+        raise MeasureError(
+            f"No benchmark in {', '.join(tests)} compared anything: see pytest's output above."
+        )
+    every: list[ComparisonResult | FilesResult] = [*results, *([judged] if judged else [])]
+    problem = ""
+    if failed and exit_code(every, given["fail_on"]) == ExitCode.FINE:
+        problem = "A test failed in pytest's session, although no verdict does: see the job's log."
+        results = [dataclasses.replace(result, problem=result.problem or problem) for result in results]
+    places = {loaded.suite.name: kernel_places(loaded) for loaded in load_suites(config, head)}
+    review = review_of_tests(results, judged, ends, places)
+    return _tell(review, results, judged, selection, given, out, history)
 
 
 def _on_each_device(
@@ -485,9 +578,23 @@ def fleet(file: Path, cases: str, as_json: bool) -> ExitCode:
     help="Extras that the jobs which measure install too, such as tvm,libraries,opengl; default: those that "
     "the files there say.",
 )
+@click.option(
+    "--pytest",
+    "tests",
+    metavar="PATH",
+    multiple=True,
+    help="Measure pull requests by the pytest benchmarks there; repeatable. Brings the extra pytest.",
+)
 @options.flag("--force", "Overwrite workflows that are there; never the file of cards.")
 @options.json
-def init(folder: Path, requirement: str | None, extras: str | None, force: bool, as_json: bool) -> ExitCode:
+def init(
+    folder: Path,
+    requirement: str | None,
+    extras: str | None,
+    tests: tuple[str, ...],
+    force: bool,
+    as_json: bool,
+) -> ExitCode:
     """Write the workflows into a repository: pull requests measured and reported, the history published.
 
     FOLDER is the repository's top, by default the current one. All files are written, or none. Where a
@@ -502,7 +609,7 @@ def init(folder: Path, requirement: str | None, extras: str | None, force: bool,
             "it is the commit of its clone, once that is pushed. Say with --harness what the workflows are "
             "to install, such as 'gpu-harness @ git+https://HOST/OWNER/REPOSITORY@COMMIT'."
         )
-    done = scaffold(folder, chosen, extras=wanted, force=force)
+    done = scaffold(folder, chosen, extras=wanted, tests=tests, force=force)
     if as_json:
         echo_json({**asdict(done), "harness": chosen})
         return ExitCode.FINE
@@ -513,6 +620,11 @@ def init(folder: Path, requirement: str | None, extras: str | None, force: bool,
         click.echo(
             f"No card of {FLEET_FILE} has the device {device}, so its kernels are not measured: where a "
             f'runner has it, write "also": ["{device}"].'
+        )
+    if done.untested:
+        told = json.dumps(list(done.untested))
+        click.echo(
+            f'{FLEET_FILE} is kept: for pytest in pull requests write "pytest": {told} beside "cards".'
         )
     click.echo(_NEXT)
     return ExitCode.FINE
