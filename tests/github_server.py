@@ -121,6 +121,10 @@ class GitHub:
         """Comments that no listing shows: GitHub's own may lag behind."""
         self.per_page = 100
         """The most that a page holds, whatever is asked for."""
+        self.settings: dict[str, Any] = {}
+        """What is answered for the repository's settings, by path below it; what is not here is not there."""
+        self.unseen: tuple[str, ...] = ()
+        """Settings that the token may not see."""
         self._id = 1000
 
     @property
@@ -340,6 +344,13 @@ class GitHub:
         urls = {"run_url": "https://api.github.example/x", "html_url": f"{RUNS}/{RUN}"}
         return Answer(200, {"workflow_run_id": RUN, **urls})
 
+    def setting(self, _query: Any, _body: Any, path: str) -> Answer:
+        if path.startswith(self.unseen):
+            raise Fail(403, "Resource not accessible by integration")
+        if path not in self.settings:
+            raise Fail(404, "Not Found")
+        return Answer(200, self.settings[path])
+
     def branch(self, _query: Any, _body: Any, name: str) -> Answer:
         if name not in self.branches:
             raise Fail(404, "Branch not found")
@@ -395,6 +406,13 @@ ROUTES: tuple[tuple[str, str, Handler, str, set[str]], ...] = (
     ("GET", r"/actions/artifacts/(\d+)/zip", GitHub.download, "actions: read", set()),
     ("GET", r"/collaborators/([^/]+)/permission", GitHub.permission, "metadata: read", set()),
     ("POST", r"/actions/workflows/([^/]+)/dispatches", GitHub.dispatch, "actions: write", set()),
+    (
+        "GET",
+        r"(|/environments/.+|/actions/(?:permissions|secrets|runners|caches).*|/rules/branches/.+)",
+        GitHub.setting,
+        "metadata: read",
+        set(),
+    ),
     ("GET", r"/branches/([^/]+)", GitHub.branch, "contents: read", set()),
     ("PATCH", r"/git/refs/heads/([^/]+)", GitHub.move_ref, "contents: write", set()),
     ("POST", r"/git/refs", GitHub.create_ref, "contents: write", set()),

@@ -17,6 +17,7 @@ from harness.output.review.plausible import problems
 from tests.commits import SUITE, Side, files, takes
 from tests.github_server import REPOSITORY, TOKEN, Artifact, GitHub, run_event, serving
 from tests.support import IMPORT_PATH, caller, commit, git, make_repository, run_command, write_null_script
+from tests.test_audit import WELL
 from tests.workflow_steps import Job
 
 NUMBER, RUN = 12, 4711
@@ -70,7 +71,9 @@ class Play:
         return Job(workflow, name, workspace, {**EXPRESSIONS, **known}, environ)
 
     def plan(self, head: str, event: str = "push", **asked: str) -> Job:
+        self.github.settings = WELL
         known = {
+            "github.token": TOKEN,
             "github.event_name": event,
             "github.ref_name": f"pull-request/{NUMBER}" if event == "push" else "perf-dispatch",
             "github.sha": head if event == "push" else self.base,
@@ -78,7 +81,8 @@ class Play:
             "inputs.sha": asked.get("sha", ""),
             "inputs.cases": asked.get("cases", ""),
         }
-        job = self.machine("perf-pr.yml", "plan", known)
+        there = {"GITHUB_API_URL": self.github.url, "GITHUB_REPOSITORY": REPOSITORY}
+        job = self.machine("perf-pr.yml", "plan", known, **there)
         self.checkout(job.workspace, "main")
         return job
 

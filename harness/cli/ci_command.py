@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +16,7 @@ import click
 
 from harness.cli import echo_json, options, tell
 from harness.errors import ConfigError, DeviceError, ExitCode, HarnessError, MeasureError, UsageError
+from harness.github import audit as audits
 from harness.github import events, reporting
 from harness.github.api import Api, check_address, check_repository
 from harness.github.data_git import BRANCH
@@ -42,7 +44,8 @@ _NEXT = """
 What no file can do, in this order (docs/runners.md of gpu-harness has the reasons):
   1. .github/fleet.json: your cards, with the labels of their runners. Then 'harness ci fleet'.
   2. Settings, Actions, General: require approval for all external contributors; read-only token by default.
-  3. Settings, Environments: gpu, with required reviewers; gpu-history, allowed to the default branch alone.
+  3. Settings, Environments: gpu, with required reviewers, allowed to the branch perf-dispatch alone;
+     gpu-history, allowed to the default branch alone. 'harness ci audit' says whether they are.
   4. Settings, Actions, Runners: a group for this repository only; ephemeral ones, with a card's labels.
   5. Settings, Pages: the source is GitHub Actions. Where it will be: the variable PERF_HISTORY_URL.
      The variable PERF_STRICT, set to anything, makes a check run fail that could not be judged.
@@ -563,6 +566,42 @@ def fleet(file: Path, cases: str, as_json: bool) -> ExitCode:
     return ExitCode.FINE
 
 
+@command.command("audit", short_help="Tell which protections of the repository and its cards are missing.")
+@click.option("--repository", metavar="OWNER/NAME", help="Default: GITHUB_REPOSITORY.")
+@click.option("--api", metavar="URL", help="GitHub's API; default: GITHUB_API_URL.")
+@options.flag("--relied", "Only what jobs with a card rely on.")
+@options.json
+def audit(repository: str | None, api: str | None, relied: bool, as_json: bool) -> ExitCode:
+    """Ask GitHub for the settings that no file can hold, and tell what is missing and what to do.
+
+    Environments, their branches, reviewers and secrets, the token's default, forks, rules of branches,
+    runners and their groups, caches. What the token may not see is unknown. Exit status 1 where something is
+    missing.
+    """
+    name = check_repository(_given(repository, "GITHUB_REPOSITORY", "--repository"))
+    found = _audited(name, api, relied=relied)
+    if as_json:
+        echo_json([asdict(each) for each in found])
+    else:
+        _tell_audit(found)
+    return ExitCode.REGRESSION if audits.missing(found) else ExitCode.FINE
+
+
+def _audited(repository: str, api: str | None, *, relied: bool = False) -> list[audits.Finding]:
+    token = _given(None, "GITHUB_TOKEN", "one that may read settings")
+    root = api or os.environ.get("GITHUB_API_URL") or "https://api.github.com"
+    return audits.audit(Api(root, token), repository, relied_only=relied)
+
+
+def _tell_audit(found: list[audits.Finding]) -> None:
+    for line in audits.lines(found, max(60, shutil.get_terminal_size().columns)):
+        click.echo(harmless(line))
+    if events.in_workflow():
+        for each in audits.missing(found):
+            told = f"{each.what}: {each.seen}. {each.to_do}."
+            click.echo(events.error_line("A protection is missing", told), err=True)
+
+
 @command.command("init", short_help="Write the workflows into a repository.")
 @click.argument("folder", type=click.Path(path_type=Path), default=".")
 @click.option(
@@ -627,4 +666,15 @@ def init(
             f'{FLEET_FILE} is kept: for pytest in pull requests write "pytest": {told} beside "cards".'
         )
     click.echo(_NEXT)
+    name = os.environ.get("GITHUB_REPOSITORY", "")
+    if not (name and os.environ.get("GITHUB_TOKEN")):
+        click.echo(
+            "With GITHUB_REPOSITORY and GITHUB_TOKEN set, 'harness ci audit' says what of 2 to 5 is there."
+        )
+        return ExitCode.FINE
+    try:
+        click.echo(f"\nWhat is there of {harmless(name)}, as 'harness ci audit' sees it:")
+        _tell_audit(_audited(check_repository(name), None))
+    except HarnessError as error:  # what was written is written
+        _warn("Not audited", error.message)
     return ExitCode.FINE
