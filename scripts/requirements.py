@@ -29,10 +29,10 @@ BUILD = "hatchling>=1.26"
 OPENCL = "pyopencl>=2024.2"
 """For a card whose driver brings OpenCL; the extra opencl has a device for hosts without a card too."""
 HOSTED = "# What the jobs on hosted runners install, by hash: what the harness needs, and what builds it."
-MEASURING = ("cpu", "libraries", "opencl", "opengl", "tvm")
-"""Extras that bring what a kernel needs. PyCUDA is the runner's: it has no wheels."""
-OWN = ("cpu", "libraries", "opengl", "tvm")
-"""What this repository's kernels need of them, on the devices that its workflows measure on."""
+MEASURING = ("cpu", "libraries", "opencl", "opengl", "pytest", "tvm")
+"""Extras that bring what a kernel needs, or pytest. PyCUDA is the runner's: it has no wheels."""
+OWN = ("cpu", "libraries", "opengl", "pytest", "tvm")
+"""What this repository measures with, on the devices that its workflows measure on."""
 SHIPPED = ROOT / "harness" / "assets" / "requirements"
 AGAIN = "# Anew, at the top of gpu-harness: make requirements\n"
 

@@ -134,6 +134,7 @@ def zeros(gigabytes: int) -> bytes:
 
 
 Post = Callable[..., Done]
+WAITS = github_api.Waits(sleep=lambda _seconds: None, now=lambda: 1_800_000_000.0, jitter=lambda: 0.5)
 
 
 def posting(
@@ -141,8 +142,7 @@ def posting(
 ) -> Post:
     """What runs `harness ci post` for an event, as a workflow does, and loses no time with waiting."""
     call = caller(capsys, monkeypatch)
-    waits = github_api.Waits(sleep=lambda _seconds: None, now=lambda: 1_800_000_000.0, jitter=lambda: 0.5)
-    monkeypatch.setattr(github_api, "Waits", lambda: waits)
+    monkeypatch.setattr(github_api, "Waits", lambda: WAITS)
     for name, value in {
         "GITHUB_ACTIONS": "true",
         "GITHUB_API_URL": github.url,

@@ -23,8 +23,9 @@ TOKEN = "ghs_0123456789abcdefghij"
 BOT = {"login": "github-actions[bot]", "type": "Bot"}
 HEAD, BASE = "a" * 40, "b" * 40
 RUN = 9_876_543_210
+RUNS = f"https://github.example/{REPOSITORY}/actions/runs"
 
-ALL = frozenset({"actions: write", "checks: write", "contents: read", "pull-requests: write"})
+ALL = frozenset({"actions: write", "checks: write", "contents: write", "pull-requests: write"})
 """What a token may be allowed."""
 REPORTER = frozenset({"actions: read", "checks: write", "contents: read", "pull-requests: write"})
 READ_ONLY = frozenset({"actions: read", "checks: read", "contents: read", "pull-requests: read"})
@@ -104,6 +105,10 @@ class GitHub:
         self.people: dict[str, dict[str, str]] = {}
         """By login, what /permission answers."""
         self.dispatched: list[Any] = []
+        self.reactions: list[str] = []
+        self.branches = {"main": "c" * 40}
+        self.knows_run_details = True
+        """Those of before 2026 do not."""
         self.log: list[Logged] = []
         self.fetched: list[Logged] = []
         """From storage."""
@@ -116,6 +121,10 @@ class GitHub:
         """Comments that no listing shows: GitHub's own may lag behind."""
         self.per_page = 100
         """The most that a page holds, whatever is asked for."""
+        self.settings: dict[str, Any] = {}
+        """What is answered for the repository's settings, by path below it; what is not here is not there."""
+        self.unseen: tuple[str, ...] = ()
+        """Settings that the token may not see."""
         self._id = 1000
 
     @property
@@ -200,9 +209,9 @@ class GitHub:
         branch, _, head = pair.rpartition("...")
         if branch not in self.merge_bases or not re.fullmatch("[0-9a-f]{40}", head):
             raise Fail(404, "Not Found")
-        return Answer(
-            200, {"merge_base_commit": {"sha": self.merge_bases[branch]}, "commits": [], "files": []}
-        )
+        # What a branch has is where it left that branch.
+        base = head if head == self.branches.get(branch) else self.merge_bases[branch]
+        return Answer(200, {"merge_base_commit": {"sha": base}, "commits": [], "files": []})
 
     def list_comments(self, query: Any, _body: Any, number: str) -> Answer:
         self._pull(number)
@@ -317,16 +326,62 @@ class GitHub:
         return Answer(200, {**self.people[login], "user": {"login": login}})
 
     def dispatch(self, _query: Any, body: Any, workflow: str) -> Answer:
-        _check_fields(body, {"ref"}, {"inputs"})
+        if "return_run_details" in body and not self.knows_run_details:
+            raise Fail(422, 'Invalid request. "return_run_details" is not a permitted key.')
+        _check_fields(body, {"ref"}, {"inputs", "return_run_details"})
         if workflow != "perf-pr.yml":
             raise Fail(404, "Not Found")
+        if body["ref"] not in self.branches:
+            raise Fail(422, f"No ref found for: {body['ref']}")
         inputs = body.get("inputs", {})
-        if set(inputs) != {"pull_request", "sha"} or not all(
+        if not {"pull_request", "sha"} <= set(inputs) <= {"pull_request", "sha", "cases"} or not all(
             isinstance(each, str) for each in inputs.values()
         ):
             raise Fail(422, "Unexpected inputs provided")
-        self.dispatched.append(body)
-        return Answer(204)
+        self.dispatched.append({name: body[name] for name in ("ref", "inputs")})
+        if not body.get("return_run_details"):
+            return Answer(204)
+        urls = {"run_url": "https://api.github.example/x", "html_url": f"{RUNS}/{RUN}"}
+        return Answer(200, {"workflow_run_id": RUN, **urls})
+
+    def setting(self, _query: Any, _body: Any, path: str) -> Answer:
+        if path.startswith(self.unseen):
+            raise Fail(403, "Resource not accessible by integration")
+        if path not in self.settings:
+            raise Fail(404, "Not Found")
+        return Answer(200, self.settings[path])
+
+    def branch(self, _query: Any, _body: Any, name: str) -> Answer:
+        if name not in self.branches:
+            raise Fail(404, "Branch not found")
+        return Answer(200, {"name": name, "commit": {"sha": self.branches[name]}})
+
+    def move_ref(self, _query: Any, body: Any, name: str) -> Answer:
+        _check_fields(body, {"sha"}, {"force"})
+        if name not in self.branches:
+            raise Fail(422, "Reference does not exist")
+        return self._set_ref(name, body["sha"])
+
+    def create_ref(self, _query: Any, body: Any) -> Answer:
+        _check_fields(body, {"ref", "sha"}, set())
+        name = body["ref"].removeprefix("refs/heads/")
+        if name == body["ref"] or name in self.branches:
+            raise Fail(422, "Reference already exists")
+        return Answer(201, self._set_ref(name, body["sha"]).body)
+
+    def _set_ref(self, name: str, sha: str) -> Answer:
+        if sha not in self.branches.values():
+            raise Fail(422, "Object does not exist")
+        self.branches[name] = sha
+        return Answer(200, {"ref": f"refs/heads/{name}", "object": {"sha": sha, "type": "commit"}})
+
+    def react(self, _query: Any, body: Any, _comment: str) -> Answer:
+        _check_fields(body, {"content"}, set())
+        known = {"+1", "-1", "laugh", "confused", "heart", "hooray", "rocket", "eyes"}
+        if body["content"] not in known:
+            raise Fail(422, "Validation Failed")
+        self.reactions.append(body["content"])
+        return Answer(201, {"id": self.next_id(), "content": body["content"]})
 
 
 Handler = Callable[..., Answer]
@@ -351,6 +406,17 @@ ROUTES: tuple[tuple[str, str, Handler, str, set[str]], ...] = (
     ("GET", r"/actions/artifacts/(\d+)/zip", GitHub.download, "actions: read", set()),
     ("GET", r"/collaborators/([^/]+)/permission", GitHub.permission, "metadata: read", set()),
     ("POST", r"/actions/workflows/([^/]+)/dispatches", GitHub.dispatch, "actions: write", set()),
+    (
+        "GET",
+        r"(|/environments/.+|/actions/(?:permissions|secrets|runners|caches).*|/rules/branches/.+)",
+        GitHub.setting,
+        "metadata: read",
+        set(),
+    ),
+    ("GET", r"/branches/([^/]+)", GitHub.branch, "contents: read", set()),
+    ("PATCH", r"/git/refs/heads/([^/]+)", GitHub.move_ref, "contents: write", set()),
+    ("POST", r"/git/refs", GitHub.create_ref, "contents: write", set()),
+    ("POST", r"/issues/comments/(\d+)/reactions", GitHub.react, "pull-requests: write", set()),
 )
 
 
@@ -533,7 +599,7 @@ def run_event(
         "event": event,
         "status": "completed",
         "conclusion": "success",
-        "head_branch": f"pull-request/{number}" if pushed else "main",
+        "head_branch": f"pull-request/{number}" if pushed else "perf-dispatch",
         "head_sha": head if pushed else "c" * 40,
         "display_title": "its author's words" if pushed else f"Performance of #{number} at {head}",
         "head_repository": {"full_name": REPOSITORY},

@@ -8,7 +8,15 @@ import subprocess
 import pytest
 
 from harness.errors import ConfigError
-from harness.github.scaffold import Fleet, FleetCard, decode_fleet, encode_fleet, matrix_of, read_fleet
+from harness.github.scaffold import (
+    Fleet,
+    FleetCard,
+    decode_fleet,
+    encode_fleet,
+    matrix_of,
+    narrowed,
+    read_fleet,
+)
 from tests.support import ROOT, caller
 
 CARD = {"name": "h200", "labels": ["self-hosted", "gpu-h200"]}
@@ -66,6 +74,22 @@ def test_more_devices_of_a_card_are_measured_in_the_same_job():
 def test_a_device_that_a_card_has_twice_is_refused(devices):
     with pytest.raises(ConfigError, match=r"gives h200 the device .* more than once"):
         decode({**CARD, "also": devices})
+
+
+def test_pytest_s_benchmarks_are_measured_on_each_card_and_cases_that_are_asked_for_in_their_place():
+    fleet = decode(CARD, pytest=["benchmarks", "tests/perf"])
+    [card] = json.loads(matrix_of(fleet))["card"]
+    assert card["arguments"] == "--device cuda:0 --pytest benchmarks --pytest tests/perf"
+    [card] = json.loads(matrix_of(narrowed(fleet, ["matmul.*"])))["card"]
+    assert card["arguments"] == "matmul.* --device cuda:0"
+    with pytest.raises(ConfigError, match="drop one"):
+        decode({**CARD, "cases": ["matmul.*"]}, pytest=["benchmarks"])
+
+
+@pytest.mark.parametrize("path", ["-x", "../tests", "a/../../b", "a b", "/etc", "a;id", ""])
+def test_what_is_no_folder_of_tests_is_refused(path):
+    with pytest.raises(ConfigError, match="no file of cards"):
+        decode(CARD, pytest=[path])
 
 
 def test_a_matrix_is_one_line_that_a_shell_splits_into_the_same_words():

@@ -233,6 +233,8 @@ def test_what_is_no_token_is_refused_without_being_shown(token):
         "http://127.0.0.1.evil.example",
         "https://api.github.com/\nHost: evil",
         "javascript:alert(1)",
+        "https://a..b/",
+        f"https://{'a' * 64}.example/",
         "",
     ],
 )
@@ -373,7 +375,9 @@ def test_a_download_is_fetched_by_https_alone(github, api, location):
     assert github.fetched == []
 
 
-@pytest.mark.parametrize("more", [{"status": 500}, {"status": 0}, {"truncate": True}])
+@pytest.mark.parametrize(
+    "more", [{"status": 500}, {"status": 403}, {"status": 429}, {"status": 0}, {"truncate": True}]
+)
 def test_a_download_that_fails_is_asked_for_again(github, api, more):
     github.artifacts[1] = [Artifact(5, "perf-review-h200", b"content")]
     github.trouble("STORAGE", "/blob", times=2, **more)
@@ -584,4 +588,4 @@ def test_an_event_larger_than_github_makes_them_is_not_read(tmp_path):
 def test_a_comment_may_ask_for_the_commit_it_names():
     asked = measurement_asked(json.dumps(comment_event(f"/perf {HEAD}\r\nplease")).encode(), REPOSITORY)
     assert asked is not None
-    assert (asked.pull_request, asked.commit, asked.login) == (12, HEAD, "maintainer")
+    assert (asked.pull_request, asked.words, asked.login) == (12, (HEAD,), "maintainer")

@@ -7,14 +7,17 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from harness.output.review.model import LIMITS, Review, decode_review
+from harness.output.review.plausible import problems
 from tests.commits import SUITE, Side, files, takes
 from tests.github_server import REPOSITORY, TOKEN, Artifact, GitHub, run_event, serving
-from tests.support import commit, git, make_repository, run_command, write_null_script
+from tests.support import IMPORT_PATH, caller, commit, git, make_repository, run_command, write_null_script
+from tests.test_audit import WELL
 from tests.workflow_steps import Job
 
 NUMBER, RUN = 12, 4711
@@ -57,6 +60,10 @@ class Play:
         self.github.merge_bases["main"] = self.base
         return head
 
+    def onto_main(self, files: dict[str, str]) -> None:
+        self.base = commit(self.author, files, 1)
+        git(self.author, "push", "--quiet", "origin", "main")
+
     def machine(self, workflow: str, name: str, known: dict[str, str], **environ: str) -> Job:
         self.machines += 1
         workspace = self.root / f"machine-{self.machines}"
@@ -64,14 +71,18 @@ class Play:
         return Job(workflow, name, workspace, {**EXPRESSIONS, **known}, environ)
 
     def plan(self, head: str, event: str = "push", **asked: str) -> Job:
+        self.github.settings = WELL
         known = {
+            "github.token": TOKEN,
             "github.event_name": event,
-            "github.ref_name": f"pull-request/{NUMBER}" if event == "push" else "main",
+            "github.ref_name": f"pull-request/{NUMBER}" if event == "push" else "perf-dispatch",
             "github.sha": head if event == "push" else self.base,
             "inputs.pull_request": asked.get("pull_request", ""),
             "inputs.sha": asked.get("sha", ""),
+            "inputs.cases": asked.get("cases", ""),
         }
-        job = self.machine("perf-pr.yml", "plan", known)
+        there = {"GITHUB_API_URL": self.github.url, "GITHUB_REPOSITORY": REPOSITORY}
+        job = self.machine("perf-pr.yml", "plan", known, **there)
         self.checkout(job.workspace, "main")
         return job
 
@@ -244,6 +255,79 @@ def test_a_dispatched_run_says_its_verdict_on_the_pull_request_and_not_on_the_de
     assert play.github.check_runs[0]["conclusion"] == "failure"
 
 
+def test_more_cases_than_a_report_holds_are_refused_before_they_are_measured(play, capsys, monkeypatch):
+    monkeypatch.setitem(LIMITS, "cases", 1)
+    head = play.propose(play.tree(takes(1_030_000)))
+    done = caller(capsys, monkeypatch)(
+        *("ci", "compare", "--base", "main", "--head", head, "--device", "null", "--size", "64"),
+        cwd=play.author,
+    )
+    assert done.status == 2
+    assert "Suite toy has 2 cases here, and a report holds 1: nothing of it was measured" in done.err
+    assert not (play.author / "perf-review" / "records").exists()
+
+
+KERNELS = {
+    "benchmarks/test_kernels.py": "def test_kernel(gpu_benchmark, gpu_case): gpu_benchmark(gpu_case)\n"
+}
+
+
+@pytest.fixture
+def by_pytest(play, capsys, monkeypatch) -> Callable[..., tuple[int, Review]]:
+    """Measure the pull request by these tests, as its job does; returns the status and the report."""
+
+    def run(tests: dict[str, str], changes: dict[str, str | None]) -> tuple[int, Review]:
+        play.onto_main(tests)
+        head = play.propose(changes)
+        monkeypatch.setenv("PYTHONPATH", IMPORT_PATH)
+        done = caller(capsys, monkeypatch)(
+            *(
+                "ci",
+                "compare",
+                "--base",
+                "main",
+                "--device",
+                "null",
+                "--size",
+                "64",
+                "--pytest",
+                "benchmarks",
+            ),
+            *("--out", str(play.root / "review")),
+            cwd=play.author,
+        )
+        assert (play.root / "review" / "review.json").exists(), done.err
+        review = decode_review((play.root / "review" / "review.json").read_bytes())
+        assert problems(review, bases={play.base}, head=head) == []
+        assert git(play.author, "worktree", "list").count("\n") == 0
+        return done.status, review
+
+    return run
+
+
+def test_pytest_s_kernels_and_its_other_benchmarks_are_in_one_report(play, by_pytest, monkeypatch):
+    monkeypatch.setattr("harness.github.pytest_session.ROUNDS", 1)  # too few to tell anything, and quick
+    host = "def test_sum(benchmark): benchmark.pedantic(sum, args=(range(64),), rounds=5)\n"
+    status, review = by_pytest({**KERNELS, "benchmarks/test_host.py": host}, play.tree(takes(1_030_000)))
+    assert status == 1
+    found = {(card.suite, case.case): case.status for card in review.cards for case in card.cases}
+    assert found == {
+        ("toy", "toy.scale[n=64]"): "regression",
+        ("toy", "toy.steady[n=64]"): "identical",
+        ("pytest", "pytest.test_sum[]"): "inconclusive",
+    }
+
+
+def test_a_test_that_fails_by_itself_is_no_success(play, by_pytest):
+    """No verdict does: both commits' kernels are the same."""
+    tests = {**KERNELS, "benchmarks/test_plain.py": "def test_plain(): assert False\n"}
+    status, review = by_pytest(tests, {"notes.txt": "x"})
+    assert status == 3
+    assert [card.problem for card in review.cards] == [
+        "A test failed in pytest's session, although no verdict does: see the job's log."
+    ]
+
+
 @pytest.mark.parametrize(("strict", "conclusion"), [("", "neutral"), ("yes", "failure")])
 def test_a_run_without_a_report_is_shown_as_not_known(play, strict, conclusion):
     head = play.propose(play.tree(takes(1_000_001)))
@@ -273,13 +357,21 @@ def test_no_other_event_or_request_reaches_a_card(play, event, asked):
 
 
 def test_the_cards_calibration_is_taken_from_the_branch_of_results(play):
-    known = {"github.token": TOKEN, "github.server_url": str(play.root), "github.repository": "origin.git"}
+    known = {
+        "github.token": TOKEN,
+        "github.server_url": str(play.root),
+        "github.repository": "origin.git",
+        "needs.plan.outputs.count": "1",
+        "needs.measure.result": "success",
+    }
     store = play.machine("perf-history.yml", "store", known)
     play.checkout(store.workspace, "main")
-    measured = store.temp / "results" / "perf-results-null"
+    measured = store.temp / "results" / "null"
     trials = ("--trials", "2", "--planted-trials", "0", "--results", str(measured))
     done = run_command("calibrate", "--device", "null", *trials, cwd=store.workspace)
     assert done.returncode == 0, done.stderr
+    names = sorted(path.relative_to(measured).as_posix() for path in measured.rglob("*") if path.is_file())
+    (measured.parent / "null.files").write_text("".join(f"./{name}\n" for name in names))
     assert store.run("Append to the branch") == 0, store.said
 
     head = play.propose(play.tree(takes(1_000_001)))

@@ -71,6 +71,26 @@ def test_a_card_that_was_not_measured_to_its_end_and_in_order_never_passes(over)
     assert standing(review(fine, bad)).conclusion == "failure"
 
 
+@pytest.mark.parametrize(
+    ("cause", "conclusion"),
+    [
+        ("code", "failure"),
+        (None, "failure"),
+        ("power", "failure"),
+        ("clocks", "neutral"),
+        ("thermal", "neutral"),
+        ("contention", "neutral"),
+        ("environment", "neutral"),
+    ],
+)
+def test_what_the_card_slowed_is_not_held_against_the_code_and_not_passed_either(cause, conclusion):
+    found = standing(review(card(case("a", 64, "regression", attribution=cause), case("b", 64, "unchanged"))))
+    assert found.conclusion == conclusion
+    if conclusion == "neutral":
+        told = "1 of 2 cases could not be judged: slower by the card and not by the code"
+        assert found.headline == f"{told}; none of the others is slower."
+
+
 def test_a_card_without_a_case_never_passes():
     assert standing(review()).conclusion == "neutral"
     assert standing(review(card())).state == "empty"
@@ -126,8 +146,8 @@ def test_every_case_is_in_one_group(name):
 
 SENTENCES = {
     "clean": "None of 24 cases is slower; 3 are faster.",
-    "regressions": "4 of 21 cases are slower, most of all matmul.shared_tile@2048 by 13.4 %; "
-    "1 is missing; 1 could not be judged.",
+    "regressions": "3 of 21 cases are slower, most of all matmul.shared_tile@2048 by 13.4 %; "
+    "1 is missing; 2 could not be judged.",
     "inconclusive": "5 of 23 cases could not be judged; none of the others is slower.",
     "invalid": "7 of 22 cases could not be judged; none of the others is slower.",
     "failed": "4 of 20 cases fail at head, matmul.loop_tiling@1024 among them; 1 could not be judged.",

@@ -28,7 +28,7 @@ from tests.test_docs import section
 
 FILES = ROOT / "harness" / "assets" / "runner"
 SCRIPTS = sorted(FILES.glob("*.sh"))
-UNITS = sorted(FILES.glob("*.service"))
+UNITS = sorted([*FILES.glob("*.service"), *FILES.glob("*.timer")])
 PAGE = ROOT / "docs" / "runners.md"
 
 JOB_USER = 61234 if os.geteuid() == 0 else os.getuid()
@@ -168,7 +168,11 @@ cat "{folder}/curl.answer"
 """
 JOURNALCTL = """#!/bin/bash
 printf '%s\\n' "$*" >> "{folder}/journalctl.calls"
-cat "{folder}/kernel.log"
+if [[ $* == *--unit=* ]]; then cat "{folder}/unit.log"; else cat "{folder}/kernel.log"; fi
+"""
+SYSTEMCTL = """#!/bin/bash
+if [[ $1 == show ]]; then exec cat "{folder}/unit.state"; fi
+printf '%s\\n' "$*" >> "{folder}/systemctl.calls"
 """
 ID = """#!/bin/bash
 [[ $3 == gpu-runner ]] || exit 1
@@ -222,6 +226,9 @@ class Machine:
         self.program("nvidia-smi", NVIDIA_SMI.format(python=sys.executable))
         self.program("curl", CURL.format(folder=folder))
         self.program("journalctl", JOURNALCTL.format(folder=folder))
+        self.program("systemctl", SYSTEMCTL.format(folder=folder))
+        (folder / "unit.log").write_text("")
+        (folder / "unit.state").write_text("active\n")
         self.program("id", ID.format(folder=folder))
         self.program("sleep", "#!/bin/sh\n")
         (folder / "uid").write_text(f"{JOB_USER}\n")
@@ -299,8 +306,12 @@ class Machine:
     def clocks(self, verb: str = "apply") -> Done:
         return self.call(str(self.scripts / "gpu-clocks.sh"), verb)
 
-    def runner(self, verb: str, **environment: str) -> Done:
-        return self.call(str(self.scripts / "start-ephemeral.sh"), verb, "gpu1", **environment)
+    def runner(self, verb: str, instance: str = "gpu1", **environment: str) -> Done:
+        return self.call(str(self.scripts / "start-ephemeral.sh"), verb, instance, **environment)
+
+    def ended_units(self) -> list[str]:
+        path = self.folder / "systemctl.calls"
+        return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
     def marks(self) -> list[str]:
         return [path.read_text(encoding="utf-8") for path in sorted((self.state / "quarantine").iterdir())]
@@ -430,10 +441,11 @@ def test_the_runners_unit_shuts_a_job_in() -> None:
     assert {"-/run/docker.sock", "-/run/containerd", "-/run/dbus", "-/etc/gpu-harness-runner.token"} <= set(
         hidden
     )
-    assert "169.254.169.254/32" in once["IPAddressDeny"]
+    assert "169.254.0.0/16" in once["IPAddressDeny"]
+    assert {"RuntimeMaxSec", "MemoryMax", "MemorySwapMax", "TasksMax"} <= once.keys()
     written = " ".join(service["ReadWritePaths"]).split()
     assert all(path.startswith("/var/lib/gpu-harness-runner/") for path in written)
-    assert "/var/lib/gpu-harness-runner/root" not in written
+    assert not {"/var/lib/gpu-harness-runner/root", "/var/lib/gpu-harness-runner/quarantine"} & set(written)
 
 
 def test_only_what_surrounds_a_job_is_run_by_root() -> None:
@@ -482,7 +494,7 @@ def test_the_example_configuration_holds_every_setting_at_its_default(machine: M
 def test_the_example_configuration_is_accepted_as_it_is(machine: Machine) -> None:
     example = (FILES / "gpu-harness-runner.conf").read_text(encoding="utf-8")
     machine.config.write_text(re.sub(r"(?m)^# ([a-z_]+ = )", r"\1", example), encoding="utf-8")
-    workflow = "OWNER/NAME/.github/workflows/perf-pr.yml@refs/heads/main"
+    workflow = "OWNER/NAME/.github/workflows/perf-history.yml@refs/heads/main"
     done = machine.started(GITHUB_REPOSITORY="owner/name", GITHUB_WORKFLOW_REF=workflow)
     assert (done.status, done.err) == (0, "")
 
@@ -569,7 +581,7 @@ def test_events_and_branch_are_those_of_the_configuration(machine: Machine) -> N
 @pytest.mark.parametrize(
     ("workflow", "begins"),
     [
-        ("acme/kernels/.github/workflows/perf-pr.yml@refs/heads/main", True),
+        ("acme/kernels/.github/workflows/perf-history.yml@refs/heads/main", True),
         ("acme/kernels/.github/workflows/evil.yml@refs/heads/main", False),
         ("acme/kernels/x/.github/workflows/perf-pr.yml@refs/heads/main", False),
         ("mallory/kernels/.github/workflows/perf-pr.yml@refs/heads/main", False),
@@ -579,6 +591,18 @@ def test_events_and_branch_are_those_of_the_configuration(machine: Machine) -> N
 def test_where_workflows_are_named_no_other_runs(machine: Machine, workflow: str, *, begins: bool) -> None:
     machine.configure("workflows = .github/workflows/perf-pr.yml .github/workflows/perf-history.yml")
     assert (machine.started(GITHUB_WORKFLOW_REF=workflow).status == 0) is begins
+
+
+def test_a_pull_request_is_measured_where_its_job_can_write_no_cache_that_others_restore(
+    machine: Machine,
+) -> None:
+    workflow = "acme/kernels/.github/workflows/perf-pr.yml@refs/heads/"
+    asked = {"GITHUB_EVENT_NAME": "workflow_dispatch"}
+    there = {"GITHUB_REF": "refs/heads/perf-dispatch", "GITHUB_WORKFLOW_REF": f"{workflow}perf-dispatch"}
+    assert machine.started(**asked, **there).status == 0
+    done = machine.started(**asked, GITHUB_WORKFLOW_REF=f"{workflow}main")
+    assert "could write caches that others restore" in done.err
+    assert "do not run here" in machine.started(**{**there, "GITHUB_EVENT_NAME": "push"}).err
 
 
 def test_a_name_cannot_give_the_runner_a_command(machine: Machine) -> None:
@@ -903,6 +927,94 @@ def test_any_mark_counts_however_it_is_made(machine: Machine, name: str) -> None
 def test_without_a_place_for_marks_nothing_runs(machine: Machine) -> None:
     (machine.state / "quarantine").rmdir()
     assert "is no folder that can be read" in machine.started().err
+
+
+def test_a_mark_that_a_hook_could_only_make_as_the_job_s_user_becomes_root_s(machine: Machine) -> None:
+    """The job ran as that user, and takes away what it made."""
+    assert machine.runner("prepare").status == 0
+    assert machine.started().status == 0
+    for number in range(3):
+        (machine.state / "notes" / f"quarantine-{number}").write_text("Left \x1b[2J by a hook.\n")
+    assert "in quarantine" in machine.started().err
+    assert machine.runner("finish").status == 0
+    assert machine.marks() == ["Left ?[2J by a hook.\n"]
+    assert "in quarantine" in machine.runner("prepare").err
+
+
+def test_a_hook_that_may_not_write_marks_leaves_a_word_beside_its_note(machine: Machine) -> None:
+    assert machine.started().status == 0
+    (machine.state / "quarantine").chmod(0o555)
+    machine.cards(H200 | {"power.limit": "300.00"})
+    call = [str(machine.scripts / "job-completed.sh")]
+    if os.geteuid() == 0:  # whom no mode keeps from anything
+        call = ["-c", f"setpriv --bounding-set=-all --inh-caps=-all bash -e {call[0]}"]
+    assert machine.call(*call, **JOB).status == 1
+    assert machine.marks() == []
+    assert [path.name[:11] for path in (machine.state / "notes").iterdir()] == ["quarantine-"]
+    assert "in quarantine" in machine.started().err
+
+
+# ---------------------------------------------------------------- one job, and no longer than it may
+
+
+@pytest.mark.parametrize("state", ["active", "activating", "deactivating"])
+def test_a_second_instance_is_refused_and_ends_nothing_of_the_first(
+    machine: Machine, state: str, strays: list[subprocess.Popen[bytes]]
+) -> None:
+    assert machine.runner("prepare").status == 0
+    (machine.folder / "unit.state").write_text(f"{state}\n")
+    job = sleeper(strays, user=JOB_USER) if os.geteuid() == 0 else None
+    done = machine.runner("prepare", "gpu2")
+    assert done.status == 1
+    assert f"is taken by runner@gpu1.service ({state})" in done.err
+    assert machine.runner("finish", "gpu2").status == 0  # systemd runs it after a refusal too
+    assert job is None or job.poll() is None
+    assert (machine.state / "work" / "gpu1" / "runner").exists()
+    assert machine.runner("finish").status == 0
+    assert machine.runner("prepare", "gpu2").status == 0
+
+
+@pytest.mark.parametrize("state", ["inactive", "failed"])
+def test_an_instance_that_is_down_leaves_the_machine_to_another(machine: Machine, state: str) -> None:
+    assert machine.runner("prepare").status == 0
+    (machine.folder / "unit.state").write_text(f"{state}\n")
+    assert machine.runner("prepare", "gpu2").status == 0
+    assert machine.runner("finish").status == 0  # late, and of nothing that is its own
+    assert (machine.state / "work" / "gpu2" / "runner").exists()
+
+
+ENDING = "kill --kill-whom=all --signal=SIGKILL runner@gpu1.service"
+
+
+@pytest.mark.parametrize("hidden", [False, True], ids=["as hooks leave it", "its note removed"])
+def test_a_job_that_outlives_its_time_is_ended_by_root(machine: Machine, *, hidden: bool) -> None:
+    """As does one that has stopped the runner, which was to end it."""
+    machine.configure("job_minutes = 30")
+    assert machine.runner("prepare").status == 0
+    assert machine.started().status == 0
+    if hidden:
+        machine.note.unlink()
+        (machine.folder / "unit.log").write_text("2026-11-23 06:00:00Z: Running job: Measure on h200\n")
+    assert machine.runner("limit").status == 0
+    assert machine.ended_units() == []
+    began = machine.state / "root" / "gpu1.began"
+    began.write_text(f"{int(began.read_text()) - 29 * 60}\n")
+    assert machine.runner("limit").status == 0
+    assert machine.ended_units() == []
+    began.write_text(f"{int(began.read_text()) - 61}\n")
+    done = machine.runner("limit")
+    assert (done.status, machine.ended_units()) == (0, [ENDING])
+    assert "A job has run for 30 minutes, and 30 are allowed" in done.out
+    machine.runner("finish")
+    assert not began.exists()
+
+
+def test_a_runner_that_waits_for_a_job_is_left_alone(machine: Machine) -> None:
+    assert machine.runner("prepare").status == 0
+    (machine.folder / "unit.log").write_text("2026-11-23 06:00:00Z: Listening for Jobs\n")
+    assert machine.runner("limit").status == 0
+    assert not (machine.state / "root" / "gpu1.began").exists()
+    assert machine.ended_units() == []
 
 
 # ---------------------------------------------------------------- job-completed
@@ -1386,7 +1498,7 @@ def test_the_commands_of_the_page_install_what_the_scripts_ask_for(machine: Mach
         path.name for path in FILES.iterdir()
     }
     state = root / "var" / "lib" / "gpu-harness-runner"
-    assert stat.S_IMODE((state / "quarantine").stat().st_mode) == 0o1770
+    assert stat.S_IMODE((state / "quarantine").stat().st_mode) == 0o755
     assert stat.S_IMODE((state / "root").stat().st_mode) == 0o700
     machine.scripts = root / "opt" / "gpu-harness-runner"
     machine.set_constants(

@@ -332,6 +332,15 @@ def test_chosen_extras_are_installed_and_their_devices_measured_on(repository, c
     assert '"also"' not in done.out
 
 
+def test_pytest_in_pull_requests_is_said_in_a_new_file_of_cards_and_its_packages_installed(repository, call):
+    done = call("ci", "init", "--harness", ".", "--pytest", "benchmarks", cwd=repository)
+    assert done.status == 0, done.err
+    assert read_fleet(repository / ".github" / "fleet.json").pytest == ("benchmarks",)
+    assert "pytest-benchmark==" in (repository / ".github" / "requirements" / "measure.txt").read_text()
+    more = call("ci", "init", "--harness", ".", "--pytest", "more", cwd=repository)
+    assert 'for pytest in pull requests write "pytest": ["more"]' in more.out
+
+
 def test_a_later_call_keeps_the_extras_unless_it_names_others(repository):
     scaffold(repository, PINNED, extras=("libraries", "opengl"))
     (repository / ".github" / COPIED[0]).write_text("older")

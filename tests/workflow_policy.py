@@ -41,7 +41,7 @@ CONDITIONS = {
         "github.event.workflow_run.head_repository.full_name == github.repository",
         "github.event.workflow_run.event ==",
     ),
-    "issue_comment": ("github.event.issue.pull_request", "github.event.comment.author_association"),
+    "issue_comment": ("github.event.issue.pull_request", "startsWith(github.event.comment.body,"),
 }
 """What the condition of a job that may write says, by trigger."""
 

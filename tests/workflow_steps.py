@@ -104,8 +104,8 @@ class Job:
             "GITHUB_STEP_SUMMARY": str(self.temp / "summary.md"),
             "RUNNER_TEMP": str(self.temp),
             **self.environ,
-            **{name: self._evaluated(str(value)) for name, value in given.items()},
+            **{name: self.evaluated(str(value)) for name, value in given.items()},
         }
 
-    def _evaluated(self, text: str) -> str:
+    def evaluated(self, text: str) -> str:
         return _EXPRESSION.sub(lambda found: self.known[" ".join(found[1].split())], text)

@@ -6,7 +6,8 @@ import dataclasses
 import functools
 import json
 import os
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,14 +15,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.cli import echo_json, options, tell
-from harness.errors import ConfigError, DeviceError, ExitCode, HarnessError, UsageError
+from harness.errors import ConfigError, DeviceError, ExitCode, HarnessError, MeasureError, UsageError
+from harness.github import audit as audits
 from harness.github import events, reporting
 from harness.github.api import Api, check_address, check_repository
 from harness.github.data_git import BRANCH
-from harness.github.posting import Posted, StaleError, start_measurement
+from harness.github.posting import Posted, StaleError
 from harness.github.reporting import AUTHOR, Outcome, Prepared, given_reviews, prepare
+from harness.github.requesting import Started, start_measurement
 from harness.github.requirements import chosen_extras
-from harness.github.scaffold import FLEET_FILE, matrix_of, own_requirement, read_fleet, scaffold
+from harness.github.scaffold import FLEET_FILE, matrix_of, narrowed, own_requirement, read_fleet, scaffold
 from harness.output.review.faces import faces, workflow_commands, write_faces
 from harness.output.review.markdown import code, summary
 from harness.system.texts import harmless
@@ -29,6 +32,8 @@ from harness.system.texts import harmless
 if TYPE_CHECKING:
     from harness.config import Config
     from harness.github.data_files import Stored
+    from harness.judgement.saved_runs import FilesResult
+    from harness.output.review.model import Review
     from harness.run.compare import CompareSettings, ComparisonResult
     from harness.spec.loader import LoadedSuite
 
@@ -39,7 +44,8 @@ _NEXT = """
 What no file can do, in this order (docs/runners.md of gpu-harness has the reasons):
   1. .github/fleet.json: your cards, with the labels of their runners. Then 'harness ci fleet'.
   2. Settings, Actions, General: require approval for all external contributors; read-only token by default.
-  3. Settings, Environments: gpu, with required reviewers; gpu-history, allowed to the default branch alone.
+  3. Settings, Environments: gpu, with required reviewers, allowed to the branch perf-dispatch alone;
+     gpu-history, allowed to the default branch alone. 'harness ci audit' says whether they are.
   4. Settings, Actions, Runners: a group for this repository only; ephemeral ones, with a card's labels.
   5. Settings, Pages: the source is GitHub Actions. Where it will be: the variable PERF_HISTORY_URL.
      The variable PERF_STRICT, set to anything, makes a check run fail that could not be judged.
@@ -67,35 +73,126 @@ def command() -> None:
 @options.commit("--base", required=True, help="The branch that the pull request goes to.")
 @options.commit("--head", default="HEAD", show_default=True, help="The pull request's commit.")
 @options.path("--out", "Where the report and the records go.", default=Path("perf-review"), show_default=True)
+@click.option(
+    "--pytest",
+    "tests",
+    metavar="PATH",
+    multiple=True,
+    help="Measure the pytest benchmarks there in place of CASES; repeatable.",
+)
 @_HISTORY
-def compare(selection: options.Selection, base: str, head: str, out: Path, history: str, **given: Any) -> int:
+def compare(
+    selection: options.Selection,
+    base: str,
+    head: str,
+    out: Path,
+    tests: tuple[str, ...],
+    history: str,
+    **given: Any,
+) -> int:
     """Compare a pull request with where it left its base, and write the report that 'harness ci post' posts.
 
     Of several devices, --device cuda:0,opengl:0, each is measured in turn; one that does not open is told,
     and is an error where none does. In a workflow the job's summary and annotations are written too. The exit
     status is that of 'harness compare'; the report is written whatever the verdicts are.
+
+    With --pytest the project's own pytest session measures, with --perf-base and --perf-gate. Its other
+    benchmarks, which are no kernels of a suite, are run at base and head in turns, and their files judged.
     """
-    from harness.cli.compare_command import repository_of, settings_from, show
+    from harness.cli.compare_command import repository_of, settings_from
     from harness.config import load_config
     from harness.output.review.building import kernel_places, review_of
     from harness.system import git
 
+    if tests and selection.cases:
+        raise UsageError("CASES are compared by themselves, and --pytest by its own tests: give one of them.")
     config = load_config()
     repository = repository_of(config)
     head = git.resolve(repository, head)
     left = git.merge_base(repository, base, head)
     if left == head:
         raise UsageError(f"{head[:10]} is part of {base} already: there is nothing to compare.")
+    if tests:
+        return _compare_tests(config, selection, tests, (left, head), out, history, given)
     settings = dataclasses.replace(settings_from(config, selection, given), results=out / "records")
     results, heads = _on_each_device(config, selection, settings, left, head)
     places = {loaded.suite.name: kernel_places(loaded) for loaded in heads}
-    review, links = review_of(results, places), events.links_of_run(history)
+    return _tell(review_of(results, places), results, None, selection, given, out, history)
+
+
+def _tell(
+    review: Review,
+    results: list[ComparisonResult],
+    judged: FilesResult | None,
+    selection: options.Selection,
+    given: Mapping[str, Any],
+    out: Path,
+    history: str,
+) -> int:
+    """Write every face of a review, print what it rests on, and return the exit status."""
+    from harness.output import verdicts
+
+    links = events.links_of_run(history)
     write_faces(out, faces(review, links))
     events.append_summary(summary(review, links))
-    status = show(results, given["fail_on"], as_json=selection.as_json)
+    every: list[ComparisonResult | FilesResult] = [*results, *([judged] if judged else [])]
+    status = verdicts.exit_code(every, given["fail_on"])
+    if selection.as_json:
+        told = [verdicts.as_json(result) for result in results]
+        echo_json([*told, *([verdicts.judgement_as_json(judged)] if judged else [])])
+    else:
+        if results:
+            verdicts.print_comparison(results, status)
+        if judged:
+            verdicts.print_judgement(judged, status)
     for line in workflow_commands(review) if events.in_workflow() and not selection.as_json else ():
         click.echo(line)
     return status
+
+
+def _compare_tests(
+    config: Config,
+    selection: options.Selection,
+    tests: tuple[str, ...],
+    ends: tuple[str, str],
+    out: Path,
+    history: str,
+    given: Mapping[str, Any],
+) -> int:
+    """Measure by the project's own pytest benchmarks, and report as of any comparison."""
+    from harness.cli.compare_command import repository_of
+    from harness.github import pytest_session
+    from harness.output.review.building import kernel_places, review_of_tests
+    from harness.output.verdicts import exit_code
+    from harness.spec.planning import load_suites
+    from harness.system import git
+
+    base, head = ends
+    if (checked_out := git.resolve(repository_of(config), "HEAD")) != head:
+        raise UsageError(f"pytest measures what is checked out, {checked_out[:10]}: check {head[:10]} out.")
+    session = pytest_session.Tests(paths=tests, project=config.root, out=out.resolve())
+    words = [word for size in selection.size for word in ("--perf-size", size)]
+    words += ["--perf-quick"] if selection.quick else []
+    results: list[ComparisonResult] = []
+    failed = others = False
+    for spec in (selection.device or config.device or "").split(","):
+        on_it = [*words, *(["--perf-device", spec] if spec else [])]
+        done = pytest_session.compare_kernels(session, base, on_it)
+        failed, others = failed or done.failed, others or done.others
+    results = pytest_session.compared(session, base, head)
+    judged = pytest_session.judge_others(session, base, head, tell) if others else None
+    if not results and judged is None:
+        raise MeasureError(
+            f"No benchmark in {', '.join(tests)} compared anything: see pytest's output above."
+        )
+    every: list[ComparisonResult | FilesResult] = [*results, *([judged] if judged else [])]
+    problem = ""
+    if failed and exit_code(every, given["fail_on"]) == ExitCode.FINE:
+        problem = "A test failed in pytest's session, although no verdict does: see the job's log."
+        results = [dataclasses.replace(result, problem=result.problem or problem) for result in results]
+    places = {loaded.suite.name: kernel_places(loaded) for loaded in load_suites(config, head)}
+    review = review_of_tests(results, judged, ends, places)
+    return _tell(review, results, judged, selection, given, out, history)
 
 
 def _on_each_device(
@@ -106,6 +203,7 @@ def _on_each_device(
     """
     from harness.cli.compare_command import compare_commits
     from harness.device.backends import parse_spec
+    from harness.output.review.model import LIMITS
     from harness.spec.planning import plan
 
     results: list[ComparisonResult] = []
@@ -118,7 +216,7 @@ def _on_each_device(
     for spec in specs:
         on_it = dataclasses.replace(settings, device=spec)
         try:
-            done = compare_commits(config, selection, on_it, base, head)
+            done = compare_commits(config, selection, on_it, base, head, most_cases=LIMITS["cases"])
         except DeviceError as error:
             if len(absent) + 1 == len(specs):
                 raise
@@ -314,6 +412,7 @@ def post(
         _write(prepared, out)
         outcome = reporting.post(calling.api, prepared, author=author)
     except StaleError as stale:
+        reporting.end_stale(calling.api, calling.repository, run, str(stale))
         result |= {"state": "stale", "message": f"{stale} So nothing of this run is shown there."}
     else:
         result |= _posted(prepared, outcome, would="would be " if calling.api.dry_run else "")
@@ -357,10 +456,14 @@ def _what(posted: Posted, would: str) -> str:
 @_calling
 @options.json
 def request(calling: _Calling, as_json: bool) -> ExitCode:
-    """Start a measurement where the comment's first line is '/perf SHA', with all 40 digits of the commit.
+    """Start a measurement where the comment's first line is '/perf SHA [CASES]', with all 40 digits of the
+    commit.
 
     For a workflow started by issue_comment. Whoever asks must be allowed to write to the repository, and the
-    commit must be the pull request's head at that moment: what is measured is what somebody looked at.
+    commit must be the pull request's head at that moment: what is measured is what somebody looked at. The
+    comment gets a reaction, and a check shows that the run waits. What is refused is answered with the
+    reason, '/perf' without a commit with the line to paste. The run is started on the branch perf-dispatch,
+    which is moved to the default branch's commit.
 
     Exit status 0 where a measurement was started or none was asked for, 2 where it was refused.
     """
@@ -369,12 +472,19 @@ def request(calling: _Calling, as_json: bool) -> ExitCode:
         message = "No request: the comment is not new, not on a pull request, or no /perf line."
         calling.show({"state": "no-request", "message": message}, as_json=as_json)
         return ExitCode.FINE
-    start_measurement(calling.api, calling.repository, asked)
-    would = "Would measure" if calling.api.dry_run else "Measuring"
-    message = f"{would} {asked.commit} of pull request {asked.pull_request}, as {asked.login} asked."
-    about = {"pull_request": asked.pull_request, "commit": asked.commit, "login": asked.login}
+    started = start_measurement(calling.api, calling.repository, asked)
+    message = _started(started, asked, would="Would measure" if calling.api.dry_run else "Measuring")
+    about = {"pull_request": asked.pull_request, "login": asked.login, **asdict(started)}
+    for trouble in started.untold:
+        _warn("Not shown on the pull request", trouble)
     calling.show({"state": "requested", "message": message, **about}, as_json=as_json)
     return ExitCode.FINE
+
+
+def _started(started: Started, asked: events.Asked, would: str) -> str:
+    what = " ".join((started.commit, *started.cases))
+    where = f" {started.url}" if started.url else ""
+    return f"{would} {what} of pull request {asked.pull_request}, as {asked.login} asked.{where}"
 
 
 @command.command("store", short_help="Append results to the branch that keeps them.")
@@ -437,13 +547,16 @@ def _stored_lines(stored: Stored) -> Iterator[str]:
 
 @command.command("fleet", short_help="Print the cards to measure on, as a job matrix.")
 @click.argument("file", type=click.Path(path_type=Path), default=FLEET_FILE)
+@click.option(
+    "--cases", metavar="TEXT", default="", help="In place of each card's own cases, with spaces between them."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print it in a workflow too.")
-def fleet(file: Path, as_json: bool) -> ExitCode:
+def fleet(file: Path, cases: str, as_json: bool) -> ExitCode:
     """Check the file of cards, and print it as a job's matrix: one line of JSON.
 
     In a workflow it becomes the step's outputs instead: `matrix`, and `count`, the number of cards.
     """
-    cards = read_fleet(file)
+    cards = narrowed(read_fleet(file), cases.split())
     matrix = matrix_of(cards)
     outputs = f"matrix={matrix}\ncount={len(cards.cards)}\n"
     if as_json or not events.append_file("GITHUB_OUTPUT", "step's outputs", outputs):
@@ -451,6 +564,42 @@ def fleet(file: Path, as_json: bool) -> ExitCode:
     else:
         click.echo(f"{file}: {', '.join(card.name for card in cards.cards) or 'no card'}")
     return ExitCode.FINE
+
+
+@command.command("audit", short_help="Tell which protections of the repository and its cards are missing.")
+@click.option("--repository", metavar="OWNER/NAME", help="Default: GITHUB_REPOSITORY.")
+@click.option("--api", metavar="URL", help="GitHub's API; default: GITHUB_API_URL.")
+@options.flag("--relied", "Only what jobs with a card rely on.")
+@options.json
+def audit(repository: str | None, api: str | None, relied: bool, as_json: bool) -> ExitCode:
+    """Ask GitHub for the settings that no file can hold, and tell what is missing and what to do.
+
+    Environments, their branches, reviewers and secrets, the token's default, forks, rules of branches,
+    runners and their groups, caches. What the token may not see is unknown. Exit status 1 where something is
+    missing.
+    """
+    name = check_repository(_given(repository, "GITHUB_REPOSITORY", "--repository"))
+    found = _audited(name, api, relied=relied)
+    if as_json:
+        echo_json([asdict(each) for each in found])
+    else:
+        _tell_audit(found)
+    return ExitCode.REGRESSION if audits.missing(found) else ExitCode.FINE
+
+
+def _audited(repository: str, api: str | None, *, relied: bool = False) -> list[audits.Finding]:
+    token = _given(None, "GITHUB_TOKEN", "one that may read settings")
+    root = api or os.environ.get("GITHUB_API_URL") or "https://api.github.com"
+    return audits.audit(Api(root, token), repository, relied_only=relied)
+
+
+def _tell_audit(found: list[audits.Finding]) -> None:
+    for line in audits.lines(found, max(60, shutil.get_terminal_size().columns)):
+        click.echo(harmless(line))
+    if events.in_workflow():
+        for each in audits.missing(found):
+            told = f"{each.what}: {each.seen}. {each.to_do}."
+            click.echo(events.error_line("A protection is missing", told), err=True)
 
 
 @command.command("init", short_help="Write the workflows into a repository.")
@@ -468,9 +617,23 @@ def fleet(file: Path, as_json: bool) -> ExitCode:
     help="Extras that the jobs which measure install too, such as tvm,libraries,opengl; default: those that "
     "the files there say.",
 )
+@click.option(
+    "--pytest",
+    "tests",
+    metavar="PATH",
+    multiple=True,
+    help="Measure pull requests by the pytest benchmarks there; repeatable. Brings the extra pytest.",
+)
 @options.flag("--force", "Overwrite workflows that are there; never the file of cards.")
 @options.json
-def init(folder: Path, requirement: str | None, extras: str | None, force: bool, as_json: bool) -> ExitCode:
+def init(
+    folder: Path,
+    requirement: str | None,
+    extras: str | None,
+    tests: tuple[str, ...],
+    force: bool,
+    as_json: bool,
+) -> ExitCode:
     """Write the workflows into a repository: pull requests measured and reported, the history published.
 
     FOLDER is the repository's top, by default the current one. All files are written, or none. Where a
@@ -485,7 +648,7 @@ def init(folder: Path, requirement: str | None, extras: str | None, force: bool,
             "it is the commit of its clone, once that is pushed. Say with --harness what the workflows are "
             "to install, such as 'gpu-harness @ git+https://HOST/OWNER/REPOSITORY@COMMIT'."
         )
-    done = scaffold(folder, chosen, extras=wanted, force=force)
+    done = scaffold(folder, chosen, extras=wanted, tests=tests, force=force)
     if as_json:
         echo_json({**asdict(done), "harness": chosen})
         return ExitCode.FINE
@@ -497,5 +660,21 @@ def init(folder: Path, requirement: str | None, extras: str | None, force: bool,
             f"No card of {FLEET_FILE} has the device {device}, so its kernels are not measured: where a "
             f'runner has it, write "also": ["{device}"].'
         )
+    if done.untested:
+        told = json.dumps(list(done.untested))
+        click.echo(
+            f'{FLEET_FILE} is kept: for pytest in pull requests write "pytest": {told} beside "cards".'
+        )
     click.echo(_NEXT)
+    name = os.environ.get("GITHUB_REPOSITORY", "")
+    if not (name and os.environ.get("GITHUB_TOKEN")):
+        click.echo(
+            "With GITHUB_REPOSITORY and GITHUB_TOKEN set, 'harness ci audit' says what of 2 to 5 is there."
+        )
+        return ExitCode.FINE
+    try:
+        click.echo(f"\nWhat is there of {harmless(name)}, as 'harness ci audit' sees it:")
+        _tell_audit(_audited(check_repository(name), None))
+    except HarnessError as error:  # what was written is written
+        _warn("Not audited", error.message)
     return ExitCode.FINE

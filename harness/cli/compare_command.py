@@ -112,10 +112,16 @@ class Compared(NamedTuple):
 
 
 def compare_commits(
-    config: Config, selection: options.Selection, settings: CompareSettings, base: str, head: str | None
+    config: Config,
+    selection: options.Selection,
+    settings: CompareSettings,
+    base: str,
+    head: str | None,
+    *,
+    most_cases: int | None = None,
 ) -> Compared:
     """Compare the selected cases at two revisions, suite by suite, and show how it goes; without `head`, base
-    and the working tree.
+    and the working tree. Raises UsageError before it measures more cases of a suite than `most_cases`.
     """
     from harness.spec.planning import load_pairs
 
@@ -170,7 +176,15 @@ def _compare_pairs(
         for pair, sizes in wanted.chosen:
             with Comparing(pair.base, pair.head, settings, observer) as comparing:
                 quick = selection.quick or comparing.device.kind != "gpu"
-                done.results.append(comparing.run(*pair.plans(selection.cases, sizes, quick=quick)))
+                plans = pair.plans(selection.cases, sizes, quick=quick)
+                cases = len({planned.case.id for side in plans for planned in side})
+                if most_cases is not None and cases > most_cases:
+                    raise UsageError(
+                        f"Suite {pair.head.suite.name} has {cases} cases here, and a report holds "
+                        f"{most_cases}: nothing of it was measured. Name fewer cases or sizes, in "
+                        ".github/fleet.json."
+                    )
+                done.results.append(comparing.run(*plans))
                 done.heads.append(pair.head)
             if done.results[-1].interrupted:
                 break

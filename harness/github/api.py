@@ -194,9 +194,9 @@ class Api:
                 if answer.status not in _REDIRECTS:
                     break
                 answer = self._fetch(_without_token(answer, loopback=self._loopback), limit_bytes)
-            if answer.status not in _PASSING:
+            if answer.status not in (*_PASSING, 403, 429):
                 break
-            # The address is good for a minute: another one is asked for.
+            # The address is good for a minute, and storage may be too busy: another one is asked for.
             if tries < _TRIES:
                 self._back_off(tries)
         if answer.status != 200:
@@ -328,6 +328,7 @@ def _is_safe(url: str, *, loopback: bool) -> bool:
     try:
         parts = urlsplit(url)
         host, named = parts.hostname or "", parts.username is None and parts.port != 0
+        host.encode("idna")  # what looks it up does so too, and raises for a name that is none
     except ValueError:
         return False
     plain = loopback and parts.scheme == "http" and _is_loopback(host)

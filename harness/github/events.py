@@ -72,15 +72,19 @@ def append_file(variable: str, what: str, text: str) -> str:
 WORKFLOW = "perf-pr.yml"
 """The workflow whose job has the card."""
 _MAX_BYTES = 25 * 2**20
+DISPATCH_BRANCH = "perf-dispatch"
+"""Where measurements are dispatched. It is kept at the default branch's commit, so the workflow file is that
+branch's; but what a run writes into a cache is in a scope of its own, which no other branch reads."""
 _BRANCH = re.compile(r"pull-request/([1-9][0-9]{0,8})")
 """What a vetted pull request is mirrored to."""
-_TITLE = re.compile(r"Performance of #([1-9][0-9]{0,8}) at ([0-9a-f]{40})")
+_TITLE = re.compile(r"Performance of #([1-9][0-9]{0,8}) at ([0-9a-f]{40})(, some cases)?")
 """The run-name of the workflow, made from what whoever started it has given."""
+COMMAND = "/perf"
+"""What a comment's first line begins with."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LOGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _REF = re.compile(r"[^\s\x00-\x1f\x7f]{1,255}")
 _WORD = re.compile(r"[a-z_]{1,30}")
-_COMMAND = "/perf"
 
 T = TypeVar("T")
 
@@ -98,7 +102,11 @@ class MeasuredRun:
     default_branch: str
     pushed: bool
     """Whether the run stands for the measured commit, and so fails for what was found of it; one that was
-    started by hand stands for the default branch's."""
+    dispatched stands for the default branch's."""
+    workflow_commit: str = ""
+    """Where a dispatched run's workflow file is from."""
+    partial: bool = False
+    """Whether only the cases were measured that somebody named."""
 
     @property
     def ending(self) -> str:
@@ -110,8 +118,10 @@ class Asked:
     """A comment that asks for a measurement, by the login of who wrote it."""
 
     pull_request: int
-    commit: str
+    words: tuple[str, ...]
+    """What follows the command on its line: a commit, then cases. Nobody has looked at them yet."""
     login: str
+    comment: int
     default_branch: str
 
 
@@ -148,6 +158,7 @@ class _User(msgspec.Struct):
 
 
 class _Comment(msgspec.Struct):
+    id: int
     user: _User | None = None
     body: str | None = None
 
@@ -182,15 +193,15 @@ def read_event(path: Path) -> bytes:
 def measured_run(content: bytes, repository: str) -> MeasuredRun:
     """The run that a `workflow_run` event tells of. Raises RefusedError where nothing of it may be posted.
 
-    A push to ``pull-request/N`` took the right to push to the repository, and a start by hand on the default
-    branch took the same and ran that branch's own workflow file. Runs of all other kinds anybody can cause.
+    A push to ``pull-request/N`` took the right to push to the repository, and so did a dispatch on the branch
+    for that; whose workflow file it ran is looked up later. Runs of all other kinds anybody can cause.
     """
     event = _decoded(content, _RunEvent, "workflow_run")
     run = event.workflow_run
     _check_repository(event.repository, repository)
     if event.action != "completed" or run.status != "completed":
         raise RefusedError(f"The run is {quoted(run.status)}, not completed: wait for it to end.")
-    number, head = _measured(run, event.repository)
+    number, head, partial = _measured(run, event.repository)
     # GitHub writes the path with or without @REF. What follows an @ may as well be part of a file's name.
     path = f".github/workflows/{WORKFLOW}"
     if run.path not in (path, f"{path}@{run.head_branch}", f"{path}@refs/heads/{run.head_branch}"):
@@ -203,10 +214,13 @@ def measured_run(content: bytes, repository: str) -> MeasuredRun:
         head=head,
         default_branch=event.repository.default_branch,
         pushed=run.event == "push",
+        workflow_commit="" if run.event == "push" else run.head_sha,
+        partial=partial,
     )
 
 
-def _measured(run: _WorkflowRun, repository: _Repository) -> tuple[int, str]:
+def _measured(run: _WorkflowRun, repository: _Repository) -> tuple[int, str, bool]:
+    """Of a run its pull request, its commit and whether only some cases were asked for."""
     branch = run.head_branch or ""
     theirs = run.head_repository and run.head_repository.full_name.lower()
     if theirs != repository.full_name.lower():
@@ -214,47 +228,43 @@ def _measured(run: _WorkflowRun, repository: _Repository) -> tuple[int, str]:
             f"The run is of branch {quoted(branch)!r} in another repository: only what was mirrored to a "
             "branch pull-request/N of this one is posted."
         )
+    if not _COMMIT.fullmatch(run.head_sha):
+        raise RefusedError(f"The run is of {quoted(run.head_sha)!r}, which is no commit.")
     if run.event == "push" and (pushed := _BRANCH.fullmatch(branch)):
-        if not _COMMIT.fullmatch(run.head_sha):
-            raise RefusedError(f"The run is of {quoted(run.head_sha)!r}, which is no commit.")
-        return int(pushed[1]), run.head_sha
-    if run.event == "workflow_dispatch" and branch == repository.default_branch:
+        return int(pushed[1]), run.head_sha, False
+    if run.event == "workflow_dispatch" and branch == DISPATCH_BRANCH:
         if started := _TITLE.fullmatch(run.display_title):
-            return int(started[1]), started[2]
+            return int(started[1]), started[2], bool(started[3])
         raise RefusedError(
             f"The run is called {quoted(run.display_title)!r}; expected 'Performance of #N at SHA', as the "
             f"run-name of {WORKFLOW} makes it."
         )
     raise RefusedError(
         f"The run was started by {quoted(run.event)} on branch {quoted(branch)!r}; expected a push to "
-        f"pull-request/N, or workflow_dispatch on {quoted(repository.default_branch)}."
+        f"pull-request/N, or workflow_dispatch on {DISPATCH_BRANCH}."
     )
 
 
 def measurement_asked(content: bytes, repository: str) -> Asked | None:
     """What an `issue_comment` event asks for; None where it asks for nothing.
 
-    Raises RefusedError where it does so in a wrong way. Whether its author may ask is another question.
+    Raises RefusedError for an event that GitHub does not send. Whether its author may ask, and for that, are
+    other questions.
     """
     event = _decoded(content, _CommentEvent, "issue_comment")
     _check_repository(event.repository, repository)
     line = (event.comment.body or "").partition("\n")[0].removesuffix("\r")
-    asks = line == _COMMAND or line.startswith(f"{_COMMAND} ")
+    asks = line == COMMAND or line.startswith(f"{COMMAND} ")
     if event.action != "created" or event.issue.pull_request is None or not asks:
         return None
-    commit = line.removeprefix(f"{_COMMAND} ")
-    if not _COMMIT.fullmatch(commit):
-        raise RefusedError(
-            f"{quoted(line)!r} does not name a commit: write '{_COMMAND} SHA' with all 40 digits of the one "
-            "that you have looked at."
-        )
     login = event.comment.user.login if event.comment.user else ""
     if not _LOGIN.fullmatch(login):
         raise RefusedError(f"{quoted(login)!r} asks, which is no person's login.")
     return Asked(
         pull_request=_positive(event.issue.number, "pull request"),
-        commit=commit,
+        words=tuple(word for word in line.removeprefix(COMMAND).split(" ") if word),
         login=login,
+        comment=_positive(event.comment.id, "comment"),
         default_branch=event.repository.default_branch,
     )
 

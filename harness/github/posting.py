@@ -1,4 +1,4 @@
-"""A pull request as GitHub knows it now: what is posted to it, and starting a measurement of it."""
+"""A pull request as GitHub knows it now, and what is posted to it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from harness.errors import RefusedError, RemoteError
+from harness.errors import RemoteError
 from harness.github.api import Api, ApiError, path_of
-from harness.github.events import WORKFLOW, Asked, Named, quoted
-
-_MAY_ASK = {"admin", "maintain", "write"}
+from harness.github.events import Named, quoted
 
 
 class StaleError(Exception):
@@ -40,13 +38,18 @@ class _Compared(msgspec.Struct):
     merge_base_commit: _Commit
 
 
-class _Permission(msgspec.Struct):
-    permission: str
-    role_name: str = ""
-
-
 def current_pull(api: Api, repository: str, number: int, commit: str) -> Pull:
     """The pull request, which is open and has this commit as its head. Raises StaleError, RemoteError."""
+    pull = open_pull(api, repository, number)
+    if pull.head.sha != commit:
+        raise StaleError(
+            f"The head of pull request {number} is {quoted(pull.head.sha)} by now, not {commit}."
+        )
+    return pull
+
+
+def open_pull(api: Api, repository: str, number: int) -> Pull:
+    """The pull request, which is open. Raises StaleError, RemoteError."""
     pull = api.get(path_of(repository, "pulls", number), Pull, needs="pull-requests: read")
     if pull.number != number or pull.base.repo.full_name.lower() != repository.lower():
         raise RemoteError(
@@ -55,10 +58,6 @@ def current_pull(api: Api, repository: str, number: int, commit: str) -> Pull:
         )
     if pull.state != "open":
         raise StaleError(f"Pull request {number} is {quoted(pull.state)}.")
-    if pull.head.sha != commit:
-        raise StaleError(
-            f"The head of pull request {number} is {quoted(pull.head.sha)} by now, not {commit}."
-        )
     return pull
 
 
@@ -81,42 +80,9 @@ def merge_bases(api: Api, repository: str, branches: Iterable[str], commit: str)
     return frozenset(found)
 
 
-def start_measurement(api: Api, repository: str, asked: Asked) -> None:
-    """Have the workflow with the card measure what was asked for: that of the default branch, by the one
-    commit that was named.
-
-    Raises RefusedError where whoever asks may not, or the commit is the pull request's head no more;
-    ApiError, RemoteError.
-    """
-    if not _may_ask(api, repository, asked.login):
-        raise RefusedError(
-            f"{asked.login} may not write to {repository}, so cannot ask for a measurement. Let a maintainer "
-            "look at the commit, and ask."
-        )
-    try:
-        current_pull(api, repository, asked.pull_request, asked.commit)
-    except StaleError as stale:
-        raise RefusedError(f"{stale} Look at what would be merged, and ask for that commit.") from None
-    inputs = {"pull_request": str(asked.pull_request), "sha": asked.commit}
-    path = path_of(repository, "actions", "workflows", WORKFLOW, "dispatches")
-    # Nothing looks whether a lost answer was a yes: GitHub does not say which run a dispatch has started.
-    api.create(path, {"ref": asked.default_branch, "inputs": inputs}, bytes, needs="actions: write")
-
-
-def _may_ask(api: Api, repository: str, login: str) -> bool:
-    path = path_of(repository, "collaborators", login, "permission")
-    try:
-        found = api.get(path, _Permission, needs="metadata: read")
-    except ApiError as error:
-        if error.status == 404:  # nobody of that name is known here
-            return False
-        raise
-    # `permission` has the four of old, write for maintain; `role_name` may be one that an organisation made.
-    return found.permission in _MAY_ASK or found.role_name in _MAY_ASK
-
-
-_PREFIX = "<!-- gpu-harness:review "
-_MARKER = re.compile(rf"{_PREFIX}run=([0-9]{{1,19}}) attempt=([0-9]{{1,9}}) head=([0-9a-f]{{40}}) -->")
+_MARKER = re.compile(
+    r"<!-- gpu-harness:review(-some)? run=([0-9]{1,19}) attempt=([0-9]{1,9}) head=([0-9a-f]{40}) -->"
+)
 _EXTERNAL_ID = re.compile(r"([0-9]{1,19})\.([0-9]{1,9})")
 _ROUNDS = 6
 _COMMENTS = "pull-requests: write"
@@ -128,10 +94,13 @@ class Stamp:
     run: int
     attempt: int
     head: str
+    partial: bool = False
+    """Of some cases only: what is posted of all of them stays beside it."""
 
     @property
     def marker(self) -> str:
-        return f"{_PREFIX}run={self.run} attempt={self.attempt} head={self.head} -->"
+        which = "-some" if self.partial else ""
+        return f"<!-- gpu-harness:review{which} run={self.run} attempt={self.attempt} head={self.head} -->"
 
     @property
     def external_id(self) -> str:
@@ -165,7 +134,9 @@ class _Comment(msgspec.Struct):
     @property
     def stamp(self) -> Stamp | None:
         found = _MARKER.match(self.body or "")
-        return Stamp(run=int(found[1]), attempt=int(found[2]), head=found[3]) if found else None
+        if not found:
+            return None
+        return Stamp(run=int(found[2]), attempt=int(found[3]), head=found[4], partial=bool(found[1]))
 
     def is_by(self, author: str) -> bool:
         # The login of an app's bot ends in [bot], which nobody can choose. It alone is of type Bot.
@@ -180,6 +151,7 @@ class _Output(msgspec.Struct):
 class _CheckRun(msgspec.Struct):
     id: int
     html_url: str | None = None
+    status: str = ""
     external_id: str | None = None
     output: _Output = msgspec.field(default_factory=_Output)
 
@@ -228,6 +200,7 @@ class _Sticky:
 
     def __post_init__(self) -> None:
         self._comments = path_of(self.repository, "issues", self.pull_request, "comments")
+        self._begins = self.stamp.marker.partition("run=")[0]
 
     def look(self) -> Posted | None:
         """One look, and what follows from it; None where another look must."""
@@ -254,7 +227,7 @@ class _Sticky:
             comment
             for page in self.api.pages(self._comments, list[_Comment], needs="pull-requests: read")
             for comment in page
-            if comment.is_by(self.author) and (comment.body or "").startswith(_PREFIX)
+            if comment.is_by(self.author) and (comment.body or "").startswith(self._begins)
         ]
 
     def _create(self) -> Posted | None:
@@ -316,6 +289,30 @@ def post_check(
         body = {**body, "output": output}
     api.update(f"{path}/{same.id}", body, _CheckRun, needs=_CHECKS)
     return Posted(action="updated", id=same.id, url=same.html_url or "")
+
+
+def post_queued(
+    api: Api, repository: str, stamp: Stamp, name: str, *, details_url: str, output: Mapping[str, str]
+) -> None:
+    """Show that a run has been started. What is posted of it takes this check's place, by the same stamp.
+
+    Raises ApiError, RemoteError.
+    """
+    body = {"name": name, "status": "queued", "external_id": stamp.external_id, "details_url": details_url}
+    path = path_of(repository, "check-runs")
+    api.create(path, {**body, "head_sha": stamp.head, "output": output}, _CheckRun, needs=_CHECKS)
+
+
+def end_queued(api: Api, repository: str, stamp: Stamp, name: str, why: str) -> None:
+    """End the check of a run of which nothing is posted, as the pull request has moved on.
+
+    Raises ApiError, RemoteError.
+    """
+    same = _of_stamp(_check_runs(api, repository, stamp, name), stamp)
+    if same is not None and same.status != "completed":
+        output = {"title": "Not posted", "summary": why}
+        body = {"name": name, "status": "completed", "conclusion": "cancelled", "output": output}
+        api.update(path_of(repository, "check-runs", same.id), body, _CheckRun, needs=_CHECKS)
 
 
 def _check_runs(api: Api, repository: str, stamp: Stamp, name: str) -> list[_CheckRun]:

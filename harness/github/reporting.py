@@ -15,9 +15,17 @@ from typing import Any
 from harness.errors import ConfigError, RefusedError, RemoteError
 from harness.github.api import Api
 from harness.github.artifacts import MAX_TOTAL_BYTES, fetch_reviews, merged, read_review, unpacked
-from harness.github.events import MeasuredRun, quoted
-from harness.github.posting import Posted, Stamp, current_pull, merge_bases, post_check, post_comment
-from harness.output.review.faces import CHECK_NAME, check_run
+from harness.github.events import MeasuredRun, links_of_run, quoted
+from harness.github.posting import (
+    Posted,
+    Stamp,
+    current_pull,
+    end_queued,
+    merge_bases,
+    post_check,
+    post_comment,
+)
+from harness.output.review.faces import check_name, check_run
 from harness.output.review.grouping import Links
 from harness.output.review.markdown import comment
 from harness.output.review.model import Review
@@ -63,11 +71,18 @@ def prepare(
 
     Raises StaleError, RefusedError for a report that is not what it should be, ApiError, RemoteError.
     """
+    _check_workflow(api, repository, run)
     pull = current_pull(api, repository, run.pull_request, run.head)
     reviews = fetch_reviews(api, repository, run.id) if given is None else given
     page = f"{server}/{repository}"
-    links = Links(run=f"{page}/actions/runs/{run.id}", history=history, repository=page)
-    stamp = Stamp(run=run.id, attempt=run.attempt, head=run.head)
+    here = links_of_run().run
+    links = Links(
+        run=f"{page}/actions/runs/{run.id}",
+        page=f"{here}#artifacts" if here else "",
+        history=history,
+        repository=page,
+    )
+    stamp = _stamp(run)
     review = merged(reviews.values()) if reviews else None
     said, check = "", _without_report(run, links)
     if review is not None:
@@ -82,11 +97,35 @@ def prepare(
         if unfinished and check["conclusion"] == "success":
             output = {**check["output"], "title": unfinished, "text": unfinished}
             check = {**check, "conclusion": "neutral", "output": output}
+    check = {**check, "name": check_name(partial=run.partial)}
     if strict and check["conclusion"] == "neutral":
         check = {**check, "conclusion": "failure"}
     return Prepared(
         repository=repository, run=run, links=links, review=review, comment=said, check=check, stamp=stamp
     )
+
+
+def _check_workflow(api: Api, repository: str, run: MeasuredRun) -> None:
+    """Raises RefusedError unless a dispatched run took its workflow file from the default branch: whoever may
+    push could have moved the branch that it was dispatched on.
+    """
+    if run.pushed:
+        return
+    commit = run.workflow_commit
+    if commit not in merge_bases(api, repository, (run.default_branch,), commit):
+        raise RefusedError(
+            f"The run's workflow file is from {commit}, which is no commit of {quoted(run.default_branch)}: "
+            "nothing is known of what it measured. Find out who moved the branch that it was started on."
+        )
+
+
+def _stamp(run: MeasuredRun) -> Stamp:
+    return Stamp(run=run.id, attempt=run.attempt, head=run.head, partial=run.partial)
+
+
+def end_stale(api: Api, repository: str, run: MeasuredRun, why: str) -> None:
+    """End the check that waited for a run of which nothing is posted. Raises ApiError, RemoteError."""
+    end_queued(api, repository, _stamp(run), check_name(partial=run.partial), quoted(why))
 
 
 def _unfinished(run: MeasuredRun, verdict: str) -> str:
@@ -99,7 +138,7 @@ def _unfinished(run: MeasuredRun, verdict: str) -> str:
 
 def _without_report(run: MeasuredRun, links: Links) -> dict[str, Any]:
     return {
-        "name": CHECK_NAME,
+        "name": check_name(partial=run.partial),
         "status": "completed",
         "conclusion": "neutral",
         "details_url": links.run,

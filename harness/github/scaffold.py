@@ -18,7 +18,8 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 from msgspec import Meta, Struct
 
-from harness.errors import ConfigError, StoreError, UsageError
+from harness.errors import ConfigError, RefusedError, StoreError, UsageError
+from harness.github.events import quoted
 from harness.github.requirements import DEVICES, composed, extras_of
 from harness.system.git import ask, repository_of
 
@@ -33,6 +34,8 @@ Label = Annotated[str, Meta(pattern=rf"^[A-Za-z0-9][A-Za-z0-9_.-]{{0,99}}{_END}"
 Spec = Annotated[str, Meta(pattern=rf"^(cuda|opencl|opengl|cpu|null)(:[0-9]{{1,3}})?{_END}")]
 # These two become words of a command: none begins with a dash, or holds what a shell would take for more.
 Pattern = Annotated[str, Meta(pattern=rf"^[A-Za-z0-9_*?\[][A-Za-z0-9_.*?\[\]@=,-]{{0,199}}{_END}")]
+TestPath = Annotated[str, Meta(pattern=rf"^(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_./-]{{0,199}}{_END}")]
+Cases = Annotated[tuple[Pattern, ...], Meta(max_length=64)]
 _LENGTH = r"([A-Za-z_][A-Za-z0-9_]{0,39}=)?[1-9][0-9]{0,9}"
 Sizes = Annotated[str, Meta(pattern=rf"^{_LENGTH}([,x]{_LENGTH}){{0,7}}{_END}")]
 
@@ -47,7 +50,7 @@ class FleetCard(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     device: Spec = "cuda:0"
     also: Annotated[tuple[Spec, ...], Meta(max_length=8)] = ()
     """More devices of the host, on which the same job measures afterwards."""
-    cases: Annotated[tuple[Pattern, ...], Meta(max_length=64)] = ()
+    cases: Cases = ()
     sizes: Annotated[tuple[Sizes, ...], Meta(max_length=16)] = ()
     quick: bool = False
 
@@ -62,10 +65,12 @@ class FleetCard(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
         return (*self.cases, "--device", ",".join(self.devices), *sizes, *(["--quick"] if self.quick else []))
 
 
-class Fleet(Struct, frozen=True, forbid_unknown_fields=True):
+class Fleet(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """All cards; none is allowed, and then nothing is measured."""
 
     cards: Annotated[tuple[FleetCard, ...], Meta(max_length=64)]
+    pytest: Annotated[tuple[TestPath, ...], Meta(max_length=16)] = ()
+    """Where the repository's pytest benchmarks are: pull requests are measured by these then."""
 
 
 def read_fleet(path: Path) -> Fleet:
@@ -93,7 +98,32 @@ def decode_fleet(content: bytes, where: str) -> Fleet:
     for card in fleet.cards:
         if twice := sorted({spec for spec in card.devices if card.devices.count(spec) > 1}):
             raise ConfigError(f"{where} gives {card.name} the device {', '.join(twice)} more than once.")
+        if card.cases and fleet.pytest:
+            raise ConfigError(
+                f"{where} gives {card.name} cases, and says that pytest's benchmarks are measured: drop one."
+            )
     return fleet
+
+
+def check_patterns(words: Sequence[str]) -> None:
+    """Raises RefusedError unless a file of cards may name them as cases: they become words of a command."""
+    try:
+        msgspec.convert(tuple(words), Cases)
+    except msgspec.ValidationError:
+        raise RefusedError(
+            f"'{quoted(' '.join(words))}' names no cases: expected up to 64 such as matmul.naive or "
+            "matmul.*tiling*, with spaces between them."
+        ) from None
+
+
+def narrowed(fleet: Fleet, words: Sequence[str]) -> Fleet:
+    """The fleet, for these cases in place of each card's own and of pytest; as it is for none. Raises
+    RefusedError.
+    """
+    check_patterns(words)
+    if not words:
+        return fleet
+    return Fleet(cards=tuple(msgspec.structs.replace(card, cases=tuple(words)) for card in fleet.cards))
 
 
 def encode_fleet(fleet: Fleet) -> bytes:
@@ -104,12 +134,13 @@ def matrix_of(fleet: Fleet) -> str:
     """The matrix of a job, one line of JSON. `arguments` are words, safe to split at the spaces; `device` has
     a comma between each two.
     """
+    tests = [word for path in fleet.pytest for word in ("--pytest", path)]
     cards = [
         {
             "name": card.name,
             "labels": card.labels,
             "device": ",".join(card.devices),
-            "arguments": " ".join(card.arguments),
+            "arguments": " ".join((*card.arguments, *tests)),
         }
         for card in fleet.cards
     ]
@@ -162,6 +193,8 @@ class Scaffolded:
     kept: tuple[str, ...]
     extras: tuple[str, ...]
     """That the jobs which measure install."""
+    untested: tuple[str, ...]
+    """Folders of tests that the file of cards, which is kept, does not name."""
     unmeasured: tuple[str, ...]
     """Devices that these extras are for and that no card of the file of cards has."""
 
@@ -171,13 +204,15 @@ def scaffold(
     requirement: str,
     *,
     extras: Sequence[str] | None = None,
+    tests: Sequence[str] = (),
     force: bool = False,
     package: Path = _PACKAGE,
 ) -> Scaffolded:
     """Write the workflows and what they need below a repository's top folder.
 
     `requirement` is what they install as the harness, `package` the folder that has them. `extras` are those
-    of this project that jobs which measure install too, None for those that the files there say. Files
+    of this project that jobs which measure install too, None for those that the files there say; `tests` are
+    folders of pytest benchmarks, for a new file of cards, which need the extra pytest. Files
     that are there and differ are overwritten with `force` only; the file of cards never is. Raises UsageError
     for a folder or requirement that is none, or for files in the way; ConfigError where the file of cards
     there is broken; StoreError where files cannot be written, and then none is.
@@ -187,12 +222,14 @@ def scaffold(
     files = {f".github/{name}": content for name, content in _shipped(package).items()}
     if extras is None:
         extras = extras_there(folder)
+    if tests:
+        extras = tuple(sorted({*extras, "pytest"}))
     files[f".github/{MEASURE_FILE}"] = composed(extras)
     files[f".github/{HARNESS_FILE}"] = f"{_ABOUT}{requirement}\n".encode()
     fleet = FLEET_FILE.as_posix()
     devices = tuple(DEVICES[extra] for extra in extras if extra in DEVICES)
     kept = (fleet,) if (folder / fleet).exists() else ()
-    cards = read_fleet(folder / fleet) if kept else _example(devices)
+    cards = read_fleet(folder / fleet) if kept else _example(devices, tests)
     if not kept:
         files[fleet] = encode_fleet(cards)
     try:
@@ -219,6 +256,7 @@ def scaffold(
         unchanged=unchanged,
         kept=kept,
         extras=tuple(extras),
+        untested=tuple(path for path in tests if path not in cards.pytest),
         unmeasured=tuple(spec for spec in devices if spec.partition(":")[0] not in measured),
     )
 
@@ -279,9 +317,12 @@ def extras_there(folder: Path) -> tuple[str, ...]:
         return ()
 
 
-def _example(more: Sequence[str]) -> Fleet:
+def _example(more: Sequence[str], tests: Sequence[str]) -> Fleet:
     card = FleetCard(name="my-card", labels=_LABELS, also=tuple(more))
-    return Fleet(cards=(card,))
+    try:
+        return msgspec.convert({"cards": [msgspec.to_builtins(card)], "pytest": list(tests)}, Fleet)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"--pytest takes folders of the repository, such as benchmarks: {error}.") from None
 
 
 def _shipped(package: Path) -> Mapping[str, bytes]:

@@ -47,8 +47,12 @@ refuse_whom() {
     local protected=${GITHUB_REF_PROTECTED:-false}
     [[ ${SETTING[protected_mirror]} == no || ${protected,,} == true ]] ||
       fail "$(printable "$ref") is not protected: everybody who may push could run code here. Add a rule for pull-request/* in the repository's settings, or set protected_mirror = no."
+  elif [[ $event == workflow_dispatch && $ref == refs/heads/perf-dispatch ]]; then
+    : # where 'harness ci request' starts measurements of pull requests
   elif [[ $ref != "refs/heads/${SETTING[default_branch]}" ]]; then
     fail "Jobs of $(printable "${ref:-no branch}") by $event do not run here; those of ${SETTING[default_branch]} do."
+  elif [[ ${GITHUB_WORKFLOW_REF:-} == */perf-pr.yml@* ]]; then
+    fail "A pull request is not measured on ${SETTING[default_branch]}, where its job could write caches that others restore: comment '/perf SHA'."
   fi
   [[ -n ${SETTING[workflows]} ]] || return 0
   workflow=${GITHUB_WORKFLOW_REF:-}

@@ -73,6 +73,7 @@ declare -Ar PATTERN=(
   [runner_group]='[1-9][0-9]*'
   [api]='https://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9._/-]+)?'
   [job_path]='/[A-Za-z0-9._/-]*(:/[A-Za-z0-9._/-]*)*'
+  [job_minutes]='[1-9][0-9]{0,3}'
 )
 declare -Ar EXPECTED=(
   [repository]='OWNER/NAME'
@@ -93,6 +94,7 @@ declare -Ar EXPECTED=(
   [runner_group]='the number of a runner group'
   [api]='https://api.github.com, or https://HOST/api/v3'
   [job_path]='absolute folders with : between them'
+  [job_minutes]='whole minutes'
 )
 declare -A SETTING=(
   [repository]=''
@@ -113,6 +115,7 @@ declare -A SETTING=(
   [runner_group]=1
   [api]=https://api.github.com
   [job_path]=/usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin
+  [job_minutes]=250
 )
 
 # A file that nobody but OWNER can have written. The mask is what group and others may not: 022 write, 077 anything.
@@ -369,10 +372,14 @@ changes_since() {
 # ---------------------------------------------------------------- quarantine
 
 # Marks the machine: job-started.sh and 'start-ephemeral.sh prepare' refuse while a mark is there. A person removes it.
+# Marks are root's: a job could take away what its own user made. A hook leaves a word of its own beside its note, which
+# counts as well, and of which 'start-ephemeral.sh finish' makes a mark.
 quarantine() {
-  local mark
-  mark=$(mktemp -- "$STATE/quarantine/$(date -u +%Y%m%dT%H%M%SZ)-XXXXXX") ||
-    fail "$STATE/quarantine cannot be written, and this machine should be in quarantine: $1"
+  local mark folder=$STATE/quarantine name
+  name=$(date -u +%Y%m%dT%H%M%SZ)-XXXXXX
+  [[ -w $folder ]] || folder=$STATE/notes name=quarantine-$name
+  mark=$(mktemp -- "$folder/$name") ||
+    fail "$folder cannot be written, and this machine should be in quarantine: $1"
   chmod 644 -- "$mark"
   printf '%s\n' "$1" > "$mark"
 }
@@ -383,12 +390,12 @@ quarantine_reason() {
   [[ -d $STATE/quarantine && -r $STATE/quarantine && -x $STATE/quarantine ]] ||
     fail "$STATE/quarantine is no folder that can be read: install the runner's files anew."
   shopt -s dotglob
-  marks=("$STATE/quarantine"/*)
+  marks=("$STATE/quarantine"/* "$STATE/notes"/quarantine-*)
   shopt -u dotglob
   ((${#marks[@]})) || return 0
   mark=${marks[0]}
   if [[ -f $mark && -r $mark && ! -L $mark ]]; then
     IFS= read -r -n 200 words < "$mark" || true
   fi
-  say "This machine is in quarantine (${#marks[@]} in $STATE/quarantine): $(printable "${words:-no reason is given}"). Look at the card, then remove $(printable "${mark##*/}")."
+  say "This machine is in quarantine (${#marks[@]} in ${mark%/*}): $(printable "${words:-no reason is given}"). Look at the card, then remove $(printable "${mark##*/}")."
 }

@@ -4,6 +4,7 @@
 #   prepare  as root, before: refuses in quarantine, wipes, notes the cards' state, gets a configuration for one job
 #   run      as the runner's user: becomes the runner
 #   finish   as root, after: ends every process of the user, looks what changed, wipes
+#   limit    as root, every minute: ends a job that has run for longer than any may
 #   fetch    as root, here or on another machine: asks GitHub for a configuration for one job, and prints it
 #
 # The configuration (JIT) is the only credential that the runner's user sees: it is good for one job of one runner,
@@ -68,11 +69,78 @@ is_zombie() {
   [[ $line == Z* ]]
 }
 
+# Instances share the user, and ending one's processes would end the other's job: the first to come has the machine.
+# Prints which other one has it, if any does: its word counts in this boot, and while its unit is not down.
+other_instance() {
+  local other='' boot='' state
+  read -r other boot 2> /dev/null < "$STATE/root/instance" || return 0
+  [[ $other != "$instance" && $boot == "$(< /proc/sys/kernel/random/boot_id)" ]] || return 0
+  state=$(systemctl show --property=ActiveState --value "runner@$other.service") || state=unknown
+  [[ $state == inactive || $state == failed ]] || say "runner@$other.service ($state)"
+}
+
+take_machine() {
+  local lock=$STATE/root/instance other
+  other=$(other_instance)
+  if [[ -z $other ]]; then
+    rm -f -- "$lock"
+    if (set -o noclobber && say "$instance $(< /proc/sys/kernel/random/boot_id)" > "$lock") 2> /dev/null; then
+      return
+    fi
+    other='an instance that came at the same moment'
+  fi
+  fail "This machine is taken by $other: one instance per host, with the labels of all its cards."
+}
+
+# What a hook could only say as the job's user becomes a mark that no job can take away.
+adopt_marks() {
+  local mark words
+  for mark in "$STATE/notes"/quarantine-*; do
+    words=''
+    if [[ -f $mark && ! -L $mark ]]; then
+      IFS= read -r -n 200 words < "$mark" || true
+    fi
+    quarantine "$(printable "${words:-A hook gave no reason.}")"
+    return # one is enough to stop the machine, and a job can make any number
+  done
+}
+
+# When the job began, in seconds since 1970; fails where none has. The runner says so in the journal, where no job can take
+# it back; the note of job-started.sh is told of as well.
+job_began() {
+  local began=$STATE/root/$instance.began notes=("$STATE/notes"/*.state) now at
+  if [[ ! -f $began ]]; then
+    now=$(date +%s)
+    at=$(stat -c %Y -- "$STATE/root/$instance.state" 2> /dev/null) || return 1
+    if ! ((${#notes[@]})) && ! command -v journalctl > /dev/null; then
+      return 1
+    fi
+    if ! ((${#notes[@]})) && [[ $(journalctl --quiet --no-pager --output=cat --unit="runner@$instance.service" \
+      --since="@$at" 2> /dev/null || true) != *'Running job: '* ]]; then
+      return 1
+    fi
+    printf '%s\n' "$now" > "$began"
+  fi
+  cat -- "$began"
+}
+
+# A job's timeout is kept by a process of its own user, which it can stop. This is root's.
+limit() {
+  local began ran
+  need_owner limit
+  read_config
+  [[ -z $(other_instance) ]] && began=$(job_began) || return 0
+  ran=$((($(date +%s) - began) / 60))
+  ((ran >= SETTING[job_minutes])) || return 0
+  say "A job has run for $ran minutes, and ${SETTING[job_minutes]} are allowed (job_minutes): it is ended."
+  systemctl kill --kill-whom=all --signal=SIGKILL "runner@$instance.service"
+}
+
 # rm goes by open folders, not by paths, so links of the job lead nowhere.
 wipe() {
   local uid=$1
   rm -rf --one-file-system -- "$STATE/work/$instance" "$STATE/notes"
-  rm -f -- "$RUN/$instance.jitconfig.user"
+  rm -f -- "$RUN/$instance.jitconfig.user" "$STATE/root/$instance.began"
   mkdir -m 700 -- "$STATE/notes"
   chown -- "$uid" "$STATE/notes"
 }
@@ -111,6 +179,8 @@ prepare() {
   read_config
   uid=$(runner_uid) || exit 1
   require_trusted "$APPLICATION/run.sh" 022
+  take_machine
+  adopt_marks
   read_kernel_log
   held=$(quarantine_reason) || exit 1
   [[ -z $held ]] || fail "$held"
@@ -149,7 +219,10 @@ finish() {
   need_owner finish
   read_config
   uid=$(runner_uid) || exit 1
+  # Of an instance that was refused: what is here is another one's.
+  [[ -z $(other_instance) ]] || return 0
   end_processes_of "$uid"
+  adopt_marks
   read_kernel_log
   if [[ -f $before ]]; then
     read_cards_or_quarantine "$uid"
@@ -157,6 +230,7 @@ finish() {
     rm -f -- "$before"
   fi
   wipe "$uid"
+  rm -f -- "$STATE/root/instance"
   [[ -z $wrong ]] && exit 0
   quarantine "${wrong//$'\n'/ }"
   fail "${wrong//$'\n'/ } This machine takes no more jobs until a mark in $STATE/quarantine is removed."
@@ -166,7 +240,7 @@ finish() {
 read_cards_or_quarantine() {
   local why
   if ! why=$( (read_cards) 2>&1); then
-    rm -f -- "$STATE/root/$instance.state"
+    rm -f -- "$STATE/root/$instance.state" "$STATE/root/instance"
     wipe "$1"
     quarantine "After a job: $why"
     fail "$why"
@@ -242,15 +316,16 @@ run() {
 here=${BASH_SOURCE[0]%/*}
 verb=${1:-} instance=${2:-}
 [[ $instance =~ ^[A-Za-z0-9][A-Za-z0-9_-]{0,40}$ ]] ||
-  fail 'usage: start-ephemeral.sh prepare|run|finish|fetch NAME, a name of letters, digits, - and _'
+  fail 'usage: start-ephemeral.sh prepare|run|finish|limit|fetch NAME, a name of letters, digits, - and _'
 case $verb in
   prepare) prepare ;;
   run) run ;;
   finish) finish ;;
+  limit) limit ;;
   fetch)
     need_owner fetch
     read_config
     fetch
     ;;
-  *) fail "There is no '$(printable "$verb")': prepare, run, finish or fetch." ;;
+  *) fail "There is no '$(printable "$verb")': prepare, run, finish, limit or fetch." ;;
 esac

@@ -54,6 +54,10 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "action": "store_true",
         "help": "Fail where another process measures on the device, instead of waiting for it.",
     },
+    "--perf-others": {
+        "action": "store_true",
+        "help": "Leave out every kernel of a suite: run the other benchmarks alone.",
+    },
     "--perf-any-machine": {
         "action": "store_true",
         "help": "Let --benchmark-compare show times of another card, or of another driver.",
@@ -87,6 +91,8 @@ def _check_options(config: pytest.Config) -> None:
     if fail_on:
         _check_verdicts(fail_on, gate=gate)
     disabled = config.getoption("benchmark_disable", None) and not config.getoption("benchmark_enable", None)
+    if base is not None and config.getoption("perf_others"):
+        raise pytest.UsageError("--perf-base compares kernels, and --perf-others leaves them out: drop one.")
     if base is not None and disabled:
         raise pytest.UsageError("--perf-base compares times, and --benchmark-disable takes none: drop one.")
     distributed = config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput")
@@ -238,6 +244,9 @@ class GpuSession:
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         if "gpu_case" not in metafunc.fixturenames:
             return
+        if self.option("perf_others"):
+            metafunc.parametrize("gpu_case", [])
+            return
         from harness.errors import HarnessError
         from harness.integrations.pytest.bench import case_options
 
@@ -272,6 +281,10 @@ class GpuSession:
     def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
         if self._problems:
             raise pytest.UsageError(*self._problems)
+        if self.option("perf_others"):
+            ours = [item for item in items if "gpu_benchmark" in getattr(item, "fixturenames", ())]
+            items[:] = [item for item in items if item not in ours]
+            self.config.hook.pytest_deselected(items=ours)
         for item in items:
             # Without pytest-benchmark there is no such marker, and the fixture will say so.
             if {"gpu_benchmark", "benchmark"} <= {*getattr(item, "fixturenames", ())}:

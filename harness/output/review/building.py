@@ -5,13 +5,19 @@ from __future__ import annotations
 import contextlib
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
+
+import msgspec
 
 import harness
 from harness.errors import HarnessError, StoreError, UsageError
 from harness.judgement.limits import TWINS
 from harness.judgement.noise import read_calibration
+from harness.judgement.saved_runs import FilesResult
 from harness.output.review.model import (
     LIMITS,
     REVIEW_SCHEMA_VERSION,
@@ -27,6 +33,7 @@ from harness.output.review.model import (
 from harness.output.sentences import commit_label
 from harness.records import Arm, Comparison, Effect, Verdict
 from harness.run.compare import ComparisonResult
+from harness.spec.case_id import CaseId
 from harness.spec.loader import LoadedSuite
 from harness.store.records_file import read_comparison
 
@@ -170,6 +177,79 @@ def _card(result: ComparisonResult, places: Mapping[str, Place]) -> Card:
         twins=tuple(map(_case, result.twins)),
         places={kernel: place for kernel, place in places.items() if kernel in kernels},
     )
+
+
+def review_of_tests(
+    results: Sequence[ComparisonResult], judged: FilesResult | None, ends: tuple[str, str], places: Places
+) -> Review:
+    """What a pytest session's comparisons say, and beside them the files of its other benchmarks; of one of
+    the two at least. Raises UsageError for more than a document may hold.
+    """
+    review = review_of(results, places) if results else None
+    if judged is None:
+        assert review is not None
+        return review
+    card = card_of_files(judged)
+    if len(card.cases) > LIMITS["cases"]:
+        raise UsageError(f"{len(card.cases)} benchmarks: a report holds {LIMITS['cases']}. Name fewer tests.")
+    if review is not None:
+        return msgspec.structs.replace(review, cards=(*review.cards, card))
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    base, head = ends
+    return Review(
+        schema_version=REVIEW_SCHEMA_VERSION,
+        harness_version=harness.__version__,
+        created_at=now,
+        base=base,
+        head=head,
+        cards=(card,),
+    )
+
+
+TESTS = "pytest"
+"""In place of a suite's name, for benchmarks that are none."""
+
+
+def card_of_files(result: FilesResult) -> Card:
+    """What judged files of base and head say. A benchmark's name becomes one that a kernel can have."""
+    policy = result.policy
+    names = _unique([_identifier(verdict.case) for verdict in result.verdicts])
+    return Card(
+        suite=TESTS,
+        device=_words(result.device),
+        spec=_words(result.harness),
+        kind="cpu",  # by which the usual limits are those of the host's clock
+        driver="",
+        executables=True,
+        margin=policy.margin,
+        tolerance=policy.tolerance,
+        confidence=policy.confidence,
+        cases=tuple(
+            _case(_of_file(verdict, name)) for verdict, name in zip(result.verdicts, names, strict=True)
+        ),
+    )
+
+
+def _of_file(verdict: Verdict, name: str) -> Verdict:
+    # A pair of processes stands for one round of base and head.
+    time = verdict.time and replace(verdict.time, quads=verdict.time.processes)
+    return replace(verdict, case=str(CaseId.of(TESTS, name, {})), kernel=name, sizes={}, time=time)
+
+
+def _identifier(name: str) -> str:
+    """``benchmarks/test_sort.py::test_sort[64]`` as ``test_sort_64``."""
+    plain = re.sub(r"[^A-Za-z0-9]+", "_", name.rpartition("::")[2] or name).strip("_")[:90]
+    return plain if plain[:1].isalpha() else f"_{plain}"
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """Of tests of one name in several files, each its own."""
+    seen: Counter[str] = Counter()
+    made = []
+    for name in names:
+        seen[name] += 1
+        made.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
+    return made
 
 
 def _setting(comparison: Comparison, name: str) -> float:

@@ -20,6 +20,7 @@ from harness.output.review.grouping import (
     Links,
     facts,
     grouped,
+    is_by_card,
     outcome,
     standing,
     units_of,
@@ -48,6 +49,13 @@ from harness.spec.case_id import size_label
 from harness.system.cache import write_atomically
 
 CHECK_NAME = "GPU performance"
+
+
+def check_name(*, partial: bool = False) -> str:
+    """Of the check run. One of some cases is another: it must not pass for that of all."""
+    return f"{CHECK_NAME} of some cases" if partial else CHECK_NAME
+
+
 _MOST = 10
 """Annotations of a kind that GitHub shows of a step."""
 _SUMMARY_BYTES = 65_535
@@ -172,6 +180,8 @@ def _notes(groups: Groups, *, placed: bool = False) -> list[_Note]:
 
 
 def _verdict(case: CaseReview) -> str:
+    if is_by_card(case):
+        return _UNJUDGED
     if case.status == "failed":
         return "fails at head" if case.side == "head" else _UNJUDGED
     return {"regression": "is slower", "missing": "is missing at head"}.get(case.status, _UNJUDGED)

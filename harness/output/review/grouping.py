@@ -20,6 +20,8 @@ class Links:
 
     run: str = ""
     """Of the workflow run that measured."""
+    page: str = ""
+    """Of what holds the review's own page, written by whoever renders it."""
     history: str = ""
     """Of the published pages."""
     repository: str = ""
@@ -108,6 +110,8 @@ _OF_STATUS: Mapping[str, str] = {
     "unchanged": "same",
     "identical": "same",
 }
+_OF_THE_CARD = ("clocks", "thermal", "contention", "environment")
+_SLOWED_BY_CARD = "slower by the card and not by the code"
 _ENDED_EARLY = ("budget-spent", "interrupted")
 """Reasons for which a planted twin stays without a verdict although the comparison is sound."""
 
@@ -134,6 +138,8 @@ class Groups:
     invalid: tuple[Found, ...]
     """With those that failed at base, or nobody can tell where."""
     inconclusive: tuple[Found, ...]
+    by_card: tuple[Found, ...]
+    """Slower by the card's clocks, its heat or other work on it, and not by the code."""
     faster: tuple[Found, ...]
     new: tuple[Found, ...]
     same: tuple[Found, ...]
@@ -144,7 +150,7 @@ class Groups:
 
     @property
     def unjudged(self) -> tuple[Found, ...]:
-        return (*self.invalid, *self.inconclusive)
+        return (*self.invalid, *self.inconclusive, *self.by_card)
 
 
 def total(review: Review) -> int:
@@ -157,10 +163,16 @@ def grouped(review: Review) -> Groups:
         for case in card.cases:
             at_head = case.status == "failed" and case.side == "head"
             group = "broken" if at_head else _OF_STATUS.get(case.status, "invalid")
+            group = "by_card" if is_by_card(case) else group
             found[group].append(Found(card, case))
     found["slower"].sort(key=_effect_of, reverse=True)
     found["faster"].sort(key=_effect_of)
     return Groups(**{name: tuple(members) for name, members in found.items()})
+
+
+def is_by_card(case: CaseReview) -> bool:
+    """Whether it was slower for what the code cannot help. Power it can: what draws more runs slower."""
+    return case.status == "regression" and case.attribution in _OF_THE_CARD
 
 
 def _effect_of(found: Found) -> float:
@@ -228,7 +240,7 @@ def _failing(groups: Groups, every: int, mark: Callable[[str], str]) -> list[str
 
 
 def _unjudged(unjudged: Sequence[Found], every: int) -> list[str]:
-    reasons = {reason(found.case) for found in unjudged}
+    reasons = {_SLOWED_BY_CARD if is_by_card(found.case) else reason(found.case) for found in unjudged}
     why = reasons.pop() if len(reasons) == 1 else ""
     clause = f"{len(unjudged):,} of {counted(every, 'case')} could not be judged{': ' if why else ''}{why}"
     return [clause, "none of the others is slower"] if len(unjudged) < every else [clause]
@@ -280,6 +292,6 @@ def _state(review: Review, groups: Groups) -> State:
         return "empty"
     if groups.invalid or any(card.problem or wrong_twins(card) for card in review.cards):
         return "invalid"
-    if groups.inconclusive or not all(card.complete for card in review.cards):
+    if groups.inconclusive or groups.by_card or not all(card.complete for card in review.cards):
         return "inconclusive"
     return "clean" if all(card.cases for card in review.cards) else "empty"

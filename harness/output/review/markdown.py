@@ -317,7 +317,11 @@ def body(view: View, middle: Sequence[Part] = ()) -> list[Part]:
         items=(Item(f"<li>{_of_card(card)}</li>") for card in view.review.cards),
         closing="</ul>\n</details>",
     )
-    further = {"the run that measured": view.links.run, "history": view.links.history}
+    further = {
+        "the run that measured": view.links.run,
+        "the page with plots (perf-report)": view.links.page,
+        "history": view.links.history,
+    }
     foot = [link(address, text) for text, address in further.items() if address]
     foot.append(f"gpu-harness {code(view.review.harness_version)}, {code(view.review.created_at)}")
     return [
@@ -406,8 +410,9 @@ def _acted_on(view: View, groups: Groups) -> list[Part]:
         _failure(view, found, f"at {found[0].case.side or 'base or head'}")
         if found[0].case.status == "failed"
         else _open(view, found)
-        for found in _alike(groups.unjudged, _by_remedy)
+        for found in _alike((*groups.invalid, *groups.inconclusive), _by_remedy)
     ]
+    unjudged += [_slowed(view, found) for found in groups.by_card]
     are_missing = f"{counted(len(groups.missing), 'case')} {verb(len(groups.missing), 'is', 'are')} missing"
     missing = Item(
         f"<p><b>{are_missing} at head</b>: {view.names_of(groups.missing)}. "
@@ -479,14 +484,19 @@ def _brief(view: View, found: Found) -> str:
 
 
 def _commands(review: Review, found: Sequence[Found]) -> str:
-    """What compares these cases again, a line for each suite."""
+    """What compares these cases again, for each card and suite."""
     if not review.base or not review.head:
         return ""
     compare, lines = f"harness compare {review.base[:10]} {review.head[:10]}", []
-    for suite in dict.fromkeys(each.card.suite for each in found if not each.card.executables):
-        cases = [each.case for each in found if each.card.suite == suite]
+    of_cards: dict[tuple[str, str, str], list[CaseReview]] = {}
+    for each in found:
+        if not each.card.executables:
+            place = (each.card.device, each.card.spec, each.card.suite)
+            of_cards.setdefault(place, []).append(each.case)
+    for (device, spec, suite), cases in of_cards.items():
         kernels = dict.fromkeys(f"{suite}.{case.kernel}" for case in cases)
         sizes = dict.fromkeys(f"--size {size_label(case.sizes)}" for case in cases if case.sizes)
+        lines.append(f"# {device}, {spec} there")
         lines.append(" \\\n  ".join((compare, *kernels, " ".join(sizes))))
     return "\n".join(lines)
 

@@ -1,0 +1,117 @@
+"""A repository's pytest benchmarks in the job with the card: a session that compares kernels with the base,
+and for other benchmarks sessions of base and head in turns, whose files are judged.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import MeasureError, StoreError
+from harness.judgement.saved_runs import FilesResult, judge_files
+from harness.output.review.building import newest_comparisons
+from harness.run.compare import ComparisonResult
+from harness.store.imported_files import read_saved
+from harness.system import git
+
+ROUNDS = 4
+"""Processes of each commit that other benchmarks are judged by: the fewest that can tell anything."""
+_STANDARD_ERROR = 2
+_FAILED = 1
+"""pytest's exit status where tests failed; below it all is well, above it there was no whole session."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tests:
+    """What a session collects, and where it lies."""
+
+    paths: tuple[str, ...]
+    project: Path
+    out: Path
+    """Where its files and the records of its comparisons go."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    failed: bool
+    """Whether a test failed, be it by a verdict."""
+    others: bool
+    """Whether there are benchmarks that are no kernels of a suite."""
+
+
+def compare_kernels(tests: Tests, base: str, options: Sequence[str]) -> Session:
+    """Run the session that compares every kernel with the base. Its records are below `out`.
+
+    Raises MeasureError where it was not finished.
+    """
+    saved = tests.out / "pytest" / "kernels.json"
+    words = ["--perf-base", base, "--perf-gate", *options]
+    status = _run(tests, tests.project, saved, words)
+    if status > _FAILED:
+        raise MeasureError(f"pytest ended with status {status} and finished no session: see its output.")
+    return Session(failed=status == _FAILED, others=_has_others(saved))
+
+
+def compared(tests: Tests, base: str, head: str) -> list[ComparisonResult]:
+    """What the sessions compared, by the records that they stored; none where they compared nothing."""
+    try:
+        found = newest_comparisons(tests.out / "records")
+    except StoreError:
+        return []
+    ends = (base, head)
+    return [each for each in found if (each.comparison.base.commit, each.comparison.head.commit) == ends]
+
+
+def judge_others(tests: Tests, base: str, head: str, tell: Callable[[str], None]) -> FilesResult:
+    """Run the benchmarks that are no kernels of a suite at base and at head in turns, and judge their files.
+
+    Raises MeasureError where a session of head is not finished, GitError where base cannot be checked out.
+    """
+    repository = git.repository_of(tests.project) or tests.project
+    there = tests.out / "pytest" / "base"
+    git.ask(repository, "worktree", "add", "--detach", "--force", str(there), base)
+    try:
+        below = tests.project.resolve().relative_to(repository.resolve())
+        places = {"base": there / below, "head": tests.project}
+        files: dict[str, list[Path]] = {side: [] for side in places}
+        for number in range(ROUNDS):
+            for side, place in places.items():
+                tell(f"pytest of {side}, {number + 1} of {ROUNDS}")
+                saved = tests.out / "pytest" / f"{side}-{number}.json"
+                status = _run(tests, place, saved, ["--perf-others", "--benchmark-only"])
+                if saved.exists() and saved.stat().st_size:
+                    files[side].append(saved)
+                elif side == "head":
+                    raise MeasureError(f"pytest of {head[:10]} ended with status {status} and saved nothing.")
+    finally:
+        git.ask(repository, "worktree", "remove", "--force", str(there))
+    return judge_files(*([read_saved(path) for path in files[side]] for side in places))
+
+
+def _run(tests: Tests, place: Path, saved: Path, words: Sequence[str]) -> int:
+    saved.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "pytest", *tests.paths, "-p", "no:cacheprovider", *words]
+    variables = {
+        **os.environ,
+        "HARNESS_RESULTS": str(tests.out / "records"),
+        "PYTHONDONTWRITEBYTECODE": "1",  # what a session leaves behind would make the tree one with changes
+    }
+    done = subprocess.run(
+        [*command, f"--benchmark-json={saved}"], cwd=place, env=variables, stdout=_STANDARD_ERROR, check=False
+    )
+    return done.returncode
+
+
+def _has_others(saved: Path) -> bool:
+    """Whether there are benchmarks that the harness did not time."""
+    try:
+        found = json.loads(saved.read_bytes() or b"{}")
+    except (OSError, ValueError):
+        return False
+    benchmarks = found.get("benchmarks", []) if isinstance(found, dict) else []
+    return any("harness_version" not in (each.get("extra_info") or {}) for each in benchmarks)

@@ -1,0 +1,180 @@
+"""`harness ci audit`: what is told of repositories that are kept well and badly. The answers have the form
+that GitHub's documentation shows for each of these addresses.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from harness.github import api as github_api
+from tests.github_reports import WAITS
+from tests.github_server import REPOSITORY, TOKEN, GitHub, serving
+from tests.support import caller, make_repository
+
+
+def environment(name: str, *, reviewers: int = 0, branches: bool = True) -> dict[str, Any]:
+    policy = {"protected_branches": False, "custom_branch_policies": True}
+    who = [{"type": "User", "reviewer": {"login": f"person-{number}"}} for number in range(reviewers)]
+    rules = [{"id": 1, "type": "required_reviewers", "prevent_self_review": True, "reviewers": who}]
+    return {
+        "id": 1,
+        "name": name,
+        "can_admins_bypass": False,
+        "protection_rules": [*(rules if who else []), {"id": 2, "type": "branch_policy"}],
+        "deployment_branch_policy": policy if branches else None,
+    }
+
+
+def policies(*names: str) -> dict[str, Any]:
+    listed = [{"id": number, "name": name, "type": "branch"} for number, name in enumerate(names)]
+    return {"total_count": len(listed), "branch_policies": listed}
+
+
+def rules(*types: str) -> list[dict[str, Any]]:
+    return [{"type": each, "ruleset_source_type": "Repository", "ruleset_id": 42} for each in types]
+
+
+WELL: dict[str, Any] = {
+    "": {"full_name": REPOSITORY, "default_branch": "main", "private": False},
+    "/environments/gpu": environment("gpu", reviewers=2),
+    "/environments/gpu/deployment-branch-policies": policies("perf-dispatch"),
+    "/environments/gpu/secrets": {"total_count": 0, "secrets": []},
+    "/environments/gpu-history": environment("gpu-history"),
+    "/environments/gpu-history/deployment-branch-policies": policies("main"),
+    "/actions/secrets": {"total_count": 0, "secrets": []},
+    "/actions/permissions": {"enabled": True, "allowed_actions": "all", "sha_pinning_required": True},
+    "/actions/permissions/workflow": {
+        "default_workflow_permissions": "read",
+        "can_approve_pull_request_reviews": False,
+    },
+    "/actions/permissions/fork-pr-contributor-approval": {"approval_policy": "all_external_contributors"},
+    "/rules/branches/main": rules("pull_request", "non_fast_forward", "deletion"),
+    "/rules/branches/perf-dispatch": rules("update"),
+    "/rules/branches/pull-request/1": rules("creation", "update", "deletion"),
+    "/rules/branches/perf-data": rules("non_fast_forward", "deletion"),
+    "/actions/runners": {"total_count": 1, "runners": [{"id": 1, "name": "gpu1-7", "ephemeral": True}]},
+    "/actions/caches": {"total_count": 1, "actions_caches": [{"id": 1, "ref": "refs/heads/main"}]},
+}
+BADLY: dict[str, Any] = WELL | {
+    "/environments/gpu": environment("gpu", branches=False) | {"can_admins_bypass": True},
+    "/environments/gpu/secrets": {"total_count": 1, "secrets": [{"name": "TOKEN"}]},
+    "/actions/secrets": {"total_count": 3, "secrets": []},
+    "/actions/permissions": {"enabled": True, "allowed_actions": "all"},
+    "/actions/permissions/workflow": {
+        "default_workflow_permissions": "write",
+        "can_approve_pull_request_reviews": True,
+    },
+    "/actions/permissions/fork-pr-contributor-approval": {"approval_policy": "first_time_contributors"},
+    "/rules/branches/main": [],
+    "/rules/branches/perf-dispatch": [],
+    "/rules/branches/pull-request/1": rules("deletion"),
+    "/rules/branches/perf-data": rules("deletion"),
+    "/actions/runners": {"total_count": 1, "runners": [{"id": 1, "name": "pet", "ephemeral": False}]},
+    "/actions/caches": {"total_count": 1, "actions_caches": [{"id": 1, "ref": "refs/heads/perf-dispatch"}]},
+}
+del BADLY["/environments/gpu-history"]
+RELIED = {"environment gpu", "environment gpu-history", "no secrets of gpu"}
+
+
+@pytest.fixture
+def github():
+    with serving() as server:
+        server.settings = copy.deepcopy(WELL)
+        yield server
+
+
+@pytest.fixture
+def audit(github: GitHub, tmp_path, capsys, monkeypatch):
+    call = caller(capsys, monkeypatch)
+    monkeypatch.setattr(github_api, "Waits", lambda: WAITS)
+    monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
+    monkeypatch.setenv("GITHUB_API_URL", github.url)
+    monkeypatch.setenv("GITHUB_REPOSITORY", REPOSITORY)
+    return lambda *words: call("ci", "audit", *words, cwd=tmp_path)
+
+
+def test_of_a_repository_that_is_kept_well_nothing_is_missing(audit):
+    done = audit()
+    assert (done.status, done.err) == (0, "")
+    lines = [line for line in done.out.splitlines() if not line.startswith(" ")]
+    assert sum(line.startswith("good  ") for line in lines) == len(lines) - 1
+    assert all(len(line) <= 80 for line in done.out.splitlines())
+    assert "good     environment gpu               for perf-dispatch" in done.out
+    assert "unknown  runner groups " in done.out  # no organization has any here
+
+
+def test_of_one_that_is_kept_badly_everything_is_told_with_what_to_do(github, audit):
+    github.settings = BADLY
+    done = audit("--json")
+    assert done.status == 1
+    found = {each["what"]: each for each in done.json}
+    assert {what for what, each in found.items() if each["state"] == "good"} == set()
+    assert all(each["to_do"] for each in found.values() if each["state"] == "missing")
+    assert {what for what, each in found.items() if each["relied"]} == RELIED
+    assert "without any protection" in found["environment gpu-history"]["seen"]
+    assert found["environment gpu"]["seen"] == "for every branch"
+    lines = audit().out.splitlines()
+    assert sum("To do: " in line for line in lines) == len(found) - 1
+
+
+@pytest.mark.parametrize(
+    ("branches", "good"),
+    [
+        (["perf-dispatch"], True),
+        (["perf-dispatch", "pull-request/*"], True),
+        (["main", "perf-dispatch"], False),
+        (["*"], False),
+        ([], False),
+    ],
+)
+def test_the_cards_are_for_the_branches_of_pull_requests_alone(github, audit, branches, good):
+    """On the default branch a stranger's suite could write caches that others restore."""
+    github.settings["/environments/gpu/deployment-branch-policies"] = policies(*branches)
+    assert audit("--relied").status == (0 if good else 1)
+
+
+def test_what_the_token_may_not_see_is_unknown_and_not_missing(github, audit):
+    """As of a workflow's own token, which may read environments and neither their secrets nor settings."""
+    github.unseen = (
+        "/environments/gpu/secrets",
+        "/actions/permissions",
+        "/actions/secrets",
+        "/actions/runners",
+    )
+    done = audit("--json")
+    assert done.status == 0
+    states = {each["what"]: each["state"] for each in done.json}
+    assert states["no secrets of gpu"] == states["token by default"] == states["runners"] == "unknown"
+    assert states["environment gpu"] == "good"
+
+
+def test_in_a_workflow_what_jobs_rely_on_is_an_error_of_the_run(github, audit, monkeypatch):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    del github.settings["/environments/gpu"]
+    done = audit("--relied")
+    assert done.status == 1
+    assert done.err.startswith("::error title=A protection is missing::environment gpu: there is none")
+    assert {each.path.removeprefix(f"/repos/{REPOSITORY}") for each in github.log} <= {
+        "",
+        "/environments/gpu",
+        "/environments/gpu/secrets",
+        "/environments/gpu-history",
+        "/environments/gpu-history/deployment-branch-policies",
+    }
+
+
+def test_a_server_that_does_not_answer_is_an_error_and_no_leave(github, audit):
+    github.trouble("GET", "/environments/gpu$", 500, times=99)
+    assert audit("--relied").status == 3
+
+
+def test_init_ends_with_what_is_there(github, audit, tmp_path, capsys, monkeypatch):
+    git = tmp_path / "theirs"
+    make_repository(git)
+    done = caller(capsys, monkeypatch)("ci", "init", "--harness", ".", cwd=git)
+    assert done.status == 0
+    assert "What is there of example/kernels" in done.out
+    assert "good     environment gpu " in done.out
