@@ -32,6 +32,8 @@ from harness.statistics.paired import Floats, median
 
 LOOK_AHEAD = 800
 """Figures after a change, beyond which nothing of it depends on more of them."""
+CANDIDATE = 0.1
+"""The largest p-value of a candidate."""
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -66,6 +68,12 @@ _RAMP = 0.25
 """The share of that noise which such steps may leave where they are taken for steps."""
 _NEAR_LAGS, _LAGS = (2, 3), (5, 6, 7, 8)
 """The nearer ones straddle fewer steps, the others tell autocorrelation better."""
+_FEWEST_FREE = 4
+"""Figures beyond one for each level, from which on they tell the noise."""
+_OFF = 4.0
+"""Standard deviations from the level, from where a newest figure is off it."""
+_OFF_UNKNOWN = 5.0
+"""The same in smallest relevant changes, where the noise is unknown."""
 _ROUNDING = 1e-12
 """A difference of logarithms that is none."""
 _MOST_LOG = 709.0
@@ -124,16 +132,52 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Brief:
+    """A stretch of a few figures off the level, values[start:stop], after which the level was back."""
+
+    start: int
+    stop: int
+    effect: float
+    """Of its level over that beside it, minus 1."""
+    low: float
+    high: float
+    """The ends of the effect's 95 % interval."""
+    p_value: float
+    """At most the chance that noise alone has a stretch as far off somewhere in 200 figures."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Newest:
+    """The newest figures are off the level before them, and it is too early for a verdict."""
+
+    at: int
+    """The index of the first of them."""
+    effect: float
+    """Of their median over the level before them, minus 1."""
+    figures: int
+    """How many they are."""
+    noise_known: bool
+    """Whether the figures before them tell the noise. If not, how surely these are off is unknown too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Segmentation:
     changes: tuple[ChangePoint, ...]
     levels: tuple[Level, ...]
     """One more than the changes; none where there is no figure."""
     outliers: tuple[int, ...]
-    """Indices of the figures set aside: strays and bursts."""
+    """Indices of the figures set aside: strays, and those of brief stretches."""
     noise: float
-    """Relative standard deviation of one figure about its level, robust."""
+    """Relative standard deviation of one figure about its level, robust. NaN where fewer than four figures
+    beyond one for each level tell it: it is unknown then, not zero."""
     autocorrelation: float
-    """The autocorrelation of the noise from one figure to the next, within 0 to 0.95."""
+    """The autocorrelation of the noise from one figure to the next, within 0 to 0.95; 0 where unknown."""
+    candidates: tuple[ChangePoint, ...] = ()
+    """Places not sure by themselves, with a p-value of at most CANDIDATE: evidence that may count beside
+    that of other series. They divide no level."""
+    brief: tuple[Brief, ...] = ()
+    """Stretches that came back. Their figures are among the outliers."""
+    newest: Newest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +216,11 @@ def find_changes(values: ArrayLike, *, smallest: float = 0.01, significance: flo
         raise ValueError(f"values have {array.ndim} axes; expected one.")
     place = np.flatnonzero((array > 0) & (array < math.inf))
     if place.size == 0:
-        return Segmentation(changes=(), levels=(), outliers=(), noise=0.0, autocorrelation=0.0)
+        return Segmentation(changes=(), levels=(), outliers=(), noise=math.nan, autocorrelation=0.0)
     logs = np.log(array[place])
     floor = math.log1p(smallest) / 20
     kept, rough = _kept(logs, floor)
+    brief: list[Brief] = []
     while True:
         search = _Search(logs[kept], rough[kept], floor, smallest, significance)
         steps = search.steps()
@@ -183,18 +228,29 @@ def find_changes(values: ArrayLike, *, smallest: float = 0.01, significance: flo
         if not bursts:
             break
         places = np.flatnonzero(kept)
-        for low, high in bursts:
-            kept[places[low:high]] = False
+        for one, two in bursts:
+            brief.append(_brief(search, one, two, place[kept]))
+            kept[places[one.at : two.at]] = False
     index = place[kept]
     changes = tuple(_change(search, step, index) for step in steps)
+    search.significance = CANDIDATE
+    candidates = tuple(
+        _change(search, step, index)
+        for step in search.steps()
+        if significance < step.p_value and step.at not in {sure.at for sure in steps}
+    )
+    noise_known = index.size - len(steps) - 1 >= _FEWEST_FREE
     return Segmentation(
         changes=changes,
         levels=_levels(
             search.logs, [step.at for step in steps], [change.at for change in changes], array.size
         ),
         outliers=tuple(place[~kept].tolist()),
-        noise=float(np.median(search.noise.raw)),
-        autocorrelation=float(np.median(search.noise.rho)),
+        noise=float(np.median(search.noise.raw)) if noise_known else math.nan,
+        autocorrelation=float(np.median(search.noise.rho)) if noise_known else 0.0,
+        candidates=candidates,
+        brief=tuple(sorted(brief, key=lambda one: one.start)),
+        newest=_newest(array, place, changes, search, smallest),
     )
 
 
@@ -238,10 +294,10 @@ class _Search:
             steps = self._struck(moved)
         return steps
 
-    def bursts(self, steps: Sequence[_Step]) -> list[tuple[int, int]]:
+    def bursts(self, steps: Sequence[_Step]) -> list[tuple[_Step, _Step]]:
         """Stretches too short for a level, which a further search leaves out: it finds one step, or none."""
         return [
-            (one.at, two.at)
+            (one, two)
             for one, two in pairwise(steps)
             if two.at - one.at <= _BURST and self.noise.fewest[self.block(one.at)] != _FEWEST_QUIET
         ]
@@ -585,6 +641,44 @@ def _change(search: _Search, step: _Step, index: Ints) -> ChangePoint:
         high=_relative(after - before + margin),
         p_value=step.p_value,
     )
+
+
+def _brief(search: _Search, one: _Step, two: _Step, index: Ints) -> Brief:
+    """The stretch between two steps, against what lies beside it."""
+    block = search.block(one.at)
+    beside = np.concatenate(
+        (search.logs[one.low : one.at][-_LEVEL:], search.logs[two.at : two.high][:_LEVEL])
+    )
+    inside = search.logs[one.at : two.at]
+    off = median(inside) - median(beside)
+    sd, rho = float(search.noise.sd[block]), float(search.noise.rho[block])
+    margin = _95 * sd * math.sqrt(_mean_variance(inside.size, rho) + _mean_variance(beside.size, rho))
+    return Brief(
+        start=int(index[one.at]),
+        stop=int(index[two.at - 1]) + 1,
+        effect=_relative(off),
+        low=_relative(off - margin),
+        high=_relative(off + margin),
+        p_value=max(one.p_value, two.p_value),
+    )
+
+
+def _newest(
+    array: Floats, place: Ints, changes: Sequence[ChangePoint], search: _Search, smallest: float
+) -> Newest | None:
+    """The figures at the end that are all off the level before them, on one side, and no change yet."""
+    start = changes[-1].at if changes else 0
+    own = place[place >= start]
+    for count in range(min(_BURST, own.size - 1), 0, -1):
+        before, last = np.log(array[own[:-count]]), np.log(array[own[-count:]])
+        known = before.size > _FEWEST_FREE
+        level = median(before)
+        limit = _OFF * float(search.noise.sd[-1]) if known else _OFF_UNKNOWN * math.log1p(smallest)
+        off = last - level
+        if abs(np.sign(off).sum()) == count and np.abs(off).min() > max(limit, math.log1p(smallest)):
+            effect = _relative(median(last) - level)
+            return Newest(at=int(own[-count]), effect=effect, figures=count, noise_known=known)
+    return None
 
 
 def _began(logs: Floats, at: int, noise: _Noise, block: int) -> tuple[int, int]:
