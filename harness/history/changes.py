@@ -119,48 +119,64 @@ def analyse(
     is what tells of a point's build.
     """
     smallest = floor or SMALLEST
-    changes: list[Change] = []
-    candidates: list[Change] = []
-    levels: list[Level] = []
-    outliers: list[int] = []
-    noises: list[tuple[int, float]] = []
-    unjudged = None
     searched = series.case.direction != "none"
-    for number in range(len(series.epochs) if searched else 0):
-        points = np.flatnonzero(series.epoch == number)
-        values = series.values[points]
-        significance = SIGNIFICANCE if points.size >= _MANY else SIGNIFICANCE_OF_FEW
-        found = _with_brief(
-            find_changes(values, smallest=smallest, significance=significance), series, values
-        )
-        noises.append((int(np.isfinite(values).sum()), found.noise))
-        levels += [_placed_level(level, points) for level in found.levels]
-        outliers += points[list(found.outliers)].tolist()
-        edges = [0, *(step.at for step in found.changes), points.size]
-
-        def change(step: ChangePoint, kind: Kind | None = None) -> Change:
-            low = max(edge for edge in edges if edge < max(step.at, 1))
-            high = min(edge for edge in edges if edge > step.at)
-            beside = int(points[low]), int(points[high - 1]) + 1
-            return _change(series, _placed(step, points), *beside, number, commits, record, kind)
-
-        changes += map(change, found.changes)
-        candidates += map(change, found.candidates)
-        if number == series.epoch[-1]:
-            drift = _drift(values, smallest, series)
-            if drift and not _is_stepped(drift, found.changes):
-                changes.append(change(drift, "drift"))
-            unjudged = change(_unsure(found.newest, values)) if found.newest else None
+    epochs = range(len(series.epochs) if searched else 0)
+    found = [_search(series, number, smallest, commits, record) for number in epochs]
     return Analysed(
         series=series,
-        changes=tuple(sorted(changes, key=lambda change: change.at)),
-        levels=tuple(sorted(levels, key=lambda level: level.start)),
-        outliers=tuple(sorted(outliers)),
+        changes=tuple(sorted((each for one in found for each in one.changes), key=lambda change: change.at)),
+        levels=tuple(sorted((each for one in found for each in one.levels), key=lambda level: level.start)),
+        outliers=tuple(sorted(at for one in found for at in one.outliers)),
         clocked=_clocked(series) if searched else (),
-        noise=_noise(noises),
+        noise=_noise([(one.figures, one.noise) for one in found]),
         floor=smallest,
-        candidates=tuple(candidates),
-        unjudged=unjudged,
+        candidates=tuple(each for one in found for each in one.candidates),
+        unjudged=next((one.unjudged for one in found if one.unjudged), None),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Epoch:
+    """What the search of one epoch found."""
+
+    changes: tuple[Change, ...]
+    candidates: tuple[Change, ...]
+    unjudged: Change | None
+    """Of the newest epoch."""
+    levels: tuple[Level, ...]
+    outliers: tuple[int, ...]
+    figures: int
+    noise: float
+
+
+def _search(series: Series, number: int, smallest: float, commits: Commits, record: RecordOf) -> _Epoch:
+    points = np.flatnonzero(series.epoch == number)
+    values = series.values[points]
+    significance = SIGNIFICANCE if points.size >= _MANY else SIGNIFICANCE_OF_FEW
+    found = find_changes(values, smallest=smallest, significance=significance)
+    found = _with_brief(found, series, values)
+    edges = [0, *(step.at for step in found.changes), points.size]
+
+    def change(step: ChangePoint, kind: Kind | None = None) -> Change:
+        low = max(edge for edge in edges if edge < max(step.at, 1))
+        high = min(edge for edge in edges if edge > step.at)
+        beside = int(points[low]), int(points[high - 1]) + 1
+        return _change(series, _placed(step, points), *beside, number, commits, record, kind)
+
+    changes = list(map(change, found.changes))
+    is_newest = number == series.epoch[-1]
+    drift = _drift(values, smallest, series) if is_newest else None
+    if drift and not _is_stepped(drift, found.changes):
+        changes.append(change(drift, "drift"))
+    unsure = _unsure(found.newest, values) if is_newest and found.newest else None
+    return _Epoch(
+        changes=tuple(changes),
+        candidates=tuple(map(change, found.candidates)),
+        unjudged=change(unsure) if unsure else None,
+        levels=tuple(_placed_level(level, points) for level in found.levels),
+        outliers=tuple(points[list(found.outliers)].tolist()),
+        figures=int(np.isfinite(values).sum()),
+        noise=found.noise,
     )
 
 

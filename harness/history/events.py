@@ -11,6 +11,8 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import math
+import re
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,13 +20,14 @@ from typing import Literal
 
 from harness.history.changes import Change
 from harness.history.facts import Commits
+from harness.history.figures import METRICS, Case
 from harness.history.triage import WORSE, Decision, State, Stated, decided
 
 Cause = Literal["code", "dependency", "measurement", "card", "unknown"]
 """What an event goes back to: kernels or what they are built of; what the project depends on; what says how
 it is measured; the card by itself; nobody knows."""
 
-_STATES: tuple[State, ...] = ("new", "expired", "unjudged", "acknowledged", "fixed", "")
+_STATES: tuple[State, ...] = ("new", "expired", "unjudged", "acknowledged", "stale", "fixed", "")
 """The state of an event is the first of these that one of its changes has."""
 
 
@@ -75,8 +78,7 @@ class Event:
 
 
 Culprits = Callable[[Sequence[Stated], range], tuple[Cause, tuple[int, ...], int]]
-"""For changes and the commits that may have done them: the cause, the suspects in their order, and how many of
-them are likely."""
+"""Of changes and the commits that may have done them: the cause, the suspects in order, how many are likely."""
 
 
 def nobody_knows(changes: Sequence[Stated], commits: range) -> tuple[Cause, tuple[int, ...], int]:
@@ -217,3 +219,24 @@ def _badness(each: Stated) -> tuple[bool, int, float]:
     """Open regressions first, then what else is worse; the largest of each."""
     change = each.change
     return change.kind not in WORSE, _STATES.index(each.state), -abs(math.log1p(change.effect))
+
+
+def settling(event: Event, case: Case, commits: Commits) -> str:
+    """The command that tells more of an event's worst change: where it is too early to judge, where no commit
+    did it by itself, and where several may have. Empty where there is nothing to tell.
+    """
+    change = event.worst.change
+    asked = event.state == "unjudged" or (event.is_open and event.accused is None)
+    if not asked or event.kind == "environment":
+        return ""
+    good, bad = commits[change.good].hash[:_DIGITS], commits[change.bad].hash[:_DIGITS]
+    if case.metric not in METRICS:  # asv's own
+        name = re.escape(case.name.partition("(")[0])
+        return f"asv continuous --bench {shlex.quote(f'^{name}')} {good} {bad}"
+    backend = next((each for each in _BACKENDS if change.card.startswith(each)), "")
+    device = f" --device {backend}" if backend else ""
+    return f"harness compare {good}..{bad} {shlex.quote(case.name)}{device}"
+
+
+_BACKENDS = ("opencl", "opengl", "cpu", "null")
+"""What the name of a machine begins with unless it is CUDA's, which is the default where there is such a card."""

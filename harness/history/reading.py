@@ -34,13 +34,15 @@ from harness.history.tables import (
     read_benchmarks,
     read_table,
 )
-from harness.history.triage import Decision, Stated, read_triage, stated
+from harness.history.triage import WORSE, Decision, Stated, read_triage, stated
 from harness.judgement.noise import Calibration, read_calibration
 from harness.numbers import moved, percent
 from harness.records import Row
 from harness.spec.case_id import Selector, in_short, size_label
 from harness.store.records_file import read_run
 
+_STALE_S, _STALE_COMMITS = 90 * 86400, 30
+"""Before the newest commit that any card has measured, and how many of these since: longer ago is stale."""
 _MANY = 4000
 """Files, from which on cards are read side by side."""
 
@@ -246,6 +248,20 @@ class History:
         """Regressions that nobody has accepted and nothing has taken back."""
         return (each for card in self.cards for each in card.changes if each.is_open)
 
+    @property
+    def unjudged(self) -> Iterator[Stated]:
+        """What became worse so lately that nobody can tell yet."""
+        return (
+            each
+            for card in self.cards
+            for each in card.changes
+            if each.state == "unjudged" and each.change.kind in WORSE
+        )
+
+    @property
+    def cases(self) -> Mapping[str, Case]:
+        return {one.series.case.name: one.series.case for card in self.cards for one in card.analysed}
+
 
 def read_history(
     results: Path,
@@ -300,6 +316,7 @@ def concluded(
     day = today or dt.datetime.now(tz=dt.timezone.utc).date()
     ids = confirmed_elsewhere(card.analysed for card in cards)
     read = [_with_confirmed(card, ids, decisions, commits, day) for card in cards]
+    read = _with_stale(read, commits)
     events = events_of((each for card in read for each in card.changes), commits)
     events = settled(events, decisions, commits, day)
     by_card: dict[str, list[Stated]] = defaultdict(list)
@@ -308,6 +325,29 @@ def concluded(
             by_card[each.change.card].append(each)
     cards = [replace(card, changes=_newest_first(by_card[card.folder])) for card in read]
     return History(commits=commits, cards=tuple(cards), events=events)
+
+
+def _with_stale(cards: Sequence[CardHistory], commits: Commits) -> list[CardHistory]:
+    """What is open or unjudged of series that ended long ago is stale: neither can it be fixed any more.
+
+    Long ago is by time and by what was measured since, as a commit's clock may be wrong.
+    """
+    measured = sorted({int(at) for card in cards for one in card.analysed for at in one.series.positions})
+    if len(measured) <= _STALE_COMMITS:
+        return list(cards)
+    last, before_s = measured[-_STALE_COMMITS - 1], commits[measured[-1]].time - _STALE_S
+    found = []
+    for card in cards:
+        newest = {one.series.case.name: int(one.series.positions[-1]) for one in card.analysed}
+        stale = {case for case, at in newest.items() if at <= last and commits[at].time < before_s}
+        changes = tuple(
+            replace(each, state="stale")
+            if each.change.case in stale and (each.is_open or each.state == "unjudged")
+            else each
+            for each in card.changes
+        )
+        found.append(replace(card, changes=changes))
+    return found
 
 
 def _newest_first(changes: Sequence[Stated]) -> tuple[Stated, ...]:
