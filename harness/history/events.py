@@ -180,7 +180,7 @@ def _settled(event: Event, decisions: Sequence[Decision], commits: Commits, toda
         return event
     changes = [
         decided(each.change, own, today)
-        if each.is_open and (own := [one for one in concerning if one.card in (None, each.change.card)])
+        if each.is_open and (own := [one for one in concerning if one.is_of(each.change.card)])
         else each
         for each in event.changes
     ]
@@ -188,7 +188,8 @@ def _settled(event: Event, decisions: Sequence[Decision], commits: Commits, toda
 
 
 def _state(changes: Iterable[Stated]) -> State:
-    states = [each.state for each in changes]
+    every = list(changes)
+    states = [each.state for each in every if each.change.kind in WORSE] or [each.state for each in every]
     return next(state for state in _STATES if state in states)
 
 

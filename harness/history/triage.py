@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.errors import ConfigError, StoreError
+from harness.history.cards import machine_of
 from harness.history.changes import Analysed, Change
 from harness.history.facts import Commits
 from harness.spec.case_id import in_short
@@ -62,6 +63,10 @@ class Decision:
     card: str | None = None
     expires: dt.date | None = None
     largest_percent: float | None = None
+
+    def is_of(self, card: str) -> bool:
+        """Whether it holds on a card: on all of a machine's where it names the machine."""
+        return self.card in (None, card, machine_of(card))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +222,7 @@ def _fixed(change: Change, analysed: Analysed) -> tuple[bool, str | None]:
 
 def _concerns(decision: Decision, change: Change, commits: Commits) -> bool:
     """By id; or by its commit, where more data have moved the place at which the change is seen."""
-    if decision.card not in (None, change.card):
+    if not decision.is_of(change.card):
         return False
     if decision.id == change.id:
         return True

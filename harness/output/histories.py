@@ -68,7 +68,7 @@ def _print_cards(history: History) -> None:
         series = counted(sum(len(card.analysed) for card in history.cards), "case")
         out.print(f"{len(history.cards)} cards, {series} in all{_told(newest, commits)}", style="bold")
     late = [
-        f"{harmless(card.folder)} {behind}"
+        f"{harmless(card.name)} {behind}"
         for card in history.cards
         if (behind := _behind(card, commits, newest))
     ]
@@ -80,7 +80,7 @@ def _print_cards(history: History) -> None:
         for one in card.failing:
             out.print(_failed(one, commits))
         for problem in card.problems:
-            print_error(f"{card.folder}: {problem}")
+            print_error(f"{card.name}: {problem}")
 
 
 def _newest(card: CardHistory) -> int:
@@ -220,7 +220,7 @@ def _print_card(card: CardHistory, commits: Commits) -> None:
     for line in _epochs(card, commits):
         out.print(line, style="dim")
     for problem in card.problems:
-        print_error(f"{card.folder}: {problem}")
+        print_error(f"{card.name}: {problem}")
     out.print()
 
 
@@ -231,7 +231,7 @@ def _failed(one: Failing, commits: Commits) -> Text:
 
 def _title(card: CardHistory, commits: Commits) -> str:
     measured = {int(at) for one in card.analysed for at in one.series.positions}
-    name = harmless(f"{card.folder} ({card.machine.get('gpu', 'unknown card')})")
+    name = harmless(f"{card.name} ({card.machine.get('gpu', 'unknown card')})")
     cases, commits_told = counted(len(card.analysed), "case"), counted(len(measured), "commit")
     return f"{name}: {cases}, {commits_told}{_told(_newest(card), commits)}"
 
@@ -347,7 +347,7 @@ def _card_json(card: CardHistory, commits: Commits) -> dict[str, Any]:
     analysed = card.analysed
     cases = {one.series.case.name: one.series.case for one in analysed}
     return {
-        "name": card.folder,
+        "name": card.name,
         "machine": card.machine,
         "cases": [
             {

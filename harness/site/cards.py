@@ -6,7 +6,6 @@ import datetime as dt
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import StoreError
+from harness.history.cards import Card
 from harness.history.changes import Analysed
 from harness.history.facts import Commits, RunFacts
 from harness.history.figures import Case
@@ -47,7 +47,6 @@ _NAMED = 3
 class CardSummary(msgspec.Struct, kw_only=True):
     """What the pages that show several cards need of one."""
 
-    folder: str
     file: str
     name: str
     gpu: str
@@ -71,8 +70,7 @@ class CardPages:
     """Reads one card and writes its documents. Another process can be given it."""
 
     site: Site
-    folder: Path
-    """Of the card's results."""
+    source: Card
     number: int
     results: Results
     commits: Commits
@@ -82,11 +80,11 @@ class CardPages:
 
     @property
     def file(self) -> str:
-        return file_name(self.folder.name)
+        return file_name(self.source.name)
 
     @cached_property
     def card(self) -> CardHistory:
-        return read_card(self.folder, self.results, self.commits, self.decisions, today=self.today)
+        return read_card(self.source, self.results, self.commits, self.decisions, today=self.today)
 
     def write(self) -> CardSummary:
         series = list(map(self._series, self.card.analysed))
@@ -107,9 +105,8 @@ class CardPages:
         )
         machine = self.card.machine
         return CardSummary(
-            folder=self.folder.name,
             file=self.file,
-            name=machine.get("machine", self.folder.name),
+            name=machine.get("machine", self.source.name),
             gpu=machine.get("gpu", ""),
             host=machine.get("cpu", ""),
             driver=self._driver(),
@@ -121,11 +118,11 @@ class CardPages:
             health=self._health(),
             series=series,
             changes=[self._change(each) for each in self.card.changes],
-            problems=[f"{self.folder.name}: {problem}" for problem in self.card.problems],
+            problems=[f"{self.source.name}: {problem}" for problem in self.card.problems],
         )
 
     def _series_file(self, case: Case) -> str:
-        identity = repr((self.folder.name, case.name, case.metric))
+        identity = repr((self.source.name, case.name, case.metric))
         return "s" + hashlib.sha256(identity.encode(errors="replace")).hexdigest()[:12]
 
     def _series(self, one: Analysed) -> dict[str, Any]:
@@ -275,7 +272,7 @@ class CardPages:
         stored = filter(None, map(self._read, seen.values()))
         return {
             CaseId.of(one.run.source.suite, row.kernel, row.sizes).short: StoredRow(
-                self.folder.name, one.run, row
+                self.source.name, one.run, row
             )
             for one in stored
             for row in one.rows
@@ -283,7 +280,7 @@ class CardPages:
 
     def _read(self, facts: RunFacts) -> StoredRun | None:
         try:
-            return read_run(self.folder / facts.file)
+            return read_run(self.source.folder / facts.file)
         except StoreError:
             return None
 
