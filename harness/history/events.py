@@ -14,7 +14,7 @@ import math
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -77,26 +77,12 @@ class Event:
         return tuple(dict.fromkeys(each.change.case for each in self.changes))
 
 
-Culprits = Callable[[Sequence[Stated], range], tuple[Cause, tuple[int, ...], int]]
-"""Of changes and the commits that may have done them: the cause, the suspects in order, how many are likely."""
-
-
-def nobody_knows(changes: Sequence[Stated], commits: range) -> tuple[Cause, tuple[int, ...], int]:
-    """Where there are no sources to look at."""
-    by_code = any(each.change.attribution == "code" for each in changes)
-    return "code" if by_code else "unknown", tuple(commits), len(commits)
-
-
-def events_of(
-    changes: Iterable[Stated], commits: Commits, culprits: Culprits = nobody_knows
-) -> tuple[Event, ...]:
+def events_of(changes: Iterable[Stated], commits: Commits) -> tuple[Event, ...]:
     """All changes of a history's cards as events: open ones first, then unjudged ones, then the newest."""
     apart: dict[tuple[str, ...], list[Stated]] = defaultdict(list)
     for each in changes:
         apart[_apart(each.change)].append(each)
-    found = [
-        _event(key, group, commits, culprits) for key, every in apart.items() for group in _groups(key, every)
-    ]
+    found = [_event(key, group, commits) for key, every in apart.items() for group in _groups(key, every)]
     return tuple(sorted(found, key=_order))
 
 
@@ -193,27 +179,30 @@ def _state(changes: Iterable[Stated]) -> State:
     return next(state for state in _STATES if state in states)
 
 
-def _event(key: tuple[str, ...], changes: Sequence[Stated], commits: Commits, culprits: Culprits) -> Event:
+def _event(key: tuple[str, ...], changes: Sequence[Stated], commits: Commits) -> Event:
     good, bad = max(each.change.good for each in changes), min(each.change.bad for each in changes)
     if key[0] == "drift":
         good, bad = min(each.change.good for each in changes), max(each.change.bad for each in changes)
     in_order = sorted(changes, key=_badness)
-    cause, suspects, likely = culprits(in_order, range(good + 1, bad + 1))
-    if key[0] == "environment":
-        cause = "card"
     kinds = [each.change.kind for each in in_order]
     last = commits[bad].hash[:_DIGITS]
     return Event(
         id=last if key == _CODE else hashlib.sha256(repr((*key, last)).encode()).hexdigest()[:_DIGITS],
         kind=next((kind for kind in (*WORSE, *kinds) if kind in kinds), "environment"),
         state=_state(changes),
-        cause=cause,
+        cause=_cause(key, changes),
         good=good,
         bad=bad,
-        suspects=suspects,
-        likely=likely,
+        suspects=tuple(range(good + 1, bad + 1)),
+        likely=bad - good,
         changes=tuple(in_order),
     )
+
+
+def _cause(key: tuple[str, ...], changes: Iterable[Stated]) -> Cause:
+    if key[0] == "environment":
+        return "card"
+    return "code" if any(each.change.attribution == "code" for each in changes) else "unknown"
 
 
 def _badness(each: Stated) -> tuple[bool, int, float]:
@@ -240,4 +229,4 @@ def settling(event: Event, case: Case, commits: Commits) -> str:
 
 
 _BACKENDS = ("opencl", "opengl", "cpu", "null")
-"""What the name of a machine begins with unless it is CUDA's, which is the default where there is such a card."""
+"""What the name of a machine begins with unless it is CUDA's, which is the default where there is a card."""

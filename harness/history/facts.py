@@ -107,7 +107,7 @@ def listing(folder: Path, wanted: Callable[[str], bool]) -> list[tuple[str, int,
 
 _RECORDS = (".jsonl", f".jsonl{PART}", f".jsonl{PACKED}")
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_FORMAT = 1
+_FORMAT = 2
 """Of what is cached: raise it when figures are read in another way."""
 
 CONTEXT = {
@@ -129,6 +129,7 @@ CONTEXT = {
 
 class _Source(msgspec.Struct):
     suite: str = ""
+    path: str = ""
     commit: str | None = None
     dirty: bool = False
 
@@ -173,6 +174,8 @@ class RunFacts(msgspec.Struct, frozen=True):
     mtime_ns: int = 0
     suite: str = ""
     """Empty for what is no run of a commit: a comparison, or a run of the working tree."""
+    path: str = ""
+    """Of the suite's folder in its repository."""
     commit: str = ""
     command: str = ""
     started_at: str = ""
@@ -395,6 +398,7 @@ def _read_record(
     facts = msgspec.structs.replace(
         nothing,
         suite=stored.run.source.suite,
+        path=stored.run.source.path,
         commit=stored.run.source.commit or "",
         command=stored.run.command,
         started_at=stored.run.started_at,

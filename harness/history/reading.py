@@ -26,6 +26,7 @@ from harness.history.events import Event, events_of, settled
 from harness.history.facts import CardRecords, Commits, RunFacts, card_records, read_commits, suites_of
 from harness.history.figures import Case, Figures, Group, united
 from harness.history.series import Series, cases_of, series_of
+from harness.history.suspects import layout_of, with_suspects
 from harness.history.tables import (
     Benchmark,
     Contents,
@@ -319,7 +320,11 @@ def read_history(
             read.append(card)
     if not any(card.analysed for card in read):
         raise _no_case(results, patterns, metric, [case.name for case in cases_of(found.groups, metric)])
-    return concluded(read, decisions, commits, today)
+    history = concluded(read, decisions, commits, today)
+    kernels = {group.name: group.kernels for group in found.groups if group.is_suite}
+    layout = layout_of((facts for card in read for facts in card.facts), kernels)
+    events = with_suspects(history.events, root, commits, history.cases, layout)
+    return replace(history, events=events)
 
 
 def concluded(

@@ -42,8 +42,8 @@ FILE = "harness-triage.toml"
 
 State = Literal["new", "acknowledged", "expired", "fixed", "unjudged", "stale", ""]
 """Of a regression or a drift: nobody has decided; decided; decided, but no longer; gone since. Of the newest
-figures, off their level: no verdict can be had yet. Of any of these: the case has not been measured on the card
-for so long that nobody knows. Others have none."""
+figures, off their level: no verdict can be had yet. Of any of these: the case has not been measured on the
+card for so long that nobody knows. Others have none."""
 WORSE = ("regression", "drift")
 """Kinds of changes that somebody has to decide about."""
 

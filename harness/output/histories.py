@@ -119,7 +119,7 @@ def _print_events(history: History, since: str) -> None:
 
 
 def _print_list(title: str, events: Sequence[Event], history: History) -> None:
-    """How much, which commits and why; below the case that it is worst in, and what there is to know or do."""
+    """How much, which commits and why; below the case that it is worst in, and what there is to know."""
     out = console()
     out.print()
     if title:
@@ -151,8 +151,9 @@ def _who(event: Event, commits: Commits) -> str:
     cards = counted(len(event.cards), "card")
     if event.kind == "drift":
         return f"since {commits[event.good].hash[:10]}, by no commit alone, {cards}"
-    one = event.accused
-    return f"{_span(event.good, event.bad, commits) if one is None else commits[one].hash[:10]}  {event.cause}, {cards}"
+    span = _span(event.good, event.bad, commits)
+    where = span if event.accused is None else commits[event.accused].hash[:10]
+    return f"{where}  {event.cause}, {cards}"
 
 
 def _about(event: Event, history: History) -> Iterator[str]:
