@@ -78,6 +78,8 @@ class Change(ChangePoint):
     static: tuple[str, ...] = ()
     """What changed in the build, such as "registers 40 → 64"."""
     epoch: int = 0
+    compared: bool = False
+    """Whether a comparison of two commits has a part in it: in its range, or in that it is one at all."""
 
     @property
     def commits(self) -> int:
@@ -181,17 +183,19 @@ def _search(series: Series, number: int, smallest: float, commits: Commits, reco
 
 
 def with_confirmed(analysed: Analysed, ids: Collection[str]) -> Analysed:
-    """The same where the candidates with these ids count: each divides the level that it is in."""
+    """The same where the candidates with these ids count."""
     counting = [each for each in analysed.candidates if each.id in ids]
+    left = tuple(each for each in analysed.candidates if each.id not in ids)
+    return with_changes(replace(analysed, candidates=left), counting)
+
+
+def with_changes(analysed: Analysed, changes: Sequence[Change]) -> Analysed:
+    """The same with more changes: each divides the level that it is in."""
     levels = analysed.levels
-    for change in counting:
+    for change in changes:
         levels = tuple(part for level in levels for part in _divided(level, change, analysed.series.values))
-    return replace(
-        analysed,
-        changes=tuple(sorted((*analysed.changes, *counting), key=lambda change: change.at)),
-        candidates=tuple(each for each in analysed.candidates if each.id not in ids),
-        levels=levels,
-    )
+    in_order = tuple(sorted((*analysed.changes, *changes), key=lambda change: change.at))
+    return replace(analysed, changes=in_order, levels=levels)
 
 
 def confirmed_elsewhere(cards: Iterable[Iterable[Analysed]]) -> frozenset[str]:

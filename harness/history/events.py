@@ -147,26 +147,37 @@ def _nearest(change: Change, places: Mapping[int, Counter[tuple[str, bool]]]) ->
 
 
 def settled(
-    events: Iterable[Event], decisions: Sequence[Decision], commits: Commits, today: dt.date
+    events: Sequence[Event], decisions: Iterable[Decision], commits: Commits, today: dt.date
 ) -> tuple[Event, ...]:
-    """With what was decided about events as a whole: by their id, or by a commit and no case."""
-    found = [_settled(event, decisions, commits, today) for event in events]
-    return tuple(sorted(found, key=_order))
+    """With what was decided about events as a whole: by id; or by the commit, where more data have moved the
+    last one that it may be.
+    """
+    of: dict[str, list[Decision]] = defaultdict(list)
+    for decision in decisions:
+        if any(event.id == decision.id for event in events):
+            of[decision.id].append(decision)
+        elif decision.case is None and (event := _of_commit(decision.commit, events, commits)):
+            of[event.id].append(decision)
+    return tuple(sorted((_settled(event, of[event.id], today) for event in events), key=_order))
 
 
-def _settled(event: Event, decisions: Sequence[Decision], commits: Commits, today: dt.date) -> Event:
-    hashes = [commits[at].hash for at in event.suspects]
-    concerning = [
-        each
-        for each in decisions
-        if each.id == event.id
-        or (each.case is None and any(name.startswith(each.commit.lower()) for name in hashes))
+def _of_commit(commit: str, events: Iterable[Event], commits: Commits) -> Event | None:
+    """What a commit did; of several events that it may have done the one of the fewest commits."""
+    found = [
+        event
+        for event in events
+        if event.kind in ("regression", "improvement")
+        and any(commits[at].hash.startswith(commit.lower()) for at in event.suspects)
     ]
-    if not concerning:
+    return min(found, key=lambda event: event.bad - event.good, default=None)
+
+
+def _settled(event: Event, decisions: Sequence[Decision], today: dt.date) -> Event:
+    if not decisions:
         return event
     changes = [
         decided(each.change, own, today)
-        if each.is_open and (own := [one for one in concerning if one.is_of(each.change.card)])
+        if each.is_open and (own := [one for one in decisions if one.is_of(each.change.card)])
         else each
         for each in event.changes
     ]

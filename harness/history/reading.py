@@ -22,6 +22,7 @@ from harness.device.machine import machine_entry
 from harness.errors import StoreError, UsageError
 from harness.history.cards import Card, card_folders, cards_of
 from harness.history.changes import Analysed, Change, analyse, confirmed_elsewhere, with_confirmed
+from harness.history.comparisons import comparisons_of, with_comparisons
 from harness.history.events import Event, events_of, settled
 from harness.history.facts import CardRecords, Commits, RunFacts, card_records, read_commits, suites_of
 from harness.history.figures import Case, Figures, Group, united
@@ -182,8 +183,13 @@ def read_card(
     known = calibration.cases if calibration else {}
     floors = {in_short(case): noise.smallest_visible for case, noise in known.items()}
     records_of = _Records(folder, facts, commits)
+    compared = comparisons_of(facts, commits)
     analysed = tuple(
-        analyse(series, smallest or floors.get(series.case.name), commits, records_of.row)
+        with_comparisons(
+            analyse(series, smallest or floors.get(series.case.name), commits, records_of.row),
+            compared.get(series.case.name, ()),
+            commits,
+        )
         for series in series_of(card.name, figures, results.groups, commits, metric)
         if wanted(series)
     )
@@ -371,6 +377,21 @@ def _with_stale(cards: Sequence[CardHistory], commits: Commits) -> list[CardHist
     return found
 
 
+def since_commit(history: History, position: int) -> History:
+    """What commits after one did, alone: its events and their changes, and what fails since."""
+    events = tuple(event for event in history.events if event.bad > position)
+    kept = {each.change.id for event in events for each in event.changes}
+    cards = tuple(
+        replace(
+            card,
+            changes=tuple(each for each in card.changes if each.change.id in kept),
+            failing=tuple(one for one in card.failing if one.bad > position),
+        )
+        for card in history.cards
+    )
+    return replace(history, cards=cards, events=events)
+
+
 def _newest_first(changes: Sequence[Stated]) -> tuple[Stated, ...]:
     return tuple(sorted(changes, key=lambda each: -each.change.bad))
 
@@ -439,9 +460,12 @@ def sentence(change: Change, case: Case) -> str:
     else:
         word = "less" if less else "more"
     phrase = moved(change, word, word)
+    if change.kind == "drift":
+        return f"{phrase} bit by bit, by no commit alone."
     if change.cycles_effect is not None and change.attribution == "code":
         why = f"cycles changed by {percent(change.cycles_effect, sign=True)}: the code"
     else:
         why = _BY.get(change.attribution, "the code")
     static = f" {'; '.join(change.static).capitalize()}." if change.static else ""
-    return f"{phrase}: {why}.{static}"
+    compared = " By a comparison of two commits." if change.compared else ""
+    return f"{phrase}: {why}.{static}{compared}"

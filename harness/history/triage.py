@@ -224,7 +224,7 @@ def _concerns(decision: Decision, change: Change, commits: Commits) -> bool:
     """By id; or by its commit, where more data have moved the place at which the change is seen."""
     if not decision.is_of(change.card):
         return False
-    if decision.id == change.id:
-        return True
+    if decision.id == change.id or change.kind == "drift":  # which has no commit
+        return decision.id == change.id
     between = range(change.good + 1, change.bad + 1)
     return any(commits[position].hash.startswith(decision.commit.lower()) for position in between)
