@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli import echo_json, options
+from harness.cli import echo_json, options, tell
 from harness.config import load_config
 from harness.errors import ExitCode, UsageError
 from harness.system import git
@@ -36,7 +36,7 @@ Name = click.Path(path_type=Path, dir_okay=False)
     "--since", metavar="REV|DATE", help="Only what a commit after this one did; 2026-11-01 does too."
 )
 @click.option("--all", "every", is_flag=True, help="A line for every change of every card, not one an event.")
-@options.path("--results", "Where records and asv's results lie.")
+@options.path("--results", "Where records and asv's results lie; default: asv.conf.json's results_dir.")
 @click.option(
     "--export", "exported", type=Name, metavar="FILE", help="Write every point to a .csv or .parquet file."
 )
@@ -81,20 +81,25 @@ def command(
     from harness.history.export import export
     from harness.history.reading import read_history, since_commit
     from harness.history.triage import acknowledge as write_decision
+    from harness.integrations.asv.conf import results_of
     from harness.output.histories import as_json as history_json
     from harness.output.histories import exit_code, print_history
     from harness.output.progress import Waiting
 
     config = load_config()
+    folder = results or results_of(config)
+    if folder != config.results_folder and results is None and config.results_folder.exists():
+        tell(f"Read: {folder}, asv.conf.json's results_dir. For {config.results_folder} say --results.")
     with Waiting("reading results") as waiting:
         history = read_history(
-            results or config.results_folder,
+            folder,
             config.root,
             revision=branch,
             patterns=cases,
             cards=cards,
             metric=metric,
             smallest=smallest / 100 if smallest else None,
+            directions=config.directions,
             tell=waiting.tell,
         )
     if acknowledge:

@@ -12,14 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.history.facts import Commits
-from harness.history.figures import HEADLINES
+from harness.history.figures import HEADLINES, Direction
 from harness.history.series import Series
 from harness.records import Row
 from harness.statistics.changepoints import Brief, ChangePoint, Level, Newest, Segmentation, find_changes
 from harness.statistics.drift import find_drift
 from harness.statistics.group import Hint, confirmed
 
-Kind = Literal["regression", "improvement", "environment", "drift"]
+Kind = Literal["regression", "improvement", "environment", "drift", "change"]
+"""A change without another name is one of which nobody knows whether it is for better or worse."""
 Attribution = Literal["code", "clocks", "thermal", "power", "environment", "unknown"]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -304,7 +305,8 @@ def _is_stepped(drift: ChangePoint, steps: Sequence[ChangePoint]) -> bool:
 
 
 def _is_worse(series: Series, effect: float) -> bool:
-    return (effect < 0) is (series.case.direction == "higher")
+    """For sure: not where nobody knows which way is better."""
+    return series.case.direction == ("higher" if effect < 0 else "lower")
 
 
 def _noise(epochs: list[tuple[int, float]]) -> float:
@@ -344,7 +346,7 @@ def _change(
     if attribution in ("code", "unknown") and _same_build(record(series, good), record(series, step.last)):
         attribution = "environment"
     named = low if kind == "drift" else step.at  # where it was best may move with each figure
-    found = _kind(attribution, slower)
+    found = _kind(attribution, slower, case.direction)
     return Change(
         id=change_id(series.card, case.name, case.metric, commits[int(series.positions[named])].hash),
         card=series.card,
@@ -420,9 +422,11 @@ def _same_build(before: Row | None, after: Row | None) -> bool:
     return bool(before.source_sha256) and before.source_sha256 == after.source_sha256
 
 
-def _kind(attribution: Attribution, slower: float) -> Kind:
+def _kind(attribution: Attribution, slower: float, direction: Direction = "lower") -> Kind:
     if attribution not in ("code", "unknown"):
         return "environment"
+    if direction == "unknown":
+        return "change"
     return "regression" if slower > 0 else "improvement"
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from harness.history.changes import Change
+from harness.history.changes import Change, Kind
 from harness.history.facts import Commits
 from harness.history.figures import METRICS, Case
 from harness.history.triage import WORSE, Decision, State, Stated, decided
@@ -31,6 +31,8 @@ _STATES: tuple[State, ...] = ("new", "expired", "unjudged", "acknowledged", "sta
 """The state of an event is the first of these that one of its changes has."""
 
 
+_KINDS: tuple[Kind, ...] = ("drift", "regression", "improvement", "change", "environment")
+"""The kind of an event is the first of these that one of its changes has."""
 _CODE = ("code",)
 _DIGITS = 10
 
@@ -41,7 +43,7 @@ class Event:
 
     id: str
     """Ten hexadecimal digits: those that the hash of `bad` begins with, of what a commit did."""
-    kind: Literal["regression", "improvement", "environment", "drift"]
+    kind: Kind
     """regression where anything became worse."""
     state: State
     cause: Cause
@@ -59,6 +61,11 @@ class Event:
     def accused(self) -> int | None:
         """The position of the only likely commit; None where there are more."""
         return self.suspects[0] if self.likely == 1 else None
+
+    @property
+    def by_commit(self) -> bool:
+        """Whether it is what a commit did: neither what the card did by itself nor a drift."""
+        return self.kind not in ("environment", "drift")
 
     @property
     def worst(self) -> Stated:
@@ -166,8 +173,7 @@ def _of_commit(commit: str, events: Iterable[Event], commits: Commits) -> Event 
     found = [
         event
         for event in events
-        if event.kind in ("regression", "improvement")
-        and any(commits[at].hash.startswith(commit.lower()) for at in event.suspects)
+        if event.by_commit and any(commits[at].hash.startswith(commit.lower()) for at in event.suspects)
     ]
     return min(found, key=lambda event: event.bad - event.good, default=None)
 
@@ -199,7 +205,7 @@ def _event(key: tuple[str, ...], changes: Sequence[Stated], commits: Commits) ->
     last = commits[bad].hash[:_DIGITS]
     return Event(
         id=last if key == _CODE else hashlib.sha256(repr((*key, last)).encode()).hexdigest()[:_DIGITS],
-        kind=next((kind for kind in (*WORSE, *kinds) if kind in kinds), "environment"),
+        kind=next(kind for kind in _KINDS if kind in kinds),
         state=_state(changes),
         cause=_cause(key, changes),
         good=good,

@@ -103,10 +103,11 @@ def side_by_side(folders: Sequence[Path]) -> Iterator[Callable[..., Any]]:
         yield pool.map
 
 
-def open_results(results: Path, commits: Commits) -> Results:
+def open_results(results: Path, commits: Commits, directions: Mapping[str, str] | None = None) -> Results:
     """What a results folder holds of the commits of a history: our records, and results of asv's, whoever's.
 
-    Raises StoreError where there is neither, or the folder cannot be read.
+    `directions` is what the project says of benchmarks that are no suite's: which way is better. Raises
+    StoreError where there is neither, or the folder cannot be read.
     """
     try:
         folders = card_folders(results)
@@ -126,7 +127,7 @@ def open_results(results: Path, commits: Commits) -> Results:
         is_there = (results / "benchmarks.json").exists()
         why = error.message if is_there else "benchmarks.json is missing."
         problem = f"Results of asv's are left out: {why}"
-    groups = united((*suites_of(records, commits), *groups_of(benchmarks)))
+    groups = united((*suites_of(records, commits), *groups_of(benchmarks, directions)))
     cards = [
         card
         for folder, (own, contents) in zip(folders, found, strict=True)
@@ -287,6 +288,15 @@ class History:
     def cases(self) -> Mapping[str, Case]:
         return {one.series.case.name: one.series.case for card in self.cards for one in card.analysed}
 
+    @property
+    def undirected(self) -> tuple[str, ...]:
+        """Benchmarks, as asv calls them, of which nothing tells which way is better."""
+        cases = (one.series.case for card in self.cards for one in card.analysed)
+        names = (
+            ".".join(filter(None, (case.suite, case.kernel))) for case in cases if case.direction == "unknown"
+        )
+        return tuple(sorted(set(names)))
+
 
 def read_history(
     results: Path,
@@ -297,6 +307,7 @@ def read_history(
     cards: Sequence[str] = (),
     metric: str | None = None,
     smallest: float | None = None,
+    directions: Mapping[str, str] | None = None,
     today: dt.date | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> History:
@@ -308,7 +319,7 @@ def read_history(
     if not results.exists():
         raise no_history(results)
     decisions, commits = read_triage(root), read_commits(root, revision)
-    found = open_results(results, commits)
+    found = open_results(results, commits, directions)
     chosen = [each for each in found.cards if not cards or any(map(each.is_called, cards))]
     if not chosen and found.cards:
         there = ", ".join(each.name for each in found.cards)

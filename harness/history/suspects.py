@@ -92,11 +92,7 @@ def with_suspects(
 ) -> tuple[Event, ...]:
     """Events with their suspects in order, and a cause by what these touch, where git can tell."""
     found = tuple(events)
-    asked = [
-        event
-        for event in found
-        if event.kind in ("regression", "improvement") and len(event.suspects) <= _MOST
-    ]
+    asked = [event for event in found if event.by_commit and len(event.suspects) <= _MOST]
     positions = sorted({at for event in asked for at in event.suspects})
     try:
         paths = git.touched(repository, [commits[at].hash for at in positions])

@@ -56,7 +56,20 @@ def print_history(history: History, *, every: bool = False, since: str = "") -> 
         _print_cards(history)
         _print_events(history, since)
         console().print()
+    if history.undirected:
+        console().print(_asking(history.undirected))
     console().print(_closing(history))
+
+
+def _asking(benchmarks: Sequence[str]) -> str:
+    """What to set where it is not known which way is better."""
+    tracks = sorted({name.rpartition(".")[2] for name in benchmarks})
+    shown = ", ".join(map(clean, tracks[:3])) + (" and others" if len(tracks) > 3 else "")
+    key = f'directions = {{ "{clean(tracks[0])}" = "higher" }}'
+    return (
+        f"Whether more is better is unknown of {counted(len(benchmarks), 'benchmark')} ({shown}): their "
+        f"changes are neither regressions nor improvements. To tell, set {key}, or lower, in [tool.harness]."
+    )
 
 
 def _print_cards(history: History) -> None:
@@ -289,9 +302,19 @@ def _epochs(card: CardHistory, commits: Commits) -> Iterable[str]:
 
 def _closing(history: History) -> str:
     states = [each.state or each.change.kind for card in history.cards for each in card.changes]
-    order = ("new", "expired", "unjudged", "acknowledged", "stale", "fixed", "improvement", "environment")
+    order = (
+        "new",
+        "expired",
+        "unjudged",
+        "acknowledged",
+        "stale",
+        "fixed",
+        "improvement",
+        "environment",
+        "change",
+    )
     rises = "improvement" if states.count("improvement") == 1 else "improvements"
-    words = {"improvement": rises, "environment": "by the card"}
+    words = {"improvement": rises, "environment": "by the card", "change": "either way"}
     told = ", ".join(f"{states.count(each)} {words.get(each, each)}" for each in order if each in states)
     opened, events = sum(1 for _ in history.open), sum(each.is_open for each in history.events)
     left = f"{opened} regressions are open" if opened > 1 else f"{opened or 'No'} regression is open"
@@ -320,6 +343,7 @@ def as_json(history: History) -> dict[str, Any]:
         "open": sum(1 for _ in history.open),
         "unjudged": sum(1 for _ in history.unjudged),
         "events": [_event_json(event, history) for event in history.events],
+        "undirected": history.undirected,
         "cards": [_card_json(card, history.commits) for card in history.cards],
     }
 

@@ -66,19 +66,21 @@ def publish_pages(
     revision: str = "HEAD",
     commit_url: str = "",
     suites: Sequence[Suite] = (),
+    directions: Mapping[str, str] | None = None,
     today: dt.date | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Published:
     """Write the pages of a results folder into a site's folder, whatever else lies there.
 
-    `suites` say what others published of their kernels, and hold the texts whose accesses are followed.
+    `suites` say what others published of their kernels, and hold the texts whose accesses are followed;
+    `directions` are what the project says of benchmarks that are no suite's: which way is better.
 
     An empty history makes pages that say so. Raises StoreError where nothing can be read or written,
     GitError, ConfigError for the triage file.
     """
     now = dt.datetime.now(tz=dt.timezone.utc)
     decisions, commits = read_triage(root), read_commits(root, revision)
-    found = open_results(results, commits)
+    found = open_results(results, commits, directions)
     cases = cases_of(found.groups)
     site = Site(html / FOLDER)
     for source in sorted(path for path in _ASSETS.rglob("*") if path.is_file()):
