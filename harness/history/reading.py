@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import difflib
 import functools
+import math
 import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -470,6 +471,8 @@ def sentence(change: Change, case: Case) -> str:
         word = "slower" if less is (case.direction == "higher") else "faster"
     else:
         word = "less" if less else "more"
+    if math.isnan(change.p_value):
+        return f"{percent(abs(change.effect))} {word} at the newest commits: too early to judge."
     phrase = moved(change, word, word)
     if change.kind == "drift":
         return f"{phrase} bit by bit, by no commit alone."
