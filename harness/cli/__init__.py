@@ -140,9 +140,9 @@ class _Outliving(io.TextIOWrapper):
 
 def _outlive_readers() -> None:
     out = sys.stdout
-    if isinstance(out, io.TextIOWrapper):
-        encoding, errors, by_line = out.encoding, out.errors, out.line_buffering
-        sys.stdout = _Outliving(out.detach(), encoding=encoding, errors=errors, line_buffering=by_line)
+    if isinstance(out, io.TextIOWrapper) and out is sys.__stdout__:  # and nobody's who captures it
+        by_line = out.line_buffering
+        sys.stdout = _Outliving(out.buffer, encoding=out.encoding, errors=out.errors, line_buffering=by_line)
 
 
 def _run() -> int:

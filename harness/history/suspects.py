@@ -55,7 +55,7 @@ class Layout:
 
     def role(self, path: str, case: Case) -> Role:
         file = PurePosixPath(path)
-        if _DEPENDENCY.fullmatch(file.name):
+        if _DEPENDENCY.fullmatch(file.name) or file.parent.name == "requirements":
             return "dependency"
         if case.suite in self.folders:
             return self._in_suite(file, case)
