@@ -419,6 +419,7 @@ def _change_json(each: Stated, case: Case, commits: Commits) -> dict[str, Any]:
         "clock_before_mhz": change.clock_before,
         "clock_after_mhz": change.clock_after,
         "static": change.static,
+        "compared": change.compared,
         "good": commits[change.good].hash,
         "bad": commits[change.bad].hash,
         "commits": [commits[at].hash for at in range(change.good + 1, change.bad + 1)],
