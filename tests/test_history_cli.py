@@ -211,7 +211,7 @@ def test_problems_are_told_on_standard_error_and_change_no_status(harness, shown
     lines = done.err.splitlines()
     assert all(line.startswith(f"{A100.machine}: ") for line in lines)
     assert [shown.result(number, A100).name in done.err for number in (60, 61, 62)] == [True, True, False]
-    assert "its format is 3, which is not 2" in done.err
+    assert "the format is 3, and this harness reads 2" in done.err
     assert "machine.json is missing or damaged" in done.err
     assert f"{A100.machine} (unknown card): 3 cases, {COMMITS - 5} commits" in done.out
 
@@ -822,7 +822,7 @@ def test_names_in_problems_are_harmless_too(harness, made):
     written = made(small(commits=3))
     folder = written.results / H200.machine
     (folder / "\x1b[31m[red]evil\u202e.json").write_text("{")
-    synthetic.rename_before(written, 2, {"suites.Matmul.track_gflops": "evil\x1b[2J[bold]"})
+    synthetic.rename_before(written, 2, {"suites.Matmul.track_gflops": "evil\x1b[2J[bold].track_gflops"})
     done = harness("history")
     assert is_harmless(done.out + done.err)
     assert "\ufffd[31m[red]evil\ufffd.json is left out" in done.err

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from multiprocessing import get_context
 from pathlib import Path
@@ -27,11 +27,13 @@ from harness.history.comparisons import comparisons_of, with_comparisons
 from harness.history.events import Event, events_of, settled
 from harness.history.facts import CardRecords, Commits, RunFacts, card_records, read_commits, suites_of
 from harness.history.figures import Case, Figures, Group, united
+from harness.history.freshness import Freshness, freshness_of
 from harness.history.series import Series, cases_of, series_of
 from harness.history.suspects import layout_of, with_suspects
 from harness.history.tables import (
     Benchmark,
     Contents,
+    Parameters,
     figures_of,
     groups_of,
     has_results,
@@ -39,6 +41,7 @@ from harness.history.tables import (
     read_benchmarks,
     read_contents,
     read_table,
+    unlisted,
 )
 from harness.history.triage import WORSE, Decision, Stated, read_triage, stated
 from harness.judgement.noise import Calibration, read_calibration
@@ -64,6 +67,12 @@ class Results:
     """What the series are of, in their order."""
     asv_problem: str = ""
     """Why asv's results cannot be read; empty where they can."""
+
+    @property
+    def unlisted(self) -> frozenset[str]:
+        """Names of the cases that the project does not measure any more, as asv's list tells."""
+        asvs = (group for group in self.groups if group.unlisted)
+        return frozenset(group.name_of(key) for group in asvs for key in group.unlisted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +100,12 @@ class CardHistory:
     facts: tuple[RunFacts, ...]
     calibration: Calibration | None
     problems: tuple[str, ...]
+    freshness: Freshness | None = None
+    """Of the card; None without a figure."""
+    case_freshness: Mapping[str, Freshness] = field(default_factory=dict)
+    """Of each of its cases, by name."""
+    measured_at: str = ""
+    """When it was last measured, by its own clock, in UTC; empty where nothing tells."""
 
 
 @contextmanager
@@ -128,7 +143,12 @@ def open_results(results: Path, commits: Commits, directions: Mapping[str, str] 
         is_there = (results / "benchmarks.json").exists()
         why = error.message if is_there else "benchmarks.json is missing."
         problem = f"Results of asv's are left out: {why}"
-    groups = united((*suites_of(records, commits), *groups_of(benchmarks, directions)))
+    columns: dict[str, dict[Parameters, None]] = defaultdict(dict)
+    for _, contents in found if not problem else ():
+        for name, known in contents.columns.items():
+            columns[name].update(dict.fromkeys(known))
+    benchmarks |= unlisted(columns, benchmarks)
+    groups = united((*suites_of(records, commits), *groups_of(benchmarks, columns, directions)))
     cards = [
         card
         for folder, (own, contents) in zip(folders, found, strict=True)
@@ -197,6 +217,7 @@ def read_card(
     )
     day = today or dt.datetime.now(tz=dt.timezone.utc).date()
     changes = [each for one in analysed for each in stated(one, decisions, commits, day)]
+    freshness, case_freshness = freshness_of([one.series for one in analysed], commits, results.unlisted)
     return CardHistory(
         name=card.name,
         folder=folder.name,
@@ -207,7 +228,19 @@ def read_card(
         facts=facts,
         calibration=calibration,
         problems=tuple(problems),
+        freshness=freshness,
+        case_freshness=case_freshness,
+        measured_at=max([_utc(table.measured_at), *(each.started_at for each in facts)]),
     )
+
+
+def _utc(seconds: float) -> str:
+    """Empty for 0, and for what is no time."""
+    try:
+        moment = dt.datetime.fromtimestamp(seconds, tz=dt.timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return ""
+    return moment.isoformat(timespec="seconds") if seconds else ""
 
 
 def _calibration(folder: Path) -> tuple[Calibration | None, str]:
