@@ -24,7 +24,7 @@ from harness.errors import StoreError, UsageError
 from harness.history.cards import Card, card_folders, cards_of
 from harness.history.changes import Analysed, Change, analyse, confirmed_elsewhere, with_confirmed
 from harness.history.comparisons import comparisons_of, with_comparisons
-from harness.history.events import Event, events_of, settled
+from harness.history.events import Event, events_of, on_one_card_alone, settled
 from harness.history.facts import CardRecords, Commits, RunFacts, card_records, read_commits, suites_of
 from harness.history.figures import Case, Figures, Group, united
 from harness.history.freshness import Freshness, freshness_of
@@ -390,7 +390,11 @@ def concluded(
     read = [_with_confirmed(card, ids, decisions, commits, day) for card in cards]
     read = _with_stale(read, commits)
     events = events_of((each for card in read for each in card.changes), commits)
-    events = settled(events, decisions, commits, day)
+    measured = {card.name: _measured_at(card) for card in read}
+    events = tuple(
+        replace(event, cause="card") if not event.is_told and on_one_card_alone(event, measured) else event
+        for event in settled(events, decisions, commits, day)
+    )
     by_card: dict[str, list[Stated]] = defaultdict(list)
     for event in events:
         for each in event.changes:
@@ -399,19 +403,28 @@ def concluded(
     return History(commits=commits, cards=tuple(cards), events=events)
 
 
-def _with_stale(cards: Sequence[CardHistory], commits: Commits) -> list[CardHistory]:
-    """What is open or unjudged of series that ended long ago is stale: neither can it be fixed any more.
+def _measured_at(card: CardHistory) -> Mapping[str, range]:
+    """By case, from the first to the last commit that it was measured at."""
+    ends = {one.series.case.name: one.series.positions[[0, -1]].tolist() for one in card.analysed}
+    return {case: range(first, last + 1) for case, (first, last) in ends.items()}
 
-    Long ago is by time and by what was measured since, as a commit's clock may be wrong.
+
+def _with_stale(cards: Sequence[CardHistory], commits: Commits) -> list[CardHistory]:
+    """What is open or unjudged of cases that are measured no more, or of cards, is stale: whether it still is
+    nobody knows, and neither can it be fixed any more.
+
+    A card is measured no more by time and by what was measured since, as a commit's clock may be wrong.
     """
     measured = sorted({int(at) for card in cards for one in card.analysed for at in one.series.positions})
-    if len(measured) <= _STALE_COMMITS:
-        return list(cards)
-    last, before_s = measured[-_STALE_COMMITS - 1], commits[measured[-1]].time - _STALE_S
+    last = measured[-_STALE_COMMITS - 1] if len(measured) > _STALE_COMMITS else -1
+    before_s = commits[measured[-1]].time - _STALE_S if measured else 0
     found = []
     for card in cards:
-        newest = {one.series.case.name: int(one.series.positions[-1]) for one in card.analysed}
-        stale = {case for case, at in newest.items() if at <= last and commits[at].time < before_s}
+        stale = {
+            case
+            for case, fresh in card.case_freshness.items()
+            if fresh.stale or (fresh.last <= last and commits[fresh.last].time < before_s)
+        }
         changes = tuple(
             replace(each, state="stale")
             if each.change.case in stale and (each.is_open or each.state == "unjudged")
@@ -514,5 +527,7 @@ def sentence(change: Change, case: Case) -> str:
     else:
         why = _BY.get(change.attribution, "the code")
     static = f" {'; '.join(change.static).capitalize()}." if change.static else ""
+    if change.shifts:
+        static += f" Measured otherwise: {', '.join(map(str, change.shifts))}."
     compared = " By a comparison of two commits." if change.compared else ""
     return f"{phrase}: {why}.{static}{compared}"
