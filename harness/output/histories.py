@@ -30,6 +30,8 @@ _OTHERS = 5
 """Events that are not open, and are shown all the same."""
 _LATE_NAMED = 2
 """Cards that are behind and are named, each in a line."""
+_MOST, _MOST_EARLY = 30, 8
+"""Events that a log shows: what is open, newest first, and what is too early to judge, worst first."""
 _FEWEST, _LINES, _REST = 2, 3, 12
 """A terminal shows so many events of a kind at the least; the lines that one takes, and all that is not of
 events."""
@@ -146,10 +148,10 @@ def _print_events(history: History, since: str) -> None:
 
 
 def _room(opened: int, early: int) -> tuple[int, int]:
-    """How many open events, and how many that cannot be judged yet, are shown: of a terminal what fits."""
+    """How many open events, and how many that cannot be judged yet, are shown: in a terminal what fits."""
     out = console()
     if not out.is_terminal:
-        return opened, early
+        return min(opened, _MOST), min(early, _MOST_EARLY)
     lines = out.height - _REST
     some = min(early, max(_FEWEST, lines // _LINES // 3))
     return max(_FEWEST, (lines - some * (_LINES + 1)) // _LINES), some
@@ -172,7 +174,7 @@ def _print_list(title: str, events: Sequence[Event], room: int, history: History
         for line in _about(event, history):
             out.print(Text(f"{_INDENT}{line}"), soft_wrap=True)
     if len(events) > room:
-        out.print(f"and {len(events) - room} more: 'harness history | less' has all", style="dim")
+        out.print(f"and {len(events) - room} more: --json, or each change with --all", style="dim")
 
 
 def _effect(change: Change) -> str:
