@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import difflib
 import functools
+import math
 import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from multiprocessing import get_context
 from pathlib import Path
@@ -21,11 +22,14 @@ import numpy as np
 from harness.device.machine import machine_entry
 from harness.errors import StoreError, UsageError
 from harness.history.cards import Card, card_folders, cards_of
-from harness.history.changes import Analysed, Change, analyse
+from harness.history.changes import Analysed, Change, analyse, confirmed_elsewhere, with_confirmed
+from harness.history.comparisons import comparisons_of, with_comparisons
+from harness.history.events import Event, events_of, on_one_card_alone, settled
 from harness.history.facts import CardRecords, Commits, RunFacts, card_records, read_commits, suites_of
 from harness.history.figures import Case, Figures, Group, united
 from harness.history.freshness import Freshness, freshness_of
 from harness.history.series import Series, cases_of, series_of
+from harness.history.suspects import layout_of, with_suspects
 from harness.history.tables import (
     Benchmark,
     Contents,
@@ -39,13 +43,15 @@ from harness.history.tables import (
     read_table,
     unlisted,
 )
-from harness.history.triage import Decision, Stated, read_triage, stated
+from harness.history.triage import WORSE, Decision, Stated, read_triage, stated
 from harness.judgement.noise import Calibration, read_calibration
 from harness.numbers import moved, percent
 from harness.records import Row
 from harness.spec.case_id import Selector, in_short, size_label
 from harness.store.records_file import read_run
 
+_STALE_S, _STALE_COMMITS = 90 * 86400, 30
+"""Before the newest commit that any card has measured, and how many of these since: longer ago is stale."""
 _MANY = 4000
 """Files, from which on cards are read side by side."""
 
@@ -199,8 +205,13 @@ def read_card(
     known = calibration.cases if calibration else {}
     floors = {in_short(case): noise.smallest_visible for case, noise in known.items()}
     records_of = _Records(folder, facts, commits)
+    compared = comparisons_of(facts, commits)
     analysed = tuple(
-        analyse(series, smallest or floors.get(series.case.name), commits, records_of.row)
+        with_comparisons(
+            analyse(series, smallest or floors.get(series.case.name), commits, records_of.row),
+            compared.get(series.case.name, ()),
+            commits,
+        )
         for series in series_of(card.name, figures, results.groups, commits, metric)
         if wanted(series)
     )
@@ -212,7 +223,7 @@ def read_card(
         folder=folder.name,
         machine=machine,
         analysed=analysed,
-        changes=tuple(sorted(changes, key=lambda each: -each.change.bad)),
+        changes=_newest_first(changes),
         failing=tuple(_failing([one.series for one in analysed])),
         facts=facts,
         calibration=calibration,
@@ -289,11 +300,27 @@ def _machine(folder: Path, facts: Sequence[RunFacts]) -> Mapping[str, str]:
 class History:
     commits: Commits
     cards: tuple[CardHistory, ...]
+    events: tuple[Event, ...] = ()
+    """The changes of all cards, by what did them: open ones first, then those that nobody can judge yet."""
 
     @property
     def open(self) -> Iterator[Stated]:
         """Regressions that nobody has accepted and nothing has taken back."""
         return (each for card in self.cards for each in card.changes if each.is_open)
+
+    @property
+    def unjudged(self) -> Iterator[Stated]:
+        """What became worse so lately that nobody can tell yet."""
+        return (
+            each
+            for card in self.cards
+            for each in card.changes
+            if each.state == "unjudged" and each.change.kind in WORSE
+        )
+
+    @property
+    def cases(self) -> Mapping[str, Case]:
+        return {one.series.case.name: one.series.case for card in self.cards for one in card.analysed}
 
     @property
     def undirected(self) -> tuple[str, ...]:
@@ -344,7 +371,97 @@ def read_history(
             read.append(card)
     if not any(card.analysed for card in read):
         raise _no_case(results, patterns, metric, [case.name for case in cases_of(found.groups, metric)])
-    return History(commits=commits, cards=tuple(read))
+    history = concluded(read, decisions, commits, today)
+    kernels = {group.name: group.kernels for group in found.groups if group.is_suite}
+    layout = layout_of((facts for card in read for facts in card.facts), kernels)
+    events = with_suspects(history.events, root, commits, history.cases, layout)
+    return replace(history, events=events)
+
+
+def concluded(
+    cards: Sequence[CardHistory],
+    decisions: Sequence[Decision],
+    commits: Commits,
+    today: dt.date | None = None,
+) -> History:
+    """What several cards tell together: candidates that another one is sure of, and events."""
+    day = today or dt.datetime.now(tz=dt.timezone.utc).date()
+    ids = confirmed_elsewhere(card.analysed for card in cards)
+    read = [_with_confirmed(card, ids, decisions, commits, day) for card in cards]
+    read = _with_stale(read, commits)
+    events = events_of((each for card in read for each in card.changes), commits)
+    measured = {card.name: _measured_at(card) for card in read}
+    events = tuple(
+        replace(event, cause="card") if not event.is_told and on_one_card_alone(event, measured) else event
+        for event in settled(events, decisions, commits, day)
+    )
+    by_card: dict[str, list[Stated]] = defaultdict(list)
+    for event in events:
+        for each in event.changes:
+            by_card[each.change.card].append(each)
+    cards = [replace(card, changes=_newest_first(by_card[card.name])) for card in read]
+    return History(commits=commits, cards=tuple(cards), events=events)
+
+
+def _measured_at(card: CardHistory) -> Mapping[str, range]:
+    """By case, from the first to the last commit that it was measured at."""
+    ends = {one.series.case.name: one.series.positions[[0, -1]].tolist() for one in card.analysed}
+    return {case: range(first, last + 1) for case, (first, last) in ends.items()}
+
+
+def _with_stale(cards: Sequence[CardHistory], commits: Commits) -> list[CardHistory]:
+    """What is open or unjudged of cases that are measured no more, or of cards, is stale: whether it still is
+    nobody knows, and neither can it be fixed any more.
+
+    A card is measured no more by time and by what was measured since, as a commit's clock may be wrong.
+    """
+    measured = sorted({int(at) for card in cards for one in card.analysed for at in one.series.positions})
+    last = measured[-_STALE_COMMITS - 1] if len(measured) > _STALE_COMMITS else -1
+    before_s = commits[measured[-1]].time - _STALE_S if measured else 0
+    found = []
+    for card in cards:
+        stale = {
+            case
+            for case, fresh in card.case_freshness.items()
+            if fresh.stale or (fresh.last <= last and commits[fresh.last].time < before_s)
+        }
+        changes = tuple(
+            replace(each, state="stale")
+            if each.change.case in stale and (each.is_open or each.state == "unjudged")
+            else each
+            for each in card.changes
+        )
+        found.append(replace(card, changes=changes))
+    return found
+
+
+def since_commit(history: History, position: int) -> History:
+    """What commits after one did, alone: its events and their changes, and what fails since."""
+    events = tuple(event for event in history.events if event.bad > position)
+    kept = {each.change.id for event in events for each in event.changes}
+    cards = tuple(
+        replace(
+            card,
+            changes=tuple(each for each in card.changes if each.change.id in kept),
+            failing=tuple(one for one in card.failing if one.bad > position),
+        )
+        for card in history.cards
+    )
+    return replace(history, cards=cards, events=events)
+
+
+def _newest_first(changes: Sequence[Stated]) -> tuple[Stated, ...]:
+    return tuple(sorted(changes, key=lambda each: -each.change.bad))
+
+
+def _with_confirmed(
+    card: CardHistory, ids: frozenset[str], decisions: Sequence[Decision], commits: Commits, today: dt.date
+) -> CardHistory:
+    if not any(each.id in ids for one in card.analysed for each in one.candidates):
+        return card
+    analysed = tuple(with_confirmed(one, ids) for one in card.analysed)
+    changes = [each for one in analysed for each in stated(one, decisions, commits, today)]
+    return replace(card, analysed=analysed, changes=_newest_first(changes))
 
 
 def _no_case(
@@ -400,10 +517,17 @@ def sentence(change: Change, case: Case) -> str:
         word = "slower" if less is (case.direction == "higher") else "faster"
     else:
         word = "less" if less else "more"
+    if math.isnan(change.p_value):
+        return f"{percent(abs(change.effect))} {word} at the newest commits: too early to judge."
     phrase = moved(change, word, word)
+    if change.kind == "drift":
+        return f"{phrase} bit by bit, by no commit alone."
     if change.cycles_effect is not None and change.attribution == "code":
         why = f"cycles changed by {percent(change.cycles_effect, sign=True)}: the code"
     else:
         why = _BY.get(change.attribution, "the code")
     static = f" {'; '.join(change.static).capitalize()}." if change.static else ""
-    return f"{phrase}: {why}.{static}"
+    if change.shifts:
+        static += f" Measured otherwise: {', '.join(map(str, change.shifts))}."
+    compared = " By a comparison of two commits." if change.compared else ""
+    return f"{phrase}: {why}.{static}{compared}"

@@ -57,6 +57,9 @@ class Shift:
     before: str
     after: str
 
+    def __str__(self) -> str:
+        return f"{self.key} {self.before} → {self.after}"
+
     @property
     def kind(self) -> Literal["measurement", "dependency", "machine"]:
         if self.key == "number":

@@ -295,7 +295,7 @@ class CardPages:
                 "changes": [harmless(change) for change in each.problem_changes],
             }
             for each in self.card.facts
-            if each.base in at and each.head in at
+            if each.problem_changes and each.base in at and each.head in at
         ]
 
     def _rung(self, one: Analysed) -> dict[str, Any]:

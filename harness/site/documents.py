@@ -176,6 +176,8 @@ def change_document(each: Stated, case: Case, card: int, commits: Commits, serie
         "author": bad.author[:200],
         "time": bad.time,
         "static": change.static,
+        "shifts": [str(each) for each in change.shifts],
+        "compared": change.compared,
         "triage": decision
         and {
             "reason": decision.reason,

@@ -13,6 +13,8 @@ _PLAIN = ("-c", "log.showSignature=false", "-c", "i18n.logOutputEncoding=UTF-8")
 """Users' settings that would put other words into what is read here."""
 
 
+_AT_ONCE = 1000
+"""Commits that one command is asked about: a command line has an end."""
 _ELSEWHERE = {
     *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_PREFIX"),
     *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE"),
@@ -147,6 +149,24 @@ def names_of_commits(folder: Path, recent: int) -> list[tuple[str, str]]:
     names = [("HEAD", ""), *((name, "") for name in refs.decode(errors="replace").split())]
     commits = [line.partition(" ") for line in logged.decode(errors="replace").splitlines()]
     return [*names, *((commit, subject) for commit, _, subject in commits)]
+
+
+def touched(repository: Path, commits: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Of each commit, given by its full hash, the paths that it has otherwise than its first parent."""
+    how = (
+        "--no-walk=unsorted",
+        "--diff-merges=first-parent",
+        "--name-only",
+        "--no-renames",
+        "--format=%x01%H",
+    )
+    found = {}
+    for start in range(0, len(commits), _AT_ONCE):
+        told = ask(repository, "log", "-z", *how, *commits[start : start + _AT_ONCE], "--")
+        for entry in told.decode(errors="surrogateescape").split("\x01")[1:]:
+            commit, _, paths = entry.partition("\0")
+            found[commit] = tuple(path for path in paths.removeprefix("\n").split("\0") if path)
+    return found
 
 
 def files(repository: Path, commit: str) -> list[str]:

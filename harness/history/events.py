@@ -1,0 +1,296 @@
+"""From changes to events: one commit that changed fifty cases on four cards is one thing that happened.
+
+Every change tells a range of commits, after `good` and up to `bad`, one of which did it. Ranges that can have
+the same commit in common are taken to have it: the fewest commits that explain all changes are looked for,
+those first that explain most. What the card did by itself happens on that card alone, and a drift is no
+commit's.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import math
+import re
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from harness.history.cards import machine_of
+from harness.history.changes import Change, Kind
+from harness.history.facts import Commits
+from harness.history.figures import METRICS, Case
+from harness.history.triage import WORSE, Decision, State, Stated, decided
+
+Cause = Literal["code", "dependency", "measurement", "card", "unknown"]
+"""What an event goes back to: kernels or what they are built of; what the project depends on; what says how
+it is measured; the card by itself; nobody knows."""
+
+_STATES: tuple[State, ...] = ("new", "expired", "unjudged", "acknowledged", "stale", "fixed", "")
+"""The state of an event is the first of these that one of its changes has."""
+
+
+_KINDS: tuple[Kind, ...] = ("drift", "regression", "improvement", "change", "environment")
+"""The kind of an event is the first of these that one of its changes has."""
+_CODE = ("code",)
+_DIGITS = 10
+_SEVERAL = 5
+"""Cases that have to move on one card alone to be that card's doing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Changes that one commit explains, or one card by itself; of any cases, cards and directions."""
+
+    id: str
+    """Ten hexadecimal digits: those that the hash of `bad` begins with, of what a commit did."""
+    kind: Kind
+    """regression where anything became worse."""
+    state: State
+    cause: Cause
+    good: int
+    bad: int
+    """The commit is in good+1..bad: what all ranges of its changes have in common."""
+    suspects: tuple[int, ...]
+    """Positions of these commits, those first that touch what was changed, and then the oldest first."""
+    likely: int
+    """How many of the suspects, from the first, touch it; all where nobody can tell."""
+    changes: tuple[Stated, ...]
+    """Worst first."""
+
+    @property
+    def accused(self) -> int | None:
+        """The position of the only likely commit; None where there are more."""
+        return self.suspects[0] if self.likely == 1 else None
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the changes themselves tell the cause, whatever the commits touch."""
+        return self.cause not in ("code", "unknown")
+
+    @property
+    def by_commit(self) -> bool:
+        """Whether it is what a commit did: neither what the card did by itself nor a drift."""
+        return self.kind not in ("environment", "drift")
+
+    @property
+    def worst(self) -> Stated:
+        return self.changes[0]
+
+    @property
+    def is_open(self) -> bool:
+        return any(each.is_open for each in self.changes)
+
+    @property
+    def cards(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(each.change.card for each in self.changes))
+
+    @property
+    def cases(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(each.change.case for each in self.changes))
+
+
+def events_of(changes: Iterable[Stated], commits: Commits) -> tuple[Event, ...]:
+    """All changes of a history's cards as events: open ones first, then unjudged ones, then the newest."""
+    apart: dict[tuple[str, ...], list[Stated]] = defaultdict(list)
+    for each in changes:
+        apart[_apart(each.change)].append(each)
+    found = [_event(key, group, commits) for key, every in apart.items() for group in _groups(key, every)]
+    return tuple(sorted(found, key=_order))
+
+
+def _apart(change: Change) -> tuple[str, ...]:
+    """What changes must have in common to be of one event, besides a commit."""
+    if change.kind == "environment":
+        return ("environment", change.card)
+    return ("drift", change.case) if change.kind == "drift" else _CODE
+
+
+def _order(event: Event) -> tuple[bool, int, int, float]:
+    return (
+        not event.is_open,
+        _STATES.index(event.state),
+        -event.bad,
+        -abs(math.log1p(event.worst.change.effect)),
+    )
+
+
+def _groups(key: tuple[str, ...], changes: Sequence[Stated]) -> Iterator[list[Stated]]:
+    """The fewest groups of changes whose ranges have a commit in common."""
+    if key[0] == "drift":
+        yield list(changes)
+        return
+    places = _places([each.change for each in changes])
+    alike: dict[tuple[str, bool], list[Change]] = defaultdict(list)
+    for each in changes:
+        alike[_what(each.change)].append(each.change)
+    groups: dict[int, list[Stated]] = defaultdict(list)
+    for each in changes:
+        groups[_nearest(each.change, places, alike[_what(each.change)])].append(each)
+    by_end: dict[int, list[Stated]] = defaultdict(list)
+    for group in groups.values():
+        by_end[min(each.change.bad for each in group)] += group
+    yield from by_end.values()
+
+
+def _places(changes: Sequence[Change]) -> dict[int, int]:
+    """Positions of commits that explain all changes, few of them, and how many changes each may explain."""
+    good, bad = (np.array([getattr(each, name) for each in changes]) for name in ("good", "bad"))
+    left, found = np.ones(len(changes), np.bool_), list[int]()
+    while left.any():
+        # Ranges have something in common right at the end of one of them, if anywhere. Of those that explain
+        # as many the one with the narrowest ranges explains them best, and else the newest.
+        ends = np.unique(bad[left])
+        holds = (good[left, None] < ends) & (ends <= bad[left, None])
+        narrow = (holds / (bad - good)[left, None]).sum(axis=0)
+        found.append(int(ends[np.lexsort((narrow, holds.sum(axis=0)))[-1]]))
+        left &= ~((good < found[-1]) & (found[-1] <= bad))
+    return {at: int(((good < at) & (at <= bad)).sum()) for at in found}
+
+
+def _what(change: Change) -> tuple[str, bool]:
+    return change.case, change.effect < 0
+
+
+def _nearest(change: Change, places: Mapping[int, int], alike: Sequence[Change]) -> int:
+    """Of the places in a change's range the one where the same case moved the same way elsewhere, by the
+    narrowest ranges; else the one that explains most.
+    """
+
+    def fit(at: int) -> tuple[float, int, int]:
+        others = [each for each in alike if each is not change and each.good < at <= each.bad]
+        return sum(1 / each.commits for each in others), places[at], at
+
+    return max((at for at in places if change.good < at <= change.bad), key=fit)
+
+
+def settled(
+    events: Sequence[Event], decisions: Iterable[Decision], commits: Commits, today: dt.date
+) -> tuple[Event, ...]:
+    """With what was decided about events as a whole: by id; or by the commit, where more data have moved the
+    last one that it may be.
+    """
+    of: dict[str, list[Decision]] = defaultdict(list)
+    for decision in decisions:
+        if any(event.id == decision.id for event in events):
+            of[decision.id].append(decision)
+        elif decision.case is None and (event := _of_commit(decision.commit, events, commits)):
+            of[event.id].append(decision)
+    return tuple(sorted((_settled(event, of[event.id], today) for event in events), key=_order))
+
+
+def _of_commit(commit: str, events: Iterable[Event], commits: Commits) -> Event | None:
+    """What a commit did; of several events that it may have done the one of the fewest commits."""
+    found = [
+        event
+        for event in events
+        if event.by_commit and any(commits[at].hash.startswith(commit.lower()) for at in event.suspects)
+    ]
+    return min(found, key=lambda event: event.bad - event.good, default=None)
+
+
+def _settled(event: Event, decisions: Sequence[Decision], today: dt.date) -> Event:
+    if not decisions:
+        return event
+    changes = [
+        decided(each.change, own, today)
+        if each.is_open and (own := [one for one in decisions if one.is_of(each.change.card)])
+        else each
+        for each in event.changes
+    ]
+    return replace(event, changes=tuple(sorted(changes, key=_badness)), state=_state(changes))
+
+
+def _state(changes: Iterable[Stated]) -> State:
+    every = list(changes)
+    states = [each.state for each in every if each.change.kind in WORSE] or [each.state for each in every]
+    return next(state for state in _STATES if state in states)
+
+
+def _event(key: tuple[str, ...], changes: Sequence[Stated], commits: Commits) -> Event:
+    good, bad = max(each.change.good for each in changes), min(each.change.bad for each in changes)
+    if key[0] == "drift":
+        good, bad = min(each.change.good for each in changes), max(each.change.bad for each in changes)
+    in_order = sorted(changes, key=_badness)
+    kinds = [each.change.kind for each in in_order]
+    last = commits[bad].hash[:_DIGITS]
+    return Event(
+        id=last if key == _CODE else hashlib.sha256(repr((*key, last)).encode()).hexdigest()[:_DIGITS],
+        kind=next(kind for kind in _KINDS if kind in kinds),
+        state=_state(changes),
+        cause=_cause(key, changes),
+        good=good,
+        bad=bad,
+        suspects=tuple(range(good + 1, bad + 1)),
+        likely=bad - good,
+        changes=tuple(in_order),
+    )
+
+
+def _cause(key: tuple[str, ...], changes: Sequence[Stated]) -> Cause:
+    """As far as the changes tell themselves."""
+    if key[0] == "environment":
+        return "card"
+    shifted = Counter(kind for each in changes for kind in {shift.kind for shift in each.change.shifts})
+    for kind, count in shifted.most_common(1):
+        if 2 * count >= len(changes):
+            return "card" if kind == "machine" else kind
+    return "code" if any(each.change.attribution == "code" for each in changes) else "unknown"
+
+
+def _badness(each: Stated) -> tuple[bool, int, float]:
+    """Open regressions first, then what else is worse; the largest of each."""
+    change = each.change
+    return change.kind not in WORSE, _STATES.index(each.state), -abs(math.log1p(change.effect))
+
+
+def on_one_card_alone(event: Event, cases_of: Mapping[str, Mapping[str, range]]) -> bool:
+    """Whether so much moved on one machine, and on no other that measured the same before and after, that it
+    is the machine's rather than a commit's. `cases_of` has by card when each case was measured, in positions.
+    """
+    machines = {machine_of(card) for card in event.cards}
+    moved = event.cases
+    if (
+        len(machines) > 1
+        or len(moved) < _SEVERAL
+        or any(each.change.attribution == "code" for each in event.changes)
+    ):
+        return False
+    own = [case for card in event.cards for case, at in cases_of[card].items() if _around(event, at)]
+    elsewhere = {
+        case
+        for card, cases in cases_of.items()
+        if machine_of(card) not in machines
+        for case in moved
+        if case in cases and _around(event, cases[case])
+    }
+    return 2 * len(moved) >= len(set(own)) and 2 * len(elsewhere) >= len(moved)
+
+
+def _around(event: Event, measured: range) -> bool:
+    return measured.start <= event.good and event.bad < measured.stop
+
+
+def settling(event: Event, case: Case, commits: Commits) -> str:
+    """The command that tells more of an event's worst change: where it is too early to judge, where no commit
+    did it by itself, and where several may have. Empty where there is nothing to tell.
+    """
+    change = event.worst.change
+    asked = event.state == "unjudged" or (event.is_open and event.accused is None)
+    if not asked or event.kind == "environment":
+        return ""
+    good, bad = commits[change.good].hash[:_DIGITS], commits[change.bad].hash[:_DIGITS]
+    if case.metric not in METRICS:  # asv's own
+        name = re.escape(case.name.partition("(")[0])
+        return f"asv continuous --bench {shlex.quote(f'^{name}')} {good} {bad}"
+    backend = next((each for each in _BACKENDS if change.card.startswith(each)), "")
+    device = f" --device {backend}" if backend else ""
+    return f"harness compare {good}..{bad} {shlex.quote(case.name)}{device}"
+
+
+_BACKENDS = ("opencl", "opengl", "cpu", "null")
+"""What the name of a machine begins with unless it is CUDA's, which is the default where there is a card."""
