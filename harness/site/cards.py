@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from harness.errors import StoreError
 from harness.history.changes import Analysed
-from harness.history.facts import Commits, RunFacts
+from harness.history.facts import CONTEXT, Commits, RunFacts
 from harness.history.figures import Case
 from harness.history.reading import CardHistory, Results, read_card
+from harness.history.series import Series
 from harness.history.triage import Decision, Stated
 from harness.numbers import counted
 from harness.site.documents import (
@@ -99,6 +100,7 @@ class CardPages:
                 "annotations": dict(sorted(self.card.machine.items())),
                 "peaks": self._newest_run.run.peaks if self._newest_run else {},
                 "commit": newest["commit"] if newest else None,
+                "epochs": self._epochs(),
                 "ladder": list(map(self._rung, self.card.analysed)),
                 "runs": self._runs(),
                 "calibration": calibration_document(self.card.calibration),
@@ -174,6 +176,7 @@ class CardPages:
             "last": figure(float(series.values[-1])),
             "effect_90": self._quarter(one),
             "floor": one.floor,
+            "noise": figure(one.noise),
             "changes": len(changes),
         }
 
@@ -217,6 +220,29 @@ class CardPages:
                 self.site.write(f"at/{self.file}/{first // EVERY}", document, api=False)
             else:  # of before the history was rewritten
                 self.site.remove(f"data/at/{self.file}/{first // EVERY}.js")
+
+    def _epochs(self) -> list[dict[str, Any]]:
+        """Of each suite its epochs, and from which commit on which of them holds: figures of two are not
+        compared. Those of its longest series, as all of a suite is measured together.
+        """
+        longest: dict[str, Series] = {}
+        for one in self.card.analysed:
+            known = longest.get(one.series.case.suite)
+            if known is None or len(one.series.positions) > len(known.positions):
+                longest[one.series.case.suite] = one.series
+        told = []
+        for suite, series in longest.items():
+            begins = np.flatnonzero(np.diff(series.epoch, prepend=-1))
+            contexts = [{CONTEXT[key]: value for key, value in e.context.items()} for e in series.epochs]
+            told.append(
+                {
+                    "suite": suite,
+                    "starts": series.positions[begins].tolist(),
+                    "epochs": series.epoch[begins].tolist(),
+                    "contexts": contexts,
+                }
+            )
+        return told
 
     def _newest(self) -> dict[str, Any] | None:
         last = [int(one.series.positions[-1]) for one in self.card.analysed]

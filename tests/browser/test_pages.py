@@ -609,43 +609,86 @@ def test_downloads_hold_what_is_in_view(pages, shown, tmp_path, page):
 # Compare
 
 
+def compared(pages, column):
+    caption = "Both sides of every case"
+    return dict(zip(pages.column(caption, 0), pages.column(caption, column), strict=True))
+
+
 def test_two_commits_are_compared_case_by_case(pages, shown):
     h200 = shown.card("h200")
     pages.visit("compare", left=f"{h200}@39", right=f"{h200}@40")
-    rows = dict(
-        zip(
-            pages.column("Both sides of every case", 0),
-            pages.column("Both sides of every case", 4),
-            strict=True,
-        )
-    )
-    number = next(
-        one
-        for one in shown.site["series"]
-        if shown.site["cases"][one["case"]]["name"] == CASE
-        and shown.site["cards"][one["card"]]["file"] == h200
-    )
-    values = shown.document(f"series/{number['file']}")["values"]
-    effect = values[40] / values[39] - 1
-    assert "slower" in rows[CASE]
-    assert typeset(percent(effect)) in rows[CASE]
-    ratios = pages.column("Both sides of every case", 3)
-    assert f"{TIMES} {values[40] / values[39]:.3f}" in ratios
+    told = shown.series(CASE, h200)
+    values = shown.document(f"series/{told['file']}")["values"]
+    assert typeset(percent(values[40] / values[39] - 1)) in compared(pages, 3)[CASE]
+    assert "slower" in compared(pages, 3)[CASE]
+    verdicts = compared(pages, 4)
+    assert verdicts.pop(CASE) == "regression"
+    assert {each.split("\n")[0] for each in verdicts.values()} <= {"inconclusive", "unchanged"}
+    pages.choose("Verdict", "regression")
+    assert list(compared(pages, 4)) == [CASE]
     pages.click("[name=swap]")
     pages.wait(lambda: pages.hash().get("left") == f"{h200}@40", "the sides to change")
-    pages.wait(
-        lambda: (
-            "faster"
-            in dict(
-                zip(
-                    pages.column("Both sides of every case", 0),
-                    pages.column("Both sides of every case", 4),
-                    strict=True,
-                )
-            )[CASE]
-        ),
-        "the words",
-    )
+    pages.choose("Verdict", "")
+    pages.wait(lambda: compared(pages, 4)[CASE] == "improvement", "the words")
+
+
+def test_another_driver_makes_two_commits_not_comparable(pages, shown):
+    a100 = shown.card("a100")
+    (own,) = (each for each in shown.document(f"cards/{a100}")["epochs"] if each["suite"] == "matmul")
+    begin = own["starts"][1]
+    pages.visit("compare", left=f"{a100}@{begin - 1}", right=f"{a100}@{begin}")
+    told = compared(pages, 4)[CASE].split("\n")
+    assert told[0] == "not comparable"
+    assert told[1].startswith("another epoch: driver 580.159.04 ")
+
+
+UNCHANGED_PAIRS = """
+const [done, file] = [arguments[1], arguments[0]];
+Promise.all([harness.load("site"), harness.load(`series/${file}`)]).then(([site, series]) => {
+  const one = harness.objects(site.series).find((each) => each.file === file);
+  const kase = harness.objects(site.cases)[one.case];
+  const [x, y] = [Array.from(harness.decode(series.commits)), harness.figures(series.values)];
+  const starts = series.epochs.map((epoch) => epoch.start);
+  const side = (value) => ({ ...one, value });
+  const tones = [];
+  for (let k = 1; k < x.length; k++) {
+    const changed = series.changes.some((each) => each.good < x[k] && each.bad > x[k - 1]);
+    if (!changed && !starts.includes(k) && y[k] !== null && y[k - 1] !== null)
+      tones.push(harness.difference(kase, side(y[k - 1]), side(y[k])).tone);
+  }
+  done([tones.length, tones.filter((tone) => tone !== "none").length]);
+});
+"""
+
+
+def test_noise_between_neighbours_is_hardly_ever_marked(pages, shown):
+    pages.visit("compare")
+    found = [
+        pages.driver.execute_async_script(UNCHANGED_PAIRS, each["file"]) for each in shown.site["series"]
+    ]
+    pairs, marked = (sum(column) for column in zip(*found, strict=True))
+    assert pairs > 4000
+    assert marked <= 0.002 * pairs
+
+
+def test_too_few_points_are_inconclusive_and_what_is_not_above_zero_has_no_ratio(pages):
+    pages.visit("compare")
+    judged = """const [left, right, apart] = arguments;
+    return harness.difference({unit: "GFLOP/s", direction: "higher"}, left, right, apart);"""
+    known = {"value": 100, "noise": 0.01, "floor": 0.01}
+    for left, right, apart, status, why in (
+        (known, {**known, "value": 50, "noise": None}, [], "inconclusive", "too few points"),
+        (known, {**known, "value": 96}, [], "inconclusive", "within the noise"),
+        (known, {**known, "value": 95}, [], "regression", ""),
+        ({**known, "noise": 0.0001}, {**known, "value": 100.2, "noise": 0.0001}, [], "unchanged", ""),
+        (known, {**known, "value": 50}, ["driver 1 → 2"], "not comparable", "driver 1 → 2"),
+        (known, {**known, "value": 0}, [], "", "no ratio"),
+        (known, {**known, "value": None}, [], "", "no figure on the right"),
+    ):
+        found = pages.script(judged, left, right, apart)
+        assert found["status"] == status, (left, right)
+        assert why in found["why"]
+        assert (found["tone"] == "none") is (status != "regression")
 
 
 def test_a_commit_is_named_by_its_hash(pages, shown):
@@ -680,17 +723,18 @@ def test_a_commit_that_a_card_missed_offers_the_one_before(pages, shown):
 
 def test_two_cards_are_compared_and_sorted_by_what_is_worst(pages, shown):
     pages.visit("compare", left=f"{shown.card('h200')}@newest", right=f"{shown.card('a100')}@newest")
-    cells = pages.column("Both sides of every case", 4)
+    cells = pages.column("Both sides of every case", 3)
     assert "no figure on the right" in cells  # the A100 has no room for one of them
     assert re.search(rf"Over 20 cases the right is {MINUS}\d+\.\d+\s% worse", pages.text(".sum"))
-    pages.click("thead th:nth-child(5) button")
+    assert set(pages.column("Both sides of every case", 4)) == {"slower", ""}
+    pages.click("thead th:nth-child(4) button")
     sizes = [
-        float(re.sub(r"[^\d.]", "", cell))
-        for cell in pages.column("Both sides of every case", 4)
+        float(re.search(r"[\d.]+", cell)[0])
+        for cell in pages.column("Both sides of every case", 3)
         if "%" in cell
     ]
     assert sizes == sorted(sizes, reverse=True)
-    assert pages.column("Both sides of every case", 4)[-1] == "no figure on the right"
+    assert pages.column("Both sides of every case", 3)[-1] == "no figure on the right"
     pages.choose("Suite", "copy")
     assert {name.split(".")[0] for name in pages.column("Both sides of every case", 0)} == {"copy"}
 

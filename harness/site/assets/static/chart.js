@@ -18,18 +18,6 @@
     return ticks;
   };
 
-  /** First index whose x is not below the value. */
-  harness.lowerBound = function (sorted, value) {
-    let low = 0;
-    let high = sorted.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (sorted[middle] < value) low = middle + 1;
-      else high = middle;
-    }
-    return low;
-  };
-
   function padded(min, max) {
     if (min === null || max === null || !Number.isFinite(min)) return [0, 1];
     const pad = (max - min) * 0.12 || Math.abs(max) * 0.05 || 1;

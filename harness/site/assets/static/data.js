@@ -87,6 +87,18 @@
     );
   };
 
+  /** First index of ascending numbers that is not below the value. */
+  harness.lowerBound = function (sorted, value) {
+    let low = 0;
+    let high = sorted.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (sorted[middle] < value) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  };
+
   /** Hash, time, author and subject of a commit, by position; null where the file has none. */
   harness.commit = async function (site, position) {
     const { chunk, count } = site.commits;
