@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import StoreError
-from harness.history.changes import Analysed
+from harness.history.changes import BUILT, Analysed
 from harness.history.facts import CONTEXT, Commits, RunFacts
 from harness.history.figures import Case
 from harness.history.reading import CardHistory, Results, read_card
@@ -203,20 +204,28 @@ class CardPages:
         return change_document(each, case, self.number, self.commits, self._series_file(case))
 
     def _by_commit(self) -> None:
-        """The same figures by commit, for pages that compare two of them."""
+        """The same figures by commit, and what changed there, for pages that show one or compare two."""
         analysed = self.card.analysed
         count = len(self.commits)
         table = np.full((count, len(analysed)), np.nan, np.float32)
         for column, one in enumerate(analysed):
             table[one.series.positions, column] = one.series.values
         cases = [one.series.case.order for one in analysed]
+        built = sorted(each for one in analysed for each in _built(one.series))
+        changes = [(each.change, self._change(each)) for each in self.card.changes]
         for first in range(0, count, EVERY):
             values = table[first : first + EVERY]
             measured = np.flatnonzero(np.isfinite(values).any(axis=1))
             if measured.size:
                 # Up to the last that was measured: commits that this card has not seen change nothing here.
                 told = values[: measured[-1] + 1].ravel()
-                document = {"first": first, "cases": cases, "values": Numbers(told)}
+                document = {
+                    "first": first,
+                    "cases": cases,
+                    "values": Numbers(told),
+                    "changes": [d for each, d in changes if each.bad >= first > each.good - EVERY],
+                    "built": [each for each in built if first <= each[0] < first + EVERY],
+                }
                 self.site.write(f"at/{self.file}/{first // EVERY}", document, api=False)
             else:  # of before the history was rewritten
                 self.site.remove(f"data/at/{self.file}/{first // EVERY}.js")
@@ -357,10 +366,19 @@ class CardPages:
         }
 
     def _runs(self) -> list[dict[str, Any]]:
-        listed = []
+        listed: list[dict[str, Any]] = []
+        orders = {case.name: case.order for case in self.cases}
+        later: dict[str, tuple[dict[str, Any], dict[str, str]]] = {}
         for facts in self._files[:RUNS]:
             if (stored := self._read(facts)) is None:
                 continue
+            binaries = _binaries(stored)
+            if facts.suite in later:
+                entry, theirs = later[facts.suite]
+                both = binaries.keys() & theirs.keys() & orders.keys()
+                entry["base"] = facts.commit
+                entry["compared"] = len(both)
+                entry["rebuilt"] = sorted(orders[name] for name in both if binaries[name] != theirs[name])
             file = file_name(facts.file.partition(".jsonl")[0])
             position = self.commits.positions.get(facts.commit)
             self.site.write(f"runs/{file}", run_document(stored, self.number, position))
@@ -373,6 +391,31 @@ class CardPages:
                     "hash": facts.commit,
                     "rows": len(stored.rows),
                     "failed": sum(row.status == "failed" for row in stored.rows),
+                    "base": "",
+                    "compared": 0,
+                    "rebuilt": [],
                 }
             )
+            later[facts.suite] = listed[-1], binaries
         return listed
+
+
+def _built(series: Series) -> Iterator[tuple[int, int, str, float, float]]:
+    """Commit, case, what, before and after, where what the build of a case came to is not as it was."""
+    for name in BUILT:
+        if name not in series.beside:
+            continue
+        known = np.flatnonzero(np.isfinite(series.beside[name]))
+        values = series.beside[name][known]
+        for at in (np.flatnonzero(np.diff(values)) + 1).tolist():
+            position = int(series.positions[known[at]])
+            yield position, series.case.order, name, float(values[at - 1]), float(values[at])
+
+
+def _binaries(stored: StoredRun) -> dict[str, str]:
+    """By case, where the record knows it."""
+    return {
+        CaseId.of(stored.run.source.suite, row.kernel, row.sizes).short: row.resources.binary_sha256
+        for row in stored.rows
+        if row.resources and row.resources.binary_sha256
+    }

@@ -39,7 +39,7 @@ SCHEMA_VERSION = 1
 """Of every document; raised when a page or program that knows the older one would read it wrongly."""
 COMMITS_A_FILE = 128
 EVERY = 64
-"""Commits between two whose times the first document has, and in a file of figures by commit."""
+"""Commits in a file of figures by commit."""
 
 Array = npt.NDArray[Any]
 _DTYPES = {"u32": "<u4", "u16": "<u2", "u8": "<u1"}
@@ -119,6 +119,14 @@ class Site:
         self.put(f"data/{name}.js", call)
         if api:
             self.write_json(f"api/{name}.json", document)
+
+    def holds(self, name: str, text: str) -> bool:
+        """Whether there is a document of that name which begins with this text, or near to it."""
+        try:
+            with (self.folder / f"data/{name}.js").open("rb") as file:
+                return text.encode() in file.read(200)
+        except OSError:
+            return False
 
     def write_json(self, name: str, document: Any) -> None:
         self.put(name, msgspec.json.encode(document, enc_hook=lambda value: value.plain()) + b"\n")

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from harness import __version__
+from harness.errors import GitError
 from harness.history.facts import Commits, cache_file, read_cached, read_commits, write_cached
 from harness.history.figures import Case
 from harness.history.reading import open_results, side_by_side
@@ -24,6 +26,7 @@ from harness.site.documents import (
     COMMITS_A_FILE,
     EVERY,
     SCHEMA_VERSION,
+    Numbers,
     Rows,
     Site,
     atom,
@@ -34,6 +37,7 @@ from harness.site.documents import (
 from harness.site.suites import suite_document
 from harness.spec.suite import Suite
 from harness.store.records_file import PACKED, PART
+from harness.system import git
 from harness.system.files import stat_of
 
 FOLDER = "harness"
@@ -41,6 +45,8 @@ FOLDER = "harness"
 _ASSETS = Path(__file__).resolve().parent / "assets"
 _CHANGES = 120
 """How many changes the overview has at most, open ones first; every series has all of its own."""
+_PATHS = 60
+"""How many of a commit's paths the pages list; an empty one then says that there are more."""
 _KINDS = ("new", "acknowledged", "expired", "fixed", "improvement", "environment")
 _OF_CARD = ("file", "name", "gpu", "host", "driver", "kind", "newest", "open", "points", "calibration")
 _READ = (".json", ".jsonl", PACKED, PART, ".harness")
@@ -92,6 +98,7 @@ def publish_pages(
         line = commits.line[first : first + COMMITS_A_FILE]
         rows = [(each.hash, each.time, each.author[:200], each.subject[:500]) for each in line]
         site.write(f"commits/{first // COMMITS_A_FILE}", rows)
+    _write_touched(site, root, commits)
     of_suites = _write_suites(site, suites, cards, cases)
     moment = now.isoformat(timespec="seconds")
     _write_overview(site, cards, cases, of_suites, commits, project, commit_url, moment)
@@ -165,7 +172,7 @@ def _write_overview(
             "count": len(commits),
             "chunk": COMMITS_A_FILE,
             "every": EVERY,
-            "times": [commit.time for commit in commits.line[::EVERY]],
+            **_days(commits),
             "newest": {"hash": newest.hash, "time": newest.time, "subject": newest.subject[:500]},
         },
         "cards": [
@@ -189,6 +196,38 @@ def _write_overview(
         measured = bool(card.series)
         site.write_json(f"badges/{file}.json", badge(name, card.open, measured=measured))
         site.put(f"badges/{file}.svg", badge_svg(name, card.open, measured=measured))
+
+
+def _write_touched(site: Site, root: Path, commits: Commits) -> None:
+    """The paths that each commit touched, in files as those of commits. A file that was written stays as it
+    is, as long as its last commit is the last of its place.
+    """
+    for first in range(0, len(commits), COMMITS_A_FILE):
+        line = commits.line[first : first + COMMITS_A_FILE]
+        name, last = f"touched/{first // COMMITS_A_FILE}", line[-1].hash
+        if site.holds(name, last):
+            continue
+        after = f"{commits[first - 1].hash}..{last}" if first else last
+        try:
+            paths = git.touched(root, after)
+        except GitError:  # of a clone that does not have all; another may
+            paths, last = {}, ""
+        rows = [_few(paths.get(each.hash, [])) for each in line]
+        site.write(name, {"last": last, "paths": rows}, api=False)
+
+
+def _few(paths: Sequence[str]) -> list[str]:
+    return [*(path[:200] for path in paths[:_PATHS]), *([""] * (len(paths) > _PATHS))]
+
+
+def _days(commits: Commits) -> dict[str, Numbers]:
+    """The days since 1970 on which there are commits, and the first commit of each. Clocks of authors go
+    astray; a time axis cannot, so a commit is of no earlier day than those before it.
+    """
+    times = np.array([commit.time for commit in commits.line], np.int64)
+    days = np.maximum.accumulate(np.clip(times // 86_400, 0, 2**31))
+    firsts = np.flatnonzero(np.diff(days, prepend=-1))
+    return {"days": Numbers(days[firsts], "u32"), "firsts": Numbers(firsts, "u32")}
 
 
 def _behind(card: CardSummary, commits: Commits) -> list[dict[str, str]]:

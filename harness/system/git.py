@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -175,6 +176,19 @@ def first_parents(repository: Path, revision: str) -> list[tuple[str, int, str, 
         full_hash, time, author, subject = (entry + "\n" * 3).split("\n")[:4]
         if full_hash:
             found.append((full_hash, int(time), author, subject))
+    return found
+
+
+def touched(repository: Path, commits: str) -> dict[str, list[str]]:
+    """The paths that differ from the first parent, by commit, of `commits`: a hash, or ``after..up_to``."""
+    options = ("--first-parent", "-m", "--root", "--name-only", "--no-renames", "-z", "--format=%x01%H")
+    told = ask(repository, "log", *options, commits).decode(errors="replace")
+    found: dict[str, list[str]] = {}
+    for entry in told.split("\0"):
+        if re.fullmatch("\x01[0-9a-f]{40,64}", entry):
+            paths = found.setdefault(entry[1:], [])
+        elif entry:
+            paths.append(entry.removeprefix("\n"))
     return found
 
 

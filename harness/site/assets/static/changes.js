@@ -68,13 +68,13 @@
             "small",
             null,
             `one of ${format.whole(change.commits)} commits after `,
-            harness.commitLink(site, change.good_hash),
+            harness.commitLink(site, change.good_hash, change.good),
           )
         : null;
     return el(
       "div",
       { class: "commit" },
-      harness.commitLink(site, change.bad_hash),
+      harness.commitLink(site, change.bad_hash, change.bad),
       " ",
       text(change.subject, { class: "subject" }, 120),
       el("small", null, text(change.author, null, 60)),

@@ -5,6 +5,46 @@
   /** Standard errors on each side of an effect's 99.9 % interval. */
   const SURE = 3.29;
 
+  const FILES_BACK = 4;
+
+  /** The file of figures by commit that holds a position; null where the card measured nothing there. */
+  async function block(site, card, position) {
+    try {
+      const data = await harness.load(`at/${card.file}/${Math.floor(position / site.commits.every)}`);
+      return { ...data, figures: harness.figures(data.values) };
+    } catch (problem) {
+      if (problem instanceof harness.Problem) return null;
+      throw problem;
+    }
+  }
+
+  /** The figures of a commit, by case. */
+  function row(data, position) {
+    const start = (position - data.first) * data.cases.length;
+    const found = new Map();
+    data.cases.forEach((number, column) => {
+      const value = data.figures[start + column];
+      if (format.known(value)) found.set(number, value);
+    });
+    return found;
+  }
+
+  /** The newest position up to this one where the card has a figure; null where none is near. */
+  async function upTo(site, card, position) {
+    const size = site.commits.every;
+    for (let k = Math.floor(position / size); k >= 0 && k > position / size - FILES_BACK - 1; k--) {
+      const data = await block(site, card, k * size);
+      if (!data) continue;
+      const rows = data.figures.length / Math.max(1, data.cases.length);
+      for (let at = Math.min(position, data.first + rows - 1); at >= data.first; at--) {
+        if (row(data, at).size) return at;
+      }
+    }
+    return null;
+  }
+
+  harness.measured = { block, row, upTo };
+
   /** What differs between the epochs of two commits on one card; empty where nothing is known to. */
   harness.epochsApart = function (epochs, suite, left, right) {
     const own = (epochs ?? []).find((one) => one.suite === suite);

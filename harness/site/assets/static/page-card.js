@@ -251,7 +251,7 @@
         label: "Commit",
         sort: (run) => run.commit,
         down: true,
-        cell: (run) => harness.commitLink(site, run.hash),
+        cell: (run) => harness.commitLink(site, run.hash, run.commit),
       },
       harness.figure("rows", "Cases"),
       harness.figure("failed", "Failed", (failed) =>
@@ -274,7 +274,7 @@
         )
       : "No regression is open";
     const newest = card.newest
-      ? [harness.commitLink(site, card.newest.hash), " ", format.dateTime(card.newest.measured_at)]
+      ? [harness.commitLink(site, card.newest.hash, card.newest.commit), " ", format.dateTime(card.newest.measured_at)]
       : "No run yet";
     const item = harness.fact;
     return el(

@@ -23,7 +23,7 @@
         node,
         item(
           "commit",
-          commit ? harness.commitLink(site, commit.hash) : `#${data.x[index]} `,
+          commit ? harness.commitLink(site, commit.hash, commit.position) : `#${data.x[index]} `,
           commit ? [" ", text(commit.subject, { class: "subject" }, 120)] : unknown,
         ),
         item("author", commit ? text(commit.author, null, 60) : unknown),

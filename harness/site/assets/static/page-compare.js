@@ -2,7 +2,6 @@
 "use strict";
 (function (harness) {
   const { el, text, format, state } = harness;
-  const FILES_BACK = 4;
 
   /** "card@commit" in two; a card's name may hold an @, a commit's cannot. */
   function parse(side) {
@@ -10,41 +9,6 @@
     return at < 0
       ? { card: side, commit: "newest" }
       : { card: side.slice(0, at), commit: side.slice(at + 1) || "newest" };
-  }
-
-  async function block(site, card, k) {
-    try {
-      const data = await harness.load(`at/${card.file}/${k}`);
-      return { ...data, figures: harness.figures(data.values) };
-    } catch (problem) {
-      if (problem instanceof harness.Problem) return null; // nothing was measured there
-      throw problem;
-    }
-  }
-
-  function rowOf(data, position) {
-    const width = data.cases.length;
-    const start = (position - data.first) * width;
-    const row = new Map();
-    data.cases.forEach((number, column) => {
-      const value = data.figures[start + column];
-      if (format.known(value)) row.set(number, value);
-    });
-    return row;
-  }
-
-  /** The newest position up to this one where the card has a figure; null where none is near. */
-  async function measuredUpTo(site, card, position) {
-    const size = site.commits.every;
-    for (let k = Math.floor(position / size); k >= 0 && k > position / size - FILES_BACK - 1; k--) {
-      const data = await block(site, card, k);
-      if (!data) continue;
-      const rows = data.figures.length / Math.max(1, data.cases.length);
-      for (let at = Math.min(position, data.first + rows - 1); at >= data.first; at--) {
-        if (rowOf(data, at).size) return at;
-      }
-    }
-    return null;
   }
 
   async function resolve(site, wanted) {
@@ -68,11 +32,11 @@
       return { ...wanted, info: card, error };
     }
     const [data, commit] = await Promise.all([
-      block(site, card, Math.floor(position / site.commits.every)),
+      harness.measured.block(site, card, position),
       harness.commit(site, position),
     ]);
-    const row = data ? rowOf(data, position) : new Map();
-    const nearest = row.size ? null : await measuredUpTo(site, card, position);
+    const row = data ? harness.measured.row(data, position) : new Map();
+    const nearest = row.size ? null : await harness.measured.upTo(site, card, position);
     return {
       ...wanted,
       info: card,
@@ -91,7 +55,7 @@
     const rightSide = right ? parse(right) : { card: left ? parse(left).card : first.file, commit: "newest" };
     if (left) return [parse(left), rightSide];
     const card = site.cards.find((one) => one.file === rightSide.card);
-    const before = card?.newest ? await measuredUpTo(site, card, card.newest.commit - 1) : null;
+    const before = card?.newest ? await harness.measured.upTo(site, card, card.newest.commit - 1) : null;
     return [{ card: rightSide.card, commit: before === null ? "newest" : String(before) }, rightSide];
   }
 
@@ -125,7 +89,7 @@
       null,
       commit
         ? [
-            harness.commitLink(site, commit.hash),
+            harness.commitLink(site, commit.hash, commit.position),
             " ",
             text(commit.subject, { class: "subject" }, 120),
             ", ",

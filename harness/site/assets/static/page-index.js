@@ -72,7 +72,7 @@
             "p",
             null,
             "Newest commit ",
-            harness.commitLink(site, newest.hash),
+            harness.commitLink(site, newest.hash, site.commits.count - 1),
             " ",
             text(newest.subject, { class: "subject" }, 120),
             ", ",
@@ -100,7 +100,7 @@
       return el(
         "li",
         null,
-        harness.commitLink(site, first.bad_hash),
+        harness.commitLink(site, first.bad_hash, first.bad),
         " ",
         text(first.subject, { class: "subject" }, 100),
         el(
@@ -222,11 +222,11 @@
     if (!site.cards.length) return harness.noCards();
     const newest = (card) => {
       if (!card.newest) return "No run yet";
-      const { hash, measured_at: at, cases, failed } = card.newest;
+      const { commit, hash, measured_at: at, cases, failed } = card.newest;
       return el(
         "div",
         null,
-        harness.commitLink(site, hash),
+        harness.commitLink(site, hash, commit),
         " ",
         format.time(at),
         el("small", null, format.count(cases, "case"), failed ? `, ${failed} failed` : ""),
