@@ -337,7 +337,7 @@ def test_a_wrong_entry_is_told_by_file_number_and_what_was_expected(tmp_path, li
     assert raised.value.exit_code == ExitCode.USAGE
 
 
-@pytest.mark.parametrize("key", ["id", "case", "commit", "reason", "author"])
+@pytest.mark.parametrize("key", ["id", "commit", "reason", "author"])
 def test_what_an_entry_must_have(tmp_path, key):
     lacking = "".join(line for line in ENTRY.splitlines(keepends=True) if not line.startswith(f"{key} "))
     path = written(tmp_path, lacking)

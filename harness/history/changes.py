@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -15,11 +15,14 @@ from harness.history.facts import Commits
 from harness.history.figures import HEADLINES
 from harness.history.series import Series
 from harness.records import Row
-from harness.statistics.changepoints import ChangePoint, Level, find_changes
+from harness.statistics.changepoints import Brief, ChangePoint, Level, Newest, Segmentation, find_changes
+from harness.statistics.drift import find_drift
+from harness.statistics.group import Hint, confirmed
 
-Kind = Literal["regression", "improvement", "environment"]
+Kind = Literal["regression", "improvement", "environment", "drift"]
 Attribution = Literal["code", "clocks", "thermal", "power", "environment", "unknown"]
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 SMALLEST = 0.01
 """The smallest relevant change of a case whose noise nobody has calibrated."""
@@ -35,6 +38,10 @@ SIGNIFICANCE_OF_FEW = 0.015
 _MANY = 40
 _WINDOW = 30
 """Most points on each side of a change that are looked at for what stood beside the figure."""
+_DRIFT = 12
+"""The same at each end of a drift."""
+_STEPPED = 0.5
+"""Of a drift: the share that steps tell, from where it is none."""
 _CLOCK_APART = 0.004
 """A smaller move of the clock is none: a step of 15 MHz is 0.75 % at 2 GHz, and medians wander less."""
 _SHARE = 1 / 3
@@ -88,6 +95,11 @@ class Analysed:
     noise: float
     floor: float
     """The smallest change that counts."""
+    candidates: tuple[Change, ...] = ()
+    """Steps that are not sure by themselves, and count where another card is sure of the same."""
+    unjudged: Change | None = None
+    """The newest figures, where they are off their level and it is too early to say more: no interval and no
+    p-value, which are NaN."""
 
 
 def change_id(card: str, case: str, metric: str, commit: str) -> str:
@@ -108,27 +120,37 @@ def analyse(
     """
     smallest = floor or SMALLEST
     changes: list[Change] = []
+    candidates: list[Change] = []
     levels: list[Level] = []
     outliers: list[int] = []
     noises: list[tuple[int, float]] = []
+    unjudged = None
     searched = series.case.direction != "none"
     for number in range(len(series.epochs) if searched else 0):
         points = np.flatnonzero(series.epoch == number)
+        values = series.values[points]
         significance = SIGNIFICANCE if points.size >= _MANY else SIGNIFICANCE_OF_FEW
-        found = find_changes(series.values[points], smallest=smallest, significance=significance)
-        levels += [
-            replace(level, start=int(points[level.start]), stop=int(points[level.stop - 1]) + 1)
-            for level in found.levels
-        ]
+        found = _with_brief(
+            find_changes(values, smallest=smallest, significance=significance), series, values
+        )
+        noises.append((int(np.isfinite(values).sum()), found.noise))
+        levels += [_placed_level(level, points) for level in found.levels]
         outliers += points[list(found.outliers)].tolist()
-        noises.append((int(np.isfinite(series.values[points]).sum()), found.noise))
-        steps = [
-            replace(step, at=int(points[step.at]), first=int(points[step.first]), last=int(points[step.last]))
-            for step in found.changes
-        ]
-        edges = [int(points[0]), *(step.at for step in steps), int(points[-1]) + 1]
-        for step, low, high in zip(steps, edges, edges[2:], strict=False):
-            changes.append(_change(series, step, low, high, number, commits, record))
+        edges = [0, *(step.at for step in found.changes), points.size]
+
+        def change(step: ChangePoint, kind: Kind | None = None) -> Change:
+            low = max(edge for edge in edges if edge < max(step.at, 1))
+            high = min(edge for edge in edges if edge > step.at)
+            beside = int(points[low]), int(points[high - 1]) + 1
+            return _change(series, _placed(step, points), *beside, number, commits, record, kind)
+
+        changes += map(change, found.changes)
+        candidates += map(change, found.candidates)
+        if number == series.epoch[-1]:
+            drift = _drift(values, smallest, series)
+            if drift and not _is_stepped(drift, found.changes):
+                changes.append(change(drift, "drift"))
+            unjudged = change(_unsure(found.newest, values)) if found.newest else None
     return Analysed(
         series=series,
         changes=tuple(sorted(changes, key=lambda change: change.at)),
@@ -137,7 +159,132 @@ def analyse(
         clocked=_clocked(series) if searched else (),
         noise=_noise(noises),
         floor=smallest,
+        candidates=tuple(candidates),
+        unjudged=unjudged,
     )
+
+
+def with_confirmed(analysed: Analysed, ids: Collection[str]) -> Analysed:
+    """The same where the candidates with these ids count: each divides the level that it is in."""
+    counting = [each for each in analysed.candidates if each.id in ids]
+    levels = analysed.levels
+    for change in counting:
+        levels = tuple(part for level in levels for part in _divided(level, change, analysed.series.values))
+    return replace(
+        analysed,
+        changes=tuple(sorted((*analysed.changes, *counting), key=lambda change: change.at)),
+        candidates=tuple(each for each in analysed.candidates if each.id not in ids),
+        levels=levels,
+    )
+
+
+def confirmed_elsewhere(cards: Iterable[Iterable[Analysed]]) -> frozenset[str]:
+    """The ids of candidates that count, because another card is sure of the same in the same case."""
+    found = [
+        (change, change in one.changes)
+        for analysed in cards
+        for one in analysed
+        for change in (*one.changes, *one.candidates)
+        if change.kind != "drift"
+    ]
+    hints = [
+        Hint(
+            machine=change.card,
+            case=change.case,
+            good=change.good,
+            bad=change.bad,
+            effect=change.effect,
+            sure=sure,
+        )
+        for change, sure in found
+    ]
+    return frozenset(found[index][0].id for index in confirmed(hints))
+
+
+def _divided(level: Level, step: ChangePoint, values: Floats) -> Iterator[Level]:
+    """A level as it is, or in two where a step is within."""
+    if not level.start < step.at < level.stop:
+        yield level
+        return
+    for start, stop, beside in ((level.start, step.at, step.before), (step.at, level.stop, step.after)):
+        figures = values[start:stop][np.isfinite(values[start:stop])]
+        middle = float(np.median(figures)) if figures.size else beside
+        yield replace(level, start=start, stop=stop, level=middle)
+
+
+def _placed(step: ChangePoint, points: Ints) -> ChangePoint:
+    return replace(step, at=int(points[step.at]), first=int(points[step.first]), last=int(points[step.last]))
+
+
+def _placed_level(level: Level, points: Ints) -> Level:
+    return replace(level, start=int(points[level.start]), stop=int(points[level.stop - 1]) + 1)
+
+
+def _with_brief(found: Segmentation, series: Series, values: Floats) -> Segmentation:
+    """With each stretch that was worse and came back as what it was: two steps, and a level between them."""
+    changes, levels, outliers = list(found.changes), found.levels, set(found.outliers)
+    for one in found.brief:
+        if not _is_worse(series, one.effect):
+            continue
+        steps = _steps_of(one, values)
+        changes += steps
+        for step in steps:
+            levels = tuple(part for level in levels for part in _divided(level, step, values))
+        outliers -= set(range(one.start, one.stop))
+    in_order = tuple(sorted(changes, key=lambda step: step.at))
+    return replace(found, changes=in_order, levels=levels, outliers=tuple(sorted(outliers)))
+
+
+def _steps_of(one: Brief, values: Floats) -> tuple[ChangePoint, ChangePoint]:
+    figures = values[one.start : one.stop]
+    inside = float(np.median(figures[np.isfinite(figures)]))
+    beside = inside / (1 + one.effect)
+    back = one.stop + int(np.flatnonzero(np.isfinite(values[one.stop :]))[0])
+    ends = 1 / (1 + one.high) - 1, 1 / (1 + one.low) - 1
+    return (
+        _step(one.start, beside, inside, one.low, one.high, one.p_value),
+        _step(back, inside, beside, *ends, one.p_value),
+    )
+
+
+def _unsure(newest: Newest, values: Floats) -> ChangePoint:
+    after = float(np.nanmedian(values[newest.at :]))
+    return _step(newest.at, after / (1 + newest.effect), after, math.nan, math.nan, math.nan)
+
+
+def _step(at: int, before: float, after: float, low: float, high: float, p_value: float) -> ChangePoint:
+    return ChangePoint(
+        at=at,
+        first=at,
+        last=at,
+        before=before,
+        after=after,
+        effect=after / before - 1,
+        low=low,
+        high=high,
+        p_value=p_value,
+    )
+
+
+def _drift(values: Floats, smallest: float, series: Series) -> ChangePoint | None:
+    """From where the level was best to the newest figure, where it slides to the worse."""
+    found = find_drift(values, smallest=smallest)
+    if found is None or not _is_worse(series, found.effect):
+        return None
+    about = values[max(0, found.best - _DRIFT // 2) : found.best + _DRIFT // 2 + 1]
+    best = float(np.nanmedian(about))
+    step = _step(found.best, best, best * (1 + found.effect), found.low, found.high, found.p_value)
+    return replace(step, first=found.best + 1, last=found.stop - 1)
+
+
+def _is_stepped(drift: ChangePoint, steps: Sequence[ChangePoint]) -> bool:
+    """Whether steps that are told by themselves are most of a slide."""
+    within = [math.log1p(step.effect) for step in steps if drift.at < step.at <= drift.last]
+    return sum(within) / math.log1p(drift.effect) > _STEPPED
+
+
+def _is_worse(series: Series, effect: float) -> bool:
+    return (effect < 0) is (series.case.direction == "higher")
 
 
 def _noise(epochs: list[tuple[int, float]]) -> float:
@@ -159,10 +306,13 @@ def _change(
     epoch: int,
     commits: Commits,
     record: RecordOf,
+    kind: Kind | None,
 ) -> Change:
     own, case = series.epoch == epoch, series.case
-    before = _beside(series, own, max(low, step.first - _WINDOW), step.first)
-    after = _beside(series, own, step.last, min(high, step.last + _WINDOW))
+    # A drift has no side: it is where it began and where it has come to.
+    reach, back = (_DRIFT, _DRIFT) if kind == "drift" else (_WINDOW, 0)
+    before = _beside(series, own, max(low, step.first - reach), step.first)
+    after = _beside(series, own, max(low, step.last - back), min(high, step.last + reach))
     # There is one: a change has a level before it.
     good = int(np.flatnonzero(own[: step.first] & np.isfinite(series.values[: step.first]))[-1])
     slower = _log_time(series, step.after) - _log_time(series, step.before)
@@ -173,11 +323,13 @@ def _change(
     attribution = _attribution(series, epoch, slower, cycles, before, after)
     if attribution in ("code", "unknown") and _same_build(record(series, good), record(series, step.last)):
         attribution = "environment"
+    named = low if kind == "drift" else step.at  # where it was best may move with each figure
+    found = _kind(attribution, slower)
     return Change(
-        id=change_id(series.card, case.name, case.metric, commits[int(series.positions[step.at])].hash),
+        id=change_id(series.card, case.name, case.metric, commits[int(series.positions[named])].hash),
         card=series.card,
         case=case.name,
-        kind=_kind(attribution, slower),
+        kind=kind if kind and found != "environment" else found,
         attribution=attribution,
         at=step.at,
         first=step.first,

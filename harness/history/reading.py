@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from multiprocessing import get_context
 from pathlib import Path
@@ -20,7 +20,8 @@ import numpy as np
 
 from harness.device.machine import machine_entry
 from harness.errors import StoreError, UsageError
-from harness.history.changes import Analysed, Change, analyse
+from harness.history.changes import Analysed, Change, analyse, confirmed_elsewhere, with_confirmed
+from harness.history.events import Event, events_of, settled
 from harness.history.facts import Commits, RunFacts, card_records, read_commits, suites_of
 from harness.history.figures import Case, Figures, Group, united
 from harness.history.series import Series, cases_of, series_of
@@ -172,7 +173,7 @@ def read_card(
         folder=folder.name,
         machine=machine,
         analysed=analysed,
-        changes=tuple(sorted(changes, key=lambda each: -each.change.bad)),
+        changes=_newest_first(changes),
         failing=tuple(_failing([one.series for one in analysed])),
         facts=facts,
         calibration=calibration,
@@ -237,6 +238,8 @@ def _machine(folder: Path, facts: Sequence[RunFacts]) -> Mapping[str, str]:
 class History:
     commits: Commits
     cards: tuple[CardHistory, ...]
+    events: tuple[Event, ...] = ()
+    """The changes of all cards, by what did them: open ones first, then those that nobody can judge yet."""
 
     @property
     def open(self) -> Iterator[Stated]:
@@ -284,7 +287,41 @@ def read_history(
             read.append(card)
     if not any(card.analysed for card in read):
         raise _no_case(results, patterns, metric, [case.name for case in cases_of(found.groups, metric)])
-    return History(commits=commits, cards=tuple(read))
+    return concluded(read, decisions, commits, today)
+
+
+def concluded(
+    cards: Sequence[CardHistory],
+    decisions: Sequence[Decision],
+    commits: Commits,
+    today: dt.date | None = None,
+) -> History:
+    """What several cards tell together: candidates that another one is sure of, and events."""
+    day = today or dt.datetime.now(tz=dt.timezone.utc).date()
+    ids = confirmed_elsewhere(card.analysed for card in cards)
+    read = [_with_confirmed(card, ids, decisions, commits, day) for card in cards]
+    events = events_of((each for card in read for each in card.changes), commits)
+    events = settled(events, decisions, commits, day)
+    by_card: dict[str, list[Stated]] = defaultdict(list)
+    for event in events:
+        for each in event.changes:
+            by_card[each.change.card].append(each)
+    cards = [replace(card, changes=_newest_first(by_card[card.folder])) for card in read]
+    return History(commits=commits, cards=tuple(cards), events=events)
+
+
+def _newest_first(changes: Sequence[Stated]) -> tuple[Stated, ...]:
+    return tuple(sorted(changes, key=lambda each: -each.change.bad))
+
+
+def _with_confirmed(
+    card: CardHistory, ids: frozenset[str], decisions: Sequence[Decision], commits: Commits, today: dt.date
+) -> CardHistory:
+    if not any(each.id in ids for one in card.analysed for each in one.candidates):
+        return card
+    analysed = tuple(with_confirmed(one, ids) for one in card.analysed)
+    changes = [each for one in analysed for each in stated(one, decisions, commits, today)]
+    return replace(card, analysed=analysed, changes=_newest_first(changes))
 
 
 def _no_case(

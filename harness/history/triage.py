@@ -39,8 +39,11 @@ else:
 
 FILE = "harness-triage.toml"
 
-State = Literal["new", "acknowledged", "expired", "fixed", ""]
-"""Of a regression: nobody has decided; decided; decided, but no longer; gone since. Other kinds have none."""
+State = Literal["new", "acknowledged", "expired", "fixed", "unjudged", ""]
+"""Of a regression or a drift: nobody has decided; decided; decided, but no longer; gone since. Of the newest
+figures, off their level: no verdict can be had yet. Others have none."""
+WORSE = ("regression", "drift")
+"""Kinds of changes that somebody has to decide about."""
 
 _BACK = 0.25
 """Share of a regression that may be left of it where it counts as fixed, if that is more than can be seen."""
@@ -49,10 +52,12 @@ _BACK = 0.25
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     id: str
-    case: str
+    """Of a change, or of an event."""
     commit: str
     reason: str
     author: str
+    case: str | None = None
+    """None for all that the commit did."""
     card: str | None = None
     expires: dt.date | None = None
     largest_percent: float | None = None
@@ -95,7 +100,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "expires": (dt.date,),
     "largest_percent": (int, float),
 }
-_OPTIONAL = ("card", "expires", "largest_percent")
+_OPTIONAL = ("case", "card", "expires", "largest_percent")
 
 
 def _decision(path: Path, number: int, entry: Any) -> Decision:
@@ -157,23 +162,29 @@ def stated(
     analysed: Analysed, decisions: Iterable[Decision], commits: Commits, today: dt.date
 ) -> tuple[Stated, ...]:
     name = analysed.series.case.name
-    known = [each for each in decisions if name in (each.case, in_short(each.case))]
-    return tuple(_stated(change, analysed, known, commits, today) for change in analysed.changes)
+    known = [each for each in decisions if each.case and name in (each.case, in_short(each.case))]
+    found = tuple(_stated(change, analysed, known, commits, today) for change in analysed.changes)
+    return (*found, Stated(change=analysed.unjudged, state="unjudged")) if analysed.unjudged else found
 
 
 def _stated(
     change: Change, analysed: Analysed, decisions: Sequence[Decision], commits: Commits, today: dt.date
 ) -> Stated:
-    if change.kind != "regression":
+    if change.kind not in WORSE:
         return Stated(change=change, state="")
     fixed, fixed_by = _fixed(change, analysed)
     if fixed:
         return Stated(change=change, state="fixed", fixed_by=fixed_by)
-    found = [each for each in decisions if _concerns(each, change, commits)]
-    for decision in found:
+    return decided(change, [each for each in decisions if _concerns(each, change, commits)], today)
+
+
+def decided(change: Change, decisions: Sequence[Decision], today: dt.date) -> Stated:
+    """What decisions that concern a change make of it."""
+    for decision in decisions:
         if _holds(decision, change, today):
             return Stated(change=change, state="acknowledged", decision=decision)
-    return Stated(change=change, state="expired" if found else "new", decision=found[0] if found else None)
+    first = decisions[0] if decisions else None
+    return Stated(change=change, state="expired" if first else "new", decision=first)
 
 
 def _holds(decision: Decision, change: Change, today: dt.date) -> bool:

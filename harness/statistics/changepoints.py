@@ -229,7 +229,7 @@ def find_changes(values: ArrayLike, *, smallest: float = 0.01, significance: flo
             break
         places = np.flatnonzero(kept)
         for one, two in bursts:
-            brief.append(_brief(search, one, two, place[kept]))
+            brief.append(_brief(search, one, two, place[places]))
             kept[places[one.at : two.at]] = False
     index = place[kept]
     changes = tuple(_change(search, step, index) for step in steps)
