@@ -90,6 +90,12 @@ def series(of, benchmarks=None, commits=None, facts=(), metric=None):
     return list(series_of("card", figures, groups_of(listed), commits, metric))
 
 
+def the_card(results, commits):
+    found = open_results(results, commits)
+    [card] = found.cards
+    return read_card(card, found, commits)
+
+
 def one(of, **others):
     return series(of, **others)[0]
 
@@ -165,7 +171,7 @@ def test_a_whole_history_with_skewed_clocks_and_merges_is_what_was_measured(tmp_
     truth, commits = numbers(history, CARD), read_commits(written.repository)
     assert tuple(commit.hash for commit in commits.line) == written.commits
     assert any(later.time < earlier.time for earlier, later in pairwise(commits.line))
-    card = read_card(written.results / CARD.machine, open_results(written.results, commits), commits)
+    card = the_card(written.results, commits)
     assert card.problems == ()
     found = {each.series.case.name: each.series for each in card.analysed}
     for column, (_, kernel, size) in enumerate(history.cases):
@@ -184,7 +190,7 @@ def test_results_of_commits_that_were_rebased_away_are_counted(tmp_path):
     written = write(History(commits=12, suites=(SMALL,), tracks=("gflops",)), tmp_path / "rebased")
     synthetic.rebase_away(written, 4, 7)
     commits = read_commits(written.repository)
-    card = read_card(written.results / CARD.machine, open_results(written.results, commits), commits)
+    card = the_card(written.results, commits)
     [problem] = card.problems
     assert problem.startswith("3 of 12 results are of commits that are not in the history at hand")
     for each in card.analysed:
@@ -195,17 +201,17 @@ def test_an_older_revision_sees_the_commits_up_to_it(tmp_path):
     written = write(History(commits=10, suites=(SMALL,), tracks=("gflops",)), tmp_path / "older")
     commits = read_commits(written.repository, "HEAD~4")
     assert len(commits) == 6
-    card = read_card(written.results / CARD.machine, open_results(written.results, commits), commits)
+    card = the_card(written.results, commits)
     assert {len(each.series.positions) for each in card.analysed} == {6}
     assert card.problems[0].startswith("4 of 10 results are of commits that are not in the history")
 
 
 def test_a_machine_split_over_two_folders_is_two_cards_with_half_the_points_each(tmp_path):
     written = write(History(commits=10, suites=(SMALL,), tracks=("gflops",)), tmp_path / "split")
-    other = synthetic.split_machine(written, CARD)
+    synthetic.split_machine(written, CARD)
     commits = read_commits(written.repository)
     results = open_results(written.results, commits)
-    cards = [read_card(folder, results, commits) for folder in (written.results / CARD.machine, other)]
+    cards = [read_card(card, results, commits) for card in results.cards]
     points = [set(card.analysed[0].series.positions.tolist()) for card in cards]
     assert cards[0].machine == cards[1].machine
     assert [len(each) for each in points] == [5, 5]
@@ -220,7 +226,7 @@ def test_kernels_that_came_and_went_keep_each_series_its_own_values(tmp_path):
     results = open_results(written.results, commits)
     truth = numbers(history, CARD).rate
     for cached in (False, True):
-        card = read_card(written.results / CARD.machine, results, commits)
+        card = read_card(results.cards[0], results, commits)
         found = {each.series.case.name: each.series for each in card.analysed}
         assert list(found) == [f"matmul.{kernel}@{size}" for _, kernel, size in history.cases], cached
         np.testing.assert_allclose(found["matmul.naive@2048"].values, truth[:, 1], rtol=1e-6)
@@ -232,7 +238,7 @@ def test_what_had_another_name_once_is_told_and_not_shown(tmp_path):
     written = write(History(commits=10, suites=(SMALL,), tracks=("gflops",)), tmp_path / "renamed")
     synthetic.rename_before(written, 4, {RATE: "suites.Matrix.track_gflops"})
     commits = read_commits(written.repository)
-    card = read_card(written.results / CARD.machine, open_results(written.results, commits), commits)
+    card = the_card(written.results, commits)
     assert {tuple(each.series.positions.tolist()) for each in card.analysed} == {tuple(range(4, 10))}
     [problem] = card.problems
     assert "suites.Matrix.track_gflops" in problem
@@ -498,7 +504,8 @@ def test_a_change_of_driver_in_a_whole_history_is_an_epoch_of_that_card(tmp_path
     written = write(history, tmp_path / "driver")
     commits = read_commits(written.repository)
     results = open_results(written.results, commits)
-    changed, same = (read_card(written.results / card.machine, results, commits) for card in cards)
+    by_name = {card.name: read_card(card, results, commits) for card in results.cards}
+    changed, same = (by_name[card.machine] for card in cards)
     for each in changed.analysed:
         assert each.series.epoch.tolist() == [0] * 7 + [1] * 5
         assert each.series.epochs[1].changed == ("driver 580.159.04 → 590.44.01",)
@@ -510,7 +517,7 @@ def test_a_new_version_of_the_method_in_a_whole_history_is_an_epoch(tmp_path):
     synthetic.change_version_at(written, 5)
     commits = read_commits(written.repository)
     results = open_results(written.results, commits)
-    card = read_card(written.results / CARD.machine, results, commits)
+    card = read_card(results.cards[0], results, commits)
     assert {tuple(each.series.epoch.tolist()) for each in card.analysed} == {(0,) * 5 + (1,) * 7}
 
 
@@ -525,6 +532,6 @@ def test_a_card_without_a_record_or_a_driver_has_one_epoch(tmp_path):
     written = write(history, tmp_path / "bare")
     commits = read_commits(written.repository)
     results = open_results(written.results, commits)
-    card = read_card(written.results / CARD.machine, results, commits)
+    card = read_card(results.cards[0], results, commits)
     assert {len(each.series.epochs) for each in card.analysed} == {1}
     assert git.resolve(written.repository, "HEAD") == commits[-1].hash

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from harness.errors import ExitCode, StoreError
+from harness.history.cards import card_folders
 from harness.history.facts import cache_file, read_facts
-from harness.history.reading import card_folders
 from harness.history.tables import Benchmark, read_benchmarks, read_table
 from scripts.synthetic_history import CARDS, DriverChange, History, Suite, make_newer, truncate, write
 

@@ -186,6 +186,11 @@ class RunFacts(msgspec.Struct, frozen=True):
     head: str = ""
     problem_changes: tuple[str, ...] = ()
 
+    @property
+    def environment(self) -> str:
+        """The one of asv's that it was measured in; empty for none."""
+        return self.context.get("environment", "")
+
 
 class _Cached(msgspec.Struct):
     format: int
@@ -210,6 +215,17 @@ class CardRecords:
         """The rows of `values` that each record has."""
         counts = (len(self.layouts[each.layout].cells) if each.layout >= 0 else 0 for each in self.facts)
         return [slice(start, stop) for start, stop in pairwise(accumulate(counts, initial=0))]
+
+    def of(self, environment: str | None) -> CardRecords:
+        """Those of one of asv's environments, empty for none, with every comparison; None for all of them."""
+        if environment is None:
+            return self
+        facts, rows = [], []
+        for each, own in zip(self.facts, self.rows, strict=True):
+            if each.layout < 0 or each.environment == environment:
+                facts.append(each)
+                rows.append(self.values[own])
+        return CardRecords(tuple(facts), self.layouts, np.concatenate(rows) if rows else _NONE)
 
     def over(self, imported: Sequence[Figures]) -> tuple[Figures, ...]:
         """The figures of every suite, and of what was imported: where both know a case at a commit, the

@@ -7,7 +7,7 @@ import difflib
 import functools
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -20,18 +20,21 @@ import numpy as np
 
 from harness.device.machine import machine_entry
 from harness.errors import StoreError, UsageError
+from harness.history.cards import Card, card_folders, cards_of
 from harness.history.changes import Analysed, Change, analyse, confirmed_elsewhere, with_confirmed
 from harness.history.events import Event, events_of, settled
-from harness.history.facts import Commits, RunFacts, card_records, read_commits, suites_of
+from harness.history.facts import CardRecords, Commits, RunFacts, card_records, read_commits, suites_of
 from harness.history.figures import Case, Figures, Group, united
 from harness.history.series import Series, cases_of, series_of
 from harness.history.tables import (
     Benchmark,
+    Contents,
     figures_of,
     groups_of,
     has_results,
     no_history,
     read_benchmarks,
+    read_contents,
     read_table,
 )
 from harness.history.triage import Decision, Stated, read_triage, stated
@@ -49,7 +52,7 @@ _MANY = 4000
 class Results:
     """A results folder, and what is measured in it."""
 
-    folders: tuple[Path, ...]
+    cards: tuple[Card, ...]
     benchmarks: Mapping[str, Benchmark]
     """What asv lists; nothing where there are no results of asv's."""
     groups: tuple[Group, ...]
@@ -71,8 +74,10 @@ class Failing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardHistory:
+    name: str
+    """The machine's; of one of several environments with what tells it from the others, after a slash."""
     folder: str
-    """Its name in the results, which is the machine's name."""
+    """Its machine's name in the results."""
     machine: Mapping[str, str]
     analysed: tuple[Analysed, ...]
     changes: tuple[Stated, ...]
@@ -106,35 +111,43 @@ def open_results(results: Path, commits: Commits) -> Results:
         if results.exists():
             raise
     with side_by_side(folders) as mapped:
-        cards = list(mapped(card_records, folders))
+        found = list(mapped(_contents, folders))
+    records = [each for each, _ in found]
     benchmarks, problem = {}, ""
     try:
         benchmarks = read_benchmarks(results)
     except StoreError as error:
-        if not any(each.commit for card in cards for each in card.facts):
+        if not any(each.commit for card in records for each in card.facts):
             raise
         is_there = (results / "benchmarks.json").exists()
         why = error.message if is_there else "benchmarks.json is missing."
         problem = f"Results of asv's are left out: {why}"
-    groups = united((*suites_of(cards, commits), *groups_of(benchmarks)))
-    return Results(folders=folders, benchmarks=benchmarks, groups=groups, asv_problem=problem)
+    groups = united((*suites_of(records, commits), *groups_of(benchmarks)))
+    cards = [
+        card
+        for folder, (own, contents) in zip(folders, found, strict=True)
+        for card in cards_of(folder, _measured(own, None if problem else contents), commits)
+    ]
+    return Results(cards=tuple(cards), benchmarks=benchmarks, groups=groups, asv_problem=problem)
 
 
-def card_folders(results: Path) -> tuple[Path, ...]:
-    """Folders of cards, by name. Raises StoreError where the results cannot be read.
+def _contents(folder: Path) -> tuple[CardRecords, Contents]:
+    return card_records(folder), read_contents(folder)
 
-    asv makes no name that is not UTF-8, and no page could show one, so such a folder is none.
-    """
-    try:
-        folders = [path for path in results.iterdir() if path.is_dir()]
-    except OSError as error:
-        raise StoreError(f"Cannot read {results}: {error.strerror or error}.") from None
-    named = [path for path in folders if path.name.encode(errors="ignore").decode() == path.name]
-    return tuple(sorted(path for path in named if any(path.glob("*.json")) or any(path.glob("*.jsonl*"))))
+
+def _measured(records: CardRecords, contents: Contents | None) -> Mapping[str, Collection[str]]:
+    """The commits that there are figures of by asv's environment, which is empty without asv."""
+    commits: dict[str, set[str]] = defaultdict(set)
+    for name, hashes in contents.commits.items() if contents else ():
+        commits[name].update(hashes)
+    for each in records.facts:
+        if each.layout >= 0:
+            commits[each.environment].add(each.commit)
+    return commits
 
 
 def read_card(
-    folder: Path,
+    card: Card,
     results: Results,
     commits: Commits,
     decisions: Sequence[Decision] = (),
@@ -144,17 +157,21 @@ def read_card(
     smallest: float | None = None,
     today: dt.date | None = None,
 ) -> CardHistory:
-    """Read one card's folder and search its series. `smallest` takes the place of the calibration's floors.
+    """Read one card and search its series. `smallest` takes the place of the calibration's floors.
 
-    Raises StoreError where the folder cannot be read; a file that cannot be read is one of `problems`.
+    Raises StoreError where its folder cannot be read; a file that cannot be read is one of `problems`.
     """
-    table, records = read_table(folder, results.benchmarks), card_records(folder)
+    folder = card.folder
+    table = read_table(folder, results.benchmarks, card.environment)
+    records = card_records(folder).of(card.environment)
     facts, problems = records.facts, list(table.problems)
     figures = records.over(figures_of(table, results.benchmarks))
     problems += [each.problem for each in facts if each.problem]
     if results.asv_problem and has_results(folder):
         problems.append(results.asv_problem)
     machine = {**table.machine, **_machine(folder, facts)}
+    if card.environment is not None:
+        machine["machine"] = card.name
     if table.machine_problem and not machine:
         problems.insert(0, table.machine_problem)
     calibration, problem = _calibration(folder)
@@ -164,12 +181,13 @@ def read_card(
     records_of = _Records(folder, facts, commits)
     analysed = tuple(
         analyse(series, smallest or floors.get(series.case.name), commits, records_of.row)
-        for series in series_of(folder.name, figures, results.groups, commits, metric)
+        for series in series_of(card.name, figures, results.groups, commits, metric)
         if wanted(series)
     )
     day = today or dt.datetime.now(tz=dt.timezone.utc).date()
     changes = [each for one in analysed for each in stated(one, decisions, commits, day)]
     return CardHistory(
+        name=card.name,
         folder=folder.name,
         machine=machine,
         analysed=analysed,
@@ -268,22 +286,20 @@ def read_history(
         raise no_history(results)
     decisions, commits = read_triage(root), read_commits(root, revision)
     found = open_results(results, commits)
-    folders = [
-        each for each in found.folders if not cards or any(fnmatchcase(each.name, glob) for glob in cards)
-    ]
-    if not folders and found.folders:
-        there = ", ".join(each.name for each in found.folders)
+    chosen = [each for each in found.cards if not cards or any(map(each.is_called, cards))]
+    if not chosen and found.cards:
+        there = ", ".join(each.name for each in found.cards)
         raise UsageError(f"No card in {results} matches {', '.join(cards)}. There are: {there}.")
-    if not folders:
+    if not chosen:
         raise StoreError(f"There is no history in {results}: it has no card's results. Run 'asv run' first.")
     # Another process can be given these.
     wanted = functools.partial(_is_selected, tuple(patterns))
     one = functools.partial(read_card, results=found, commits=commits, decisions=decisions, today=today)
     one = functools.partial(one, wanted=wanted, metric=metric, smallest=smallest)
     read: list[CardHistory] = []
-    with side_by_side(folders) as mapped:
-        for card in mapped(one, folders):
-            tell(f"{card.folder}: {len(card.analysed)} cases")
+    with side_by_side([each.folder for each in chosen]) as mapped:
+        for card in mapped(one, chosen):
+            tell(f"{card.name}: {len(card.analysed)} cases")
             read.append(card)
     if not any(card.analysed for card in read):
         raise _no_case(results, patterns, metric, [case.name for case in cases_of(found.groups, metric)])

@@ -1,7 +1,7 @@
 """asv's results, of any project, as a history's figures: the one place that knows how asv stores them.
 
-asv keeps a file for each commit and environment. Those of one commit make one row: of each case the newest
-figure, and beside it the environment that it is of, since a change of environment is none of the code's.
+asv keeps a file for each commit and environment, and some projects one for each run. Those of one commit and
+environment make one row: of each case the newest figure.
 
 A history may hold tens of thousands of files, and a new commit adds one of them, so what was read is kept in
 the harness's cache, by each file's name, size and time.
@@ -29,7 +29,7 @@ from harness.system.files import read_regular
 
 API_VERSION = 2
 """Of asv's result files and benchmarks.json."""
-_FORMAT = 2
+_FORMAT = 3
 """Of the cached tables: raise it when they are made in another way."""
 
 
@@ -82,6 +82,7 @@ class _ResultFile(msgspec.Struct):
     mtime_ns: int
     commit: str = ""
     environment: str = ""
+    """What asv calls it, in the file or else in its name."""
     params: dict[str, str] = msgspec.field(default_factory=dict)
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     started_at: dict[str, float] = msgspec.field(default_factory=dict)
@@ -148,8 +149,41 @@ def _benchmark(name: str, described: Mapping[str, Any]) -> Benchmark:
     )
 
 
-def read_table(folder: Path, benchmarks: Mapping[str, Benchmark], *, cached: bool = True) -> CardTable:
-    """A card's table, from its cache where files have not changed since."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What a card's folder has results of."""
+
+    commits: Mapping[str, frozenset[str]]
+    """By environment, their full hashes."""
+    columns: Mapping[str, tuple[tuple[str, ...], ...]]
+    """By benchmark, the parameters, as asv writes them."""
+
+
+def read_contents(folder: Path) -> Contents:
+    """Raises StoreError where the folder cannot be read."""
+    table = _read(folder, cached=True)
+    commits: dict[str, set[str]] = defaultdict(set)
+    for file, environment in zip(table.files, _environments(table.files), strict=True):
+        if file.commit:
+            commits[environment].add(file.commit)
+    return Contents(
+        commits={name: frozenset(known) for name, known in commits.items()},
+        columns={name: tuple(known) for name, known in table.columns.items()},
+    )
+
+
+def read_table(
+    folder: Path,
+    benchmarks: Mapping[str, Benchmark],
+    environment: str | None = None,
+    *,
+    cached: bool = True,
+) -> CardTable:
+    """A card's table, from its cache where files have not changed since; of one environment, or of all."""
+    return _finished(_read(folder, cached=cached), folder, benchmarks, environment)
+
+
+def _read(folder: Path, *, cached: bool) -> _Table:
     found = listing(folder, lambda name: name.endswith(".json") and name != "machine.json")
     file = cache_file(folder, "table")
     table = (_load(file) if cached else None) or _Table()
@@ -157,7 +191,16 @@ def read_table(folder: Path, benchmarks: Mapping[str, Benchmark], *, cached: boo
         columns = {name: [list(each) for each in known] for name, known in table.columns.items()}
         values = {name: values.tobytes() for name, values in table.values.items()}
         write_cached(file, _Cached(_FORMAT, table.files, columns, values))
-    return _finished(table, folder, benchmarks)
+    return table
+
+
+def _environments(files: Sequence[_ResultFile]) -> list[str]:
+    """Of each file its environment: as asv calls it, and with the system where one name is of several."""
+    systems: dict[str, set[str]] = defaultdict(set)
+    told = [(file.environment, file.params.get("os", "").partition(" ")[0]) for file in files]
+    for name, system in told:
+        systems[name].add(system)
+    return [f"{name}-{system}" if system and len(systems[name] - {""}) > 1 else name for name, system in told]
 
 
 def checked_document(name: str, content: bytes) -> dict[str, Any]:
@@ -237,7 +280,8 @@ def _update(table: _Table, folder: Path, found: list[tuple[str, int, int]]) -> b
     for name, values in table.values.items():
         table.values[name] = _grown(values[known_rows], len(found), values.shape[1])
     for entry in new:
-        table.files.append(_read_file(table, folder / entry[0], _ResultFile(*entry), len(found)))
+        file = _ResultFile(*entry, environment=Path(entry[0]).stem.partition("-")[2])
+        table.files.append(_read_file(table, folder / file.name, file, len(found)))
     return True
 
 
@@ -267,7 +311,7 @@ def _read_file(table: _Table, path: Path, file: _ResultFile, rows: int) -> _Resu
     else:
         file.commit = found.commit_hash
         file.params = {str(key): str(value) for key, value in found.params.items() if value is not None}
-        file.environment = found.env_name or ""
+        file.environment = found.env_name or file.environment
         file.versions = {benchmark: version for benchmark, (version, _) in placed.items()}
         file.started_at = {benchmark: started_at for benchmark, (_, started_at) in placed.items()}
     return file
@@ -350,11 +394,13 @@ def _load(file: Path) -> _Table | None:
     return _Table(cached.files, columns, values)
 
 
-def _finished(table: _Table, folder: Path, benchmarks: Mapping[str, Benchmark]) -> CardTable:
+def _finished(
+    table: _Table, folder: Path, benchmarks: Mapping[str, Benchmark], environment: str | None
+) -> CardTable:
+    known = _environments(table.files)
+    told = [row for row in range(len(known)) if environment in (None, known[row])]
     # By name, whatever order they came in: what counts of several files of one commit must not depend on it.
-    rows = sorted(
-        (row for row, file in enumerate(table.files) if file.commit), key=lambda row: table.files[row].name
-    )
+    rows = sorted((row for row in told if table.files[row].commit), key=lambda row: table.files[row].name)
     by_commit: dict[str, list[int]] = defaultdict(list)
     for row in rows:
         by_commit[table.files[row].commit].append(row)
@@ -372,13 +418,17 @@ def _finished(table: _Table, folder: Path, benchmarks: Mapping[str, Benchmark]) 
             for params, file in zip(machines, newest, strict=True)
         )
     machine, problem = _machine(folder)
+    if environment is not None and rows:
+        # A folder has one machine.json, whatever systems the machine was started with.
+        newest_file = _newest([table.files[row] for row in rows])
+        machine = {**machine, **newest_file.params, "environment": environment}
     return CardTable(
         machine=machine,
         commits=tuple(by_commit),
         columns={name: tuple(table.columns[name]) for name in values},
         values=values,
         contexts=contexts,
-        problems=tuple(_problems(table.files, benchmarks)),
+        problems=tuple(_problems([table.files[row] for row in told], benchmarks)),
         machine_problem=problem,
     )
 
@@ -399,7 +449,7 @@ def _merged(
     and of each commit the newest file with figures.
     """
     values = table.values[benchmark.name]
-    if len(groups) == len(table.files):  # as where there is one environment
+    if all(len(rows) == 1 for rows in groups):
         return values[[row for [row] in groups]], [table.files[row] for [row] in groups]
     orders = [rows if len(rows) == 1 else _by_time(table, benchmark, rows) for rows in groups]
     depth = max(map(len, orders), default=1)

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.errors import ConfigError, StoreError
+from harness.history.cards import machine_of
 from harness.history.changes import Analysed, Change
 from harness.history.facts import Commits
 from harness.spec.case_id import in_short
@@ -216,7 +217,7 @@ def _fixed(change: Change, analysed: Analysed) -> tuple[bool, str | None]:
 
 def _concerns(decision: Decision, change: Change, commits: Commits) -> bool:
     """By id; or by its commit, where more data have moved the place at which the change is seen."""
-    if decision.card not in (None, change.card):
+    if decision.card not in (None, change.card, machine_of(change.card)):
         return False
     if decision.id == change.id:
         return True

@@ -53,7 +53,7 @@ def _print_card(card: CardHistory, commits: Commits, *, every: bool) -> None:
     for line in _epochs(card, commits):
         out.print(line, style="dim")
     for problem in card.problems:
-        print_error(f"{card.folder}: {problem}")
+        print_error(f"{card.name}: {problem}")
     out.print()
 
 
@@ -61,7 +61,7 @@ def _title(card: CardHistory, commits: Commits) -> str:
     newest = max((int(one.series.positions[-1]) for one in card.analysed), default=None)
     measured = {int(at) for one in card.analysed for at in one.series.positions}
     told = f", newest {commits[newest].hash[:10]}" if newest is not None else ""
-    name = harmless(f"{card.folder} ({card.machine.get('gpu', 'unknown card')})")
+    name = harmless(f"{card.name} ({card.machine.get('gpu', 'unknown card')})")
     cases, commits_told = counted(len(card.analysed), "case"), counted(len(measured), "commit")
     return f"{name}: {cases}, {commits_told}{told}"
 
@@ -162,7 +162,7 @@ def _card_json(card: CardHistory, commits: Commits) -> dict[str, Any]:
     analysed = card.analysed
     cases = {one.series.case.name: one.series.case for one in analysed}
     return {
-        "name": card.folder,
+        "name": card.name,
         "machine": card.machine,
         "cases": [
             {

@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import StoreError
+from harness.history.cards import Card
 from harness.history.changes import BUILT, Analysed
 from harness.history.facts import CONTEXT, Commits, RunFacts
 from harness.history.figures import Case
@@ -49,7 +49,6 @@ _NAMED = 3
 class CardSummary(msgspec.Struct, kw_only=True):
     """What the pages that show several cards need of one."""
 
-    folder: str
     file: str
     name: str
     gpu: str
@@ -73,8 +72,7 @@ class CardPages:
     """Reads one card and writes its documents. Another process can be given it."""
 
     site: Site
-    folder: Path
-    """Of the card's results."""
+    source: Card
     number: int
     results: Results
     commits: Commits
@@ -84,11 +82,11 @@ class CardPages:
 
     @property
     def file(self) -> str:
-        return file_name(self.folder.name)
+        return file_name(self.source.name)
 
     @cached_property
     def card(self) -> CardHistory:
-        return read_card(self.folder, self.results, self.commits, self.decisions, today=self.today)
+        return read_card(self.source, self.results, self.commits, self.decisions, today=self.today)
 
     def write(self) -> CardSummary:
         series = list(map(self._series, self.card.analysed))
@@ -110,9 +108,8 @@ class CardPages:
         )
         machine = self.card.machine
         return CardSummary(
-            folder=self.folder.name,
             file=self.file,
-            name=machine.get("machine", self.folder.name),
+            name=machine.get("machine", self.source.name),
             gpu=machine.get("gpu", ""),
             host=machine.get("cpu", ""),
             driver=self._driver(),
@@ -124,11 +121,11 @@ class CardPages:
             health=self._health(),
             series=series,
             changes=[self._change(each) for each in self.card.changes],
-            problems=[f"{self.folder.name}: {problem}" for problem in self.card.problems],
+            problems=[f"{self.source.name}: {problem}" for problem in self.card.problems],
         )
 
     def _series_file(self, case: Case) -> str:
-        identity = repr((self.folder.name, case.name, case.metric))
+        identity = repr((self.source.name, case.name, case.metric))
         return "s" + hashlib.sha256(identity.encode(errors="replace")).hexdigest()[:12]
 
     def _series(self, one: Analysed) -> dict[str, Any]:
@@ -310,7 +307,7 @@ class CardPages:
         stored = filter(None, map(self._read, seen.values()))
         return {
             CaseId.of(one.run.source.suite, row.kernel, row.sizes).short: StoredRow(
-                self.folder.name, one.run, row
+                self.source.name, one.run, row
             )
             for one in stored
             for row in one.rows
@@ -318,7 +315,7 @@ class CardPages:
 
     def _read(self, facts: RunFacts) -> StoredRun | None:
         try:
-            return read_run(self.folder / facts.file)
+            return read_run(self.source.folder / facts.file)
         except StoreError:
             return None
 

@@ -90,8 +90,8 @@ def publish_pages(
     for source in sorted(path for path in _ASSETS.rglob("*") if path.is_file()):
         site.put(source.relative_to(_ASSETS).as_posix(), source.read_bytes())
     work = [
-        CardPages(site, folder, number, found, commits, cases, decisions, today or now.date())
-        for number, folder in enumerate(found.folders)
+        CardPages(site, card, number, found, commits, cases, decisions, today or now.date())
+        for number, card in enumerate(found.cards)
     ]
     cards = _publish_changed(work, tell)
     for first in range(0, len(commits), COMMITS_A_FILE):
@@ -116,7 +116,7 @@ def _publish(work: CardPages) -> CardSummary:
     summary = work.write()
     count = len(work.commits)
     written = _Written(_key(work), count, _line(work.commits, count), summary)
-    write_cached(cache_file(work.folder, "published"), written)
+    write_cached(_kept(work), written)
     return summary
 
 
@@ -124,9 +124,9 @@ def _publish_changed(work: Sequence[CardPages], tell: Callable[[str], None]) -> 
     """Of every card what its pages came to, written where they would come out another way."""
     cards = {one.number: _recall(one) for one in work}
     changed = [one for one in work if cards[one.number] is None]
-    with side_by_side([one.folder for one in changed]) as mapped:
+    with side_by_side([one.source.folder for one in changed]) as mapped:
         for one, card in zip(changed, mapped(_publish, changed), strict=True):
-            tell(f"{card.folder}: {len(card.series)} cases")
+            tell(f"{card.name}: {len(card.series)} cases")
             cards[one.number] = card
     return [card for card in cards.values() if card]
 
@@ -246,9 +246,13 @@ class _Written(msgspec.Struct):
     summary: CardSummary
 
 
+def _kept(work: CardPages) -> Path:
+    return cache_file(work.source.folder, f"{work.file}.published")
+
+
 def _recall(work: CardPages) -> CardSummary | None:
     """What the card's pages came to, if they are there and would come out the same."""
-    kept = read_cached(cache_file(work.folder, "published"), _Written)
+    kept = read_cached(_kept(work), _Written)
     if kept is None or kept.key != _key(work) or kept.commits > len(work.commits):
         return None
     written = work.site.folder / f"data/cards/{kept.summary.file}.js"
@@ -261,12 +265,12 @@ def _waited(work: CardPages, count: int) -> bool:
     a clone now complete. asv's files and records have the first digits of a commit's hash in their names.
     """
     new = [each.hash for each in work.commits.line[count:]]
-    told = {part for name in os.listdir(work.folder) for part in name.split("-")} if new else set()  # noqa: PTH208
+    told = {part for name in os.listdir(work.source.folder) for part in name.split("-")} if new else set()  # noqa: PTH208
     return any(name[:digits] in told for name in new for digits in range(4, len(name) + 1))
 
 
 def _key(work: CardPages) -> str:
-    with os.scandir(work.folder) as entries:
+    with os.scandir(work.source.folder) as entries:
         files = sorted(
             (each.name, stat_of(each).st_size, stat_of(each).st_mtime_ns)
             for each in entries
@@ -274,7 +278,15 @@ def _key(work: CardPages) -> str:
         )
     # Only a decision that expires makes the day matter.
     day = work.today if any(each.expires for each in work.decisions) else None
-    told = (_code(), work.site.folder.absolute(), work.number, work.cases, work.results, work.decisions)
+    told = (
+        _code(),
+        work.site.folder.absolute(),
+        work.source,
+        work.number,
+        work.cases,
+        work.results,
+        work.decisions,
+    )
     return hashlib.sha256(repr((*told, day, files)).encode(errors="replace")).hexdigest()
 
 

@@ -27,8 +27,8 @@ from asv.runner import BenchmarkResult
 
 from harness.device.machine import ANNOTATIONS, machine_entry
 from harness.errors import ConfigError, HarnessError, StoreError
+from harness.history.cards import card_folders
 from harness.history.facts import read_facts
-from harness.history.reading import card_folders
 from harness.history.tables import Benchmark, read_benchmarks
 from harness.integrations.asv import plugin
 from harness.integrations.asv.tracks import TRACKS, Answer, Parameters, answers_of, label_of
