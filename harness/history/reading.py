@@ -315,14 +315,14 @@ def concluded(
     """What several cards tell together: candidates that another one is sure of, and events."""
     day = today or dt.datetime.now(tz=dt.timezone.utc).date()
     ids = confirmed_elsewhere(card.analysed for card in cards)
-    read = [_with_confirmed(card, ids, decisions, commits, day) for card in cards]
+    read = [card_with_confirmed(card, ids, decisions, commits, day) for card in cards]
     events = events_of((each for card in read for each in card.changes), commits)
     events = settled(events, decisions, commits, day)
     by_card: dict[str, list[Stated]] = defaultdict(list)
     for event in events:
         for each in event.changes:
             by_card[each.change.card].append(each)
-    cards = [replace(card, changes=_newest_first(by_card[card.folder])) for card in read]
+    cards = [replace(card, changes=_newest_first(by_card[card.name])) for card in read]
     return History(commits=commits, cards=tuple(cards), events=events)
 
 
@@ -330,9 +330,10 @@ def _newest_first(changes: Sequence[Stated]) -> tuple[Stated, ...]:
     return tuple(sorted(changes, key=lambda each: -each.change.bad))
 
 
-def _with_confirmed(
+def card_with_confirmed(
     card: CardHistory, ids: frozenset[str], decisions: Sequence[Decision], commits: Commits, today: dt.date
 ) -> CardHistory:
+    """The same where the candidates with these ids count."""
     if not any(each.id in ids for one in card.analysed for each in one.candidates):
         return card
     analysed = tuple(with_confirmed(one, ids) for one in card.analysed)

@@ -45,21 +45,21 @@
     return el("span", { class: "command" }, button, el("code", null, line));
   };
 
-  /** The commands about a change of a suite's case, or about its two commits. */
-  harness.commandsOf = function (kase, good, bad, change) {
-    const [from, to] = [good, bad].map((hash) => hash.slice(0, 10));
+  /** The commands about a change of a case, or an event with that case; at hand where only they can tell more. */
+  harness.commandsOf = function (kase, change) {
+    if (change.kind === "environment" && change.state !== "unjudged") return null;
+    const [from, to] = [change.good_hash, change.bad_hash].map((hash) => hash.slice(0, 10));
     const isSuite = kase.name.startsWith(`${kase.suite}.${kase.kernel}@`);
-    const parts = isSuite
-      ? [
-          harness.command("Copy compare", "harness", "compare", from, to, kase.name),
-          harness.command("Copy bisect", "harness", "bisect", kase.name, from, to),
-        ]
-      : [];
-    if (change && (change.state === "new" || change.state === "expired"))
-      parts.push(
-        harness.command("Copy acknowledge", "harness", "history", "--acknowledge", change.id, "--reason", "why", "--author", "who"),
-      );
-    return parts.length ? el("div", { class: "commands" }, parts) : null;
+    const parts = isSuite ? [harness.command("Copy compare", "harness", "compare", from, to, kase.name)] : [];
+    if (isSuite && change.state !== "unjudged")
+      parts.push(harness.command("Copy bisect", "harness", "bisect", kase.name, from, to));
+    if (change.state === "new" || change.state === "expired") {
+      const decided = ["--reason", "why", "--author", "who"];
+      parts.push(harness.command("Copy acknowledge", "harness", "history", "--acknowledge", change.id, ...decided));
+    }
+    if (!parts.length) return null;
+    const list = el("div", { class: "commands" }, parts);
+    return change.state === "unjudged" ? list : el("details", { class: "quietly" }, el("summary", null, "Commands"), list);
   };
 
   const isHash = (hash) => /^[0-9a-fA-F]+$/.test(hash ?? "");

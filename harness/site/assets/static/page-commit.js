@@ -41,7 +41,6 @@
       number,
       before,
       effects,
-      changes: (data?.changes ?? []).filter((one) => one.good < position && position <= one.bad),
       built: (data?.built ?? []).filter(([at]) => at === position),
       runs: runs.filter((run) => run.commit === position),
     };
@@ -167,16 +166,19 @@
     );
   }
 
-  function told(site, cards) {
-    const rows = cards.flatMap((one) => one.changes).sort((a, b) => Math.abs(b.effect) - Math.abs(a.effect));
-    if (!rows.length) return harness.empty("No level changed here, as far as the history can tell.");
-    return harness.table(changes.columns(site), {
-      id: "order-changes",
-      caption: "Changes of which this commit may be the cause",
-      rows,
-      stack: true,
-      limit: 30,
-    }).node;
+  /** Events and changes of which this commit may be the cause. */
+  async function told(site, position) {
+    const known = await harness.load(`changed/${Math.floor(position / site.commits.every)}`).catch(() => null);
+    const mine = (list) => (list ?? []).filter((one) => one.good < position && position <= one.bad);
+    const [own, rows] = [mine(known?.events), mine(known?.changes)];
+    if (!own.length && !rows.length) return harness.empty("No level changed here, as far as the history can tell.");
+    const table = (columns, id, caption, list) => harness.table(columns, { id, caption, rows: list, stack: true, limit: 30 }).node;
+    const inEvents = new Set(own.flatMap((event) => harness.events.briefs(event).map((one) => one.id)));
+    const others = rows.filter((one) => !inEvents.has(one.id)).sort((a, b) => Math.abs(b.effect) - Math.abs(a.effect));
+    return [
+      own.length ? table(harness.events.columns(site), "order-events", "Events of which this commit may be the cause", own) : null,
+      others.length ? el("details", { class: "section" }, el("summary", null, `${format.count(others.length, "more change")} whose commits this one is among`), table(changes.columns(site), "order-changes", "Changes of which this commit may be the cause", others)) : null,
+    ];
   }
 
   function links(site, commit, before) {
@@ -200,9 +202,10 @@
 
   harness.start("commit", async (site, view) => {
     const commit = await wanted(site);
-    const [before, paths, ...cards] = await Promise.all([
+    const [before, paths, changed, ...cards] = await Promise.all([
       harness.commit(site, commit.position - 1),
       sources(site, commit),
+      told(site, commit.position),
       ...site.cards.map((_, number) => onCard(site, number, commit.position)),
     ]);
     const measured = cards.find((one) => one.before !== null);
@@ -215,7 +218,7 @@
       el("p", null, text(commit.author, null, 80), ", ", format.dateTime(commit.time), `, commit #${commit.position}`),
       links(site, commit, before),
       last ? el("div", { class: "commands" }, harness.command("Copy compare", "harness", "compare", last.hash.slice(0, 10), commit.hash.slice(0, 10))) : null,
-      harness.section("Changes", told(site, cards)),
+      harness.section("Changes", changed),
       harness.section("Figures", effects(site, cards)),
       harness.section("Build", build(site, cards)),
       harness.section("Files touched", paths),

@@ -238,6 +238,16 @@
     return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
   };
 
+  /** A short stretch of a line, for a legend. */
+  harness.lineSample = function ({ colour, dashed }) {
+    const surface = new harness.SvgSurface(26, 12, "none");
+    const stroke = harness.colours()[colour];
+    surface.segment(1, 6, 25, 6, { stroke, width: 2, dash: dashed ? [6, 4] : [] });
+    surface.dots([[13, 6]], { fill: stroke, size: 6 });
+    surface.root.setAttribute("aria-hidden", "true");
+    return surface.root;
+  };
+
   harness.CanvasSurface = CanvasSurface;
   harness.SvgSurface = SvgSurface;
 })(window.harness);
