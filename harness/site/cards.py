@@ -213,16 +213,14 @@ class CardPages:
         }
 
     def _samples(self, series: Series) -> list[dict[str, Any]]:
-        """What stands behind the newest figures: the interval of each, its slots, its share of the library."""
-        metric, places = METRICS.get(series.case.metric), dict.fromkeys(series.positions.tolist())
-        if metric is None or not self._recent_rows:
+        """Behind the newest figures: the interval of each, its slots, its share of the library."""
+        metric = METRICS.get(series.case.metric)
+        if metric is None:
             return []
-        for point, position in enumerate(places):
-            places[position] = point
         told = []
         for position, rows in self._recent_rows.items():
-            row, point = rows.get(series.case.name), places.get(position)
-            if row is None or point is None:
+            row, point = rows.get(series.case.name), int(np.searchsorted(series.positions, position))
+            if row is None or point == len(series.positions) or series.positions[point] != position:
                 continue
             figures = metric.read(row)
             if isinstance(figures, tuple) and len(figures) > 1:
@@ -485,7 +483,7 @@ def _work(series: Series) -> float | None:
 
 
 def _spark(one: Analysed) -> list[float]:
-    """The newest figures between 0 and 254, NaN for none. What is less than noise does not fill the height."""
+    """The newest figures between 0 and 254, NaN for none. Noise does not fill the height."""
     values = one.series.values[-2 * _SPARK :]
     values = np.concatenate([np.full(2 * _SPARK - values.size, np.nan), values])
     pairs = values.reshape(_SPARK, 2)

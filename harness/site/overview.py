@@ -1,4 +1,4 @@
-"""What shows every card: the first document, events, the changes of each stretch of commits, feed and badges."""
+"""What shows every card: the first document, events and changes, the feed and the badges."""
 
 from __future__ import annotations
 
