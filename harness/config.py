@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ class Config:
     timeout_s: float = 120.0
     results: str = ".asv/results"
     """Where records lie, and asv's results beside them, a folder a machine."""
+    directions: Mapping[str, str] = field(default_factory=dict)
+    """Of benchmarks that are no suite's, by globs of their names, which way is better: one of DIRECTIONS."""
 
     @property
     def results_folder(self) -> Path:
@@ -41,9 +43,14 @@ class Config:
 FILES = ("harness.toml", "pyproject.toml")
 """Where settings stand; in a folder that has both, the first counts."""
 _CHOICES = {"l2": ("cold", "hot")}
+DIRECTIONS = ("higher", "lower", "none")
 VARIABLES = frozenset(
     {
-        *(f"HARNESS_{field.name.upper()}" for field in fields(Config) if field.name != "root"),
+        *(
+            f"HARNESS_{each.name.upper()}"
+            for each in fields(Config)
+            if each.name not in ("root", "directions")
+        ),
         "HARNESS_CACHE_DIR",
         "HARNESS_LOCK_DIR",
         "HARNESS_NULL_SCRIPT",
@@ -79,11 +86,11 @@ def load_config(start: Path | None = None) -> Config:
     """The configuration of a folder: the nearest file upwards, then variables. Raises ConfigError."""
     check_environment()
     config = _from_file(start or Path.cwd())
-    for field in fields(Config):
-        variable = f"HARNESS_{field.name.upper()}"
-        if field.name != "root" and (text := os.environ.get(variable)):
-            value: Any = tuple(text.split(os.pathsep)) if field.name == "suites" else text
-            config = _with(config, field.name, value, variable)
+    for each in fields(Config):
+        variable = f"HARNESS_{each.name.upper()}"
+        if variable in VARIABLES and (text := os.environ.get(variable)):
+            value: Any = tuple(text.split(os.pathsep)) if each.name == "suites" else text
+            config = _with(config, each.name, value, variable)
     return config
 
 
@@ -142,13 +149,18 @@ def _table_in(text: str, path: Path) -> Mapping[str, Any] | None:
 
 
 def _with(config: Config, key: str, value: Any, where: str) -> Config:
-    known = {field.name for field in fields(Config)} - {"root"}
+    known = {each.name for each in fields(Config)} - {"root"}
     if key not in known:
         raise ConfigError(f"{where}: no such setting. Known settings: {', '.join(sorted(known))}.")
     if key == "suites":
         if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
             raise ConfigError(f"{where} is {value!r}; expected a list of folders, such as ['kernels/*'].")
         return replace(config, suites=tuple(value))
+    if key == "directions":
+        if not isinstance(value, dict) or not all(each in DIRECTIONS for each in value.values()):
+            expected = f'a table of names and {", ".join(DIRECTIONS)}, such as {{ track_score = "higher" }}'
+            raise ConfigError(f"{where} is {value!r}; expected {expected}.")
+        return replace(config, directions=value)
     if key == "timeout_s":
         return replace(config, timeout_s=_seconds(value, where))
     if not isinstance(value, str) or value not in _CHOICES.get(key, (value,)):

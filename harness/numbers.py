@@ -78,6 +78,12 @@ def _is_too_wide(change: Change) -> bool:
     return (1 + change.high) > _TOO_WIDE * (1 + change.low)
 
 
+def is_unsure(change: Change) -> bool:
+    """Whether an effect's interval is so wide, or unknown, that its figure is a rough one."""
+    half = half_width(change)
+    return half is None or not half <= abs(change.effect) / 2
+
+
 def effect(change: Change | None) -> str:
     """``+1.70 % ± 0.07``."""
     if change is None:

@@ -30,6 +30,7 @@ from harness.integrations.asv.publish import (
     SCRIPT,
     DirectedPages,
     check_sources,
+    direction_in_asv,
     link_pages,
 )
 from harness.integrations.asv.tracks import TRACKS
@@ -249,8 +250,17 @@ def test_a_declared_direction_decides_whatever_the_unit():
 
 RATES = """GFLOP/s, GFLOPS, TFLOPS, gflops/s, Gflop/s, GB/s, MB/s, MiB/s, Gbit/s, bytes per second, items/s,
 images/sec, tokens/s, frames per second, fps, IOPS, queries/s"""
-OTHERS = """unit, seconds, s, ms, bytes, GFLOPs, GFLOP, gflops, faults/s, errors per second, J/s, 1/s, s/item,
-cache misses/s, GB/s/W, MHz, dropped frames/s, s per item, GB allocated/s"""
+COSTS = "seconds, s, ms, µs, bytes, MiB, cycles, s/item, ms/frame, s per item"
+OTHERS = """unit, GFLOPs, GFLOP, gflops, faults/s, errors per second, J/s, 1/s, cache misses/s, GB/s/W, MHz,
+dropped frames/s, GB allocated/s, x, %"""
+MORE = """track_real_time_factor, track_fps, track_mean_throughput, track_memory_bandwidth, track_accuracy,
+track_error_occupancy, track_bytes_per_second, track_simulation_steps_per_second, track_gflops,
+trackStepsPerSecond, track_step_rate_hz, track_cache_hit_rate, b.TimeSuite.track_speedup"""
+LESS = """track_p95_step_time, track_latency, track_gpu_memory, track_loop_ms, track_time_per_step,
+trackPeakMem, track_error_rate, track_misses_per_second, track_accuracy_loss, track_frame_overrun_pct,
+track_dropped_frame_rate"""
+UNTOLD = """track_simulate, track_sm_clock_mhz, track_memory_clock, track_niter_max, bandwidth.Times.track_x,
+track_rate, track_count_per_step, track_, , track_per"""
 
 
 @pytest.mark.parametrize("unit", re.split(r",\s", RATES))
@@ -259,9 +269,29 @@ def test_an_unmistakable_rate_of_a_track_is_better_when_higher(unit):
     assert direction_of({"type": "time", "unit": unit}) == "lower"
 
 
+@pytest.mark.parametrize("unit", re.split(r",\s", COSTS))
+def test_time_and_memory_of_a_track_are_better_when_lower(unit):
+    assert direction_of({"type": "track", "unit": unit, "name": "track_x"}) == "lower"
+
+
 @pytest.mark.parametrize("unit", [*re.split(r",\s", OTHERS), "", None, 3])
-def test_any_other_unit_stays_what_asv_takes_it_for(unit):
-    assert direction_of({"type": "track", "unit": unit}) == "lower"
+def test_of_any_other_unit_none_is_told(unit):
+    assert direction_of({"type": "track", "unit": unit}) == "unknown"
+    assert direction_in_asv({"type": "track", "unit": unit}) == "lower"
+
+
+@pytest.mark.parametrize(("names", "direction"), [(MORE, "higher"), (LESS, "lower"), (UNTOLD, "unknown")])
+def test_where_the_unit_does_not_tell_the_name_does(names, direction):
+    for name in re.split(r",\s", names):
+        assert direction_of({"type": "track", "unit": "unit", "name": name}) == direction, name
+
+
+def test_what_the_project_says_of_names_comes_first():
+    said = {"track_x": "higher", "b.*": "none"}
+    told = {"type": "track", "unit": "ms", "direction": "lower"}
+    assert direction_of({**told, "name": "a.C.track_x"}, said) == "higher"
+    assert direction_of({**told, "name": "b.C.track_y"}, said) == "none"
+    assert direction_of({**told, "name": "c.C.track_y"}, said) == "lower"
 
 
 def test_a_benchmark_of_which_nothing_is_known_stays_asvs():
@@ -322,7 +352,7 @@ def test_asv_alone_has_it_the_wrong_way_round(blind_site):
 
 
 def test_lower_is_better_stays_as_asv_has_it_to_the_byte(tmp_path):
-    lower = {name: one for name, one in SERIES.items() if direction_of(entry(name, one)) == "lower"}
+    lower = {name: one for name, one in SERIES.items() if direction_in_asv(entry(name, one)) == "lower"}
     assert len(lower) >= 4
     project = make_project(tmp_path, lower)
     taught, alone = project.publish(PLUGIN, into="taught"), project.publish(into="alone")

@@ -10,12 +10,14 @@ import pytest
 from harness.config import Config, load_config
 from harness.errors import ConfigError, ExitCode
 
+SCORE = '{ track_score = "higher" }'
 EVERY = """
 suites = ["a", "b/*"]
 device = "opencl:0"
 l2 = "hot"
 timeout_s = 7
 results = "elsewhere"
+directions = { track_score = "higher" }
 """
 
 
@@ -37,7 +39,13 @@ def test_without_a_file_there_are_defaults(folder):
 def test_every_setting_can_be_set(folder):
     put(folder, EVERY)
     assert load_config(folder) == Config(
-        root=folder, suites=("a", "b/*"), device="opencl:0", l2="hot", timeout_s=7.0, results="elsewhere"
+        root=folder,
+        suites=("a", "b/*"),
+        device="opencl:0",
+        l2="hot",
+        timeout_s=7.0,
+        results="elsewhere",
+        directions={"track_score": "higher"},
     )
     # A setting added later must be added here.
     assert not [
@@ -113,7 +121,7 @@ def test_an_unknown_key_is_named_with_its_file(folder, name, key):
         load_config(folder)
     assert raised.value.message == (
         f"{folder / name}, key {key!r}: no such setting. "
-        "Known settings: device, l2, results, suites, timeout_s."
+        "Known settings: device, directions, l2, results, suites, timeout_s."
     )
     assert raised.value.exit_code == ExitCode.USAGE
 
@@ -134,6 +142,17 @@ def test_an_unknown_key_is_named_with_its_file(folder, name, key):
         ("timeout_s = true", "is True; expected a number of seconds above 0."),
         ("timeout_s = 'soon'", "is 'soon'; expected a number of seconds above 0."),
         ("timeout_s = [1]", "is [1]; expected a number of seconds above 0."),
+        *(
+            (
+                f"directions = {value}",
+                f"is {read!r}; expected a table of names and higher, lower, none, such as {SCORE}.",
+            )
+            for value, read in (
+                ("'higher'", "higher"),
+                ("{ x = 'up' }", {"x": "up"}),
+                ("{ x = [1] }", {"x": [1]}),
+            )
+        ),
     ],
 )
 def test_a_wrong_value_is_named_with_its_file(folder, line, expected):

@@ -24,7 +24,7 @@ from harness import Kernel, records
 from harness.cli import COMMANDS, cli
 from harness.cli.ci_command import command as ci
 from harness.cli.report_command import COMMANDS as REPORT_COMMANDS
-from harness.config import Config
+from harness.config import VARIABLES, Config
 from harness.device import backends
 from harness.errors import DeviceError, ExitCode
 from harness.history import changes, export, facts, triage
@@ -269,10 +269,11 @@ def test_exit_codes_are_those_of_the_code():
 
 def test_settings_are_those_of_the_code():
     table = {
-        words(row[0])[0]: words(row[1])[0] for row in rows(section("commands.md", "Configuration")) if row[2:]
+        words(row[0])[0]: words(row[1]) for row in rows(section("commands.md", "Configuration")) if row[2:]
     }
     names = [field.name for field in fields(Config) if field.name != "root"]
-    assert table == {name: f"HARNESS_{name.upper()}" for name in names}
+    variables = {name: f"HARNESS_{name.upper()}" for name in names}
+    assert table == {name: [each] if each in VARIABLES else [] for name, each in variables.items()}
 
 
 def test_json_keys_are_those_of_the_code():

@@ -315,6 +315,23 @@ def test_results_may_lie_elsewhere(harness, shown):
     assert harness("history", "--results", "elsewhere").status == ExitCode.REGRESSION
 
 
+def test_results_lie_where_asvs_configuration_says(harness, shown):
+    told = harness("history").out
+    shown.results.rename(shown.repository / "elsewhere")
+    conf = shown.repository / "asv.conf.json"
+    text = conf.read_text().replace(".asv/results", "elsewhere")
+    conf.write_text("// as asv's own template\n" + text)
+    assert harness("history").out == told
+    shown.results.mkdir()
+    done = harness("history")
+    assert done.out == told
+    assert f"For {shown.results} say --results." in done.err
+    assert harness("history", "--results", str(shown.results)).status == ExitCode.NOT_MEASURED
+    shown.results.rmdir()
+    (shown.repository / "elsewhere").rename(shown.results)
+    assert harness("history").out == told
+
+
 def test_it_is_the_same_from_a_folder_below(harness, shown, monkeypatch):
     above = harness("history", "--json").json
     monkeypatch.chdir(shown.repository / "kernels" / "matmul")

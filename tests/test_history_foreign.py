@@ -6,8 +6,10 @@ import json
 
 import pytest
 
+from harness.errors import ExitCode
 from harness.history.facts import Commit, Commits
-from harness.history.reading import open_results, read_card
+from harness.history.reading import History, open_results, read_card
+from harness.output.histories import exit_code, print_history
 
 X, Y = "bench.Sort.time_x", "bench.Sort.time_y"
 OLD, NEW = "virtualenv-py3.12-numpy1.26", "virtualenv-py3.13-numpy1.26"
@@ -54,11 +56,11 @@ class Project:
         path = folder / f"{named or f'{at:08x}'}-{environment}.json"
         path.write_text(json.dumps(content))
 
-    def read(self, count=20):
+    def read(self, count=20, directions=None):
         """Every card by its name."""
         (self.results / "benchmarks.json").write_text(json.dumps({**self.listed, "version": 2}))
         commits = line(count)
-        found = open_results(self.results, commits)
+        found = open_results(self.results, commits, directions)
         return {card.name: read_card(card, found, commits) for card in found.cards}
 
 
@@ -170,3 +172,35 @@ def test_a_file_that_names_no_environment_is_of_that_in_its_name(project):
         "box/py3.11": {1: 1, 2: 1},
         "box/py3.12": {1: 2, 2: 2},
     }
+
+
+# Which way is better
+
+
+SCORE = "bench.Game.track_score"
+
+
+def test_a_change_of_which_nobody_knows_the_better_way_is_neither_a_regression_nor_an_improvement(
+    project, capsys, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "80")
+    project.lists(SCORE, "track", "unit")
+    for at in range(40):
+        project.put(at, {SCORE: (100 if at < 20 else 80) + at % 3, X: 1})
+
+    def change(directions=None):
+        cards = project.read(40, directions)
+        history = History(commits=line(40), cards=tuple(cards.values()))
+        [found] = [each for card in history.cards for each in card.changes]
+        print_history(history, every=True)
+        return found.change.kind, exit_code(history), capsys.readouterr().out
+
+    kind, status, told = change()
+    assert (kind, status) == ("change", ExitCode.FINE)
+    assert "20.8 % less" in told or "19.8 % less" in told
+    assert 'set directions = { "track_score" = "higher" }' in " ".join(told.split())
+    assert "Changes: 1 either way." in told
+    for said, expected in (("higher", "regression"), ("lower", "improvement")):
+        kind, _, told = change({"track_*": said})
+        assert kind == expected
+        assert "directions" not in told

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli import echo_json, options
+from harness.cli import echo_json, options, tell
 from harness.config import load_config
 from harness.errors import ExitCode, UsageError
 from harness.system import git
@@ -32,13 +32,18 @@ Name = click.Path(path_type=Path, dir_okay=False)
     help="Smallest change to look for; default: what is visible by the card's calibration, else 1.",
 )
 @options.commit("--branch", default="HEAD", show_default=True, help="Whose first parents to follow.")
-@click.option("--all", "every", is_flag=True, help="A line for every change, not just for what is open.")
-@options.path("--results", "Where records and asv's results lie.")
+@click.option(
+    "--since", metavar="REV|DATE", help="Only what a commit after this one did; 2026-11-01 does too."
+)
+@click.option("--all", "every", is_flag=True, help="A line for every change of every card, not one an event.")
+@options.path("--results", "Where records and asv's results lie; default: asv.conf.json's results_dir.")
 @click.option(
     "--export", "exported", type=Name, metavar="FILE", help="Write every point to a .csv or .parquet file."
 )
 @click.option(
-    "--acknowledge", metavar="ID", help="Accept a regression, for a reason: adds it to harness-triage.toml."
+    "--acknowledge",
+    metavar="ID",
+    help="Accept an event, or one change, for a reason: adds it to harness-triage.toml.",
 )
 @click.option("--reason", metavar="TEXT", help="Why it is accepted.")
 @click.option("--author", metavar="NAME", help="Who accepts it; default: git's user.name.")
@@ -57,6 +62,7 @@ def command(
     metric: str | None,
     smallest: float | None,
     branch: str,
+    since: str | None,
     every: bool,
     results: Path | None,
     exported: Path | None,
@@ -67,45 +73,66 @@ def command(
     """Search the records of every card, and asv's results, for changes: which commit made which case slower
     or faster, by how much, and whether the code or the card's clocks did it.
 
-    CASES are globs of names such as matmul.naive@1024, or of suites and kernels. Exit status 1 while a
-    regression is open, which is one that is neither acknowledged nor fixed, or while a case fails that had
-    figures; 3 where there is nothing to read.
+    What one commit did, to any cases on any cards, is one event. CASES are globs of names such as
+    matmul.naive@1024, or of suites and kernels. Exit status 1 while a regression is open, which is one that
+    is neither acknowledged nor fixed, or while a case fails that had figures; 4 where the newest figures are
+    worse and it is too early to judge them; 3 where there is nothing to read.
     """
     from harness.history.export import export
-    from harness.history.reading import read_history
+    from harness.history.reading import read_history, since_commit
     from harness.history.triage import acknowledge as write_decision
+    from harness.integrations.asv.conf import results_of
     from harness.output.histories import as_json as history_json
     from harness.output.histories import exit_code, print_history
     from harness.output.progress import Waiting
 
     config = load_config()
+    folder = results or results_of(config)
+    if folder != config.results_folder and results is None and config.results_folder.exists():
+        tell(f"Read: {folder}, asv.conf.json's results_dir. For {config.results_folder} say --results.")
     with Waiting("reading results") as waiting:
         history = read_history(
-            results or config.results_folder,
+            folder,
             config.root,
             revision=branch,
             patterns=cases,
             cards=cards,
             metric=metric,
             smallest=smallest / 100 if smallest else None,
+            directions=config.directions,
             tell=waiting.tell,
         )
     if acknowledge:
         path = write_decision(config.root, _decision(history, acknowledge, config.root, **accepting))
         click.echo(f"Added to {path}. Commit it, so that others can review it.")
         return ExitCode.FINE
+    if since:
+        history = since_commit(history, _position(history, config.root, since))
     if exported:
         click.echo(f"{export(history, exported)} points written to {exported}.", err=True)
     if as_json:
         echo_json(history_json(history))
     else:
-        print_history(history, every=every)
+        print_history(history, every=every, since=since or "")
     return exit_code(history)
+
+
+def _position(history: History, root: Path, since: str) -> int:
+    """Of the newest commit that is not after a commit or a date; -1 where all are. Raises UsageError."""
+    commits = history.commits
+    try:
+        day = dt.datetime.fromisoformat(since).replace(tzinfo=dt.timezone.utc).timestamp()
+    except ValueError:
+        found = commits.positions.get(git.resolve(root, since))
+        if found is None:
+            raise UsageError(f"--since {since} is not on the line of commits of this history.") from None
+        return found
+    return max((at for at, commit in enumerate(commits.line) if commit.time < day), default=-1)
 
 
 def _decision(
     history: History,
-    change: str,
+    accepted: str,
     root: Path,
     *,
     reason: str | None,
@@ -115,22 +142,29 @@ def _decision(
     every_card: bool,
 ) -> Decision:
     """What to write down. Raises UsageError where there is no such regression, or no reason is given."""
-    from harness.history.triage import Decision
+    from harness.history.triage import WORSE, Decision
 
-    there = {each.change.id: each.change for card in history.cards for each in card.changes}
-    accepted = there.get(change)
-    if accepted is None or accepted.kind != "regression":
-        known = ", ".join(each.change.id for each in history.open) or "none"
-        raise UsageError(f"No regression has the id {change}. Open ones: {known}.")
+    events = {each.id: each for each in history.events if each.kind in WORSE}
+    changes = {each.change.id: each.change for card in history.cards for each in card.changes}
+    event, change = events.get(accepted), changes.get(accepted)
+    if event is None and (change is None or change.kind not in WORSE):
+        known = ", ".join(each.id for each in history.events if each.is_open) or "none"
+        raise UsageError(f"No regression has the id {accepted}. Open ones: {known}.")
     if not reason:
         raise UsageError("--acknowledge needs --reason: whoever reviews it wants to know why.")
     if not (author := author or git.user_name(root)):
         raise UsageError("Who accepts it? Give --author, or set git's user.name.")
+    case, card, last = None, None, -1
+    if event is not None:
+        # A drift is of one case and of no commit: where it began nothing else became worse.
+        case, last = (event.cases[0], event.good) if event.kind == "drift" else (None, event.bad)
+    elif change is not None:
+        case, card, last = change.case, None if every_card else change.card, change.bad
     return Decision(
-        id=accepted.id,
-        case=accepted.case,
-        card=None if every_card else accepted.card,
-        commit=history.commits[accepted.bad].hash[:12],
+        id=accepted,
+        case=case,
+        card=card,
+        commit=history.commits[last].hash[:12],
         reason=reason,
         author=author,
         expires=expires.date() if expires else None,

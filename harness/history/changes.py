@@ -12,14 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.history.facts import Commits
-from harness.history.figures import HEADLINES
+from harness.history.figures import HEADLINES, Direction
 from harness.history.series import Series
 from harness.records import Row
 from harness.statistics.changepoints import Brief, ChangePoint, Level, Newest, Segmentation, find_changes
 from harness.statistics.drift import find_drift
 from harness.statistics.group import Hint, confirmed
 
-Kind = Literal["regression", "improvement", "environment", "drift"]
+Kind = Literal["regression", "improvement", "environment", "drift", "change"]
+"""A change without another name is one of which nobody knows whether it is for better or worse."""
 Attribution = Literal["code", "clocks", "thermal", "power", "environment", "unknown"]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -78,6 +79,8 @@ class Change(ChangePoint):
     static: tuple[str, ...] = ()
     """What changed in the build, such as "registers 40 → 64"."""
     epoch: int = 0
+    compared: bool = False
+    """Whether a comparison of two commits has a part in it: in its range, or in that it is one at all."""
 
     @property
     def commits(self) -> int:
@@ -119,63 +122,81 @@ def analyse(
     is what tells of a point's build.
     """
     smallest = floor or SMALLEST
-    changes: list[Change] = []
-    candidates: list[Change] = []
-    levels: list[Level] = []
-    outliers: list[int] = []
-    noises: list[tuple[int, float]] = []
-    unjudged = None
     searched = series.case.direction != "none"
-    for number in range(len(series.epochs) if searched else 0):
-        points = np.flatnonzero(series.epoch == number)
-        values = series.values[points]
-        significance = SIGNIFICANCE if points.size >= _MANY else SIGNIFICANCE_OF_FEW
-        found = _with_brief(
-            find_changes(values, smallest=smallest, significance=significance), series, values
-        )
-        noises.append((int(np.isfinite(values).sum()), found.noise))
-        levels += [_placed_level(level, points) for level in found.levels]
-        outliers += points[list(found.outliers)].tolist()
-        edges = [0, *(step.at for step in found.changes), points.size]
-
-        def change(step: ChangePoint, kind: Kind | None = None) -> Change:
-            low = max(edge for edge in edges if edge < max(step.at, 1))
-            high = min(edge for edge in edges if edge > step.at)
-            beside = int(points[low]), int(points[high - 1]) + 1
-            return _change(series, _placed(step, points), *beside, number, commits, record, kind)
-
-        changes += map(change, found.changes)
-        candidates += map(change, found.candidates)
-        if number == series.epoch[-1]:
-            drift = _drift(values, smallest, series)
-            if drift and not _is_stepped(drift, found.changes):
-                changes.append(change(drift, "drift"))
-            unjudged = change(_unsure(found.newest, values)) if found.newest else None
+    epochs = range(len(series.epochs) if searched else 0)
+    found = [_search(series, number, smallest, commits, record) for number in epochs]
     return Analysed(
         series=series,
-        changes=tuple(sorted(changes, key=lambda change: change.at)),
-        levels=tuple(sorted(levels, key=lambda level: level.start)),
-        outliers=tuple(sorted(outliers)),
+        changes=tuple(sorted((each for one in found for each in one.changes), key=lambda change: change.at)),
+        levels=tuple(sorted((each for one in found for each in one.levels), key=lambda level: level.start)),
+        outliers=tuple(sorted(at for one in found for at in one.outliers)),
         clocked=_clocked(series) if searched else (),
-        noise=_noise(noises),
+        noise=_noise([(one.figures, one.noise) for one in found]),
         floor=smallest,
-        candidates=tuple(candidates),
-        unjudged=unjudged,
+        candidates=tuple(each for one in found for each in one.candidates),
+        unjudged=next((one.unjudged for one in found if one.unjudged), None),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Epoch:
+    """What the search of one epoch found."""
+
+    changes: tuple[Change, ...]
+    candidates: tuple[Change, ...]
+    unjudged: Change | None
+    """Of the newest epoch."""
+    levels: tuple[Level, ...]
+    outliers: tuple[int, ...]
+    figures: int
+    noise: float
+
+
+def _search(series: Series, number: int, smallest: float, commits: Commits, record: RecordOf) -> _Epoch:
+    points = np.flatnonzero(series.epoch == number)
+    values = series.values[points]
+    significance = SIGNIFICANCE if points.size >= _MANY else SIGNIFICANCE_OF_FEW
+    found = find_changes(values, smallest=smallest, significance=significance)
+    found = _with_brief(found, series, values)
+    edges = [0, *(step.at for step in found.changes), points.size]
+
+    def change(step: ChangePoint, kind: Kind | None = None) -> Change:
+        low = max(edge for edge in edges if edge < max(step.at, 1))
+        high = min(edge for edge in edges if edge > step.at)
+        beside = int(points[low]), int(points[high - 1]) + 1
+        return _change(series, _placed(step, points), *beside, number, commits, record, kind)
+
+    changes = list(map(change, found.changes))
+    is_newest = number == series.epoch[-1]
+    drift = _drift(values, smallest, series) if is_newest else None
+    if drift and not _is_stepped(drift, found.changes):
+        changes.append(change(drift, "drift"))
+    unsure = _unsure(found.newest, values) if is_newest and found.newest else None
+    return _Epoch(
+        changes=tuple(changes),
+        candidates=tuple(map(change, found.candidates)),
+        unjudged=change(unsure) if unsure else None,
+        levels=tuple(_placed_level(level, points) for level in found.levels),
+        outliers=tuple(points[list(found.outliers)].tolist()),
+        figures=int(np.isfinite(values).sum()),
+        noise=found.noise,
     )
 
 
 def with_confirmed(analysed: Analysed, ids: Collection[str]) -> Analysed:
-    """The same where the candidates with these ids count: each divides the level that it is in."""
+    """The same where the candidates with these ids count."""
     counting = [each for each in analysed.candidates if each.id in ids]
+    left = tuple(each for each in analysed.candidates if each.id not in ids)
+    return with_changes(replace(analysed, candidates=left), counting)
+
+
+def with_changes(analysed: Analysed, changes: Sequence[Change]) -> Analysed:
+    """The same with more changes: each divides the level that it is in."""
     levels = analysed.levels
-    for change in counting:
+    for change in changes:
         levels = tuple(part for level in levels for part in _divided(level, change, analysed.series.values))
-    return replace(
-        analysed,
-        changes=tuple(sorted((*analysed.changes, *counting), key=lambda change: change.at)),
-        candidates=tuple(each for each in analysed.candidates if each.id not in ids),
-        levels=levels,
-    )
+    in_order = tuple(sorted((*analysed.changes, *changes), key=lambda change: change.at))
+    return replace(analysed, changes=in_order, levels=levels)
 
 
 Evidence = tuple[str, Hint]
@@ -299,7 +320,8 @@ def _is_stepped(drift: ChangePoint, steps: Sequence[ChangePoint]) -> bool:
 
 
 def _is_worse(series: Series, effect: float) -> bool:
-    return (effect < 0) is (series.case.direction == "higher")
+    """For sure: not where nobody knows which way is better."""
+    return series.case.direction == ("higher" if effect < 0 else "lower")
 
 
 def _noise(epochs: list[tuple[int, float]]) -> float:
@@ -339,7 +361,7 @@ def _change(
     if attribution in ("code", "unknown") and _same_build(record(series, good), record(series, step.last)):
         attribution = "environment"
     named = low if kind == "drift" else step.at  # where it was best may move with each figure
-    found = _kind(attribution, slower)
+    found = _kind(attribution, slower, case.direction)
     return Change(
         id=change_id(series.card, case.name, case.metric, commits[int(series.positions[named])].hash),
         card=series.card,
@@ -415,9 +437,11 @@ def _same_build(before: Row | None, after: Row | None) -> bool:
     return bool(before.source_sha256) and before.source_sha256 == after.source_sha256
 
 
-def _kind(attribution: Attribution, slower: float) -> Kind:
+def _kind(attribution: Attribution, slower: float, direction: Direction = "lower") -> Kind:
     if attribution not in ("code", "unknown"):
         return "environment"
+    if direction == "unknown":
+        return "change"
     return "regression" if slower > 0 else "improvement"
 
 

@@ -11,23 +11,28 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import math
+import re
+import shlex
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from harness.history.changes import Change
+from harness.history.changes import Change, Kind
 from harness.history.facts import Commits
+from harness.history.figures import METRICS, Case
 from harness.history.triage import WORSE, Decision, State, Stated, decided
 
 Cause = Literal["code", "dependency", "measurement", "card", "unknown"]
 """What an event goes back to: kernels or what they are built of; what the project depends on; what says how
 it is measured; the card by itself; nobody knows."""
 
-_STATES: tuple[State, ...] = ("new", "expired", "unjudged", "acknowledged", "fixed", "")
+_STATES: tuple[State, ...] = ("new", "expired", "unjudged", "acknowledged", "stale", "fixed", "")
 """The state of an event is the first of these that one of its changes has."""
 
 
+_KINDS: tuple[Kind, ...] = ("drift", "regression", "improvement", "change", "environment")
+"""The kind of an event is the first of these that one of its changes has."""
 _CODE = ("code",)
 _DIGITS = 10
 
@@ -38,7 +43,7 @@ class Event:
 
     id: str
     """Ten hexadecimal digits: those that the hash of `bad` begins with, of what a commit did."""
-    kind: Literal["regression", "improvement", "environment", "drift"]
+    kind: Kind
     """regression where anything became worse."""
     state: State
     cause: Cause
@@ -58,6 +63,11 @@ class Event:
         return self.suspects[0] if self.likely == 1 else None
 
     @property
+    def by_commit(self) -> bool:
+        """Whether it is what a commit did: neither what the card did by itself nor a drift."""
+        return self.kind not in ("environment", "drift")
+
+    @property
     def worst(self) -> Stated:
         return self.changes[0]
 
@@ -74,27 +84,12 @@ class Event:
         return tuple(dict.fromkeys(each.change.case for each in self.changes))
 
 
-Culprits = Callable[[Sequence[Stated], range], tuple[Cause, tuple[int, ...], int]]
-"""For changes and the commits that may have done them: the cause, the suspects in their order, and how many of
-them are likely."""
-
-
-def nobody_knows(changes: Sequence[Stated], commits: range) -> tuple[Cause, tuple[int, ...], int]:
-    """Where there are no sources to look at."""
-    by_code = any(each.change.attribution == "code" for each in changes)
-    return "code" if by_code else "unknown", tuple(commits), len(commits)
-
-
-def events_of(
-    changes: Iterable[Stated], commits: Commits, culprits: Culprits = nobody_knows
-) -> tuple[Event, ...]:
+def events_of(changes: Iterable[Stated], commits: Commits) -> tuple[Event, ...]:
     """All changes of a history's cards as events: open ones first, then unjudged ones, then the newest."""
     apart: dict[tuple[str, ...], list[Stated]] = defaultdict(list)
     for each in changes:
         apart[_apart(each.change)].append(each)
-    found = [
-        _event(key, group, commits, culprits) for key, every in apart.items() for group in _groups(key, every)
-    ]
+    found = [_event(key, group, commits) for key, every in apart.items() for group in _groups(key, every)]
     return tuple(sorted(found, key=_order))
 
 
@@ -159,26 +154,36 @@ def _nearest(change: Change, places: Mapping[int, Counter[tuple[str, bool]]]) ->
 
 
 def settled(
-    events: Iterable[Event], decisions: Sequence[Decision], commits: Commits, today: dt.date
+    events: Sequence[Event], decisions: Iterable[Decision], commits: Commits, today: dt.date
 ) -> tuple[Event, ...]:
-    """With what was decided about events as a whole: by their id, or by a commit and no case."""
-    found = [_settled(event, decisions, commits, today) for event in events]
-    return tuple(sorted(found, key=_order))
+    """With what was decided about events as a whole: by id; or by the commit, where more data have moved the
+    last one that it may be.
+    """
+    of: dict[str, list[Decision]] = defaultdict(list)
+    for decision in decisions:
+        if any(event.id == decision.id for event in events):
+            of[decision.id].append(decision)
+        elif decision.case is None and (event := _of_commit(decision.commit, events, commits)):
+            of[event.id].append(decision)
+    return tuple(sorted((_settled(event, of[event.id], today) for event in events), key=_order))
 
 
-def _settled(event: Event, decisions: Sequence[Decision], commits: Commits, today: dt.date) -> Event:
-    hashes = [commits[at].hash for at in event.suspects]
-    concerning = [
-        each
-        for each in decisions
-        if each.id == event.id
-        or (each.case is None and any(name.startswith(each.commit.lower()) for name in hashes))
+def _of_commit(commit: str, events: Iterable[Event], commits: Commits) -> Event | None:
+    """What a commit did; of several events that it may have done the one of the fewest commits."""
+    found = [
+        event
+        for event in events
+        if event.by_commit and any(commits[at].hash.startswith(commit.lower()) for at in event.suspects)
     ]
-    if not concerning:
+    return min(found, key=lambda event: event.bad - event.good, default=None)
+
+
+def _settled(event: Event, decisions: Sequence[Decision], today: dt.date) -> Event:
+    if not decisions:
         return event
     changes = [
         decided(each.change, own, today)
-        if each.is_open and (own := [one for one in concerning if one.card in (None, each.change.card)])
+        if each.is_open and (own := [one for one in decisions if one.is_of(each.change.card)])
         else each
         for each in event.changes
     ]
@@ -186,34 +191,59 @@ def _settled(event: Event, decisions: Sequence[Decision], commits: Commits, toda
 
 
 def _state(changes: Iterable[Stated]) -> State:
-    states = [each.state for each in changes]
+    every = list(changes)
+    states = [each.state for each in every if each.change.kind in WORSE] or [each.state for each in every]
     return next(state for state in _STATES if state in states)
 
 
-def _event(key: tuple[str, ...], changes: Sequence[Stated], commits: Commits, culprits: Culprits) -> Event:
+def _event(key: tuple[str, ...], changes: Sequence[Stated], commits: Commits) -> Event:
     good, bad = max(each.change.good for each in changes), min(each.change.bad for each in changes)
     if key[0] == "drift":
         good, bad = min(each.change.good for each in changes), max(each.change.bad for each in changes)
     in_order = sorted(changes, key=_badness)
-    cause, suspects, likely = culprits(in_order, range(good + 1, bad + 1))
-    if key[0] == "environment":
-        cause = "card"
     kinds = [each.change.kind for each in in_order]
     last = commits[bad].hash[:_DIGITS]
     return Event(
         id=last if key == _CODE else hashlib.sha256(repr((*key, last)).encode()).hexdigest()[:_DIGITS],
-        kind=next((kind for kind in (*WORSE, *kinds) if kind in kinds), "environment"),
+        kind=next(kind for kind in _KINDS if kind in kinds),
         state=_state(changes),
-        cause=cause,
+        cause=_cause(key, changes),
         good=good,
         bad=bad,
-        suspects=suspects,
-        likely=likely,
+        suspects=tuple(range(good + 1, bad + 1)),
+        likely=bad - good,
         changes=tuple(in_order),
     )
+
+
+def _cause(key: tuple[str, ...], changes: Iterable[Stated]) -> Cause:
+    if key[0] == "environment":
+        return "card"
+    return "code" if any(each.change.attribution == "code" for each in changes) else "unknown"
 
 
 def _badness(each: Stated) -> tuple[bool, int, float]:
     """Open regressions first, then what else is worse; the largest of each."""
     change = each.change
     return change.kind not in WORSE, _STATES.index(each.state), -abs(math.log1p(change.effect))
+
+
+def settling(event: Event, case: Case, commits: Commits) -> str:
+    """The command that tells more of an event's worst change: where it is too early to judge, where no commit
+    did it by itself, and where several may have. Empty where there is nothing to tell.
+    """
+    change = event.worst.change
+    asked = event.state == "unjudged" or (event.is_open and event.accused is None)
+    if not asked or event.kind == "environment":
+        return ""
+    good, bad = commits[change.good].hash[:_DIGITS], commits[change.bad].hash[:_DIGITS]
+    if case.metric not in METRICS:  # asv's own
+        name = re.escape(case.name.partition("(")[0])
+        return f"asv continuous --bench {shlex.quote(f'^{name}')} {good} {bad}"
+    backend = next((each for each in _BACKENDS if change.card.startswith(each)), "")
+    device = f" --device {backend}" if backend else ""
+    return f"harness compare {good}..{bad} {shlex.quote(case.name)}{device}"
+
+
+_BACKENDS = ("opencl", "opengl", "cpu", "null")
+"""What the name of a machine begins with unless it is CUDA's, which is the default where there is a card."""

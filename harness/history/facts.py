@@ -30,7 +30,7 @@ from harness.history.figures import (
     laid_over,
 )
 from harness.records import SCHEMA_VERSION, Row, Run
-from harness.spec.case_id import size_label
+from harness.spec.case_id import in_short, size_label
 from harness.store.records_file import PACKED, PART, opened, read_run
 from harness.system import git
 from harness.system.cache import cache_dir, write_atomically
@@ -107,7 +107,7 @@ def listing(folder: Path, wanted: Callable[[str], bool]) -> list[tuple[str, int,
 
 _RECORDS = (".jsonl", f".jsonl{PART}", f".jsonl{PACKED}")
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_FORMAT = 1
+_FORMAT = 2
 """Of what is cached: raise it when figures are read in another way."""
 
 CONTEXT = {
@@ -129,6 +129,7 @@ CONTEXT = {
 
 class _Source(msgspec.Struct):
     suite: str = ""
+    path: str = ""
     commit: str | None = None
     dirty: bool = False
 
@@ -154,8 +155,37 @@ class _LastLine(msgspec.Struct):
     problem_changes: tuple[str, ...] = ()
 
 
+class _Effect(msgspec.Struct):
+    effect: float
+    low: float
+    high: float
+
+
+class _Verdict(msgspec.Struct):
+    case: str
+    status: str
+    time: _Effect | None = None
+
+
+class _VerdictLine(msgspec.Struct):
+    verdict: _Verdict | None = None
+
+
 _TAIL_BYTES = 2**18
-"""More than the last line of a comparison takes."""
+"""More than the last line of a comparison takes, and as a rule than all that come after its measurements."""
+_VERDICT = b'{"verdict":'
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """What a comparison said of a case."""
+
+    case: str
+    """Its short name."""
+    status: str
+    effect: float | None
+    """Of time, head over base minus 1; None where it was not measured, as of identical code."""
+    low: float | None
+    high: float | None
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -173,6 +203,8 @@ class RunFacts(msgspec.Struct, frozen=True):
     mtime_ns: int = 0
     suite: str = ""
     """Empty for what is no run of a commit: a comparison, or a run of the working tree."""
+    path: str = ""
+    """Of the suite's folder in its repository."""
     commit: str = ""
     command: str = ""
     started_at: str = ""
@@ -182,9 +214,10 @@ class RunFacts(msgspec.Struct, frozen=True):
     """Which of the card's layouts; -1 where the record has no figures."""
     problem: str = ""
     base: str = ""
-    """Of a comparison that tells changes of the problem: both commits."""
+    """Of a comparison of two commits: both of them."""
     head: str = ""
     problem_changes: tuple[str, ...] = ()
+    judged: tuple[Judged, ...] = ()
 
     @property
     def environment(self) -> str:
@@ -395,6 +428,7 @@ def _read_record(
     facts = msgspec.structs.replace(
         nothing,
         suite=stored.run.source.suite,
+        path=stored.run.source.path,
         commit=stored.run.source.commit or "",
         command=stored.run.command,
         started_at=stored.run.started_at,
@@ -417,15 +451,31 @@ def _of_comparison(nothing: RunFacts, found: _Comparison, file: IO[bytes], *, pa
     base, head = found.base, found.head
     if found.command != "compare" or head.dirty or not (base.commit and head.commit):
         return nothing
+    start = file.tell()
     if not packed:
-        file.seek(max(0, nothing.size - _TAIL_BYTES))
+        file.seek(max(start, nothing.size - _TAIL_BYTES))
     lines = file.read().splitlines()
+    if not packed and len(lines) > 1 and lines[1].startswith(_VERDICT):  # there are more of them before
+        file.seek(start)
+        lines = file.read().splitlines()
     changes = msgspec.json.decode(lines[-1], type=_LastLine).problem_changes if lines else ()
-    if not changes:
-        return nothing
+    told = [
+        msgspec.json.decode(line, type=_VerdictLine).verdict for line in lines if line.startswith(_VERDICT)
+    ]
     return msgspec.structs.replace(
-        nothing, suite=head.suite, base=base.commit, head=head.commit, problem_changes=changes
+        nothing,
+        suite=head.suite,
+        base=base.commit,
+        head=head.commit,
+        problem_changes=changes,
+        judged=tuple(_judged(each) for each in told if each),
     )
+
+
+def _judged(verdict: _Verdict) -> Judged:
+    time = verdict.time
+    effect, low, high = (time.effect, time.low, time.high) if time else (None, None, None)
+    return Judged(in_short(verdict.case), verdict.status, effect, low, high)
 
 
 def _context(run: Run) -> dict[str, str]:

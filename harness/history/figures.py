@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from statistics import median
 from typing import Any, Literal, TypeAlias
 
@@ -15,33 +16,80 @@ import numpy.typing as npt
 from harness.records import Row
 from harness.spec.case_id import short_id
 
-Direction: TypeAlias = Literal["higher", "lower", "none"]
+Direction: TypeAlias = Literal["higher", "lower", "none", "unknown"]
 
 DIRECTIONS: tuple[Direction, ...] = ("higher", "lower", "none")
+"""What can be said of a benchmark."""
 
 # Only what nobody can mean otherwise: "GFLOPs" is also an amount of work, and faults/s had better be few.
 _RATE = re.compile(
-    r"[kKMGTPE]?FLOPS|IOPS|fps|FPS"
+    r"[kKMGTPE]?FLOPS|IOPS|fps|FPS|Hz"
     r"|(?i:"
     r"(?:[kmgtpe]?flops?|(?:[kmgtpe]i?)?(?:b|bytes?|bits?)"
     r"|[kmgt]?(?:cell|edge|element|frame|image|item|iteration|message|op|operation|particle|pixel|point"
     r"|query|querie|record|request|row|sample|step|token|transaction|update)s?)"
     r"(?:/| per )s(?:ec(?:ond)?)?)"
 )
+_COST = re.compile(
+    r"(?:[munpµμ]?s|(?i:sec|m?secs?|usecs?|nsecs?|(?:milli|micro|nano)?seconds?|min(?:ute)?s?|hours?|cycles?"
+    r"|(?:[kmgt]i?)?(?:b|bytes?)))(?:(?:/| per )(?!m?s\b|sec|min|hour)[^/]+)?"
+)
+"""Time and memory, of something or in all."""
+
+_MORE = re.compile(
+    "accuracy|bandwidth|efficiency|[gmt]?flops|fps|framerate|goodput|hits|hz|iops|occupancy|realtime|speedup"
+    "|throughput|utili[sz]ation"
+)
+_LESS = re.compile(
+    "alloc(ation)?s|bytes|cost|duration|elapsed|jitter|latenc(y|ies)|loss|(peak)?mem(ory)?|[mnu]?s|overhead"
+    "|overrun|residual|rss|runtime|sec(ond)?s?|spills|stalls|times?|walltime"
+)
+_BAD = re.compile("dropped|drops?|err(or)?s?|failures?|faults?|miss(es)?")
+_SPAN = re.compile("m?s|sec(ond)?|minute|hour")
+_RATED = re.compile("acceptance|frame|hits?|refresh|sample|step|success|update")
+"""Of what a high rate is good."""
 
 
-def direction_of(benchmark: Mapping[str, Any]) -> Direction:
+def direction_of(benchmark: Mapping[str, Any], said: Mapping[str, str] | None = None) -> Direction:
     """Which way is better for a benchmark as in benchmarks.json.
 
-    Its attribute `direction` decides; without one, a track in an unmistakable rate counts as "higher", and
-    everything else as "lower": asv by itself takes every rise for a regression.
+    What the project has `said` of globs of names decides, then the benchmark's attribute `direction`. Without
+    either, time and memory are better low, and of a track its unit tells or the words of its name.
     """
-    for direction in DIRECTIONS:
-        if benchmark.get("direction") == direction:
-            return direction
-    unit = benchmark.get("unit")
-    is_rate = benchmark.get("type") == "track" and isinstance(unit, str) and _RATE.fullmatch(unit.strip())
-    return "higher" if is_rate else "lower"
+    name = str(benchmark.get("name") or "")
+    names = name, name.rpartition(".")[2]
+    told = [each for glob, each in (said or {}).items() if any(fnmatchcase(one, glob) for one in names)]
+    for declared in (*told, benchmark.get("direction")):
+        for direction in DIRECTIONS:
+            if declared == direction:
+                return direction
+    if benchmark.get("type") != "track":
+        return "lower"
+    unit = str(benchmark.get("unit") or "").strip()
+    if _RATE.fullmatch(unit):
+        return "higher"
+    return "lower" if _COST.fullmatch(unit) else _direction_by_name(names[1])
+
+
+def _direction_by_name(name: str) -> Direction:
+    """By the last word that tells it: of a memory_bandwidth that is bandwidth, of a bandwidth_error error."""
+    found = re.findall("[A-Z]?[a-z]+|[A-Z]+|[0-9]+", name.replace("real_time", "realtime"))
+    words = [word.lower() for word in found]
+    if "clock" in words or "frequency" in words:  # how the device fares, for better or worse
+        return "unknown"
+    bad = any(map(_BAD.fullmatch, words))
+    if "per" in words:
+        place = words.index("per")
+        if any(map(_SPAN.fullmatch, words[place + 1 : place + 2])):
+            return "lower" if bad else "higher"
+        del words[place:]
+    for place, word in reversed(list(enumerate(words))):
+        if _BAD.fullmatch(word) or _LESS.fullmatch(word):
+            return "lower"
+        good_rate = word == "rate" and not bad and any(map(_RATED.fullmatch, words[:place]))
+        if good_rate or _MORE.fullmatch(word):
+            return "higher"
+    return "unknown"
 
 
 HEADLINES = {"GFLOP/s": "gflops", "GB/s": "gbytes_per_s"}

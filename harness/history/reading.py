@@ -7,7 +7,7 @@ import difflib
 import functools
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -22,10 +22,12 @@ from harness.device.machine import machine_entry
 from harness.errors import StoreError, UsageError
 from harness.history.cards import Card, card_folders, cards_of
 from harness.history.changes import Analysed, Change, analyse, confirmed_elsewhere, with_confirmed
+from harness.history.comparisons import comparisons_of, with_comparisons
 from harness.history.events import Event, events_of, settled
 from harness.history.facts import CardRecords, Commits, RunFacts, card_records, read_commits, suites_of
 from harness.history.figures import Case, Figures, Group, united
 from harness.history.series import Series, cases_of, series_of
+from harness.history.suspects import layout_of, with_suspects
 from harness.history.tables import (
     Benchmark,
     Contents,
@@ -37,7 +39,7 @@ from harness.history.tables import (
     read_contents,
     read_table,
 )
-from harness.history.triage import Decision, Stated, read_triage, stated
+from harness.history.triage import WORSE, Decision, Stated, read_triage, stated
 from harness.judgement.noise import Calibration, read_calibration
 from harness.numbers import moved, percent
 from harness.records import Row
@@ -99,10 +101,11 @@ def side_by_side(folders: Sequence[Path]) -> Iterator[Callable[..., Any]]:
         yield pool.map
 
 
-def open_results(results: Path, commits: Commits) -> Results:
+def open_results(results: Path, commits: Commits, directions: Mapping[str, str] | None = None) -> Results:
     """What a results folder holds of the commits of a history: our records, and results of asv's, whoever's.
 
-    Raises StoreError where there is neither, or the folder cannot be read.
+    `directions` is what the project says of benchmarks that are no suite's: which way is better. Raises
+    StoreError where there is neither, or the folder cannot be read.
     """
     try:
         folders = card_folders(results)
@@ -122,7 +125,7 @@ def open_results(results: Path, commits: Commits) -> Results:
         is_there = (results / "benchmarks.json").exists()
         why = error.message if is_there else "benchmarks.json is missing."
         problem = f"Results of asv's are left out: {why}"
-    groups = united((*suites_of(records, commits), *groups_of(benchmarks)))
+    groups = united((*suites_of(records, commits), *groups_of(benchmarks, directions)))
     cards = [
         card
         for folder, (own, contents) in zip(folders, found, strict=True)
@@ -179,8 +182,13 @@ def read_card(
     known = calibration.cases if calibration else {}
     floors = {in_short(case): noise.smallest_visible for case, noise in known.items()}
     records_of = _Records(folder, facts, commits)
+    compared = comparisons_of(facts, commits)
     analysed = tuple(
-        analyse(series, smallest or floors.get(series.case.name), commits, records_of.row)
+        with_comparisons(
+            analyse(series, smallest or floors.get(series.case.name), commits, records_of.row),
+            compared.get(series.case.name, ()),
+            commits,
+        )
         for series in series_of(card.name, figures, results.groups, commits, metric)
         if wanted(series)
     )
@@ -264,6 +272,29 @@ class History:
         """Regressions that nobody has accepted and nothing has taken back."""
         return (each for card in self.cards for each in card.changes if each.is_open)
 
+    @property
+    def unjudged(self) -> Iterator[Stated]:
+        """What became worse so lately that nobody can tell yet."""
+        return (
+            each
+            for card in self.cards
+            for each in card.changes
+            if each.state == "unjudged" and each.change.kind in WORSE
+        )
+
+    @property
+    def cases(self) -> Mapping[str, Case]:
+        return {one.series.case.name: one.series.case for card in self.cards for one in card.analysed}
+
+    @property
+    def undirected(self) -> tuple[str, ...]:
+        """Benchmarks, as asv calls them, of which nothing tells which way is better."""
+        cases = (one.series.case for card in self.cards for one in card.analysed)
+        names = (
+            ".".join(filter(None, (case.suite, case.kernel))) for case in cases if case.direction == "unknown"
+        )
+        return tuple(sorted(set(names)))
+
 
 def read_history(
     results: Path,
@@ -274,6 +305,7 @@ def read_history(
     cards: Sequence[str] = (),
     metric: str | None = None,
     smallest: float | None = None,
+    directions: Mapping[str, str] | None = None,
     today: dt.date | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> History:
@@ -285,7 +317,7 @@ def read_history(
     if not results.exists():
         raise no_history(results)
     decisions, commits = read_triage(root), read_commits(root, revision)
-    found = open_results(results, commits)
+    found = open_results(results, commits, directions)
     chosen = [each for each in found.cards if not cards or any(map(each.is_called, cards))]
     if not chosen and found.cards:
         there = ", ".join(each.name for each in found.cards)
@@ -303,7 +335,11 @@ def read_history(
             read.append(card)
     if not any(card.analysed for card in read):
         raise _no_case(results, patterns, metric, [case.name for case in cases_of(found.groups, metric)])
-    return concluded(read, decisions, commits, today)
+    history = concluded(read, decisions, commits, today)
+    kernels = {group.name: group.kernels for group in found.groups if group.is_suite}
+    layout = layout_of((facts for card in read for facts in card.facts), kernels)
+    events = with_suspects(history.events, root, commits, history.cases, layout)
+    return replace(history, events=events)
 
 
 def concluded(
@@ -316,6 +352,7 @@ def concluded(
     day = today or dt.datetime.now(tz=dt.timezone.utc).date()
     ids = confirmed_elsewhere(card.analysed for card in cards)
     read = [card_with_confirmed(card, ids, decisions, commits, day) for card in cards]
+    read = _with_stale(read, commits)
     events = events_of((each for card in read for each in card.changes), commits)
     events = settled(events, decisions, commits, day)
     by_card: dict[str, list[Stated]] = defaultdict(list)
@@ -324,6 +361,50 @@ def concluded(
             by_card[each.change.card].append(each)
     cards = [replace(card, changes=_newest_first(by_card[card.name])) for card in read]
     return History(commits=commits, cards=tuple(cards), events=events)
+
+
+def _with_stale(cards: Sequence[CardHistory], commits: Commits) -> list[CardHistory]:
+    """What is open or unjudged of series that ended long ago is stale: neither can it be fixed any more."""
+    measured = {int(at) for card in cards for one in card.analysed for at in one.series.positions}
+    is_stale = staleness(measured, commits)
+    found = []
+    for card in cards:
+        ended = {one.series.case.name for one in card.analysed if is_stale(int(one.series.positions[-1]))}
+        changes = tuple(each.as_stale if each.change.case in ended else each for each in card.changes)
+        found.append(replace(card, changes=changes))
+    return found
+
+
+STALE_COMMITS = 30
+_STALE_S = 90 * 86400
+"""So many measured commits, and so long, before the newest that any card has measured: before that is stale."""
+
+
+def staleness(measured: Iterable[int], commits: Commits) -> Callable[[int], bool]:
+    """Whether what was last measured at a position is stale, by what any card has measured, or the newest of it.
+
+    Long ago is by time and by what was measured since, as a commit's clock may be wrong.
+    """
+    newest = sorted(set(measured))[-STALE_COMMITS - 1 :]
+    if len(newest) <= STALE_COMMITS:
+        return lambda _: False
+    before_s = commits[newest[-1]].time - _STALE_S
+    return lambda at: at <= newest[0] and commits[at].time < before_s
+
+
+def since_commit(history: History, position: int) -> History:
+    """What commits after one did, alone: its events and their changes, and what fails since."""
+    events = tuple(event for event in history.events if event.bad > position)
+    kept = {each.change.id for event in events for each in event.changes}
+    cards = tuple(
+        replace(
+            card,
+            changes=tuple(each for each in card.changes if each.change.id in kept),
+            failing=tuple(one for one in card.failing if one.bad > position),
+        )
+        for card in history.cards
+    )
+    return replace(history, cards=cards, events=events)
 
 
 def _newest_first(changes: Sequence[Stated]) -> tuple[Stated, ...]:
@@ -395,9 +476,12 @@ def sentence(change: Change, case: Case) -> str:
     else:
         word = "less" if less else "more"
     phrase = moved(change, word, word)
+    if change.kind == "drift":
+        return f"{phrase} bit by bit, by no commit alone."
     if change.cycles_effect is not None and change.attribution == "code":
         why = f"cycles changed by {percent(change.cycles_effect, sign=True)}: the code"
     else:
         why = _BY.get(change.attribution, "the code")
     static = f" {'; '.join(change.static).capitalize()}." if change.static else ""
-    return f"{phrase}: {why}.{static}"
+    compared = " By a comparison of two commits." if change.compared else ""
+    return f"{phrase}: {why}.{static}{compared}"

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from harness.errors import StoreError
 from harness.history.facts import CONTEXT, UNREADABLE, cache_file, listing, read_cached, write_cached
-from harness.history.figures import HEADLINES, METRICS, Direction, Figures, Group, Key, direction_of
+from harness.history.figures import HEADLINES, METRICS, Figures, Group, Key, direction_of
 from harness.system.files import read_regular
 
 API_VERSION = 2
@@ -492,8 +492,13 @@ def _problems(files: Sequence[_ResultFile], benchmarks: Mapping[str, Benchmark])
 # As figures
 
 
-def groups_of(benchmarks: Mapping[str, Benchmark]) -> Iterator[Group]:
-    """Suites, whose benchmarks are tracks of kernels and sizes, and then every other benchmark."""
+def groups_of(
+    benchmarks: Mapping[str, Benchmark], directions: Mapping[str, str] | None = None
+) -> Iterator[Group]:
+    """Suites, whose benchmarks are tracks of kernels and sizes, and then every other benchmark.
+
+    `directions` is what the project says of the others: which way is better, by globs of their names.
+    """
     suites, others = _sorted(benchmarks)
     for suite, tracks in suites.items():
         headlines = tuple(name for name in HEADLINES.values() if name in tracks)
@@ -501,13 +506,13 @@ def groups_of(benchmarks: Mapping[str, Benchmark]) -> Iterator[Group]:
         yield Group(
             name=suite,
             is_suite=True,
-            metrics={name: _unit(track) for name, track in tracks.items()},
+            metrics={name: (track.unit, METRICS[name].direction) for name, track in tracks.items()},
             headlines=headlines,
             kernels=tuple(map(_plain, first.params[0])),
             keys=_keys(first.params),
         )
     for each in others:
-        metrics = {each.type: _unit(each)}
+        metrics = {each.type: (each.unit, direction_of(_described(each), directions))}
         yield Group(
             name=each.name, is_suite=False, metrics=metrics, headlines=(each.type,), keys=_keys(each.params)
         )
@@ -538,9 +543,9 @@ def _suite_of_class(name: str) -> str:
     return name.rpartition(".")[2].lower()
 
 
-def _unit(benchmark: Benchmark) -> tuple[str, Direction]:
-    told = {"direction": benchmark.direction, "type": benchmark.type, "unit": benchmark.unit}
-    return benchmark.unit, direction_of(told)
+def _described(benchmark: Benchmark) -> dict[str, Any]:
+    """What benchmarks.json says that tells which way is better."""
+    return {key: getattr(benchmark, key) for key in ("name", "type", "unit", "direction")}
 
 
 def _keys(params: Sequence[Sequence[str]]) -> tuple[Key, ...]:

@@ -21,7 +21,7 @@ import math
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,9 +40,10 @@ else:
 
 FILE = "harness-triage.toml"
 
-State = Literal["new", "acknowledged", "expired", "fixed", "unjudged", ""]
+State = Literal["new", "acknowledged", "expired", "fixed", "unjudged", "stale", ""]
 """Of a regression or a drift: nobody has decided; decided; decided, but no longer; gone since. Of the newest
-figures, off their level: no verdict can be had yet. Others have none."""
+figures, off their level: no verdict can be had yet. Of any of these: the case has not been measured on the
+card for so long that nobody knows. Others have none."""
 WORSE = ("regression", "drift")
 """Kinds of changes that somebody has to decide about."""
 
@@ -63,6 +64,10 @@ class Decision:
     expires: dt.date | None = None
     largest_percent: float | None = None
 
+    def is_of(self, card: str) -> bool:
+        """Whether it holds on a card: on all of a machine's where it names the machine."""
+        return self.card in (None, card, machine_of(card))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stated:
@@ -73,6 +78,11 @@ class Stated:
     decision: Decision | None = None
     fixed_by: str | None = None
     """Id of the change that took it back; None too where it went with an epoch."""
+
+    @property
+    def as_stale(self) -> Stated:
+        """The same of a case that has not been measured for long."""
+        return replace(self, state="stale") if self.is_open or self.state == "unjudged" else self
 
     @property
     def is_open(self) -> bool:
@@ -217,9 +227,9 @@ def _fixed(change: Change, analysed: Analysed) -> tuple[bool, str | None]:
 
 def _concerns(decision: Decision, change: Change, commits: Commits) -> bool:
     """By id; or by its commit, where more data have moved the place at which the change is seen."""
-    if decision.card not in (None, change.card, machine_of(change.card)):
+    if not decision.is_of(change.card):
         return False
-    if decision.id == change.id:
-        return True
+    if decision.id == change.id or change.kind == "drift":  # which has no commit
+        return decision.id == change.id
     between = range(change.good + 1, change.bad + 1)
     return any(commits[position].hash.startswith(decision.commit.lower()) for position in between)

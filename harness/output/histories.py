@@ -1,55 +1,236 @@
-"""A history for the terminal: what is open, what got better, what the card did."""
+"""A history for the terminal: what is open and what did it, what cannot be judged yet, what else happened."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rich.text import Text
 
 from harness.errors import ExitCode
 from harness.history.changes import Change
+from harness.history.events import Event, settling
 from harness.history.facts import Commits
 from harness.history.figures import Case
-from harness.history.reading import CardHistory, History, sentence
-from harness.history.triage import Stated
-from harness.numbers import counted, half_width, percent, percent_figure
+from harness.history.reading import CardHistory, Failing, History, sentence
+from harness.history.triage import WORSE, Stated
+from harness.numbers import counted, half_width, is_unsure, percent, percent_figure
 from harness.output.sheet import Cell, Column, Sheet
-from harness.output.tables import console, print_error, print_out, styled
+from harness.output.tables import console, distinct, print_error, print_out, styled
 from harness.system.texts import harmless
 
 SCHEMA_VERSION = 1
 _CLIP = 60
+_CARDS = 6
+"""As many cards have a line each."""
+_LATE = 20
+"""Commits by which a card is behind before that is told."""
+_OTHERS = 5
+"""Events that are not open, and are shown all the same."""
+_FEWEST, _LINES, _REST = 4, 3, 16
+"""A terminal shows so many events at the least; the lines that one takes, and those of all the rest."""
+_STATE, _EFFECT, _WHAT = 9, 15, 13
+"""Widths of columns."""
+_INDENT = "  "
+_NAMED = 4
 
 
 def exit_code(history: History) -> ExitCode:
-    """A regression is open, or what could be measured once fails now: neither passes in silence."""
-    failing = any(card.failing for card in history.cards)
-    return ExitCode.REGRESSION if failing or any(history.open) else ExitCode.FINE
+    """A regression is open, or what could be measured once fails now: neither passes in silence. Nor does
+    what became worse and cannot be judged yet, which is neither fine nor a regression.
+    """
+    if any(history.open) or any(card.failing for card in history.cards):
+        return ExitCode.REGRESSION
+    return ExitCode.INCONCLUSIVE if any(history.unjudged) else ExitCode.FINE
 
 
-def print_history(history: History, *, every: bool) -> None:
-    """The open regressions of each card, and with `every` all other changes in lines of their own too."""
-    for card in history.cards:
-        _print_card(card, history.commits, every=every)
+def print_history(history: History, *, every: bool = False, since: str = "") -> None:
+    """An event each: what is open, what cannot be judged yet, and the newest of what is neither, or all since
+    a commit or date. With `every` a line for each change of each card in their place.
+    """
+    if every:
+        for card in history.cards:
+            _print_card(card, history.commits)
+    else:
+        _print_cards(history)
+        _print_events(history, since)
+        console().print()
+    if history.undirected:
+        console().print(_asking(history.undirected))
     console().print(_closing(history))
 
 
-def _print_card(card: CardHistory, commits: Commits, *, every: bool) -> None:
+def _asking(benchmarks: Sequence[str]) -> str:
+    """What to set where it is not known which way is better."""
+    tracks = sorted({name.rpartition(".")[2] for name in benchmarks})
+    shown = ", ".join(map(clean, tracks[:3])) + (" and others" if len(tracks) > 3 else "")
+    key = f'directions = {{ "{clean(tracks[0])}" = "higher" }}'
+    return (
+        f"Whether more is better is unknown of {counted(len(benchmarks), 'benchmark')} ({shown}): their "
+        f"changes are neither regressions nor improvements. To tell, set {key}, or lower, in [tool.harness]."
+    )
+
+
+def _print_cards(history: History) -> None:
+    """A line a card where they are few, else one for all; and what is amiss with them."""
+    out, commits = console(), history.commits
+    newest = max(map(_newest, history.cards), default=-1)
+    few = len(history.cards) <= _CARDS
+    if not few:
+        series = counted(sum(len(card.analysed) for card in history.cards), "case")
+        out.print(f"{len(history.cards)} cards, {series} in all{_told(newest, commits)}", style="bold")
+    late = [
+        f"{harmless(card.name)} {behind}"
+        for card in history.cards
+        if (behind := _behind(card, commits, newest))
+    ]
+    for card in history.cards if few else ():
+        out.print(_title(card, commits), style="bold", soft_wrap=True)
+    for words in late:
+        out.print(words, style="dim", soft_wrap=True)
+    for card in history.cards:
+        for one in card.failing:
+            out.print(_failed(one, commits))
+        for problem in card.problems:
+            print_error(f"{card.name}: {problem}")
+
+
+def _newest(card: CardHistory) -> int:
+    return max((int(one.series.positions[-1]) for one in card.analysed), default=-1)
+
+
+def _told(newest: int, commits: Commits) -> str:
+    return f", newest {commits[newest].hash[:10]}" if newest >= 0 else ""
+
+
+def _behind(card: CardHistory, commits: Commits, newest: int) -> str:
+    """How far a card is behind the newest commit that any has measured; nothing where that is not far."""
+    at = _newest(card)
+    if at < 0 or newest - at < _LATE:
+        return ""
+    days = max(0, commits[newest].time - commits[at].time) // 86400
+    return f"was last measured {newest - at} commits, {counted(days, 'day')}, before the newest"
+
+
+def _print_events(history: History, since: str) -> None:
+    events = history.events
+    opened = [each for each in events if each.is_open]
+    early = [each for each in events if each.state == "unjudged" and each.kind in WORSE]
+    early.sort(key=lambda each: -abs(math.log1p(each.worst.change.effect)))
+    others = [each for each in events if not each.is_open and each not in early]
+    others.sort(key=lambda each: -each.bad)
+    if opened:
+        _print_list("", opened, history)
+    if early:
+        _print_list("Too early to judge", early, history)
+    if others:
+        shown = others if since else others[:_OTHERS]
+        _print_others(
+            f"Also since {since}" if since else "Not open", shown, len(others) - len(shown), history
+        )
+
+
+def _print_list(title: str, events: Sequence[Event], history: History) -> None:
+    """How much, which commits and why; below the case that it is worst in, and what there is to know."""
+    out = console()
+    out.print()
+    if title:
+        out.print(title, style="bold")
+    names = distinct((event.worst.change.case for event in events), out.width - len(_INDENT))
+    room = max(_FEWEST, (out.height - _REST) // _LINES) if out.is_terminal else len(events)
+    for event in events[:room]:
+        change = event.worst.change
+        state = "drift" if event.kind == "drift" and event.state == "new" else event.state or event.kind
+        mark = {"new": "open", "drift": "open"}.get(state, state)
+        where = f"{_effect(change):>{_EFFECT}}  {_who(event, history.commits)}"
+        out.print(Text.assemble(styled(f"{state:{_STATE}} ", mark), where))
+        out.print(Text(f"{_INDENT}{names[change.case]}", style="bold"))
+        for line in _about(event, history):
+            out.print(Text(f"{_INDENT}{line}"), soft_wrap=True)
+    if len(events) > room:
+        out.print(f"and {len(events) - room} more: 'harness history | less' has all", style="dim")
+
+
+def _effect(change: Change) -> str:
+    """``-5.25 ± 0.53 %``; with a tilde and no interval where that is too wide to mean much."""
+    told = percent(change.effect, sign=True)
+    if is_unsure(change):
+        return f"~{told}"
+    return f"{told.removesuffix(' %')} ± {percent_figure(half_width(change))} %"
+
+
+def _who(event: Event, commits: Commits) -> str:
+    cards = counted(len(event.cards), "card")
+    if event.kind == "drift":
+        return f"since {commits[event.good].hash[:10]}, by no commit alone, {cards}"
+    span = _span(event.good, event.bad, commits)
+    where = span if event.accused is None else commits[event.accused].hash[:10]
+    return f"{where}  {event.cause}, {cards}"
+
+
+def _about(event: Event, history: History) -> Iterator[str]:
+    commits, worst, one = history.commits, event.worst, event.accused
+    if spread := _spread(event):
+        yield spread
+    if event.kind == "drift":
+        yield f"accepted as {event.id}" if worst.decision else f"to accept it: --acknowledge {event.id}"
+    elif one is not None:
+        yield f"{clean(commits[one].subject)} ({clean(commits[one].author)})"
+    elif event.likely < len(event.suspects):
+        likely = " ".join(commits[at].hash[:10] for at in event.suspects[: event.likely][:_NAMED])
+        yield f"{event.likely} of them touch what is slower: {likely}"
+    if worst.decision:
+        yield f"{event.state}: {clean(worst.decision.reason)} ({clean(worst.decision.author)})"
+    if event.state == "unjudged" or event.kind == "drift":
+        yield settling(event, history.cases[worst.change.case], commits)
+
+
+def _spread(event: Event) -> str:
+    """How many cases it moved, where it moved more than one."""
+    worse = {each.change.case for each in event.changes if each.change.kind in WORSE}
+    better = {each.change.case for each in event.changes if each.change.kind == "improvement"}
+    if not better:
+        return f"{len(worse)} cases" if len(worse) > 1 else ""
+    return f"{counted(len(worse), 'case')} worse, {len(better)} better" if worse else f"{len(better)} cases"
+
+
+def _print_others(title: str, events: Sequence[Event], more: int, history: History) -> None:
+    """A line each."""
+    out, commits = console(), history.commits
+    out.print()
+    out.print(title, style="bold")
+    names = distinct((event.cases[0] for event in events if len(event.cases) == 1), _CLIP // 2)
+    for event in events:
+        cases = names[event.cases[0]] if len(event.cases) == 1 else counted(len(event.cases), "case")
+        cards = event.cards[0] if len(event.cards) == 1 else counted(len(event.cards), "card")
+        line = f"{_what(event):{_WHAT}}{_span(event.good, event.bad, commits)} {_sizes(event)} {cases}"
+        out.print(Text(line), Text(f"on {harmless(cards)}"))
+    if more:
+        out.print(f"and {counted(more, 'older one')}: --since COMMIT, or --all", style="dim")
+
+
+def _what(event: Event) -> str:
+    return event.state or (event.worst.change.attribution if event.kind == "environment" else event.kind)
+
+
+def _sizes(event: Event) -> str:
+    effects = sorted(each.change.effect for each in event.changes)
+    low, high = percent(effects[0], sign=True), percent(effects[-1], sign=True)
+    return low if low == high else f"{low.removesuffix(' %')} to {high}"
+
+
+def _print_card(card: CardHistory, commits: Commits) -> None:
+    """Every change in a line of its own, and what there is to say of it."""
     out = console()
     out.print(_title(card, commits), style="bold", soft_wrap=True)
     for one in card.failing:
-        since = f" {clean(one.case)} since {_span(one.good, one.bad, commits)}"
-        out.print(Text.assemble(styled("failing", "failed"), since))
-    shown = [each for each in card.changes if every or each.is_open]
-    if shown:
-        print_out(_changes(shown, commits))
+        out.print(_failed(one, commits))
+    if card.changes:
+        print_out(_changes(card.changes, commits))
     cases = {one.series.case.name: one.series.case for one in card.analysed}
-    for each in shown:
+    for each in card.changes:
         _print_change(each, cases[each.change.case], commits)
-    for line in _summary(card, commits) if not every else ():
-        out.print(line)
     for line in _epochs(card, commits):
         out.print(line, style="dim")
     for problem in card.problems:
@@ -57,30 +238,39 @@ def _print_card(card: CardHistory, commits: Commits, *, every: bool) -> None:
     out.print()
 
 
+def _failed(one: Failing, commits: Commits) -> Text:
+    since = f" {clean(one.case)} since {_span(one.good, one.bad, commits)}"
+    return Text.assemble(styled("failing", "failed"), since)
+
+
 def _title(card: CardHistory, commits: Commits) -> str:
-    newest = max((int(one.series.positions[-1]) for one in card.analysed), default=None)
     measured = {int(at) for one in card.analysed for at in one.series.positions}
-    told = f", newest {commits[newest].hash[:10]}" if newest is not None else ""
     name = harmless(f"{card.name} ({card.machine.get('gpu', 'unknown card')})")
     cases, commits_told = counted(len(card.analysed), "case"), counted(len(measured), "commit")
-    return f"{name}: {cases}, {commits_told}{told}"
+    return f"{name}: {cases}, {commits_told}{_told(_newest(card), commits)}"
 
 
 def _changes(shown: Sequence[Stated], commits: Commits) -> Sheet:
     changes = [each.change for each in shown]
     states = [each.state or each.change.kind for each in shown]
-    marks = {"new": "open", "expired": "expired"}
+    marks = {"new": "open", "drift": "open"}
+    names = distinct((change.case for change in changes), _CLIP)
     spans = [_span(change.good, change.bad, commits) for change in changes]
     return Sheet(
         columns=[
             Column("state", [Cell(state, marks.get(state, state)) for state in states], text=True),
-            Column("case", [clean(change.case) for change in changes], text=True),
+            Column("case", [names[change.case] for change in changes], text=True),
             Column("change %", [percent_figure(change.effect, sign=True) for change in changes]),
-            Column("±", [percent_figure(half_width(change)) for change in changes], spare=1),
+            Column("±", [_half_width(change) for change in changes], spare=1),
             Column("commits", spans, text=True, whole=True),
             Column("id", [change.id for change in changes], text=True, whole=True),
         ]
     )
+
+
+def _half_width(change: Change) -> str:
+    half = percent_figure(half_width(change))
+    return "unsure" if is_unsure(change) else half
 
 
 def _span(good: int, bad: int, commits: Commits) -> str:
@@ -99,22 +289,6 @@ def _print_change(each: Stated, case: Case, commits: Commits) -> None:
         out.print(why, style="dim")
 
 
-def _summary(card: CardHistory, commits: Commits) -> Iterable[str]:
-    """What is not open, a line for each thing that happened: one of them often moves many cases."""
-    happened: dict[tuple[int, str], list[Change]] = defaultdict(list)
-    for each in card.changes:
-        if not each.is_open:
-            by_the_card = each.change.kind == "environment"
-            what: str = each.state or (each.change.attribution if by_the_card else "improvement")
-            happened[each.change.bad, what].append(each.change)
-    for (bad, what), changes in happened.items():
-        effects = sorted(change.effect for change in changes)
-        low, high = percent(effects[0], sign=True), percent(effects[-1], sign=True)
-        cases = clean(changes[0].case) if len(changes) == 1 else f"{len(changes)} cases"
-        size = low if low == high else f"{low.removesuffix(' %')} to {high}"
-        yield f"{what:13} {commits[bad].hash[:10]} {cases}: {size}"
-
-
 def _epochs(card: CardHistory, commits: Commits) -> Iterable[str]:
     """Each beginning of an epoch once, however many series it splits."""
     seen: dict[tuple[str, ...], int] = {}
@@ -128,12 +302,25 @@ def _epochs(card: CardHistory, commits: Commits) -> Iterable[str]:
 
 def _closing(history: History) -> str:
     states = [each.state or each.change.kind for card in history.cards for each in card.changes]
-    order = ("new", "expired", "acknowledged", "fixed", "improvement", "environment")
+    order = (
+        "new",
+        "expired",
+        "unjudged",
+        "acknowledged",
+        "stale",
+        "fixed",
+        "improvement",
+        "environment",
+        "change",
+    )
     rises = "improvement" if states.count("improvement") == 1 else "improvements"
-    words = {"improvement": rises, "environment": "by the card"}
+    words = {"improvement": rises, "environment": "by the card", "change": "either way"}
     told = ", ".join(f"{states.count(each)} {words.get(each, each)}" for each in order if each in states)
-    opened = sum(1 for _ in history.open)
-    left = f"{opened} regressions are open." if opened > 1 else f"{opened or 'No'} regression is open."
+    opened, events = sum(1 for _ in history.open), sum(each.is_open for each in history.events)
+    left = f"{opened} regressions are open" if opened > 1 else f"{opened or 'No'} regression is open"
+    left += f", of {counted(events, 'event')}." if opened > 1 else "."
+    if early := sum(1 for _ in history.unjudged):
+        left += f" {counted(early, 'case')} became worse too lately to judge."
     if failing := sum(len(card.failing) for card in history.cards):
         left += f" {failing} case{'s fail' if failing > 1 else ' fails'} that had figures."
     return f"{left} Changes: {told or 'none'}. Exit status {int(exit_code(history))}."
@@ -154,7 +341,30 @@ def as_json(history: History) -> dict[str, Any]:
             "newest": history.commits[-1] if len(history.commits) else None,
         },
         "open": sum(1 for _ in history.open),
+        "unjudged": sum(1 for _ in history.unjudged),
+        "events": [_event_json(event, history) for event in history.events],
+        "undirected": history.undirected,
         "cards": [_card_json(card, history.commits) for card in history.cards],
+    }
+
+
+def _event_json(event: Event, history: History) -> dict[str, Any]:
+    commits, worst = history.commits, event.worst.change
+    return {
+        "id": event.id,
+        "kind": event.kind,
+        "state": event.state,
+        "cause": event.cause,
+        "good": commits[event.good].hash,
+        "bad": commits[event.bad].hash,
+        "suspects": [commits[at].hash for at in event.suspects],
+        "likely": event.likely,
+        "accused": None if event.accused is None else commits[event.accused].hash,
+        "worst": {"case": worst.case, "card": worst.card, "effect": worst.effect},
+        "cards": event.cards,
+        "cases": event.cases,
+        "changes": [each.change.id for each in event.changes],
+        "command": settling(event, history.cases[worst.case], commits),
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -116,6 +116,8 @@ STYLES: Mapping[str, str] = {
     "new": "cyan",
     "open": "bold red",
     "expired": "bold red",
+    "unjudged": "bold yellow",
+    "stale": "dim",
     "acknowledged": "yellow",
     "fixed": "green",
     "environment": "cyan",
@@ -140,6 +142,22 @@ def console() -> Console:
     if not out.is_terminal and "COLUMNS" not in os.environ:
         out.width = LOG_WIDTH
     return out
+
+
+def distinct(names: Iterable[str], width: int) -> dict[str, str]:
+    """Each name in so many characters, cut in the middle; in more where two would look alike."""
+    plain = {name: harmless(name) for name in names}
+    longest = max(map(len, plain.values()), default=0)
+    while True:
+        cut = {name: _middle_cut(text, width) for name, text in plain.items()}
+        if width >= longest or len(set(cut.values())) == len(set(plain.values())):
+            return cut
+        width += 8
+
+
+def _middle_cut(text: str, width: int) -> str:
+    half = (width - 1) // 2
+    return text if len(text) <= width else f"{text[: width - 1 - half]}…{text[-half:]}"
 
 
 def print_error(text: str) -> None:

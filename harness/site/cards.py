@@ -18,7 +18,7 @@ from harness.history.cards import Card
 from harness.history.changes import BUILT, Analysed, Evidence, evidence_of
 from harness.history.facts import CONTEXT, Commits, RunFacts
 from harness.history.figures import HEADLINES, METRICS, Case
-from harness.history.reading import CardHistory, Results, card_with_confirmed, read_card
+from harness.history.reading import STALE_COMMITS, CardHistory, Results, card_with_confirmed, read_card
 from harness.history.series import Series
 from harness.history.triage import Decision, Stated
 from harness.numbers import counted
@@ -74,6 +74,10 @@ class CardSummary(msgspec.Struct, kw_only=True):
     """What it has found by itself."""
     confirmed: list[str]
     """Ids of what counts because of other cards."""
+    measured: list[int]
+    """The newest commits that it has measured, as many as tell what is stale."""
+    paths: dict[str, str]
+    """Where each suite lies in the repository."""
     problems: list[str]
 
     def confirmable(self, ids: Iterable[str]) -> frozenset[str]:
@@ -149,6 +153,8 @@ class CardPages:
             changes=list(self.card.changes),
             evidence=evidence_of(self.card.analysed),
             confirmed=[],
+            measured=self._measured(),
+            paths={each.suite: each.path for each in self.card.facts if each.commit and each.path},
             problems=[f"{self.source.name}: {problem}" for problem in self.card.problems],
         )
 
@@ -205,6 +211,7 @@ class CardPages:
             "file": file,
             "card": self.number,
             "case": case.order,
+            "at": int(series.positions[-1]),
             "last": figure(float(series.values[-1])),
             "effect_90": self._quarter(one),
             "floor": one.floor,
@@ -253,6 +260,11 @@ class CardPages:
     @cached_property
     def _times(self) -> npt.NDArray[np.int64]:
         return np.array([commit.time for commit in self.commits.line], np.int64)
+
+    def _measured(self) -> list[int]:
+        every = [one.series.positions[-STALE_COMMITS - 1 :] for one in self.card.analysed]
+        found = np.unique(np.concatenate(every)) if every else np.empty(0, np.int64)
+        return [int(at) for at in found[-STALE_COMMITS - 1 :]]
 
     def _sparks(self) -> None:
         """Of each series its newest figures, small: a byte each."""
@@ -406,7 +418,7 @@ class CardPages:
                 "changes": [harmless(change) for change in each.problem_changes],
             }
             for each in self.card.facts
-            if each.base in at and each.head in at
+            if each.problem_changes and each.base in at and each.head in at
         ]
 
     def _rung(self, one: Analysed) -> dict[str, Any]:

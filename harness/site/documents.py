@@ -368,9 +368,10 @@ def _entry(
     case = cases[worst["case"]]
     entry = _add(feed, "entry")
     state = f" ({event['state']})" if event["state"] else ""
+    what = "unjudged" if event["state"] == "unjudged" else f"{event['kind']}{state}"
     more = event["changes"] - 1
     others = f", and {more} more on {counted(len(event['cards']), 'card')}" if more else ""
-    _add(entry, "title", f"{event['kind']}{state}: {case} on {name} {100 * worst['effect']:+.1f} %{others}")
+    _add(entry, "title", f"{what}: {case} on {name} {100 * worst['effect']:+.1f} %{others}")
     _add(entry, "id", f"urn:gpu-harness:event:{event['id']}")
     # git takes dates of which a calendar knows nothing.
     time = dt.datetime.fromtimestamp(min(max(suspect["time"], 0), _LAST_S), tz=dt.timezone.utc)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
+from harness.history.changes import Kind
 from harness.history.events import Event
-from harness.history.facts import Commits
+from harness.history.facts import Commits, cache_file, read_cached, write_cached
 from harness.history.figures import Case
-from harness.history.triage import Stated
+from harness.history.reading import staleness
+from harness.history.triage import WORSE, Stated
 from harness.site.cards import CardSummary
 from harness.site.documents import (
     COMMITS_A_FILE,
@@ -37,7 +39,7 @@ _CHANGES = 120
 _EVENTS = 60
 """How many events the overview has at most, open ones first; the page of a commit has all of its own."""
 _CHANGES_OF_EVENT, _SUSPECTS = 12, 3
-_KINDS = ("new", "acknowledged", "expired", "fixed", "unjudged", "improvement", "environment", "drift")
+_KINDS = ("new", "acknowledged", "expired", "fixed", "unjudged", "stale", *get_args(Kind))
 _OF_CARD = ("file", "name", "gpu", "host", "driver", "kind", "newest", "points", "calibration")
 _OF_BRIEF = ("id", "kind", "effect", "low", "high")
 
@@ -51,10 +53,15 @@ class Overview:
     cases: Sequence[Case]
     commits: Commits
 
-    @property
+    @cached_property
     def changes(self) -> list[Stated]:
-        """Of every card, as each knows by itself what is to do about them."""
-        return [each for card in self.cards for each in card.changes]
+        """Of every card, what is to do about them but for decisions about events."""
+        is_stale = staleness((at for card in self.cards for at in card.measured), self.commits)
+        found = []
+        for card in self.cards:
+            ended = {self.cases[row["case"]].name for row in card.series if is_stale(row["at"])}
+            found += [each.as_stale if each.change.case in ended else each for each in card.changes]
+        return found
 
     def write(self, about: Mapping[str, Any], events: Sequence[Event]) -> None:
         """`about` is what the first document says besides; `events` are made of the changes."""
@@ -80,6 +87,10 @@ class Overview:
             self.site.write_json(f"badges/{file}.json", badge(name, stands))
             self.site.put(f"badges/{file}.svg", badge_svg(name, stands))
 
+    @property
+    def _named(self) -> Iterator[tuple[str, CardSummary]]:
+        return zip(self.names, self.cards, strict=True)
+
     @cached_property
     def _numbers(self) -> dict[str, int]:
         return {name: number for number, name in enumerate(self.names)}
@@ -94,12 +105,17 @@ class Overview:
 
     def _settle(self, changes: Sequence[Stated]) -> None:
         """A decision about an event reaches series of several cards, whose documents are there already."""
-        before = {each.change.id: each for each in self.changes}
+        before = {each.change.id: each for card in self.cards for each in card.changes}
         moved = {(each.change.card, each.change.case) for each in changes if before[each.change.id] != each}
+        kept = cache_file(self.site.folder, "settled")
+        there = {(name, self.cases[row["case"]].name) for name, card in self._named for row in card.series}
+        # What was decided about an event before may not be any more.
+        earlier = {(card, case) for card, case in read_cached(kept, list[tuple[str, str]]) or ()} & there
+        write_cached(kept, sorted(moved))
         own: dict[tuple[str, str], list[Stated]] = defaultdict(list)
         for each in changes:
             own[each.change.card, each.change.case].append(each)
-        for card, name in moved:
+        for card, name in moved | earlier:
             case, number = self._by_name[name], self._numbers[card]
             in_order = sorted(own[card, name], key=lambda each: each.change.at)
             told = [placed_change(each, case, number, self.commits) for each in in_order]
@@ -160,7 +176,9 @@ class Overview:
     def _standing(self, changes: Sequence[Stated]) -> list[Standing]:
         """Of each card, how it stands."""
         opened = Counter(each.change.card for each in changes if each.is_open)
-        unjudged = Counter(each.change.card for each in changes if is_unjudged(each))
+        unjudged = Counter(
+            each.change.card for each in changes if is_unjudged(each) and each.change.kind in WORSE
+        )
         return [
             Standing(
                 open=opened[name],
@@ -168,7 +186,7 @@ class Overview:
                 unknown=sum(row["noise"] is None for row in card.series),
                 series=len(card.series),
             )
-            for name, card in zip(self.names, self.cards, strict=True)
+            for name, card in self._named
         ]
 
     def _first(
@@ -229,7 +247,7 @@ class Overview:
                 "open": figure(opened.get((name, self.cases[row["case"]].name))),
                 "unjudged": figure(unjudged.get((name, self.cases[row["case"]].name))),
             }
-            for name, card in zip(self.names, self.cards, strict=True)
+            for name, card in self._named
             for row in card.series
         ]
 

@@ -6,9 +6,9 @@ import datetime as dt
 import functools
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import msgspec
@@ -21,6 +21,7 @@ from harness.history.facts import Commits, cache_file, read_cached, read_commits
 from harness.history.figures import Case
 from harness.history.reading import open_results, side_by_side
 from harness.history.series import cases_of
+from harness.history.suspects import Layout, with_suspects
 from harness.history.triage import read_triage
 from harness.site.cards import CardPages, CardSummary
 from harness.site.documents import COMMITS_A_FILE, Site, file_name
@@ -59,19 +60,21 @@ def publish_pages(
     revision: str = "HEAD",
     commit_url: str = "",
     suites: Sequence[Suite] = (),
+    directions: Mapping[str, str] | None = None,
     today: dt.date | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Published:
     """Write the pages of a results folder into a site's folder, whatever else lies there.
 
-    `suites` say what others published of their kernels, and hold the texts whose accesses are followed.
+    `suites` say what others published of their kernels, and hold the texts whose accesses are followed;
+    `directions` are what the project says of benchmarks that are no suite's: which way is better.
 
     An empty history makes pages that say so. Raises StoreError where nothing can be read or written,
     GitError, ConfigError for the triage file.
     """
     now = dt.datetime.now(tz=dt.timezone.utc)
     decisions, commits = read_triage(root), read_commits(root, revision)
-    found = open_results(results, commits)
+    found = open_results(results, commits, directions)
     cases = cases_of(found.groups)
     site = Site(html / FOLDER)
     for source in sorted(path for path in _ASSETS.rglob("*") if path.is_file()):
@@ -89,6 +92,10 @@ def publish_pages(
     of_suites = _write_suites(site, suites, cards, cases)
     day = today or now.date()
     overview = Overview(site, cards, [each.name for each in found.cards], cases, commits)
+    events = settled(events_of(overview.changes, commits), decisions, commits, day)
+    folders = {suite: PurePosixPath(path) for card in cards for suite, path in card.paths.items()}
+    kernels = {group.name: frozenset(group.kernels) for group in found.groups if group.is_suite}
+    layout = Layout(folders=folders, kernels=kernels)
     overview.write(
         {
             "generated_at": now.isoformat(timespec="seconds"),
@@ -97,14 +104,14 @@ def publish_pages(
             "commit_url": commit_url,
             "suites": of_suites,
         },
-        settled(events_of(overview.changes, commits), decisions, commits, day),
+        with_suspects(events, root, commits, {case.name: case for case in cases}, layout),
     )
     return Published(
         folder=site.folder,
         cards=len(cards),
         series=sum(len(card.series) for card in cards),
         points=sum(card.points for card in cards),
-        open=sum(each.is_open for each in overview.changes),
+        open=sum(each.is_open for event in events for each in event.changes),
         problems=tuple(problem for card in cards for problem in card.problems),
     )
 
@@ -171,17 +178,17 @@ def _write_touched(site: Site, root: Path, commits: Commits) -> None:
         name, last = f"touched/{first // COMMITS_A_FILE}", line[-1].hash
         if site.holds(name, last):
             continue
-        after = f"{commits[first - 1].hash}..{last}" if first else last
         try:
-            paths = git.touched(root, after)
+            paths = git.touched(root, [each.hash for each in line])
         except GitError:  # of a clone that does not have all; another may
             paths, last = {}, ""
-        rows = [_few(paths.get(each.hash, [])) for each in line]
+        rows = [_few(paths.get(each.hash, ())) for each in line]
         site.write(name, {"last": last, "paths": rows}, api=False)
 
 
 def _few(paths: Sequence[str]) -> list[str]:
-    return [*(path[:200] for path in paths[:_PATHS]), *([""] * (len(paths) > _PATHS))]
+    shown = [path.encode(errors="replace").decode()[:200] for path in paths[:_PATHS]]
+    return [*shown, ""] if len(paths) > _PATHS else shown
 
 
 class _Written(msgspec.Struct):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -14,6 +13,8 @@ _PLAIN = ("-c", "log.showSignature=false", "-c", "i18n.logOutputEncoding=UTF-8")
 """Users' settings that would put other words into what is read here."""
 
 
+_AT_ONCE = 1000
+"""Commits that one command is asked about: a command line has an end."""
 _ELSEWHERE = {
     *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_PREFIX"),
     *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE"),
@@ -142,6 +143,24 @@ def names_of_commits(folder: Path, recent: int) -> list[tuple[str, str]]:
     return [*names, *((commit, subject) for commit, _, subject in commits)]
 
 
+def touched(repository: Path, commits: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Of each commit, given by its full hash, the paths that it has otherwise than its first parent."""
+    how = (
+        "--no-walk=unsorted",
+        "--diff-merges=first-parent",
+        "--name-only",
+        "--no-renames",
+        "--format=%x01%H",
+    )
+    found = {}
+    for start in range(0, len(commits), _AT_ONCE):
+        told = ask(repository, "log", "-z", *how, *commits[start : start + _AT_ONCE], "--")
+        for entry in told.decode(errors="surrogateescape").split("\x01")[1:]:
+            commit, _, paths = entry.partition("\0")
+            found[commit] = tuple(path for path in paths.removeprefix("\n").split("\0") if path)
+    return found
+
+
 def files(repository: Path, commit: str) -> list[str]:
     """Every file of a commit, by its path in the repository."""
     listed = ask(repository, "ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
@@ -176,19 +195,6 @@ def first_parents(repository: Path, revision: str) -> list[tuple[str, int, str, 
         full_hash, time, author, subject = (entry + "\n" * 3).split("\n")[:4]
         if full_hash:
             found.append((full_hash, int(time), author, subject))
-    return found
-
-
-def touched(repository: Path, commits: str) -> dict[str, list[str]]:
-    """The paths that differ from the first parent, by commit, of `commits`: a hash, or ``after..up_to``."""
-    options = ("--first-parent", "-m", "--root", "--name-only", "--no-renames", "-z", "--format=%x01%H")
-    told = ask(repository, "log", *options, commits).decode(errors="replace")
-    found: dict[str, list[str]] = {}
-    for entry in told.split("\0"):
-        if re.fullmatch("\x01[0-9a-f]{40,64}", entry):
-            paths = found.setdefault(entry[1:], [])
-        elif entry:
-            paths.append(entry.removeprefix("\n"))
     return found
 
 

@@ -37,9 +37,14 @@ from asv.util import UserError
 
 from harness.config import load_config
 from harness.errors import HarnessError
-from harness.history.figures import Direction, direction_of
+from harness.history.figures import Direction
 from harness.integrations.asv.conf import site_conf, write_pages
-from harness.integrations.asv.publish import Explained, check_asv, warn_of_unknown_directions
+from harness.integrations.asv.publish import (
+    Explained,
+    check_asv,
+    direction_in_asv,
+    warn_of_unknown_directions,
+)
 from harness.integrations.asv.tracks import TRACKS, Request
 
 Run = Callable[..., Any]
@@ -273,7 +278,7 @@ def _directed_filter() -> type:
         """asv's series to look for regressions in, without those of which no way is better."""
 
         def get_graph_data(self, graph: Any, benchmark: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
-            direction = direction_of(benchmark)
+            direction = direction_in_asv(benchmark)
             if direction == "none":
                 return
             for index, name, steps, threshold in super().get_graph_data(graph, benchmark):
@@ -297,7 +302,7 @@ def _detecting(detect: Callable[..., Any], steps: list[Any], *limits: Any) -> tu
 def _feed_writer(benchmarks: Mapping[str, Mapping[str, Any]]) -> Any:
     def write_atom(filename: str, entries: list[Any], **about: Any) -> None:
         for entry in entries:
-            if direction_of(benchmarks[entry.id_context[0].partition("(")[0]]) == "higher":
+            if direction_in_asv(benchmarks[entry.id_context[0].partition("(")[0]]) == "higher":
                 # "-10.00% worse" would be better.
                 entry.content = _NEGATIVE_BEFORE_WORSE.sub("(", entry.content)
         feed.write_atom(filename, entries, **about)
@@ -368,7 +373,7 @@ class _Table:
 
     def _direction_of(self, name: str) -> Direction:
         if name in self._benchmarks:
-            return direction_of(self._benchmarks[name])
+            return direction_in_asv(self._benchmarks[name])
         # It is in the results and no longer in the suite: what the harness's tracks say.
         track = TRACKS.get(name.rpartition(".")[2])
         return track.direction if track else "lower"
@@ -480,7 +485,7 @@ class _Search:
             )
             return [None] * (max(values) + 1)
         self._seen |= figures.keys()
-        higher = direction_of(benchmarks[name]) == "higher"
+        higher = direction_in_asv(benchmarks[name]) == "higher"
         turned = {place: _Turned(value) if higher else value for place, value in figures.items()}
         return [turned.get(place) for place in range(max(values) + 1)]
 

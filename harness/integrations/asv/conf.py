@@ -7,10 +7,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.config import load_config
+from harness.config import Config, load_config
 from harness.device.machine import describe_host, machine_entry
 from harness.errors import ConfigError, MeasureError, StoreError
 from harness.system.cache import write_atomically
@@ -41,6 +42,17 @@ def read_conf(root: Path) -> SiteConf:
         return site_conf(loaded_conf(file), root, file)
     results, html = load_config(root).results_folder, root / ".asv/html"
     return SiteConf(file=None, project=root.name, results=results, html=html, branch="HEAD", commit_url="")
+
+
+def results_of(config: Config) -> Path:
+    """Where a history lies: in asv.conf.json's `results_dir`, if an asv is there to read it and so is that
+    folder, unless the project has set another. Raises ConfigError for a file that asv cannot read.
+    """
+    said = config.results != Config.results
+    if said or not (config.root / "asv.conf.json").exists() or find_spec("asv") is None:
+        return config.results_folder
+    folder = read_conf(config.root).results
+    return folder if folder.exists() else config.results_folder
 
 
 def loaded_conf(file: Path) -> Any:
@@ -95,6 +107,7 @@ def write_pages(
         revision=conf.branch,
         commit_url=conf.commit_url,
         suites=suites,
+        directions=load_config(root).directions,
         tell=tell,
     )
     if conf.file and (site / "asv.js").exists():  # a page of somebody else's is left alone

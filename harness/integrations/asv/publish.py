@@ -23,9 +23,10 @@ from asv.console import log
 from asv.publishing import OutputPublisher
 from asv.util import UserError
 
+from harness.config import load_config
 from harness.errors import ConfigError, HarnessError
 from harness.history.changes import TIMED
-from harness.history.figures import DIRECTIONS, direction_of
+from harness.history.figures import DIRECTIONS, Direction, direction_of
 from harness.history.reading import History, read_history
 from harness.spec.case_id import parse_asv_name, short_id
 
@@ -49,6 +50,12 @@ class UnknownAsvError(ConfigError, UserError):  # type: ignore[misc]  # asv is u
     """A file of asv is not the one of 0.6.6; asv prints the message as one line."""
 
 
+def direction_in_asv(benchmark: Mapping[str, Any]) -> Direction:
+    """Which way is better where asv compares and publishes. Where nothing tells, less is, as it has it."""
+    direction = direction_of(benchmark, load_config().directions)
+    return "lower" if direction == "unknown" else direction
+
+
 def warn_of_unknown_directions(benchmarks: Mapping[str, Mapping[str, Any]]) -> None:
     """A mistyped direction must not be taken for none in silence."""
     for name, benchmark in benchmarks.items():
@@ -56,7 +63,7 @@ def warn_of_unknown_directions(benchmarks: Mapping[str, Mapping[str, Any]]) -> N
         if declared is not None and declared not in DIRECTIONS:
             log.warning(
                 f"{name} has the direction {declared!r}, which is none of {', '.join(DIRECTIONS)}: "
-                f"taken as {direction_of(benchmark)}"
+                f"taken as {direction_in_asv(benchmark)}"
             )
 
 
@@ -135,7 +142,10 @@ class Explained:
     def _history(self) -> History | None:
         revision = next(filter(None, self.conf.branches or []), "HEAD")
         try:
-            return read_history(Path(self.conf.results_dir), Path.cwd(), revision=revision)
+            directions = load_config().directions
+            return read_history(
+                Path(self.conf.results_dir), Path.cwd(), revision=revision, directions=directions
+            )
         except HarnessError as error:
             log.warning(f"asv's regressions are taken as they are: {error.message}")
             return None
@@ -185,7 +195,7 @@ class DirectedPages(OutputPublisher):  # type: ignore[misc]  # asv is untyped
         check_sources(html_dir, [name for name in KNOWN_SOURCES if name.startswith("www/")])
         for benchmark in benchmarks.values():
             # asv writes index.json, where the pages look, from this at the very end.
-            if (direction := direction_of(benchmark)) != "lower":
+            if (direction := direction_in_asv(benchmark)) != "lower":
                 benchmark["direction"] = direction
         shutil.copyfile(ASSETS / SCRIPT, html_dir / SCRIPT)
         _edit(html_dir / "index.html", _SCRIPT_TAG, after=_AFTER_SCRIPT, wanted=True)

@@ -1,0 +1,181 @@
+"""Comparisons of two commits, stored on a card, as evidence of its history.
+
+A paired comparison says of two commits what a series can only guess: it narrows the range of a change,
+settles what the newest figures leave open, and finds what is too small for a series to show. It speaks of
+time, and so tells of metrics that have time behind them and of no others.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from harness.history.changes import TIMED, Analysed, Change, Kind, change_id, with_changes, with_confirmed
+from harness.history.facts import Commits, Judged, RunFacts
+from harness.history.series import Series
+
+_SAME = ("unchanged", "identical")
+_MOVED: Mapping[str, Kind] = {"regression": "regression", "improvement": "improvement"}
+_CHANCE = 0.001
+"""That a comparison calls a case moved which is not, at its usual confidence."""
+_SHARE = 0.25
+"""Of a drift, at each end: commits from within there stand for its ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A verdict of a case. `base` and `head` are positions."""
+
+    base: int
+    head: int
+    judged: Judged
+
+    def covers(self, change: Change) -> bool:
+        """Whether one of the commits that may have made a change lies between the two."""
+        return self.base < change.bad and change.good < self.head
+
+    def judges(self, newest: Change) -> bool:
+        """Whether it has one of the newest figures' commits on one side, and one of before on the other."""
+        return self.base <= newest.good and self.head >= newest.bad
+
+    @property
+    def is_same(self) -> bool:
+        return self.judged.status in _SAME
+
+    @property
+    def kind(self) -> Kind | None:
+        """Of the change that it found; None where it found none."""
+        return _MOVED.get(self.judged.status)
+
+
+def comparisons_of(facts: Iterable[RunFacts], commits: Commits) -> dict[str, tuple[Compared, ...]]:
+    """By case, those whose commits are on the line, the older one as base; of the same two the newest."""
+    found: dict[str, dict[tuple[int, int], Compared]] = defaultdict(dict)
+    at = commits.positions
+    for each in facts:
+        if each.base in at and each.head in at and at[each.base] < at[each.head]:
+            base, head = at[each.base], at[each.head]
+            for judged in each.judged:
+                found[judged.case][base, head] = Compared(base=base, head=head, judged=judged)
+    return {case: tuple(by_range.values()) for case, by_range in found.items()}
+
+
+def with_comparisons(analysed: Analysed, compared: Sequence[Compared], commits: Commits) -> Analysed:
+    """A series' changes, as comparisons narrow them, settle them and add to them."""
+    told = [each for each in compared if each.is_same or each.kind]
+    if not told or analysed.series.case.metric not in TIMED:
+        return analysed
+    sure = {change.id for change in analysed.candidates if any(_found(one, change) for one in told)}
+    counting = with_confirmed(analysed, sure)
+    changes = tuple(_weighed(change, told, counting.changes) for change in counting.changes)
+    settled = replace(counting, changes=changes, unjudged=_left(counting.unjudged, told))
+    return with_changes(settled, tuple(_added(settled, counting.unjudged, told, commits)))
+
+
+def _weighed(change: Change, told: Sequence[Compared], changes: Sequence[Change]) -> Change:
+    """A change with the range that comparisons leave of it, or as none of the code's."""
+    others = [each for each in changes if each is not change and each.kind in _MOVED.values()]
+    before = None
+    while before != change:
+        before = change
+        for one in told:
+            alone = not any(one.covers(each) for each in others)
+            change = _weighed_by(one, change, alone=alone)
+    return change
+
+
+def _weighed_by(one: Compared, change: Change, *, alone: bool) -> Change:
+    if change.kind == "drift":
+        within = (change.bad - change.good) * _SHARE
+        spans = one.base <= change.good + within and one.head >= change.bad - within
+        return _not_code(change) if spans and one.is_same else change
+    if _found(one, change):
+        good, bad = max(change.good, one.base), min(change.bad, one.head)
+        return replace(change, good=good, bad=bad, compared=True)
+    if one.is_same and alone and change.kind != "environment" and one.covers(change):
+        return _without(one, change)
+    return change
+
+
+def _without(one: Compared, change: Change) -> Change:
+    """A change that is not between the two commits that were compared."""
+    if one.base <= change.good and one.head >= change.bad:
+        return _not_code(change)
+    if one.base <= change.good:
+        return replace(change, good=one.head, compared=True)
+    return replace(change, bad=one.base, compared=True) if one.head >= change.bad else change
+
+
+def _not_code(change: Change) -> Change:
+    return replace(change, kind="environment", attribution="environment", compared=True)
+
+
+def _found(one: Compared, change: Change) -> bool:
+    """Whether a comparison found the change: what it compared holds it, or is within its range."""
+    return one.kind == change.kind and one.covers(change)
+
+
+def _left(unjudged: Change | None, told: Sequence[Compared]) -> Change | None:
+    """What is still unjudged: a comparison with one of the newest commits judges it, whatever it says."""
+    return None if unjudged and any(one.judges(unjudged) for one in told) else unjudged
+
+
+def _added(
+    analysed: Analysed, unjudged: Change | None, told: Sequence[Compared], commits: Commits
+) -> Iterator[Change]:
+    """What comparisons found and the series does not show: the narrowest ones tell where."""
+    known = [change for change in analysed.changes if change.kind in _MOVED.values()]
+    for one in sorted(told, key=lambda one: one.head - one.base):
+        if one.kind is None or any(one.covers(change) for change in known):
+            continue
+        judged = unjudged if unjudged and one.judges(unjudged) else None
+        if added := _change_of(one, analysed, judged, commits):
+            known.append(added)
+            yield added
+
+
+def _change_of(one: Compared, analysed: Analysed, unjudged: Change | None, commits: Commits) -> Change | None:
+    series, judged = analysed.series, one.judged
+    after = np.flatnonzero((series.positions >= one.head) & np.isfinite(series.values))
+    if (
+        one.kind is None
+        or judged.effect is None
+        or judged.low is None
+        or judged.high is None
+        or not after.size
+    ):
+        return None
+    at = int(after[0])
+    level = next((level for level in analysed.levels if level.start <= at < level.stop), None)
+    if level is None:
+        return None
+    effect, low, high = (_as_figure(each, series) for each in (judged.effect, judged.low, judged.high))
+    before = unjudged.before if unjudged else level.level
+    return Change(
+        id=change_id(series.card, series.case.name, series.case.metric, commits[one.head].hash),
+        card=series.card,
+        case=series.case.name,
+        kind=one.kind,
+        attribution="code",
+        good=max(one.base, unjudged.good) if unjudged else one.base,
+        bad=min(one.head, unjudged.bad) if unjudged else one.head,
+        at=at,
+        first=at,
+        last=at,
+        before=before,
+        after=before * (1 + effect),
+        effect=effect,
+        low=min(low, high),
+        high=max(low, high),
+        p_value=_CHANCE,
+        epoch=int(series.epoch[at]),
+        compared=True,
+    )
+
+
+def _as_figure(time: float, series: Series) -> float:
+    """An effect on time, as one on the series' figure."""
+    return 1 / (1 + time) - 1 if series.case.direction == "higher" else time

@@ -1,0 +1,125 @@
+"""Which of several commits did it: by the files that each one touches.
+
+Of a case of a suite the files are those of the suite's folder and what lies beside it for all suites; its own
+is the source that is named as its kernel is. Of another benchmark anything may be, but what is told by its
+name to be documentation, tests or other benchmarks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from harness.errors import GitError
+from harness.history.events import Cause, Event
+from harness.history.facts import Commits, RunFacts
+from harness.history.figures import Case
+from harness.system import git
+
+Role = Literal["own", "code", "dependency", "measurement", ""]
+"""Of a file for a case: its kernel's source; another one that it may be built of; what the project is built
+with; what says how it is measured; nothing."""
+
+_MOST = 100
+"""Commits of an event: of more nobody is told from the others."""
+_WEIGHTS: Mapping[Role, int] = {"own": 4, "code": 2, "dependency": 1, "measurement": 1, "": 0}
+_BUILT: tuple[Role, ...] = ("own", "code")
+_CONCERNED: tuple[Role, ...] = ("dependency", "measurement")
+_CAUSES: tuple[tuple[Role, Cause], ...] = (
+    ("own", "code"),
+    ("code", "code"),
+    ("dependency", "dependency"),
+    ("measurement", "measurement"),
+)
+_DEPENDENCY = re.compile(
+    r"(requirements|constraints|environment|conda)[^/]*\.(txt|in|ya?ml)|[^/]*\.lock|pyproject\.toml|setup\.(py|cfg)"
+    r"|Pipfile|Dockerfile[^/]*|\.gitmodules"
+)
+_ASIDE = re.compile(
+    r"(docs?|tests?|\.[^/]+|examples?|asv|benchmarks?|asv_bench)/.*|.*\.(md|rst)|LICENSE[^/]*|[^/]*ignore"
+)
+_SETTINGS = ("asv.conf.json", "suite.py")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Where the sources of a history's cases lie, by paths of the repository."""
+
+    folders: Mapping[str, PurePosixPath]
+    """By suite."""
+    kernels: Mapping[str, frozenset[str]]
+    """By suite: all that it has had."""
+
+    def role(self, path: str, case: Case) -> Role:
+        file = PurePosixPath(path)
+        if _DEPENDENCY.fullmatch(file.name):
+            return "dependency"
+        if case.suite in self.folders:
+            return self._in_suite(file, case)
+        if file.name in _SETTINGS or path.endswith(_modules(case)):
+            return "measurement"
+        return "" if _ASIDE.fullmatch(path) else "code"
+
+    def _in_suite(self, file: PurePosixPath, case: Case) -> Role:
+        folder = self.folders[case.suite]
+        if folder not in file.parents:
+            others = any(each in file.parents for each in self.folders.values())
+            return "code" if folder.parent in file.parents and folder.parent.name and not others else ""
+        if file.name in _SETTINGS:
+            return "measurement"
+        if file.stem == case.kernel:
+            return "own"
+        return "" if file.stem in self.kernels.get(case.suite, ()) else "code"
+
+
+def layout_of(facts: Iterable[RunFacts], kernels: Mapping[str, Iterable[str]]) -> Layout:
+    """As the records tell, the newest of each suite last."""
+    folders = {each.suite: PurePosixPath(each.path) for each in facts if each.commit and each.path}
+    return Layout(folders=folders, kernels={suite: frozenset(names) for suite, names in kernels.items()})
+
+
+def _modules(case: Case) -> tuple[str, ...]:
+    """How the path of a benchmark's file may end."""
+    parts = case.name.partition("(")[0].split(".")[:-1]
+    return tuple("/".join(parts[:count]) + ".py" for count in range(1, len(parts) + 1))
+
+
+def with_suspects(
+    events: Iterable[Event], repository: Path, commits: Commits, cases: Mapping[str, Case], layout: Layout
+) -> tuple[Event, ...]:
+    """Events with their suspects in order, and a cause by what these touch, where git can tell."""
+    found = tuple(events)
+    asked = [event for event in found if event.by_commit and len(event.suspects) <= _MOST]
+    positions = sorted({at for event in asked for at in event.suspects})
+    try:
+        paths = git.touched(repository, [commits[at].hash for at in positions])
+    except GitError:
+        return found
+    touched = {at: paths.get(commits[at].hash, ()) for at in positions}
+    return tuple(_judged(event, touched, cases, layout) if event in asked else event for event in found)
+
+
+def _judged(
+    event: Event, touched: Mapping[int, Sequence[str]], cases: Mapping[str, Case], layout: Layout
+) -> Event:
+    own = [cases[name] for name in event.cases]
+    roles = {at: [_role(touched[at], case, layout) for case in own] for at in event.suspects}
+    weights = {at: sum(_WEIGHTS[role] for role in found) for at, found in roles.items()}
+    in_order = sorted(event.suspects, key=lambda at: (-weights[at], at))
+    likely = _with(in_order, roles, _BUILT) or _with(in_order, roles, _CONCERNED) or in_order
+    of_likely = {role for at in likely for role in roles[at]}
+    cause: Cause = next((cause for role, cause in _CAUSES if role in of_likely), "unknown")
+    rest = [at for at in in_order if at not in likely]
+    return replace(event, cause=cause, suspects=(*likely, *rest), likely=len(likely))
+
+
+def _with(positions: Sequence[int], roles: Mapping[int, Sequence[Role]], wanted: Sequence[Role]) -> list[int]:
+    return [at for at in positions if any(role in wanted for role in roles[at])]
+
+
+def _role(paths: Sequence[str], case: Case, layout: Layout) -> Role:
+    """The weightiest of the files' roles."""
+    return max((layout.role(path, case) for path in paths), key=lambda role: _WEIGHTS[role], default="")
