@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import difflib
 import functools
+import math
 import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -377,11 +378,11 @@ def _with_stale(cards: Sequence[CardHistory], commits: Commits) -> list[CardHist
 
 STALE_COMMITS = 30
 _STALE_S = 90 * 86400
-"""So many measured commits, and so long, before the newest that any card has measured: before that is stale."""
+"""Before the newest commit that any card has measured, and how many of these since: longer ago is stale."""
 
 
 def staleness(measured: Iterable[int], commits: Commits) -> Callable[[int], bool]:
-    """Whether what was last measured at a position is stale, by what any card has measured, or the newest of it.
+    """Whether what was last measured at a position is stale, by the newest that any card has measured.
 
     Long ago is by time and by what was measured since, as a commit's clock may be wrong.
     """
@@ -475,6 +476,8 @@ def sentence(change: Change, case: Case) -> str:
         word = "slower" if less is (case.direction == "higher") else "faster"
     else:
         word = "less" if less else "more"
+    if math.isnan(change.p_value):
+        return f"{percent(abs(change.effect))} {word}, and too early to judge."
     phrase = moved(change, word, word)
     if change.kind == "drift":
         return f"{phrase} bit by bit, by no commit alone."

@@ -89,7 +89,7 @@ def publish_pages(
         rows = [(each.hash, each.time, each.author[:200], each.subject[:500]) for each in line]
         site.write(f"commits/{first // COMMITS_A_FILE}", rows)
     _write_touched(site, root, commits)
-    of_suites = _write_suites(site, suites, cards, cases)
+    of_suites = _write_suites(site, suites, cards, cases, git.repository_of(root))
     day = today or now.date()
     overview = Overview(site, cards, [each.name for each in found.cards], cases, commits)
     events = settled(events_of(overview.changes, commits), decisions, commits, day)
@@ -156,14 +156,18 @@ def _publish_changed(work: Sequence[CardPages], tell: Callable[[str], None]) -> 
 
 
 def _write_suites(
-    site: Site, suites: Sequence[Suite], cards: Sequence[CardSummary], cases: Sequence[Case]
+    site: Site,
+    suites: Sequence[Suite],
+    cards: Sequence[CardSummary],
+    cases: Sequence[Case],
+    repository: Path | None,
 ) -> list[dict[str, Any]]:
     """A document for each suite; what the first document says of them."""
     gpus = [card.gpu for card in cards]
     told = []
     for suite in suites:
         file = file_name(suite.name)
-        site.write(f"suites/{file}", suite_document(suite, gpus, cases))
+        site.write(f"suites/{file}", suite_document(suite, gpus, cases, repository))
         ladders = [{"name": ladder.name, "title": ladder.title} for ladder in suite.ladders]
         told.append({"name": suite.name, "file": file, "ladders": ladders})
     return told

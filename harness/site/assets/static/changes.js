@@ -5,6 +5,7 @@
   const changes = (harness.changes = {});
   const STATES = {
     unjudged: "unjudged",
+    stale: "stale: not measured for long",
     new: "open",
     expired: "open again: its acknowledgement expired",
     acknowledged: "acknowledged",

@@ -45,21 +45,28 @@
     return el("span", { class: "command" }, button, el("code", null, line));
   };
 
-  /** The commands about a change of a case, or an event with that case; at hand where only they can tell more. */
-  harness.commandsOf = function (kase, change) {
-    if (change.kind === "environment" && change.state !== "unjudged") return null;
+  /**
+   * The commands about a change, or about an event of which it is the worst; at hand where only they can tell more.
+   */
+  harness.commandsOf = function (site, change, shown = change) {
+    if (shown.kind === "environment" && shown.state !== "unjudged") return null;
+    const [kase, card] = [site.cases[change.case], site.cards[change.card]];
     const [from, to] = [change.good_hash, change.bad_hash].map((hash) => hash.slice(0, 10));
     const isSuite = kase.name.startsWith(`${kase.suite}.${kase.kernel}@`);
-    const parts = isSuite ? [harness.command("Copy compare", "harness", "compare", from, to, kase.name)] : [];
-    if (isSuite && change.state !== "unjudged")
-      parts.push(harness.command("Copy bisect", "harness", "bisect", kase.name, from, to));
-    if (change.state === "new" || change.state === "expired") {
+    // A machine is called by its card, unless it has none.
+    const backend = /^(opencl|opengl|cpu|null)\b/.exec(card.name);
+    const device = backend ? ["--device", backend[0]] : [];
+    const asv = ["asv", "continuous", "--bench", `^${kase.name.replace(/\(.*/, "").replaceAll(".", "\\.")}`, from, to];
+    const compare = isSuite ? ["harness", "compare", `${from}..${to}`, kase.name, ...device] : asv;
+    const parts = [harness.command("Copy compare", ...compare)];
+    if (isSuite && shown.state !== "unjudged")
+      parts.push(harness.command("Copy bisect", "harness", "bisect", kase.name, from, to, ...device));
+    if (shown.state === "new" || shown.state === "expired") {
       const decided = ["--reason", "why", "--author", "who"];
-      parts.push(harness.command("Copy acknowledge", "harness", "history", "--acknowledge", change.id, ...decided));
+      parts.push(harness.command("Copy acknowledge", "harness", "history", "--acknowledge", shown.id, ...decided));
     }
-    if (!parts.length) return null;
     const list = el("div", { class: "commands" }, parts);
-    return change.state === "unjudged" ? list : el("details", { class: "quietly" }, el("summary", null, "Commands"), list);
+    return shown.state === "unjudged" ? list : el("details", { class: "quietly" }, el("summary", null, "Commands"), list);
   };
 
   const isHash = (hash) => /^[0-9a-fA-F]+$/.test(hash ?? "");

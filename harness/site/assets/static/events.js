@@ -53,7 +53,7 @@
             el("ul", { class: "plain" }, rest.map(row), more > rest.length ? el("li", null, `… ${more - rest.length} more`) : null),
           )
         : null,
-      harness.commandsOf(site.cases[worst.case], event),
+      harness.commandsOf(site, worst, event),
     );
   }
 

@@ -7,7 +7,9 @@
 
   const FLAGS = { outlier: "outlier", clocked: "the clock was down", failed: "failed: no figure", unjudged: "unjudged" };
 
-  function readout(site, data, kase) {
+  function readout(site, data, kase, suite) {
+    const { source } = harness.repository(site);
+    const file = harness.suites.sourceOf(suite, kase.kernel);
     const node = el("dl", { class: "readout of-commit" });
     let wanted = null;
     const item = harness.fact;
@@ -25,6 +27,9 @@
           "commit",
           commit ? harness.commitLink(site, commit.hash, commit.position) : `#${data.x[index]} `,
           commit ? [" ", text(commit.subject, { class: "subject" }, 120)] : unknown,
+          commit && file && source(commit.hash, file.path)
+            ? [" ", harness.away(source(commit.hash, file.path), "source there")]
+            : null,
         ),
         item("author", commit ? text(commit.author, null, 60) : unknown),
         item("date", commit ? format.dateTime(commit.time) : unknown),
@@ -148,7 +153,7 @@
           changes.triage(change),
           fixedBy(data, change),
           compareLink(site, change),
-          harness.commandsOf(kase, change),
+          harness.commandsOf(site, change),
         ],
       },
     ];
@@ -251,6 +256,16 @@
           )
         : null,
     );
+  }
+
+  /** The kernel's source as it is at the newest commit. */
+  function sourceLine(site, suite, kase) {
+    const found = harness.suites.sourceOf(suite, kase.kernel);
+    if (!found) return null;
+    const { source } = harness.repository(site);
+    const newest = site.commits.newest.hash;
+    const name = el("code", null, text(found.path, null, 160), found.line ? `:${found.line}` : "");
+    return el("p", null, "Source: ", harness.away(source(newest, found.path, found.line), name));
   }
 
   /** Buttons that give what is in view of the history as files. */
@@ -465,7 +480,7 @@
     data.overlaid = await overlaid(site, one, whole);
     const range = await wantedRange(site);
     harness.title(kase.name, card.name);
-    const read = readout(site, data, kase);
+    const read = readout(site, data, kase, suite);
     const moves = "← → point by point, Home End, shift ← → move, n p changes";
     const chart =
       data.n && harness.chartFigure(read.node, chartSummary(data, kase), moves, el("div", null, history.legend(data), overlayLegend(data)));
@@ -483,6 +498,7 @@
       ),
       el("h1", null, harness.name(kase.name, 180)),
       neighbours(site, cardNumber, caseNumber),
+      sourceLine(site, suite, own),
       facts(whole, own, one),
       chartControls(site, one, figures, figure),
       chart

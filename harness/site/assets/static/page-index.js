@@ -10,7 +10,7 @@
       key: "unjudged",
       title: "Unjudged",
       test: (event) => event.state === "unjudged",
-      empty: "No newest figure is off its level.",
+      optional: true,
       note: `${EARLY} A comparison of both commits settles it.`,
     },
     {
@@ -18,6 +18,13 @@
       title: "Improvements",
       test: (event) => event.kind === "improvement" && !event.state,
       empty: "No improvement is on record.",
+    },
+    {
+      key: "change",
+      title: "Changes for better or worse, nobody knows",
+      test: (event) => event.kind === "change" && !event.state,
+      optional: true,
+      note: "Which way is better is not known of these: “directions” in [tool.harness] of pyproject.toml tells.",
     },
     {
       key: "environment",
@@ -39,7 +46,16 @@
       empty: "None has been fixed yet.",
       folded: true,
     },
+    {
+      key: "stale",
+      title: "Stale: open, and not measured for long",
+      test: (event) => event.state === "stale",
+      optional: true,
+      folded: true,
+    },
   ];
+
+  const sectionsOf = (list) => SECTIONS.filter(({ optional, test }) => !optional || list.some(test));
 
   function matcher(site) {
     const card = state.get("card");
@@ -118,7 +134,7 @@
     return el(
       "ul",
       { class: "counters" },
-      SECTIONS.filter(({ key, test }) => key !== "unjudged" || list.some(test)).map(({ key, title, test }) => {
+      sectionsOf(list).map(({ key, title, test }) => {
         const count = Math.max(counted(site, key), list.filter(test).length);
         const jump = (event) => {
           event.preventDefault();
@@ -381,13 +397,13 @@
   harness.start("index", async (site, view) => {
     harness.title("Overview");
     const list = await harness.load("events");
-    const parts = SECTIONS.map((one) => section(site, list, one));
+    const parts = sectionsOf(list).map((one) => ({ key: one.key, ...section(site, list, one) }));
     const cases = allCases(site);
     const update = () => {
       const match = matcher(site);
       for (const part of [...parts, cases]) part.update(match);
     };
-    const [open, unjudged] = parts;
+    const urgent = parts.filter(({ key }) => key === "open" || key === "unjudged");
     harness.replace(
       view,
       el("h1", null, text(site.project || "GPU history", null, 80)),
@@ -399,8 +415,7 @@
           )
         : null,
       filters(site, update),
-      open.node,
-      list.some(SECTIONS[1].test) ? unjudged.node : null,
+      urgent.map((part) => part.node),
       el(
         "section",
         { class: "section" },
@@ -408,7 +423,7 @@
         cards(site),
       ),
       cases.glance,
-      parts.slice(2).map((part) => part.node),
+      parts.filter((part) => !urgent.includes(part)).map((part) => part.node),
       cases.node,
       problems(site),
     );
