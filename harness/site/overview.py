@@ -6,11 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
-from harness.history.changes import Kind
 from harness.history.events import Event
 from harness.history.facts import Commits, cache_file, read_cached, write_cached
 from harness.history.figures import Case
@@ -39,7 +38,10 @@ _CHANGES = 120
 _EVENTS = 60
 """How many events the overview has at most, open ones first; the page of a commit has all of its own."""
 _CHANGES_OF_EVENT, _SUSPECTS = 12, 3
-_KINDS = ("new", "acknowledged", "expired", "fixed", "unjudged", "stale", *get_args(Kind))
+_KINDS = (
+    *("new", "acknowledged", "expired", "fixed", "unjudged", "stale"),
+    *("improvement", "environment", "change"),
+)
 _OF_CARD = ("file", "name", "gpu", "host", "driver", "kind", "newest", "points", "calibration")
 _OF_BRIEF = ("id", "kind", "effect", "low", "high")
 

@@ -27,7 +27,7 @@ _TOLD = ("name", "title", "source", "publication", "author", "url", "date", "car
 
 
 def suite_document(
-    suite: Suite, gpus: Sequence[str], cases: Iterable[Case], repository: Path | None
+    suite: Suite, gpus: Sequence[str], cases: Iterable[Case], repository: Path | None = None
 ) -> dict[str, Any]:
     """A suite's ladders with the authors' figures, where its kernels' sources lie in the repository, and how
     the kernels of these cases reach memory.
@@ -38,24 +38,22 @@ def suite_document(
         "suite": suite.name,
         "unit": suite.headline,
         "ladders": [_ladder(suite, ladder, gpus) for ladder in suite.ladders],
-        "sources": list(_sources(suite, repository)) if repository else [],
+        "sources": dict(_sources(suite, repository)) if repository else {},
         "accesses": _accesses(suite, [each for each in cases if each.suite == suite.name]),
     }
 
 
-def _sources(suite: Suite, repository: Path) -> Iterator[dict[str, Any]]:
-    """The file and the line that each kernel begins at, now; of what is a file of the repository."""
+def _sources(suite: Suite, repository: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """By kernel the file and the line that it begins at, now; of what is a file of the repository."""
     for kernel in suite.kernels:
         for file in kernel.files[:1]:
             path = suite.root / file
             with suppress(OSError, ValueError):
                 text = path.read_text("utf-8", errors="replace")
                 begins = re.search(rf"^.*\b{re.escape(kernel.function)}\s*\(", text, re.MULTILINE)
-                yield {
-                    "kernel": kernel.name,
-                    "path": path.resolve().relative_to(repository.resolve()).as_posix(),
-                    "line": text.count("\n", 0, begins.start()) + 1 if begins else None,
-                }
+                line = text.count("\n", 0, begins.start()) + 1 if begins else None
+                within = path.resolve().relative_to(repository.resolve()).as_posix()
+                yield kernel.name, {"path": within, "line": line}
 
 
 def _ladder(suite: Suite, ladder: Ladder, gpus: Sequence[str]) -> dict[str, Any]:

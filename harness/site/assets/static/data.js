@@ -46,6 +46,23 @@
     });
   }
 
+  /** A script of these pages that is not always needed; asked for once. */
+  const scripts = new Map();
+  harness.loadScript = function (address) {
+    if (!scripts.has(address))
+      scripts.set(
+        address,
+        new Promise((resolve, reject) => {
+          const script = document.createElement("script");
+          script.onload = resolve;
+          script.onerror = () => reject(new Problem(`${address} is missing.`, REPUBLISH));
+          script.src = address;
+          document.head.append(script);
+        }),
+      );
+    return scripts.get(address);
+  };
+
   /** From now on files of this publication, not what a cache may have kept of one before. */
   harness.ofPublication = function (moment) {
     version = `?${encodeURIComponent(String(moment ?? "").replace(/[^0-9T]/g, ""))}`;

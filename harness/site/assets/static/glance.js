@@ -3,17 +3,6 @@
 (function (harness) {
   const { el, format, state } = harness;
 
-  /** How a series stands, in a word and a tone: what is open or unjudged before where its level went. */
-  harness.standing = function (kase, one) {
-    if (!one) return { text: format.NONE, tone: "none", kind: "missing" };
-    const told = (effect) => `${format.change(effect)} ${format.meaning(kase, effect).word}`;
-    if (one.open !== null) return { text: `${told(one.open)}, open`, tone: "bad", kind: "open", effect: one.open };
-    if (one.unjudged !== null)
-      return { text: `${told(one.unjudged)}, unjudged`, tone: "unjudged", kind: "unjudged", effect: one.unjudged };
-    if (one.noise === null) return { text: "too few points", tone: "none", kind: "unknown" };
-    return { ...format.moved(kase, one.effect_90, one.floor), kind: "judged", effect: one.effect_90 };
-  };
-
   /** The newest figures of every series of a card, small; null where they are not there. */
   async function sparks(card) {
     const data = await harness.load(`sparks/${card.file}`).catch(() => null);
@@ -77,7 +66,7 @@
       if (!kernels.has(key)) kernels.set(key, { name: key, order: kase.order, cards: new Map() });
       const row = kernels.get(key);
       if (!row.cards.has(one.card)) row.cards.set(one.card, []);
-      row.cards.get(one.card).push({ one, kase, stands: harness.standing(kase, one) });
+      row.cards.get(one.card).push({ one, kase, stands: format.standing(kase, one) });
     }
     const rows = [...kernels.values()].sort((a, b) => a.order - b.order);
     const rank = (squares) => Math.max(...squares.map(({ stands }) => RANK[stands.kind]));

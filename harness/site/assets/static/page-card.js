@@ -109,7 +109,7 @@
         hint: "Change of the level over 90 days",
         sort: (row) => row.series?.effect_90,
         cell: (row) => {
-          const stands = harness.standing(row.kase, row.series);
+          const stands = format.standing(row.kase, row.series);
           return el("span", { class: stands.tone }, stands.text);
         },
       },

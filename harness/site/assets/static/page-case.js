@@ -77,7 +77,7 @@
     const last = data.y.findLast((value) => value !== null) ?? null;
     const fails = data.y.at(-1) === null;
     const item = (name, value, note) => harness.fact(name, value, note ? el("small", null, note) : null);
-    const stands = harness.standing(kase, one);
+    const stands = format.standing(kase, one);
     return el(
       "dl",
       { class: "facts" },

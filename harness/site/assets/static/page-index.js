@@ -316,7 +316,7 @@
       .map((kase, index) => ({ kase, series: byCase.get(index) ?? new Map() }))
       .filter((row) => row.series.size);
     for (const row of rows) {
-      const stand = [...row.series.values()].map((one) => harness.standing(row.kase, one));
+      const stand = [...row.series.values()].map((one) => format.standing(row.kase, one));
       row.urgent = Math.min(...stand.map(({ kind }) => URGENT[kind] ?? 2));
       row.worst = row.urgent < 2 ? Math.max(...stand.map(({ effect }) => Math.abs(effect ?? 0))) : 0;
     }
@@ -353,11 +353,11 @@
         label: harness.plain(card.name, 34),
         numeric: true,
         hint: "Sort by what is open or unjudged, else by the change over 90 days",
-        sort: (row) => row.series.has(number) && (harness.standing(row.kase, row.series.get(number)).effect ?? 0),
+        sort: (row) => row.series.has(number) && (format.standing(row.kase, row.series.get(number)).effect ?? 0),
         cell: (row) => {
           const one = row.series.get(number);
           if (!one) return el("span", { class: "none" }, format.NONE);
-          const stands = harness.standing(row.kase, one);
+          const stands = format.standing(row.kase, one);
           return el(
             "div",
             { class: `figure with-spark ${stands.kind}` },

@@ -84,6 +84,27 @@
     );
   }
 
+  const typing = (target) => /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName) || target.isContentEditable;
+
+  /** A button that opens the search, as "/" does anywhere. */
+  function searchButton(site) {
+    const open = async () => {
+      await harness.loadScript("static/search.js");
+      harness.openSearch(site);
+    };
+    document.addEventListener("keydown", (event) => {
+      if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+      event.preventDefault();
+      open();
+    });
+    return el(
+      "button",
+      { type: "button", class: "quiet", id: "search", onclick: open, title: "Search", "aria-keyshortcuts": "/" },
+      "Search",
+      el("kbd", { "aria-hidden": "true" }, "/"),
+    );
+  }
+
   /** Says on the page what went wrong and what to do. */
   harness.showProblem = function (node, problem) {
     const advice =
@@ -178,7 +199,7 @@
       site = { ...given, cases: harness.objects(given.cases), series: harness.objects(given.series) };
       harness.ofPublication(site.generated_at);
       harness.siteTitle = harness.plain(site.project || "GPU history", 60);
-      header(name, site, harness.search(site));
+      header(name, site, searchButton(site));
       footer(site);
     } catch (problem) {
       harness.showProblem(main, problem);

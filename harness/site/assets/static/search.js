@@ -1,4 +1,4 @@
-// "/" anywhere searches cases, kernels, cards and commits.
+// Searches cases, kernels, cards and commits. A page loads it when it is first asked for.
 "use strict";
 (function (harness) {
   const { el, text, format, state } = harness;
@@ -118,21 +118,5 @@
     input.focus();
   }
 
-  const typing = (target) => /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName) || target.isContentEditable;
-
-  /** Opens with "/", or by the button that this gives. */
-  harness.search = function (site) {
-    const open = () => document.querySelector("dialog.search") ?? dialog(site);
-    document.addEventListener("keydown", (event) => {
-      if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
-      event.preventDefault();
-      open();
-    });
-    return el(
-      "button",
-      { type: "button", class: "quiet", id: "search", onclick: open, title: "Search", "aria-keyshortcuts": "/" },
-      "Search",
-      el("kbd", { "aria-hidden": "true" }, "/"),
-    );
-  };
+  harness.openSearch = (site) => document.querySelector("dialog.search") ?? dialog(site);
 })(window.harness);

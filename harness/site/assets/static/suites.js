@@ -196,7 +196,7 @@
   const accessesOf = (suite, kernel) => suite?.accesses.find((one) => one.kernel === kernel) ?? null;
 
   /** Where a kernel's source lies: {path, line}; null where nobody told. */
-  const sourceOf = (suite, kernel) => suite?.sources?.find((one) => one.kernel === kernel) ?? null;
+  const sourceOf = (suite, kernel) => suite?.sources?.[kernel] ?? null;
 
   function demand(suite, kase, asked) {
     const followed = accessesOf(suite, kase.kernel);
