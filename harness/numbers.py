@@ -75,7 +75,7 @@ def half_width(change: Change | None) -> float | None:
 
 
 def _is_too_wide(change: Change) -> bool:
-    return (1 + change.high) > _TOO_WIDE * (1 + change.low)
+    return not (1 + change.high) <= _TOO_WIDE * (1 + change.low)  # nor is what is not known an interval
 
 
 def is_unsure(change: Change) -> bool:

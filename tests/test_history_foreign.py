@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from harness.errors import ExitCode
-from harness.history.facts import Commit, Commits
+from harness.history.facts import Commit, Commits, read_commits
 from harness.history.reading import History, open_results, read_card
 from harness.output.histories import exit_code, print_history
+from tests.support import commit, git, make_repository
 
 X, Y = "bench.Sort.time_x", "bench.Sort.time_y"
 OLD, NEW = "virtualenv-py3.12-numpy1.26", "virtualenv-py3.13-numpy1.26"
@@ -35,7 +37,9 @@ class Project:
     def lists(self, name, kind="time", unit="seconds", params=(), **more):
         self.listed[name] = {"type": kind, "unit": unit, "params": params, "version": "1", **more}
 
-    def put(self, at, figures, environment=OLD, *, machine="box", system="Linux 6.8", named="", **more):
+    def put(
+        self, at, figures, environment=OLD, *, machine="box", system="Linux 6.8", named="", number=1, **more
+    ):
         """A result file of one commit; `figures` by benchmark, one for each of its parameters."""
         folder = self.results / machine
         folder.mkdir(parents=True, exist_ok=True)
@@ -43,12 +47,12 @@ class Project:
         rows = {}
         for name, values in figures.items():
             params = self.listed.get(name, {}).get("params", ())
-            rows[name] = [values if isinstance(values, list) else [values], params, "1", 1000 * at]
+            rows[name] = [values if isinstance(values, list) else [values], params, "1", 1000 * at, [number]]
         content = {
             "commit_hash": f"{at:040x}",
             "env_name": environment,
             "params": {"machine": machine, "os": system},
-            "result_columns": ["result", "params", "version", "started_at"],
+            "result_columns": ["result", "params", "version", "started_at", "stats_number"],
             "results": rows,
             "version": 2,
             **more,
@@ -204,3 +208,203 @@ def test_a_change_of_which_nobody_knows_the_better_way_is_neither_a_regression_n
         kind, _, told = change({"track_*": said})
         assert kind == expected
         assert "directions" not in told
+
+
+# What the suite has no more, and what is no figure
+
+
+def test_benchmarks_and_parameters_that_the_suite_has_no_more_are_still_shown(project):
+    size = "bench.Sort.peakmem_size"
+    project.lists(size, "peakmemory", "bytes", params=[["'small'", "'large'"]])
+    project.lists("old.track_fps", "track", "unit")
+    project.put(1, {size: [1, 2], "old.track_fps": 60})
+    del project.listed["old.track_fps"]
+    project.lists(size, "peakmemory", "bytes", params=[["'large'", "'huge'"]])
+    project.put(2, {size: [3, 4]})
+    [card] = project.read().values()
+    assert points(card) == {
+        f"{size}(large)": {1: 2, 2: 3},
+        f"{size}(huge)": {2: 4},
+        f"{size}(small)": {1: 1},
+        "old.track_fps": {1: 60},
+    }
+    assert card.problems == ()
+    cases = {one.series.case.name: one.series.case for one in card.analysed}
+    assert (cases["old.track_fps"].direction, cases[f"{size}(small)"].unit) == ("higher", "bytes")
+
+
+def test_a_track_of_texts_is_told_and_is_no_failure(project):
+    version = "bench.track_version"
+    project.lists(version, "track", "unit", params=[["1", "2", "3", "4"]])
+    project.put(1, {version: ["v1.2", 7, None, True], X: 1})
+    project.put(2, {version: [{"a": 1}, 8, 3, [2]], X: 1})
+    [card] = project.read().values()
+    found = {one.series.case.name: one.series for one in card.analysed}
+    assert f"{version}(1)" not in found
+    assert found[f"{version}(2)"].values.tolist() == [7, 8]
+    assert found[f"{version}(3)"].failed.tolist() == [True, False]
+    assert found[f"{version}(4)"].positions.tolist() == [1]
+    assert card.problems == (f"Results that are no numbers are left out: {version}.",)
+    assert card.failing == ()
+
+
+def test_results_of_a_newer_asv_are_told_in_one_line(project):
+    for at in range(9):
+        project.put(at, {X: at}, version=3 if at > 4 else 2)
+    [card] = project.read().values()
+    assert points(card)[X] == {at: at for at in range(5)}
+    assert card.problems == (
+        f"4 files, such as 00000005-{OLD}.json, are left out: the format is 3, and this harness reads 2.",
+    )
+
+
+# How it was measured
+
+
+def test_what_differs_in_how_a_case_was_measured_is_told_at_its_first_point(project):
+    numpy = {"machine": "box", "os": "Linux 6.8", "numpy": "1.25"}
+    project.put(0, {X: 1, Y: 1}, number=10, params=numpy)
+    project.put(1, {X: 1, Y: 1}, number=1, params=numpy)
+    project.put(2, {Y: 1}, params={**numpy, "numpy": "1.26", "machine": "renamed"})
+    project.put(3, {X: 1, Y: 1}, params={**numpy, "numpy": "1.26", "os": "Linux 6.17"})
+    [card] = project.read().values()
+    told = {
+        one.series.case.name: [
+            (each.at, each.key, each.before, each.after, each.kind) for each in one.series.shifts
+        ]
+        for one in card.analysed
+    }
+    number = (1, "number", "10", "1", "measurement")
+    system = ("os", "Linux 6.8", "Linux 6.17", "machine")
+    assert told[X] == [number, (2, "numpy", "1.25", "1.26", "dependency"), (2, *system)]
+    assert told[Y] == [number, (2, "numpy", "1.25", "1.26", "dependency"), (3, *system)]
+    assert {len(one.series.epochs) for one in card.analysed} == {1}
+
+
+def test_a_version_that_asv_made_of_a_source_is_told_in_short(project):
+    for at, version in enumerate(("a" * 64, "b" * 64)):
+        project.put(at, {X: 1})
+        path = project.results / "box" / f"{at:08x}-{OLD}.json"
+        path.write_text(path.read_text().replace('[], "1"', f'[], "{version}"'))
+    [card] = project.read().values()
+    assert card.analysed[0].series.epochs[1].changed == ("method of measuring aaaaaaaa → bbbbbbbb",)
+
+
+# How long ago
+
+
+def test_how_long_ago_a_card_and_its_cases_were_measured(project):
+    for at in range(12):
+        project.put(at, {X: 1, **({Y: 1} if at < 5 else {})})
+    project.put(0, {X: 1}, machine="old")
+    found = project.read(15)
+    card = found["box"]
+    assert (card.freshness.last, card.freshness.commits, card.freshness.days) == (11, 3, 3.0)
+    assert card.freshness.told == "3 commits and 3 days ago"
+    assert {name: (each.last, each.stale) for name, each in card.case_freshness.items()} == {
+        X: (11, False),
+        Y: (4, True),
+    }
+    assert found["old"].freshness.told == "14 commits and 14 days ago"
+    assert not found["old"].case_freshness[X].stale
+    assert card.measured_at == "1970-01-01T00:00:11+00:00"
+
+
+def test_a_case_that_is_measured_seldom_is_not_stale_and_a_run_of_a_few_makes_no_other_so(project):
+    names = [f"bench.Sort.time_{letter}" for letter in "abcdef"]
+    for name in names:
+        project.lists(name)
+    for at in range(40):
+        project.put(at, dict.fromkeys(names[: 5 if at % 10 else 6], 1) if at < 35 else {names[0]: 1})
+    [card] = project.read(40).values()
+    assert not any(each.stale for each in card.case_freshness.values())
+
+
+def test_a_clock_that_was_wrong_makes_no_age_below_zero(project):
+    project.put(3, {X: 1}, date=-5)
+    path = project.results / "box" / f"{3:08x}-{OLD}.json"
+    path.write_text(path.read_text().replace('"1", 3000', '"1", 1e300'))
+    commits = line(6)
+    wrong = Commits(
+        tuple(replace(each, time=each.time - 10**9 * (at > 3)) for at, each in enumerate(commits.line))
+    )
+    project.read()
+    found = open_results(project.results, wrong)
+    card = read_card(found.cards[0], found, wrong)
+    assert card.freshness
+    assert (card.freshness.commits, card.freshness.days, card.measured_at) == (2, 0, "")
+
+
+def test_a_suite_that_was_renamed_is_told_of_each_case(project):
+    before, after = (
+        {f"{suite}.time_{letter}": 10.0**place for place, letter in enumerate("abc")}
+        for suite in ("bench.Sort", "bench.Ordering")
+    )
+    for name in after:
+        project.lists(name)
+    for at in range(20):
+        project.put(at, before if at < 9 else after)
+    [card] = project.read().values()
+    assert {name: each.renamed_to for name, each in card.case_freshness.items() if each.stale} == dict(
+        zip(before, after, strict=True)
+    )
+
+
+def test_what_lies_on_another_level_or_began_later_is_no_rename(project):
+    lost, other, later = "bench.Sort.time_old_way", "bench.Sort.time_old_ways", "bench.Sort.time_new_old_way"
+    for at in range(30):
+        rows = {lost: 1} if at < 9 else {other: 5}
+        project.put(at, {X: 1, Y: 1, **rows, **({later: 1} if at >= 15 else {})})
+    [card] = project.read(30).values()
+    assert card.case_freshness[lost].stale
+    assert card.case_freshness[lost].renamed_to == ""
+
+
+# Histories that are not as they should be
+
+
+def test_a_gap_of_fifty_failed_commits_hides_neither_side(project):
+    for at in range(120):
+        project.put(at, {X: None if 40 <= at < 90 else (1 if at < 40 else 2) + 1e-3 * (at % 3)})
+    [card] = project.read(120).values()
+    [one] = card.analysed
+    assert one.series.failed.sum() == 50
+    [change] = one.changes
+    assert (change.good, change.bad) == (39, 90)
+    assert card.failing == ()
+    assert not card.case_freshness[X].stale
+
+
+def test_a_history_of_one_commit_is_read(project):
+    project.put(0, {X: 1, Y: None})
+    [card] = project.read(1).values()
+    assert points(card)[X] == {0: 1}
+    assert (card.freshness.commits, card.changes, card.failing) == (0, (), ())
+
+
+def test_opposite_changes_on_two_machines_stay_what_each_is(project):
+    for at in range(40):
+        noise = 1e-3 * (at % 4)
+        project.put(at, {X: (1 if at < 20 else 2) + noise}, machine="up")
+        project.put(at, {X: (2 if at < 20 else 1) + noise}, machine="down")
+    found = project.read(40)
+    kinds = {name: [each.change.kind for each in card.changes] for name, card in found.items()}
+    assert kinds == {"up": ["regression"], "down": ["improvement"]}
+
+
+def test_results_of_a_side_branch_are_counted_and_of_a_merge_shown(tmp_path, project):
+    repository = make_repository(tmp_path / "repo")
+    commit(repository, {"a": "1"}, 1)
+    git(repository, "checkout", "-q", "-b", "side")
+    side = commit(repository, {"b": "1"}, 2)
+    git(repository, "checkout", "-q", "main")
+    commit(repository, {"c": "1"}, 3)
+    git(repository, "merge", "-q", "--no-ff", "side", "-m", "merge", date="2026-01-04T00:00:00Z")
+    commits = read_commits(repository)
+    for at, name in enumerate((*(each.hash for each in commits.line), side)):
+        project.put(at, {X: at}, commit_hash=name)
+    project.read()
+    found = open_results(project.results, commits)
+    card = read_card(found.cards[0], found, commits)
+    assert points(card)[X] == {0: 0, 1: 1, 2: 2}
+    assert card.problems[0].startswith("1 of 4 results are of commits that are not in the history at hand")

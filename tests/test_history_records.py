@@ -6,6 +6,7 @@ import dataclasses
 import gzip
 import itertools
 import json
+import shlex
 import shutil
 
 import numpy as np
@@ -90,15 +91,38 @@ def test_runs_at_commits_are_a_history_without_asv(capsys, monkeypatch, project,
     for commit in commits:
         assert harness("run", "toy", "--device", "null", "--commit", commit).status == ExitCode.FINE
     done = harness("history", "--json")
-    assert done.status == ExitCode.FINE
+    assert done.status == ExitCode.INCONCLUSIVE
     [card] = done.json["cards"]
     assert (card["name"], card["problems"]) == ("null", [])
     assert {each["case"]["name"] for each in card["cases"]} == {"toy.plain@64", "toy.tiled@64"}
-    assert harness("history", "toy.plain@64", "--metric", "time_ms").status == ExitCode.FINE
+    assert harness("history", "toy.plain@64", "--metric", "time_ms").status == ExitCode.INCONCLUSIVE
+    assert harness("history", "toy.tiled@64").status == ExitCode.FINE
     assert not list((project.root / ".asv").rglob("*.json"))
     [found] = read_history(project.root / ".asv" / "results", project.root, metric="time_ms").cards
     figures = {one.series.case.name: one.series.values.tolist() for one in found.analysed}
     assert figures["toy.plain@64"] == pytest.approx([500e-6, 600e-6, 700e-6])
+
+
+def test_the_command_that_history_proposes_settles_what_is_too_early_to_judge(
+    capsys, monkeypatch, project, null_script
+):
+    source = "kernels/toy/plain.cu"
+    commits = [project.commit({source: f"#define NULL_DEVICE_NS {n}\n"}) for n in (500, 500, 600)]
+    harness = caller(capsys, monkeypatch)
+    for commit in commits:
+        assert harness("run", "toy", "--device", "null", "--commit", commit).status == ExitCode.FINE
+    [event] = harness("history", "--json").json["events"]
+    assert (event["state"], event["bad"], event["cause"]) == ("unjudged", commits[2], "code")
+    command = shlex.split(event["command"])
+    assert command[-2:] == ["--device", "null"]
+    assert harness(*command[1:]).status == ExitCode.REGRESSION
+    done = harness("history", "--json")
+    assert done.status == ExitCode.REGRESSION
+    [event] = done.json["events"]
+    assert (event["state"], event["accused"]) == ("new", commits[2])
+    [change] = done.json["cards"][0]["changes"]
+    assert change["effect"] == pytest.approx(0.2 if change["unit"] == "ms" else 1 / 1.2 - 1, abs=0.01)
+    assert change["sentence"].endswith("By a comparison of two commits.")
 
 
 def test_records_alone_tell_what_they_tell_beside_asvs_results(made):

@@ -6,6 +6,7 @@ __all__ = ["COMMANDS", "cli", "main"]
 
 import contextlib
 import importlib
+import io
 import os
 import signal
 import sys
@@ -109,7 +110,39 @@ def main() -> None:
         from harness.cli.completion import complete
 
         sys.exit(complete(cli))
+    _outlive_readers()
     sys.exit(_run())
+
+
+class _Outliving(io.TextIOWrapper):
+    """Standard output that goes on where nobody reads it any more, as after `| head`: the status of a command
+    is what it found, and both click and rich would make it 1, a regression.
+    """
+
+    def write(self, text: str) -> int:
+        with self._to_nobody():
+            return super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with self._to_nobody():
+            super().flush()
+
+    @contextlib.contextmanager
+    def _to_nobody(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            nobody = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nobody, self.fileno())
+            os.close(nobody)
+
+
+def _outlive_readers() -> None:
+    out = sys.stdout
+    if isinstance(out, io.TextIOWrapper) and out is sys.__stdout__:  # and nobody's who captures it
+        by_line = out.line_buffering
+        sys.stdout = _Outliving(out.buffer, encoding=out.encoding, errors=out.errors, line_buffering=by_line)
 
 
 def _run() -> int:

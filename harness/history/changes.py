@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from harness.history.facts import Commits
 from harness.history.figures import HEADLINES, Direction
-from harness.history.series import Series
+from harness.history.series import Series, Shift
 from harness.records import Row
 from harness.statistics.changepoints import Brief, ChangePoint, Level, Newest, Segmentation, find_changes
 from harness.statistics.drift import find_drift
@@ -78,6 +78,8 @@ class Change(ChangePoint):
     clock_after: float | None = None
     static: tuple[str, ...] = ()
     """What changed in the build, such as "registers 40 → 64"."""
+    shifts: tuple[Shift, ...] = ()
+    """What of how it was measured changed right there."""
     epoch: int = 0
     compared: bool = False
     """Whether a comparison of two commits has a part in it: in its range, or in that it is one at all."""
@@ -383,6 +385,7 @@ def _change(
         clock_before=clocks[0],
         clock_after=clocks[1],
         static=_static(before, after),
+        shifts=tuple(each for each in series.shifts if kind is None and step.first <= each.at <= step.last),
         epoch=epoch,
     )
 

@@ -18,6 +18,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
+
+from harness.history.cards import machine_of
 from harness.history.changes import Change, Kind
 from harness.history.facts import Commits
 from harness.history.figures import METRICS, Case
@@ -35,6 +38,8 @@ _KINDS: tuple[Kind, ...] = ("drift", "regression", "improvement", "change", "env
 """The kind of an event is the first of these that one of its changes has."""
 _CODE = ("code",)
 _DIGITS = 10
+_SEVERAL = 5
+"""Cases that have to move on one card alone to be that card's doing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +66,11 @@ class Event:
     def accused(self) -> int | None:
         """The position of the only likely commit; None where there are more."""
         return self.suspects[0] if self.likely == 1 else None
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the changes themselves tell the cause, whatever the commits touch."""
+        return self.cause not in ("code", "unknown")
 
     @property
     def by_commit(self) -> bool:
@@ -115,42 +125,47 @@ def _groups(key: tuple[str, ...], changes: Sequence[Stated]) -> Iterator[list[St
         yield list(changes)
         return
     places = _places([each.change for each in changes])
+    alike: dict[tuple[str, bool], list[Change]] = defaultdict(list)
+    for each in changes:
+        alike[_what(each.change)].append(each.change)
     groups: dict[int, list[Stated]] = defaultdict(list)
     for each in changes:
-        groups[_nearest(each.change, places)].append(each)
+        groups[_nearest(each.change, places, alike[_what(each.change)])].append(each)
     by_end: dict[int, list[Stated]] = defaultdict(list)
     for group in groups.values():
         by_end[min(each.change.bad for each in group)] += group
     yield from by_end.values()
 
 
-def _places(changes: Sequence[Change]) -> dict[int, Counter[tuple[str, bool]]]:
-    """Positions of commits that explain all changes, few of them, and what each explains."""
-    found: list[int] = []
-    left = list(changes)
-    while left:
+def _places(changes: Sequence[Change]) -> dict[int, int]:
+    """Positions of commits that explain all changes, few of them, and how many changes each may explain."""
+    good, bad = (np.array([getattr(each, name) for each in changes]) for name in ("good", "bad"))
+    left, found = np.ones(len(changes), np.bool_), list[int]()
+    while left.any():
         # Ranges have something in common right at the end of one of them, if anywhere. Of those that explain
-        # as much the one that has the narrowest ranges explains it best.
-        ends = {change.bad for change in left}
-        best = max(ends, key=lambda at: _explained(at, left))
-        found.append(best)
-        left = [change for change in left if not change.good < best <= change.bad]
-    return {at: Counter(_what(each) for each in changes if each.good < at <= each.bad) for at in found}
-
-
-def _explained(at: int, changes: Iterable[Change]) -> tuple[int, float, int]:
-    widths = [change.commits for change in changes if change.good < at <= change.bad]
-    return len(widths), sum(1 / width for width in widths), at
+        # as many the one with the narrowest ranges explains them best, and else the newest.
+        ends = np.unique(bad[left])
+        holds = (good[left, None] < ends) & (ends <= bad[left, None])
+        narrow = (holds / (bad - good)[left, None]).sum(axis=0)
+        found.append(int(ends[np.lexsort((narrow, holds.sum(axis=0)))[-1]]))
+        left &= ~((good < found[-1]) & (found[-1] <= bad))
+    return {at: int(((good < at) & (at <= bad)).sum()) for at in found}
 
 
 def _what(change: Change) -> tuple[str, bool]:
     return change.case, change.effect < 0
 
 
-def _nearest(change: Change, places: Mapping[int, Counter[tuple[str, bool]]]) -> int:
-    """Of the places in a change's range that where the same case moved the same way, else where most did."""
-    within = [at for at in places if change.good < at <= change.bad]
-    return max(within, key=lambda at: (places[at][_what(change)] > 1, places[at].total(), at))
+def _nearest(change: Change, places: Mapping[int, int], alike: Sequence[Change]) -> int:
+    """Of the places in a change's range the one where the same case moved the same way elsewhere, by the
+    narrowest ranges; else the one that explains most.
+    """
+
+    def fit(at: int) -> tuple[float, int, int]:
+        others = [each for each in alike if each is not change and each.good < at <= each.bad]
+        return sum(1 / each.commits for each in others), places[at], at
+
+    return max((at for at in places if change.good < at <= change.bad), key=fit)
 
 
 def settled(
@@ -216,9 +231,14 @@ def _event(key: tuple[str, ...], changes: Sequence[Stated], commits: Commits) ->
     )
 
 
-def _cause(key: tuple[str, ...], changes: Iterable[Stated]) -> Cause:
+def _cause(key: tuple[str, ...], changes: Sequence[Stated]) -> Cause:
+    """As far as the changes tell themselves."""
     if key[0] == "environment":
         return "card"
+    shifted = Counter(kind for each in changes for kind in {shift.kind for shift in each.change.shifts})
+    for kind, count in shifted.most_common(1):
+        if 2 * count >= len(changes):
+            return "card" if kind == "machine" else kind
     return "code" if any(each.change.attribution == "code" for each in changes) else "unknown"
 
 
@@ -226,6 +246,43 @@ def _badness(each: Stated) -> tuple[bool, int, float]:
     """Open regressions first, then what else is worse; the largest of each."""
     change = each.change
     return change.kind not in WORSE, _STATES.index(each.state), -abs(math.log1p(change.effect))
+
+
+def by_cards_alone(events: Iterable[Event], measured: Mapping[str, Mapping[str, range]]) -> tuple[Event, ...]:
+    """With the card as the cause, where so much moved on one alone that it is no commit's. `measured` has by
+    card when each case was measured, in positions.
+    """
+    return tuple(
+        replace(event, cause="card") if not event.is_told and on_one_card_alone(event, measured) else event
+        for event in events
+    )
+
+
+def on_one_card_alone(event: Event, cases_of: Mapping[str, Mapping[str, range]]) -> bool:
+    """Whether so much moved on one machine, and on no other that measured the same before and after, that it
+    is the machine's rather than a commit's. `cases_of` has by card when each case was measured, in positions.
+    """
+    machines = {machine_of(card) for card in event.cards}
+    moved = event.cases
+    if (
+        len(machines) > 1
+        or len(moved) < _SEVERAL
+        or any(each.change.attribution == "code" for each in event.changes)
+    ):
+        return False
+    own = [case for card in event.cards for case, at in cases_of[card].items() if _around(event, at)]
+    elsewhere = {
+        case
+        for card, cases in cases_of.items()
+        if machine_of(card) not in machines
+        for case in moved
+        if case in cases and _around(event, cases[case])
+    }
+    return 2 * len(moved) >= len(set(own)) and 2 * len(elsewhere) >= len(moved)
+
+
+def _around(event: Event, measured: range) -> bool:
+    return measured.start <= event.good and event.bad < measured.stop
 
 
 def settling(event: Event, case: Case, commits: Commits) -> str:

@@ -209,6 +209,14 @@ class Group:
     kernels: tuple[str, ...] = ()
     """Of a suite: those that it has now, in its order."""
     keys: tuple[Key, ...]
+    unlisted: frozenset[Key] = frozenset()
+    """Those that the project does not measure any more, as asv's list of benchmarks tells."""
+
+    def name_of(self, key: Key) -> str:
+        """Of a case."""
+        if self.is_suite:
+            return short_id(self.name, *key)
+        return self.name + (f"({', '.join(key)})" if key else "")
 
     def cases(self, metric: str, first: int) -> Iterator[Case]:
         """Every case, numbered from `first`."""
@@ -216,12 +224,10 @@ class Group:
         for order, key in enumerate(self.keys, first):
             if self.is_suite:
                 suite, (kernel, size) = self.name, key
-                name = short_id(suite, kernel, size)
             else:
                 (suite, _, kernel), size = self.name.rpartition("."), ", ".join(key)
-                name = self.name + (f"({size})" if key else "")
             yield Case(
-                name=name,
+                name=self.name_of(key),
                 suite=suite,
                 kernel=kernel,
                 size=size,
@@ -245,6 +251,8 @@ class Figures:
     """By metric: NaN where nothing was measured, infinite where the kernel failed."""
     contexts: tuple[Mapping[str, str], ...]
     """Of each row, what is known of how it was measured, by key of `facts.CONTEXT`."""
+    conditions: tuple[Mapping[str, str], ...] = ()
+    """Of each row, what asv tells of that besides; equal ones are one object. Nothing where records are."""
 
 
 def united(groups: Iterable[Group]) -> tuple[Group, ...]:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from multiprocessing import get_context
 from pathlib import Path
@@ -24,14 +24,16 @@ from harness.errors import StoreError, UsageError
 from harness.history.cards import Card, card_folders, cards_of
 from harness.history.changes import Analysed, Change, analyse, confirmed_elsewhere, with_confirmed
 from harness.history.comparisons import comparisons_of, with_comparisons
-from harness.history.events import Event, events_of, settled
+from harness.history.events import Event, by_cards_alone, events_of, settled
 from harness.history.facts import CardRecords, Commits, RunFacts, card_records, read_commits, suites_of
 from harness.history.figures import Case, Figures, Group, united
+from harness.history.freshness import Freshness, freshness_of
 from harness.history.series import Series, cases_of, series_of
 from harness.history.suspects import layout_of, with_suspects
 from harness.history.tables import (
     Benchmark,
     Contents,
+    Parameters,
     figures_of,
     groups_of,
     has_results,
@@ -39,6 +41,7 @@ from harness.history.tables import (
     read_benchmarks,
     read_contents,
     read_table,
+    unlisted,
 )
 from harness.history.triage import WORSE, Decision, Stated, read_triage, stated
 from harness.judgement.noise import Calibration, read_calibration
@@ -62,6 +65,12 @@ class Results:
     """What the series are of, in their order."""
     asv_problem: str = ""
     """Why asv's results cannot be read; empty where they can."""
+
+    @property
+    def unlisted(self) -> frozenset[str]:
+        """Names of the cases that the project does not measure any more, as asv's list tells."""
+        asvs = (group for group in self.groups if group.unlisted)
+        return frozenset(group.name_of(key) for group in asvs for key in group.unlisted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +98,12 @@ class CardHistory:
     facts: tuple[RunFacts, ...]
     calibration: Calibration | None
     problems: tuple[str, ...]
+    freshness: Freshness | None = None
+    """Of the card; None without a figure."""
+    case_freshness: Mapping[str, Freshness] = field(default_factory=dict)
+    """Of each of its cases, by name."""
+    measured_at: str = ""
+    """When it was last measured, by its own clock, in UTC; empty where nothing tells."""
 
 
 @contextmanager
@@ -126,7 +141,12 @@ def open_results(results: Path, commits: Commits, directions: Mapping[str, str] 
         is_there = (results / "benchmarks.json").exists()
         why = error.message if is_there else "benchmarks.json is missing."
         problem = f"Results of asv's are left out: {why}"
-    groups = united((*suites_of(records, commits), *groups_of(benchmarks, directions)))
+    columns: dict[str, dict[Parameters, None]] = defaultdict(dict)
+    for _, contents in found if not problem else ():
+        for name, known in contents.columns.items():
+            columns[name].update(dict.fromkeys(known))
+    benchmarks |= unlisted(columns, benchmarks)
+    groups = united((*suites_of(records, commits), *groups_of(benchmarks, columns, directions)))
     cards = [
         card
         for folder, (own, contents) in zip(folders, found, strict=True)
@@ -195,6 +215,7 @@ def read_card(
     )
     day = today or dt.datetime.now(tz=dt.timezone.utc).date()
     changes = [each for one in analysed for each in stated(one, decisions, commits, day)]
+    freshness, case_freshness = freshness_of([one.series for one in analysed], commits, results.unlisted)
     return CardHistory(
         name=card.name,
         folder=folder.name,
@@ -205,7 +226,19 @@ def read_card(
         facts=facts,
         calibration=calibration,
         problems=tuple(problems),
+        freshness=freshness,
+        case_freshness=case_freshness,
+        measured_at=max([_utc(table.measured_at), *(each.started_at for each in facts)]),
     )
+
+
+def _utc(seconds: float) -> str:
+    """Empty for 0, and for what is no time."""
+    try:
+        moment = dt.datetime.fromtimestamp(seconds, tz=dt.timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return ""
+    return moment.isoformat(timespec="seconds") if seconds else ""
 
 
 def _calibration(folder: Path) -> tuple[Calibration | None, str]:
@@ -355,7 +388,8 @@ def concluded(
     read = [card_with_confirmed(card, ids, decisions, commits, day) for card in cards]
     read = _with_stale(read, commits)
     events = events_of((each for card in read for each in card.changes), commits)
-    events = settled(events, decisions, commits, day)
+    measured = {card.name: _measured_at(card) for card in read}
+    events = by_cards_alone(settled(events, decisions, commits, day), measured)
     by_card: dict[str, list[Stated]] = defaultdict(list)
     for event in events:
         for each in event.changes:
@@ -364,14 +398,22 @@ def concluded(
     return History(commits=commits, cards=tuple(cards), events=events)
 
 
+def _measured_at(card: CardHistory) -> Mapping[str, range]:
+    """By case, from the first to the last commit that it was measured at."""
+    ends = {one.series.case.name: one.series.positions[[0, -1]].tolist() for one in card.analysed}
+    return {case: range(first, last + 1) for case, (first, last) in ends.items()}
+
+
 def _with_stale(cards: Sequence[CardHistory], commits: Commits) -> list[CardHistory]:
-    """What is open or unjudged of series that ended long ago is stale: neither can it be fixed any more."""
+    """What is open or unjudged of cases that are measured no more, or of cards, is stale: whether it still is
+    nobody knows, and neither can it be fixed any more.
+    """
     measured = {int(at) for card in cards for one in card.analysed for at in one.series.positions}
     is_stale = staleness(measured, commits)
     found = []
     for card in cards:
-        ended = {one.series.case.name for one in card.analysed if is_stale(int(one.series.positions[-1]))}
-        changes = tuple(each.as_stale if each.change.case in ended else each for each in card.changes)
+        stale = {case for case, fresh in card.case_freshness.items() if fresh.stale or is_stale(fresh.last)}
+        changes = tuple(each.as_stale if each.change.case in stale else each for each in card.changes)
         found.append(replace(card, changes=changes))
     return found
 
@@ -477,7 +519,7 @@ def sentence(change: Change, case: Case) -> str:
     else:
         word = "less" if less else "more"
     if math.isnan(change.p_value):
-        return f"{percent(abs(change.effect))} {word}, and too early to judge."
+        return f"{percent(abs(change.effect))} {word} at the newest commits: too early to judge."
     phrase = moved(change, word, word)
     if change.kind == "drift":
         return f"{phrase} bit by bit, by no commit alone."
@@ -486,5 +528,7 @@ def sentence(change: Change, case: Case) -> str:
     else:
         why = _BY.get(change.attribution, "the code")
     static = f" {'; '.join(change.static).capitalize()}." if change.static else ""
+    if change.shifts:
+        static += f" Measured otherwise: {', '.join(map(str, change.shifts))}."
     compared = " By a comparison of two commits." if change.compared else ""
     return f"{phrase}: {why}.{static}{compared}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +45,32 @@ class Epoch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shift:
+    """Something of how a case was measured that differs from the point before, and begins no epoch: a step
+    there may be none of the code's.
+    """
+
+    at: int
+    """The first point that is measured so."""
+    key: str
+    """asv's word for it, such as number, python, os; or what is required, such as numpy."""
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.key} {self.before} → {self.after}"
+
+    @property
+    def kind(self) -> Literal["measurement", "dependency", "machine"]:
+        if self.key == "number":
+            return "measurement"
+        return "machine" if self.key in _OF_MACHINE else "dependency"
+
+
+_OF_MACHINE = frozenset({"arch", "cpu", "gpu", "num_cpu", "os", "ram"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
     """A point per measured commit, in the order of commits. Arrays have n entries, NaN for no figure."""
 
@@ -56,6 +84,7 @@ class Series:
     epochs: tuple[Epoch, ...]
     beside: Mapping[str, Floats] = field(default_factory=dict)
     """Figures of the companion tracks that there are, by name."""
+    shifts: tuple[Shift, ...] = ()
 
 
 def series_of(
@@ -101,6 +130,7 @@ def _of_group(
     rows = np.array([by_position[at] for at in positions.tolist()], np.intp)
     epochs, epoch = _epochs([figures.contexts[row] for row in rows.tolist()])
     columns = {key: column for column, key in enumerate(figures.keys)}
+    conditions = [figures.conditions[row] for row in rows.tolist()] if figures.conditions else []
     shown = {name: figures.values[name][rows] for name in (metric, *COMPANIONS) if name in figures.values}
     for key, case in cases.items():
         if (column := columns.get(key)) is None:
@@ -122,13 +152,24 @@ def _of_group(
             epochs=own_epochs,
             epoch=own_epoch,
             beside={name: own[name] for name in COMPANIONS if name in own and np.isfinite(own[name]).any()},
+            shifts=tuple(_shifts([conditions[at] for at in there.tolist()])) if conditions else (),
         )
+
+
+def _shifts(conditions: Sequence[Mapping[str, str]]) -> Iterator[Shift]:
+    for at, (before, after) in enumerate(pairwise(conditions), 1):
+        if before is not after:
+            for key in sorted(after):
+                if before.get(key, after[key]) != after[key]:
+                    yield Shift(at=at, key=key, before=before[key], after=after[key])
 
 
 def _those_of(
     epochs: Sequence[Epoch], epoch: npt.NDArray[np.int64]
 ) -> tuple[tuple[Epoch, ...], npt.NDArray[np.int64]]:
     """The epochs that a series has points in, as they begin there, and of each point its own of them."""
+    if len(epochs) == 1:
+        return tuple(epochs), np.zeros(len(epoch), np.int64)
     _, starts, own = np.unique(epoch, return_index=True, return_inverse=True)
     found: list[Epoch] = []
     for start in np.sort(starts).tolist():
@@ -157,7 +198,9 @@ def _epochs(contexts: Sequence[Mapping[str, str]]) -> tuple[tuple[Epoch, ...], n
     epoch = np.zeros(len(contexts), np.int64)
     current = 0
     for at, context in enumerate(contexts):
-        if at and all(known.get(key) == value for key, value in context.items()):
+        if at and (
+            context is contexts[at - 1] or all(known.get(key) == value for key, value in context.items())
+        ):
             epoch[at] = current
             continue
         before, known = known, {**known, **context}

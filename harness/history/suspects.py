@@ -55,7 +55,7 @@ class Layout:
 
     def role(self, path: str, case: Case) -> Role:
         file = PurePosixPath(path)
-        if _DEPENDENCY.fullmatch(file.name):
+        if _DEPENDENCY.fullmatch(file.name) or file.parent.name == "requirements":
             return "dependency"
         if case.suite in self.folders:
             return self._in_suite(file, case)
@@ -111,7 +111,8 @@ def _judged(
     in_order = sorted(event.suspects, key=lambda at: (-weights[at], at))
     likely = _with(in_order, roles, _BUILT) or _with(in_order, roles, _CONCERNED) or in_order
     of_likely = {role for at in likely for role in roles[at]}
-    cause: Cause = next((cause for role, cause in _CAUSES if role in of_likely), "unknown")
+    by_files: Cause = next((cause for role, cause in _CAUSES if role in of_likely), "unknown")
+    cause = event.cause if event.is_told else by_files
     rest = [at for at in in_order if at not in likely]
     return replace(event, cause=cause, suspects=(*likely, *rest), likely=len(likely))
 

@@ -10,13 +10,15 @@ the harness's cache, by each file's name, size and time.
 from __future__ import annotations
 
 import ast
+import functools
 import json
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain, product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -26,6 +28,9 @@ from harness.errors import StoreError
 from harness.history.facts import CONTEXT, UNREADABLE, cache_file, listing, read_cached, write_cached
 from harness.history.figures import HEADLINES, METRICS, Figures, Group, Key, direction_of
 from harness.system.files import read_regular
+
+Parameters: TypeAlias = tuple[str, ...]
+"""Of one figure, as asv writes them, which is Python's repr."""
 
 API_VERSION = 2
 """Of asv's result files and benchmarks.json."""
@@ -44,6 +49,8 @@ class Benchmark:
     param_names: tuple[str, ...]
     params: tuple[tuple[str, ...], ...]
     """As asv writes them, which is Python's repr."""
+    listed: bool = True
+    """Whether benchmarks.json still has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +66,10 @@ class CardTable:
     """A row per commit and a column per parameters: NaN for no figure, infinite where it failed."""
     contexts: Mapping[str, tuple[Mapping[str, str], ...]]
     """How each row was measured, by key of CONTEXT; the environment where there are several."""
+    conditions: Mapping[str, tuple[Mapping[str, str], ...]] = field(default_factory=dict)
+    """What else asv tells of how each row was measured. Equal ones are one object."""
+    measured_at: float = 0.0
+    """When asv last measured anything, in seconds since 1970 by the machine's own clock; 0 for never."""
     problems: tuple[str, ...]
     """What could not be read, a sentence each."""
     machine_problem: str = ""
@@ -87,7 +98,13 @@ class _ResultFile(msgspec.Struct):
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     started_at: dict[str, float] = msgspec.field(default_factory=dict)
     """By benchmark, in milliseconds since 1970, as asv stamps it."""
+    number: dict[str, int] = msgspec.field(default_factory=dict)
+    """By benchmark, how many times asv ran it for one sample."""
+    wordy: list[str] = msgspec.field(default_factory=list)
+    """Benchmarks with results that are no numbers."""
     problem: str = ""
+    format: str = ""
+    """The one that it has instead of API_VERSION, where that is the problem."""
 
 
 _DECODER = msgspec.json.Decoder(_Results)
@@ -135,6 +152,34 @@ def read_benchmarks(results: Path) -> dict[str, Benchmark]:
     }
 
 
+_METHOD = re.compile("(timeraw|time|peakmem|mem|track)(?:_|[A-Z])")
+_TYPES = {
+    "timeraw": ("time", "seconds"),
+    "time": ("time", "seconds"),
+    "peakmem": ("peakmemory", "bytes"),
+    "mem": ("memory", "bytes"),
+}
+"""Type and unit of a benchmark by how its method is called, as asv has it. Of a track its author decides."""
+
+
+def unlisted(
+    columns: Mapping[str, Collection[Parameters]], listed: Mapping[str, Benchmark]
+) -> dict[str, Benchmark]:
+    """Benchmarks that there are results of and that the suite has no more, but for tracks of our suites: what
+    kernels these have now is told by records.
+    """
+    found = {}
+    for name, known in columns.items():
+        method = name.rpartition(".")[2]
+        if name in listed or method.removeprefix("track_") in METRICS:
+            continue
+        word = _METHOD.match(method)
+        kind, unit = _TYPES.get(word[1] if word else "", ("track", "unit"))
+        axes = [tuple(dict.fromkeys(values)) for values in zip(*known, strict=False)]
+        found[name] = replace(_benchmark(name, {"type": kind, "unit": unit, "params": axes}), listed=False)
+    return found
+
+
 def _benchmark(name: str, described: Mapping[str, Any]) -> Benchmark:
     params = described.get("params") or []
     return Benchmark(
@@ -145,7 +190,7 @@ def _benchmark(name: str, described: Mapping[str, Any]) -> Benchmark:
         suite=described.get("suite"),
         version=str(described.get("version", "")),
         param_names=tuple(map(str, described.get("param_names") or [])),
-        params=tuple(tuple(map(str, values)) for values in params if isinstance(values, list)),
+        params=tuple(tuple(map(str, values)) for values in params if isinstance(values, (list, tuple))),
     )
 
 
@@ -155,8 +200,8 @@ class Contents:
 
     commits: Mapping[str, frozenset[str]]
     """By environment, their full hashes."""
-    columns: Mapping[str, tuple[tuple[str, ...], ...]]
-    """By benchmark, the parameters, as asv writes them."""
+    columns: Mapping[str, tuple[Parameters, ...]]
+    """By benchmark."""
 
 
 def read_contents(folder: Path) -> Contents:
@@ -298,7 +343,8 @@ def _read_file(table: _Table, path: Path, file: _ResultFile, rows: int) -> _Resu
         content = read_regular(path)
         found = _decoded(content)
         if found.version != API_VERSION:
-            raise ValueError(f"its format is {found.version}, which is not {API_VERSION}")  # noqa: TRY301
+            file.format = repr(found.version)
+            return file
         placed = {
             benchmark: _place(table, benchmark, dict(zip(found.result_columns, fields, strict=False)), rows)
             for benchmark, row in found.results.items()
@@ -307,13 +353,16 @@ def _read_file(table: _Table, path: Path, file: _ResultFile, rows: int) -> _Resu
     except OSError as error:
         file.problem = f"{path.name} cannot be read: {error.strerror or error}."
     except (*UNREADABLE, ValueError, TypeError, OverflowError) as error:
-        file.problem = f"{path.name} is left out: {_other_format(content) or error}."
+        file.format = _other_format(content)
+        file.problem = "" if file.format else f"{path.name} is left out: {error}."
     else:
         file.commit = found.commit_hash
         file.params = {str(key): str(value) for key, value in found.params.items() if value is not None}
         file.environment = found.env_name or file.environment
-        file.versions = {benchmark: version for benchmark, (version, _) in placed.items()}
-        file.started_at = {benchmark: started_at for benchmark, (_, started_at) in placed.items()}
+        file.versions = {benchmark: each.version for benchmark, each in placed.items()}
+        file.started_at = {benchmark: each.started_at for benchmark, each in placed.items()}
+        file.number = {benchmark: each.number for benchmark, each in placed.items() if each.number}
+        file.wordy = [benchmark for benchmark, each in placed.items() if each.wordy]
     return file
 
 
@@ -328,25 +377,46 @@ def _decoded(content: bytes) -> _Results:
 
 
 def _other_format(content: bytes) -> str:
-    """Says that a file is of another format, where that is why it could not be read."""
+    """The format of a file, where that is why it could not be read; else nothing."""
     try:
         version = json.loads(content).get("version")
     except (ValueError, AttributeError, RecursionError):
         return ""
-    return "" if version == API_VERSION else f"its format is {version!r}, which is not {API_VERSION}"
+    return "" if version == API_VERSION else repr(version)
 
 
-def _place(table: _Table, benchmark: str, given: Mapping[str, Any], rows: int) -> tuple[str, float]:
-    """Put the figures of one benchmark into its table; return the version of its method, and when it ran."""
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """Of one benchmark in one file, what its figures do not tell."""
+
+    version: str
+    started_at: float
+    number: int
+    wordy: bool
+
+
+def _place(table: _Table, benchmark: str, given: Mapping[str, Any], rows: int) -> _Placed:
+    """Put the figures of one benchmark into its table."""
     where = _columns(table, benchmark, given.get("params") or [])
     values = table.values.get(benchmark, np.empty((0, 0), np.float32))
     if values.shape[0] < rows or values.shape[1] < len(table.columns[benchmark]):
         # Grown to more than is needed: files come one by one, and each may bring a column.
         values = _grown(values, rows, max(len(table.columns[benchmark]), len(where)))
         table.values[benchmark] = values
-    values[len(table.files), where] = _numbers(given.get("result"), len(where))
+    numbers, wordy = _numbers(given.get("result"), len(where))
+    values[len(table.files), where] = numbers
     started_at = given.get("started_at")
-    return str(given.get("version") or ""), started_at if isinstance(started_at, (int, float)) else 0.0
+    counts = [each for each in _list(given.get("stats_number")) if isinstance(each, int)]
+    return _Placed(
+        version=str(given.get("version") or ""),
+        started_at=started_at if isinstance(started_at, (int, float)) else 0.0,
+        number=max(counts, default=0),
+        wordy=wordy,
+    )
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _columns(table: _Table, benchmark: str, params: Any) -> npt.NDArray[np.intp]:
@@ -364,15 +434,18 @@ _FAILED = np.float32(np.inf)
 """Where a figure is missing because its kernel failed: no figure is infinite."""
 
 
-def _numbers(result: Any, width: int) -> npt.NDArray[np.float32]:
+def _numbers(result: Any, width: int) -> tuple[npt.NDArray[np.float32], bool]:
+    """A result's figures; and whether there is something else among them, such as a text, which is none."""
     numbers = np.full(width, _FAILED, np.float32)
-    if isinstance(result, list) and len(result) == width:
-        try:
-            with np.errstate(over="ignore"):  # what is beyond single precision is no figure of a kernel
-                numbers[:] = [_FAILED if value is None else value for value in result]
-        except (TypeError, ValueError):
-            numbers[:] = [value if isinstance(value, (int, float)) else _FAILED for value in result]
-    return numbers
+    if not isinstance(result, list) or len(result) != width:
+        return numbers, False
+    told = [_FAILED if value is None else value for value in result]
+    wordy = not all(isinstance(value, (int, float, np.float32)) for value in told)
+    if wordy:
+        told = [value if isinstance(value, (int, float, np.float32)) else np.nan for value in told]
+    with np.errstate(over="ignore"):  # what is beyond single precision is no figure of a kernel
+        numbers[:] = told
+    return numbers, wordy
 
 
 def _load(file: Path) -> _Table | None:
@@ -406,17 +479,22 @@ def _finished(
         by_commit[table.files[row].commit].append(row)
     groups = list(by_commit.values())
     several = len({table.files[row].environment for row in rows}) > 1
-    machines = [_newest([table.files[row] for row in rows]).params for rows in groups]
+    machines = [_of_context(_newest([table.files[row] for row in rows]).params) for rows in groups]
     values: dict[str, npt.NDArray[np.float32]] = {}
     contexts: dict[str, tuple[Mapping[str, str], ...]] = {}
+    conditions: dict[str, tuple[Mapping[str, str], ...]] = {}
+    condition = _Conditions()
+    context = functools.cache(_context)
     for name, benchmark in benchmarks.items():
         if name not in table.values:
             continue
         values[name], newest = _merged(table, benchmark, groups)
         contexts[name] = tuple(
-            _context(params, file.versions.get(name, ""), file.environment if several else "")
+            context(params, file.versions.get(name, ""), file.environment if several else "")
             for params, file in zip(machines, newest, strict=True)
         )
+        if name.rpartition(".")[2].removeprefix("track_") not in METRICS:
+            conditions[name] = tuple(condition.of(file, name) for file in newest)
     machine, problem = _machine(folder)
     if environment is not None and rows:
         # A folder has one machine.json, whatever systems the machine was started with.
@@ -428,14 +506,48 @@ def _finished(
         columns={name: tuple(table.columns[name]) for name in values},
         values=values,
         contexts=contexts,
+        conditions=conditions,
+        measured_at=max((at for row in rows for at in table.files[row].started_at.values()), default=0.0)
+        / 1000,
         problems=tuple(_problems([table.files[row] for row in told], benchmarks)),
         machine_problem=problem,
     )
 
 
-def _context(params: Mapping[str, str], method: str, environment: str) -> dict[str, str]:
-    known = {**params, "method": method, "environment": environment}
-    return {key: value for key, value in known.items() if value and key in CONTEXT}
+_HASH = re.compile("[0-9a-f]{64}")
+"""A version that asv made of a benchmark's source."""
+
+
+def _of_context(params: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((key, value) for key, value in params.items() if key in CONTEXT)
+
+
+def _context(params: tuple[tuple[str, str], ...], method: str, environment: str) -> Mapping[str, str]:
+    method = method[:8] if _HASH.fullmatch(method) else method
+    known = {**dict(params), "method": method, "environment": environment}
+    return {key: value for key, value in known.items() if value}
+
+
+class _Conditions:
+    """How benchmarks were measured, but for what begins an epoch. What is equal is one object: a history has
+    millions of figures, and few ways to take them.
+    """
+
+    def __init__(self) -> None:
+        self._of_files: dict[str, Mapping[str, str]] = {}
+        self._params: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
+        self._known: dict[tuple[int, int | None], Mapping[str, str]] = {}
+
+    def of(self, file: _ResultFile, benchmark: str) -> Mapping[str, str]:
+        if (params := self._of_files.get(file.name)) is None:
+            told = {key: value for key, value in file.params.items() if key not in ("machine", *CONTEXT)}
+            params = self._params.setdefault(tuple(sorted(told.items())), told)
+            self._of_files[file.name] = params
+        number = file.number.get(benchmark)
+        if (known := self._known.get((id(params), number))) is None:
+            known = {**params, **({"number": str(number)} if number else {})}
+            self._known[id(params), number] = known
+        return known
 
 
 def _newest(files: Sequence[_ResultFile]) -> _ResultFile:
@@ -482,6 +594,13 @@ def _machine(folder: Path) -> tuple[dict[str, str], str]:
 
 def _problems(files: Sequence[_ResultFile], benchmarks: Mapping[str, Benchmark]) -> Iterator[str]:
     yield from (file.problem for file in files if file.problem)
+    for version, count in Counter(file.format for file in files if file.format).items():
+        first = next(file.name for file in files if file.format == version)
+        some = f"{first} is" if count == 1 else f"{count} files, such as {first}, are"
+        yield f"{some} left out: the format is {version}, and this harness reads {API_VERSION}."
+    if wordy := sorted({name for file in files for name in file.wordy}):
+        names = f"{', '.join(wordy[:5])}{' ...' if len(wordy) > 5 else ''}"
+        yield f"Results that are no numbers are left out: {names}."
     gone = sorted({name for file in files for name in file.versions} - set(benchmarks))
     if gone:
         some = "1 benchmark has" if len(gone) == 1 else f"{len(gone)} benchmarks have"
@@ -493,9 +612,12 @@ def _problems(files: Sequence[_ResultFile], benchmarks: Mapping[str, Benchmark])
 
 
 def groups_of(
-    benchmarks: Mapping[str, Benchmark], directions: Mapping[str, str] | None = None
+    benchmarks: Mapping[str, Benchmark],
+    columns: Mapping[str, Collection[Parameters]] | None = None,
+    directions: Mapping[str, str] | None = None,
 ) -> Iterator[Group]:
-    """Suites, whose benchmarks are tracks of kernels and sizes, and then every other benchmark.
+    """Suites, whose benchmarks are tracks of kernels and sizes, and then every other benchmark: those listed,
+    and then those that there are `columns` of results of.
 
     `directions` is what the project says of the others: which way is better, by globs of their names.
     """
@@ -513,8 +635,16 @@ def groups_of(
         )
     for each in others:
         metrics = {each.type: (each.unit, direction_of(_described(each), directions))}
+        listed = _keys(each.params) if each.listed else ()
+        measured = (tuple(map(_plain, parameters)) for parameters in (columns or {}).get(each.name, ()))
+        keys = tuple(dict.fromkeys((*listed, *measured)))
         yield Group(
-            name=each.name, is_suite=False, metrics=metrics, headlines=(each.type,), keys=_keys(each.params)
+            name=each.name,
+            is_suite=False,
+            metrics=metrics,
+            headlines=(each.type,),
+            keys=keys,
+            unlisted=frozenset(keys).difference(listed),
         )
 
 
@@ -574,5 +704,10 @@ def _figures(name: str, table: CardTable, tracks: Mapping[str, Benchmark]) -> Fi
         values[metric][:, [keys[key] for key in plain[track]]] = table.values[track][:, : len(plain[track])]
     shown = next((there[name] for name in HEADLINES.values() if name in there), next(iter(there.values())))
     return Figures(
-        group=name, commits=table.commits, keys=tuple(keys), values=values, contexts=table.contexts[shown]
+        group=name,
+        commits=table.commits,
+        keys=tuple(keys),
+        values=values,
+        contexts=table.contexts[shown],
+        conditions=table.conditions.get(shown, ()),
     )

@@ -33,7 +33,8 @@ _FEWEST, _LINES, _REST = 4, 3, 16
 _STATE, _EFFECT, _WHAT = 9, 15, 13
 """Widths of columns."""
 _INDENT = "  "
-_NAMED = 4
+_NAMED, _RENAMED = 4, 1
+"""Commits of several, and renames, that are named."""
 
 
 def exit_code(history: History) -> ExitCode:
@@ -87,13 +88,23 @@ def _print_cards(history: History) -> None:
     ]
     for card in history.cards if few else ():
         out.print(_title(card, commits), style="bold", soft_wrap=True)
-    for words in late:
+    for words in (*late, *_ended(history)):
         out.print(words, style="dim", soft_wrap=True)
     for card in history.cards:
         for one in card.failing:
             out.print(_failed(one, commits))
         for problem in card.problems:
             print_error(f"{card.name}: {problem}")
+
+
+def _ended(history: History) -> Iterator[str]:
+    """How many cases are measured no more, and under which names some of them may go on."""
+    fresh = {case: one for card in history.cards for case, one in card.case_freshness.items() if one.stale}
+    if fresh:
+        renamed = {clean(case): clean(one.renamed_to) for case, one in fresh.items() if one.renamed_to}
+        some = [f"{old} → {new}" for old, new in sorted(renamed.items())[:_RENAMED]]
+        told = f", {len(renamed)} of them may be renamed, such as {', '.join(some)}" if renamed else ""
+        yield f"{counted(len(fresh), 'case is', 'cases are')} measured no more{told}"
 
 
 def _newest(card: CardHistory) -> int:
@@ -382,6 +393,8 @@ def _card_json(card: CardHistory, commits: Commits) -> dict[str, Any]:
                 "noise": None if one.noise != one.noise else one.noise,
                 "floor": one.floor,
                 "newest": commits[int(one.series.positions[-1])].hash,
+                "stale": _is_stale(card, one.series.case.name),
+                "renamed_to": _renamed_to(card, one.series.case.name),
                 "level": one.levels[-1].level if one.levels else None,
                 "epochs": [
                     {"from": commits[int(one.series.positions[epoch.start])].hash, "changed": epoch.changed}
@@ -397,6 +410,16 @@ def _card_json(card: CardHistory, commits: Commits) -> dict[str, Any]:
         "changes": [_change_json(each, cases[each.change.case], commits) for each in card.changes],
         "problems": card.problems,
     }
+
+
+def _is_stale(card: CardHistory, case: str) -> bool:
+    fresh = card.case_freshness.get(case)
+    return fresh is not None and fresh.stale
+
+
+def _renamed_to(card: CardHistory, case: str) -> str:
+    fresh = card.case_freshness.get(case)
+    return fresh.renamed_to if fresh else ""
 
 
 def _change_json(each: Stated, case: Case, commits: Commits) -> dict[str, Any]:
@@ -419,6 +442,8 @@ def _change_json(each: Stated, case: Case, commits: Commits) -> dict[str, Any]:
         "clock_before_mhz": change.clock_before,
         "clock_after_mhz": change.clock_after,
         "static": change.static,
+        "shifts": [str(each) for each in change.shifts],
+        "compared": change.compared,
         "good": commits[change.good].hash,
         "bad": commits[change.bad].hash,
         "commits": [commits[at].hash for at in range(change.good + 1, change.bad + 1)],

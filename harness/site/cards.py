@@ -76,6 +76,10 @@ class CardSummary(msgspec.Struct, kw_only=True):
     """Ids of what counts because of other cards."""
     measured: list[int]
     """The newest commits that it has measured, as many as tell what is stale."""
+    spans: dict[str, tuple[int, int]]
+    """By case, the first and the last commit that it was measured at."""
+    ended: list[str]
+    """Cases that the card measures no more."""
     paths: dict[str, str]
     """Where each suite lies in the repository."""
     problems: list[str]
@@ -154,6 +158,8 @@ class CardPages:
             evidence=evidence_of(self.card.analysed),
             confirmed=[],
             measured=self._measured(),
+            spans={one.series.case.name: _span(one.series) for one in self.card.analysed},
+            ended=[case for case, fresh in self.card.case_freshness.items() if fresh.stale],
             paths={each.suite: each.path for each in self.card.facts if each.commit and each.path},
             problems=[f"{self.source.name}: {problem}" for problem in self.card.problems],
         )
@@ -481,6 +487,10 @@ class CardPages:
             )
             later[facts.suite] = listed[-1], binaries
         return listed
+
+
+def _span(series: Series) -> tuple[int, int]:
+    return int(series.positions[0]), int(series.positions[-1])
 
 
 def _work(series: Series) -> float | None:

@@ -210,6 +210,7 @@ def change_document(each: Stated, case: Case, card: int, commits: Commits) -> di
         "author": bad.author[:200],
         "time": bad.time,
         "static": change.static,
+        "shifts": [str(each) for each in change.shifts],
         "compared": change.compared,
         "triage": decision
         and {

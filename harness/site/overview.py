@@ -61,9 +61,17 @@ class Overview:
         is_stale = staleness((at for card in self.cards for at in card.measured), self.commits)
         found = []
         for card in self.cards:
-            ended = {self.cases[row["case"]].name for row in card.series if is_stale(row["at"])}
+            ended = {case for case, (_, last) in card.spans.items() if case in card.ended or is_stale(last)}
             found += [each.as_stale if each.change.case in ended else each for each in card.changes]
         return found
+
+    @property
+    def measured(self) -> dict[str, dict[str, range]]:
+        """By card and case, from the first to the last commit that it was measured at."""
+        return {
+            name: {case: range(first, last + 1) for case, (first, last) in card.spans.items()}
+            for name, card in self._named
+        }
 
     def write(self, about: Mapping[str, Any], events: Sequence[Event]) -> None:
         """`about` is what the first document says besides; `events` are made of the changes."""

@@ -16,7 +16,7 @@ import msgspec
 from harness import __version__
 from harness.errors import GitError
 from harness.history.changes import confirmed_by
-from harness.history.events import events_of, settled
+from harness.history.events import by_cards_alone, events_of, settled
 from harness.history.facts import Commits, cache_file, read_cached, read_commits, write_cached
 from harness.history.figures import Case
 from harness.history.reading import open_results, side_by_side
@@ -92,10 +92,13 @@ def publish_pages(
     of_suites = _write_suites(site, suites, cards, cases, git.repository_of(root))
     day = today or now.date()
     overview = Overview(site, cards, [each.name for each in found.cards], cases, commits)
-    events = settled(events_of(overview.changes, commits), decisions, commits, day)
+    events = by_cards_alone(
+        settled(events_of(overview.changes, commits), decisions, commits, day), overview.measured
+    )
     folders = {suite: PurePosixPath(path) for card in cards for suite, path in card.paths.items()}
     kernels = {group.name: frozenset(group.kernels) for group in found.groups if group.is_suite}
-    layout = Layout(folders=folders, kernels=kernels)
+    by_name = {case.name: case for case in cases}
+    events = with_suspects(events, root, commits, by_name, Layout(folders=folders, kernels=kernels))
     overview.write(
         {
             "generated_at": now.isoformat(timespec="seconds"),
@@ -104,7 +107,7 @@ def publish_pages(
             "commit_url": commit_url,
             "suites": of_suites,
         },
-        with_suspects(events, root, commits, {case.name: case for case in cases}, layout),
+        events,
     )
     return Published(
         folder=site.folder,

@@ -107,7 +107,7 @@
       { class: "cause" },
       el("strong", { title: sentence }, name),
       el("small", null, evidence(change)),
-      (change.static ?? [])
+      [...(change.static ?? []), ...(change.shifts ?? [])]
         .slice(0, 6)
         .map((difference) => el("small", { class: "static" }, text(difference, null, 80))),
     );

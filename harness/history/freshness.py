@@ -1,0 +1,142 @@
+"""How long ago each card and each case was last measured, and what may have taken the place of what ended."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.history.facts import Commits
+from harness.history.figures import Case
+from harness.history.series import Series
+
+_MISSED = 3
+"""More runs than these without a case, and twice as many as ever before, tell that it is measured no more."""
+_FULL = 0.5
+"""Share of the cases that a card's runs have in the middle, from which on a run tells what it leaves out."""
+_ALIKE = 0.7
+"""Share of words that two names have in common."""
+_LEVELS = 5
+_APART = 1.5
+"""Of levels before and after a rename: the larger over the smaller at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Freshness:
+    last: int
+    """Position of the newest commit that was measured."""
+    commits: int
+    """After it, up to the newest of the line."""
+    days: float
+    """Between the dates of these two commits; 0 where the clock of one was wrong."""
+    stale: bool = False
+    """Measured no more: it is missing in the card's newest runs, though these have other cases."""
+    renamed_to: str = ""
+    """A case that may be the same under another name, as it began where a stale one ended."""
+
+    @property
+    def told(self) -> str:
+        """Such as "9 commits and 4 days ago"."""
+        commits = "1 commit" if self.commits == 1 else f"{self.commits} commits"
+        days = "1 day" if round(self.days) == 1 else f"{self.days:.0f} days"
+        return f"{commits} and {days} ago"
+
+
+def freshness_of(
+    every: Sequence[Series], commits: Commits, unlisted: frozenset[str] = frozenset()
+) -> tuple[Freshness | None, dict[str, Freshness]]:
+    """Of a card, None without a figure, and of each of its cases by name; those `unlisted` are stale."""
+    if not every:
+        return None, {}
+    runs = _full_runs(every)
+    stale = {one.case.name: one for one in every if one.case.name in unlisted or _is_overdue(one, runs)}
+    renamed = _renamed(stale.values(), every, runs)
+    found = {
+        one.case.name: _since(
+            int(one.positions[-1]), commits, one.case.name in stale, renamed.get(one.case.name, "")
+        )
+        for one in every
+    }
+    return _since(max(each.last for each in found.values()), commits), found
+
+
+def _since(last: int, commits: Commits, stale: bool = False, renamed_to: str = "") -> Freshness:
+    seconds = max(0, commits[-1].time - commits[last].time)
+    return Freshness(
+        last=last,
+        commits=len(commits) - 1 - last,
+        days=seconds / 86400,
+        stale=stale,
+        renamed_to=renamed_to,
+    )
+
+
+def _full_runs(every: Sequence[Series]) -> npt.NDArray[np.int64]:
+    """Positions of the commits of which a card measured more than a few of its cases."""
+    positions, cases = np.unique(np.concatenate([one.positions for one in every]), return_counts=True)
+    return positions[cases >= _FULL * np.median(cases)]
+
+
+def _is_overdue(one: Series, runs: npt.NDArray[np.int64]) -> bool:
+    """Whether runs have gone without a case for longer than they ever did."""
+    places = np.searchsorted(runs, one.positions)
+    usual = int(np.diff(places).max(initial=1))
+    missed = int((runs > one.positions[-1]).sum())
+    return missed > max(_MISSED, 2 * usual)
+
+
+def _renamed(
+    stale: Collection[Series], every: Sequence[Series], runs: npt.NDArray[np.int64]
+) -> dict[str, str]:
+    """Of stale cases, those that begin where they end, are alike in name and lie on about their level."""
+    born: dict[int, list[Series]] = defaultdict(list)
+    for one in every:
+        born[int(np.searchsorted(runs, one.positions[0]))].append(one)
+    pairs = [
+        (old.case, new.case)
+        for old in stale
+        for new in born[int(np.searchsorted(runs, old.positions[-1], side="right"))]
+        if new.case.unit == old.case.unit and _is_level(old, new)
+    ]
+    ended = Counter(old.case.suite for old in stale)
+    kept = Counter((old.suite, new.suite) for old, new in pairs if _in_suite(old) == _in_suite(new))
+    alike = [
+        (1.0 if kept[old.suite, new.suite] == ended[old.suite] > 1 else _alike(old.name, new.name), old, new)
+        for old, new in pairs
+    ]
+    found: dict[str, str] = {}
+    for share, old, new in sorted(
+        alike, key=lambda each: (-each[0], _in_suite(each[1]) != _in_suite(each[2]))
+    ):
+        if share >= _ALIKE and old.name not in found and new.name not in found.values():
+            found[old.name] = new.name
+    return found
+
+
+def _in_suite(case: Case) -> tuple[str, str]:
+    return case.kernel, case.size
+
+
+def _alike(first: str, second: str) -> float:
+    """The share of words that two names have in common."""
+    ours, theirs = _words(first), _words(second)
+    return len(ours & theirs) / len(ours | theirs)
+
+
+@functools.cache
+def _words(name: str) -> frozenset[str]:
+    return frozenset(word.lower() for word in re.findall("[A-Z]?[a-z]+|[A-Z]+|[0-9]+", name))
+
+
+def _is_level(old: Series, new: Series) -> bool:
+    levels = []
+    for values in (old.values[::-1], new.values):
+        figures = values[np.isfinite(values)][:_LEVELS]
+        levels.append(float(np.median(figures)) if figures.size else 0.0)
+    low, high = sorted(levels)
+    return low == high or 0 < high <= _APART * low

@@ -1,0 +1,102 @@
+"""Which of several commits did it, by the files that each touches."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+import pytest
+
+from harness.history.facts import Commit, Commits
+from harness.history.figures import Case
+from harness.history.suspects import Layout, with_suspects
+from tests.support import commit, make_repository
+from tests.test_events import COMMITS, change, events
+
+LAYOUT = Layout(
+    folders={"matmul": PurePosixPath("kernels/matmul"), "copy": PurePosixPath("kernels/copy")},
+    kernels={"matmul": frozenset({"naive", "tiled"})},
+)
+NAIVE = Case(
+    name="matmul.naive@1024",
+    suite="matmul",
+    kernel="naive",
+    size="1024",
+    metric="gflops",
+    unit="",
+    direction="higher",
+    order=0,
+)
+FOREIGN = Case(
+    name="sorting.bench_fast.Sort.time_sort(10)",
+    suite="sorting.bench_fast.Sort",
+    kernel="time_sort",
+    size="10",
+    metric="time",
+    unit="seconds",
+    direction="lower",
+    order=0,
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "case", "role"),
+    [
+        ("kernels/matmul/naive.cu", NAIVE, "own"),
+        ("kernels/matmul/tiled.cu", NAIVE, ""),
+        ("kernels/matmul/tile.h", NAIVE, "code"),
+        ("kernels/portable/cuda.h", NAIVE, "code"),
+        ("kernels/copy/copy.cu", NAIVE, ""),
+        ("kernels/matmul/suite.py", NAIVE, "measurement"),
+        ("docs/naive.md", NAIVE, ""),
+        ("requirements/bench.txt", NAIVE, "dependency"),
+        ("requirements.txt", NAIVE, "dependency"),
+        ("pyproject.toml", FOREIGN, "dependency"),
+        ("uv.lock", FOREIGN, "dependency"),
+        ("src/sort.py", FOREIGN, "code"),
+        ("benchmarks/sorting/bench_fast.py", FOREIGN, "measurement"),
+        ("benchmarks/sorting/bench_slow.py", FOREIGN, ""),
+        ("asv.conf.json", FOREIGN, "measurement"),
+        ("tests/test_sort.py", FOREIGN, ""),
+        ("README.md", FOREIGN, ""),
+    ],
+)
+def test_what_a_file_is_to_a_case(path, case, role):
+    assert LAYOUT.role(path, case) == role
+
+
+def touching(tmp_path, *paths):
+    """Events of one range over commits that each touch one file, and what git makes of them."""
+    project = make_repository(tmp_path)
+    hashes = [commit(project, {path: path}, day) for day, path in enumerate(("start", *paths), 1)]
+    commits = Commits(tuple(Commit(each, number, "Ada", "") for number, each in enumerate(hashes)))
+    found = events(change(0, len(paths)))
+    [event] = with_suspects(found, project, commits, {NAIVE.name: NAIVE}, LAYOUT)
+    return event
+
+
+def test_the_only_commit_that_touches_the_source_is_accused(tmp_path):
+    event = touching(tmp_path, "docs/a.md", "kernels/matmul/naive.cu", "kernels/matmul/tiled.cu")
+    assert (event.accused, event.suspects, event.cause) == (2, (2, 1, 3), "code")
+
+
+def test_of_several_that_touch_it_none_is_accused(tmp_path):
+    event = touching(tmp_path, "kernels/portable/cuda.h", "CHANGELOG.md", "kernels/matmul/naive.cu")
+    assert (event.accused, event.suspects, event.likely) == (None, (3, 1, 2), 2)
+
+
+@pytest.mark.parametrize(
+    ("paths", "accused", "cause"),
+    [
+        (["kernels/matmul/suite.py", "docs/a.md"], 1, "measurement"),
+        (["docs/a.md", "requirements.txt"], 2, "dependency"),
+        (["docs/a.md", "docs/b.md"], None, "unknown"),
+    ],
+)
+def test_what_else_may_have_done_it(tmp_path, paths, accused, cause):
+    event = touching(tmp_path, *paths)
+    assert (event.accused, event.cause) == (accused, cause)
+
+
+def test_without_git_nothing_is_told_of_suspects(tmp_path):
+    found = events(change(0, 2))
+    assert with_suspects(found, tmp_path, COMMITS, {NAIVE.name: NAIVE}, LAYOUT) == found
