@@ -433,8 +433,8 @@ def test_a_date_that_no_calendar_has_is_no_error(time, day):
     assert str(said(entry, "updated")).startswith(day)
 
 
-def standing(opened=0, unjudged=0, unknown=0, series=4):
-    return Standing(open=opened, unjudged=unjudged, unknown=unknown, series=series)
+def standing(opened=0, unjudged=0, unknown=0, series=4, *, stale=False):
+    return Standing(open=opened, unjudged=unjudged, unknown=unknown, series=series, stale=stale)
 
 
 @pytest.mark.parametrize(
@@ -446,6 +446,7 @@ def standing(opened=0, unjudged=0, unknown=0, series=4):
         (standing(opened=2), "2 regressions"),
         (standing(unjudged=2), "2 unjudged"),
         (standing(unknown=4), "too few points"),
+        (standing(stale=True), "not measured lately"),
         (standing(series=0), "not measured"),
     ],
 )
@@ -467,7 +468,7 @@ def test_a_badge_is_green_only_where_something_was_judged_and_nothing_waits():
 
     green, red, grey = colour(), colour(opened=1), colour(series=0)
     assert len({green, red, grey}) == 3
-    assert colour(unjudged=1) == colour(unknown=4) == grey
+    assert colour(unjudged=1) == colour(unknown=4) == colour(stale=True) == grey
     assert colour(unknown=3) == green
 
 
@@ -851,7 +852,7 @@ def newer(written):
     [
         (without_machine, "machine.json is missing or damaged", 12),
         (lambda written: synthetic.truncate(written.result(2)), "is left out", 10),
-        (newer, "its format is 3, which is not 2", 10),
+        (newer, "the format is 3", 10),
         (lambda written: synthetic.rebase_away(written, 1, 3), "2 of 6 results are of commits", 8),
     ],
     ids=["machine", "truncated", "newer", "unknown"],

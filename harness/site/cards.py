@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -512,7 +513,7 @@ def _spark(one: Analysed) -> list[float]:
     means = np.where(np.isnan(pairs).any(axis=1), np.nanmax(np.nan_to_num(pairs), axis=1), pairs.mean(axis=1))
     means[np.isnan(pairs).all(axis=1)] = np.nan
     if np.isnan(means).all():
-        return means.tolist()
+        return [math.nan] * _SPARK
     low, high, middle = np.nanmin(means), np.nanmax(means), np.nanmedian(means)
     noise = 0.0 if np.isnan(one.noise) else one.noise
     least = abs(middle) * max(4 * one.floor, 6 * noise)

@@ -403,6 +403,8 @@ class Standing:
     unknown: int
     """Series with too few points to know their noise."""
     series: int
+    stale: bool
+    """It has not been measured for long, while others have."""
 
     @property
     def words(self) -> tuple[str, str]:
@@ -413,6 +415,8 @@ class Standing:
             return counted(self.open, "regression"), _RED
         if self.unjudged:
             return f"{self.unjudged} unjudged", _GREY
+        if self.stale:
+            return "not measured lately", _GREY
         if self.unknown == self.series:
             return "too few points", _GREY
         return "no regression", _GREEN

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -56,12 +56,17 @@ class Overview:
     commits: Commits
 
     @cached_property
+    def _is_stale(self) -> Callable[[int], bool]:
+        return staleness((at for card in self.cards for at in card.measured), self.commits)
+
+    @cached_property
     def changes(self) -> list[Stated]:
         """Of every card, what is to do about them but for decisions about events."""
-        is_stale = staleness((at for card in self.cards for at in card.measured), self.commits)
         found = []
         for card in self.cards:
-            ended = {case for case, (_, last) in card.spans.items() if case in card.ended or is_stale(last)}
+            ended = {
+                case for case, (_, last) in card.spans.items() if case in card.ended or self._is_stale(last)
+            }
             found += [each.as_stale if each.change.case in ended else each for each in card.changes]
         return found
 
@@ -195,6 +200,7 @@ class Overview:
                 unjudged=unjudged[name],
                 unknown=sum(row["noise"] is None for row in card.series),
                 series=len(card.series),
+                stale=card.newest is not None and self._is_stale(card.newest["commit"]),
             )
             for name, card in self._named
         ]
@@ -206,8 +212,8 @@ class Overview:
         events: Sequence[Event],
         standing: Sequence[Standing],
     ) -> None:
-        kinds = Counter(each.state or each.change.kind for each in changes)
-        of_events = Counter(each.state or each.kind for each in events)
+        kinds: Counter[str] = Counter(each.state or each.change.kind for each in changes)
+        of_events: Counter[str] = Counter(each.state or each.kind for each in events)
         newest = self.commits[-1]
         self.site.write(
             "site",

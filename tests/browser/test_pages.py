@@ -861,7 +861,7 @@ def test_two_cards_are_compared_and_sorted_by_what_is_worst(pages, shown):
     assert set(pages.column("Both sides of every case", 4)) == {"slower", ""}
     pages.click("thead th:nth-child(4) button")
     sizes = [
-        float(re.search(r"[\d.]+", cell)[0])
+        float(re.findall(r"[\d.]+", cell)[0])
         for cell in pages.column("Both sides of every case", 3)
         if "%" in cell
     ]

@@ -8,7 +8,6 @@
     dependency: "a dependency or the toolchain",
     measurement: "how it is measured",
     card: "the card, not the code",
-    unknown: "not clear",
   };
 
   events.isOpen = (event) => event.state === "new" || event.state === "expired";

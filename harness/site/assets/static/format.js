@@ -135,7 +135,7 @@
     return index < 26 ? last : format.letter(Math.floor(index / 26) - 1) + last;
   };
 
-  const TIME = /^(ns|us|µs|μs|ms|s)$/;
+  const TIME = /^(ns|us|µs|μs|ms|s|seconds)$/;
   const RATE = /\/s$/;
 
   /** A change of a level over time, as a word; what is too little to count has no colour. */

@@ -54,6 +54,7 @@
     return `${tone}-${size > 0.2 ? 3 : size > 0.05 ? 2 : 1}`;
   }
 
+  const MOST = 30;
   const RANK = { open: 3, unjudged: 2, judged: 1, unknown: 0, missing: -1 };
 
   /** A table of every kernel on every card: a square a size. */
@@ -68,8 +69,11 @@
       if (!row.cards.has(one.card)) row.cards.set(one.card, []);
       row.cards.get(one.card).push({ one, kase, stands: format.standing(kase, one) });
     }
-    const rows = [...kernels.values()].sort((a, b) => a.order - b.order);
     const rank = (squares) => Math.max(...squares.map(({ stands }) => RANK[stands.kind]));
+    const rows = [...kernels.values()];
+    // What does not fit on a screen has first what somebody has to look at.
+    const urgent = (row) => (kernels.size > MOST ? Math.max(1, ...[...row.cards.values()].map(rank)) : 1);
+    rows.sort((a, b) => urgent(b) - urgent(a) || a.order - b.order);
     const square = (card, { kase, stands }) =>
       el("a", {
         class: `square ${shade(stands)}`,
@@ -81,7 +85,7 @@
       { key: "kernel", label: "Kernel", sort: (row) => row.order, cell: (row) => harness.name(row.name) },
       ...site.cards.map((card, number) => ({
         key: `card-${number}`,
-        label: harness.plain(card.name, 34),
+        label: harness.shortened(card.name, site.cards.length > 4 ? 16 : 34),
         hint: "Sort by what is open, then unjudged",
         down: true,
         sort: (row) => (row.cards.has(number) ? rank(row.cards.get(number)) : null),
@@ -99,12 +103,14 @@
       ["steady", "steady"],
       ["unknown", "too few points"],
     ];
-    return [
+    return el(
+      "div",
+      { class: "glance" },
       harness.table(columns, {
         id: "order-glance",
         caption: "Every kernel on every card, a square a size",
         rows,
-        limit: 30,
+        limit: MOST,
         empty: harness.empty("No kernel matches the filter."),
       }).node,
       el(
@@ -112,6 +118,6 @@
         { class: "legend" },
         words.map(([kind, label]) => el("li", null, el("span", { class: `square ${kind}` }), label)),
       ),
-    ];
+    );
   };
 })(window.harness);

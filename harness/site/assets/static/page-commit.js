@@ -60,7 +60,7 @@
       .sort((a, b) => b.marked - a.marked || (a.marked ? b.worst - a.worst : a.kase.order - b.kase.order));
     const column = (one) => ({
       key: `card-${one.number}`,
-      label: harness.plain(one.card.name, 34),
+      label: harness.shortened(one.card.name, 34),
       numeric: true,
       hint: "Sort from worst to best",
       down: true,

@@ -350,7 +350,7 @@
     function column(card, number) {
       return {
         key: `card-${number}`,
-        label: harness.plain(card.name, 34),
+        label: harness.shortened(card.name, 34),
         numeric: true,
         hint: "Sort by what is open or unjudged, else by the change over 90 days",
         sort: (row) => row.series.has(number) && (format.standing(row.kase, row.series.get(number)).effect ?? 0),
