@@ -26,6 +26,15 @@ from typing import Any, TypeAlias
 
 KINDS = {"time": ("time", "seconds"), "peakmem": ("peakmemory", "bytes"), "track": ("track", "unit")}
 """What asv makes of a method whose name begins so: type and unit. The data do not have a track's own unit."""
+UNITS = {
+    **dict.fromkeys(("track_mean_loop_ms", "track_p95_loop_ms", "track_p95_step_time"), "ms/frame"),
+    **dict.fromkeys(("track_mean_step_ms", "track_p95_step_ms"), "ms/step"),
+    **dict.fromkeys(("track_mean_world_step_time", "track_simulate"), "ms/world-step"),
+    "track_simulation_steps_per_second": "world-steps/s",
+    "track_steady_state_gpu_memory": "MiB",
+    "track_real_time_factor": "x",
+}
+"""Of tracks by their methods, as Newton's benchmarks.json has them."""
 SYSTEMS = {"lin": "Linux", "win": "Windows"}
 COLUMNS = ("result", "params", "version", "started_at")
 
@@ -164,7 +173,9 @@ def _params(parameters: Iterable[str]) -> list[list[str]]:
 
 
 def _benchmark(name: str, parameters: Iterable[str]) -> dict[str, Any]:
-    kind, unit = KINDS[name.rpartition(".")[2].partition("_")[0]]
+    method = name.rpartition(".")[2]
+    kind, unit = KINDS[method.partition("_")[0]]
+    unit = "%" if "Overhead" in name and kind == "track" else UNITS.get(method, unit)
     params = _params(parameters)
     names = ["parameters"] if params else []
     return {"name": name, "type": kind, "unit": unit, "version": "1", "param_names": names, "params": params}

@@ -202,6 +202,25 @@ def test_a_failure_in_another_environment_hides_no_figure(made):
     assert series_of(told(made))["matmul.naive@1024"].failed[9]
 
 
+def test_records_of_environments_that_overlap_are_apart_from_each_other_and_from_those_of_none(made):
+    without_asv(made)
+    before = series_of(told(made))["matmul.naive@1024"]
+    for commit, minor in ((5, 11), (7, 12), (9, 11)):
+        settings = {**read_run(record_of(made, commit)).run.settings, "environment": f"checkout-py3.{minor}"}
+        measured_again(made, commit, lambda rows: [at_rate(rows[0], 2.0)], settings=settings)
+    cards = {card.name: card for card in told(made, cards=[H200.machine]).cards}
+    points = {
+        name: {one.series.case.name: one.series for one in card.analysed}["matmul.naive@1024"]
+        for name, card in cards.items()
+    }
+    assert {name: series.positions.tolist() for name, series in points.items()} == {
+        H200.machine: before.positions.tolist(),
+        f"{H200.machine}/py3.11": [5, 9],
+        f"{H200.machine}/py3.12": [7],
+    }
+    np.testing.assert_array_equal(points[H200.machine].values, before.values)
+
+
 @pytest.mark.parametrize("command", ["check", "compare"])
 def test_what_was_not_timed_at_a_commit_is_no_point(made, command):
     before = series_of(told(made))

@@ -28,8 +28,11 @@ _LATE = 20
 """Commits by which a card is behind before that is told."""
 _OTHERS = 5
 """Events that are not open, and are shown all the same."""
-_FEWEST, _LINES, _REST = 4, 3, 16
-"""A terminal shows so many events at the least; the lines that one takes, and those of all the rest."""
+_LATE_NAMED = 2
+"""Cards that are behind and are named, each in a line."""
+_FEWEST, _LINES, _REST = 2, 3, 12
+"""A terminal shows so many events of a kind at the least; the lines that one takes, and all that is not of
+events."""
 _STATE, _EFFECT, _WHAT = 9, 15, 13
 """Widths of columns."""
 _INDENT = "  "
@@ -82,14 +85,14 @@ def _print_cards(history: History) -> None:
         series = counted(sum(len(card.analysed) for card in history.cards), "case")
         out.print(f"{len(history.cards)} cards, {series} in all{_told(newest, commits)}", style="bold")
     late = [
-        f"{harmless(card.name)} {behind}"
-        for card in history.cards
-        if (behind := _behind(card, commits, newest))
+        f"{harmless(card.name)} {how}" for card in history.cards if (how := _behind(card, commits, newest))
     ]
+    if len(late) > _LATE_NAMED:
+        late = [f"{len(late)} cards are behind: {late[0]}"]
     for card in history.cards if few else ():
         out.print(_title(card, commits), style="bold", soft_wrap=True)
     for words in (*late, *_ended(history)):
-        out.print(words, style="dim", soft_wrap=True)
+        out.print(words, style="dim", soft_wrap=not out.is_terminal)
     for card in history.cards:
         for one in card.failing:
             out.print(_failed(one, commits))
@@ -131,25 +134,34 @@ def _print_events(history: History, since: str) -> None:
     early.sort(key=lambda each: -abs(math.log1p(each.worst.change.effect)))
     others = [each for each in events if not each.is_open and each not in early]
     others.sort(key=lambda each: -each.bad)
+    room = _room(len(opened), len(early))
     if opened:
-        _print_list("", opened, history)
+        _print_list("", opened, room[0], history)
     if early:
-        _print_list("Too early to judge", early, history)
+        _print_list("Too early to judge", early, room[1], history)
     if others:
         shown = others if since else others[:_OTHERS]
-        _print_others(
-            f"Also since {since}" if since else "Not open", shown, len(others) - len(shown), history
-        )
+        title = f"Also since {since}" if since else "Not open"
+        _print_others(title, shown, len(others) - len(shown), history)
 
 
-def _print_list(title: str, events: Sequence[Event], history: History) -> None:
+def _room(opened: int, early: int) -> tuple[int, int]:
+    """How many open events, and how many that cannot be judged yet, are shown: of a terminal what fits."""
+    out = console()
+    if not out.is_terminal:
+        return opened, early
+    lines = out.height - _REST
+    some = min(early, max(_FEWEST, lines // _LINES // 3))
+    return max(_FEWEST, (lines - some * (_LINES + 1)) // _LINES), some
+
+
+def _print_list(title: str, events: Sequence[Event], room: int, history: History) -> None:
     """How much, which commits and why; below the case that it is worst in, and what there is to know."""
     out = console()
     out.print()
     if title:
         out.print(title, style="bold")
     names = distinct((event.worst.change.case for event in events), out.width - len(_INDENT))
-    room = max(_FEWEST, (out.height - _REST) // _LINES) if out.is_terminal else len(events)
     for event in events[:room]:
         change = event.worst.change
         state = "drift" if event.kind == "drift" and event.state == "new" else event.state or event.kind
@@ -211,12 +223,16 @@ def _print_others(title: str, events: Sequence[Event], more: int, history: Histo
     out, commits = console(), history.commits
     out.print()
     out.print(title, style="bold")
-    names = distinct((event.cases[0] for event in events if len(event.cases) == 1), _CLIP // 2)
-    for event in events:
-        cases = names[event.cases[0]] if len(event.cases) == 1 else counted(len(event.cases), "case")
-        cards = event.cards[0] if len(event.cards) == 1 else counted(len(event.cards), "card")
-        line = f"{_what(event):{_WHAT}}{_span(event.good, event.bad, commits)} {_sizes(event)} {cases}"
-        out.print(Text(line), Text(f"on {harmless(cards)}"))
+    heads = [
+        f"{_what(event):{_WHAT}}{_span(event.good, event.bad, commits)} {_sizes(event)}" for event in events
+    ]
+    room = max(_CLIP // 4, out.width - max(map(len, heads)) - 1)
+    names = distinct((event.cases[0] for event in events if len(event.cases) == 1), room)
+    cards = distinct((event.cards[0] for event in events if len(event.cards) == 1), _CLIP // 2)
+    for event, head in zip(events, heads, strict=True):
+        case = names[event.cases[0]] if len(event.cases) == 1 else counted(len(event.cases), "case")
+        card = cards[event.cards[0]] if len(event.cards) == 1 else counted(len(event.cards), "card")
+        out.print(Text(f"{head} {case}"), Text(f"on {card}"))
     if more:
         out.print(f"and {counted(more, 'older one')}: --since COMMIT, or --all", style="dim")
 

@@ -40,7 +40,9 @@ class Waiting:
         self.status = self.console.status(words)
 
     def tell(self, what: str) -> None:
-        self.status.update(f"{self.words}: {escape(what)}")
+        # On one line: of two, each turn of the spinner would leave the first behind.
+        room = self.console.width - len(self.words) - 5
+        self.status.update(f"{self.words}: {escape(what if len(what) <= room else f'{what[: room - 1]}…')}")
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:

@@ -1,19 +1,10 @@
 """The places in a series of figures, one a commit, where the level changed, by how much and how surely.
 
-What is looked for is a relative step that stays. Stray figures, a burst of a few that recovers, a slow wander
-and noise that carries over from one figure to the next are none.
+What is looked for is a relative step that stays. Stray figures, a slow wander and noise that carries over
+from one figure to the next are none; a stretch of a few figures that came back is told apart.
 
-1. Figures far from the median of the seven about them are set aside where they are one or two in a row. A
-   running median keeps steps: Tukey, Exploratory Data Analysis (1977), chapter 7.
-2. The noise, its variance and autocorrelation, is read from differences of figures some places apart, between
-   which there are few steps: as in Wu & Zhao, Journal of the Royal Statistical Society B 69 (2007) 391-410.
-3. Moving windows of several widths propose places: MOSUM, Eichinger & Kirch, Bernoulli 24 (2018) 526-564, and
-   with several widths Messer et al., Annals of Applied Statistics 8 (2014) 2027-2059.
-4. The least sure place is struck out until all that are left are sure enough. A place is judged by robust
-   levels beside it, by the standard error of means of autocorrelated figures, and by how many places there
-   are where chance could have done the same.
-
-All is local: what is found more than LOOK_AHEAD figures before the end does not depend on what is appended.
+A series of up to 255 figures is divided in every way (`exact`), a longer one by moving windows (`windows`),
+and so is one without noise, such as a count of registers.
 """
 
 from __future__ import annotations
@@ -21,79 +12,59 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from harness.statistics.exact import LONGEST, ExactSearch, strays_of_few
 from harness.statistics.paired import Floats, median
+from harness.statistics.windows import (
+    CANDIDATE,
+    CLIP,
+    FEWEST_QUIET,
+    LEVEL,
+    LOOK_AHEAD,
+    MOST_LOG,
+    Q80,
+    ROUNDING,
+    Bools,
+    Ints,
+    Step,
+    WindowSearch,
+    clipped,
+    huber,
+    is_quiet,
+    mean_variance,
+    relative,
+    without_strays,
+)
 
-LOOK_AHEAD = 800
-"""Figures after a change, beyond which nothing of it depends on more of them."""
-CANDIDATE = 0.1
-"""The largest p-value of a candidate."""
+__all__ = [
+    "CANDIDATE",
+    "LOOK_AHEAD",
+    "Brief",
+    "ChangePoint",
+    "Level",
+    "Newest",
+    "Segmentation",
+    "find_changes",
+]
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+BRIEF = 6
+"""The most figures of a stretch that came back; more are a level."""
 
-_BLOCK = 128
-"""Figures for which the noise is taken to be the same."""
-_WIDTHS = (3, 6, 12, 24, 48, 96)
-"""The widths of the windows that propose places."""
-_REACH = 100
-"""The most figures on a side that a test looks at."""
-_NARROW, _UNEVEN = 60, 4
-"""A test looks at that many on the longer side, or at so many times those on the shorter: levels wander."""
-_LEVEL = 50
-"""The most figures on a side that an effect is measured by."""
-_FEWEST, _FEWEST_QUIET, _FEWEST_ROUGH = 3, 2, 6
-"""Figures that make a level: in noise, without noise, where strays are part of the noise."""
-_BURST = 6
-"""Figures between two steps that are no level yet, when there is noise."""
-_STRAY = 5.0
-"""Standard deviations from the running median, from where a figure is a stray."""
-_ROUGH = 0.07
-"""Share of strays above which they are part of the noise."""
-_QUIET = 0.04
-"""Share of figures unlike the one before, up to which there is no noise."""
-_SLOPE = 0.6 / 200
-"""Standard deviation of the slope of a slow wander, in smallest relevant changes per figure."""
-_YOUNG = 12
-"""Figures of a series that has only just begun."""
-_BRIEF = 2 * _BLOCK
-"""Figures up to which several steps close together can pass for noise that carries over."""
-_RAMP = 0.25
-"""The share of that noise which such steps may leave where they are taken for steps."""
-_NEAR_LAGS, _LAGS = (2, 3), (5, 6, 7, 8)
-"""The nearer ones straddle fewer steps, the others tell autocorrelation better."""
+_BACK = 0.5
+"""The share of a stretch's effect that may be left where it came back."""
 _FEWEST_FREE = 4
 """Figures beyond one for each level, from which on they tell the noise."""
-_OFF = 4.0
-"""Standard deviations from the level, from where a newest figure is off it."""
+_OFF = (3.3, 2.6, 2.2)
+"""Standard deviations from the level, beyond which the newest figure, each of two, of more, is off it."""
 _OFF_UNKNOWN = 5.0
 """The same in smallest relevant changes, where the noise is unknown."""
-_ROUNDING = 1e-12
-"""A difference of logarithms that is none."""
-_MOST_LOG = 709.0
-"""The largest logarithm of what a float can hold."""
-_MOST_RHO = 0.95
-_Q80 = 1.2815515655446004
-"""The quantile 0.8 of the absolute value of a standard normal variable."""
-_CLIP, _CLIPPED_SQUARE = 3.0, 0.995
-"""The standard deviations at which squares are cut off, and a normal variable's mean square then."""
-_HUBER, _HUBER_INSIDE = 1.7, 0.911
-"""Beyond how many standard deviations a figure counts as less far, and the share that is within."""
+_USUAL = 0.05
+"""Share of the figures before that may be as far off."""
 _95 = 1.959963984540054
-
-# These were set by simulation, so that p-values hold in the kinds of noise of scripts/bench_changepoints.py.
-_SCREEN = 0.7
-"""How much less sure, in z, a proposal may be."""
-_PLACES, _SHORT = 400.0, 10.0
-_LAST_PLACES, _LAST_FEW, _LAST_REACH = 1.2, 3.5, 12.0
-_DF_PER_FIGURE, _DF_POWER = 0.7, 1.3
-_RHO_BIAS, _RHO_SHRINK = 10.0, 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,29 +151,6 @@ class Segmentation:
     newest: Newest | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Noise:
-    """The noise of each block of figures, as logarithms."""
-
-    sd: Floats
-    """Not below the smallest that matters."""
-    raw: Floats
-    rho: Floats
-    df: Floats
-    fewest: Ints
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A step between logs[low:at] and logs[at:high], judged."""
-
-    low: int
-    at: int
-    high: int
-    z: float
-    p_value: float
-
-
 def find_changes(values: ArrayLike, *, smallest: float = 0.01, significance: float = 0.015) -> Segmentation:
     """The changes of level in `values`, which has one axis and is in the order of commits.
 
@@ -219,393 +167,66 @@ def find_changes(values: ArrayLike, *, smallest: float = 0.01, significance: flo
         return Segmentation(changes=(), levels=(), outliers=(), noise=math.nan, autocorrelation=0.0)
     logs = np.log(array[place])
     floor = math.log1p(smallest) / 20
-    kept, rough = _kept(logs, floor)
+    kept, rough, is_short = _kept(logs, floor)
     brief: list[Brief] = []
     while True:
-        search = _Search(logs[kept], rough[kept], floor, smallest, significance)
+        search: ExactSearch | WindowSearch
+        if is_short:
+            search = ExactSearch(logs[kept], floor, smallest, significance)
+        else:
+            search = WindowSearch(logs[kept], rough[kept], floor, smallest, significance)
         steps = search.steps()
-        bursts = search.bursts(steps)
-        if not bursts:
+        came_back = _came_back(search, steps)
+        if not came_back:
             break
+        for one, two in came_back:
+            brief.append(_brief(search, one, two, place[kept]))
         places = np.flatnonzero(kept)
-        for one, two in bursts:
-            brief.append(_brief(search, one, two, place[places]))
+        for one, two in came_back:
             kept[places[one.at : two.at]] = False
     index = place[kept]
     changes = tuple(_change(search, step, index) for step in steps)
-    search.significance = CANDIDATE
-    candidates = tuple(
-        _change(search, step, index)
-        for step in search.steps()
-        if significance < step.p_value and step.at not in {sure.at for sure in steps}
-    )
-    noise_known = index.size - len(steps) - 1 >= _FEWEST_FREE
+    known = index.size - len(steps) - 1 >= _FEWEST_FREE
+    newest = _newest(logs, place, changes, search, known=known)
+    sure = {step.at for step in steps}
     return Segmentation(
         changes=changes,
         levels=_levels(
             search.logs, [step.at for step in steps], [change.at for change in changes], array.size
         ),
-        outliers=tuple(place[~kept].tolist()),
-        noise=float(np.median(search.noise.raw)) if noise_known else math.nan,
-        autocorrelation=float(np.median(search.noise.rho)) if noise_known else 0.0,
-        candidates=candidates,
+        outliers=tuple(place[~kept & (place < (newest.at if newest else array.size))].tolist()),
+        noise=float(np.median(search.noise.raw)) if known else math.nan,
+        autocorrelation=float(np.median(search.noise.rho)) if known else 0.0,
+        candidates=tuple(_change(search, step, index) for step in search.hints() if step.at not in sure),
         brief=tuple(sorted(brief, key=lambda one: one.start)),
-        newest=_newest(array, place, changes, search, smallest),
+        newest=newest,
     )
 
 
-class _Search:
-    """Figures as logarithms, strays left out, their noise, and the tests of places in them."""
-
-    def __init__(
-        self, logs: Floats, rough: Bools, floor: float, smallest: float, significance: float
-    ) -> None:
-        self.logs = logs
-        self.rough = rough
-        self.floor = floor
-        self.smallest = smallest
-        self.significance = significance
-        self.sums = np.concatenate(([0.0], np.cumsum(logs - logs[0])))
-        self.noise = _noise(logs, rough, floor, _NEAR_LAGS, ())
-
-    def steps(self) -> list[_Step]:
-        """The steps that are sure, in order."""
-        steps, noise = self._sure(), self.noise
-        if self.logs.size > _BRIEF:
-            return steps
-        # A ramp of several steps looks like noise that carries over, of which a short series has no other.
-        # Taken for steps, it has to leave far less noise than that.
-        self.noise = _noise(self.logs, self.rough, self.floor, (), ())
-        ramp = self._sure()
-        if len(ramp) <= len(steps) or np.median(self.noise.sd) > _RAMP * np.median(noise.sd):
-            self.noise = noise
-            return steps
-        return ramp
-
-    def _sure(self) -> list[_Step]:
-        cuts = self._proposals()
-        # Once more, without what may be steps.
-        self.noise = _noise(self._aligned(cuts), self.rough, self.floor, _LAGS, cuts)
-        steps = self._struck(cuts)
-        for _ in range(2):
-            moved = sorted({self._best_place(step) for step in steps})
-            if moved == [step.at for step in steps]:
-                break
-            steps = self._struck(moved)
-        return steps
-
-    def bursts(self, steps: Sequence[_Step]) -> list[tuple[_Step, _Step]]:
-        """Stretches too short for a level, which a further search leaves out: it finds one step, or none."""
-        return [
-            (one, two)
-            for one, two in pairwise(steps)
-            if two.at - one.at <= _BURST and self.noise.fewest[self.block(one.at)] != _FEWEST_QUIET
-        ]
-
-    def block(self, index: int) -> int:
-        return min(index // _BLOCK, self.noise.sd.size - 1)
-
-    def edge_levels(self, left: Floats, right: Floats, block: int) -> tuple[float, float, float]:
-        """Just before and just after the place where two stretches touch, and the standard error of their
-        difference.
-
-        Levels are Huber's estimates (Annals of Mathematical Statistics 35 (1964) 73-101). A slope common to
-        both sides is taken off as far as it is surely there: it is a normal variable of mean 0 beforehand.
-        """
-        sd, rho = float(self.noise.sd[block]), float(self.noise.rho[block])
-        before, after = _huber(left, sd), _huber(right, sd)
-        time_left, time_right = _centred(left.size), _centred(right.size)
-        square = (left.size**3 - left.size + right.size**3 - right.size) / 12
-        limit = 2.5 * sd
-        along = float(
-            time_left @ _clipped(left - before, limit) + time_right @ _clipped(right - after, limit)
-        )
-        believed = (_SLOPE * self.smallest) ** 2
-        doubt = sd**2 * (1 + rho) / (1 - rho) / square
-        slope = along / square * believed / (believed + doubt)
-        variance = sd**2 * (_mean_variance(left.size, rho) + _mean_variance(right.size, rho))
-        variance += ((left.size + right.size) / 2) ** 2 * believed * doubt / (believed + doubt)
-        return before + slope * left.size / 2, after - slope * right.size / 2, math.sqrt(variance)
-
-    def _proposals(self) -> list[int]:
-        """Places where adjacent windows differ by what could be a step; of near ones the surest."""
-        count, sums = self.logs.size, self.sums
-        found: list[tuple[float, int, int]] = []
-        for width in _WIDTHS:
-            least = max(_FEWEST_QUIET if width == _WIDTHS[0] else _FEWEST, width // 8)
-            if count < max(2 * least, width // 2):
-                break
-            at = np.arange(least, count - least + 1)
-            low, high = np.maximum(at - width, 0), np.minimum(at + width, count)
-            # The mean of up to `width` figures from each place on, less that of those before it.
-            contrasts = (sums[high] - sums[at]) / (high - at) - (sums[at] - sums[low]) / (at - low)
-            over = np.abs(contrasts) / self._errors(at, width)
-            tail = max(0, count - width + 1 - least)
-            over[:tail] -= _limit(self.significance, width) - _SCREEN
-            over[tail:] -= _limit(self.significance, least, last=True) - _SCREEN
-            found += [(float(over[k]), int(at[k]), width) for k in _peaks(over, max(1, width // 2))]
-        chosen: list[int] = []
-        for _, place, width in sorted(found, reverse=True):
-            if all(abs(place - other) > max(1, width // 4) for other in chosen):
-                chosen.append(place)
-        return sorted(chosen)
-
-    def _errors(self, at: Ints, width: int) -> Floats:
-        """Standard errors of the contrasts."""
-        noise, count, start = self.noise, self.logs.size, int(at[0])
-        blocks = np.minimum(at // _BLOCK, noise.sd.size - 1)
-        errors: Floats = (noise.sd * np.sqrt(2 * _mean_variance(width, noise.rho)))[blocks]
-        # Windows that the ends cut short.
-        begun = max(0, min(at.size, width - start))
-        ending = max(begun, count - width + 1 - start)
-        for cut in (slice(0, begun), slice(ending, at.size)):
-            ends, block = at[cut], blocks[cut]
-            if ends.size:
-                rho = noise.rho[block]
-                variance = _mean_variance(np.minimum(ends, width), rho)
-                variance += _mean_variance(np.minimum(count - ends, width), rho)
-                errors[cut] = noise.sd[block] * np.sqrt(variance)
-        return errors
-
-    def _aligned(self, cuts: Sequence[int]) -> Floats:
-        """The figures without the steps at the cuts."""
-        jumps = np.zeros(self.logs.size)
-        sums = self.sums
-        for low, at, high in _threes(cuts, self.logs.size):
-            left, right = max(low, at - _LEVEL), min(high, at + _LEVEL)
-            jumps[at] = (sums[right] - sums[at]) / (right - at) - (sums[at] - sums[left]) / (at - left)
-        result: Floats = self.logs - np.cumsum(jumps)
-        return result
-
-    def _struck(self, cuts: Sequence[int]) -> list[_Step]:
-        """The steps left when the least sure is struck out until all are sure."""
-        steps = [self._judged(*three) for three in _threes(cuts, self.logs.size)]
-        while steps:
-            worst = max(range(len(steps)), key=lambda k: (steps[k].p_value, -steps[k].z))
-            if steps[worst].p_value <= self.significance:
-                break
-            gone = steps.pop(worst)
-            if worst > 0:
-                steps[worst - 1] = self._judged(steps[worst - 1].low, steps[worst - 1].at, gone.high)
-            if worst < len(steps):
-                steps[worst] = self._judged(gone.low, steps[worst].at, steps[worst].high)
-        return steps
-
-    def _judged(self, low: int, at: int, high: int) -> _Step:
-        block = self.block(at)
-        short = min(at - low, high - at, _REACH)
-        if at - low < self._fewest_from(low, block) or high - at < self.noise.fewest[block]:
-            return _Step(low, at, high, 0.0, 1.0)
-        reach = min(_REACH, max(_NARROW, _UNEVEN * short))
-        left, right = self.logs[max(low, at - reach) : at], self.logs[at : min(high, at + reach)]
-        before, after, error = self.edge_levels(left, right, block)
-        if abs(_relative(after - before)) < self.smallest:
-            return _Step(low, at, high, 0.0, 1.0)
-        z = _as_normal(abs(after - before) / error, float(self.noise.df[block]))
-        last = high == self.logs.size and high - at <= at - low
-        return _Step(low, at, high, z, _searched(z, short, last=last, most=3.0 * self.logs.size))
-
-    def _fewest_from(self, low: int, block: int) -> int:
-        """Figures that make the level at `low`; two at a young series' start, whose p-value then decides."""
-        fewest = int(self.noise.fewest[block])
-        return min(fewest, _FEWEST_QUIET) if low == 0 and self.logs.size < _YOUNG else fewest
-
-    def _best_place(self, step: _Step) -> int:
-        """The place between its neighbours where the step fits best, in least squares."""
-        block = self.block(step.at)
-        low, high = max(step.low, step.at - _REACH), min(step.high, step.at + _REACH)
-        at = np.arange(low + self._fewest_from(low, block), high - int(self.noise.fewest[block]) + 1)
-        sums = self.sums
-        excess = sums[at] - sums[low] - (at - low) * ((sums[high] - sums[low]) / (high - low))
-        return int(at[(excess**2 / ((at - low) * (high - at))).argmax()])
-
-
-def _kept(logs: Floats, floor: float) -> tuple[Bools, Bools]:
-    """Which figures are no strays, and which are among so many strays that these are noise and stay."""
-    count = logs.size
-    kept, rough = np.ones(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
-    if count < 5:
-        return kept, rough
-    blocks = max(1, count // _BLOCK)
-    block = np.minimum(np.arange(count) // _BLOCK, blocks - 1)
-    off = logs - _running_median(logs)
-    size = np.abs(off)
-    # The median of seven moves with the figure itself, so that the scale comes out a tenth too small.
-    scale = 1.1 * _with_neighbours(_quantile_80(size, blocks)) / _with_neighbours(np.ones(blocks)) / _Q80
-    suspects = np.flatnonzero(size > _STRAY * np.maximum(scale, floor)[block])
-    if suspects.size == 0:
-        return kept, rough
-    unlike = np.concatenate(([0.0], np.abs(np.diff(logs)) > _ROUNDING))
-    sizes = _with_neighbours(_sum(np.ones(count), blocks))
-    longest = np.where(_is_quiet(_with_neighbours(_sum(unlike, blocks)), sizes), 1, 2)[block[suspects]]
-    sides = np.sign(off[suspects])
-    starts = np.flatnonzero(np.concatenate(([True], (np.diff(suspects) > 1) | (np.diff(sides) != 0))))
-    lengths = np.diff(np.concatenate((starts, [suspects.size])))
-    kept[suspects[np.repeat(lengths, lengths) <= longest]] = False
-    strays = _with_neighbours(_sum((~kept).astype(np.float64), blocks))
-    rough = (strays > 2 + _ROUGH * sizes)[block]
-    return kept | rough, rough
-
-
-def _noise(logs: Floats, rough: Bools, floor: float, lags: Sequence[int], fitted: Sequence[int]) -> _Noise:
-    """The noise of each block and the blocks beside it. `fitted` are the places of steps that were taken off.
-
-    Half the mean squared difference of figures h apart is their variance less their covariance. Under an
-    autoregression of first order that is the variance times 1 - rho**h. Two sorts of h tell both.
+def _kept(logs: Floats, floor: float) -> tuple[Bools, Bools, bool]:
+    """Which figures are no strays, which are among so many strays that these are noise, and whether the
+    series is searched as a short one: it is short and has noise.
     """
-    count = logs.size
-    blocks = max(1, count // _BLOCK)
-    sizes = _with_neighbours(_sum(np.ones(count), blocks))
-    if count < 3:
-        return _Noise(np.full(1, floor), np.zeros(1), np.zeros(1), np.ones(1), np.array([_FEWEST_QUIET]))
-    near = np.abs(np.diff(logs))
-    quiet = _is_quiet(_with_neighbours(_sum((near > _ROUNDING).astype(np.float64), blocks)), sizes)
-    is_rough = _sum(rough.astype(np.float64), blocks) > 0.5 * _sum(np.ones(count), blocks)
-    variance = _half_square(near, floor, is_rough)
-    rho = np.zeros(blocks)
-    # Of a step in a series so short, the quantile 0.8 of the differences still knows nothing.
-    far = [lag for lag in lags if lag <= count // 6]
-    if lags and not far:
-        far = [lag for lag in _NEAR_LAGS if lag <= count // 6]
-    if far:
-        apart = np.mean(
-            [_half_square(np.abs(logs[lag:] - logs[:-lag]), floor, is_rough) for lag in far], axis=0
-        )
-        variance, rho = _autoregression(variance, apart, sum(far) / len(far), sizes)
-    cuts = np.bincount(np.minimum(np.array(fitted, dtype=np.int64) // _BLOCK, blocks - 1), minlength=blocks)
-    free = sizes - 2 - _with_neighbours(cuts.astype(np.float64))
-    df = np.maximum(_DF_PER_FIGURE * free * ((1 - rho) / (1 + rho)) ** _DF_POWER, 1.0)
-    variance[quiet], rho[quiet], df[quiet] = 0.0, 0.0, 30.0
-    raw = np.sqrt(variance)
-    fewest = np.where(quiet, _FEWEST_QUIET, np.where(is_rough, _FEWEST_ROUGH, _FEWEST))
-    return _Noise(np.maximum(raw, floor), raw, rho, df, fewest)
+    kept, rough = without_strays(logs, floor)
+    unlike = np.array([float(np.count_nonzero(np.abs(np.diff(logs)) > ROUNDING))])
+    is_short = logs.size <= LONGEST and not bool(is_quiet(unlike, np.array([float(logs.size)]))[0])
+    return (strays_of_few(logs, kept) if is_short else kept), rough, is_short
 
 
-def _autoregression(near: Floats, far: Floats, lag: float, sizes: Floats) -> tuple[Floats, Floats]:
-    """Variance and rho of autoregressions with `near` at lag 1 and `far` at `lag`, from half squares."""
-    far = np.maximum(far, _ROUNDING**2)
-    rho = np.zeros(near.size)
-    for _ in range(4):
-        rho = np.clip(1 - near / far * (1 - rho**lag), 0, _MOST_RHO)
-    variance = np.maximum(far / (1 - rho**lag), near)
-    # Too small on average where it is large. Where it is small it is mostly chance, which would cost power.
-    rho = rho * (1 + _RHO_BIAS / sizes) - _RHO_SHRINK * (1 - rho) ** 4 / np.sqrt(sizes)
-    return variance, np.clip(rho, 0, _MOST_RHO)
-
-
-def _half_square(sizes: Floats, floor: float, rough: Bools) -> Floats:
-    """Half the mean square of differences by block; except in rough blocks each is cut off."""
-    blocks = rough.size
-    counts = _with_neighbours(_sum(np.ones(sizes.size), blocks))
-    scale = _with_neighbours(_quantile_80(sizes, blocks)) / _with_neighbours(np.ones(blocks)) / _Q80
-    limit = np.where(rough, math.inf, _CLIP * np.maximum(scale, floor))
-    block = np.minimum(np.arange(sizes.size) // _BLOCK, blocks - 1)
-    squares = np.minimum(sizes, limit[block]) ** 2
-    return _with_neighbours(_sum(squares, blocks)) / counts / (2 * _CLIPPED_SQUARE)
-
-
-def _is_quiet(unlike: Floats, sizes: Floats) -> Bools:
-    return unlike <= np.maximum(2.0, _QUIET * sizes)
-
-
-def _sum(values: Floats, blocks: int) -> Floats:
-    """The sum over each block; the last has what is left over."""
-    return np.add.reduceat(values, np.arange(blocks) * _BLOCK)
-
-
-def _quantile_80(values: Floats, blocks: int) -> Floats:
-    whole = (blocks - 1) * _BLOCK
-    result = np.empty(blocks)
-    if whole:
-        rank = int(0.8 * (_BLOCK - 1))
-        result[:-1] = np.partition(values[:whole].reshape(-1, _BLOCK), rank, axis=1)[:, rank]
-    rank = int(0.8 * (values.size - whole - 1))
-    result[-1] = np.partition(values[whole:], rank)[rank]
-    return result
-
-
-def _with_neighbours(values: Floats) -> Floats:
-    """The sum of each and those beside it."""
-    result = values.copy()
-    result[1:] += values[:-1]
-    result[:-1] += values[1:]
-    return result
-
-
-def _running_median(logs: Floats) -> Floats:
-    """Of the seven figures about each; beyond the ends they are mirrored."""
-    padded = np.concatenate((logs[3:0:-1], logs, logs[-2:-5:-1]))
-    return np.sort(np.lib.stride_tricks.sliding_window_view(padded, 7), axis=1)[:, 3]
-
-
-def _mean_variance(count: int | Ints, rho: float | Floats) -> Any:
-    """The variance of the mean of `count` figures of variance 1 in an autoregression of first order."""
-    away = 1 - rho
-    return ((1 + rho) / away - 2 * rho * (1 - rho**count) / (count * away**2)) / count
-
-
-def _peaks(over: Floats, apart: int) -> list[int]:
-    """The places above zero that are the highest of those up to `apart` from them."""
-    padded = np.concatenate(([-math.inf], over, [-math.inf]))
-    tops = np.flatnonzero((over > 0) & (over >= padded[:-2]) & (over > padded[2:]))
-    return [k for k in tops.tolist() if over[k] >= over[max(0, k - apart) : k + apart + 1].max()]
-
-
-def _threes(cuts: Sequence[int], count: int) -> list[tuple[int, int, int]]:
-    """Each cut between those beside it, or the ends."""
-    edges = [0, *cuts, count]
-    return list(zip(edges, edges[1:], edges[2:], strict=False))
-
-
-def _huber(values: Floats, sd: float) -> float:
-    """The level of a few figures: their mean, but for those far off, which count as less far."""
-    level = median(values)
-    limit = _HUBER * sd
-    for _ in range(2):
-        level += float(np.add.reduce(_clipped(values - level, limit))) / (_HUBER_INSIDE * values.size)
-    return level
-
-
-def _clipped(values: Floats, limit: float) -> Floats:
-    return np.minimum(np.maximum(values, -limit), limit)
-
-
-def _centred(count: int) -> Floats:
-    return np.arange(count, dtype=np.float64) - (count - 1) / 2
-
-
-def _relative(logs: float) -> float:
-    """The relative change of a difference of logarithms, limited to what a float holds."""
-    return math.expm1(min(logs, _MOST_LOG))
-
-
-def _as_normal(t: float, df: float) -> float:
-    """What is as seldom exceeded by a normal variable as `t` is by Student's: Wallace, Annals of Mathematical
-    Statistics 30 (1959) 1124-1130.
+def _came_back(search: ExactSearch | WindowSearch, steps: Sequence[Step]) -> list[tuple[Step, Step]]:
+    """Pairs of steps with a few figures between them, of which the second takes the first back. A further
+    search leaves these figures out. Where there is no noise two figures are a level.
     """
-    return (8 * df + 1) / (8 * df + 3) * math.sqrt(df * math.log1p(t * t / df))
-
-
-def _searched(z: float, short: int, *, last: bool, most: float = math.inf) -> float:
-    """The chance that noise has a step as sure as `z` somewhere in 200 figures, with `short` figures on its
-    shorter side. A moving window exceeds z about z phi(z) times as often as it has places to be: Eichinger &
-    Kirch, theorem 2.1. The `last` step, which ends with the series, has few places; a short series `most`.
-    """
-    places = min(_PLACES / short * (1 + _SHORT / short), most)
-    if last:
-        places = min(places, _LAST_PLACES * max(1 + (_LAST_FEW / short) ** 8, short / _LAST_REACH))
-    density = math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
-    return min(1.0, math.erfc(z / math.sqrt(2)) + places * z * density)
-
-
-@lru_cache(maxsize=256)
-def _limit(significance: float, short: int, *, last: bool = False) -> float:
-    """The z with a p-value of `significance`."""
-    low, high = 1.0, 40.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _searched(middle, short, last=last) > significance else (low, middle)
-    return high
+    edges = [0, *(step.at for step in steps), search.logs.size]
+    levels = [median(search.logs[a:b]) for a, b in pairwise(edges)]
+    found = []
+    for k, (one, two) in enumerate(pairwise(steps)):
+        there, back = levels[k + 1] - levels[k], levels[k + 2] - levels[k + 1]
+        is_few = two.at - one.at <= BRIEF and search.noise.fewest[search.block(one.at)] != FEWEST_QUIET
+        if is_few and abs(there + back) < _BACK * max(abs(there), abs(back)):
+            found.append((one, two))
+    # Of 1 2 1 2 1, each of which is as brief, the first and third go, and the second is none any more.
+    return [pair for k, pair in enumerate(found) if k == 0 or pair[0] is not found[k - 1][1]]
 
 
 def _levels(logs: Floats, cuts: Sequence[int], starts: Sequence[int], count: int) -> tuple[Level, ...]:
@@ -615,83 +236,103 @@ def _levels(logs: Floats, cuts: Sequence[int], starts: Sequence[int], count: int
         part = logs[bounds[k] : bounds[k + 1]]
         level = median(part)
         off = np.sort(np.abs(part - level))
-        sd = float(off[int(0.8 * (off.size - 1))]) / _Q80
+        sd = float(off[int(0.8 * (off.size - 1))]) / Q80
         levels.append(Level(start=edges[k], stop=edges[k + 1], level=math.exp(level), sd=sd))
     return tuple(levels)
 
 
-def _change(search: _Search, step: _Step, index: Ints) -> ChangePoint:
+def _change(search: ExactSearch | WindowSearch, step: Step, index: Ints) -> ChangePoint:
     """`index` has each figure's index in the values."""
-    block = search.block(step.at)
-    low, high = max(step.low, step.at - _LEVEL), min(step.high, step.at + _LEVEL)
-    left, right = search.logs[low : step.at], search.logs[step.at : high]
-    before, after, error = search.edge_levels(left, right, block)
-    df = float(search.noise.df[block])
-    # The t of 95 %, by the inverse of `_as_normal`.
-    margin = math.sqrt(df * math.expm1((_95 * (8 * df + 3) / (8 * df + 1)) ** 2 / df)) * error
-    first, last = _began(search.logs[low:high], step.at - low, search.noise, block)
+    low, high = max(step.low, step.at - LEVEL), min(step.high, step.at + LEVEL)
+    beside = search.beside(low, step.at, high)
+    off = beside.after - beside.before
+    margin = _margin(beside.error, beside.df)
+    first, last = _began(search.logs[low:high], step.at - low, beside.sd, beside.rho)
     return ChangePoint(
         at=int(index[step.at]),
         first=int(index[low + first - 1]) + 1,
         last=int(index[low + last]),
-        before=math.exp(min(before, _MOST_LOG)),
-        after=math.exp(min(after, _MOST_LOG)),
-        effect=_relative(after - before),
-        low=_relative(after - before - margin),
-        high=_relative(after - before + margin),
+        before=math.exp(min(beside.before, MOST_LOG)),
+        after=math.exp(min(beside.after, MOST_LOG)),
+        effect=relative(off),
+        low=relative(off - margin),
+        high=relative(off + margin),
         p_value=step.p_value,
     )
 
 
-def _brief(search: _Search, one: _Step, two: _Step, index: Ints) -> Brief:
+def _margin(error: float, df: float) -> float:
+    """Half a 95 % interval."""
+    return _t_of(_95, df) * error
+
+
+def _brief(search: ExactSearch | WindowSearch, one: Step, two: Step, index: Ints) -> Brief:
     """The stretch between two steps, against what lies beside it."""
-    block = search.block(one.at)
-    beside = np.concatenate(
-        (search.logs[one.low : one.at][-_LEVEL:], search.logs[two.at : two.high][:_LEVEL])
-    )
-    inside = search.logs[one.at : two.at]
-    off = median(inside) - median(beside)
-    sd, rho = float(search.noise.sd[block]), float(search.noise.rho[block])
-    margin = _95 * sd * math.sqrt(_mean_variance(inside.size, rho) + _mean_variance(beside.size, rho))
+    logs = search.logs
+    around = np.concatenate((logs[one.low : one.at][-LEVEL:], logs[two.at : two.high][:LEVEL]))
+    inside = logs[one.at : two.at]
+    off = median(inside) - median(around)
+    beside = search.beside(max(one.low, one.at - LEVEL), one.at, two.at)
+    variance = mean_variance(inside.size, beside.rho) + mean_variance(around.size, beside.rho)
+    margin = _margin(beside.sd * math.sqrt(variance), beside.df)
     return Brief(
         start=int(index[one.at]),
         stop=int(index[two.at - 1]) + 1,
-        effect=_relative(off),
-        low=_relative(off - margin),
-        high=_relative(off + margin),
+        effect=relative(off),
+        low=relative(off - margin),
+        high=relative(off + margin),
         p_value=max(one.p_value, two.p_value),
     )
 
 
 def _newest(
-    array: Floats, place: Ints, changes: Sequence[ChangePoint], search: _Search, smallest: float
+    logs: Floats,
+    place: Ints,
+    changes: Sequence[ChangePoint],
+    search: ExactSearch | WindowSearch,
+    *,
+    known: bool,
 ) -> Newest | None:
     """The figures at the end that are all off the level before them, on one side, and no change yet."""
-    start = changes[-1].at if changes else 0
-    own = place[place >= start]
-    for count in range(min(_BURST, own.size - 1), 0, -1):
-        before, last = np.log(array[own[:-count]]), np.log(array[own[-count:]])
-        known = before.size > _FEWEST_FREE
-        level = median(before)
-        limit = _OFF * float(search.noise.sd[-1]) if known else _OFF_UNKNOWN * math.log1p(smallest)
-        off = last - level
-        if abs(np.sign(off).sum()) == count and np.abs(off).min() > max(limit, math.log1p(smallest)):
-            effect = _relative(median(last) - level)
-            return Newest(at=int(own[-count]), effect=effect, figures=count, noise_known=known)
+    own = np.flatnonzero(place >= (changes[-1].at if changes else 0))
+    block = search.block(search.logs.size - 1)
+    sd, df = float(search.noise.sd[block]), float(search.noise.df[block])
+    for count in range(min(BRIEF, own.size - 1), 0, -1):
+        before, last = logs[own[:-count][-LEVEL:]], logs[own[-count:]]
+        off = last - median(before)
+        side = np.sign(off[0])
+        least = float((side * off).min())
+        limit = _OFF_UNKNOWN * math.log1p(search.smallest)
+        if known and before.size > _FEWEST_FREE:
+            limit = max(sd * _t_of(_OFF[min(count, len(_OFF)) - 1], df), math.log1p(search.smallest))
+            usual = side * (before - median(before)) >= least
+            if np.count_nonzero(usual) > _USUAL * before.size:
+                continue
+        if least > limit:
+            return Newest(
+                at=int(place[own[-count]]),
+                effect=relative(median(off)),
+                figures=count,
+                noise_known=known and before.size > _FEWEST_FREE,
+            )
     return None
 
 
-def _began(logs: Floats, at: int, noise: _Noise, block: int) -> tuple[int, int]:
+def _t_of(z: float, df: float) -> float:
+    """The Student's t as seldom exceeded as `z` of a normal variable, by the inverse of `as_normal`."""
+    return math.sqrt(df * math.expm1((z * (8 * df + 3) / (8 * df + 1)) ** 2 / df))
+
+
+def _began(logs: Floats, at: int, sd: float, rho: float) -> tuple[int, int]:
     """The first and last of the places with 95 % of the likelihood of a step in `logs`, `at` among them.
 
     It is that of an autoregression's innovations, levels taken as known, squares cut off as above.
     """
-    sd, rho = float(noise.sd[block]), float(noise.rho[block])
-    old, new = logs - _huber(logs[:at], sd), logs - _huber(logs[at:], sd)
-    limit = _CLIP * sd * math.sqrt(1 - rho**2)
-    stayed = _clipped(old[1:] - rho * old[:-1], limit) ** 2
-    came = _clipped(new[1:] - rho * old[:-1], limit) ** 2
-    went = _clipped(new[1:] - rho * new[:-1], limit) ** 2
+    old, new = logs - huber(logs[:at], sd), logs - huber(logs[at:], sd)
+    limit = CLIP * sd * math.sqrt(1 - rho**2)
+    stayed = clipped(old[1:] - rho * old[:-1], limit) ** 2
+    came = clipped(new[1:] - rho * old[:-1], limit) ** 2
+    went = clipped(new[1:] - rho * new[:-1], limit) ** 2
     # With the step at k, figures before k have stayed, that at k came, and those after it went on.
     cost = np.cumsum(stayed) - stayed + came + np.cumsum(went[::-1])[::-1] - went
     weight = np.exp((cost.min() - cost) / (2 * sd**2 * (1 - rho**2)))

@@ -1,0 +1,316 @@
+"""The search of a short series: every way to divide it into levels, by least squares.
+
+1. Strays are set aside as in a long series, but for the newest two figures, which may be a level's first.
+2. Of all divisions into 1, 2, 3, ... levels the one with the least squared residuals is found by dynamic
+   programming: Auger & Lawrence, Bulletin of Mathematical Biology 51 (1989) 39-54.
+3. How many levels there are is decided by Schwarz's criterion (Annals of Statistics 6 (1978) 461-464), with
+   the likelihood of noise that carries over: steps leave far less of it than an autoregression without them.
+4. The noise is that of the residuals about those levels. So no step, however large, is taken for noise.
+5. The least sure step is struck out until all that are left are sure. A step has to pass Student's test of
+   robust levels, and one that does not rest on the noise being normal: how seldom figures of the longer side
+   lie where those of the shorter side do. Two levels in turns, and heavy tails, fail it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from harness.statistics.paired import Floats, median
+from harness.statistics.windows import (
+    CANDIDATE,
+    CLIP,
+    CLIPPED_SQUARE,
+    FEWEST,
+    FEWEST_QUIET,
+    MOST_RHO,
+    NARROW,
+    Q80,
+    REACH,
+    UNEVEN,
+    YOUNG,
+    Beside,
+    Bools,
+    Noise,
+    Step,
+    as_normal,
+    clipped,
+    edge_levels,
+    places,
+    relative,
+    searched,
+)
+
+LONGEST = 255
+"""Figures of a series that is searched in this way: its cost grows with their square."""
+_MOST_LEVELS = 20
+_FURTHER = 2
+"""Levels more than the criterion says that are tried too: it is slow to see a last step. The tests decide."""
+_PER_STEP = 3.0
+"""What a step costs, in logarithms of the count of figures."""
+_RHO, _RHO_WEIGHT = 0.1, 12.0
+"""The autocorrelation of a series that cannot tell it, and how many figures that is worth."""
+_NEAR, _NEAR_WEIGHT = 12, 12.0
+"""Figures on a side that tell the noise there, and how many all others are worth beside them."""
+_SIDE, _SIDE_WEIGHT = 24, 6.0
+"""The same for the noise of one side by itself, beside that of both."""
+_PLACES = 200.0
+"""A step can be at each of 200 figures, and nowhere else."""
+_IN_FULL = 0.2
+"""Autocorrelation up to which figures count in full where they are only counted."""
+_FEWEST_COUNTED = 8
+"""Figures of a series from which on counting them says anything."""
+_DF_PER_FIGURE = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """What a division into levels leaves."""
+
+    residuals: Floats
+    """Strays among them cut off."""
+    raw: float
+    sd: float
+    """The same, but not below the smallest that matters."""
+    rho: float
+    df: float
+    criterion: float
+
+
+class ExactSearch:
+    """Figures as logarithms, strays left out, their noise, and the steps in them."""
+
+    def __init__(self, logs: Floats, floor: float, smallest: float, significance: float) -> None:
+        self.logs = logs
+        self.floor = floor
+        self.smallest = smallest
+        self.significance = significance
+        self._divisions = _divisions(logs)
+        self._fits = [_fit(logs, cuts, floor) for cuts in self._divisions]
+        self._best = min(range(len(self._fits)), key=lambda k: self._fits[k].criterion)
+        self._fit = self._fits[self._best]
+        self._hints: dict[int, Step] = {}
+        self._tested: dict[tuple[int, int, int], tuple[Beside, float, float]] = {}
+        self.noise = Noise(
+            sd=np.array([self._fit.sd]),
+            raw=np.array([self._fit.raw]),
+            rho=np.array([self._fit.rho]),
+            df=np.array([self._fit.df]),
+            fewest=np.array([FEWEST]),
+        )
+
+    def steps(self) -> list[Step]:
+        """The steps that are sure, in order."""
+        best: list[Step] = []
+        for cuts in self._divisions[self._best : self._best + 1 + _FURTHER]:
+            steps = self._struck(cuts)
+            if len(steps) > len(best):
+                best = steps
+        return best
+
+    def hints(self) -> tuple[Step, ...]:
+        """Steps with a p-value of at most CANDIDATE, in order."""
+        return tuple(self._hints[at] for at in sorted(self._hints))
+
+    def block(self, _index: int) -> int:
+        """Of the noise, which a series so short has one of."""
+        return 0
+
+    def beside(self, low: int, at: int, high: int) -> Beside:
+        """The levels of two stretches that touch, just where they do."""
+        fit = self._fit
+        near = fit.residuals[max(low, at - _NEAR) : min(high, at + _NEAR)]
+        both = _mixed(near, near.size - 2, fit.sd**2, _NEAR_WEIGHT)
+        left, right = (
+            math.sqrt(max(_mixed(side, side.size - 1, both, _SIDE_WEIGHT), self.floor**2))
+            for side in (fit.residuals[low:at][-_SIDE:], fit.residuals[at:high][:_SIDE])
+        )
+        sd = max(math.sqrt(both), self.floor)
+        edges = edge_levels(
+            self.logs[low:at], self.logs[at:high], (left, right), fit.sd, fit.rho, self.smallest
+        )
+        return Beside(*edges, fit.df, sd, fit.rho)
+
+    def _struck(self, cuts: Sequence[int]) -> list[Step]:
+        """The steps left when the least sure is struck out until all are sure."""
+        left = list(cuts)
+        while left:
+            edges = [0, *left, self.logs.size]
+            levels = [median(self.logs[a:b]) for a, b in pairwise(edges)]
+            steps = [self._judged(edges, levels, k) for k in range(1, len(edges) - 1)]
+            worst = max(range(len(steps)), key=lambda k: (steps[k].p_value, -steps[k].z))
+            for step in steps:
+                if step.p_value <= CANDIDATE:
+                    self._hints[step.at] = step
+            if steps[worst].p_value <= self.significance:
+                return steps
+            del left[worst]
+        return []
+
+    def _judged(self, edges: Sequence[int], levels: Sequence[float], k: int) -> Step:
+        low, at, high = edges[k - 1 : k + 2]
+        if (low, at, high) not in self._tested:
+            self._tested[low, at, high] = self._by_levels(low, at, high)
+        beside, z, p_value = self._tested[low, at, high]
+        if p_value <= CANDIDATE and self.logs.size >= _FEWEST_COUNTED:
+            p_value = max(p_value, self._counted(edges, levels, k, beside))
+        return Step(low, at, high, z, p_value)
+
+    def _by_levels(self, low: int, at: int, high: int) -> tuple[Beside, float, float]:
+        """The levels beside a step, and by these its z and p-value."""
+        short = min(at - low, high - at)
+        reach = min(REACH, max(NARROW, UNEVEN * short))
+        beside = self.beside(max(low, at - reach), at, min(high, at + reach))
+        if abs(relative(beside.after - beside.before)) < self.smallest:
+            return beside, 0.0, 1.0
+        z = as_normal(abs(beside.after - beside.before) / beside.error, beside.df)
+        p_value = searched(z, self._places(low, at, high, min(short, REACH)))
+        return beside, z, min(p_value, _PLACES * math.erfc(z / math.sqrt(2)))
+
+    def _places(self, low: int, at: int, high: int, short: int) -> float:
+        last = high == self.logs.size and high - at <= at - low
+        return places(short, last=last, count=self.logs.size)
+
+    def _counted(self, edges: Sequence[int], levels: Sequence[float], k: int, beside: Beside) -> float:
+        """The p-value of a step by counting on which side of the middle figures lie, or by their ranks.
+
+        A side goes on as far as levels stay on their side of the middle.
+        """
+        at, middle = edges[k], (beside.before + beside.after) / 2
+        is_up = beside.after > beside.before
+        one, two = k - 1, k + 1
+        while one > 0 and (levels[one - 1] < middle) == is_up:
+            one -= 1
+        while two < len(levels) and (levels[two] > middle) == is_up:
+            two += 1
+        before = self.logs[max(edges[one], at - REACH) : at]
+        after = self.logs[at : min(edges[two], at + REACH)]
+        short, long = (after, before) if after.size <= before.size else (before, after)
+        is_over = is_up == (after.size <= before.size)
+        own = int(np.count_nonzero((short > middle) == is_over))
+        young = at == edges[1] and self.logs.size < YOUNG
+        if own < (FEWEST_QUIET if young else min(FEWEST, short.size)):
+            return 1.0
+        rate = (int(np.count_nonzero((long > middle) == is_over)) + 0.5) / (long.size + 1)
+        spread = (1 + beside.rho) / (1 - beside.rho)
+        fewer = min(1.0, (1 + _IN_FULL) / (1 - _IN_FULL) / spread)
+        last = edges[two] == self.logs.size and after.size <= before.size
+        many = places(short.size, last=last, count=self.logs.size)
+        counted = _binomial_tail(own, short.size, rate) ** fewer * (many if last else _PLACES)
+        ranked = math.erfc(_rank_z(short, long) / math.sqrt(2 * spread)) * many
+        return float(min(1.0, counted, ranked))
+
+
+def strays_of_few(logs: Floats, kept: Bools) -> Bools:
+    """Which figures of a short series are kept: the newest two, and what is not unlike both of its neighbours
+    may be a level's and no stray.
+    """
+    kept = kept.copy()
+    kept[-2:] = True
+    gone = np.flatnonzero(~kept)
+    for run in np.split(gone, np.flatnonzero(np.diff(gone) > 1) + 1) if gone.size else ():
+        start, stop = int(run[0]), int(run[-1]) + 1
+        level = median(logs[start:stop])
+        unlike = abs(level - median(logs[max(0, start - 3) : stop + 3])) / 2
+        off = [level - logs[beside] for beside in (start - 1, stop) if 0 <= beside < logs.size]
+        if min(map(abs, off)) < unlike or len({bool(one > 0) for one in off}) == 2:
+            kept[run] = True
+    return kept
+
+
+def _divisions(logs: Floats) -> list[tuple[int, ...]]:
+    """For 1, 2, 3, ... levels, the places that divide the figures with the least squares."""
+    count = logs.size
+    centred = logs - logs.mean()
+    sums = np.concatenate(([0.0], np.cumsum(centred)))
+    squares = np.concatenate(([0.0], np.cumsum(centred**2)))
+    index = np.arange(count + 1)
+    sizes = index - index[:, None]
+    cost = squares - squares[:, None] - (sums - sums[:, None]) ** 2 / np.maximum(sizes, 1)
+    fewest = np.full((count + 1, 1), FEWEST)
+    fewest[0] = FEWEST_QUIET if count < YOUNG else FEWEST
+    cost[sizes < fewest] = math.inf
+    least = cost[0]
+    cuts_to: list[Floats] = []
+    divisions: list[tuple[int, ...]] = [()]
+    for _ in range(min(_MOST_LEVELS, count // FEWEST + 1) - 1):
+        totals = least[:, None] + cost
+        cuts_to.append(totals.argmin(axis=0))
+        least = totals[cuts_to[-1], index]
+        if not math.isfinite(least[count]):
+            break
+        cuts, end = [], count
+        for came_from in reversed(cuts_to):
+            end = int(came_from[end])
+            cuts.append(end)
+        divisions.append(tuple(reversed(cuts)))
+    return divisions
+
+
+def _fit(logs: Floats, cuts: Sequence[int], floor: float) -> _Fit:
+    """The noise about the levels between `cuts`, and how well it is explained by them."""
+    count = logs.size
+    edges = np.array([0, *cuts, count])
+    sizes = np.diff(edges)
+    medians = [median(logs[a:b]) for a, b in pairwise(edges.tolist())]
+    residuals = logs - np.repeat(medians, sizes)
+    free = max(count - sizes.size, 1)
+    size = np.sort(np.abs(residuals))
+    scale = max(float(size[int(0.8 * (count - 1))]) / Q80 * math.sqrt(count / free), floor)
+    # About means of what is not far off: the median of two levels in turns is one of them.
+    means = np.add.reduceat(clipped(residuals, CLIP * scale), edges[:-1]) / sizes
+    residuals = clipped(residuals - np.repeat(means, sizes), CLIP * scale)
+    square = float(residuals @ residuals)
+    raw = math.sqrt(square / free / CLIPPED_SQUARE)
+    rho = _autocorrelation(residuals, edges[1:-1]) * min(1.0, (raw / floor) ** 2 / 4)
+    rho = (rho * (count - sizes.size) + _RHO * _RHO_WEIGHT) / (count - sizes.size + _RHO_WEIGHT)
+    rho = min(max(rho, 0.0), MOST_RHO)
+    came = residuals[1:] - rho * residuals[:-1]
+    variance = max(float(came @ came) / max(count - 1, 1), floor**2)
+    return _Fit(
+        residuals=residuals,
+        raw=raw,
+        sd=max(raw, floor),
+        rho=rho,
+        df=max(_DF_PER_FIGURE * free * (1 - rho**2) / (1 + rho**2), 1.0),
+        criterion=count * math.log(variance) + _PER_STEP * len(cuts) * math.log(count),
+    )
+
+
+def _autocorrelation(residuals: Floats, cuts: Floats) -> float:
+    """From one figure to the next within a level. Estimated levels make it smaller by about (1 + 3 rho) over
+    the figures of one: Kendall, Biometrika 41 (1954) 403-404.
+    """
+    count, square = residuals.size, float(residuals @ residuals)
+    inside = np.ones(count - 1, dtype=np.bool_)
+    inside[cuts - 1] = False
+    pairs = int(np.count_nonzero(inside))
+    if not pairs or not square:
+        return 0.0
+    rho = float((residuals[1:] * residuals[:-1])[inside].sum()) / pairs / (square / count)
+    return rho + (1 + 3 * max(rho, 0.0)) * (cuts.size + 1) / count
+
+
+def _mixed(residuals: Floats, free: int, variance: float, weight: float) -> float:
+    """The variance of residuals, beside `variance` from as many as `weight`."""
+    own = float(residuals @ residuals) * residuals.size / max(free, 1)
+    return (own + weight * variance) / (residuals.size + weight)
+
+
+def _binomial_tail(hits: int, trials: int, rate: float) -> float:
+    """The chance of so many hits or more."""
+    return sum(math.comb(trials, k) * rate**k * (1 - rate) ** (trials - k) for k in range(hits, trials + 1))
+
+
+def _rank_z(short: Floats, long: Floats) -> float:
+    """How far the ranks of one sample are from those of the other: Mann & Whitney, Annals of Mathematical
+    Statistics 18 (1947) 50-60.
+    """
+    ranks = np.concatenate((short, long)).argsort(kind="stable").argsort(kind="stable") + 1
+    above = float(ranks[: short.size].sum()) - short.size * (short.size + 1) / 2
+    variance = short.size * long.size * (short.size + long.size + 1) / 12
+    return abs(above - short.size * long.size / 2) / math.sqrt(variance)
