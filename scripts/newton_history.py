@@ -33,6 +33,7 @@ UNITS = {
     "track_simulation_steps_per_second": "world-steps/s",
     "track_steady_state_gpu_memory": "MiB",
     "track_real_time_factor": "x",
+    "track_sim_dt": "s",
 }
 """Of tracks by their methods, as Newton's benchmarks.json has them."""
 SYSTEMS = {"lin": "Linux", "win": "Windows"}

@@ -255,7 +255,8 @@ OTHERS = """unit, GFLOPs, GFLOP, gflops, faults/s, errors per second, J/s, 1/s, 
 dropped frames/s, GB allocated/s, x, %"""
 MORE = """track_real_time_factor, track_fps, track_mean_throughput, track_memory_bandwidth, track_accuracy,
 track_error_occupancy, track_bytes_per_second, track_simulation_steps_per_second, track_gflops,
-trackStepsPerSecond, track_step_rate_hz, track_cache_hit_rate, b.TimeSuite.track_speedup"""
+trackStepsPerSecond, track_step_rate_hz, track_cache_hit_rate, b.TimeSuite.track_speedup,
+track_throughput_per_cost"""
 LESS = """track_p95_step_time, track_latency, track_gpu_memory, track_loop_ms, track_time_per_step,
 trackPeakMem, track_error_rate, track_misses_per_second, track_accuracy_loss, track_frame_overrun_pct,
 track_dropped_frame_rate"""

@@ -334,6 +334,9 @@ def test_results_lie_where_asvs_configuration_says(harness, shown):
     assert done.out == told
     assert f"For {shown.results} say --results." in done.err
     assert harness("history", "--results", str(shown.results)).status == ExitCode.NOT_MEASURED
+    (shown.repository / "harness.toml").write_text('results = "there"')
+    assert harness("history").status == ExitCode.NOT_MEASURED
+    (shown.repository / "harness.toml").unlink()
     shown.results.rmdir()
     (shown.repository / "elsewhere").rename(shown.results)
     assert harness("history").out == told

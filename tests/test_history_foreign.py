@@ -10,6 +10,7 @@ import pytest
 from harness.errors import ExitCode
 from harness.history.facts import Commit, Commits, read_commits
 from harness.history.reading import History, open_results, read_card
+from harness.history.triage import Decision
 from harness.output.histories import exit_code, print_history
 from tests.support import commit, git, make_repository
 
@@ -60,12 +61,12 @@ class Project:
         path = folder / f"{named or f'{at:08x}'}-{environment}.json"
         path.write_text(json.dumps(content))
 
-    def read(self, count=20, directions=None):
+    def read(self, count=20, directions=None, decisions=()):
         """Every card by its name."""
         (self.results / "benchmarks.json").write_text(json.dumps({**self.listed, "version": 2}))
         commits = line(count)
         found = open_results(self.results, commits, directions)
-        return {card.name: read_card(card, found, commits) for card in found.cards}
+        return {card.name: read_card(card, found, commits, decisions) for card in found.cards}
 
 
 @pytest.fixture
@@ -126,6 +127,16 @@ def test_one_benchmark_again_in_a_second_environment_hides_nothing_of_the_first(
     assert points(found["box/py3.13"]) == {Y: {3: 7}}
 
 
+def test_a_decision_for_a_machine_holds_in_each_of_its_environments(project):
+    for at in range(40):
+        for environment in (OLD, NEW):
+            project.put(at, {X: (1 if at < 20 else 2) + 1e-3 * (at % 4)}, environment)
+    given = Decision(id="none", case=X, commit=f"{20:040x}", reason="on purpose", author="Ada", card="box")
+    for card, states in (("box", ["acknowledged"] * 2), ("box/py3.13", ["new", "acknowledged"])):
+        found = project.read(40, decisions=[replace(given, card=card)])
+        assert [each.state for card in found.values() for each in card.changes] == states
+
+
 def test_one_environment_on_two_systems_is_two(project):
     for at in range(4):
         project.put(at, {X: 1}, OLD, named=f"a{at}")
@@ -143,6 +154,7 @@ def test_one_environment_on_two_systems_is_two(project):
         (["virtualenv-py3.12", "conda-py3.12"], ["box/conda", "box/virtualenv"]),
         (["v-py3.12", "v-py3.12-numpy1.26"], ["box/v-py3.12", "box/numpy1.26"]),
         (["v-a-b", "v-b-a"], ["box/v-a-b", "box/v-b-a"]),
+        (["a-b-x", "a-b-y", "b-a-x"], ["box/a-b-x", "box/y", "box/b-a-x"]),
         (
             ["v-py3.12-np1", "v-py3.12-np2", "v-py3.13-np2"],
             ["box/py3.12-np1", "box/py3.12-np2", "box/py3.13-np2"],
@@ -153,6 +165,13 @@ def test_a_card_is_called_by_what_tells_its_environment_from_the_others(project,
     for environment in environments:
         project.put(1, {X: 1}, environment)
     assert list(project.read()) == names
+
+
+def test_environments_of_many_requirements_have_names_that_fit_and_differ(project):
+    for last in "ab":
+        requirements = "-".join(f"{last}{number}" for number in range(99))
+        project.put(1, {X: 1}, f"v-{requirements}"[:200])
+    assert [(len(name), name[:12]) for name in project.read()] == [(64, "box/a0-a1-a2"), (64, "box/b0-b1-b2")]
 
 
 def test_an_environment_of_unknown_commits_alone_is_told_of(project):
@@ -230,6 +249,10 @@ def test_benchmarks_and_parameters_that_the_suite_has_no_more_are_still_shown(pr
     }
     assert card.problems == ()
     cases = {one.series.case.name: one.series.case for one in card.analysed}
+    assert {name for name, each in card.case_freshness.items() if each.stale} == {
+        "old.track_fps",
+        f"{size}(small)",
+    }
     assert (cases["old.track_fps"].direction, cases[f"{size}(small)"].unit) == ("higher", "bytes")
 
 
@@ -351,7 +374,7 @@ def test_a_suite_that_was_renamed_is_told_of_each_case(project):
 
 
 def test_what_lies_on_another_level_or_began_later_is_no_rename(project):
-    lost, other, later = "bench.Sort.time_old_way", "bench.Sort.time_old_ways", "bench.Sort.time_new_old_way"
+    lost, other, later = "bench.Sort.time_old_way", "bench.Sort.time_way_old", "bench.Sort.time_old_way_2"
     for at in range(30):
         rows = {lost: 1} if at < 9 else {other: 5}
         project.put(at, {X: 1, Y: 1, **rows, **({later: 1} if at >= 15 else {})})
@@ -379,7 +402,7 @@ def test_a_history_of_one_commit_is_read(project):
     project.put(0, {X: 1, Y: None})
     [card] = project.read(1).values()
     assert points(card)[X] == {0: 1}
-    assert (card.freshness.commits, card.changes, card.failing) == (0, (), ())
+    assert (card.freshness.commits, card.changes, card.failing, card.measured_at) == (0, (), (), "")
 
 
 def test_opposite_changes_on_two_machines_stay_what_each_is(project):

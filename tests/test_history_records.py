@@ -339,6 +339,16 @@ def test_they_stand_beside_the_suites_of_records(made):
     assert found["track_size"].values.tolist() == [7.0] * 30
 
 
+def test_environments_of_results_that_cannot_be_read_divide_no_card(made):
+    without_asv(made)
+    for environment in ("py3.12", "py3.13"):
+        foreign(made, H200.machine, environment)
+    assert len(told(made, cards=[H200.machine]).cards) == 3
+    (made.results / "benchmarks.json").unlink()
+    [card] = told(made, cards=[H200.machine]).cards
+    assert card.name == H200.machine
+
+
 @pytest.mark.parametrize("content", [None, "{", '{"version": 7}'])
 def test_without_a_list_of_benchmarks_records_are_read_and_the_rest_is_told(made, content):
     before = series_of(told(made))

@@ -8,6 +8,7 @@ overlap, all are apart, a card each: figures of two environments never share a s
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from pathlib import Path
 
 from harness.errors import StoreError
 from harness.history.facts import Commits
+
+_LONGEST = 60
+"""Characters of what tells an environment from the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,4 +82,11 @@ def _labels(names: Collection[str]) -> dict[str, str]:
     common = set.intersection(*map(set, parts.values()))
     labels = {name: "-".join(part for part in parts[name] if part not in common) for name in names}
     count = Counter(labels.values())
-    return {name: label if label and count[label] == 1 else name for name, label in labels.items()}
+    return {name: _cut(label if label and count[label] == 1 else name) for name, label in labels.items()}
+
+
+def _cut(label: str) -> str:
+    """One of many requirements does not fill the screen."""
+    if len(label) <= _LONGEST:
+        return label
+    return f"{label[: _LONGEST - 9]}-{hashlib.sha256(label.encode(errors='replace')).hexdigest()[:8]}"

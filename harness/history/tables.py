@@ -110,10 +110,13 @@ class _ResultFile(msgspec.Struct):
 _DECODER = msgspec.json.Decoder(_Results)
 
 
-class _Cached(msgspec.Struct):
+class _CachedContents(msgspec.Struct):
     format: int
     files: list[_ResultFile]
-    columns: dict[str, list[list[str]]]
+    columns: dict[str, list[Parameters]]
+
+
+class _Cached(_CachedContents):
     values: dict[str, bytes]
 
 
@@ -206,15 +209,22 @@ class Contents:
 
 def read_contents(folder: Path) -> Contents:
     """Raises StoreError where the folder cannot be read."""
-    table = _read(folder, cached=True)
+    # Without the figures, of which there are millions, if nothing has changed.
+    known = read_cached(cache_file(folder, "table"), _CachedContents)
+    now = known and sorted((file.name, file.size, file.mtime_ns) for file in known.files) == _listed(folder)
+    found = known if known and now and known.format == _FORMAT else _read(folder, cached=True)
     commits: dict[str, set[str]] = defaultdict(set)
-    for file, environment in zip(table.files, _environments(table.files), strict=True):
+    for file, environment in zip(found.files, _environments(found.files), strict=True):
         if file.commit:
             commits[environment].add(file.commit)
     return Contents(
-        commits={name: frozenset(known) for name, known in commits.items()},
-        columns={name: tuple(known) for name, known in table.columns.items()},
+        commits={name: frozenset(hashes) for name, hashes in commits.items()},
+        columns={name: tuple(columns) for name, columns in found.columns.items()},
     )
+
+
+def _listed(folder: Path) -> list[tuple[str, int, int]]:
+    return listing(folder, lambda name: name.endswith(".json") and name != "machine.json")
 
 
 def read_table(
@@ -229,11 +239,11 @@ def read_table(
 
 
 def _read(folder: Path, *, cached: bool) -> _Table:
-    found = listing(folder, lambda name: name.endswith(".json") and name != "machine.json")
+    found = _listed(folder)
     file = cache_file(folder, "table")
     table = (_load(file) if cached else None) or _Table()
     if _update(table, folder, found) and cached:
-        columns = {name: [list(each) for each in known] for name, known in table.columns.items()}
+        columns = {name: list(known) for name, known in table.columns.items()}
         values = {name: values.tobytes() for name, values in table.values.items()}
         write_cached(file, _Cached(_FORMAT, table.files, columns, values))
     return table
@@ -454,8 +464,7 @@ def _load(file: Path) -> _Table | None:
     if cached is None or cached.format != _FORMAT or not cached.files:
         return None
     columns = {
-        name: {tuple(each): place for place, each in enumerate(known)}
-        for name, known in cached.columns.items()
+        name: {each: place for place, each in enumerate(known)} for name, known in cached.columns.items()
     }
     try:
         values = {
