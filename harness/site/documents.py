@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlencode
@@ -74,7 +73,11 @@ class Numbers:
     def plain(self) -> list[Any]:
         if self.values.dtype.kind != "f":
             return list(self.values.tolist())
-        return [value if isfinite(value) else None for value in _rounded(self.values).tolist()]
+        rounded = _rounded(self.values)
+        told: list[Any] = rounded.tolist()
+        for at in np.flatnonzero(~np.isfinite(rounded)).tolist():
+            told[at] = None
+        return told
 
 
 class Rows:
