@@ -292,7 +292,7 @@
           const [first, last] = inView(line, data.x[from] ?? 0, data.x[to - 1] ?? 0);
           for (let index = first; index < last; index++) {
             const value = line.data.y[index];
-            if (value === null || line.data.flags.has(index)) continue;
+            if (value === null || line.data.flags.get(index) === "outlier") continue;
             low = Math.min(low, line.share(value));
             high = Math.max(high, line.share(value));
           }
