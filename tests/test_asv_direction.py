@@ -859,3 +859,13 @@ window.harness_texts = axes;"""
     assert set(said["m.track_falls"]) == {"GFLOP/s (higher is better)"}
     assert said["m.track_clock"] == said["m.time_slower"] == []
     assert said["m.time_faster"]
+
+
+@pytest.mark.slow
+def test_from_a_disk_the_pages_say_that_they_need_a_server(browser, site):
+    page = Site(browser, site.as_uri())
+    page.goto("index.html")
+    told = page.text("#from-a-disk")
+    assert "need a web server" in told
+    assert f"python3 -m http.server --directory '{site}'" in told
+    assert page.count("#from-a-disk a") == (site / "harness").exists()

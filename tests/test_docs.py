@@ -37,7 +37,7 @@ from harness.output.histories import as_json as history_json
 from harness.output.tables import RowSummary
 from harness.run.run import RunResult, Session, SessionSettings
 from harness.site import cards as site_cards
-from harness.site import documents, publishing
+from harness.site import documents, overview, publishing
 from harness.spec.loader import load
 from harness.statistics import changepoints
 from harness.statistics.paired import ProcessEffect
@@ -532,7 +532,7 @@ def published(tmp_path_factory):
     }
 
 
-MAPS = ("annotations", "peaks", "settings", "machine", "decision", "macros")
+MAPS = ("annotations", "peaks", "settings", "machine", "decision", "macros", "contexts[]", "sources")
 """Objects with keys of their own."""
 
 
@@ -555,11 +555,13 @@ def documented_leaves(text: str) -> set[str]:
     return {key for key in named if not any(other.startswith((f"{key}.", f"{key}[")) for other in named)}
 
 
-@pytest.mark.parametrize("name", ["site", "series", "cards", "runs", "suites"])
+@pytest.mark.parametrize("name", ["site", "events", "series", "cards", "runs", "suites"])
 def test_keys_of_the_api_are_documented(published, name):
-    heading = "site.json" if name == "site" else f"{name}/*.json"
+    heading = f"{name}.json" if name in ("site", "events") else f"{name}/*.json"
     documented = documented_leaves(section("history.md", heading))
-    found = set(leaves(published[name]))
+    found = set(leaves(published[name][0] if name == "events" else published[name]))
+    if name == "events":
+        found = {"worst", *(key for key in found if not key.startswith("worst."))}
     found -= {key for key in found if any(other.startswith(f"{key}.") for other in found)}  # null of one
     if name == "series":
         found -= {f"changes[].{key}" for key in leaves(published["changes"][0])}
@@ -662,7 +664,7 @@ def test_columns_of_an_export_are_documented():
 
 
 def test_the_pages_are_documented():
-    table = {words(row[0])[0]: words(row[1]) for row in rows(section("history.md", "The pages"))}
+    table = {words(row[0])[0]: words(row[1]) for row in rows(own_part(section("history.md", "The pages")))}
     assets = ROOT / "harness" / "site" / "assets"
     assert set(table) == {path.name for path in assets.glob("*.html")}
     policy = FENCE.findall(section("history.md", "Publishing"))
@@ -690,9 +692,15 @@ def test_figures_of_a_history_are_those_of_the_code():
         "The pages",
         f"newest {site_cards.RUNS} runs",
         f"{100 * changes._CLOCKED:g} %",
-        f"{publishing._CHANGES}",
+        f"{overview._EVENTS} events",
     )
-    told("JSON API", f"{publishing._CHANGES}", f"is {documents.SCHEMA_VERSION};", f": {documents.EVERY} |")
+    told(
+        "JSON API",
+        f"{overview._EVENTS} [events]",
+        f"{overview._CHANGES} [changes]",
+        f"is {documents.SCHEMA_VERSION};",
+        f": {documents.EVERY} |",
+    )
     told("How a change is found", f"{changepoints.LOOK_AHEAD} points back")
 
 

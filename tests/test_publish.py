@@ -25,7 +25,7 @@ from harness.history.reading import read_history
 from harness.history.triage import FILE, Decision, acknowledge
 from harness.integrations.asv.conf import SiteConf, read_conf
 from harness.records import Snapshot
-from harness.site.documents import Numbers, Site, atom, badge, badge_svg, file_name, run_document
+from harness.site.documents import Numbers, Site, Standing, atom, badge, badge_svg, file_name, run_document
 from harness.site.publishing import FOLDER, publish_pages
 from harness.store.records_file import StoredRun, read_run
 from scripts import synthetic_history as synthetic
@@ -345,25 +345,27 @@ def test_other_names_become_different_file_names_without_places_in_them():
 # Feed and badges
 
 
-def change(**told):
+def event(**told):
+    worst = {"id": "0123456789", "card": 0, "case": 0, "effect": -0.1, "sentence": "10.0 % slower."}
+    suspect = {"hash": "ab" * 20, "subject": "a subject", "author": "Ada", "time": 1_700_000_000}
     known = {
-        "id": "0123456789",
-        "card": 0,
-        "case": 0,
+        "id": "abcdef0123",
         "kind": "regression",
         "state": "new",
-        "effect": -0.1,
-        "bad_hash": "ab" * 20,
-        "subject": "a subject",
-        "author": "Ada",
-        "time": 1_700_000_000,
-        "sentence": "10.0 % slower.",
+        "cards": [0],
+        "changes": 1,
+        "commits": 1,
     }
-    return {**known, **told}
+    return {
+        **known,
+        **{key: value for key, value in told.items() if key in known},
+        "worst": {key: told.get(key, value) if key != "id" else value for key, value in worst.items()},
+        "suspects": [{key: told.get(key, value) for key, value in suspect.items()}],
+    }
 
 
-def feed_of(changes, cards=(("h200", "NVIDIA H200"),), cases=(NAIVE,), project="p"):
-    return ET.fromstring(atom(changes, cards, cases, project, "2026-06-01T00:00:00+00:00"))
+def feed_of(events, cards=(("h200", "NVIDIA H200"),), cases=(NAIVE,), project="p"):
+    return ET.fromstring(atom(events, cards, cases, project, "2026-06-01T00:00:00+00:00"))
 
 
 def said(element, name):
@@ -372,7 +374,7 @@ def said(element, name):
 
 def test_an_entry_leads_to_its_change_on_its_card():
     case = "matmul.a&b#c d?=%@1024"
-    feed = feed_of([change(card=1)], [("x", "X"), ("h200-ab", "H")], [case])
+    feed = feed_of([event(card=1)], [("x", "X"), ("h200-ab", "H")], [case])
     [entry] = feed.findall(f"{ATOM}entry")
     [link] = entry.findall(f"{ATOM}link")
     place = urlsplit(link.get("href"))
@@ -383,8 +385,14 @@ def test_an_entry_leads_to_its_change_on_its_card():
     assert said(entry, "summary") == "10.0 % slower. ababababab a subject (Ada)"
 
 
+def test_an_entry_says_how_many_changes_and_commits_there_are_and_that_some_are_unjudged():
+    [entry] = feed_of([event(state="unjudged", changes=4, cards=[0, 1], commits=3)]).findall(f"{ATOM}entry")
+    assert said(entry, "title") == f"unjudged: {NAIVE} on NVIDIA H200 -10.0 %, and 3 more on 2 cards"
+    assert "One of 3 commits, perhaps ababababab" in said(entry, "summary")
+
+
 def test_a_feed_has_what_atom_asks_for():
-    feed = feed_of([change(), change(id="1", state="", kind="improvement")])
+    feed = feed_of([event(), event(id="1", state="", kind="improvement")])
     assert feed.tag == f"{ATOM}feed"
     for name in ("title", "id", "updated"):
         assert len(feed.findall(f"{ATOM}{name}")) == 1
@@ -395,7 +403,7 @@ def test_a_feed_has_what_atom_asks_for():
     }
     ids = [said(entry, "id") for entry in feed.findall(f"{ATOM}entry")]
     assert len({*ids, said(feed, "id")}) == 3
-    assert ids == [f"urn:gpu-harness:change:{each}" for each in ("0123456789", "1")]
+    assert ids == [f"urn:gpu-harness:event:{each}" for each in ("abcdef0123", "1")]
 
 
 NASTY = (*HOSTILE_TEXTS, "\ud800 half", "\ufffe\uffff", "]]>", "\u2066isolated\u2069", "\x00")
@@ -403,10 +411,10 @@ NASTY = (*HOSTILE_TEXTS, "\ud800 half", "\ufffe\uffff", "]]>", "\u2066isolated\u
 
 @pytest.mark.parametrize("text", NASTY, ids=range(len(NASTY)))
 def test_texts_of_others_are_only_text_in_the_feed(text):
-    nasty = change(subject=text, author=text, sentence=text)
-    feed = feed_of([nasty, change()], [(file_name(text), text)], [text], text)
+    nasty = event(subject=text, author=text, sentence=text)
+    feed = feed_of([nasty, event()], [(file_name(text), text)], [text], text)
     assert len(feed.findall(f"{ATOM}entry")) == 2
-    plain = feed_of([change(), change()])
+    plain = feed_of([event(), event()])
     assert [each.tag for each in feed.iter()] == [each.tag for each in plain.iter()]
     told = "".join(feed.itertext())
     assert not TURNS & set(told)
@@ -421,41 +429,53 @@ def test_texts_of_others_are_only_text_in_the_feed(text):
     [(-(2**40), "1970-01-01"), (0, "1970-01-01"), (2**40, "9999-12-31"), (2**63 - 1, "9999-12-31")],
 )
 def test_a_date_that_no_calendar_has_is_no_error(time, day):
-    [entry] = feed_of([change(time=time)]).findall(f"{ATOM}entry")
+    [entry] = feed_of([event(time=time)]).findall(f"{ATOM}entry")
     assert str(said(entry, "updated")).startswith(day)
 
 
+def standing(opened=0, unjudged=0, unknown=0, series=4, *, stale=False):
+    return Standing(open=opened, unjudged=unjudged, unknown=unknown, series=series, stale=stale)
+
+
 @pytest.mark.parametrize(
-    ("opened", "measured", "message"),
+    ("stands", "message"),
     [
-        (0, True, "no regression"),
-        (1, True, "1 regression"),
-        (2, True, "2 regressions"),
-        (0, False, "not measured"),
+        (standing(), "no regression"),
+        (standing(unknown=3), "no regression"),
+        (standing(opened=1, unjudged=2), "1 regression"),
+        (standing(opened=2), "2 regressions"),
+        (standing(unjudged=2), "2 unjudged"),
+        (standing(unknown=4), "too few points"),
+        (standing(stale=True), "not measured lately"),
+        (standing(series=0), "not measured"),
     ],
 )
-def test_badges_say_how_it_stands(opened, measured, message):
-    told = badge("H200", opened, measured=measured)
+def test_badges_say_how_it_stands(stands, message):
+    told = badge("H200", stands)
     assert told.keys() == {"schemaVersion", "label", "message", "color"}
     assert (told["schemaVersion"], told["label"], told["message"]) == (1, "H200", message)
     assert re.fullmatch("[0-9a-f]{6}", told["color"])
-    picture = ET.fromstring(badge_svg("H200", opened, measured=measured))
+    picture = ET.fromstring(badge_svg("H200", stands))
     assert picture.get("aria-label") == f"H200: {message}"
     texts = [each.text for each in picture.iter() if each.tag.endswith("}text")]
     assert texts == ["H200", message]
     assert any(each.get("fill") == f"#{told['color']}" for each in picture.iter())
 
 
-def test_each_state_of_a_badge_has_its_own_colour():
-    states = ((0, True), (1, True), (0, False))
-    colours = {badge("x", opened, measured=known)["color"] for opened, known in states}
-    assert len(colours) == 3
+def test_a_badge_is_green_only_where_something_was_judged_and_nothing_waits():
+    def colour(**told):
+        return badge("x", standing(**told))["color"]
+
+    green, red, grey = colour(), colour(opened=1), colour(series=0)
+    assert len({green, red, grey}) == 3
+    assert colour(unjudged=1) == colour(unknown=4) == colour(stale=True) == grey
+    assert colour(unknown=3) == green
 
 
 @pytest.mark.parametrize("text", NASTY, ids=range(len(NASTY)))
 def test_a_card_of_any_name_has_a_badge(text):
-    picture = ET.fromstring(badge_svg(text, 1, measured=True))
-    plain = ET.fromstring(badge_svg("x", 1, measured=True))
+    picture = ET.fromstring(badge_svg(text, standing(opened=1)))
+    plain = ET.fromstring(badge_svg("x", standing(opened=1)))
     assert [each.tag for each in picture.iter()] == [each.tag for each in plain.iter()]
     assert not TURNS & set("".join(picture.itertext()))
     assert int(picture.get("width", "")) < 500
@@ -468,13 +488,13 @@ def test_open_regressions_come_first_and_the_card_s_own_doings_not_at_all(shown)
     assert counts["environment"] >= 2
     entries = ET.parse(site / "feed.xml").getroot().findall(f"{ATOM}entry")
     titles = [str(said(entry, "title")) for entry in entries]
-    assert [title.partition(":")[0] for title in titles] == ["regression (new)", *["improvement"] * 2]
+    assert [title.partition(":")[0] for title in titles] == ["regression (new)", "improvement"]
     bad = [each["bad"] for each in api(site, "changes")]
     assert bad[0] == FALL
     assert bad[1:] == sorted(bad[1:], reverse=True)
     assert max(bad) > FALL
     ids = [said(entry, "id") for entry in entries]
-    assert len(set(ids)) == 3
+    assert len(set(ids)) == 2
     again, _ = publish(extend(shown))
     later = ET.parse(again / "feed.xml").getroot().findall(f"{ATOM}entry")
     assert [said(entry, "id") for entry in later] == ids
@@ -483,11 +503,10 @@ def test_open_regressions_come_first_and_the_card_s_own_doings_not_at_all(shown)
 def test_badges_lie_where_the_cards_files_say(shown):
     site, _ = publish(shown)
     for card, opened in zip(api(site, "site")["cards"], (0, 1), strict=True):
+        stands = standing(opened=opened, series=2)
         told = json.loads((site / f"badges/{card['file']}.json").read_text())
-        assert told == badge(card["gpu"], opened, measured=True)
-        assert (site / f"badges/{card['file']}.svg").read_bytes() == badge_svg(
-            card["gpu"], opened, measured=True
-        )
+        assert told == badge(card["gpu"], stands)
+        assert (site / f"badges/{card['file']}.svg").read_bytes() == badge_svg(card["gpu"], stands)
 
 
 # The command
@@ -948,8 +967,8 @@ def test_hostile_commits_and_kernels_reach_the_pages_whole_and_harmless(made):
         assert "</" not in script
         assert not set("\u2028\u2029\x1b\x00") & set(script)
         assert script.count("\n") == 1
-    entries = ET.parse(site / "feed.xml").getroot().findall(f"{ATOM}entry")
-    assert len({said(entry, "id") for entry in entries}) == len(kernels)
+    [entry] = ET.parse(site / "feed.xml").getroot().findall(f"{ATOM}entry")
+    assert f"and {len(kernels) - 1} more on 1 card" in str(said(entry, "title"))
 
 
 # Runs

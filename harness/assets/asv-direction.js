@@ -6,6 +6,26 @@
    each graph to flot: both are met there. A benchmark's direction stands in index.json; without one, less is
    better, and its rows stay as asv made them but for a word beside the colour. */
 (function($) {
+    /* asv's pages fetch what they show, which a browser forbids to a page from a disk: they stay blank, so say why. */
+    if (window.location.protocol === 'file:') {
+        $(function() {
+            var folder = decodeURIComponent(window.location.pathname.replace(/\/[^\/]*$/, ''));
+            var quoted = "'" + folder.replace(/'/g, "'\\''") + "'";
+            var ours = $('#nav-li-harness a').attr('href');
+            var note = $('<div id="from-a-disk" class="alert alert-warning" role="alert"/>')
+                .css({position: 'absolute', top: '70px', left: '5%', right: '5%', zIndex: 2000})
+                .append($('<h4/>').text("asv's pages need a web server"))
+                .append($('<p/>').text('They fetch their data, and a browser lets no page from a disk do that. Serve the folder:'))
+                .append($('<pre/>').text('python3 -m http.server --directory ' + quoted))
+                .append($('<p/>').text('and open http://localhost:8000/.'));
+            if (ours) {
+                note.append($('<p/>').append($('<a/>').attr('href', ours).text('The GPU history works from a disk.')));
+            }
+            $('#error, .asv-navigation').remove();
+            $('body').append(note);
+        });
+    }
+
     var WORSE = 'positive-change';   /* asv's name for a rise; it is drawn in red */
     var BETTER = 'negative-change';  /* green */
     var COLOURED = '.' + WORSE + ', .' + BETTER;

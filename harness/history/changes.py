@@ -201,27 +201,42 @@ def with_changes(analysed: Analysed, changes: Sequence[Change]) -> Analysed:
     return replace(analysed, changes=in_order, levels=levels)
 
 
-def confirmed_elsewhere(cards: Iterable[Iterable[Analysed]]) -> frozenset[str]:
-    """The ids of candidates that count, because another card is sure of the same in the same case."""
+Evidence = tuple[str, Hint]
+"""A change or candidate by its id, as far as other cards are concerned."""
+
+
+def evidence_of(analysed: Iterable[Analysed]) -> list[Evidence]:
+    """What a card has found, sure or not, for others to be held against."""
     found = [
         (change, change in one.changes)
-        for analysed in cards
         for one in analysed
         for change in (*one.changes, *one.candidates)
         if change.kind != "drift"
     ]
-    hints = [
-        Hint(
-            machine=change.card,
-            case=change.case,
-            good=change.good,
-            bad=change.bad,
-            effect=change.effect,
-            sure=sure,
+    return [
+        (
+            change.id,
+            Hint(
+                machine=change.card,
+                case=change.case,
+                good=change.good,
+                bad=change.bad,
+                effect=change.effect,
+                sure=sure,
+            ),
         )
         for change, sure in found
     ]
-    return frozenset(found[index][0].id for index in confirmed(hints))
+
+
+def confirmed_by(evidence: Sequence[Evidence]) -> frozenset[str]:
+    """The ids of candidates that count, because another card is sure of the same in the same case."""
+    return frozenset(evidence[index][0] for index in confirmed([hint for _, hint in evidence]))
+
+
+def confirmed_elsewhere(cards: Iterable[Iterable[Analysed]]) -> frozenset[str]:
+    """The same, of what several cards have found."""
+    return confirmed_by([each for analysed in cards for each in evidence_of(analysed)])
 
 
 def _divided(level: Level, step: ChangePoint, values: Floats) -> Iterator[Level]:

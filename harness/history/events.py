@@ -248,6 +248,16 @@ def _badness(each: Stated) -> tuple[bool, int, float]:
     return change.kind not in WORSE, _STATES.index(each.state), -abs(math.log1p(change.effect))
 
 
+def by_cards_alone(events: Iterable[Event], measured: Mapping[str, Mapping[str, range]]) -> tuple[Event, ...]:
+    """With the card as the cause, where so much moved on one alone that it is no commit's. `measured` has by
+    card when each case was measured, in positions.
+    """
+    return tuple(
+        replace(event, cause="card") if not event.is_told and on_one_card_alone(event, measured) else event
+        for event in events
+    )
+
+
 def on_one_card_alone(event: Event, cases_of: Mapping[str, Mapping[str, range]]) -> bool:
     """Whether so much moved on one machine, and on no other that measured the same before and after, that it
     is the machine's rather than a commit's. `cases_of` has by card when each case was measured, in positions.

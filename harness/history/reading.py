@@ -8,7 +8,7 @@ import functools
 import math
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ from harness.errors import StoreError, UsageError
 from harness.history.cards import Card, card_folders, cards_of
 from harness.history.changes import Analysed, Change, analyse, confirmed_elsewhere, with_confirmed
 from harness.history.comparisons import comparisons_of, with_comparisons
-from harness.history.events import Event, events_of, on_one_card_alone, settled
+from harness.history.events import Event, by_cards_alone, events_of, settled
 from harness.history.facts import CardRecords, Commits, RunFacts, card_records, read_commits, suites_of
 from harness.history.figures import Case, Figures, Group, united
 from harness.history.freshness import Freshness, freshness_of
@@ -50,8 +50,6 @@ from harness.records import Row
 from harness.spec.case_id import Selector, in_short, size_label
 from harness.store.records_file import read_run
 
-_STALE_S, _STALE_COMMITS = 90 * 86400, 30
-"""Before the newest commit that any card has measured, and how many of these since: longer ago is stale."""
 _MANY = 4000
 """Files, from which on cards are read side by side."""
 
@@ -387,14 +385,11 @@ def concluded(
     """What several cards tell together: candidates that another one is sure of, and events."""
     day = today or dt.datetime.now(tz=dt.timezone.utc).date()
     ids = confirmed_elsewhere(card.analysed for card in cards)
-    read = [_with_confirmed(card, ids, decisions, commits, day) for card in cards]
+    read = [card_with_confirmed(card, ids, decisions, commits, day) for card in cards]
     read = _with_stale(read, commits)
     events = events_of((each for card in read for each in card.changes), commits)
     measured = {card.name: _measured_at(card) for card in read}
-    events = tuple(
-        replace(event, cause="card") if not event.is_told and on_one_card_alone(event, measured) else event
-        for event in settled(events, decisions, commits, day)
-    )
+    events = by_cards_alone(settled(events, decisions, commits, day), measured)
     by_card: dict[str, list[Stated]] = defaultdict(list)
     for event in events:
         for each in event.changes:
@@ -412,27 +407,32 @@ def _measured_at(card: CardHistory) -> Mapping[str, range]:
 def _with_stale(cards: Sequence[CardHistory], commits: Commits) -> list[CardHistory]:
     """What is open or unjudged of cases that are measured no more, or of cards, is stale: whether it still is
     nobody knows, and neither can it be fixed any more.
-
-    A card is measured no more by time and by what was measured since, as a commit's clock may be wrong.
     """
-    measured = sorted({int(at) for card in cards for one in card.analysed for at in one.series.positions})
-    last = measured[-_STALE_COMMITS - 1] if len(measured) > _STALE_COMMITS else -1
-    before_s = commits[measured[-1]].time - _STALE_S if measured else 0
+    measured = {int(at) for card in cards for one in card.analysed for at in one.series.positions}
+    is_stale = staleness(measured, commits)
     found = []
     for card in cards:
-        stale = {
-            case
-            for case, fresh in card.case_freshness.items()
-            if fresh.stale or (fresh.last <= last and commits[fresh.last].time < before_s)
-        }
-        changes = tuple(
-            replace(each, state="stale")
-            if each.change.case in stale and (each.is_open or each.state == "unjudged")
-            else each
-            for each in card.changes
-        )
+        stale = {case for case, fresh in card.case_freshness.items() if fresh.stale or is_stale(fresh.last)}
+        changes = tuple(each.as_stale if each.change.case in stale else each for each in card.changes)
         found.append(replace(card, changes=changes))
     return found
+
+
+STALE_COMMITS = 30
+_STALE_S = 90 * 86400
+"""Before the newest commit that any card has measured, and how many of these since: longer ago is stale."""
+
+
+def staleness(measured: Iterable[int], commits: Commits) -> Callable[[int], bool]:
+    """Whether what was last measured at a position is stale, by the newest that any card has measured.
+
+    Long ago is by time and by what was measured since, as a commit's clock may be wrong.
+    """
+    newest = sorted(set(measured))[-STALE_COMMITS - 1 :]
+    if len(newest) <= STALE_COMMITS:
+        return lambda _: False
+    before_s = commits[newest[-1]].time - _STALE_S
+    return lambda at: at <= newest[0] and commits[at].time < before_s
 
 
 def since_commit(history: History, position: int) -> History:
@@ -454,9 +454,10 @@ def _newest_first(changes: Sequence[Stated]) -> tuple[Stated, ...]:
     return tuple(sorted(changes, key=lambda each: -each.change.bad))
 
 
-def _with_confirmed(
+def card_with_confirmed(
     card: CardHistory, ids: frozenset[str], decisions: Sequence[Decision], commits: Commits, today: dt.date
 ) -> CardHistory:
+    """The same where the candidates with these ids count."""
     if not any(each.id in ids for one in card.analysed for each in one.candidates):
         return card
     analysed = tuple(with_confirmed(one, ids) for one in card.analysed)

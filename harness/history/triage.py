@@ -21,7 +21,7 @@ import math
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -78,6 +78,11 @@ class Stated:
     decision: Decision | None = None
     fixed_by: str | None = None
     """Id of the change that took it back; None too where it went with an epoch."""
+
+    @property
+    def as_stale(self) -> Stated:
+        """The same of a case that has not been measured for long."""
+        return replace(self, state="stale") if self.is_open or self.state == "unjudged" else self
 
     @property
     def is_open(self) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,32 +16,40 @@ import numpy.typing as npt
 
 from harness.errors import StoreError
 from harness.history.cards import Card
-from harness.history.changes import Analysed
-from harness.history.facts import Commits, RunFacts
-from harness.history.figures import Case
-from harness.history.reading import CardHistory, Results, read_card
+from harness.history.changes import BUILT, Analysed, Evidence, evidence_of
+from harness.history.facts import CONTEXT, Commits, RunFacts
+from harness.history.figures import HEADLINES, METRICS, Case
+from harness.history.reading import STALE_COMMITS, CardHistory, Results, card_with_confirmed, read_card
+from harness.history.series import Series
 from harness.history.triage import Decision, Stated
 from harness.numbers import counted
+from harness.records import Row
 from harness.site.documents import (
     EVERY,
     Numbers,
     Site,
     calibration_document,
     calibration_summary,
-    change_document,
     figure,
     file_name,
     numbers,
+    placed_change,
     run_document,
+    series_file,
 )
 from harness.site.suites import demand_document
 from harness.spec.case_id import CaseId
+from harness.statistics import summarize
 from harness.store.records_file import StoredRow, StoredRun, read_run
 from harness.system.texts import harmless
 
 RUNS = 24
 """How many of a card's newest runs have a page."""
 _QUARTER_S = 90 * 24 * 3600
+_SLOTS = 40
+"""How many of a figure's slots are told, evenly among them all."""
+_SPARK = 28
+"""Points of a small line, each of two figures."""
 _NAMED = 3
 """How many failing cases a card's health names."""
 
@@ -56,13 +66,28 @@ class CardSummary(msgspec.Struct, kw_only=True):
     kind: str
     newest: dict[str, Any] | None
     points: int
-    open: int
     calibration: dict[str, Any] | None
     health: list[dict[str, str]]
     series: list[dict[str, Any]]
-    changes: list[dict[str, Any]]
-    """The documents of all changes, newest first."""
+    changes: list[Stated]
+    """As the documents of series have them, newest first."""
+    evidence: list[Evidence]
+    """What it has found by itself."""
+    confirmed: list[str]
+    """Ids of what counts because of other cards."""
+    measured: list[int]
+    """The newest commits that it has measured, as many as tell what is stale."""
+    spans: dict[str, tuple[int, int]]
+    """By case, the first and the last commit that it was measured at."""
+    ended: list[str]
+    """Cases that the card measures no more."""
+    paths: dict[str, str]
+    """Where each suite lies in the repository."""
     problems: list[str]
+
+    def confirmable(self, ids: Iterable[str]) -> frozenset[str]:
+        """Those of the ids that are of candidates of this card."""
+        return frozenset(ids) & {each for each, hint in self.evidence if not hint.sure}
 
 
 @dataclass(frozen=True)
@@ -77,6 +102,10 @@ class CardPages:
     cases: tuple[Case, ...]
     decisions: tuple[Decision, ...]
     today: dt.date
+    confirmed: frozenset[str] = frozenset()
+    """Ids of candidates that count because of other cards."""
+    only: frozenset[str] | None = None
+    """The names of the cases to read; None for all."""
 
     @property
     def file(self) -> str:
@@ -84,11 +113,20 @@ class CardPages:
 
     @cached_property
     def card(self) -> CardHistory:
-        return read_card(self.source, self.results, self.commits, self.decisions, today=self.today)
+        own = read_card(
+            self.source,
+            self.results,
+            self.commits,
+            self.decisions,
+            today=self.today,
+            wanted=lambda series: self.only is None or series.case.name in self.only,
+        )
+        return card_with_confirmed(own, self.confirmed, self.decisions, self.commits, self.today)
 
     def write(self) -> CardSummary:
         series = list(map(self._series, self.card.analysed))
         self._by_commit()
+        self._sparks()
         newest = self._newest()
         self.site.write(
             f"cards/{self.file}",
@@ -97,6 +135,7 @@ class CardPages:
                 "annotations": dict(sorted(self.card.machine.items())),
                 "peaks": self._newest_run.run.peaks if self._newest_run else {},
                 "commit": newest["commit"] if newest else None,
+                "epochs": self._epochs(),
                 "ladder": list(map(self._rung, self.card.analysed)),
                 "runs": self._runs(),
                 "calibration": calibration_document(self.card.calibration),
@@ -113,26 +152,34 @@ class CardPages:
             kind="cpu" if machine.get("compute_capability") == "none" else "gpu",
             newest=newest,
             points=sum(len(one.series.positions) for one in self.card.analysed),
-            open=sum(each.is_open for each in self.card.changes),
             calibration=calibration_summary(self.card.calibration),
             health=self._health(),
             series=series,
-            changes=[self._change(each) for each in self.card.changes],
+            changes=list(self.card.changes),
+            evidence=evidence_of(self.card.analysed),
+            confirmed=[],
+            measured=self._measured(),
+            spans={one.series.case.name: _span(one.series) for one in self.card.analysed},
+            ended=[case for case, fresh in self.card.case_freshness.items() if fresh.stale],
+            paths={each.suite: each.path for each in self.card.facts if each.commit and each.path},
             problems=[f"{self.source.name}: {problem}" for problem in self.card.problems],
         )
 
-    def _series_file(self, case: Case) -> str:
-        identity = repr((self.source.name, case.name, case.metric))
-        return "s" + hashlib.sha256(identity.encode(errors="replace")).hexdigest()[:12]
+    def write_again(self, before: CardSummary) -> CardSummary:
+        """The series of some cases alone, with what other cards have confirmed, after all was written."""
+        again = {row["case"]: row for row in map(self._series, self.card.analysed)}
+        kept = [each for each in before.changes if each.change.case not in (self.only or ())]
+        return msgspec.structs.replace(
+            before,
+            series=[again.get(row["case"], row) for row in before.series],
+            changes=sorted([*kept, *self.card.changes], key=lambda each: -each.change.bad),
+            confirmed=sorted(self.confirmed),
+        )
 
     def _series(self, one: Analysed) -> dict[str, Any]:
         series, case = one.series, one.series.case
-        file = self._series_file(case)
-        changes = [
-            self._change(each) | {"at": each.change.at, "first": each.change.first, "last": each.change.last}
-            for each in reversed(self.card.changes)
-            if each.change.case == case.name
-        ]
+        file = series_file(self.source.name, case)
+        own = [each for each in reversed(self.card.changes) if each.change.case == case.name]
         beside = series.beside
         self.site.write(
             f"series/{file}",
@@ -147,13 +194,16 @@ class CardPages:
                 "memory_clock_mhz": numbers(beside.get("memory_clock_mhz"), "u16"),
                 "temperature_c": numbers(beside.get("temperature_c"), "u8"),
                 "power_w": numbers(beside.get("power_w"), "u16"),
+                "registers": numbers(beside.get("registers"), "u16"),
+                "work": _work(series),
+                "samples": self._samples(series),
                 "floor": one.floor,
                 "noise": figure(one.noise),
                 "levels": [
                     {"start": each.start, "stop": each.stop, "level": figure(each.level)}
                     for each in one.levels
                 ],
-                "changes": changes,
+                "changes": [placed_change(each, case, self.number, self.commits) for each in own],
                 "outliers": one.outliers,
                 "clocked": one.clocked,
                 "failed": np.flatnonzero(series.failed).tolist(),
@@ -168,11 +218,37 @@ class CardPages:
             "file": file,
             "card": self.number,
             "case": case.order,
+            "at": int(series.positions[-1]),
             "last": figure(float(series.values[-1])),
             "effect_90": self._quarter(one),
             "floor": one.floor,
-            "changes": len(changes),
+            "noise": figure(one.noise),
+            "changes": len(own),
         }
+
+    def _samples(self, series: Series) -> list[dict[str, Any]]:
+        """Behind the newest figures: the interval of each, its slots, its share of the library."""
+        metric = METRICS.get(series.case.metric)
+        if metric is None:
+            return []
+        told = []
+        for position, rows in self._recent_rows.items():
+            row, point = rows.get(series.case.name), int(np.searchsorted(series.positions, position))
+            if row is None or point == len(series.positions) or series.positions[point] != position:
+                continue
+            figures = metric.read(row)
+            if isinstance(figures, tuple) and len(figures) > 1:
+                found = summarize(figures)
+                told.append(
+                    {
+                        "at": point,
+                        "low": figure(found.low_ns),
+                        "high": figure(found.high_ns),
+                        "slots": [figure(each) for each in figures[:: -(-len(figures) // _SLOTS)]],
+                        "library_share": row.library.share if row.library else None,
+                    }
+                )
+        return sorted(told, key=lambda each: each["at"])
 
     def _demand(self, case: Case) -> dict[str, Any] | None:
         found = self._newest_rows.get(case.name)
@@ -192,28 +268,64 @@ class CardPages:
     def _times(self) -> npt.NDArray[np.int64]:
         return np.array([commit.time for commit in self.commits.line], np.int64)
 
-    def _change(self, each: Stated) -> dict[str, Any]:
-        case = next(case for case in self.cases if case.name == each.change.case)
-        return change_document(each, case, self.number, self.commits, self._series_file(case))
+    def _measured(self) -> list[int]:
+        every = [one.series.positions[-STALE_COMMITS - 1 :] for one in self.card.analysed]
+        found = np.unique(np.concatenate(every)) if every else np.empty(0, np.int64)
+        return [int(at) for at in found[-STALE_COMMITS - 1 :]]
+
+    def _sparks(self) -> None:
+        """Of each series its newest figures, small: a byte each."""
+        told = [_spark(one) for one in self.card.analysed]
+        document = {"points": _SPARK, "values": Numbers(np.array(told, np.float64).ravel(), "u8")}
+        self.site.write(f"sparks/{self.file}", document, api=False)
 
     def _by_commit(self) -> None:
-        """The same figures by commit, for pages that compare two of them."""
+        """The same figures by commit, and what changed there, for pages that show one or compare two."""
         analysed = self.card.analysed
         count = len(self.commits)
         table = np.full((count, len(analysed)), np.nan, np.float32)
         for column, one in enumerate(analysed):
             table[one.series.positions, column] = one.series.values
         cases = [one.series.case.order for one in analysed]
+        built = sorted(each for one in analysed for each in _built(one.series))
         for first in range(0, count, EVERY):
             values = table[first : first + EVERY]
             measured = np.flatnonzero(np.isfinite(values).any(axis=1))
             if measured.size:
                 # Up to the last that was measured: commits that this card has not seen change nothing here.
                 told = values[: measured[-1] + 1].ravel()
-                document = {"first": first, "cases": cases, "values": Numbers(told)}
+                document = {
+                    "first": first,
+                    "cases": cases,
+                    "values": Numbers(told),
+                    "built": [each for each in built if first <= each[0] < first + EVERY],
+                }
                 self.site.write(f"at/{self.file}/{first // EVERY}", document, api=False)
             else:  # of before the history was rewritten
                 self.site.remove(f"data/at/{self.file}/{first // EVERY}.js")
+
+    def _epochs(self) -> list[dict[str, Any]]:
+        """Of each suite its epochs, and from which commit on which of them holds: figures of two are not
+        compared. Those of its longest series, as all of a suite is measured together.
+        """
+        longest: dict[str, Series] = {}
+        for one in self.card.analysed:
+            known = longest.get(one.series.case.suite)
+            if known is None or len(one.series.positions) > len(known.positions):
+                longest[one.series.case.suite] = one.series
+        told = []
+        for suite, series in longest.items():
+            begins = np.flatnonzero(np.diff(series.epoch, prepend=-1))
+            contexts = [{CONTEXT[key]: value for key, value in e.context.items()} for e in series.epochs]
+            told.append(
+                {
+                    "suite": suite,
+                    "starts": series.positions[begins].tolist(),
+                    "epochs": series.epoch[begins].tolist(),
+                    "contexts": contexts,
+                }
+            )
+        return told
 
     def _newest(self) -> dict[str, Any] | None:
         last = [int(one.series.positions[-1]) for one in self.card.analysed]
@@ -258,6 +370,24 @@ class CardPages:
     def _files(self) -> list[RunFacts]:
         """Records of runs at commits, newest first."""
         return sorted((each for each in self.card.facts if each.commit), key=lambda e: e.file, reverse=True)
+
+    @cached_property
+    def _recent(self) -> list[tuple[RunFacts, StoredRun]]:
+        """The newest runs, those that can be read."""
+        read = [(each, self._read(each)) for each in self._files[:RUNS]]
+        return [(facts, stored) for facts, stored in read if stored]
+
+    @cached_property
+    def _recent_rows(self) -> dict[int, dict[str, Row]]:
+        """By commit and case, of the newest runs; of two runs of a commit the newer one."""
+        found: dict[int, dict[str, Row]] = defaultdict(dict)
+        for facts, stored in self._recent:
+            position = self.commits.positions.get(facts.commit)
+            if position is not None:
+                for row in stored.rows:
+                    name = CaseId.of(stored.run.source.suite, row.kernel, row.sizes).short
+                    found[position].setdefault(name, row)
+        return found
 
     @cached_property
     def _newest_run(self) -> StoredRun | None:
@@ -328,10 +458,17 @@ class CardPages:
         }
 
     def _runs(self) -> list[dict[str, Any]]:
-        listed = []
-        for facts in self._files[:RUNS]:
-            if (stored := self._read(facts)) is None:
-                continue
+        listed: list[dict[str, Any]] = []
+        orders = {case.name: case.order for case in self.cases}
+        later: dict[str, tuple[dict[str, Any], dict[str, str]]] = {}
+        for facts, stored in self._recent:
+            binaries = _binaries(stored)
+            if facts.suite in later:
+                entry, theirs = later[facts.suite]
+                both = binaries.keys() & theirs.keys() & orders.keys()
+                entry["base"] = facts.commit
+                entry["compared"] = len(both)
+                entry["rebuilt"] = sorted(orders[name] for name in both if binaries[name] != theirs[name])
             file = file_name(facts.file.partition(".jsonl")[0])
             position = self.commits.positions.get(facts.commit)
             self.site.write(f"runs/{file}", run_document(stored, self.number, position))
@@ -344,6 +481,63 @@ class CardPages:
                     "hash": facts.commit,
                     "rows": len(stored.rows),
                     "failed": sum(row.status == "failed" for row in stored.rows),
+                    "base": "",
+                    "compared": 0,
+                    "rebuilt": [],
                 }
             )
+            later[facts.suite] = listed[-1], binaries
         return listed
+
+
+def _span(series: Series) -> tuple[int, int]:
+    return int(series.positions[0]), int(series.positions[-1])
+
+
+def _work(series: Series) -> float | None:
+    """What a figure is the rate of, in its unit and ms: figure times time, where that is one number."""
+    if series.case.metric not in HEADLINES.values() or "time_ms" not in series.beside:
+        return None
+    found = series.values * series.beside["time_ms"]
+    found = found[np.isfinite(found)]
+    if not found.size or np.ptp(found) > 0.002 * np.median(found):
+        return None
+    return figure(float(np.median(found)))
+
+
+def _spark(one: Analysed) -> list[float]:
+    """The newest figures between 0 and 254, NaN for none. Noise does not fill the height."""
+    values = one.series.values[-2 * _SPARK :]
+    values = np.concatenate([np.full(2 * _SPARK - values.size, np.nan), values])
+    pairs = values.reshape(_SPARK, 2)
+    means = np.where(np.isnan(pairs).any(axis=1), np.nanmax(np.nan_to_num(pairs), axis=1), pairs.mean(axis=1))
+    means[np.isnan(pairs).all(axis=1)] = np.nan
+    if np.isnan(means).all():
+        return [math.nan] * _SPARK
+    low, high, middle = np.nanmin(means), np.nanmax(means), np.nanmedian(means)
+    noise = 0.0 if np.isnan(one.noise) else one.noise
+    least = abs(middle) * max(4 * one.floor, 6 * noise)
+    room = max(0.0, least - (high - low)) / 2
+    told: list[float] = ((means - low + room) / (high - low + 2 * room or 1) * 254).tolist()
+    return told
+
+
+def _built(series: Series) -> Iterator[tuple[int, int, str, float, float]]:
+    """Commit, case, what, before and after, where what the build of a case came to is not as it was."""
+    for name in BUILT:
+        if name not in series.beside:
+            continue
+        known = np.flatnonzero(np.isfinite(series.beside[name]))
+        values = series.beside[name][known]
+        for at in (np.flatnonzero(np.diff(values)) + 1).tolist():
+            position = int(series.positions[known[at]])
+            yield position, series.case.order, name, float(values[at - 1]), float(values[at])
+
+
+def _binaries(stored: StoredRun) -> dict[str, str]:
+    """By case, where the record knows it."""
+    return {
+        CaseId.of(stored.run.source.suite, row.kernel, row.sizes).short: row.resources.binary_sha256
+        for row in stored.rows
+        if row.resources and row.resources.binary_sha256
+    }

@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlencode
@@ -28,6 +27,7 @@ from harness.history.figures import Case
 from harness.history.reading import sentence
 from harness.history.triage import Stated
 from harness.judgement.noise import Calibration
+from harness.numbers import counted
 from harness.output.tables import summary_of
 from harness.records import Row, Snapshot
 from harness.spec.case_id import CaseId
@@ -39,7 +39,7 @@ SCHEMA_VERSION = 1
 """Of every document; raised when a page or program that knows the older one would read it wrongly."""
 COMMITS_A_FILE = 128
 EVERY = 64
-"""Commits between two whose times the first document has, and in a file of figures by commit."""
+"""Commits in a file of figures by commit."""
 
 Array = npt.NDArray[Any]
 _DTYPES = {"u32": "<u4", "u16": "<u2", "u8": "<u1"}
@@ -73,7 +73,11 @@ class Numbers:
     def plain(self) -> list[Any]:
         if self.values.dtype.kind != "f":
             return list(self.values.tolist())
-        return [value if isfinite(value) else None for value in _rounded(self.values).tolist()]
+        rounded = _rounded(self.values)
+        told: list[Any] = rounded.tolist()
+        for at in np.flatnonzero(~np.isfinite(rounded)).tolist():
+            told[at] = None
+        return told
 
 
 class Rows:
@@ -120,6 +124,27 @@ class Site:
         if api:
             self.write_json(f"api/{name}.json", document)
 
+    def change(self, name: str, keys: Mapping[str, Any]) -> None:
+        """Put other values into a document that is there. Raises StoreError."""
+        data, api = self.folder / f"data/{name}.js", self.folder / f"api/{name}.json"
+        try:
+            packed = msgspec.json.decode(data.read_bytes().partition(b", ")[2].removesuffix(b");\n"))
+            plain = msgspec.json.decode(api.read_bytes())
+        except (OSError, msgspec.DecodeError) as error:
+            raise StoreError(
+                f"Cannot read {data} ({error}): delete {self.folder}, then publish again."
+            ) from None
+        self.write(name, {**packed, **keys}, api=False)
+        self.write_json(f"api/{name}.json", {**plain, **keys})
+
+    def holds(self, name: str, text: str) -> bool:
+        """Whether there is a document of that name which begins with this text, or near to it."""
+        try:
+            with (self.folder / f"data/{name}.js").open("rb") as file:
+                return text.encode() in file.read(200)
+        except OSError:
+            return False
+
     def write_json(self, name: str, document: Any) -> None:
         self.put(name, msgspec.json.encode(document, enc_hook=lambda value: value.plain()) + b"\n")
 
@@ -155,14 +180,26 @@ _FIGURES = (
 _TRACES = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w")
 
 
-def change_document(each: Stated, case: Case, card: int, commits: Commits, series: str) -> dict[str, Any]:
-    """A change with its state, of the card and the series that are so called."""
+def series_file(card: str, case: Case) -> str:
+    """Names the document of a series."""
+    identity = repr((card, case.name, case.metric))
+    return "s" + hashlib.sha256(identity.encode(errors="replace")).hexdigest()[:12]
+
+
+def placed_change(each: Stated, case: Case, card: int, commits: Commits) -> dict[str, Any]:
+    """A change among the points of its series."""
+    told = change_document(each, case, card, commits)
+    return told | {"at": each.change.at, "first": each.change.first, "last": each.change.last}
+
+
+def change_document(each: Stated, case: Case, card: int, commits: Commits) -> dict[str, Any]:
+    """A change with its state, of the card with that number."""
     change, bad, decision = each.change, commits[each.change.bad], each.decision
     return {
         "id": change.id,
         "card": card,
         "case": case.order,
-        "series": series,
+        "series": series_file(change.card, case),
         "kind": change.kind,
         "state": each.state,
         "attribution": change.attribution,
@@ -304,13 +341,13 @@ _GREEN, _RED, _GREY = "#2a7d4f", "#b3261e", "#6b6b6b"
 
 
 def atom(
-    changes: Sequence[Mapping[str, Any]],
+    events: Sequence[Mapping[str, Any]],
     cards: Sequence[tuple[str, str]],
     cases: Sequence[str],
     project: str,
     generated_at: str,
 ) -> bytes:
-    """An Atom feed (RFC 4287) of regressions and improvements. An entry is one change, by its id.
+    """An Atom feed (RFC 4287) of what commits did. An entry is one event, by its id.
 
     `cards` are file and name of each card, by number, `cases` the names of cases.
     """
@@ -322,25 +359,33 @@ def atom(
     _add(_add(feed, "author"), "name", "gpu-harness")
     _add(feed, "link", rel="self", href="feed.xml")
     _add(feed, "link", rel="alternate", href="index.html")
-    for change in changes:
-        _entry(feed, change, cards[change["card"]], cases[change["case"]])
+    for event in events:
+        _entry(feed, event, cards, cases)
     written: bytes = ET.tostring(feed, encoding="utf-8", xml_declaration=True)
     return written
 
 
-def _entry(feed: ET.Element, change: Mapping[str, Any], card: tuple[str, str], case: str) -> None:
-    file, name = card
+def _entry(
+    feed: ET.Element, event: Mapping[str, Any], cards: Sequence[tuple[str, str]], cases: Sequence[str]
+) -> None:
+    worst, suspect = event["worst"], event["suspects"][0]
+    file, name = cards[worst["card"]]
+    case = cases[worst["case"]]
     entry = _add(feed, "entry")
-    state = f" ({change['state']})" if change["state"] else ""
-    _add(entry, "title", f"{change['kind']}{state}: {case} on {name} {100 * change['effect']:+.1f} %")
-    _add(entry, "id", f"urn:gpu-harness:change:{change['id']}")
+    state = f" ({event['state']})" if event["state"] else ""
+    what = "unjudged" if event["state"] == "unjudged" else f"{event['kind']}{state}"
+    more = event["changes"] - 1
+    others = f", and {more} more on {counted(len(event['cards']), 'card')}" if more else ""
+    _add(entry, "title", f"{what}: {case} on {name} {100 * worst['effect']:+.1f} %{others}")
+    _add(entry, "id", f"urn:gpu-harness:event:{event['id']}")
     # git takes dates of which a calendar knows nothing.
-    time = dt.datetime.fromtimestamp(min(max(change["time"], 0), _LAST_S), tz=dt.timezone.utc)
+    time = dt.datetime.fromtimestamp(min(max(suspect["time"], 0), _LAST_S), tz=dt.timezone.utc)
     _add(entry, "updated", time.isoformat(timespec="seconds"))
-    place = urlencode({"card": file, "case": case, "change": change["id"]}, errors="replace")
+    place = urlencode({"card": file, "case": case, "change": worst["id"]}, errors="replace")
     _add(entry, "link", href=f"case.html#{place}")
-    commit = f"{change['bad_hash'][:10]} {change['subject']} ({change['author']})"
-    _add(entry, "summary", f"{change['sentence']} {commit}")
+    commit = f"{suspect['hash'][:10]} {suspect['subject']} ({suspect['author']})"
+    among = "" if event["commits"] == 1 else f"One of {event['commits']} commits, perhaps "
+    _add(entry, "summary", f"{worst['sentence']} {among}{commit}")
 
 
 def _add(parent: ET.Element, name: str, text: str = "", **attributes: str) -> ET.Element:
@@ -350,23 +395,45 @@ def _add(parent: ET.Element, name: str, text: str = "", **attributes: str) -> ET
     return child
 
 
-def badge(card: str, opened: int, *, measured: bool) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How a card stands."""
+
+    open: int
+    """Regressions."""
+    unjudged: int
+    """Cases whose newest figures are off their level, too early for a verdict."""
+    unknown: int
+    """Series with too few points to know their noise."""
+    series: int
+    stale: bool
+    """It has not been measured for long, while others have."""
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """What a badge says, and its colour: green only where something was judged, and nothing is open."""
+        if not self.series:
+            return "not measured", _GREY
+        if self.open:
+            return counted(self.open, "regression"), _RED
+        if self.unjudged:
+            return f"{self.unjudged} unjudged", _GREY
+        if self.stale:
+            return "not measured lately", _GREY
+        if self.unknown == self.series:
+            return "too few points", _GREY
+        return "no regression", _GREEN
+
+
+def badge(card: str, standing: Standing) -> dict[str, Any]:
     """What shields.io's endpoint badge reads."""
-    message, colour = _says(opened, measured=measured)
+    message, colour = standing.words
     return {"schemaVersion": 1, "label": card, "message": message, "color": colour.removeprefix("#")}
 
 
-def _says(opened: int, *, measured: bool) -> tuple[str, str]:
-    if not measured:
-        return "not measured", _GREY
-    if opened:
-        return f"{opened} regression{'s' if opened > 1 else ''}", _RED
-    return "no regression", _GREEN
-
-
-def badge_svg(card: str, opened: int, *, measured: bool) -> bytes:
+def badge_svg(card: str, standing: Standing) -> bytes:
     """The same as a picture, for where no other site may be asked."""
-    message, colour = _says(opened, measured=measured)
+    message, colour = standing.words
     label = _FORBIDDEN.sub("\ufffd", card)[:40]
     left, right = (round(6.6 * len(text)) + 12 for text in (label, message))
     said = escape(f"{label}: {message}", {'"': "&quot;"})

@@ -7,42 +7,36 @@ import functools
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import msgspec
 
 from harness import __version__
+from harness.errors import GitError
+from harness.history.changes import confirmed_by
+from harness.history.events import by_cards_alone, events_of, settled
 from harness.history.facts import Commits, cache_file, read_cached, read_commits, write_cached
 from harness.history.figures import Case
 from harness.history.reading import open_results, side_by_side
 from harness.history.series import cases_of
+from harness.history.suspects import Layout, with_suspects
 from harness.history.triage import read_triage
 from harness.site.cards import CardPages, CardSummary
-from harness.site.documents import (
-    COMMITS_A_FILE,
-    EVERY,
-    SCHEMA_VERSION,
-    Rows,
-    Site,
-    atom,
-    badge,
-    badge_svg,
-    file_name,
-)
+from harness.site.documents import COMMITS_A_FILE, Site, file_name
+from harness.site.overview import Overview
 from harness.site.suites import suite_document
 from harness.spec.suite import Suite
 from harness.store.records_file import PACKED, PART
+from harness.system import git
 from harness.system.files import stat_of
 
 FOLDER = "harness"
 """Where our pages lie, beside asv's index.html."""
 _ASSETS = Path(__file__).resolve().parent / "assets"
-_CHANGES = 120
-"""How many changes the overview has at most, open ones first; every series has all of its own."""
-_KINDS = ("new", "acknowledged", "expired", "fixed", "improvement", "environment")
-_OF_CARD = ("file", "name", "gpu", "host", "driver", "kind", "newest", "open", "points", "calibration")
+_PATHS = 60
+"""How many of a commit's paths the pages list; an empty one then says that there are more."""
 _READ = (".json", ".jsonl", PACKED, PART, ".harness")
 """What is read of a card's folder, by how its name ends."""
 
@@ -84,7 +78,7 @@ def publish_pages(
     cases = cases_of(found.groups)
     site = Site(html / FOLDER)
     for source in sorted(path for path in _ASSETS.rglob("*") if path.is_file()):
-        site.put(source.relative_to(_ASSETS).as_posix(), source.read_bytes())
+        site.put(source.relative_to(_ASSETS).as_posix(), _lean(source))
     work = [
         CardPages(site, card, number, found, commits, cases, decisions, today or now.date())
         for number, card in enumerate(found.cards)
@@ -94,109 +88,123 @@ def publish_pages(
         line = commits.line[first : first + COMMITS_A_FILE]
         rows = [(each.hash, each.time, each.author[:200], each.subject[:500]) for each in line]
         site.write(f"commits/{first // COMMITS_A_FILE}", rows)
-    of_suites = _write_suites(site, suites, cards, cases)
-    moment = now.isoformat(timespec="seconds")
-    _write_overview(site, cards, cases, of_suites, commits, project, commit_url, moment)
+    _write_touched(site, root, commits)
+    of_suites = _write_suites(site, suites, cards, cases, git.repository_of(root))
+    day = today or now.date()
+    overview = Overview(site, cards, [each.name for each in found.cards], cases, commits)
+    events = by_cards_alone(
+        settled(events_of(overview.changes, commits), decisions, commits, day), overview.measured
+    )
+    folders = {suite: PurePosixPath(path) for card in cards for suite, path in card.paths.items()}
+    kernels = {group.name: frozenset(group.kernels) for group in found.groups if group.is_suite}
+    by_name = {case.name: case for case in cases}
+    events = with_suspects(events, root, commits, by_name, Layout(folders=folders, kernels=kernels))
+    overview.write(
+        {
+            "generated_at": now.isoformat(timespec="seconds"),
+            "harness_version": __version__,
+            "project": project,
+            "commit_url": commit_url,
+            "suites": of_suites,
+        },
+        events,
+    )
     return Published(
         folder=site.folder,
         cards=len(cards),
         series=sum(len(card.series) for card in cards),
         points=sum(card.points for card in cards),
-        open=sum(card.open for card in cards),
+        open=sum(each.is_open for event in events for each in event.changes),
         problems=tuple(problem for card in cards for problem in card.problems),
     )
 
 
+def _lean(source: Path) -> bytes:
+    """An asset; our scripts and styles without indentation and lines of comment, a seventh of them."""
+    content = source.read_bytes()
+    if source.suffix not in (".js", ".css") or "vendor" in source.parts:
+        return content
+    lines = (line.strip() for line in content.splitlines())
+    return b"".join(line + b"\n" for line in lines if line and not line.startswith(b"//"))
+
+
 def _publish(work: CardPages) -> CardSummary:
-    summary = work.write()
+    return _keep(work, work.write())
+
+
+def _publish_again(work: CardPages, before: CardSummary) -> CardSummary:
+    return _keep(work, work.write_again(before))
+
+
+def _keep(work: CardPages, summary: CardSummary) -> CardSummary:
     count = len(work.commits)
-    written = _Written(_key(work), count, _line(work.commits, count), summary)
-    write_cached(_kept(work), written)
+    write_cached(_kept(work), _Written(_key(work), count, _line(work.commits, count), summary))
     return summary
 
 
 def _publish_changed(work: Sequence[CardPages], tell: Callable[[str], None]) -> list[CardSummary]:
     """Of every card what its pages came to, written where they would come out another way."""
-    cards = {one.number: _recall(one) for one in work}
-    changed = [one for one in work if cards[one.number] is None]
+    recalled = {one.number: _recall(one) for one in work}
+    changed = [one for one in work if recalled[one.number] is None]
     with side_by_side([one.source.folder for one in changed]) as mapped:
         for one, card in zip(changed, mapped(_publish, changed), strict=True):
             tell(f"{card.name}: {len(card.series)} cases")
+            recalled[one.number] = card
+    cards = {number: card for number, card in recalled.items() if card}
+    ids = confirmed_by([each for card in cards.values() for each in card.evidence])
+    again = []
+    for one in work:
+        card = cards[one.number]
+        counting = card.confirmable(ids)
+        if moved := counting ^ set(card.confirmed):
+            # What a step of one case is depends on other cards: this case alone is read anew.
+            only = frozenset(hint.case for each, hint in card.evidence if each in moved)
+            again.append(replace(one, confirmed=counting, only=only))
+    before = [cards[one.number] for one in again]
+    with side_by_side([one.source.folder for one in again]) as mapped:
+        for one, card in zip(again, mapped(_publish_again, again, before), strict=True):
             cards[one.number] = card
-    return [card for card in cards.values() if card]
+    return list(cards.values())
 
 
 def _write_suites(
-    site: Site, suites: Sequence[Suite], cards: Sequence[CardSummary], cases: Sequence[Case]
+    site: Site,
+    suites: Sequence[Suite],
+    cards: Sequence[CardSummary],
+    cases: Sequence[Case],
+    repository: Path | None,
 ) -> list[dict[str, Any]]:
     """A document for each suite; what the first document says of them."""
     gpus = [card.gpu for card in cards]
     told = []
     for suite in suites:
         file = file_name(suite.name)
-        site.write(f"suites/{file}", suite_document(suite, gpus, cases))
+        site.write(f"suites/{file}", suite_document(suite, gpus, cases, repository))
         ladders = [{"name": ladder.name, "title": ladder.title} for ladder in suite.ladders]
         told.append({"name": suite.name, "file": file, "ladders": ladders})
     return told
 
 
-def _write_overview(
-    site: Site,
-    cards: Sequence[CardSummary],
-    cases: Sequence[Case],
-    suites: Sequence[Mapping[str, Any]],
-    commits: Commits,
-    project: str,
-    commit_url: str,
-    generated_at: str,
-) -> None:
-    """What shows every card: the first document, the changes, the feed and the badges."""
-    changes = [change for card in cards for change in card.changes]
-    # Open regressions first, then the newest.
-    changes.sort(key=lambda each: (each["state"] not in ("new", "expired"), -each["bad"]))
-    site.write("changes", changes[:_CHANGES])
-    newest, kinds = commits[-1], [each["state"] or each["kind"] for each in changes]
-    overview = {
-        "schema": SCHEMA_VERSION,
-        "generated_at": generated_at,
-        "harness_version": __version__,
-        "project": project,
-        "commit_url": commit_url,
-        "asv": (site.folder.parent / "asv.js").exists(),
-        "commits": {
-            "count": len(commits),
-            "chunk": COMMITS_A_FILE,
-            "every": EVERY,
-            "times": [commit.time for commit in commits.line[::EVERY]],
-            "newest": {"hash": newest.hash, "time": newest.time, "subject": newest.subject[:500]},
-        },
-        "cards": [
-            {
-                **{name: getattr(card, name) for name in _OF_CARD},
-                "health": card.health + _behind(card, commits),
-            }
-            for card in cards
-        ],
-        "cases": Rows([asdict(case) for case in cases]),
-        "series": Rows([series for card in cards for series in card.series]),
-        "suites": suites,
-        "counts": {kind: kinds.count(kind) for kind in _KINDS},
-        "problems": [problem for card in cards for problem in card.problems],
-    }
-    site.write("site", overview)
-    fed = [each for each in changes if each["kind"] != "environment"][:100]
-    names = [(card.file, card.gpu or card.name) for card in cards]
-    site.put("feed.xml", atom(fed, names, [case.name for case in cases], project, generated_at))
-    for card, (file, name) in zip(cards, names, strict=True):
-        measured = bool(card.series)
-        site.write_json(f"badges/{file}.json", badge(name, card.open, measured=measured))
-        site.put(f"badges/{file}.svg", badge_svg(name, card.open, measured=measured))
+def _write_touched(site: Site, root: Path, commits: Commits) -> None:
+    """The paths that each commit touched, in files as those of commits. A file that was written stays as it
+    is, as long as its last commit is the last of its place.
+    """
+    for first in range(0, len(commits), COMMITS_A_FILE):
+        line = commits.line[first : first + COMMITS_A_FILE]
+        name, last = f"touched/{first // COMMITS_A_FILE}", line[-1].hash
+        if site.holds(name, last):
+            continue
+        try:
+            paths = git.touched(root, [each.hash for each in line])
+        except GitError:  # of a clone that does not have all; another may
+            paths, last = {}, ""
+        rows = [_few(paths.get(each.hash, ())) for each in line]
+        site.write(name, {"last": last, "paths": rows}, api=False)
 
 
-def _behind(card: CardSummary, commits: Commits) -> list[dict[str, str]]:
-    behind = len(commits) - 1 - card.newest["commit"] if card.newest else 0
-    text = f"{behind} commit{'s' if behind > 1 else ''} behind the newest."
-    return [{"level": "warning" if behind > EVERY else "good", "text": text}] if behind else []
+def _few(paths: Sequence[str]) -> list[str]:
+    shown = [path.encode(errors="replace").decode()[:200] for path in paths[:_PATHS]]
+    return [*shown, ""] if len(paths) > _PATHS else shown
 
 
 class _Written(msgspec.Struct):

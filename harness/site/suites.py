@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict
 from os import cpu_count
+from pathlib import Path
 from typing import Any
 
 from harness.errors import HarnessError
@@ -24,8 +26,11 @@ from harness.static.occupancy import CAPABILITIES, CARDS, Card, residency
 _TOLD = ("name", "title", "source", "publication", "author", "url", "date", "card", "against", "note")
 
 
-def suite_document(suite: Suite, gpus: Sequence[str], cases: Iterable[Case]) -> dict[str, Any]:
-    """A suite's ladders with the authors' figures, and how the kernels of these cases reach memory.
+def suite_document(
+    suite: Suite, gpus: Sequence[str], cases: Iterable[Case], repository: Path | None = None
+) -> dict[str, Any]:
+    """A suite's ladders with the authors' figures, where its kernels' sources lie in the repository, and how
+    the kernels of these cases reach memory.
 
     `gpus` are the models of the site's cards, by number.
     """
@@ -33,8 +38,22 @@ def suite_document(suite: Suite, gpus: Sequence[str], cases: Iterable[Case]) -> 
         "suite": suite.name,
         "unit": suite.headline,
         "ladders": [_ladder(suite, ladder, gpus) for ladder in suite.ladders],
+        "sources": dict(_sources(suite, repository)) if repository else {},
         "accesses": _accesses(suite, [each for each in cases if each.suite == suite.name]),
     }
+
+
+def _sources(suite: Suite, repository: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """By kernel the file and the line that it begins at, now; of what is a file of the repository."""
+    for kernel in suite.kernels:
+        for file in kernel.files[:1]:
+            path = suite.root / file
+            with suppress(OSError, ValueError):
+                text = path.read_text("utf-8", errors="replace")
+                begins = re.search(rf"^.*\b{re.escape(kernel.function)}\s*\(", text, re.MULTILINE)
+                line = text.count("\n", 0, begins.start()) + 1 if begins else None
+                within = path.resolve().relative_to(repository.resolve()).as_posix()
+                yield kernel.name, {"path": within, "line": line}
 
 
 def _ladder(suite: Suite, ladder: Ladder, gpus: Sequence[str]) -> dict[str, Any]:

@@ -60,6 +60,15 @@ class Shown:
     def cards_names(self) -> set[str]:
         return {card["name"] for card in self.site["cards"]}
 
+    def series(self, case: str, card: str) -> dict[str, Any]:
+        """What the first document says of a case on a card."""
+        return next(
+            one
+            for one in self.site["series"]
+            if self.site["cases"][one["case"]]["name"] == case
+            and self.site["cards"][one["card"]]["file"] == card
+        )
+
     def document(self, name: str) -> Any:
         return json.loads((self.folder / "api" / f"{name}.json").read_text(encoding="utf-8"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import hashlib
 import io
 import json
@@ -12,12 +13,15 @@ import shutil
 import struct
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
+from itertools import accumulate
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
 from harness.numbers import percent, rough, typeset
+from harness.site.publishing import publish_pages
+from scripts import synthetic_history as synthetic
 from scripts.synthetic_history import HOSTILE_TEXTS
 from tests.browser.chromium import serve
 from tests.browser.history_site import (
@@ -34,7 +38,7 @@ pytestmark = pytest.mark.slow
 
 ASSETS = Path(__file__).resolve().parents[2] / "harness" / "site" / "assets"
 VENDOR = ASSETS / "static" / "vendor"
-SHELLS = ("index", "card", "ladder", "case", "compare", "calibration", "run")
+SHELLS = ("index", "commit", "card", "ladder", "case", "compare", "calibration", "run")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "base-uri 'none'; form-action 'none'"
@@ -91,6 +95,7 @@ def views(shown):
     run = shown.document(f"cards/{h200}")["runs"][0]["file"]
     return {
         "index": {},
+        "commit": {"commit": shown.document("commits/0")[40][0]},
         "card": {"card": h200, "suite": "matmul", "size": "1024"},
         "ladder": {"ladder": "matmul.shader"},
         "case": {"card": h200, "case": CASE},
@@ -187,34 +192,94 @@ def test_links_of_the_pages_lead_somewhere(pages, shown):
 def test_the_overview_says_what_is_open(pages, shown):
     pages.visit("index")
     open_now = [change for change in shown.changes if change["state"] in ("new", "expired")]
-    assert f"{len(open_now)} regressions are open." in pages.text(".verdict")
+    events = [event for event in shown.document("events") if event["state"] in ("new", "expired")]
+    assert pages.text(".verdict") == f"{len(open_now)} regressions are open, of {len(events)} events."
     told = pages.column("Open regressions", 0)
-    assert len(told) == len(open_now)
-    first = told[0]
-    assert CASE in " ".join(told)
-    assert shown.cards_names() >= set(re.findall(r"on (\S+)", first))
+    assert len(told) == len(events) < len(open_now)
+    naive = next(i for i, cell in enumerate(told) if CASE in cell)
+    assert "and 1 more change of 1 case on 2 cards" in told[naive]
     effects = " ".join(pages.column("Open regressions", 1))
     assert f"{MINUS}10.0" in effects
     assert "slower" in effects
     assert "faster" not in effects
     assert "p < 0.001" in effects
-    naive = next(i for i, cell in enumerate(told) if CASE in cell)
     assert "Code" in pages.column("Open regressions", 3)[naive]
     assert "registers 56 → 62" in pages.column("Open regressions", 3)[naive]
-    hrefs = pages.script("return [...document.querySelectorAll('.commit a')].map(one => one.href)")
-    assert f"https://example.invalid/commit/{open_now[0]['bad_hash']}" in hrefs
+    hrefs = pages.script("return [...document.querySelectorAll('.commit a')].map(one => one.hash)")
+    event = events[naive]
+    assert f"#commit={event['suspects'][0]['hash']}&at={event['bad']}" in hrefs
     assert "open again" in " ".join(told)
 
 
-def test_the_overview_names_the_commits_to_look_at(pages, shown):
+def test_an_event_has_its_commands_to_copy(pages, shown):
     pages.visit("index")
-    rows = pages.script("return [...document.querySelectorAll('.suspects li')].map(one => one.innerText)")
-    open_now = [change for change in shown.changes if change["state"] in ("new", "expired")]
-    commits = {change["bad_hash"][:8] for change in open_now}
-    assert {row[:8] for row in rows} == commits
-    naive = next(change for change in open_now if shown.site["cases"][change["case"]]["name"] == CASE)
-    row = next(row for row in rows if row.startswith(naive["bad_hash"][:8]))
-    assert "1 case on 2 cards, up to 10.0" in row
+    event = next(
+        each
+        for each in shown.document("events")
+        if shown.site["cases"][each["worst"]["case"]]["name"] == CASE and each["state"] == "new"
+    )
+    good, bad = event["good_hash"][:10], event["bad_hash"][:10]
+    commands = pages.script(
+        "return [...document.querySelectorAll('.command code')].map(one => one.textContent)"
+    )
+    assert f"harness compare {good}..{bad} {CASE}" in commands
+    assert f"harness bisect {CASE} {good} {bad}" in commands
+    assert f"harness history --acknowledge {event['id']} --reason why --author who" in commands
+    quoted = (
+        "return harness.command('x', 'harness', 'compare', \"a(b, 'c')\").querySelector('code').textContent"
+    )
+    assert pages.script(quoted) == r"harness compare 'a(b, '\''c'\'')'"
+
+
+def test_a_button_copies_its_command(pages, on_disk):
+    for site in (pages, on_disk):
+        site.visit("index")
+        site.script(
+            """Object.defineProperty(navigator, "clipboard", {value: undefined});
+            document.addEventListener("copy", (event) => (window.copied = event.target.value));
+            document.querySelector(".quietly").open = true;"""
+        )
+        site.driver.find_element("css selector", "button.copy").click()
+        site.wait(lambda site=site: site.text("button.copy") == "Copied", "the button to say so")
+        command = site.script("return document.querySelector('.command code').textContent")
+        assert site.script("return window.copied") == command
+
+
+def test_every_kernel_stands_on_every_card_at_a_glance(pages, shown):
+    pages.visit("index")
+    squares = pages.script(
+        """return [...document.querySelectorAll('td .square')].map(one => [one.className, one.ariaLabel]);"""
+    )
+    assert len(squares) == len(shown.site["series"])
+    naive = [kind for kind, told in squares if told.startswith(f"{CASE}: ") and "open" in told]
+    assert naive == ["square open"] * 2
+    assert any(kind == "square good-2" and "matmul.thread_tiling@" in told for kind, told in squares)
+    lines = pages.script("return document.querySelectorAll('.spark polyline').length")
+    assert lines >= 40
+
+
+def test_a_slash_searches_cases_kernels_cards_and_commits(pages, shown):
+    pages.visit("calibration", card=shown.card("h200"))
+    pages.press("/")
+    assert pages.script("return document.activeElement.name") == "Search"
+
+    def found(words):
+        pages.choose("Search", words)
+        return pages.script("return [...document.querySelectorAll('.found a')].map(one => one.innerText)")
+
+    assert "matmul.naive" in found("naive 1024 h200")[0]
+    assert shown.card("a100") in found("a100")[0]
+    commit = shown.document("commits/0")[40]
+    assert found(commit[0][:7])[0].startswith(commit[0][:8])
+    assert found("no such thing") == []
+    assert "Nothing is called so" in pages.text(".found")
+    found(f"{CASE} h200")
+    for key in ("ArrowDown", "ArrowUp", "Enter"):
+        pages.script(
+            "document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: arguments[0]}))",
+            key,
+        )
+    pages.wait(lambda: "case.html" in pages.script("return location.href"), "the case's page")
 
 
 def test_acknowledged_regressions_are_folded_and_say_why(pages):
@@ -231,10 +296,9 @@ def test_acknowledged_regressions_are_folded_and_say_why(pages):
 
 def test_what_the_clocks_did_is_one_line_for_all_cases(pages):
     pages.visit("index")
-    causes = pages.column("Changes of clocks, heat, power and environment", 1)
-    assert [cause.splitlines()[0] for cause in causes] == ["Heat", "Heat"]
-    cases = pages.column("Changes of clocks, heat, power and environment", 3)
-    assert cases == ["15 cases", "15 cases"]
+    caption = "Changes of clocks, heat, power and environment"
+    assert [cause.splitlines()[0] for cause in pages.column(caption, 3)] == ["Heat", "Heat"]
+    assert all("and 14 more changes of 15 cases" in cell for cell in pages.column(caption, 0))
 
 
 def test_filters_narrow_the_tables_and_stand_in_the_address(pages, shown):
@@ -315,10 +379,18 @@ def test_another_size_is_a_view_to_go_back_from(pages, shown):
     pages.wait(lambda: pages.column("Ladder of matmul", 1) == largest, "the ladder before")
 
 
-def test_a_suite_without_operations_says_why_it_has_no_roofline(pages, shown):
+def test_a_suite_without_operations_has_the_roof_of_the_memory(pages, shown):
     pages.visit("card", card=shown.card("h200"), suite="copy")
-    assert pages.script("return document.querySelectorAll('.roofline svg').length") == 0
-    assert "has no roofline" in pages.text("main")
+    drawn = pages.script(
+        "return [...document.querySelectorAll('.roofline text')].map(one => one.textContent)"
+    )
+    assert {"copy", "copy_unrolled", "memory 4,814 GB/s"} <= set(drawn)
+    assert "of what the memory can" in pages.text("main")
+
+
+def test_a_card_opens_on_its_largest_suite(pages, shown):
+    pages.visit("card", card=shown.card("h200"))
+    assert pages.script("return document.querySelector('[name=Suite]').value") == "matmul"
 
 
 def test_cards_without_one_chosen_are_a_list(pages, shown):
@@ -345,6 +417,66 @@ def test_a_case_tells_its_changes(pages, shown):
     assert "Heat" in pages.column("Changes of this case", 3)[0]
     assert pages.painted("canvas")
     assert "120 points" in pages.text("figcaption")
+
+
+def test_the_dates_of_a_case_are_exact(pages, shown):
+    pages.visit("case", card=shown.card("h200"), case=CASE)
+    times = [row[1] for row in shown.document("commits/0")]
+    days = list(accumulate((time // 86400 for time in times), max))
+    ticks = pages.script("return harness.stack.options.xTicks(-0.5, 119.5, 1100)")
+    assert len(ticks) > 5
+    for tick in ticks:
+        date = dt.datetime.strptime(tick["label"] + " +0000", "%d %b\n%Y %z")
+        day = int(date.timestamp()) // 86400
+        assert all((days[at] >= day) is (at > tick["at"]) for at in range(len(days)))
+
+
+def test_a_case_is_shown_in_other_figures_and_beside_others(pages, shown):
+    h200 = shown.card("h200")
+    document = shown.document(f"series/{shown.series(CASE, h200)['file']}")
+    pages.visit("case", card=h200, case=CASE, figure="energy_mj", over="sizes")
+    time_ms = document["work"] / document["values"][30]
+    shown_y = pages.script("return harness.stack.plots[0].data[1][30]")
+    assert shown_y == pytest.approx(time_ms * document["power_w"][30], rel=1e-3)
+    legend = pages.script("return document.querySelector('[aria-label=\"Lines drawn beside\"]').innerText")
+    assert legend.split("\n") == ["1024 (this)", "2048", "4096"]
+    pages.choose("Figure", "time_ms")
+    pages.wait(lambda: pages.hash().get("figure") == "time_ms", "the address")
+    pages.wait(
+        lambda: pages.script("return harness.stack.plots[0].data[1][30]") == pytest.approx(time_ms, rel=1e-3),
+        "the time",
+    )
+    assert pages.problems() == []
+
+
+def test_the_newest_figures_have_their_slots(pages, shown):
+    h200 = shown.card("h200")
+    pages.visit("case", card=h200, case=CASE, **{"from": 108, "to": 119})
+    document = shown.document(f"series/{shown.series(CASE, h200)['file']}")
+    assert len(document["samples"]) == 12  # 24 runs of two suites
+    for sample in document["samples"]:
+        assert sample["low"] <= document["values"][sample["at"]] <= sample["high"]
+        assert min(sample["slots"]) <= sample["low"]
+        assert len(sample["slots"]) == 21
+    assert "99 % interval of a newest figure" in pages.text(".legend")
+
+
+def test_a_case_leads_to_its_source_and_to_diffs(pages, shown):
+    pages.visit("case", card=shown.card("h200"), case=CASE)
+    hrefs = pages.script("return [...document.links].map(one => one.href)")
+    name = shown.series(CASE, shown.card("h200"))["file"]
+    change = shown.document(f"series/{name}")["changes"][0]
+    assert any(f"/compare/{change['good_hash']}...{change['bad_hash']}" in href for href in hrefs)
+    address = "return harness.repository({commit_url: arguments[0]}).source('abc', 'a b/c.cu', 7)"
+    assert (
+        pages.script(address, "https://git.example/x/-/commit/{}")
+        == "https://git.example/x/-/blob/abc/a%20b/c.cu#L7"
+    )
+    assert (
+        pages.script(address, "https://codeberg.org/x/commit/{}")
+        == "https://codeberg.org/x/src/commit/abc/a%20b/c.cu#L7"
+    )
+    assert pages.script(address, "https://bitbucket.org/x/commits/{}") is None
 
 
 def test_a_fixed_regression_names_what_fixed_it(pages, shown):
@@ -609,43 +741,86 @@ def test_downloads_hold_what_is_in_view(pages, shown, tmp_path, page):
 # Compare
 
 
+def compared(pages, column):
+    caption = "Both sides of every case"
+    return dict(zip(pages.column(caption, 0), pages.column(caption, column), strict=True))
+
+
 def test_two_commits_are_compared_case_by_case(pages, shown):
     h200 = shown.card("h200")
     pages.visit("compare", left=f"{h200}@39", right=f"{h200}@40")
-    rows = dict(
-        zip(
-            pages.column("Both sides of every case", 0),
-            pages.column("Both sides of every case", 4),
-            strict=True,
-        )
-    )
-    number = next(
-        one
-        for one in shown.site["series"]
-        if shown.site["cases"][one["case"]]["name"] == CASE
-        and shown.site["cards"][one["card"]]["file"] == h200
-    )
-    values = shown.document(f"series/{number['file']}")["values"]
-    effect = values[40] / values[39] - 1
-    assert "slower" in rows[CASE]
-    assert typeset(percent(effect)) in rows[CASE]
-    ratios = pages.column("Both sides of every case", 3)
-    assert f"{TIMES} {values[40] / values[39]:.3f}" in ratios
+    told = shown.series(CASE, h200)
+    values = shown.document(f"series/{told['file']}")["values"]
+    assert typeset(percent(values[40] / values[39] - 1)) in compared(pages, 3)[CASE]
+    assert "slower" in compared(pages, 3)[CASE]
+    verdicts = compared(pages, 4)
+    assert verdicts.pop(CASE) == "regression"
+    assert {each.split("\n")[0] for each in verdicts.values()} <= {"inconclusive", "unchanged"}
+    pages.choose("Verdict", "regression")
+    assert list(compared(pages, 4)) == [CASE]
     pages.click("[name=swap]")
     pages.wait(lambda: pages.hash().get("left") == f"{h200}@40", "the sides to change")
-    pages.wait(
-        lambda: (
-            "faster"
-            in dict(
-                zip(
-                    pages.column("Both sides of every case", 0),
-                    pages.column("Both sides of every case", 4),
-                    strict=True,
-                )
-            )[CASE]
-        ),
-        "the words",
-    )
+    pages.choose("Verdict", "")
+    pages.wait(lambda: compared(pages, 4)[CASE] == "improvement", "the words")
+
+
+def test_another_driver_makes_two_commits_not_comparable(pages, shown):
+    a100 = shown.card("a100")
+    (own,) = (each for each in shown.document(f"cards/{a100}")["epochs"] if each["suite"] == "matmul")
+    begin = own["starts"][1]
+    pages.visit("compare", left=f"{a100}@{begin - 1}", right=f"{a100}@{begin}")
+    told = compared(pages, 4)[CASE].split("\n")
+    assert told[0] == "not comparable"
+    assert told[1].startswith("another epoch: driver 580.159.04 ")
+
+
+UNCHANGED_PAIRS = """
+const [done, file] = [arguments[1], arguments[0]];
+Promise.all([harness.load("site"), harness.load(`series/${file}`)]).then(([site, series]) => {
+  const one = harness.objects(site.series).find((each) => each.file === file);
+  const kase = harness.objects(site.cases)[one.case];
+  const [x, y] = [Array.from(harness.decode(series.commits)), harness.figures(series.values)];
+  const starts = series.epochs.map((epoch) => epoch.start);
+  const side = (value) => ({ ...one, value });
+  const tones = [];
+  for (let k = 1; k < x.length; k++) {
+    const changed = series.changes.some((each) => each.good < x[k] && each.bad > x[k - 1]);
+    if (!changed && !starts.includes(k) && y[k] !== null && y[k - 1] !== null)
+      tones.push(harness.difference(kase, side(y[k - 1]), side(y[k])).tone);
+  }
+  done([tones.length, tones.filter((tone) => tone !== "none").length]);
+});
+"""
+
+
+def test_noise_between_neighbours_is_hardly_ever_marked(pages, shown):
+    pages.visit("compare")
+    found = [
+        pages.driver.execute_async_script(UNCHANGED_PAIRS, each["file"]) for each in shown.site["series"]
+    ]
+    pairs, marked = (sum(column) for column in zip(*found, strict=True))
+    assert pairs > 4000
+    assert marked <= 0.002 * pairs
+
+
+def test_too_few_points_are_inconclusive_and_what_is_not_above_zero_has_no_ratio(pages):
+    pages.visit("compare")
+    judged = """const [left, right, apart] = arguments;
+    return harness.difference({unit: "GFLOP/s", direction: "higher"}, left, right, apart);"""
+    known = {"value": 100, "noise": 0.01, "floor": 0.01}
+    for left, right, apart, status, why in (
+        (known, {**known, "value": 50, "noise": None}, [], "inconclusive", "too few points"),
+        (known, {**known, "value": 96}, [], "inconclusive", "within the noise"),
+        (known, {**known, "value": 95}, [], "regression", ""),
+        ({**known, "noise": 0.0001}, {**known, "value": 100.2, "noise": 0.0001}, [], "unchanged", ""),
+        (known, {**known, "value": 50}, ["driver 1 → 2"], "not comparable", "driver 1 → 2"),
+        (known, {**known, "value": 0}, [], "", "no ratio"),
+        (known, {**known, "value": None}, [], "", "no figure on the right"),
+    ):
+        found = pages.script(judged, left, right, apart)
+        assert found["status"] == status, (left, right)
+        assert why in found["why"]
+        assert (found["tone"] == "none") is (status != "regression")
 
 
 def test_a_commit_is_named_by_its_hash(pages, shown):
@@ -680,19 +855,107 @@ def test_a_commit_that_a_card_missed_offers_the_one_before(pages, shown):
 
 def test_two_cards_are_compared_and_sorted_by_what_is_worst(pages, shown):
     pages.visit("compare", left=f"{shown.card('h200')}@newest", right=f"{shown.card('a100')}@newest")
-    cells = pages.column("Both sides of every case", 4)
+    cells = pages.column("Both sides of every case", 3)
     assert "no figure on the right" in cells  # the A100 has no room for one of them
     assert re.search(rf"Over 20 cases the right is {MINUS}\d+\.\d+\s% worse", pages.text(".sum"))
-    pages.click("thead th:nth-child(5) button")
+    assert set(pages.column("Both sides of every case", 4)) == {"slower", ""}
+    pages.click("thead th:nth-child(4) button")
     sizes = [
-        float(re.sub(r"[^\d.]", "", cell))
-        for cell in pages.column("Both sides of every case", 4)
+        float(re.findall(r"[\d.]+", cell)[0])
+        for cell in pages.column("Both sides of every case", 3)
         if "%" in cell
     ]
     assert sizes == sorted(sizes, reverse=True)
-    assert pages.column("Both sides of every case", 4)[-1] == "no figure on the right"
+    assert pages.column("Both sides of every case", 3)[-1] == "no figure on the right"
     pages.choose("Suite", "copy")
     assert {name.split(".")[0] for name in pages.column("Both sides of every case", 0)} == {"copy"}
+
+
+# A commit
+
+
+def test_a_commit_says_what_it_did_on_every_card(pages, shown):
+    commits = shown.document("commits/0")
+    pages.visit("commit", commit=commits[40][0], at=40)
+    [cell] = pages.column("Events of which this commit may be the cause", 0)
+    assert CASE in cell
+    caption = "Figures of this commit on every card"
+    figures = dict(zip(pages.column(caption, 0), pages.column(caption, 2), strict=True))
+    assert "slower" in figures[CASE]
+    assert next(iter(figures)) == CASE
+    assert sum("slower" in each or "faster" in each for each in figures.values()) == 1
+    assert pages.column("Registers and local memory", 2) == ["registers 56 → 62"] * 2
+    assert "kernels/matmul/naive.cu" in pages.text(".paths")
+    assert f"harness compare {commits[39][0][:10]} {commits[40][0][:10]}" in pages.text(".command code")
+    hrefs = pages.script("return [...document.links].map(one => one.href)")
+    assert f"https://example.invalid/compare/{commits[39][0]}...{commits[40][0]}" in hrefs
+    pages.click("a[rel=next]")
+    pages.wait(lambda: "commit #41" in pages.text("main"), "the next commit")
+    assert "No level changed here" in pages.text("main")
+
+
+def test_the_newest_commit_tells_which_binaries_it_changed(pages, shown):
+    pages.visit("commit", commit="newest")
+    assert re.search(r"(all|\d+ of) \d+ binaries (are those of|differ from) [0-9a-f]{8}", pages.text("main"))
+
+
+def test_a_commit_that_is_not_there_is_said(pages):
+    pages.visit("commit", commit="ffffffff")
+    assert "No commit here begins with “ffffffff”" in pages.text("[role=alert]")
+
+
+# What cannot be judged yet
+
+
+@pytest.fixture(scope="module")
+def unjudged(tmp_path_factory):
+    """Three commits, of which the last one halves one case: figures too few to know any noise."""
+    root = tmp_path_factory.mktemp("unjudged")
+    suite = synthetic.Suite(kernels=("naive", "tiled"), sizes=(1024, 2048))
+    step = synthetic.Step(case="naive 1024", at=2, effect=-0.5)
+    history = synthetic.History(commits=3, cards=synthetic.CARDS[:1], suites=(suite,), events=(step,))
+    written = synthetic.write(history, root)
+    publish_pages(written.results, root, root / "html", project="p")
+    return root / "html" / "harness"
+
+
+def test_what_cannot_be_judged_is_grey_with_the_command_that_settles_it(browser, unjudged):
+    with serve(unjudged) as url:
+        pages = Pages(browser, url)
+        pages.visit("index")
+        assert re.fullmatch(rf"1 case is unjudged, up to {MINUS}(49|50)\.\d\s%\.", pages.text(".verdict"))
+        assert pages.script("return document.querySelector('.verdict').classList.contains('unjudged')")
+        assert "4 of 4 series have too few points" in pages.text(".lead")
+        [cell] = pages.column("Unjudged", 0)
+        assert "matmul.naive@1024" in cell
+        assert re.search(r"harness compare [0-9a-f]{10}\.\.[0-9a-f]{10} matmul\.naive@1024", cell)
+        grid = pages.column("All cases: newest figure, and the change of its level over 90 days", 1)
+        assert "unjudged" in grid[0]
+        assert all("too few points" in each for each in grid[1:])
+        assert "steady" not in " ".join(grid)
+        assert (
+            pages.script(
+                "return document.querySelectorAll('.good, td .square:not(.unjudged, .unknown)').length"
+            )
+            == 0
+        )
+        [card] = shown_cards(unjudged)
+        badge = json.loads((unjudged / f"badges/{card}.json").read_text(encoding="utf-8"))
+        assert badge["message"] == "1 unjudged"
+        pages.visit("case", card=card, case="matmul.naive@1024")
+        facts = pages.text(".facts")
+        assert "unjudged" in facts
+        assert "not known" in facts
+        assert "0.00" not in facts
+        assert "no interval yet" in pages.column("Changes of this case", 1)[0]
+        pages.visit("case", card=card, case="matmul.tiled@1024")
+        assert "Too few points to know the noise" in pages.text("main")
+        assert pages.problems() == []
+
+
+def shown_cards(folder):
+    told = json.loads((folder / "api" / "site.json").read_text(encoding="utf-8"))
+    return [card["file"] for card in told["cards"]]
 
 
 # Calibration and runs
@@ -837,7 +1100,7 @@ def test_an_empty_history_says_what_to_do(browser, tmp_path):
             assert "asv run" in pages.text("main"), page
             assert run_axe(pages) == []
         pages.visit("index")
-        assert "No regression is open." in pages.text("main")
+        assert pages.text(".verdict") == "Nothing is measured yet."
         assert pages.problems() == []
 
 
@@ -1011,6 +1274,8 @@ def test_our_scripts_make_no_html_out_of_text_and_name_no_host():
         ), path
         hosts = set(re.findall(r"""https?://[\w.]+""", source)) - {"http://www.w3.org"}
         assert hosts == set(), path
+        # They are published without indentation, which a text of several lines would lose.
+        assert all(line.count("`") % 2 == 0 for line in source.splitlines()), path
         assert source.isascii() or not re.search("[\u200e\u200f\u202a-\u202e\u2066-\u2069]", source), path
 
 

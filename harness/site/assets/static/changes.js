@@ -4,6 +4,8 @@
   const { el, text, format, state } = harness;
   const changes = (harness.changes = {});
   const STATES = {
+    unjudged: "unjudged",
+    stale: "stale: not measured for long",
     new: "open",
     expired: "open again: its acknowledgement expired",
     acknowledged: "acknowledged",
@@ -19,7 +21,8 @@
       change: change.id,
     });
 
-  changes.shape = (change) => ({ regression: "down", improvement: "up" })[change.kind] ?? "diamond";
+  changes.shape = (change) =>
+    ({ regression: "down", drift: "down", improvement: "up" })[change.kind] ?? "diamond";
 
   /** An interval of a relative effect, drawn around zero; the words beside it say the same. */
   function whisker(change, tone) {
@@ -38,7 +41,7 @@
   changes.effect = function (site, change) {
     const kase = site.cases[change.case];
     const { word, tone } = format.meaning(kase, change.effect);
-    const meant = change.kind === "environment" ? "none" : tone;
+    const meant = change.state === "unjudged" ? "unjudged" : change.kind === "environment" ? "none" : tone;
     return el(
       "div",
       { class: `effect ${meant}` },
@@ -49,9 +52,11 @@
       el(
         "small",
         null,
-        [format.interval(change.low, change.high), format.probability(change.p_value)]
-          .filter(Boolean)
-          .join(", "),
+        change.state === "unjudged"
+          ? "no interval yet"
+          : [format.interval(change.low, change.high), format.probability(change.p_value)]
+              .filter(Boolean)
+              .join(", "),
       ),
     );
   };
@@ -68,13 +73,13 @@
             "small",
             null,
             `one of ${format.whole(change.commits)} commits after `,
-            harness.commitLink(site, change.good_hash),
+            harness.commitLink(site, change.good_hash, change.good),
           )
         : null;
     return el(
       "div",
       { class: "commit" },
-      harness.commitLink(site, change.bad_hash),
+      harness.commitLink(site, change.bad_hash, change.bad),
       " ",
       text(change.subject, { class: "subject" }, 120),
       el("small", null, text(change.author, null, 60)),
@@ -102,7 +107,7 @@
       { class: "cause" },
       el("strong", { title: sentence }, name),
       el("small", null, evidence(change)),
-      (change.static ?? [])
+      [...(change.static ?? []), ...(change.shifts ?? [])]
         .slice(0, 6)
         .map((difference) => el("small", { class: "static" }, text(difference, null, 80))),
     );
@@ -146,42 +151,6 @@
     );
   };
 
-  /** Changes of one card at one commit for one reason are one event, however many cases saw it. */
-  changes.group = function (list) {
-    const groups = new Map();
-    for (const change of list) {
-      const key = [change.card, change.bad, change.attribution].join("|");
-      if (!groups.has(key)) groups.set(key, { first: change, all: [] });
-      groups.get(key).all.push(change);
-    }
-    return [...groups.values()];
-  };
-
-  function reach(all) {
-    const effects = all.map((change) => change.effect);
-    const [low, high] = [Math.min(...effects), Math.max(...effects)];
-    return low === high ? format.change(low) : `${format.change(low)} to ${format.change(high)}`;
-  }
-
-  function groupCases(site, { all }) {
-    const row = (change) => {
-      const { word } = format.meaning(site.cases[change.case], change.effect);
-      return el(
-        "li",
-        null,
-        el("a", { href: changes.address(site, change) }, harness.name(site.cases[change.case].name)),
-        ` ${format.change(change.effect)} ${word}`,
-      );
-    };
-    if (all.length <= 2) return el("ul", { class: "plain" }, all.map(row));
-    return el(
-      "details",
-      null,
-      el("summary", null, format.count(all.length, "case")),
-      el("ul", { class: "plain" }, all.map(row)),
-    );
-  }
-
   /** Columns of a table of whose rows `of` gives the change. */
   changes.commitColumn = (site, of) => ({
     key: "commit",
@@ -204,42 +173,6 @@
     cell: (row) =>
       el("div", { class: "since" }, format.time(of(row).time), el("small", null, format.ago(of(row).time))),
   });
-
-  /** The columns of a table of groups. */
-  changes.groupColumns = (site) => [
-    {
-      key: "card",
-      label: "Card",
-      sort: (g) => site.cards[g.first.card].name,
-      cell: (g) =>
-        el(
-          "a",
-          { href: state.address("card", { card: site.cards[g.first.card].file }) },
-          harness.name(site.cards[g.first.card].name, 80),
-        ),
-    },
-    changes.causeColumn(
-      (g) => g.first,
-      (g) => ({ ...g.first, cycles_effect: null, static: [] }),
-    ),
-    {
-      key: "effect",
-      label: "Effect",
-      sort: (g) => Math.max(...g.all.map((c) => Math.abs(c.effect))),
-      down: true,
-      cell: (g) => el("strong", null, reach(g.all)),
-    },
-    {
-      key: "cases",
-      label: "Cases",
-      wide: true,
-      sort: (g) => g.all.length,
-      down: true,
-      cell: (g) => groupCases(site, g),
-    },
-    changes.commitColumn(site, (g) => g.first),
-    sinceColumn((g) => g.first),
-  ];
 
   /** The columns of a table of changes on the overview. */
   changes.columns = (site) => [

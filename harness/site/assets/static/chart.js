@@ -6,30 +6,6 @@
   const AXIS_HEIGHT = 34;
   const NARROW = 560;
 
-  /** Round numbers between min and max, about `count` of them. */
-  harness.ticks = function (min, max, count) {
-    if (!(max > min)) return [min];
-    const raw = (max - min) / Math.max(1, count);
-    const power = 10 ** Math.floor(Math.log10(raw));
-    const step = power * ([1, 2, 5].find((factor) => factor * power >= raw) ?? 10);
-    const ticks = [];
-    for (let at = Math.ceil(min / step) * step; at <= max + step * 1e-9; at += step)
-      ticks.push(Number(at.toPrecision(12)));
-    return ticks;
-  };
-
-  /** First index whose x is not below the value. */
-  harness.lowerBound = function (sorted, value) {
-    let low = 0;
-    let high = sorted.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (sorted[middle] < value) low = middle + 1;
-      else high = middle;
-    }
-    return low;
-  };
-
   function padded(min, max) {
     if (min === null || max === null || !Number.isFinite(min)) return [0, 1];
     const pad = (max - min) * 0.12 || Math.abs(max) * 0.05 || 1;

@@ -46,6 +46,23 @@
     });
   }
 
+  /** A script of these pages that is not always needed; asked for once. */
+  const scripts = new Map();
+  harness.loadScript = function (address) {
+    if (!scripts.has(address))
+      scripts.set(
+        address,
+        new Promise((resolve, reject) => {
+          const script = document.createElement("script");
+          script.onload = resolve;
+          script.onerror = () => reject(new Problem(`${address} is missing.`, REPUBLISH));
+          script.src = address;
+          document.head.append(script);
+        }),
+      );
+    return scripts.get(address);
+  };
+
   /** From now on files of this publication, not what a cache may have kept of one before. */
   harness.ofPublication = function (moment) {
     version = `?${encodeURIComponent(String(moment ?? "").replace(/[^0-9T]/g, ""))}`;
@@ -85,6 +102,18 @@
     return Array.from(harness.decode(packed), (value) =>
       Number.isNaN(value) || value === none ? null : value,
     );
+  };
+
+  /** First index of ascending numbers that is not below the value. */
+  harness.lowerBound = function (sorted, value) {
+    let low = 0;
+    let high = sorted.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (sorted[middle] < value) low = middle + 1;
+      else high = middle;
+    }
+    return low;
   };
 
   /** Hash, time, author and subject of a commit, by position; null where the file has none. */

@@ -4,58 +4,48 @@
   const DAY = 86400;
   const MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
 
-  /** Turns positions of commits into times and back, from the few times that site.js has. */
-  function clock(site) {
-    const { times, every, count, newest } = site.commits;
-    const at = times.map((_, index) => index * every);
-    const when = [...times];
-    if (newest && count - 1 > (at.at(-1) ?? -1)) {
-      at.push(count - 1);
-      when.push(newest.time);
-    }
-    // Authors' clocks go astray; a time axis cannot.
-    for (let index = 1; index < when.length; index++) when[index] = Math.max(when[index], when[index - 1]);
-    function between(from, to, value) {
-      if (!from.length) return 0;
-      const index = Math.min(Math.max(1, harness.lowerBound(from, value)), from.length - 1);
-      if (from.length === 1) return to[0];
-      const width = from[index] - from[index - 1];
-      return to[index - 1] + (width ? ((value - from[index - 1]) / width) * (to[index] - to[index - 1]) : 0);
-    }
-    return { time: (position) => between(at, when, position), position: (time) => between(when, at, time) };
+  /** The day of a commit, and the first commit of a day or later, from the days on which there are commits. */
+  function calendar(site) {
+    const days = Array.from(harness.decode(site.commits.days));
+    const firsts = Array.from(harness.decode(site.commits.firsts));
+    return {
+      day: (position) => days[Math.max(0, harness.lowerBound(firsts, Math.floor(position) + 1) - 1)],
+      position: (day) => firsts[harness.lowerBound(days, day)],
+    };
   }
 
-  /** Dates at the start of days, months or years, as many as there is room for. */
-  function dateTicks(clocks, min, max, width) {
+  /** Dates at the start of days, months or years, as many as there is room for: left of a tick are commits of before it. */
+  function dateTicks(known, min, max, width) {
     const room = Math.max(2, Math.floor(width / 82));
-    const [from, to] = [clocks.time(min), clocks.time(max)];
-    const days = (to - from) / DAY;
+    const [from, to] = [known.day(Math.max(0, min)), known.day(max)];
+    const days = to - from;
     const ticks = [];
-    const add = (time, label) => {
-      const at = clocks.position(time);
+    const add = (day, label) => {
+      const at = known.position(day) - 0.5;
       const gap = ((max - min) / width) * 62;
-      if (at >= min && at <= max && (!ticks.length || at - ticks.at(-1).at > gap)) ticks.push({ at, label });
+      const inside = day > from && at >= min && at <= max;
+      if (inside && (!ticks.length || at - ticks.at(-1).at > gap)) ticks.push({ at, label });
     };
     if (!(days > 0)) return [];
     const months = days / 30.4;
     if (months > room / 2) {
       const step = [1, 2, 3, 6, 12, 24, 60].find((count) => months / count <= room) ?? 120;
-      const first = new Date(from * 1000);
+      const first = new Date(from * DAY * 1000);
       let month = first.getUTCFullYear() * 12 + first.getUTCMonth();
       for (month -= month % step; ; month += step) {
-        const time = Date.UTC(Math.floor(month / 12), month % 12) / 1000;
-        if (time > to) break;
+        const day = Date.UTC(Math.floor(month / 12), month % 12) / 1000 / DAY;
+        if (day > to) break;
         add(
-          time,
+          day,
           step >= 12 ? String(Math.floor(month / 12)) : `${MONTHS[month % 12]}\n${Math.floor(month / 12)}`,
         );
       }
       return ticks;
     }
     const step = [1, 2, 7, 14].find((count) => days / count <= room) ?? 30;
-    for (let time = Math.ceil(from / DAY) * DAY; time <= to; time += DAY * step) {
-      const date = new Date(time * 1000);
-      add(time, `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]}\n${date.getUTCFullYear()}`);
+    for (let day = from - (from % step) + step; day <= to; day += step) {
+      const date = new Date(day * DAY * 1000);
+      add(day, `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]}\n${date.getUTCFullYear()}`);
     }
     return ticks;
   }
@@ -67,13 +57,13 @@
       .map((at) => ({ at, label: `#${at}` }));
   }
 
-  function xTicks(clocks) {
+  function xTicks(known) {
     return (min, max, width) => {
-      const dates = dateTicks(clocks, min, max, width);
+      const dates = dateTicks(known, min, max, width);
       return dates.length >= 2 ? dates : commitTicks(min, max, width);
     };
   }
 
   /** For a Stack: dates of commits by position, or positions where there is no room for two dates. */
-  harness.dateTicks = (site) => xTicks(clock(site));
+  harness.dateTicks = (site) => xTicks(calendar(site));
 })(window.harness);

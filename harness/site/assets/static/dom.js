@@ -52,6 +52,14 @@
   /** For drawings, where nothing isolates: marks of direction go as well. */
   harness.plain = (text, longest) => harness.clean(text, longest).replace(/[\u200e\u200f\u061c]/g, "");
 
+  /** No longer than that, and cut in the middle: names that differ at an end stay apart. */
+  harness.shortened = function (name, longest) {
+    const plain = harness.plain(name, 400);
+    if (plain.length <= longest) return plain;
+    const end = Math.floor((longest - 1) / 2);
+    return `${plain.slice(0, longest - 1 - end)}…${plain.slice(-end)}`;
+  };
+
   harness.replace = function (node, ...children) {
     node.replaceChildren();
     return fill(node, null, children);

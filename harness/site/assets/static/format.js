@@ -135,7 +135,7 @@
     return index < 26 ? last : format.letter(Math.floor(index / 26) - 1) + last;
   };
 
-  const TIME = /^(ns|us|µs|μs|ms|s)$/;
+  const TIME = /^(ns|us|µs|μs|ms|s|seconds)$/;
   const RATE = /\/s$/;
 
   /** A change of a level over time, as a word; what is too little to count has no colour. */
@@ -147,6 +147,17 @@
       text: `${format.change(effect)} ${word}`,
       tone: Math.abs(effect) < (floor ?? 0.01) ? "none" : tone,
     };
+  };
+
+  /** How a series stands, in a word and a tone: what is open or unjudged before where its level went. */
+  format.standing = function (kase, one) {
+    if (!one) return { text: NONE, tone: "none", kind: "missing" };
+    const told = (effect) => `${format.change(effect)} ${format.meaning(kase, effect).word}`;
+    if (one.open !== null) return { text: `${told(one.open)}, open`, tone: "bad", kind: "open", effect: one.open };
+    if (one.unjudged !== null)
+      return { text: `${told(one.unjudged)}, unjudged`, tone: "unjudged", kind: "unjudged", effect: one.unjudged };
+    if (one.noise === null) return { text: "too few points", tone: "none", kind: "unknown" };
+    return { ...format.moved(kase, one.effect_90, one.floor), kind: "judged", effect: one.effect_90 };
   };
 
   /** What an effect on a case means: a word, and whether it is good news. */

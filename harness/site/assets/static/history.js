@@ -12,6 +12,9 @@
     ]) {
       for (const index of indices) flags.set(index, name);
     }
+    const early = series.changes.find((change) => change.state === "unjudged");
+    for (let index = early?.at ?? series.n; index < series.n; index++)
+      if (flags.get(index) !== "failed") flags.set(index, "unjudged");
     return {
       ...series,
       x: Array.from(harness.decode(series.commits)),
@@ -20,12 +23,54 @@
       memory: harness.figures(series.memory_clock_mhz),
       temperature: harness.figures(series.temperature_c),
       power: harness.figures(series.power_w),
+      registers: harness.figures(series.registers),
       published: [],
+      overlaid: [],
       flags,
       levelAt(index) {
         return series.levels.find((level) => index >= level.start && index < level.stop)?.level ?? null;
       },
     };
+  }
+
+  /** The same history in another figure, where there is what it is made of; `name` as in figuresOf. */
+  function inFigure(data, kase, name) {
+    const known = figuresOf(data, kase).find((one) => one.name === name);
+    if (!known?.of) return { data, kase };
+    const shown = { ...data, y: data.x.map((_, index) => known.of(index)), published: [] };
+    const turned = known.level ?? null;
+    shown.levels = turned ? data.levels.map((one) => ({ ...one, level: turned(one.level) })) : [];
+    shown.samples = turned
+      ? data.samples.map((one) => ({ ...one, low: turned(one.high), high: turned(one.low), slots: one.slots.map(turned) }))
+      : [];
+    shown.levelAt = (index) => shown.levels.find((one) => index >= one.start && index < one.stop)?.level ?? null;
+    return { data: shown, kase: { ...kase, metric: known.name, unit: known.unit, direction: known.direction } };
+  }
+
+  /** The figures that a history can be shown in: [{name, label, unit, direction, of(index)}], its own first. */
+  function figuresOf(data, kase) {
+    const { work, y, power, registers } = data;
+    const ofTime = kase.metric === "time_ms" && kase.unit === "ms";
+    const time = work ? (index) => (y[index] ? work / y[index] : null) : ofTime ? (index) => y[index] : null;
+    const shares = new Map((data.samples ?? []).map((one) => [one.at, one.library_share]));
+    const energy = (index) => (format.known(power[index]) && format.known(time(index)) ? power[index] * time(index) : null);
+    const one = (there, name, label, unit, direction, of, level) =>
+      there ? [{ name, label, unit, direction, of, level }] : [];
+    return [
+      { name: kase.metric, label: format.quantity(kase) },
+      ...one(work, "time_ms", "time", "ms", "lower", time, (value) => work / value),
+      ...one(time && power, "energy_mj", "energy per launch (power × time)", "mJ", "lower", energy),
+      ...one(power, "power_w", "power", "W", "lower", (index) => power[index]),
+      ...one(registers, "registers", "registers per thread", "registers", "lower", (index) => registers[index]),
+      ...one(
+        [...shares.values()].some(format.known),
+        "library_share",
+        "of the library, newest runs",
+        "% of the library",
+        "higher",
+        (index) => (format.known(shares.get(index)) ? shares.get(index) * 100 : null),
+      ),
+    ];
   }
 
   /** Where a level begins and ends: half way to its neighbours. */
@@ -110,6 +155,17 @@
     );
   }
 
+  const hollow = (surface, x, y, size, stroke) =>
+    surface.shape(
+      [
+        [x - size, y],
+        [x, y - size],
+        [x + size, y],
+        [x, y + size],
+      ],
+      { stroke, width: 1.8 },
+    );
+
   function flagged(data, surface, g) {
     let last = {};
     for (const [index, flag] of [...data.flags].sort((a, b) => a[0] - b[0])) {
@@ -121,6 +177,7 @@
       last = { flag, x, y };
       if (flag === "failed") cross(surface, x, g.top + g.height - 8, 3.5, g.colours.bad);
       else if (flag === "outlier") surface.ring(x, y, 7, { stroke: g.colours.muted });
+      else if (flag === "unjudged") hollow(surface, x, y, 5, g.colours.text);
       else square(surface, x, y, 3, g.colours.muted);
     }
   }
@@ -177,7 +234,89 @@
     surface.shape(shapes[shape], style);
   }
 
-  const toneOf = (change) => ({ regression: "bad", improvement: "good" })[change.kind] ?? "muted";
+  const toneOf = (change) =>
+    change.state === "unjudged"
+      ? "muted"
+      : ({ regression: "bad", drift: "bad", improvement: "good" }[change.kind] ?? "muted");
+
+  /** Intervals of the newest figures and, where there is room, the slots that they are the median of. */
+  function samples(data, surface, g) {
+    const shown = data.samples.filter(({ at }) => at >= g.from && at < g.to);
+    if (!shown.length) return;
+    const room = g.width / Math.max(1, g.to - g.from);
+    for (const { at, low, high, slots } of shown) {
+      const x = g.x(data.x[at]);
+      if (room > 16)
+        surface.dots(
+          slots.map((value) => [x + 6, g.y(value)]),
+          { fill: g.colours.muted, size: 2 },
+        );
+      if (room < 5) continue;
+      surface.segment(x, g.y(low), x, g.y(high), { stroke: g.colours.dots, width: 1.2 });
+      for (const end of [low, high])
+        surface.segment(x - 2.5, g.y(end), x + 2.5, g.y(end), { stroke: g.colours.dots, width: 1.2 });
+    }
+  }
+
+  /** A level that slides. */
+  function drifts(data, surface, g) {
+    for (const change of data.changes) {
+      if (change.kind !== "drift" || !data.levels.length) continue;
+      const style = { stroke: g.colours.bad, width: 1.5, dash: [2, 3] };
+      surface.segment(g.x(change.good), g.y(change.before), g.x(change.bad), g.y(change.after), style);
+    }
+  }
+
+  const COLOURS = ["line-a", "line-b", "line-c", "line-d", "warn", "good", "bad", "muted"];
+
+  /** Other series and this one, each in percent of its newest level: what they have in common is not their unit. */
+  function overlay(data) {
+    const lines = data.overlaid.map((one, index) => {
+      const level = one.data.levels.at(-1)?.level ?? one.data.y.findLast((value) => value !== null);
+      const share = (value) => (100 * value) / level;
+      return { ...one, colour: COLOURS[index % COLOURS.length], share };
+    });
+    const inView = (line, left, right) => [
+      harness.lowerBound(line.data.x, left),
+      harness.lowerBound(line.data.x, right + 1e-9),
+    ];
+    return {
+      lines,
+      title: "each in percent of its newest level",
+      unit: "%",
+      height: 190,
+      series: [],
+      range: (_min, _max, from, to) => {
+        let [low, high] = [Infinity, -Infinity];
+        for (const line of lines) {
+          const [first, last] = inView(line, data.x[from] ?? 0, data.x[to - 1] ?? 0);
+          for (let index = first; index < last; index++) {
+            const value = line.data.y[index];
+            if (value === null || line.data.flags.get(index) === "outlier") continue;
+            low = Math.min(low, line.share(value));
+            high = Math.max(high, line.share(value));
+          }
+        }
+        if (!(high >= low)) return [0, 100];
+        const pad = (high - low) * 0.08 || 1;
+        return [low - pad, high + pad];
+      },
+      over: (surface, g) => {
+        for (const line of lines) {
+          const fill = g.colours[line.colour];
+          const [first, last] = inView(line, data.x[g.from] ?? 0, data.x[g.to - 1] ?? 0);
+          const points = [];
+          for (let index = first; index < last; index++)
+            if (line.data.y[index] !== null) points.push([g.x(line.data.x[index]), g.y(line.share(line.data.y[index]))]);
+          surface.dots(harness.thin(points), { fill, size: points.length > g.width / 3 ? 2 : 4 });
+          for (const { start, stop, level } of line.data.levels) {
+            const [left, right] = span(line.data, { start, stop }, g);
+            surface.segment(left, g.y(line.share(level)), right, g.y(line.share(level)), { stroke: fill, width: 2 });
+          }
+        }
+      },
+    };
+  }
 
   function markers(data, surface, g, chosen) {
     data.changes.forEach((change, index) => {
@@ -187,7 +326,8 @@
       const mine = change.id === chosen();
       const style = { stroke: colour, width: mine ? 2 : 1, dash: [5, 3] };
       surface.segment(x, g.top + 30, x, g.top + g.height, style);
-      marker(surface, changes.shape(change), x, g.top + 22, mine ? 8 : 6, { fill: colour });
+      if (change.state === "unjudged") hollow(surface, x, g.top + 22, mine ? 8 : 6, g.colours.text);
+      else marker(surface, changes.shape(change), x, g.top + 22, mine ? 8 : 6, { fill: colour });
       surface.text(format.letter(index), x, g.top + 11, {
         fill: g.colours.text,
         size: 12,
@@ -203,10 +343,14 @@
       ["level", "level"],
       ["band", `level ± ${format.share(data.floor)}: what is too little to count`],
     ];
-    const kinds = new Set(data.changes.map((change) => change.kind));
+    const kinds = new Set(data.changes.filter((one) => one.state !== "unjudged").map((change) => change.kind));
     if (kinds.has("regression")) items.push(["down", "regression"]);
     if (kinds.has("improvement")) items.push(["up", "improvement"]);
     if (kinds.has("environment")) items.push(["diamond", "change by clocks or environment"]);
+    if (kinds.has("drift")) items.push(["drift", "drift: the level slides"]);
+    if (data.changes.some((one) => one.state === "unjudged"))
+      items.push(["hollow", "unjudged: too early to say whether it stays"]);
+    if (data.samples.length) items.push(["interval", "99 % interval of a newest figure; beside it its slots"]);
     if (data.outliers.length) items.push(["ring", "outlier"]);
     if (data.clocked.length) items.push(["square", "the clock was down"]);
     if (data.failed.length) items.push(["cross", "failed"]);
@@ -222,12 +366,18 @@
       band: () => surface.rect(x - 7, y - 5, 14, 10, { fill: colours.band }),
       down: () => marker(surface, "down", x, y, 5, { fill: colours.bad }),
       up: () => marker(surface, "up", x, y, 5, { fill: colours.good }),
+      hollow: () => hollow(surface, x, y, 5, colours.text),
       diamond: () => marker(surface, "diamond", x, y, 5, { fill: colours.muted }),
       ring: () => surface.ring(x, y, 7, { stroke: colours.muted }),
       square: () => square(surface, x, y, 3, colours.muted),
       cross: () => cross(surface, x, y, 3.5, colours.bad),
       published: () =>
         surface.segment(x - 8, y, x + 8, y, { stroke: colours["line-d"], width: 1.5, dash: [5, 3] }),
+      drift: () => surface.segment(x - 7, y - 4, x + 7, y + 4, { stroke: colours.bad, width: 1.5, dash: [2, 3] }),
+      interval: () => {
+        surface.segment(x, y - 6, x, y + 6, { stroke: colours.dots, width: 1.2 });
+        surface.dots([-4, 0, 3].map((off) => [x + 5, y + off]), { fill: colours.muted, size: 2 });
+      },
       epoch: () =>
         surface.segment(x, y - 6, x, y + 6, { stroke: colours.muted, dash: [2, 3] }),
     };
@@ -308,6 +458,8 @@
         figures(data, surface, g);
         flagged(data, surface, g);
         levels(data, surface, g);
+        drifts(data, surface, g);
+        samples(data, surface, g);
         markers(data, surface, g, chosen);
       },
     };
@@ -321,11 +473,12 @@
       };
     return [
       main,
+      data.overlaid.length ? overlay(data) : null,
       small("SM clock", "MHz", data.clock, "line-a"),
       small("temperature", "°C", data.temperature, "line-b"),
       small("power", "W", data.power, "line-c"),
     ].filter(Boolean);
   }
 
-  harness.history = { unpack, panels, legend, pictureLegend, toneOf };
+  harness.history = { unpack, figuresOf, inFigure, overlay, panels, legend, pictureLegend, toneOf };
 })(window.harness);

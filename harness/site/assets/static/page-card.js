@@ -6,7 +6,9 @@
 
   function choices(rows) {
     const suites = [...new Set(rows.map((row) => row.kase.suite))];
-    const suite = suites.includes(state.get("suite")) ? state.get("suite") : suites[0];
+    const count = (suite) => rows.filter((row) => row.kase.suite === suite).length;
+    const largest = suites.reduce((most, one) => (count(one) > count(most) ? one : most));
+    const suite = suites.includes(state.get("suite")) ? state.get("suite") : largest;
     const inSuite = rows.filter((row) => row.kase.suite === suite);
     const metrics = [...new Set(inSuite.map((row) => row.kase.metric))];
     const metric = metrics.includes(state.get("metric")) ? state.get("metric") : metrics[0];
@@ -107,8 +109,8 @@
         hint: "Change of the level over 90 days",
         sort: (row) => row.series?.effect_90,
         cell: (row) => {
-          const moved = format.moved(row.kase, row.series?.effect_90, row.series?.floor);
-          return el("span", { class: moved.tone }, moved.text);
+          const stands = format.standing(row.kase, row.series);
+          return el("span", { class: stands.tone }, stands.text);
         },
       },
       {
@@ -202,8 +204,39 @@
     return { points, roofs, memory: peaks.memory > 0 ? peaks.memory : null };
   }
 
+  /** Kernels that compute nothing have one roof: what the memory can move. Null where they tell no bytes. */
+  function bandwidthData(chosen, peaks) {
+    const points = chosen.rows
+      .filter((row) => row.moved_bytes && row.time_ms && !row.failed)
+      .map((row) => ({ name: harness.plain(nameOf(row, chosen), 30), gbytes: row.moved_bytes / row.time_ms / 1e6 }));
+    return points.length ? { points, memory: peaks.memory > 0 ? peaks.memory : null } : null;
+  }
+
+  function bandwidthFigure(data) {
+    const best = data.points.reduce((a, b) => (b.gbytes > a.gbytes ? b : a));
+    const words =
+      `${format.count(data.points.length, "kernel")} of no operations; the fastest, ${best.name}, moves ${format.value(best.gbytes, "GB/s")}` +
+      (data.memory ? `, ${format.share(best.gbytes / data.memory)} of what the memory can.` : ". What the memory can is not known.");
+    return drawn("Memory roof", words, (width) => harness.bandwidth(width, data));
+  }
+
+  /** A drawing that fits its place: {node, draw}. */
+  function drawn(title, words, picture) {
+    const holder = el("div", { class: "roofline" });
+    function draw() {
+      if (!holder.clientWidth) return;
+      const { root } = picture(holder.clientWidth);
+      root.setAttribute("role", "img");
+      root.setAttribute("aria-label", `${title}: ${words}`);
+      harness.replace(holder, root);
+    }
+    return { node: el("figure", null, el("h2", null, title), holder, el("figcaption", null, words)), draw };
+  }
+
   function roofline(chosen, peaks) {
     const data = roofData(chosen, peaks);
+    const bandwidth = data.points.length ? null : bandwidthData(chosen, peaks);
+    if (bandwidth) return bandwidthFigure(bandwidth);
     if (!data.points.length) {
       return {
         node: el(
@@ -217,22 +250,11 @@
         draw() {},
       };
     }
-    const holder = el("div", { class: "roofline" });
     const best = data.points.reduce((a, b) => (b.gflops > a.gflops ? b : a));
     const words =
       `${format.count(data.points.length, "kernel")}; the fastest, ${best.name}, does ${format.value(best.gflops, "GFLOP/s")} at ${format.number(best.intensity)} FLOP per byte` +
       (data.roofs.length || data.memory ? "." : ". The card's peaks are not known, so no roof is drawn.");
-    function draw() {
-      if (!holder.clientWidth) return;
-      const { root } = harness.roofline(holder.clientWidth, data);
-      root.setAttribute("role", "img");
-      root.setAttribute("aria-label", `Roofline: ${words}`);
-      harness.replace(holder, root);
-    }
-    return {
-      node: el("figure", null, el("h2", null, "Roofline"), holder, el("figcaption", null, words)),
-      draw,
-    };
+    return drawn("Roofline", words, (width) => harness.roofline(width, data));
   }
 
   function runs(site, list) {
@@ -251,7 +273,7 @@
         label: "Commit",
         sort: (run) => run.commit,
         down: true,
-        cell: (run) => harness.commitLink(site, run.hash),
+        cell: (run) => harness.commitLink(site, run.hash, run.commit),
       },
       harness.figure("rows", "Cases"),
       harness.figure("failed", "Failed", (failed) =>
@@ -266,15 +288,17 @@
   }
 
   function about(site, card, data) {
+    const waiting = card.unjudged ? `${format.count(card.unjudged, "case is", "cases are")} unjudged` : "";
+    const few = card.unknown ? `${format.whole(card.unknown)} of ${format.whole(card.series)} series have too few points` : "";
     const open = card.open
       ? el(
           "a",
           { class: "bad", href: state.address("index", { card: card.file, show: "open" }) },
           format.count(card.open, "open regression"),
         )
-      : "No regression is open";
+      : [waiting || few ? "None is known" : "No regression is open", el("small", null, waiting || few)];
     const newest = card.newest
-      ? [harness.commitLink(site, card.newest.hash), " ", format.dateTime(card.newest.measured_at)]
+      ? [harness.commitLink(site, card.newest.hash, card.newest.commit), " ", format.dateTime(card.newest.measured_at)]
       : "No run yet";
     const item = harness.fact;
     return el(

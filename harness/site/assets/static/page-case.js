@@ -5,9 +5,11 @@
 
   // What stands around the chart
 
-  const FLAGS = { outlier: "outlier", clocked: "the clock was down", failed: "failed: no figure" };
+  const FLAGS = { outlier: "outlier", clocked: "the clock was down", failed: "failed: no figure", unjudged: "unjudged" };
 
-  function readout(site, data, kase) {
+  function readout(site, data, kase, suite) {
+    const { source } = harness.repository(site);
+    const file = harness.suites.sourceOf(suite, kase.kernel);
     const node = el("dl", { class: "readout of-commit" });
     let wanted = null;
     const item = harness.fact;
@@ -23,8 +25,11 @@
         node,
         item(
           "commit",
-          commit ? harness.commitLink(site, commit.hash) : `#${data.x[index]} `,
+          commit ? harness.commitLink(site, commit.hash, commit.position) : `#${data.x[index]} `,
           commit ? [" ", text(commit.subject, { class: "subject" }, 120)] : unknown,
+          commit && file && source(commit.hash, file.path)
+            ? [" ", harness.away(source(commit.hash, file.path), "source there")]
+            : null,
         ),
         item("author", commit ? text(commit.author, null, 60) : unknown),
         item("date", commit ? format.dateTime(commit.time) : unknown),
@@ -72,6 +77,7 @@
     const last = data.y.findLast((value) => value !== null) ?? null;
     const fails = data.y.at(-1) === null;
     const item = (name, value, note) => harness.fact(name, value, note ? el("small", null, note) : null);
+    const stands = format.standing(kase, one);
     return el(
       "dl",
       { class: "facts" },
@@ -80,8 +86,13 @@
         format.value(last, kase.unit),
         fails ? "the newest commit has none" : "",
       ),
-      item("over 90 days", format.moved(kase, one.effect_90, data.floor).text),
-      item("noise of a point", format.share(data.noise), "relative standard deviation"),
+      item(
+        one.open !== null || one.unjudged !== null ? "now" : "over 90 days",
+        el("span", { class: stands.tone }, stands.text),
+      ),
+      format.known(data.noise)
+        ? item("noise of a point", format.share(data.noise), "relative standard deviation")
+        : item("noise of a point", "not known", "too few points"),
       item("smallest change that counts", format.share(data.floor)),
       item("points", format.whole(data.n), data.failed.length ? `${data.failed.length} failed` : ""),
       item("better is", kase.direction === "none" ? "neither" : kase.direction),
@@ -142,6 +153,7 @@
           changes.triage(change),
           fixedBy(data, change),
           compareLink(site, change),
+          harness.commandsOf(site, change),
         ],
       },
     ];
@@ -151,7 +163,11 @@
       rows: rows.reverse(),
       stack: true,
       mark: (row) => (row.change.id === state.get("change") ? "chosen" : null),
-      empty: harness.empty("This case has not changed by more than its noise."),
+      empty: harness.empty(
+        format.known(data.noise)
+          ? "This case has not changed by more than its noise."
+          : "Too few points to know the noise: nothing can be said yet.",
+      ),
     }).node;
   }
 
@@ -167,7 +183,14 @@
       left: `${card}@${change.good_hash}`,
       right: `${card}@${change.bad_hash}`,
     });
-    return el("small", null, el("a", { href: address }, "All cases before and after"));
+    const { diff } = harness.repository(site);
+    const elsewhere = diff(change.good_hash, change.bad_hash);
+    return el(
+      "small",
+      null,
+      el("a", { href: address }, "All cases before and after"),
+      elsewhere ? [" · ", harness.away(elsewhere, "Diff of the sources")] : null,
+    );
   }
 
   function epochList(data) {
@@ -235,6 +258,16 @@
     );
   }
 
+  /** The kernel's source as it is at the newest commit. */
+  function sourceLine(site, suite, kase) {
+    const found = harness.suites.sourceOf(suite, kase.kernel);
+    if (!found) return null;
+    const { source } = harness.repository(site);
+    const newest = site.commits.newest.hash;
+    const name = el("code", null, text(found.path, null, 160), found.line ? `:${found.line}` : "");
+    return el("p", null, "Source: ", harness.away(source(newest, found.path, found.line), name));
+  }
+
   /** Buttons that give what is in view of the history as files. */
   function downloads(site, data, card, kase, stack) {
     const picture = () => {
@@ -266,6 +299,72 @@
       }
       return harness.csv(rows);
     });
+  }
+
+  const OVERLAYS = [
+    ["", "nothing"],
+    ["cards", "other cards"],
+    ["sizes", "other sizes"],
+    ["kernels", "other kernels"],
+  ];
+  const MOST_LINES = 8;
+
+  /** The series that are to be drawn over this one: of the same case, kernel or size. */
+  function others(site, one, kind) {
+    const kase = site.cases[one.case];
+    const fits = {
+      cards: (other) => other.case === one.case,
+      sizes: (other, its) => other.card === one.card && its.suite === kase.suite && its.kernel === kase.kernel,
+      kernels: (other, its) => other.card === one.card && its.suite === kase.suite && its.size === kase.size,
+    }[kind];
+    if (!fits) return [];
+    return site.series.filter((other) => {
+      const its = site.cases[other.case];
+      return other !== one && its.metric === kase.metric && fits(other, its);
+    });
+  }
+
+  async function overlaid(site, one, data) {
+    const kind = state.get("over");
+    const chosen = others(site, one, kind);
+    if (!chosen.length) return [];
+    const kase = site.cases[one.case];
+    const name = (other) => {
+      const its = site.cases[other.case];
+      return harness.plain({ cards: site.cards[other.card].name, sizes: its.size, kernels: its.kernel }[kind] || its.name, 40);
+    };
+    const rest = await Promise.all(
+      chosen.slice(0, MOST_LINES - 1).map(async (other) => ({
+        words: name(other),
+        data: history.unpack(await harness.load(`series/${other.file}`)),
+      })),
+    );
+    return [{ words: `${name({ ...one, kase })} (this)`, data }, ...rest];
+  }
+
+  function chartControls(site, one, figures, figure) {
+    const overlays = OVERLAYS.filter(([kind]) => !kind || others(site, one, kind).length);
+    return harness.form(
+      { class: "filters", "aria-label": "What the chart shows" },
+      figures.length > 1
+        ? harness.select("Figure", figures.map(({ name, label }) => [name, label]), figure, (name) =>
+            state.go({ figure: name === figures[0].name ? null : name }),
+          )
+        : null,
+      overlays.length > 1
+        ? harness.select("Draw beside it", overlays, state.get("over") ?? "", (over) => state.go({ over }))
+        : null,
+    );
+  }
+
+  function overlayLegend(data) {
+    if (!data.overlaid.length) return null;
+    const { lines } = history.overlay(data);
+    return el(
+      "ul",
+      { class: "legend", "aria-label": "Lines drawn beside" },
+      lines.map((line) => el("li", null, harness.lineSample(line), line.words)),
+    );
   }
 
   // The page
@@ -371,16 +470,20 @@
         "Choose a case on the overview, under “All cases”. A kernel that was renamed has its new name there.",
       );
     }
-    const kase = site.cases[caseNumber];
-    const data = history.unpack(await harness.load(`series/${one.file}`));
+    const own = site.cases[caseNumber];
+    const whole = history.unpack(await harness.load(`series/${one.file}`));
+    const figures = history.figuresOf(whole, own);
+    const figure = figures.some(({ name }) => name === state.get("figure")) ? state.get("figure") : own.metric;
+    const { data, kase } = history.inFigure(whole, own, figure);
     const suite = await harness.suites.load(site, kase.suite);
     data.published = harness.suites.drawn(suite, kase, cardNumber);
+    data.overlaid = await overlaid(site, one, whole);
     const range = await wantedRange(site);
     harness.title(kase.name, card.name);
-    const read = readout(site, data, kase);
+    const read = readout(site, data, kase, suite);
     const moves = "← → point by point, Home End, shift ← → move, n p changes";
     const chart =
-      data.n && harness.chartFigure(read.node, chartSummary(data, kase), moves, history.legend(data));
+      data.n && harness.chartFigure(read.node, chartSummary(data, kase), moves, el("div", null, history.legend(data), overlayLegend(data)));
     let show = () => {};
     harness.replace(
       view,
@@ -395,7 +498,9 @@
       ),
       el("h1", null, harness.name(kase.name, 180)),
       neighbours(site, cardNumber, caseNumber),
-      facts(data, kase, one),
+      sourceLine(site, suite, own),
+      facts(whole, own, one),
+      chartControls(site, one, figures, figure),
       chart
         ? chart.node
         : harness.empty(
@@ -403,7 +508,7 @@
           ),
       harness.section(
         "Changes",
-        changeTable(site, data, kase, (change, row) => {
+        changeTable(site, whole, own, (change, row) => {
           state.note({ change: change.id });
           for (const other of view.querySelectorAll("tr.chosen")) other.classList.remove("chosen");
           row.classList.add("chosen");
@@ -412,8 +517,8 @@
           rescale(harness.stack);
         }),
       ),
-      harness.suites.published(site, suite, kase, cardNumber),
-      harness.suites.demand(suite, kase, data.demand),
+      harness.suites.published(site, suite, own, cardNumber),
+      harness.suites.demand(suite, own, data.demand),
       epochList(data),
     );
     view.addEventListener("shown", () => {

@@ -2,7 +2,6 @@
 "use strict";
 (function (harness) {
   const { el, text, format, state } = harness;
-  const FILES_BACK = 4;
 
   /** "card@commit" in two; a card's name may hold an @, a commit's cannot. */
   function parse(side) {
@@ -10,41 +9,6 @@
     return at < 0
       ? { card: side, commit: "newest" }
       : { card: side.slice(0, at), commit: side.slice(at + 1) || "newest" };
-  }
-
-  async function block(site, card, k) {
-    try {
-      const data = await harness.load(`at/${card.file}/${k}`);
-      return { ...data, figures: harness.figures(data.values) };
-    } catch (problem) {
-      if (problem instanceof harness.Problem) return null; // nothing was measured there
-      throw problem;
-    }
-  }
-
-  function rowOf(data, position) {
-    const width = data.cases.length;
-    const start = (position - data.first) * width;
-    const row = new Map();
-    data.cases.forEach((number, column) => {
-      const value = data.figures[start + column];
-      if (format.known(value)) row.set(number, value);
-    });
-    return row;
-  }
-
-  /** The newest position up to this one where the card has a figure; null where none is near. */
-  async function measuredUpTo(site, card, position) {
-    const size = site.commits.every;
-    for (let k = Math.floor(position / size); k >= 0 && k > position / size - FILES_BACK - 1; k--) {
-      const data = await block(site, card, k);
-      if (!data) continue;
-      const rows = data.figures.length / Math.max(1, data.cases.length);
-      for (let at = Math.min(position, data.first + rows - 1); at >= data.first; at--) {
-        if (rowOf(data, at).size) return at;
-      }
-    }
-    return null;
   }
 
   async function resolve(site, wanted) {
@@ -68,11 +32,11 @@
       return { ...wanted, info: card, error };
     }
     const [data, commit] = await Promise.all([
-      block(site, card, Math.floor(position / site.commits.every)),
+      harness.measured.block(site, card, position),
       harness.commit(site, position),
     ]);
-    const row = data ? rowOf(data, position) : new Map();
-    const nearest = row.size ? null : await measuredUpTo(site, card, position);
+    const row = data ? harness.measured.row(data, position) : new Map();
+    const nearest = row.size ? null : await harness.measured.upTo(site, card, position);
     return {
       ...wanted,
       info: card,
@@ -91,7 +55,7 @@
     const rightSide = right ? parse(right) : { card: left ? parse(left).card : first.file, commit: "newest" };
     if (left) return [parse(left), rightSide];
     const card = site.cards.find((one) => one.file === rightSide.card);
-    const before = card?.newest ? await measuredUpTo(site, card, card.newest.commit - 1) : null;
+    const before = card?.newest ? await harness.measured.upTo(site, card, card.newest.commit - 1) : null;
     return [{ card: rightSide.card, commit: before === null ? "newest" : String(before) }, rightSide];
   }
 
@@ -125,7 +89,7 @@
       null,
       commit
         ? [
-            harness.commitLink(site, commit.hash),
+            harness.commitLink(site, commit.hash, commit.position),
             " ",
             text(commit.subject, { class: "subject" }, 120),
             ", ",
@@ -149,43 +113,49 @@
     ];
   }
 
-  function pairs(site, left, right) {
+  const STATUSES = [
+    ...["regression", "slower", "worse", "improvement", "faster", "better"],
+    ...["changed", "unchanged", "inconclusive", "not comparable"],
+  ];
+  /** Of figures of unchanged code, how many chance marks. */
+  const BY_CHANCE = 0.001;
+
+  function pairs(site, left, right, epochs) {
+    const sideOf = (side) => {
+      const own = new Map(site.series.filter((one) => one.card === side.number).map((one) => [one.case, one]));
+      return (number) => ({ value: side.row.get(number) ?? null, ...own.get(number) });
+    };
+    const [of, to] = [sideOf(left), sideOf(right)];
     const numbers = [...new Set([...left.row.keys(), ...right.row.keys()])];
-    const floors = new Map(
-      site.series.filter((one) => one.card === right.number).map((one) => [one.case, one.floor]),
-    );
     const rows = numbers.map((number) => {
-      const [a, b] = [left.row.get(number) ?? null, right.row.get(number) ?? null];
-      const effect = a && b !== null ? b / a - 1 : null;
-      return {
-        kase: site.cases[number],
-        a,
-        b,
-        effect,
-        quiet: effect !== null && Math.abs(effect) < floors.get(number),
-        ratio: effect === null ? null : b / a,
-      };
+      const kase = site.cases[number];
+      const apart = epochs ? harness.epochsApart(epochs, kase.suite, left.position, right.position) : [];
+      const [a, b] = [of(number), to(number)];
+      const found = harness.difference(kase, a, b, apart);
+      // Of two cards neither is the other's regression.
+      if (!epochs && found.tone !== "none") found.status = found.word;
+      return { kase, a: a.value, b: b.value, ...found };
     });
     return rows.sort((x, y) => x.kase.order - y.kase.order);
   }
 
   function total(rows) {
     // A time that halves and a rate that doubles are the same news, so times count upside down.
-    const known = rows.filter((row) => row.ratio > 0 && row.kase.direction !== "none");
+    const known = rows.filter((row) => row.effect !== null && row.kase.direction !== "none");
     if (!known.length) return "No case has a figure on both sides.";
-    const logs = known.map((row) => Math.log(row.ratio) * (row.kase.direction === "lower" ? -1 : 1));
+    const logs = known.map((row) => Math.log1p(row.effect) * (row.kase.direction === "lower" ? -1 : 1));
     const mean = Math.exp(logs.reduce((a, b) => a + b, 0) / logs.length) - 1;
-    const count = (tone) =>
-      known.filter((row) => !row.quiet && format.meaning(row.kase, row.effect).tone === tone).length;
+    const count = (status) => known.filter((row) => row.status === status).length;
     const words =
       Math.abs(mean) < 0.0005
         ? "as good as the left"
         : `${format.change(mean)} ${mean > 0 ? "better" : "worse"} than the left`;
-    return `Over ${format.count(known.length, "case")} the right is ${words} (geometric mean): ${count("good")} better, ${count("bad")} worse. A difference of two points holds the noise of both; whether a case changed, its history tells.`;
+    const counts = STATUSES.filter((status) => count(status)).map((status) => `${count(status)} ${status}`);
+    return `Over ${format.count(known.length, "case")} the right is ${words} (geometric mean): ${counts.join(", ")}. Two figures differ by the noise of both: intervals hold 99.9 %, so chance marks ${format.number(known.length * BY_CHANCE, 1)} of so many cases. “harness compare” of the two commits says more.`;
   }
 
   function table(rows, left, right) {
-    const largest = Math.max(0.02, ...rows.map((row) => (row.ratio > 0 ? Math.abs(Math.log(row.ratio)) : 0)));
+    const largest = rows.reduce((most, row) => Math.max(most, Math.abs(Math.log1p(row.effect ?? 0))), 0.02);
     const head = (side) => harness.plain(`${side.info.name} #${side.position}`, 60);
     const value = (key, label, side) => ({
       key,
@@ -204,30 +174,37 @@
       },
       value("a", "Left", left),
       value("b", "Right", right),
-      harness.figure("ratio", "Right / left", format.times),
       {
         key: "effect",
         label: "Difference",
         sort: (row) => (row.effect === null ? null : row.effect * (row.kase.direction === "lower" ? -1 : 1)),
         hint: "Sort from worst to best",
-        cell: (row) => {
-          if (row.effect === null)
-            return el(
-              "span",
-              { class: "none" },
-              row.a === null ? "no figure on the left" : "no figure on the right",
-            );
-          const meant = format.meaning(row.kase, row.effect);
-          const { word, tone } = row.quiet
-            ? { word: `${meant.word}, too little to count`, tone: "none" }
-            : meant;
-          return el(
-            "div",
-            { class: "with-balance" },
-            harness.balance(row.ratio > 0 ? Math.log(row.ratio) / largest : 0, tone),
-            el("span", { class: tone }, `${format.change(row.effect)} ${word}`),
-          );
-        },
+        cell: (row) =>
+          row.effect === null
+            ? el("span", { class: "none" }, row.why)
+            : el(
+                "div",
+                { class: "with-balance" },
+                harness.balance(Math.log1p(row.effect) / largest, row.tone),
+                el(
+                  "span",
+                  { class: row.tone },
+                  `${format.change(row.effect)} ${row.word}`,
+                  el("small", { class: "none" }, format.interval(row.low, row.high)),
+                ),
+              ),
+      },
+      {
+        key: "status",
+        label: "Verdict",
+        sort: (row) => STATUSES.indexOf(row.status),
+        cell: (row) =>
+          el(
+            "span",
+            { class: row.tone },
+            row.status,
+            row.status && row.why ? el("small", { class: "none" }, text(row.why, null, 200)) : null,
+          ),
       },
     ];
     return harness.table(columns, {
@@ -240,9 +217,7 @@
   }
 
   /** What comparisons told of the problem between both commits of one card. */
-  async function problemChanges(left, right) {
-    if (left.error || right.error || left.number !== right.number) return null;
-    const { problem_changes: told } = await harness.load(`cards/${left.info.file}`);
+  function problemChanges(told, left, right) {
     const [first, last] = [left.position, right.position].sort((a, b) => a - b);
     const between = (told ?? []).filter((one) => one.base < last && one.head > first);
     const lines = new Set(between.flatMap((one) => one.changes.map((change) => `${one.suite}: ${change}`)));
@@ -255,16 +230,20 @@
     );
   }
 
-  function comparison(site, left, right) {
+  function comparison(site, left, right, epochs) {
     if (left.error || right.error) return null;
-    const rows = pairs(site, left, right);
+    const rows = pairs(site, left, right, epochs);
     if (!rows.length) return harness.empty("Neither side has a figure.");
     const list = table(rows, left, right);
     const sum = el("p", { class: "sum", "aria-live": "polite" });
     function update() {
       const suite = state.get("suite");
       const matches = harness.wordFilter();
-      const shown = rows.filter(({ kase }) => (!suite || kase.suite === suite) && matches(kase.name));
+      const verdict = state.get("verdict");
+      const shown = rows.filter(
+        ({ kase, status }) =>
+          (!suite || kase.suite === suite) && (!verdict || status === verdict) && matches(kase.name),
+      );
       list.update(shown);
       harness.replace(sum, total(shown));
     }
@@ -274,6 +253,12 @@
         rows.map((row) => row.kase.suite),
         update,
         "part of a case's name",
+      ),
+      harness.select(
+        "Verdict",
+        [["", "All"], ...STATUSES.filter((one) => rows.some((row) => row.status === one)).map((one) => [one, one])],
+        state.get("verdict") ?? "",
+        (verdict) => (state.note({ verdict }), update()),
       ),
     );
     update();
@@ -295,7 +280,8 @@
     const [left, right] = await Promise.all((await defaults(site)).map((side) => resolve(site, side)));
     const both = { left: joined(left), right: joined(right) };
     const swap = () => state.go({ left: both.right, right: both.left });
-    const changed = await problemChanges(left, right);
+    const ofOne = !left.error && !right.error && left.number === right.number;
+    const card = ofOne ? await harness.load(`cards/${left.info.file}`) : null;
     harness.replace(
       view,
       el("h1", null, "Compare"),
@@ -310,8 +296,8 @@
         el("button", { type: "button", name: "swap", class: "swap", onclick: swap }, "Swap sides"),
         picker(site, right, "right", both),
       ),
-      changed,
-      comparison(site, left, right),
+      card && problemChanges(card.problem_changes, left, right),
+      comparison(site, left, right, card?.epochs),
     );
   });
 })(window.harness);

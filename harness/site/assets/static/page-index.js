@@ -1,38 +1,61 @@
 // The overview: what is open now, what else happened, the cards, and a way to every case.
 "use strict";
 (function (harness) {
-  const { el, text, format, state, changes } = harness;
+  const { el, text, format, state, events } = harness;
 
+  const EARLY = "The newest figures are off their level, and it is too early to say whether that stays.";
   const SECTIONS = [
-    { key: "open", title: "Open regressions", test: changes.isOpen, empty: "No regression is open." },
+    { key: "open", title: "Open regressions", test: events.isOpen, empty: "No regression is known." },
+    {
+      key: "unjudged",
+      title: "Unjudged",
+      test: (event) => event.state === "unjudged",
+      optional: true,
+      note: `${EARLY} A comparison of both commits settles it.`,
+    },
     {
       key: "improvement",
       title: "Improvements",
-      test: (c) => c.kind === "improvement",
+      test: (event) => event.kind === "improvement" && !event.state,
       empty: "No improvement is on record.",
+    },
+    {
+      key: "change",
+      title: "Changes for better or worse, nobody knows",
+      test: (event) => event.kind === "change" && !event.state,
+      optional: true,
+      note: "Which way is better is not known of these: “directions” in [tool.harness] of pyproject.toml tells.",
     },
     {
       key: "environment",
       title: "Changes of clocks, heat, power and environment",
-      test: (c) => c.kind === "environment",
+      test: (event) => event.kind === "environment" && !event.state,
       empty: "No figure moved without the code.",
-      grouped: true,
     },
     {
       key: "acknowledged",
       title: "Acknowledged regressions",
-      test: (c) => c.state === "acknowledged",
+      test: (event) => event.state === "acknowledged",
       empty: "None is acknowledged.",
       folded: true,
     },
     {
       key: "fixed",
       title: "Fixed regressions",
-      test: (c) => c.state === "fixed" && c.kind === "regression",
+      test: (event) => event.state === "fixed",
       empty: "None has been fixed yet.",
       folded: true,
     },
+    {
+      key: "stale",
+      title: "Stale: open, and not measured for long",
+      test: (event) => event.state === "stale",
+      optional: true,
+      folded: true,
+    },
   ];
+
+  const sectionsOf = (list) => SECTIONS.filter(({ optional, test }) => !optional || list.some(test));
 
   function matcher(site) {
     const card = state.get("card");
@@ -40,39 +63,63 @@
     const matches = harness.wordFilter();
     return {
       active: Boolean(card || suite || state.get("q")?.trim()),
-      change(c) {
-        const kase = site.cases[c.case];
-        if (card && site.cards[c.card].file !== card) return false;
-        if (suite && kase.suite !== suite) return false;
-        const where = [kase.name, site.cards[c.card].name];
-        const what = [c.subject, c.author, c.bad_hash, c.sentence, format.cause(c.attribution)[0]];
-        return matches([...where, ...what].join(" "));
+      event(event) {
+        if (card && !events.onCard(site, event, card)) return false;
+        const kases = events.briefs(event).map((one) => site.cases[one.case]);
+        if (suite && !kases.some((kase) => kase.suite === suite)) return false;
+        const where = [...kases.map((kase) => kase.name), ...event.cards.map((number) => site.cards[number].name)];
+        const what = [event.worst.sentence, event.cause, format.cause(event.worst.attribution)[0]];
+        const who = event.suspects.flatMap((one) => [one.subject, one.author, one.hash]);
+        return matches([...where, ...what, ...who].join(" "));
       },
       kase: (kase) => (!suite || kase.suite === suite) && matches(kase.name),
       card,
     };
   }
 
-  /** How many there are in all; the list has only the newest hundreds. */
+  /** How many there are in all; the list has only the first of them. */
   const counted = (site, key) =>
-    key === "open" ? (site.counts.new ?? 0) + (site.counts.expired ?? 0) : (site.counts[key] ?? 0);
+    key === "open" ? site.events.new + site.events.expired : (site.events[key] ?? 0);
 
-  function summary(site, list) {
-    const open = Math.max(counted(site, "open"), list.filter(changes.isOpen).length);
+  /** Green only where something was judged, and nothing is open or waits for a verdict. */
+  function verdict(site) {
+    const open = site.counts.new + site.counts.expired;
+    const sum = (key) => site.cards.reduce((total, card) => total + card[key], 0);
+    const [unjudged, unknown, series] = [sum("unjudged"), sum("unknown"), sum("series")];
+    const worst = site.series.reduce((most, { unjudged: effect }) => (Math.abs(effect ?? 0) > Math.abs(most) ? effect : most), 0);
+    const waits = `${format.count(unjudged, "case is", "cases are")} unjudged, up to ${format.change(worst)}.`;
+    const few = unknown
+      ? `${format.whole(unknown)} of ${format.whole(series)} series have too few points for their noise to be known.`
+      : "";
+    if (open) {
+      const by = counted(site, "open");
+      const culprits = by === open ? "" : `, of ${format.count(by, "event")}`;
+      return { tone: "bad", words: `${format.count(open, "regression is", "regressions are")} open${culprits}.`, more: unjudged ? waits : few };
+    }
+    if (unjudged) return {
+        tone: "unjudged",
+        words: waits,
+        more: `No regression is known. ${EARLY} ${few}`,
+      };
+    if (series && unknown === series)
+      return { tone: "unjudged", words: "Nothing can be judged yet.", more: "No series has enough points for its noise to be known." };
+    return { tone: series ? "good" : "unjudged", words: series ? "No regression is open." : "Nothing is measured yet.", more: few };
+  }
+
+  function summary(site) {
     const { newest } = site.commits;
-    const verdict = open
-      ? `${format.count(open, "regression is", "regressions are")} open.`
-      : "No regression is open.";
+    const { tone, words, more } = verdict(site);
     return el(
       "div",
       { class: "lead" },
-      el("p", { class: `verdict ${open ? "bad" : "good"}` }, verdict),
+      el("p", { class: `verdict ${tone}` }, words),
+      more ? el("p", null, more) : null,
       newest
         ? el(
             "p",
             null,
             "Newest commit ",
-            harness.commitLink(site, newest.hash),
+            harness.commitLink(site, newest.hash, site.commits.count - 1),
             " ",
             text(newest.subject, { class: "subject" }, 120),
             ", ",
@@ -83,47 +130,11 @@
     );
   }
 
-  /** The commits behind what is open, worst first: where to look. */
-  function suspects(site, list) {
-    const open = list.filter(changes.isOpen);
-    if (open.length < 2) return null;
-    const groups = new Map();
-    for (const change of open) groups.set(change.bad, [...(groups.get(change.bad) ?? []), change]);
-    const worst = (group) => Math.max(...group.map((change) => Math.abs(change.effect)));
-    const ordered = [...groups.values()].sort((a, b) => b.length - a.length || worst(b) - worst(a));
-    const rest = ordered.length - 5;
-    const row = (group) => {
-      const cards = new Set(group.map((change) => change.card)).size;
-      const cases = new Set(group.map((change) => change.case)).size;
-      const [first] = group;
-      const among = first.commits > 1 ? " or one shortly before" : "";
-      return el(
-        "li",
-        null,
-        harness.commitLink(site, first.bad_hash),
-        " ",
-        text(first.subject, { class: "subject" }, 100),
-        el(
-          "small",
-          null,
-          `${among ? `${among.trim()}: ` : ""}${format.count(cases, "case")} on ${format.count(cards, "card")}, up to ${format.share(worst(group))}`,
-        ),
-      );
-    };
-    return el(
-      "section",
-      { class: "suspects" },
-      el("h2", null, "Where to look"),
-      el("ol", null, ordered.slice(0, 5).map(row)),
-      rest > 0 ? el("p", { class: "more" }, `and ${format.count(rest, "commit")} more`) : null,
-    );
-  }
-
   function counters(site, list) {
     return el(
       "ul",
       { class: "counters" },
-      SECTIONS.map(({ key, title, test }) => {
+      sectionsOf(list).map(({ key, title, test }) => {
         const count = Math.max(counted(site, key), list.filter(test).length);
         const jump = (event) => {
           event.preventDefault();
@@ -167,15 +178,14 @@
     );
   }
 
-  function section(site, list, { key, title, test, empty, folded, grouped }) {
+  function section(site, list, { key, title, test, empty, folded, note }) {
     const all = list.filter(test);
-    const listed = (shown) => (grouped ? changes.group(shown) : shown);
     const count = el("span", { class: "count" });
     const heading = el("h2", { id: `section-${key}`, tabindex: "-1" }, title, " ", count);
-    const table = harness.table(grouped ? changes.groupColumns(site) : changes.columns(site), {
+    const table = harness.table(events.columns(site), {
       id: `order-${key}`,
       caption: title,
-      rows: listed(all),
+      rows: all,
       stack: true,
       limit: key === "open" ? 100 : 20,
       empty: harness.empty(all.length ? "Nothing here matches the filter. Clear it to see the rest." : empty),
@@ -186,15 +196,15 @@
         ? el(
             "p",
             { class: "more" },
-            `${format.count(missing, "older one is", "older ones are")} not listed here; the page of each case has all of its own.`,
+            `${format.count(missing, "older one is", "older ones are")} not listed here; the pages of cases and commits have all of their own.`,
           )
         : null;
     const node = folded
       ? el("details", { class: "section" }, el("summary", null, heading), table.node, rest)
-      : el("section", { class: "section" }, heading, table.node, rest);
+      : el("section", { class: "section" }, heading, note && all.length ? el("p", null, note) : null, table.node, rest);
     function update(match) {
-      const shown = all.filter(match.change);
-      table.update(listed(shown));
+      const shown = all.filter(match.event);
+      table.update(shown);
       harness.replace(
         count,
         shown.length === all.length
@@ -222,11 +232,11 @@
     if (!site.cards.length) return harness.noCards();
     const newest = (card) => {
       if (!card.newest) return "No run yet";
-      const { hash, measured_at: at, cases, failed } = card.newest;
+      const { commit, hash, measured_at: at, cases, failed } = card.newest;
       return el(
         "div",
         null,
-        harness.commitLink(site, hash),
+        harness.commitLink(site, hash, commit),
         " ",
         format.time(at),
         el("small", null, format.count(cases, "case"), failed ? `, ${failed} failed` : ""),
@@ -292,8 +302,11 @@
       .node;
   }
 
-  /** A row per case, a column per card: the newest figure and where it went in 90 days. */
+  const URGENT = { open: 0, unjudged: 1 };
+
+  /** A row per case, a column per card: the newest figure, how it stands, and a line of how it came there. */
   function allCases(site) {
+    const spark = harness.sparks(site);
     const byCase = new Map();
     for (const one of site.series) {
       if (!byCase.has(one.case)) byCase.set(one.case, new Map());
@@ -302,8 +315,14 @@
     const rows = site.cases
       .map((kase, index) => ({ kase, series: byCase.get(index) ?? new Map() }))
       .filter((row) => row.series.size);
-    rows.sort((a, b) => a.kase.order - b.kase.order);
+    for (const row of rows) {
+      const stand = [...row.series.values()].map((one) => format.standing(row.kase, one));
+      row.urgent = Math.min(...stand.map(({ kind }) => URGENT[kind] ?? 2));
+      row.worst = row.urgent < 2 ? Math.max(...stand.map(({ effect }) => Math.abs(effect ?? 0))) : 0;
+    }
+    rows.sort((a, b) => a.urgent - b.urgent || b.worst - a.worst || a.kase.order - b.kase.order);
     const box = el("div");
+    const glance = el("div");
     function update(match) {
       const columns = [
         {
@@ -326,29 +345,39 @@
         ),
       });
       harness.replace(box, table.node);
+      harness.replace(glance, harness.glance(site, match.kase));
     }
     function column(card, number) {
       return {
         key: `card-${number}`,
-        label: harness.plain(card.name, 34),
+        label: harness.shortened(card.name, 34),
         numeric: true,
-        hint: "Sort by change over 90 days",
-        sort: (row) => row.series.get(number)?.effect_90,
+        hint: "Sort by what is open or unjudged, else by the change over 90 days",
+        sort: (row) => row.series.has(number) && (format.standing(row.kase, row.series.get(number)).effect ?? 0),
         cell: (row) => {
           const one = row.series.get(number);
           if (!one) return el("span", { class: "none" }, format.NONE);
-          const moved = format.moved(row.kase, one.effect_90, one.floor);
+          const stands = format.standing(row.kase, one);
           return el(
             "div",
-            { class: "figure" },
-            harness.caseLink(card, row.kase, format.value(one.last, row.kase.unit)),
-            el("small", { class: moved.tone }, moved.text),
+            { class: `figure with-spark ${stands.kind}` },
+            spark(one),
+            el(
+              "div",
+              null,
+              harness.caseLink(card, row.kase, format.value(one.last, row.kase.unit)),
+              el("small", { class: stands.tone }, stands.text),
+            ),
           );
         },
       };
     }
     const heading = el("h2", { id: "section-cases", tabindex: "-1" }, "All cases");
-    return { node: el("section", { class: "section" }, heading, box), update };
+    return {
+      glance: rows.length ? harness.section("At a glance", glance) : null,
+      node: el("section", { class: "section" }, heading, box),
+      update,
+    };
   }
 
   function problems(site) {
@@ -367,34 +396,34 @@
 
   harness.start("index", async (site, view) => {
     harness.title("Overview");
-    const list = await harness.load("changes");
-    const parts = SECTIONS.map((one) => section(site, list, one));
+    const list = await harness.load("events");
+    const parts = sectionsOf(list).map((one) => ({ key: one.key, ...section(site, list, one) }));
     const cases = allCases(site);
     const update = () => {
       const match = matcher(site);
       for (const part of [...parts, cases]) part.update(match);
     };
-    const open = parts[0];
+    const urgent = parts.filter(({ key }) => key === "open" || key === "unjudged");
     harness.replace(
       view,
       el("h1", null, text(site.project || "GPU history", null, 80)),
-      summary(site, list),
+      summary(site),
       counters(site, list),
-      suspects(site, list),
       site.commits.count === 0
         ? harness.empty(
             "The history is empty. Measure some commits with “asv run HEAD~5..HEAD”, then run “harness publish” again.",
           )
         : null,
       filters(site, update),
-      open.node,
+      urgent.map((part) => part.node),
       el(
         "section",
         { class: "section" },
         el("h2", { id: "section-cards", tabindex: "-1" }, "Cards"),
         cards(site),
       ),
-      parts.slice(1).map((part) => part.node),
+      cases.glance,
+      parts.filter((part) => !urgent.includes(part)).map((part) => part.node),
       cases.node,
       problems(site),
     );

@@ -201,7 +201,7 @@
       "dl",
       { class: "facts" },
       item("started", format.dateTime(run.started_at)),
-      item("commit", harness.commitLink(site, run.hash)),
+      item("commit", harness.commitLink(site, run.hash, run.commit)),
       plain("device", run.device),
       plain("driver", run.driver),
       plain("toolchain", run.toolchain),

@@ -11,7 +11,7 @@
     ["calibration", "Calibration"],
   ];
 
-  function header(name, site) {
+  function header(name, site, search) {
     const ladders = (site?.suites ?? []).some((suite) => suite.ladders.length);
     const pages = PAGES.filter(([page]) => page !== "ladder" || ladders || name === "ladder");
     const links = pages.map(([page, label]) => {
@@ -48,6 +48,7 @@
         { class: "bar" },
         el("a", { class: "brand", href: "index.html" }, mark(), text(site?.project || "harness", null, 40)),
         el("nav", { "aria-label": "Pages" }, el("ul", null, links)),
+        search,
         button,
       ),
     );
@@ -80,6 +81,27 @@
         el("a", { href: "static/vendor/LICENSES.txt" }, "Licences"),
         ".",
       ),
+    );
+  }
+
+  const typing = (target) => /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName) || target.isContentEditable;
+
+  /** A button that opens the search, as "/" does anywhere. */
+  function searchButton(site) {
+    const open = async () => {
+      await harness.loadScript("static/search.js");
+      harness.openSearch(site);
+    };
+    document.addEventListener("keydown", (event) => {
+      if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+      event.preventDefault();
+      open();
+    });
+    return el(
+      "button",
+      { type: "button", class: "quiet", id: "search", onclick: open, title: "Search", "aria-keyshortcuts": "/" },
+      "Search",
+      el("kbd", { "aria-hidden": "true" }, "/"),
     );
   }
 
@@ -177,7 +199,7 @@
       site = { ...given, cases: harness.objects(given.cases), series: harness.objects(given.series) };
       harness.ofPublication(site.generated_at);
       harness.siteTitle = harness.plain(site.project || "GPU history", 60);
-      header(name, site);
+      header(name, site, searchButton(site));
       footer(site);
     } catch (problem) {
       harness.showProblem(main, problem);
@@ -240,10 +262,10 @@
       ),
     );
 
-  harness.commitLink = function (site, hash) {
+  /** To the page of a commit; its position saves looking for it, and null says that it is not of this history. */
+  harness.commitLink = function (site, hash, position) {
     const short = el("code", null, format.short(hash));
-    const url = site.commit_url;
-    if (!url || !/^https?:\/\//.test(url) || !/^[0-9a-fA-F]+$/.test(hash ?? "")) return short;
-    return el("a", { href: url.replace("{}", hash), rel: "noreferrer" }, short);
+    if (position === null) return short;
+    return harness.link(state.address("commit", { commit: hash, at: position }), short);
   };
 })(window.harness);

@@ -93,6 +93,31 @@
     );
   }
 
+  /** points: [{name, gbytes}], memory: GB/s or null: a bar a kernel, under the roof of the memory. */
+  harness.bandwidth = function (width, { points, memory }) {
+    const colours = harness.colours();
+    const [left, row, top] = [Math.min(210, width * 0.4), 26, 34];
+    const surface = new harness.SvgSurface(width, top + points.length * row + 34, colours.surface);
+    const most = Math.max(memory ?? 0, ...points.map((point) => point.gbytes)) * 1.06;
+    const x = (value) => left + (value / most) * (width - left - 16);
+    const bottom = top + points.length * row;
+    for (const at of harness.ticks(0, most, (width - left) / 90)) {
+      surface.segment(x(at), top - 4, x(at), bottom, { stroke: colours.grid });
+      surface.text(format.whole(at), x(at), bottom + 16, { fill: colours.muted, align: "center" });
+    }
+    points.forEach(({ name, gbytes }, index) => {
+      const y = top + index * row;
+      surface.rect(left, y + 4, x(gbytes) - left, row - 8, { fill: colours.dots });
+      surface.text(name, left - 8, y + row / 2 + 4, { fill: colours.text, align: "right" });
+    });
+    surface.text("GB/s", left - 8, bottom + 16, { fill: colours.muted, align: "right" });
+    if (memory) {
+      surface.segment(x(memory), top - 8, x(memory), bottom, { stroke: colours.text, width: 1.6 });
+      surface.text(`memory ${format.whole(memory)} GB/s`, x(memory) - 4, top - 14, { fill: colours.text, align: "right" });
+    }
+    return surface;
+  };
+
   /** points: [{name, intensity, gflops}], roofs: [{name, gflops, used}], memory: GB/s or null. */
   harness.roofline = function (width, data) {
     const height = Math.max(300, Math.min(430, width * 0.62));

@@ -58,14 +58,4 @@
     surface.text("size N", (left + right) / 2, height - 6, { fill: colours.muted, align: "center" });
     return surface;
   };
-
-  /** A short stretch of a line, for a legend. */
-  harness.lineSample = function ({ colour, dashed }) {
-    const surface = new harness.SvgSurface(26, 12, "none");
-    const stroke = harness.colours()[colour];
-    surface.segment(1, 6, 25, 6, { stroke, width: 2, dash: dashed ? [6, 4] : [] });
-    surface.dots([[13, 6]], { fill: stroke, size: 6 });
-    surface.root.setAttribute("aria-hidden", "true");
-    return surface.root;
-  };
 })(window.harness);

@@ -195,11 +195,14 @@
   /** How a kernel's warps reach memory; null where nobody followed them. */
   const accessesOf = (suite, kernel) => suite?.accesses.find((one) => one.kernel === kernel) ?? null;
 
+  /** Where a kernel's source lies: {path, line}; null where nobody told. */
+  const sourceOf = (suite, kernel) => suite?.sources?.[kernel] ?? null;
+
   function demand(suite, kase, asked) {
     const followed = accessesOf(suite, kase.kernel);
     if (!asked && !followed?.found.length) return null;
     return harness.section("What it asks of the card", residency(asked), accesses(followed));
   }
 
-  harness.suites = { load, drawn, published, demand, accessesOf, source };
+  harness.suites = { load, drawn, published, demand, accessesOf, source, sourceOf };
 })(window.harness);

@@ -238,6 +238,28 @@
     return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
   };
 
+  /** Round numbers between min and max, about `count` of them. */
+  harness.ticks = function (min, max, count) {
+    if (!(max > min)) return [min];
+    const raw = (max - min) / Math.max(1, count);
+    const power = 10 ** Math.floor(Math.log10(raw));
+    const step = power * ([1, 2, 5].find((factor) => factor * power >= raw) ?? 10);
+    const ticks = [];
+    for (let at = Math.ceil(min / step) * step; at <= max + step * 1e-9; at += step)
+      ticks.push(Number(at.toPrecision(12)));
+    return ticks;
+  };
+
+  /** A short stretch of a line, for a legend. */
+  harness.lineSample = function ({ colour, dashed }) {
+    const surface = new harness.SvgSurface(26, 12, "none");
+    const stroke = harness.colours()[colour];
+    surface.segment(1, 6, 25, 6, { stroke, width: 2, dash: dashed ? [6, 4] : [] });
+    surface.dots([[13, 6]], { fill: stroke, size: 6 });
+    surface.root.setAttribute("aria-hidden", "true");
+    return surface.root;
+  };
+
   harness.CanvasSurface = CanvasSurface;
   harness.SvgSurface = SvgSurface;
 })(window.harness);

@@ -1,0 +1,91 @@
+// Two figures of one case, and what their noise lets be said of them: the words are those of a comparison.
+"use strict";
+(function (harness) {
+  const { format } = harness;
+  /** Standard errors on each side of an effect's 99.9 % interval. */
+  const SURE = 3.29;
+
+  const FILES_BACK = 4;
+
+  /** The file of figures by commit that holds a position; null where the card measured nothing there. */
+  async function block(site, card, position) {
+    try {
+      const data = await harness.load(`at/${card.file}/${Math.floor(position / site.commits.every)}`);
+      return { ...data, figures: harness.figures(data.values) };
+    } catch (problem) {
+      if (problem instanceof harness.Problem) return null;
+      throw problem;
+    }
+  }
+
+  /** The figures of a commit, by case. */
+  function row(data, position) {
+    const start = (position - data.first) * data.cases.length;
+    const found = new Map();
+    data.cases.forEach((number, column) => {
+      const value = data.figures[start + column];
+      if (format.known(value)) found.set(number, value);
+    });
+    return found;
+  }
+
+  /** The newest position up to this one where the card has a figure; null where none is near. */
+  async function upTo(site, card, position) {
+    const size = site.commits.every;
+    for (let k = Math.floor(position / size); k >= 0 && k > position / size - FILES_BACK - 1; k--) {
+      const data = await block(site, card, k * size);
+      if (!data) continue;
+      const rows = data.figures.length / Math.max(1, data.cases.length);
+      for (let at = Math.min(position, data.first + rows - 1); at >= data.first; at--) {
+        if (row(data, at).size) return at;
+      }
+    }
+    return null;
+  }
+
+  harness.measured = { block, row, upTo };
+
+  /** What differs between the epochs of two commits on one card; empty where nothing is known to. */
+  harness.epochsApart = function (epochs, suite, left, right) {
+    const own = (epochs ?? []).find((one) => one.suite === suite);
+    if (!own) return [];
+    const contextAt = (position) => {
+      const at = harness.lowerBound(own.starts, position + 1) - 1;
+      return own.contexts[own.epochs[Math.max(0, at)]];
+    };
+    const [before, after] = [contextAt(left), contextAt(right)];
+    return Object.keys(after)
+      .filter((key) => key in before && before[key] !== after[key])
+      .map((key) => `${key} ${before[key]} → ${after[key]}`);
+  };
+
+  /**
+   * What the right figure says against the left. A side: {value, noise, floor}; noise is the relative standard
+   * deviation of one figure, null where it is not known. `apart` is what differs between their epochs.
+   * Gives {effect, low, high, status, word, tone, why}.
+   */
+  harness.difference = function (kase, left, right, apart = []) {
+    const [a, b] = [left.value, right.value];
+    const found = { effect: null, low: null, high: null, status: "", word: "", tone: "none", why: "" };
+    if (!format.known(a) || !format.known(b))
+      return { ...found, why: format.known(a) ? "no figure on the right" : "no figure on the left" };
+    if (!(a > 0 && b > 0)) return { ...found, why: "no ratio: a figure is not above zero" };
+    found.effect = b / a - 1;
+    const { word, tone } = format.meaning(kase, found.effect);
+    found.word = word;
+    if (apart.length) return { ...found, status: "not comparable", why: `another epoch: ${apart.join(", ")}` };
+    if (!format.known(left.noise) || !format.known(right.noise))
+      return { ...found, status: "inconclusive", why: "too few points to know the noise" };
+    const reach = SURE * Math.hypot(left.noise, right.noise);
+    const log = Math.log(b / a);
+    found.low = Math.expm1(log - reach);
+    found.high = Math.expm1(log + reach);
+    const floor = Math.max(left.floor ?? 0, right.floor ?? 0);
+    if (Math.max(Math.abs(found.low), Math.abs(found.high)) <= floor) return { ...found, status: "unchanged" };
+    if (Math.abs(log) <= reach) return { ...found, status: "inconclusive", why: "within the noise" };
+    if (Math.abs(found.effect) < floor)
+      return { ...found, status: "inconclusive", why: "less than the smallest change that counts" };
+    const status = { good: "improvement", bad: "regression", none: "changed" }[tone];
+    return { ...found, status, tone };
+  };
+})(window.harness);

@@ -1,0 +1,133 @@
+// What one commit did, or one card by itself, to however many cases: a row of the overview and of a commit's page.
+"use strict";
+(function (harness) {
+  const { el, text, format, state, changes } = harness;
+  const events = (harness.events = {});
+
+  const CAUSES = {
+    dependency: "a dependency or the toolchain",
+    measurement: "how it is measured",
+    card: "the card, not the code",
+  };
+
+  events.isOpen = (event) => event.state === "new" || event.state === "expired";
+  events.briefs = (event) => harness.objects(event.brief);
+
+  function what(site, event) {
+    const { worst } = event;
+    const more = event.changes - 1;
+    const rest = events.briefs(event).slice(1);
+    const where = event.cards.length > 1 ? ` on ${event.cards.length} cards` : "";
+    const row = (one) => {
+      const kase = site.cases[one.case];
+      const { word } = format.meaning(kase, one.effect);
+      return el(
+        "li",
+        null,
+        el("a", { href: changes.address(site, one) }, harness.name(kase.name)),
+        " on ",
+        text(site.cards[one.card].name, null, 60),
+        ` ${format.change(one.effect)} ${word}`,
+        one.state === event.state ? null : [" ", changes.state(one)],
+      );
+    };
+    return el(
+      "div",
+      { class: "what" },
+      el("a", { href: changes.address(site, worst) }, harness.name(site.cases[worst.case].name)),
+      el(
+        "small",
+        null,
+        "on ",
+        text(site.cards[worst.card].name, null, 80),
+        event.state === "expired" ? [" ", changes.state(event)] : null,
+      ),
+      el("p", null, text(worst.sentence, null, 400)),
+      changes.triage(worst),
+      more > 0
+        ? el(
+            "details",
+            null,
+            el("summary", null, `and ${format.count(more, "more change")} of ${format.count(event.cases, "case")}${where}`),
+            el("ul", { class: "plain" }, rest.map(row), more > rest.length ? el("li", null, `… ${more - rest.length} more`) : null),
+          )
+        : null,
+      harness.commandsOf(site, worst, event),
+    );
+  }
+
+  function suspects(site, event) {
+    const exact = event.commits === 1 || event.accused !== null;
+    const [first, ...others] = event.suspects;
+    const line = (one) => [
+      harness.commitLink(site, one.hash, one.position),
+      " ",
+      text(one.subject, { class: "subject" }, 120),
+    ];
+    const rest = event.commits - event.suspects.length;
+    if (event.kind === "drift")
+      return el(
+        "div",
+        { class: "commit" },
+        "no single commit: it slides from ",
+        harness.commitLink(site, event.good_hash, event.good),
+        " to ",
+        harness.commitLink(site, event.bad_hash, event.bad),
+      );
+    return el(
+      "div",
+      { class: "commit" },
+      exact ? null : el("small", null, `one of ${format.whole(event.commits)}, likeliest first:`),
+      line(first),
+      el("small", null, text(first.author, null, 60)),
+      exact
+        ? event.commits > 1
+          ? el("small", null, `alone of ${format.whole(event.commits)} it touches what changed`)
+          : null
+        : others.map((one) => el("small", null, line(one))),
+      !exact && rest > 0 ? el("small", null, `and ${format.whole(rest)} more`) : null,
+    );
+  }
+
+  function cause(event) {
+    const class_ = CAUSES[event.cause];
+    return el("div", { class: "cause" }, changes.cause(event.worst), class_ ? el("small", null, class_) : null);
+  }
+
+  /** The columns of a table of events. */
+  events.columns = (site) => [
+    {
+      key: "case",
+      label: "Case and card",
+      wide: true,
+      sort: (event) => site.cases[event.worst.case].name,
+      cell: (event) => what(site, event),
+    },
+    {
+      key: "effect",
+      label: "Effect",
+      sort: (event) => Math.abs(event.worst.effect),
+      down: true,
+      hint: "Sort by the largest effect",
+      cell: (event) => changes.effect(site, event.worst),
+    },
+    {
+      key: "commit",
+      label: "Commit",
+      sort: (event) => event.bad,
+      down: true,
+      cell: (event) => suspects(site, event),
+    },
+    { key: "cause", label: "Cause", sort: (event) => event.worst.attribution, cell: cause },
+    {
+      key: "since",
+      label: "Since",
+      sort: (event) => event.suspects[0].time,
+      down: true,
+      cell: ({ suspects: [{ time }] }) => el("div", { class: "since" }, format.time(time), el("small", null, format.ago(time))),
+    },
+  ];
+
+  /** Whether an event is of a card's. */
+  events.onCard = (site, event, file) => event.cards.some((number) => site.cards[number].file === file);
+})(window.harness);
