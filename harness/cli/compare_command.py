@@ -128,7 +128,7 @@ def compare_commits(
     pairs = load_pairs(
         config, base, head, selection.cases, timeout_s=selection.timeout, suite_from=selection.suite_from
     )
-    return _compare_pairs(pairs, selection, settings)
+    return _compare_pairs(pairs, selection, settings, most_cases=most_cases)
 
 
 def compare_toolchains(
@@ -162,7 +162,11 @@ def _is_commit(config: Config, word: str) -> bool:
 
 
 def _compare_pairs(
-    pairs: Sequence[SuitePair], selection: options.Selection, settings: CompareSettings
+    pairs: Sequence[SuitePair],
+    selection: options.Selection,
+    settings: CompareSettings,
+    *,
+    most_cases: int | None = None,
 ) -> Compared:
     from harness.output.progress import CompareProgress
     from harness.run.compare import Comparing
