@@ -136,6 +136,10 @@ class BuildOnly(Request[BuiltOnly], frozen=True, kw_only=True):
 
     cases: tuple[CaseOf, ...]
     archs: tuple[str, ...]
+    instructions: bool = False
+    """Whether to tell what the instructions are, which needs nvdisasm."""
+    timeout_s: float | None = None
+    """Of one compilation."""
 
 
 class Prepared(msgspec.Struct, frozen=True, tag=True, kw_only=True):

@@ -128,7 +128,15 @@ class Worker:
 
         kernels = [(self.suite.by_name[each.kernel], each.sizes) for each in request.cases]
         planned = [PlannedCase(kernel, self.suite.case(kernel, sizes)) for kernel, sizes in kernels]
-        return protocol.BuiltOnly(builds=tuple(builds(planned, request.archs, make)), compiler=nvcc.version())
+        found = builds(
+            planned,
+            request.archs,
+            make,
+            instructions=request.instructions,
+            timeout_s=request.timeout_s,
+            tell=lambda done, every: self.report(f"compiled {done} of {every}"),
+        )
+        return protocol.BuiltOnly(builds=tuple(found), compiler=nvcc.version())
 
     def _case(self, kernel: str, sizes: Mapping[str, int], macros: Mapping[str, Value] = {}) -> Case:
         return self.suite.case(self.suite.by_name[kernel], sizes, macros, facts_of(self.device.info))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -27,12 +27,19 @@ class BuildResult:
 
 
 def build_only(
-    loaded: LoadedSuite, plan: Sequence[PlannedCase], archs: Sequence[str], timeout_s: float
+    loaded: LoadedSuite,
+    plan: Sequence[PlannedCase],
+    archs: Sequence[str],
+    timeout_s: float,
+    *,
+    instructions: bool = False,
+    tell: Callable[[str], object] = lambda _stage: None,
 ) -> BuildResult:
-    """Build every case's kernel for every architecture, several at a time.
+    """Build every case's kernel for every architecture, several at a time; with `instructions`, tell what
+    they are. `tell` is called with how far it has come.
 
-    `timeout_s` is for one turn of the compilers, a core each. Raises BuildError where the process that does
-    it is lost, SuiteError where it cannot load the suite.
+    `timeout_s` is for one compilation. Raises BuildError where the process that does it is lost, SuiteError
+    where it cannot load the suite.
     """
     cases = tuple(CaseOf(kernel=each.kernel.name, sizes=each.case.sizes) for each in plan)
     turns = ceil_div(len(cases) * len(archs), os.cpu_count() or 1)
@@ -43,7 +50,8 @@ def build_only(
             child,
             Open(device="null", suite=str(loaded.suite.root), scratch=str(scratch), work_tree=work_tree),
         )
-        reply = child.ask(BuildOnly(cases=cases, archs=tuple(archs)), timeout_s * max(1, turns))
+        request = BuildOnly(cases=cases, archs=tuple(archs), instructions=instructions, timeout_s=timeout_s)
+        reply = child.ask(request, timeout_s * (1 + turns), lambda progress: tell(progress.stage))
     if isinstance(reply, Failed):
         kind = UsageError if reply.exit_code == ExitCode.USAGE else BuildError
         raise kind(loaded.explained(reply.message, reply.log), log=reply.log)

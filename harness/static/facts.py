@@ -1,0 +1,91 @@
+"""Static facts: what a kernel that was built needs, and how much of a card its launch fills."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.errors import HarnessError
+from harness.records import Launch
+from harness.spec.planning import PlannedCase, launch_of
+from harness.spec.suite import on_device
+from harness.static.builds import Build, Usage, capability_of
+from harness.static.occupancy import CAPABILITIES, Card, Residency, residency
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Of one kernel for one architecture, and of one shape of block where its cases have several."""
+
+    build: Build
+    cases: tuple[str, ...]
+    """Those whose program and shape this is."""
+    block: tuple[int, int, int] | None = None
+    dynamic_shared_bytes: int | None = None
+    residency: Residency | None = None
+    """Of an architecture; its waves say nothing. None where the build, or the capability, is not known."""
+    waves: Mapping[str, Mapping[str, Residency]] = field(default_factory=dict)
+    """By card, by case."""
+    problem: str = ""
+    """Why what a launch needs is not known."""
+
+
+def facts(planned: Sequence[PlannedCase], builds: Sequence[Build], cards: Mapping[str, Card]) -> list[Facts]:
+    """Of every build; `cards` are those whose waves are asked for, by the words that they were asked by."""
+    by_id = {each.case.id: each for each in planned}
+    return [each for build in builds for each in _of_build(build, by_id, cards)]
+
+
+def _of_build(build: Build, planned: Mapping[str, PlannedCase], cards: Mapping[str, Card]) -> Iterator[Facts]:
+    capability, used = capability_of(build.arch), build.usage
+    if used is None or capability not in CAPABILITIES:
+        why = f"How much a multiprocessor of {build.arch} holds is not known." if used else ""
+        yield Facts(build=build, cases=build.cases, problem=why)
+        return
+    # How many multiprocessors there are shapes no block.
+    anywhere = Card(build.arch, capability, multiprocessors=1)
+    shapes: dict[Launch | str, list[str]] = {}
+    for case in build.cases:
+        try:
+            launch = _launch(planned[case], anywhere, None)
+            key: Launch | str = Launch(
+                grid=(1, 1, 1), block=launch.block, dynamic_shared_bytes=launch.dynamic_shared_bytes
+            )
+        except HarnessError as error:
+            key = error.message
+        shapes.setdefault(key, []).append(case)
+    there = {words: card for words, card in cards.items() if card.capability == capability}
+    for shape, cases in shapes.items():
+        if isinstance(shape, str):
+            yield Facts(build=build, cases=tuple(cases), problem=shape)
+            continue
+        yield Facts(
+            build=build,
+            cases=tuple(cases),
+            block=shape.block,
+            dynamic_shared_bytes=shape.dynamic_shared_bytes,
+            residency=residency(anywhere, shape, used.registers, used.shared_bytes),
+            waves={
+                words: _waves(card, used, [planned[case] for case in cases]) for words, card in there.items()
+            },
+        )
+
+
+def _waves(card: Card, used: Usage, planned: Sequence[PlannedCase]) -> dict[str, Residency]:
+    found = {}
+    for each in planned:
+        try:
+            launch = _launch(each, card, used)
+        except HarnessError:  # it asks for what this card lacks: it has no launch there
+            continue
+        found[each.case.id] = residency(card, launch, used.registers, used.shared_bytes)
+    return found
+
+
+def _launch(planned: PlannedCase, card: Card, used: Usage | None) -> Launch:
+    """On a card; where `used` is None, with any number of resident blocks."""
+
+    def resident(launch: Launch) -> int:
+        return residency(card, launch, used.registers, used.shared_bytes).blocks if used else 1
+
+    return launch_of(planned.kernel, on_device(planned.kernel, planned.case, card.facts), resident)
