@@ -15,9 +15,11 @@ from harness.config import load_config
 from harness.errors import ExitCode, UsageError
 from harness.output.builds import as_json, build_table
 from harness.output.progress import Waiting
+from harness.output.sentences import commit_label
 from harness.output.tables import print_out
 from harness.run.build_only import BuildResult, build_only
 from harness.spec import planning
+from harness.spec.loader import LoadedSuite
 from harness.spec.planning import PlannedCase, plan
 from harness.static.builds import check_arch
 
@@ -53,12 +55,22 @@ def built(
     )
     for loaded, sizes in fitting(suites, chosen):
         planned = plan(loaded.suite, chosen.cases, sizes, quick=chosen.quick)
-        with Waiting(f"Compiling {loaded.suite.name} for {', '.join(archs)}") as waiting:
-            timeout_s = chosen.timeout or config.timeout_s
-            result = build_only(
-                loaded, planned, archs, timeout_s, instructions=instructions, tell=waiting.tell
-            )
-        yield result, planned
+        timeout_s = chosen.timeout or config.timeout_s
+        yield built_suite(loaded, planned, archs, timeout_s, instructions=instructions), planned
+
+
+def built_suite(
+    loaded: LoadedSuite,
+    planned: Sequence[PlannedCase],
+    archs: Sequence[str],
+    timeout_s: float,
+    *,
+    instructions: bool,
+) -> BuildResult:
+    """A suite's cases, while it is told how far that has come."""
+    at = commit_label(loaded.source.commit, dirty=loaded.source.dirty)
+    with Waiting(f"Compiling {loaded.suite.name} of {at} for {', '.join(archs)}") as waiting:
+        return build_only(loaded, planned, archs, timeout_s, instructions=instructions, tell=waiting.tell)
 
 
 def tell_left_out(results: Sequence[BuildResult]) -> None:
@@ -66,11 +78,17 @@ def tell_left_out(results: Sequence[BuildResult]) -> None:
     rows = [row for result in results for row in result.builds]
     for message in dict.fromkeys(row.message for row in rows if row.status == "not-built"):
         click.echo(f"Not built: {message}", err=True)
+    failed: dict[tuple[str, str, str, str], list[str]] = {}
     for row in rows:
         if row.status == "failed":
-            click.echo(f"{row.cases[0]} failed for {row.arch} ({row.reason}): {row.message}", err=True)
-            if row.log:
-                click.echo(indent(row.log, "    "), err=True)
+            # The same sentence names the architecture that it is about.
+            message = row.message.replace(row.arch, "{arch}")
+            failed.setdefault((row.cases[0], row.reason, message, row.log), []).append(row.arch)
+    for (case, reason, message, log), archs in failed.items():
+        listed = ", ".join(archs)
+        click.echo(f"{case} failed for {listed} ({reason}): {message.replace('{arch}', archs[0])}", err=True)
+        if log:
+            click.echo(indent(log, "    "), err=True)
 
 
 def status_of(results: Sequence[BuildResult]) -> ExitCode:

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import click
 
-from harness.cli import echo_json, options
-
-if TYPE_CHECKING:
-    from harness.static.occupancy import Card
+from harness.cli import options
+from harness.errors import UsageError
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120")
-"""What is compiled for where nothing is said: Turing to Blackwell, a data centre's and a desk's."""
+"""What is compiled for where nothing is said: Turing to Blackwell, of data centres and of desks."""
+RISKS = ("spill", "occupancy", "stack", "narrower", "unroll", "loop", "registers")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the command is told beside the selection."""
+
+    archs: str | None
+    cards: tuple[str, ...]
+    base: str | None
+    markdown: Path | None
+    fail_on: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for options that would count for nothing."""
+        for name, given in (("--markdown", self.markdown), ("--fail-on", self.fail_on)):
+            if given and self.base is None:
+                raise UsageError(f"{name} is for a comparison: say with what, by --base COMMIT.")
 
 
 @click.command("static")
@@ -31,6 +48,16 @@ ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120
     help="Waves at each size on a card, named as by 'harness list --card'; repeatable.",
 )
 @options.commit("--commit", help="Kernels as they were at this commit; default: the working tree.")
+@options.commit("--base", help="Tell what differs from this commit, and what of it may cost time.")
+@options.path(
+    "--markdown", "With --base: write the answer to this file too, for a pull request.", metavar="FILE"
+)
+@click.option(
+    "--fail-on",
+    multiple=True,
+    type=click.Choice([*RISKS, "none"]),
+    help="With --base: risks that fail the command; repeatable. Default: fail_on of [tool.harness.static].",
+)
 @options.suite_from
 @options.size(help="One number for every axis, or one an axis; repeatable.")
 @options.flag("--quick", "The suite's small sizes.")
@@ -39,57 +66,23 @@ ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120
 @options.cases
 def command(
     cases: tuple[str, ...],
-    archs: str | None,
-    cards: tuple[str, ...],
     commit: str | None,
     suite_from: str | None,
     size: tuple[str, ...],
     quick: bool,
     timeout: float | None,
     as_json: bool,
+    **asked: Any,
 ) -> int:
     """Registers, spills, shared memory, occupancy and instructions of the kernels that CASES select (globs
     such as 'matmul.*tiling*'), or all of them, for cards that need not be here.
 
-    Exit status 3 if any could not be compiled, or none was.
+    Exit status 1 where a risk that fails is found, 3 if any could not be compiled, or none was.
     """
+    from harness.cli.static import against, show
+
     chosen = options.Selection(
         cases, size, None, commit, suite_from, quick=quick, timeout=timeout, seed=1, as_json=as_json
     )
-    return _show(chosen, archs, cards)
-
-
-def _show(chosen: options.Selection, archs: str | None, cards: Sequence[str]) -> int:
-    from harness.cli.build import built, status_of, tell_left_out
-    from harness.output.static_tables import as_json, facts_tables
-    from harness.output.tables import print_out
-    from harness.static.facts import facts
-    from harness.static.occupancy import card
-
-    there = {words: card(words) for words in cards}
-    wanted = _wanted(archs, there.values())
-    found = [
-        (result, facts(planned, result.builds, there))
-        for result, planned in built(chosen, wanted, instructions=True)
-    ]
-    if chosen.as_json:
-        echo_json([row for result, some in found for row in as_json(result, some)])
-    else:
-        for sheet in (sheet for result, some in found for sheet in facts_tables(result, some)):
-            print_out(sheet)
-            click.echo()
-    results = [result for result, _ in found]
-    tell_left_out(results)
-    return status_of(results)
-
-
-def _wanted(archs: str | None, cards: Iterable[Card]) -> list[str]:
-    """The architectures asked for, and of each card its own unless one like it is asked for."""
-    from harness.cli.build import wanted_archs
-    from harness.static.builds import capability_of
-
-    wanted = wanted_archs(archs) if archs is not None else []
-    for each in cards:
-        if each.capability not in map(capability_of, wanted):
-            wanted.append(each.arch)
-    return wanted or list(ARCHITECTURES)
+    given = Asked(**asked)
+    return against(chosen, given) if given.base is not None else show(chosen, given)

@@ -119,12 +119,12 @@ def as_json(result: BuildResult, facts: Sequence[Facts]) -> list[dict[str, Any]]
     source = result.loaded.source
     return [
         {"suite": source.suite, "commit": source.commit, "dirty": source.dirty, "compiler": result.compiler}
-        | _object(each)
+        | fields_of(each)
         for each in facts
     ]
 
 
-def _object(facts: Facts) -> dict[str, Any]:
+def fields_of(facts: Facts) -> dict[str, Any]:
     build, used, code, held = facts.build, facts.build.usage, facts.build.code, facts.residency
     return {
         "kernel": build.kernel,

@@ -15,12 +15,13 @@ import msgspec
 
 from harness.device.backends import nvcc
 from harness.device.backends.cubin import KernelCode, kernel_code
+from harness.device.backends.cubin_lines import lines_of
 from harness.errors import BuildError, HarnessError, UsageError
 from harness.spec.device_facts import DeviceFacts
 from harness.spec.planning import PlannedCase, Refusal
 from harness.spec.sources import Program, lacking
 from harness.spec.suite import Generated, HostLibrary, Kernel, Parameter, is_for
-from harness.static.disassembly import disassembled
+from harness.static.disassembly import Listed, disassembled
 from harness.static.occupancy import CAPABILITIES, Card
 from harness.static.sass import Instructions
 from harness.system.cache import BinaryCache
@@ -159,20 +160,20 @@ def builds(
 
 
 def _disassembled(
-    found: Sequence[Build], codes: Sequence[KernelCode | None], pool: ThreadPoolExecutor
+    found: Sequence[Build], codes: Sequence[Listed | None], pool: ThreadPoolExecutor
 ) -> list[Build]:
     """With what the instructions of each are."""
-    by_arch: dict[str, list[bytes]] = {}
+    by_arch: dict[str, list[Listed]] = {}
     for each, code in zip(found, codes, strict=True):
         if code is not None:
-            by_arch.setdefault(each.built_for, []).append(code.instructions)
+            by_arch.setdefault(each.built_for, []).append(code)
     told = (
         dict(zip(by_arch, pool.map(disassembled, *zip(*by_arch.items(), strict=True)), strict=True))
         if by_arch
         else {}
     )
     return [
-        each if code is None else _with_instructions(each, told[each.built_for][code.instructions])
+        each if code is None else _with_instructions(each, told[each.built_for][code])
         for each, code in zip(found, codes, strict=True)
     ]
 
@@ -219,7 +220,11 @@ def _programs(
 
 
 def _left_out(kernel: Kernel, arch: str) -> Refusal | None:
-    """Why a kernel is not for nvcc, or not for this architecture."""
+    """Why a kernel is not built for this architecture."""
+    return _not_for_nvcc(kernel) or _not_for(kernel, arch)
+
+
+def _not_for_nvcc(kernel: Kernel) -> Refusal | None:
     name, source = kernel.name, kernel.source_for("cuda")
     if source is None:
         return Refusal(
@@ -231,11 +236,29 @@ def _left_out(kernel: Kernel, arch: str) -> Refusal | None:
         )
     if missing := lacking(kernel, "cuda"):
         return Refusal("needs-package", missing)
+    return None
+
+
+def _not_for(kernel: Kernel, arch: str) -> Refusal | None:
+    name = kernel.name
+    if (refused := _compiler_lacks(arch)) and isinstance(kernel.source_for("cuda"), str):
+        return refused
     if kernel.capability is not None and capability_of(arch) < kernel.capability:
         return Refusal("needs-capability", f"{name} needs {kernel.requires or kernel.arch}.")
     if kernel.arch and not is_for(kernel.arch, capability_of(arch)):
         return Refusal("needs-capability", f"{name} is built for {kernel.arch}, which is not {arch}.")
     return None
+
+
+def _compiler_lacks(arch: str) -> Refusal | None:
+    """Why this nvcc compiles nothing for an architecture: it is not there, too old, or too new."""
+    known = nvcc.architectures()
+    if not known or not nvcc.version():
+        return None  # whoever needs it is told so
+    if {arch, arch.rstrip("af")} & {*known}:
+        return None
+    listed = ", ".join(known)
+    return Refusal("needs-compiler", f"{nvcc.version()} compiles nothing for {arch}, only for {listed}.")
 
 
 def capability_of(arch: str) -> tuple[int, int]:
@@ -250,7 +273,7 @@ def _failed(kernel: str, arch: str, error: HarnessError) -> Build:
     )
 
 
-def _build(asked: Build, made: Program | None, timeout_s: float | None) -> tuple[Build, KernelCode | None]:
+def _build(asked: Build, made: Program | None, timeout_s: float | None) -> tuple[Build, Listed | None]:
     if made is None:
         return asked, None
     try:
@@ -269,7 +292,7 @@ def _build(asked: Build, made: Program | None, timeout_s: float | None) -> tuple
             usage=compiled.usage.get(entry),
             warnings=compiled.warnings,
             code=_code(code) if code else None,
-        ), code
+        ), Listed(code.instructions, lines_of(compiled.binary, entry)) if code else None
     except HarnessError as error:
         return replace(_failed(asked.kernel, asked.arch, error), cases=asked.cases), None
 

@@ -12,10 +12,12 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from harness.device.backends import nvcc
+from harness.device.backends.cubin_lines import Line
 from harness.errors import BuildError
 from harness.static.sass import Instruction, Instructions, instructions_in, summarised
 from harness.system.cache import BinaryCache
@@ -25,6 +27,8 @@ PACKAGE = "nvidia-cuda-nvdisasm"
 _FORMAT = "instructions 1"
 """Of what is kept: raise it when instructions are counted in another way."""
 TIMEOUT_S = 120.0
+INSTRUCTION_BYTES = 16
+"""From Volta on."""
 
 
 @functools.cache
@@ -42,15 +46,26 @@ def version() -> str:
     return found[1] if found else "unknown"
 
 
-def disassembled(arch: str, codes: Iterable[bytes]) -> dict[bytes, Instructions | BuildError]:
+class Listed(NamedTuple):
+    """Of one kernel."""
+
+    instructions: bytes
+    lines: tuple[Line, ...]
+
+
+Told: TypeAlias = "dict[Listed, Instructions | BuildError]"
+
+
+def disassembled(arch: str, codes: Iterable[Listed]) -> Told:
     """What the instructions of each kernel are, all built for one architecture, such as sm_90a; or why that
     is not known.
     """
     cache = BinaryCache()
-    found: dict[bytes, Instructions | BuildError] = {}
-    missing: dict[bytes, str] = {}
+    found: Told = {}
+    missing: dict[Listed, str] = {}
     for code in dict.fromkeys(codes):
-        key = cache.key(hashlib.sha256(code).hexdigest(), (_FORMAT,), version(), arch)
+        digest = hashlib.sha256(code.instructions + repr(code.lines).encode())
+        key = cache.key(digest.hexdigest(), (_FORMAT,), version(), arch)
         if kept := cache.get(key):
             found[code] = msgspec.json.decode(kept, type=Instructions)
         else:
@@ -62,7 +77,7 @@ def disassembled(arch: str, codes: Iterable[bytes]) -> dict[bytes, Instructions 
     return found
 
 
-def _together(arch: str, codes: Sequence[bytes]) -> dict[bytes, Instructions | BuildError]:
+def _together(arch: str, codes: Sequence[Listed]) -> Told:
     """All in one call; where that fails in halves, so that one kernel costs no other its figures."""
     if not codes:
         return {}
@@ -75,30 +90,26 @@ def _together(arch: str, codes: Sequence[bytes]) -> dict[bytes, Instructions | B
     return _together(arch, codes[:half]) | _together(arch, codes[half:])
 
 
-def _call(arch: str, codes: Sequence[bytes]) -> list[Instructions]:
+def _call(arch: str, codes: Sequence[Listed]) -> list[Instructions]:
     with scratch_folder() as folder:
         file = folder / "instructions"
-        file.write_bytes(b"".join(codes))
+        file.write_bytes(b"".join(code.instructions for code in codes))
         every = instructions_in(_run("--binary", arch.replace("sm_", "SM"), str(file)))
     found, begin, at = [], 0, 0
     for code in codes:
-        stop = begin + len(code)
+        stop = begin + len(code.instructions)
         own: list[Instruction] = []
         while at < len(every) and every[at].at < stop:
             own.append(every[at].moved(-begin))
             at += 1
-        if len(own) * INSTRUCTION_BYTES != len(code):
+        if len(own) * INSTRUCTION_BYTES != stop - begin:
             raise BuildError(
                 f"nvdisasm {version()} told {len(own)} instructions of {arch} where there are "
-                f"{len(code) // INSTRUCTION_BYTES}: this harness does not read what that version writes."
+                f"{(stop - begin) // INSTRUCTION_BYTES}: this harness does not read what that version writes."
             )
-        found.append(summarised(own))
+        found.append(summarised(own, code.lines))
         begin = stop
     return found
-
-
-INSTRUCTION_BYTES = 16
-"""From Volta on."""
 
 
 def _run(*arguments: str) -> str:

@@ -8,10 +8,13 @@ nesting counting for so many turns.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
+
+from harness.device.backends.cubin_lines import Line
 
 _LINE = re.compile(
     r"^\s*(?:\{\s*)?/\*(?P<at>[0-9a-f]+)\*/\s+(?:@!?U?P\w+\s+)?(?P<name>[A-Z][\w.]*)\s*(?P<operands>[^;]*);",
@@ -41,6 +44,7 @@ _MEMORY = {
 _WIDTH = re.compile(r"\.U?S?(8|16|32|64|128|256)\b")
 _MATRICES = re.compile(r"\.([124])\b")
 _SHAPE = re.compile(r"\.(\d+x?\d*x?\d*)\b")
+LOOP = "loop"
 Span: TypeAlias = tuple[int, int]
 """Of a loop: where its first instruction and its last branch back stand."""
 
@@ -105,6 +109,10 @@ class Instructions:
     loops: int = 0
     hottest: Loop | None = None
     """None where there is no loop."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Of each kind the line of the source that most of it comes from, as ``file.cu:12``; under LOOP that of
+    the hottest loop. Empty where the cubin does not tell.
+    """
 
     def of(self, *kinds: str) -> int:
         return sum(self.kinds.get(kind, 0) for kind in kinds)
@@ -141,15 +149,39 @@ def instructions_in(text: str) -> list[Instruction]:
     return found
 
 
-def summarised(instructions: Sequence[Instruction]) -> Instructions:
-    """Of one kernel."""
+def summarised(instructions: Sequence[Instruction], lines: Sequence[Line] = ()) -> Instructions:
+    """Of one kernel, and the lines that it comes from."""
     loops = _loops(instructions)
+    hottest = max(loops, key=_heat) if loops else None
     return Instructions(
         count=len(instructions),
         kinds=_kinds(instructions),
         loops=len(loops),
-        hottest=max(loops, key=_heat) if loops else None,
+        hottest=hottest,
+        places=_places(instructions, hottest, lines),
     )
+
+
+def _places(
+    instructions: Sequence[Instruction], hottest: Loop | None, lines: Sequence[Line]
+) -> dict[str, str]:
+    begins = [each.at for each in lines]
+    counted: dict[str, Counter[Line]] = {}
+    for each in instructions:
+        if (place := bisect_right(begins, each.at)) and (line := lines[place - 1]).file:
+            line = replace(line, at=0)
+            # In the hottest loop an instruction matters more than anywhere else.
+            hot = hottest is not None and hottest.begins <= each.at <= hottest.ends
+            counted.setdefault(each.kind, Counter())[line] += _TURNS if hot else 1
+            if hot:
+                counted.setdefault(LOOP, Counter())[line] += 1
+    return {kind: _most(found) for kind, found in counted.items()}
+
+
+def _most(found: Counter[Line]) -> str:
+    """The project's own files come before the toolkit's headers, which stand by their whole paths."""
+    line = max(found, key=lambda each: (not each.file.startswith("/"), found[each]))
+    return f"{line.file}:{line.line}"
 
 
 def _kinds(instructions: Iterable[Instruction]) -> dict[str, int]:
