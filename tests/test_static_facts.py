@@ -15,7 +15,7 @@ from harness.errors import ExitCode
 from harness.spec.sources import Program
 from harness.static import disassembly
 from harness.static.builds import compiled_for
-from harness.static.sass import LOOP, instructions_in, summarised
+from harness.static.sass import LOOP, Instructions, instructions_in, summarised
 from tests.support import caller, commit, device_is_missing, make_repository
 
 TILED = """\
@@ -120,6 +120,8 @@ def test_figures_are_those_of_nvidias_own_tools(tmp_path, arch):
     assert all(theirs == ours for theirs, ours in places)
     found = disassembly.disassembled(arch, [disassembly.Listed(code.instructions, lines)])
     [told_here] = found.values()
+    assert isinstance(told_here, Instructions)
+    assert told_here.hottest is not None
     assert told_here.count == len(places)
     assert told_here.hottest.kinds["FFMA"] % 64 == 0
     assert told_here.places[LOOP] in ("tiled.cu:9", "tiled.cu:10", "tiled.cu:11")
@@ -137,6 +139,7 @@ def test_the_hottest_loop_is_the_inner_one_with_the_arithmetic_and_counts_no_oth
     text = "\n".join(f"        /*{16 * at:04x}*/    {line} ;" for at, line in enumerate(lines))
     found = summarised(instructions_in(text))
     assert (found.count, found.loops) == (9, 2)
+    assert found.hottest is not None
     assert found.hottest.kinds == {"FFMA": 1, "LDS.128": 1, "branch": 1}
     assert found.hottest.depth == 2
     assert found.kinds["MOV"] == 2  # one of them is a multiplier that sets a constant
@@ -160,7 +163,7 @@ def planted(tmp_path_factory):
         "comment": TILED.replace("    __shared__", "    // A tile.\n    __shared__"),
     }
     make_repository(folder)
-    commits = {}
+    commits: dict[str, str] = {}
     for name, text in texts.items():
         files = {"kernels/tiles/tiled.cu": text, "kernels/tiles/suite.py": SUITE, "harness.toml": ""}
         commits[name] = commit(folder, files, day=1 + len(commits))

@@ -16,6 +16,7 @@ from harness.output.sentences import commit_label
 from harness.output.static_tables import as_json, facts_tables
 from harness.output.tables import print_out
 from harness.run.build_only import BuildResult
+from harness.run.static_records import write_static
 from harness.spec.planning import SuitePair, fitting, load_pairs
 from harness.static.builds import capability_of
 from harness.static.differences import Difference, differences
@@ -26,12 +27,14 @@ from harness.system.cache import write_atomically
 
 def show(chosen: options.Selection, asked: Asked) -> int:
     """What the kernels of one commit need. Raises UsageError for an architecture or a card that is none."""
-    cards = {words: card(words) for words in asked.cards}
-    archs = _wanted(asked.archs, cards.values(), load_config().static)
-    found = [
-        (result, facts(planned, result.builds, cards))
-        for result, planned in built(chosen, archs, instructions=True)
-    ]
+    config, cards = load_config(), {words: card(words) for words in asked.cards}
+    archs = _wanted(asked.archs, cards.values(), config.static)
+    found: list[tuple[BuildResult, list[Facts]]] = []
+    for result, planned in built(chosen, archs, instructions=True):
+        told = facts(planned, result.builds, cards)
+        if chosen.commit is not None and not asked.no_save:
+            write_static(result, planned, told, asked.results or config.results_folder)
+        found.append((result, told))
     if chosen.as_json:
         echo_json([row for result, some in found for row in as_json(result, some)])
     else:

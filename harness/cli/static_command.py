@@ -25,6 +25,8 @@ class Asked:
     base: str | None
     markdown: Path | None
     fail_on: tuple[str, ...]
+    results: Path | None
+    no_save: bool
 
     def __post_init__(self) -> None:
         """Raises UsageError for options that would count for nothing."""
@@ -61,6 +63,8 @@ class Asked:
 @options.suite_from
 @options.size(help="One number for every axis, or one an axis; repeatable.")
 @options.flag("--quick", "The suite's small sizes.")
+@options.path("--results", "Where records of --commit go, a folder an architecture; default: as configured.")
+@options.no_save
 @options.seconds("--timeout", "For one compilation, by default 120; for loading a suite, by default 60.")
 @options.json
 @options.cases
@@ -76,6 +80,9 @@ def command(
 ) -> int:
     """Registers, spills, shared memory, occupancy and instructions of the kernels that CASES select (globs
     such as 'matmul.*tiling*'), or all of them, for cards that need not be here.
+
+    What was compiled at --commit is kept as a record: an architecture is a card that needs no machine, and
+    'harness history' has its registers, spills and occupancy.
 
     Exit status 1 where a risk that fails is found, 3 if any could not be compiled, or none was.
     """

@@ -15,7 +15,7 @@ from harness.history.facts import Commits
 from harness.history.figures import HEADLINES
 from harness.history.series import Series
 from harness.records import Row
-from harness.statistics.changepoints import ChangePoint, Level, find_changes
+from harness.statistics.changepoints import ChangePoint, Level, exact_changes, find_changes
 
 Kind = Literal["regression", "improvement", "environment"]
 Attribution = Literal["code", "clocks", "thermal", "power", "environment", "unknown"]
@@ -25,8 +25,8 @@ SMALLEST = 0.01
 """The smallest relevant change of a case whose noise nobody has calibrated."""
 TIMED = (*HEADLINES.values(), "time_ms")
 """Metrics that have cycles behind them."""
-BUILT = ("registers", "local_bytes")
-"""Metrics that nothing but the build decides: no card can move them."""
+BUILT = ("registers", "local_bytes", "spill_bytes", "occupancy_percent", "loop_instructions")
+"""Metrics that nothing but the build decides: no card can move them, and they have no noise."""
 SIGNIFICANCE = 0.001
 """The largest p-value of a change. A history is searched again after every commit, so noise has many chances:
 docs/history.md has what this and the other one came to."""
@@ -115,7 +115,10 @@ def analyse(
     for number in range(len(series.epochs) if searched else 0):
         points = np.flatnonzero(series.epoch == number)
         significance = SIGNIFICANCE if points.size >= _MANY else SIGNIFICANCE_OF_FEW
-        found = find_changes(series.values[points], smallest=smallest, significance=significance)
+        if series.case.metric in BUILT:
+            found = exact_changes(series.values[points])
+        else:
+            found = find_changes(series.values[points], smallest=smallest, significance=significance)
         levels += [
             replace(level, start=int(points[level.start]), stop=int(points[level.stop - 1]) + 1)
             for level in found.levels
@@ -165,7 +168,7 @@ def _change(
     after = _beside(series, own, step.last, min(high, step.last + _WINDOW))
     # There is one: a change has a level before it.
     good = int(np.flatnonzero(own[: step.first] & np.isfinite(series.values[: step.first]))[-1])
-    slower = _log_time(series, step.after) - _log_time(series, step.before)
+    slower = _slower(series, step)
     clocks = before.get("sm_clock_mhz"), after.get("sm_clock_mhz")
     cycles = None
     if case.metric in TIMED and clocks[0] and clocks[1]:
@@ -196,6 +199,13 @@ def _change(
         static=_static(before, after),
         epoch=epoch,
     )
+
+
+def _slower(series: Series, step: ChangePoint) -> float:
+    """By how much, as a logarithm; of what only the build decides, and may be 0, no more than which way."""
+    if series.case.metric in BUILT:
+        return math.copysign(1.0, step.effect if series.case.direction != "higher" else -step.effect)
+    return _log_time(series, step.after) - _log_time(series, step.before)
 
 
 def _log_time(series: Series, value: float) -> float:

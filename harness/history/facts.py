@@ -107,7 +107,7 @@ def listing(folder: Path, wanted: Callable[[str], bool]) -> list[tuple[str, int,
 
 _RECORDS = (".jsonl", f".jsonl{PART}", f".jsonl{PACKED}")
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_FORMAT = 1
+_FORMAT = 2
 """Of what is cached: raise it when figures are read in another way."""
 
 CONTEXT = {
@@ -366,7 +366,7 @@ def _read_record(
         run is None
         or run.source.dirty
         or not run.source.commit
-        or run.command not in ("asv", "run", "import")
+        or run.command not in ("asv", "run", "import", "static")
     ):
         return nothing, _NONE
     if run.schema_version > SCHEMA_VERSION:

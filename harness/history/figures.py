@@ -46,6 +46,14 @@ def direction_of(benchmark: Mapping[str, Any]) -> Direction:
 
 HEADLINES = {"GFLOP/s": "gflops", "GB/s": "gbytes_per_s"}
 """The metric of each headline that a suite may have."""
+HEADLINES_OF_BUILT: Mapping[str, Direction | None] = {
+    "spill_bytes": None,
+    "occupancy_percent": None,
+    "registers": "none",
+}
+"""The metrics that are shown where kernels were compiled and not run; the direction where it is another than
+elsewhere: a register more is nobody's regression, unless it costs occupancy or spills.
+"""
 HEADLINE_OF_IMPORTED = {"ms": "time_ms"}
 """The same of what another harness measured."""
 
@@ -90,6 +98,16 @@ def median_during(row: Row, name: str) -> float | None:
     return median(values) if values else None
 
 
+def _occupancy_percent(row: Row) -> float | None:
+    occupancy = row.resources.occupancy if row.resources else None
+    return None if occupancy is None else 100 * occupancy
+
+
+def _loop_instructions(row: Row) -> float | None:
+    found = row.resources.loop_instructions if row.resources else {}
+    return sum(found.values()) or None
+
+
 METRICS = {
     "gflops": Metric("GFLOP/s", "higher", _rate(lambda row: row.flop), "GFLOP/s"),
     "gbytes_per_s": Metric("GB/s", "higher", _rate(lambda row: row.moved_bytes), "GB/s"),
@@ -108,6 +126,13 @@ METRICS = {
     "local_bytes": Metric(
         "bytes per thread", "lower", lambda row: row.resources.local_bytes if row.resources else None
     ),
+    "spill_bytes": Metric(
+        "bytes spilled per thread",
+        "lower",
+        lambda row: row.resources.spill_store_bytes if row.resources else None,
+    ),
+    "occupancy_percent": Metric("% of the warps that fit", "higher", _occupancy_percent),
+    "loop_instructions": Metric("instructions in the hottest loop", "none", _loop_instructions),
 }
 
 

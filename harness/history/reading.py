@@ -20,7 +20,7 @@ import numpy as np
 
 from harness.device.machine import machine_entry
 from harness.errors import StoreError, UsageError
-from harness.history.changes import Analysed, Change, analyse
+from harness.history.changes import BUILT, Analysed, Change, analyse
 from harness.history.facts import Commits, RunFacts, card_records, read_commits, suites_of
 from harness.history.figures import Case, Figures, Group, united
 from harness.history.series import Series, cases_of, series_of
@@ -55,6 +55,8 @@ class Results:
     """What the series are of, in their order."""
     asv_problem: str = ""
     """Why asv's results cannot be read; empty where they can."""
+    built: bool = False
+    """Whether there is a card of kernels that were compiled and not run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +118,13 @@ def open_results(results: Path, commits: Commits) -> Results:
         why = error.message if is_there else "benchmarks.json is missing."
         problem = f"Results of asv's are left out: {why}"
     groups = united((*suites_of(cards, commits), *groups_of(benchmarks)))
-    return Results(folders=folders, benchmarks=benchmarks, groups=groups, asv_problem=problem)
+    return Results(
+        folders=folders,
+        benchmarks=benchmarks,
+        groups=groups,
+        asv_problem=problem,
+        built=any(is_built(card.facts) for card in cards),
+    )
 
 
 def card_folders(results: Path) -> tuple[Path, ...]:
@@ -163,7 +171,9 @@ def read_card(
     records_of = _Records(folder, facts, commits)
     analysed = tuple(
         analyse(series, smallest or floors.get(series.case.name), commits, records_of.row)
-        for series in series_of(folder.name, figures, results.groups, commits, metric)
+        for series in series_of(
+            folder.name, figures, results.groups, commits, metric, built=metric is None and is_built(facts)
+        )
         if wanted(series)
     )
     day = today or dt.datetime.now(tz=dt.timezone.utc).date()
@@ -178,6 +188,12 @@ def read_card(
         calibration=calibration,
         problems=tuple(problems),
     )
+
+
+def is_built(facts: Sequence[RunFacts]) -> bool:
+    """Whether all that a card's records tell is of kernels that were compiled and not run."""
+    commands = {each.command for each in facts if each.commit and each.command}
+    return commands == {"static"}
 
 
 def _calibration(folder: Path) -> tuple[Calibration | None, str]:
@@ -283,7 +299,12 @@ def read_history(
             tell(f"{card.folder}: {len(card.analysed)} cases")
             read.append(card)
     if not any(card.analysed for card in read):
-        raise _no_case(results, patterns, metric, [case.name for case in cases_of(found.groups, metric)])
+        raise _no_case(
+            results,
+            patterns,
+            metric,
+            [case.name for case in cases_of(found.groups, metric, built=found.built)],
+        )
     return History(commits=commits, cards=tuple(read))
 
 
@@ -335,6 +356,9 @@ _BY = {
 
 def sentence(change: Change, case: Case) -> str:
     """A change in words: how much, how surely, and what did it."""
+    if case.metric in BUILT:
+        others = f" {'; '.join(change.static).capitalize()}." if change.static else ""
+        return f"{change.before:g} → {change.after:g} {case.unit}: the code.{others}"
     less = change.effect < 0
     if case.direction == "higher" or case.unit in ("ms", "s", "seconds"):
         word = "slower" if less is (case.direction == "higher") else "faster"

@@ -13,6 +13,7 @@ from harness.run.device_session import WorkerProcess, opened
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import PlannedCase
 from harness.spec.suite import ceil_div
+from harness.static import disassembly
 from harness.static.builds import Build
 from harness.system.files import scratch_folder
 from harness.system.process import Failed
@@ -23,6 +24,8 @@ class BuildResult:
     loaded: LoadedSuite
     compiler: str
     """Empty where there is none."""
+    disassembler: str
+    """Likewise, and where nobody asked for instructions."""
     builds: tuple[Build, ...]
 
 
@@ -59,4 +62,5 @@ def build_only(
         replace(each, message=loaded.explained(each.message, each.log)) if each.message else each
         for each in reply.builds
     )
-    return BuildResult(loaded, reply.compiler, tuple(explained))
+    disassembler = disassembly.version() if instructions else ""
+    return BuildResult(loaded, reply.compiler, disassembler and f"nvdisasm {disassembler}", tuple(explained))

@@ -17,9 +17,9 @@ from harness.spec.device_facts import DeviceFacts
 
 WARP = 32
 _FILE = "harness/static/occupancy.py"
-_REGISTERS = 65_536
+REGISTERS = 65_536
 """Of a multiprocessor, in four parts that share none of theirs."""
-_THREADS_A_BLOCK = 1024
+THREADS_A_BLOCK = 1024
 _PARTS = 4
 _REGISTERS_AT_ONCE = 256
 """A warp's registers are given out in so many."""
@@ -78,8 +78,8 @@ class Card:
             "warp_size": WARP,
             "shared_bytes_per_block": self.holds.shared_bytes_a_block,
             "shared_bytes_per_sm": self.holds.shared_bytes,
-            "registers_per_sm": _REGISTERS,
-            "threads_per_block": _THREADS_A_BLOCK,
+            "registers_per_sm": REGISTERS,
+            "threads_per_block": THREADS_A_BLOCK,
             "threads_per_sm": self.holds.threads,
         }
         return DeviceFacts(self.name, "cuda", told)
@@ -147,7 +147,7 @@ def residency(card: Card, launch: Launch, registers: int, static_shared_bytes: i
     limits = {
         "threads": holds.threads // WARP // warps,
         "blocks": holds.blocks,
-        "registers": _REGISTERS // _PARTS // a_warp * _PARTS // warps if a_warp else holds.blocks,
+        "registers": REGISTERS // _PARTS // a_warp * _PARTS // warps if a_warp else holds.blocks,
         "shared memory": holds.shared_bytes // shared if shared else holds.blocks,
     }
     if shared - holds.reserved_bytes > holds.shared_bytes_a_block:
