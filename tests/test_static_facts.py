@@ -16,7 +16,7 @@ from harness.spec.sources import Program
 from harness.static import disassembly
 from harness.static.builds import compiled_for
 from harness.static.sass import LOOP, Instructions, instructions_in, summarised
-from tests.support import caller, commit, device_is_missing, make_repository
+from tests.support import caller, commit, device_is_missing, make_repository, write_files
 
 TILED = """\
 extern "C" __global__ void __launch_bounds__(128) tiled(const float4 *x, float *y, int n)
@@ -198,3 +198,46 @@ def test_a_spill_a_lost_unroll_and_narrower_loads_are_named_and_a_comment_is_ide
     status, found, _ = risks("narrower", "--fail-on", "none")
     assert found["sm_75", "narrower"] == found["sm_86", "narrower"] == "tiled.cu:7"
     assert risks("comment") == (ExitCode.FINE, {}, ["identical", "identical"])
+
+
+def test_an_architecture_that_nvcc_lacks_costs_no_other_its_figures(planted, capsys, monkeypatch):
+    folder, commits = planted
+    harness = caller(capsys, monkeypatch)
+    given = (
+        "static",
+        "--commit",
+        commits["base"],
+        "--arch",
+        "sm_70,sm_86",
+        "--results",
+        str(folder / "kept"),
+    )
+    done = harness(*given, "--json", cwd=folder)
+    assert done.status == ExitCode.FINE, done.err
+    absent, there = done.json
+    assert (absent["arch"], absent["status"], absent["reason"]) == ("sm_70", "not-built", "needs-compiler")
+    assert absent["registers"] is None
+    assert (there["arch"], there["spill_store_bytes"], there["shared_bytes"]) == ("sm_86", 0, 2048)
+    assert there["occupancy"] * 48 == 4 * there["blocks_per_sm"]  # warps of a block, and of a multiprocessor
+    assert harness("static", "--arch", "sm_1x", cwd=folder).status == ExitCode.USAGE
+    assert harness("static", "--markdown", "x.md", cwd=folder).status == ExitCode.USAGE
+    write_files(folder, {"harness.toml": '[static]\nfail_on = ["spils"]\n'})
+    done = harness("static", "--base", "HEAD", "--arch", "sm_86", cwd=folder)
+    assert (done.status, "no risk 'spils'" in done.err) == (ExitCode.USAGE, True)
+
+
+def test_history_has_spills_of_every_commit_and_the_newest_alone_is_enough(planted, capsys, monkeypatch):
+    folder, commits = planted
+    write_files(folder, {"harness.toml": ""})
+    harness, results = caller(capsys, monkeypatch), str(folder / "over")
+    for name in ("base", "spill"):
+        given = ("--arch", "sm_86", "--results", results)
+        assert harness("static", "--commit", commits[name], *given, cwd=folder).status == ExitCode.FINE
+    done = harness("history", "--results", results, "--json", cwd=folder)
+    assert done.status == ExitCode.REGRESSION
+    [card] = done.json["cards"]
+    assert card["name"] == "static-sm_86"
+    [change] = [each for each in card["changes"] if each["case"] == "tiles.tiled@1024 spill_bytes"]
+    assert (change["before"], change["kind"], change["attribution"]) == (0, "regression", "code")
+    assert change["bad"] == commits["spill"]
+    assert change["after"] > 0

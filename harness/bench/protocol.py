@@ -142,6 +142,22 @@ class BuildOnly(Request[BuiltOnly], frozen=True, kw_only=True):
     """Of one compilation."""
 
 
+class RanOnce(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+class Sanitize(Request[RanOnce], frozen=True, kw_only=True):
+    """Run a kernel once, on arrays without guard zones, for a simulator to see what it does. Nobody looks at
+    what comes out.
+    """
+
+    kernel: str
+    sizes: Mapping[str, int]
+    seed: int
+    options: tuple[str, ...]
+    """Of the compiler, beside the kernel's own."""
+
+
 class Prepared(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """In the order asked."""
 
@@ -246,6 +262,6 @@ class Solo(Request[RanAlone], frozen=True, kw_only=True):
     duration_s: float
 
 
-RunRequest = Open | Measure | HoldAgainst | BuildAll | BuildOnly | Prepare | Timers
+RunRequest = Open | Measure | HoldAgainst | BuildAll | BuildOnly | Sanitize | Prepare | Timers
 PairRequest = Inspect | Differences | Compare | FindSteps | Solo
 WorkerRequest = RunRequest | PairRequest

@@ -31,7 +31,7 @@ def show(chosen: options.Selection, asked: Asked) -> int:
     archs = _wanted(asked.archs, cards.values(), config.static)
     found: list[tuple[BuildResult, list[Facts]]] = []
     for result, planned in built(chosen, archs, instructions=True):
-        told = facts(planned, result.builds, cards)
+        told = facts(result.loaded.suite.problem, planned, result.builds, cards)
         if chosen.commit is not None and not asked.no_save:
             write_static(result, planned, told, asked.results or config.results_folder)
         found.append((result, told))
@@ -82,7 +82,7 @@ def against(chosen: options.Selection, asked: Asked) -> int:
                 continue
             timeout_s = chosen.timeout or config.timeout_s
             result = built_suite(loaded, planned, archs, timeout_s, instructions=True)
-            sides.append(facts(planned, result.builds, {}))
+            sides.append(facts(loaded.suite.problem, planned, result.builds, {}))
             if loaded is pair.head:
                 heads.append(result)
         told.append((pair, differences(*sides, most_registers=config.static.max_registers)))

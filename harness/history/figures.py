@@ -68,6 +68,8 @@ class Metric:
     """The number, or one a slot, whose median is the number; None where the row has none."""
     headline: str | None = None
     """The only headline with which the metric makes sense; None for all."""
+    built: bool = False
+    """Whether it is told only where kernels are compiled and not run."""
     wrong: int | None = None
     """The number of a kernel whose result is wrong; None where it has none, and counts as failed."""
 
@@ -130,9 +132,10 @@ METRICS = {
         "bytes spilled per thread",
         "lower",
         lambda row: row.resources.spill_store_bytes if row.resources else None,
+        built=True,
     ),
-    "occupancy_percent": Metric("% of the warps that fit", "higher", _occupancy_percent),
-    "loop_instructions": Metric("instructions in the hottest loop", "none", _loop_instructions),
+    "occupancy_percent": Metric("% of the warps that fit", "higher", _occupancy_percent, built=True),
+    "loop_instructions": Metric("instructions in the hottest loop", "none", _loop_instructions, built=True),
 }
 
 

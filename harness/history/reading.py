@@ -357,8 +357,7 @@ _BY = {
 def sentence(change: Change, case: Case) -> str:
     """A change in words: how much, how surely, and what did it."""
     if case.metric in BUILT:
-        others = f" {'; '.join(change.static).capitalize()}." if change.static else ""
-        return f"{change.before:g} → {change.after:g} {case.unit}: the code.{others}"
+        return f"{change.before:g} → {change.after:g} {case.unit}: the code."
     less = change.effect < 0
     if case.direction == "higher" or case.unit in ("ms", "s", "seconds"):
         word = "slower" if less is (case.direction == "higher") else "faster"

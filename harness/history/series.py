@@ -71,7 +71,7 @@ def series_of(
     what is `built` and not run.
     """
     known = {each.group: each for each in figures}
-    for group, shown, cases in _numbered_built(groups) if built else _numbered(groups, metric):
+    for group, shown, cases in _numbered_built([*groups]) if built else _numbered(groups, metric):
         if (found := known.get(group.name)) and shown in found.values:
             cases_by_key = dict(zip(group.keys, cases, strict=True))
             yield from _of_group(card, found, shown, cases_by_key, commits)

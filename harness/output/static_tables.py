@@ -11,6 +11,7 @@ from harness.output.builds import arch_label, size_columns
 from harness.output.sentences import commit_label
 from harness.output.sheet import Cell, Column, Sheet
 from harness.run.build_only import BuildResult
+from harness.spec.case_id import CaseId
 from harness.static.facts import Facts
 from harness.static.sass import Instructions, arithmetic, by_width
 
@@ -50,6 +51,25 @@ def facts_tables(result: BuildResult, facts: Sequence[Facts]) -> Iterator[Sheet]
     )
     if any(code and code.instructions for code in codes):
         yield _mix(facts)
+    for card in dict.fromkeys(card for each in facts for card in each.waves):
+        yield _on_card(card, facts)
+
+
+def _on_card(card: str, facts: Sequence[Facts]) -> Sheet:
+    rows = [(each, case) for each in facts for case in each.waves.get(card, ())]
+    held = [each.waves[card][case] for each, case in rows]
+    bounds = [each.bounds.get(card, {}).get(case) for each, case in rows]
+    return Sheet(
+        title=f"On {card}, by arithmetic: no card was asked, and no kernel is this fast",
+        columns=[
+            Column("case", [CaseId.parse(case).short.partition(".")[2] for _, case in rows], text=True),
+            Column("arch", [each.build.arch for each, _ in rows], text=True, spare=1),
+            Column("waves", [f"{each.waves:.3g}" for each in held]),
+            Column("last %", [f"{100 * each.last_wave:.0f}" if each.blocks else "" for each in held]),
+            Column("≥ ms", [number(each.time_ns / 1e6) if each else "" for each in bounds], over="bound"),
+            Column("by", [each.by if each else "" for each in bounds], text=True, over="bound"),
+        ],
+    )
 
 
 def _names(facts: Sequence[Facts]) -> list[Column]:
@@ -152,6 +172,7 @@ def fields_of(facts: Facts) -> dict[str, Any]:
             card: {case: {"waves": each.waves, "last_wave": each.last_wave} for case, each in cases.items()}
             for card, cases in facts.waves.items()
         },
+        "bounds": facts.bounds,
         "instructions": code and code.instructions and asdict(code.instructions),
         "instructions_problem": code.problem if code else "",
         "warnings": build.warnings,

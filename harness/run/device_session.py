@@ -51,11 +51,11 @@ class TimedOutError(WorkerError):
 class WorkerProcess(Process):
     """One worker process."""
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(self, scratch: Path, environment: Mapping[str, str] | None = None) -> None:
         # The worker is in a folder of its own, where it would look for relative paths.
         names = ("HARNESS_CACHE_DIR", "HARNESS_NULL_SCRIPT")
         paths = {name: str(Path(value).absolute()) for name in names if (value := os.environ.get(name))}
-        super().__init__("harness.bench.worker", cwd=scratch, env=paths)
+        super().__init__("harness.bench.worker", cwd=scratch, env={**paths, **(environment or {})})
 
     def ask(
         self,

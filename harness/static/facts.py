@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from harness.errors import HarnessError
 from harness.records import Launch
 from harness.spec.planning import PlannedCase, launch_of
-from harness.spec.suite import on_device
+from harness.spec.suite import Case, Problem, on_device
+from harness.static.bounds import Bound, Work, bound
 from harness.static.builds import Build, Usage, capability_of
 from harness.static.occupancy import CAPABILITIES, Card, Residency, residency
 
@@ -26,14 +27,41 @@ class Facts:
     """Of an architecture; its waves say nothing. None where the build, or the capability, is not known."""
     waves: Mapping[str, Mapping[str, Residency]] = field(default_factory=dict)
     """By card, by case."""
+    bounds: Mapping[str, Mapping[str, Bound]] = field(default_factory=dict)
+    """Likewise, of cards whose clocks are known: the shortest time that a case could take there."""
     problem: str = ""
     """Why what a launch needs is not known."""
 
 
-def facts(planned: Sequence[PlannedCase], builds: Sequence[Build], cards: Mapping[str, Card]) -> list[Facts]:
-    """Of every build; `cards` are those whose waves are asked for, by the words that they were asked by."""
+def facts(
+    problem: Problem, planned: Sequence[PlannedCase], builds: Sequence[Build], cards: Mapping[str, Card]
+) -> list[Facts]:
+    """Of every build; `cards` are those whose waves and bounds are asked for, by the words of who asked."""
     by_id = {each.case.id: each for each in planned}
-    return [each for build in builds for each in _of_build(build, by_id, cards)]
+    found = [each for build in builds for each in _of_build(build, by_id, cards)]
+    return [replace(each, bounds=_bounds(problem, each, by_id, cards)) for each in found] if cards else found
+
+
+def _bounds(
+    problem: Problem, told: Facts, planned: Mapping[str, PlannedCase], cards: Mapping[str, Card]
+) -> dict[str, dict[str, Bound]]:
+    instructions = told.build.code.instructions if told.build.code else None
+    found: dict[str, dict[str, Bound]] = {}
+    for words, cases in told.waves.items():
+        for case in cases:
+            given = bound(cards[words], _work(problem, planned[case].case), instructions)
+            if given is not None:
+                found.setdefault(words, {})[case] = given
+    return found
+
+
+def _work(problem: Problem, case: Case) -> Work:
+    return Work(
+        flop=problem.flop(case),
+        read_bytes=problem.size_bytes(case, problem.inputs),
+        written_bytes=problem.size_bytes(case, problem.outputs),
+        dtype=case.dtype,
+    )
 
 
 def _of_build(build: Build, planned: Mapping[str, PlannedCase], cards: Mapping[str, Card]) -> Iterator[Facts]:
