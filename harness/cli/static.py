@@ -43,7 +43,20 @@ def show(chosen: options.Selection, asked: Asked) -> int:
             click.echo()
     results = [result for result, _ in found]
     tell_left_out(results)
+    _tell_missing([each for _, some in found for each in some])
     return status_of(results)
+
+
+def _tell_missing(found: Sequence[Facts]) -> None:
+    """On standard error: what ptxas warns of, and why figures are not there, each with its architectures."""
+    told: dict[str, list[str]] = {}
+    for each in found:
+        build = each.build
+        lines = [f"{build.kernel}: ptxas warns: {warning}" for warning in build.warnings]
+        for line in filter(None, (*lines, build.code.problem if build.code else "", each.problem)):
+            told.setdefault(line, []).append(build.arch)
+    for line, archs in told.items():
+        click.echo(f"{line} ({', '.join(dict.fromkeys(archs))})", err=True)
 
 
 def _wanted(archs: str | None, cards: Iterable[Card], settings: StaticConfig) -> list[str]:
