@@ -129,12 +129,12 @@ METRICS = {
         "bytes per thread", "lower", lambda row: row.resources.local_bytes if row.resources else None
     ),
     "spill_bytes": Metric(
-        "bytes spilled per thread",
+        "bytes spilled",
         "lower",
         lambda row: row.resources.spill_store_bytes if row.resources else None,
         built=True,
     ),
-    "occupancy_percent": Metric("% of the warps that fit", "higher", _occupancy_percent, built=True),
+    "occupancy_percent": Metric("% occupancy", "higher", _occupancy_percent, built=True),
     "loop_instructions": Metric("instructions in the hottest loop", "none", _loop_instructions, built=True),
 }
 
