@@ -20,6 +20,18 @@ else:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StaticConfig:
+    """``[tool.harness.static]``: what 'harness static' looks at, and what of it fails."""
+
+    archs: tuple[str, ...] = ()
+    """Those that are compiled for where none is asked for; empty for the command's own."""
+    fail_on: tuple[str, ...] = ()
+    """Kinds of risk that fail a comparison with a base."""
+    max_registers: int | None = None
+    """More is a risk of the kind registers."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Config:
     """One field a key. Unknown keys are errors: a misspelt one must not be silently without effect."""
 
@@ -34,6 +46,7 @@ class Config:
     """Where records lie, and asv's results beside them, a folder a machine."""
     directions: Mapping[str, str] = field(default_factory=dict)
     """Of benchmarks that are no suite's, by globs of their names, which way is better: one of DIRECTIONS."""
+    static: StaticConfig = StaticConfig()
 
     @property
     def results_folder(self) -> Path:
@@ -42,15 +55,12 @@ class Config:
 
 FILES = ("harness.toml", "pyproject.toml")
 """Where settings stand; in a folder that has both, the first counts."""
+_NO_VARIABLE = ("root", "directions", "static")
 _CHOICES = {"l2": ("cold", "hot")}
 DIRECTIONS = ("higher", "lower", "none")
 VARIABLES = frozenset(
     {
-        *(
-            f"HARNESS_{each.name.upper()}"
-            for each in fields(Config)
-            if each.name not in ("root", "directions")
-        ),
+        *(f"HARNESS_{each.name.upper()}" for each in fields(Config) if each.name not in _NO_VARIABLE),
         "HARNESS_CACHE_DIR",
         "HARNESS_LOCK_DIR",
         "HARNESS_NULL_SCRIPT",
@@ -164,10 +174,30 @@ def _with(config: Config, key: str, value: Any, where: str) -> Config:
         return replace(config, directions=value)
     if key == "timeout_s":
         return replace(config, timeout_s=_seconds(value, where))
+    if key == "static":
+        return replace(config, static=_static(value, where))
     if not isinstance(value, str) or value not in _CHOICES.get(key, (value,)):
         expected = " or ".join(_CHOICES.get(key, ("a text",)))
         raise ConfigError(f"{where} is {value!r}; expected {expected}.")
     return replace(config, **{key: value})  # type: ignore[arg-type]
+
+
+def _static(value: Any, where: str) -> StaticConfig:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where} is {value!r}; expected a table.")
+    known = {field.name for field in fields(StaticConfig)}
+    if unknown := sorted(value.keys() - known):
+        raise ConfigError(f"{where}: no setting {unknown[0]!r}. Known settings: {', '.join(sorted(known))}.")
+    for name in ("archs", "fail_on"):
+        listed = value.get(name, [])
+        if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
+            raise ConfigError(f"{where}, {name} is {listed!r}; expected a list of texts.")
+    most = value.get("max_registers")
+    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+        raise ConfigError(f"{where}, max_registers is {most!r}; expected a whole number above 0.")
+    return StaticConfig(
+        archs=tuple(value.get("archs", ())), fail_on=tuple(value.get("fail_on", ())), max_registers=most
+    )
 
 
 def _seconds(value: Any, where: str) -> float:

@@ -160,7 +160,21 @@ class Resources:
     binary_sha256: str | None = None
     code_sha256: str | None = None
     """Of the instructions and constants in the binary alone: other text, or another name of a file, leaves it
-    as it is. None where the binary cannot be read."""
+    as it is. Of a kernel that is compiled and not run, of its own part alone. None where the binary cannot be
+    read."""
+    spill_store_bytes: int | None = None
+    """Of a thread; this and what follows up to `kernels` is told where a kernel is compiled and not run."""
+    spill_load_bytes: int | None = None
+    constant_bytes: int | None = None
+    """Of the bank that holds its parameters, behind those of the launch itself."""
+    code_bytes: int | None = None
+    """Of its instructions, without the padding at the end."""
+    occupancy: float | None = None
+    """Its warps over those that a multiprocessor can hold, by arithmetic."""
+    instructions: Mapping[str, int] = field(default_factory=dict)
+    """How many of each kind: FFMA, LDG.128, HMMA.16816. Empty where they are not told."""
+    loop_instructions: Mapping[str, int] = field(default_factory=dict)
+    """Those of them in the loop that has most of the arithmetic."""
     kernels: tuple[CompiledKernel, ...] = ()
     """Of a Python function: what it launches, where its framework tells. `registers` is then the most of
     any."""
@@ -279,9 +293,9 @@ class LibraryShare:
     """Median over the vendor's slots, of one launch."""
 
 
-RowStatus = Literal["measured", "verified", "not-built", "skipped", "failed"]
-"""measured: verified first, but in an imported run, whose rows have no `verification`. not-built: as
-verified, on the null device, which compiles nothing."""
+RowStatus = Literal["measured", "verified", "built", "not-built", "skipped", "failed"]
+"""measured: verified first, but in an imported run, whose rows have no `verification`. built: compiled for an
+architecture, and not run. not-built: as verified, on the null device, which compiles nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,7 +334,8 @@ class Run:
     started_at: str
     """UTC, ISO 8601."""
     command: str
-    """check, run, asv; or import, of another harness's files."""
+    """check, run, asv; static, of kernels that were compiled and not run; or import, of another harness's
+    files."""
     source: Source
     headline: str
     kernels: tuple[str, ...]

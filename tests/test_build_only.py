@@ -17,6 +17,7 @@ from harness.spec.suite import Axis, Kernel, Output, Parameter, Problem, Suite
 from harness.static.builds import check_parameters, usage
 from harness.system.cache import BinaryCache
 from harness.system.files import scratch_folder
+from harness.system.process import finished
 from tests.support import caller, commit, device_is_missing, make_repository, write_files
 
 SUITE = """\
@@ -346,13 +347,13 @@ def test_what_only_sm_90a_has_is_built_for_it(project):
 
 def test_that_a_source_needed_more_is_remembered(own_cache, monkeypatch):
     asked: list[str] = []
-    made, run = Program("t.k", "k", FEATURE), subprocess.run
+    made, run = Program("t.k", "k", FEATURE), finished
 
-    def call(command, **given):
+    def call(command, *given):
         asked.extend(word for word in command if word.startswith("-arch"))
-        return run(command, **given)
+        return run(command, *given)
 
-    monkeypatch.setattr(subprocess, "run", call)
+    monkeypatch.setattr("harness.device.backends.nvcc.finished", call)
     for _ in range(2):
         binary, _ = nvcc.through_cache(
             BinaryCache(), made, nvcc.STANDARD, "sm_90", lambda given: nvcc.cubin(made, given, "sm_90")[0]

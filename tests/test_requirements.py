@@ -30,7 +30,7 @@ if sys.version_info < (3, 11):
 else:
     import tomllib
 
-OTHERS = {"asv", "cuda", "dask", "dev", "parquet", "pytest", "static"}
+OTHERS = {"asv", "cuda", "dask", "dev", "parquet", "pytest", "sanitize", "static"}
 """Extras that bring no kernel anything by hash: asv is in the base, PyCUDA has no wheels, and a runner with a
 card has its own nvcc."""
 OWN = ROOT / ".github" / "requirements" / "measure.txt"

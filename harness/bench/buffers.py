@@ -129,7 +129,8 @@ class Arena:
     before allocating anything, where they cannot fit.
     """
 
-    def __init__(self, device: Device, problem: Problem, case: Case) -> None:
+    def __init__(self, device: Device, problem: Problem, case: Case, guard_bytes: int = GUARD_BYTES) -> None:
+        """Without guard zones a simulator that knows where an array ends sees what goes beyond it."""
         needed, free = needed_bytes(problem, case), device.free_bytes()
         limit = (device.info.memory_bytes or 0) if free is None else free
         if needed > limit:
@@ -138,6 +139,7 @@ class Arena:
                 f"{limit / 2**30:.1f} GiB free: use a smaller size."
             )
         self.device, self.problem, self.case = device, problem, case
+        self.guard_bytes = guard_bytes
         self.layouts = {name: problem.layout(name, case) for name in problem.arrays}
         self.sizes = {name: layout.size_bytes for name, layout in self.layouts.items()}
         self.restores = bool(_read(problem))
@@ -155,10 +157,10 @@ class Arena:
                 if name not in problem.inputs:
                     device.write(self.first[name], 0, self._filled(name))
             for name, size_bytes in self.sizes.items():
-                self.whole[name] = device.allocate(size_bytes + 2 * GUARD_BYTES)
-                self.views[name] = device.view(self.whole[name], GUARD_BYTES, size_bytes)
-                device.fill(self.whole[name], 0, GUARD_BYTES, self._guard(name))
-                device.fill(self.whole[name], GUARD_BYTES + size_bytes, GUARD_BYTES, self._guard(name))
+                self.whole[name] = device.allocate(size_bytes + 2 * self.guard_bytes)
+                self.views[name] = device.view(self.whole[name], guard_bytes, size_bytes)
+                for begin in (0, guard_bytes + size_bytes) if guard_bytes else ():
+                    device.fill(self.whole[name], begin, guard_bytes, self._guard(name))
         except BaseException:
             self.close()
             raise
@@ -201,7 +203,7 @@ class Arena:
         self._check(data)
         for name, array in data.items():
             packed = self._packed(name, array)
-            self.device.write(self.whole[name], GUARD_BYTES, packed)
+            self.device.write(self.whole[name], self.guard_bytes, packed)
             if name in self.first:
                 self.device.write(self.first[name], 0, packed)
 
@@ -255,7 +257,7 @@ class Arena:
     def restore(self, kept: Kept) -> None:
         """Enqueue a copy of kept data over the inputs."""
         for name, memory in kept.items():
-            self.device.copy(memory, self.whole[name], GUARD_BYTES, self.sizes[name])
+            self.device.copy(memory, self.whole[name], self.guard_bytes, self.sizes[name])
             if name in self.first:
                 self.device.copy(memory, self.first[name], 0, self.sizes[name])
 
@@ -263,16 +265,16 @@ class Arena:
         """Fill every output with NaN, or with what it holds before a launch; and every workspace."""
         for name in self.problem.outputs:
             if name in self.first:
-                self.device.copy(self.first[name], self.whole[name], GUARD_BYTES, self.sizes[name])
+                self.device.copy(self.first[name], self.whole[name], self.guard_bytes, self.sizes[name])
             else:
-                self.device.fill(self.whole[name], GUARD_BYTES, self.sizes[name], POISON)
+                self.device.fill(self.whole[name], self.guard_bytes, self.sizes[name], POISON)
         for room in self._rooms:
-            self.device.fill(room.whole, GUARD_BYTES, room.size_bytes, POISON)
+            self.device.fill(room.whole, self.guard_bytes, room.size_bytes, POISON)
 
     def outputs(self) -> Iterator[tuple[Memory, int, int]]:
         """Where each output lies: its allocation, its offset in it, its size in bytes."""
         for name in self.problem.outputs:
-            yield self.whole[name], GUARD_BYTES, self.sizes[name]
+            yield self.whole[name], self.guard_bytes, self.sizes[name]
 
     def spots(self, count: int, most_bytes: int) -> Iterator[tuple[Memory, int, NDArray[np.uint8]]]:
         """Places of each output, and what lies there before a launch: allocation, offset and bytes."""
@@ -282,7 +284,7 @@ class Arena:
                 held = np.full(min(size_bytes, most_bytes), POISON, np.uint8)
                 if name in self.first:
                     self.device.read(self.first[name], int(place), held)
-                yield self.whole[name], GUARD_BYTES + int(place), held
+                yield self.whole[name], self.guard_bytes + int(place), held
 
     def digest(self, kept: Kept | None = None) -> str:
         """A digest of every output, or of their copies, bit for bit."""
@@ -294,7 +296,7 @@ class Arena:
 
     def _raw(self, name: str, kept: Kept | None = None) -> NDArray[np.uint8]:
         out = np.empty(self.sizes[name], np.uint8)
-        memory, begin = (self.whole, GUARD_BYTES) if kept is None else (kept, 0)
+        memory, begin = (self.whole, self.guard_bytes) if kept is None else (kept, 0)
         self.device.read(memory[name], begin, out)
         return out
 
@@ -315,8 +317,8 @@ class Arena:
 
     def _beside(self, room: _Room, guard: int) -> Iterator[str]:
         """What was written into the zones on both sides, in words."""
-        zone = np.empty(GUARD_BYTES, np.uint8)
-        for side, offset in (("before", 0), ("after", GUARD_BYTES + room.size_bytes)):
+        zone = np.empty(self.guard_bytes, np.uint8)
+        for side, offset in (("before", 0), ("after", self.guard_bytes + room.size_bytes)):
             self.device.read(room.whole, offset, zone)
             if touched := int(np.count_nonzero(zone != guard)):
                 yield f"{touched} bytes {side} {room.name}"
@@ -336,7 +338,7 @@ class Arena:
                 known[name] = numpy_dtype(problem.scalars[name].dtype).type(value)
         rooms = {name: self._workspace(name, size) for name, size in workspaces(kernel, case).items()}
         for name, room in rooms.items():
-            known[name] = self.device.view(room.whole, GUARD_BYTES, room.size_bytes)
+            known[name] = self.device.view(room.whole, self.guard_bytes, room.size_bytes)
         known |= self.views
         if kernel.setup is not None:
             known |= self._set_up(kernel, case, {**self.views, **{name: known[name] for name in rooms}})
@@ -353,10 +355,10 @@ class Arena:
         for room in self._rooms:
             if (room.name, room.size_bytes) == (name, size_bytes):
                 return room
-        whole = self.device.allocate(size_bytes + 2 * GUARD_BYTES)
+        whole = self.device.allocate(size_bytes + 2 * self.guard_bytes)
         self._rooms.append(_Room(name, size_bytes, whole))
-        self.device.fill(whole, 0, size_bytes + 2 * GUARD_BYTES, OUTPUT_GUARD)
-        self.device.fill(whole, GUARD_BYTES, size_bytes, POISON)
+        self.device.fill(whole, 0, size_bytes + 2 * self.guard_bytes, OUTPUT_GUARD)
+        self.device.fill(whole, self.guard_bytes, size_bytes, POISON)
         return self._rooms[-1]
 
     def _set_up(self, kernel: Kernel, case: Case, views: Mapping[str, Memory]) -> dict[str, Argument]:

@@ -144,6 +144,26 @@ class BuildOnly(Request[BuiltOnly], frozen=True, kw_only=True):
 
     cases: tuple[CaseOf, ...]
     archs: tuple[str, ...]
+    instructions: bool = False
+    """Whether to tell what the instructions are, which needs nvdisasm."""
+    timeout_s: float | None = None
+    """Of one compilation."""
+
+
+class RanOnce(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+class Sanitize(Request[RanOnce], frozen=True, kw_only=True):
+    """Run a kernel once, on arrays without guard zones, for a simulator to see what it does. Nobody looks at
+    what comes out.
+    """
+
+    kernel: str
+    sizes: Mapping[str, int]
+    seed: int
+    options: tuple[str, ...]
+    """Of the compiler, beside the kernel's own."""
 
 
 class Prepared(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -302,7 +322,7 @@ class Finish(Request[Finished], frozen=True, kw_only=True):
     """Of one launch, the median of the slots."""
 
 
-RunRequest = Open | Measure | HoldAgainst | BuildAll | BuildOnly | Prepare | Timers
+RunRequest = Open | Measure | HoldAgainst | BuildAll | BuildOnly | Sanitize | Prepare | Timers
 PairRequest = Inspect | Differences | Compare | FindSteps | Solo
 TurnRequest = Join | Take | Finish
 WorkerRequest = RunRequest | PairRequest | TurnRequest

@@ -11,6 +11,7 @@ import contextlib
 import random
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -90,8 +91,8 @@ class Worker:
                 return self.ticks()
             case protocol.BuildAll():
                 return self.build_all(request)
-            case protocol.BuildOnly():
-                return self.build_only(request)
+            case protocol.BuildOnly() | protocol.Sanitize():
+                return self._without_checking(request)
             case protocol.Measure():
                 return protocol.Measured(row=self.run(request))
             case protocol.HoldAgainst():
@@ -132,7 +133,32 @@ class Worker:
 
         kernels = [(self.suite.by_name[each.kernel], each.sizes) for each in request.cases]
         planned = [PlannedCase(kernel, self.suite.case(kernel, sizes)) for kernel, sizes in kernels]
-        return protocol.BuiltOnly(builds=tuple(builds(planned, request.archs, make)), compiler=nvcc.version())
+        found = builds(
+            planned,
+            request.archs,
+            make,
+            instructions=request.instructions,
+            timeout_s=request.timeout_s,
+            tell=lambda done, every: self.report(f"compiled {done} of {every}"),
+        )
+        return protocol.BuiltOnly(builds=tuple(found), compiler=nvcc.version())
+
+    def _without_checking(self, request: protocol.BuildOnly | protocol.Sanitize) -> msgspec.Struct:
+        if isinstance(request, protocol.BuildOnly):
+            return self.build_only(request)
+        return self.sanitize(request)
+
+    def sanitize(self, request: protocol.Sanitize) -> protocol.RanOnce:
+        case = self._case(request.kernel, request.sizes)
+        prepared = self._prepare(case)
+        source = replace(prepared.source, options=(*prepared.source.options, *request.options))
+        prepared = replace(prepared, source=source)
+        built = build(self.device, prepared)
+        with Arena(self.device, self.suite.problem, case, guard_bytes=0) as arena:
+            arena.write(self.checker.inputs(case, request.seed))
+            self.device.launch(built, prepared.launch, arguments_of(arena, prepared))
+            self.device.synchronize()
+        return protocol.RanOnce()
 
     def _case(self, kernel: str, sizes: Mapping[str, int], macros: Mapping[str, Value] = {}) -> Case:
         return self.suite.case(self.suite.by_name[kernel], sizes, macros, facts_of(self.device.info))

@@ -28,6 +28,7 @@ COMMANDS = {
     "devices": "Show what this machine can measure on.",
     "list": "Show suites, kernels and sizes.",
     "check": "Verify kernels against their reference, without timing them.",
+    "static": "Tell what kernels need on cards that are not here: registers, spills, occupancy.",
     "run": "Verify and measure kernels: the ladder.",
     "compare": "Tell which kernels a commit made slower, and how surely.",
     "bisect": "Tell which commit between two made a case slower or faster.",

@@ -1,8 +1,10 @@
-"""harness check --build-only: suites in, builds out, an exit status."""
+"""Kernels built for cards that need not be here, for 'check --build-only' and 'static': suites in, builds
+out, an exit status.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from textwrap import indent
 
 import click
@@ -12,48 +14,83 @@ from harness.cli.execute import fitting
 from harness.config import load_config
 from harness.errors import ExitCode, UsageError
 from harness.output.builds import as_json, build_table
+from harness.output.progress import Waiting
+from harness.output.sentences import commit_label
 from harness.output.tables import print_out
 from harness.run.build_only import BuildResult, build_only
 from harness.spec import planning
-from harness.spec.planning import plan
+from harness.spec.loader import LoadedSuite
+from harness.spec.planning import PlannedCase, plan
 from harness.static.builds import check_arch
 
 
 def build(chosen: options.Selection, archs: str) -> int:
     """Build what is chosen for architectures, such as `sm_86,sm_90a`. Raises UsageError."""
-    wanted = list(dict.fromkeys(check_arch(each.strip()) for each in archs.split(",")))
+    wanted = wanted_archs(archs)
     if chosen.device is not None:
         raise UsageError(f"--build-only runs on no device: leave out --device {chosen.device}.")
+    results = [result for result, _ in built(chosen, wanted)]
+    if chosen.as_json:
+        echo_json(as_json(results))
+    else:
+        for result in results:
+            print_out(build_table(result))
+            click.echo()
+    tell_left_out(results)
+    return status_of(results)
+
+
+def wanted_archs(text: str) -> list[str]:
+    """``sm_86, sm_90a``, each once. Raises UsageError for what is no architecture."""
+    return list(dict.fromkeys(check_arch(each.strip()) for each in text.split(",")))
+
+
+def built(
+    chosen: options.Selection, archs: Sequence[str], *, instructions: bool = False
+) -> Iterator[tuple[BuildResult, list[PlannedCase]]]:
+    """What is chosen, a suite after the other, with its cases."""
     config = load_config()
     suites = planning.load_suites(
         config, chosen.commit, chosen.cases, timeout_s=chosen.timeout, suite_from=chosen.suite_from
     )
-    results = []
     for loaded, sizes in fitting(suites, chosen):
         planned = plan(loaded.suite, chosen.cases, sizes, quick=chosen.quick)
-        click.echo(f"Compiling {loaded.suite.name} for {', '.join(wanted)}", err=True)
-        results.append(build_only(loaded, planned, wanted, chosen.timeout or config.timeout_s))
-    if chosen.as_json:
-        echo_json(as_json(results))
-    else:
-        _print(results)
-    return _status(results)
+        timeout_s = chosen.timeout or config.timeout_s
+        yield built_suite(loaded, planned, archs, timeout_s, instructions=instructions), planned
 
 
-def _print(results: Sequence[BuildResult]) -> None:
-    for result in results:
-        print_out(build_table(result))
-        click.echo()
+def built_suite(
+    loaded: LoadedSuite,
+    planned: Sequence[PlannedCase],
+    archs: Sequence[str],
+    timeout_s: float,
+    *,
+    instructions: bool,
+) -> BuildResult:
+    """A suite's cases, while it is told how far that has come."""
+    at = commit_label(loaded.source.commit, dirty=loaded.source.dirty)
+    with Waiting(f"Compiling {loaded.suite.name} of {at} for {', '.join(archs)}") as waiting:
+        return build_only(loaded, planned, archs, timeout_s, instructions=instructions, tell=waiting.tell)
+
+
+def tell_left_out(results: Sequence[BuildResult]) -> None:
+    """On standard error: what was not built, and what failed, with the compiler's words."""
     rows = [row for result in results for row in result.builds]
     for message in dict.fromkeys(row.message for row in rows if row.status == "not-built"):
         click.echo(f"Not built: {message}", err=True)
+    failed: dict[tuple[str, str, str, str], list[str]] = {}
     for row in rows:
         if row.status == "failed":
-            click.echo(f"{row.cases[0]} failed for {row.arch} ({row.reason}): {row.message}", err=True)
-            if row.log:
-                click.echo(indent(row.log, "    "), err=True)
+            # The same sentence names the architecture that it is about.
+            message = row.message.replace(row.arch, "{arch}")
+            failed.setdefault((row.cases[0], row.reason, message, row.log), []).append(row.arch)
+    for (case, reason, message, log), archs in failed.items():
+        listed = ", ".join(archs)
+        click.echo(f"{case} failed for {listed} ({reason}): {message.replace('{arch}', archs[0])}", err=True)
+        if log:
+            click.echo(indent(log, "    "), err=True)
 
 
-def _status(results: Sequence[BuildResult]) -> ExitCode:
+def status_of(results: Sequence[BuildResult]) -> ExitCode:
     statuses = {row.status for result in results for row in result.builds}
     return ExitCode.NOT_MEASURED if "failed" in statuses or "built" not in statuses else ExitCode.FINE

@@ -15,8 +15,15 @@ from harness.cli import options
     help="Compile CUDA kernels for these architectures, such as sm_86,sm_90a, and run nothing: no card is "
     "needed.",
 )
+@options.flag(
+    "--sanitize",
+    "Run each kernel once in Oclgrind, a simulator that needs no card: races, accesses beyond an array, "
+    "values that nobody wrote.",
+)
 @options.selection
-def command(selection: options.Selection, max_launch_ms: float | None, build_only: str | None) -> int:
+def command(
+    selection: options.Selection, max_launch_ms: float | None, build_only: str | None, sanitize: bool
+) -> int:
     """Verify the kernels that CASES select (globs such as 'matmul.*tiling*'), or all of them, without timing.
 
     Outputs are poisoned with NaN first, arrays lie between guard zones, and every element is compared with a
@@ -26,6 +33,10 @@ def command(selection: options.Selection, max_launch_ms: float | None, build_onl
         from harness.cli.build import build
 
         return build(selection, build_only)
+    if sanitize:
+        from harness.cli.sanitize import sanitize_all
+
+        return sanitize_all(selection)
     from harness.cli.execute import execute
 
     return execute(selection, "check", None, results=None, save=False, max_launch_ms=max_launch_ms)

@@ -15,7 +15,15 @@ from harness.history.facts import Commits
 from harness.history.figures import HEADLINES, Direction
 from harness.history.series import Series, Shift
 from harness.records import Row
-from harness.statistics.changepoints import Brief, ChangePoint, Level, Newest, Segmentation, find_changes
+from harness.statistics.changepoints import (
+    Brief,
+    ChangePoint,
+    Level,
+    Newest,
+    Segmentation,
+    exact_changes,
+    find_changes,
+)
 from harness.statistics.drift import find_drift
 from harness.statistics.group import Hint, confirmed
 
@@ -29,8 +37,8 @@ SMALLEST = 0.01
 """The smallest relevant change of a case whose noise nobody has calibrated."""
 TIMED = (*HEADLINES.values(), "time_ms")
 """Metrics that have cycles behind them."""
-BUILT = ("registers", "local_bytes")
-"""Metrics that nothing but the build decides: no card can move them."""
+BUILT = ("registers", "local_bytes", "spill_bytes", "occupancy_percent", "loop_instructions")
+"""Metrics that nothing but the build decides: no card can move them, and they have no noise."""
 SIGNIFICANCE = 0.001
 """The largest p-value of a change. A history is searched again after every commit, so noise has many chances:
 docs/history.md has what this and the other one came to."""
@@ -87,6 +95,11 @@ class Change(ChangePoint):
     @property
     def commits(self) -> int:
         return self.bad - self.good
+
+    @property
+    def size(self) -> float:
+        """What to order by: the logarithm of the ratio, either way. What came to nothing has no ratio."""
+        return abs(math.log1p(max(self.effect, -0.999)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,8 +171,12 @@ def _search(series: Series, number: int, smallest: float, commits: Commits, reco
     points = np.flatnonzero(series.epoch == number)
     values = series.values[points]
     significance = SIGNIFICANCE if points.size >= _MANY else SIGNIFICANCE_OF_FEW
-    found = find_changes(values, smallest=smallest, significance=significance)
-    found = _with_brief(found, series, values)
+    is_exact = series.case.metric in BUILT
+    if is_exact:
+        found = exact_changes(values)
+    else:
+        found = find_changes(values, smallest=smallest, significance=significance)
+        found = _with_brief(found, series, values)
     edges = [0, *(step.at for step in found.changes), points.size]
 
     def change(step: ChangePoint, kind: Kind | None = None) -> Change:
@@ -170,7 +187,7 @@ def _search(series: Series, number: int, smallest: float, commits: Commits, reco
 
     changes = list(map(change, found.changes))
     is_newest = number == series.epoch[-1]
-    drift = _drift(values, smallest, series) if is_newest else None
+    drift = _drift(values, smallest, series) if is_newest and not is_exact else None
     if drift and not _is_stepped(drift, found.changes):
         changes.append(change(drift, "drift"))
     unsure = _unsure(found.newest, values) if is_newest and found.newest else None
@@ -354,7 +371,7 @@ def _change(
     after = _beside(series, own, max(low, step.last - back), min(high, step.last + reach))
     # There is one: a change has a level before it.
     good = int(np.flatnonzero(own[: step.first] & np.isfinite(series.values[: step.first]))[-1])
-    slower = _log_time(series, step.after) - _log_time(series, step.before)
+    slower = _slower(series, step)
     clocks = before.get("sm_clock_mhz"), after.get("sm_clock_mhz")
     cycles = None
     if case.metric in TIMED and clocks[0] and clocks[1]:
@@ -388,6 +405,13 @@ def _change(
         shifts=tuple(each for each in series.shifts if kind is None and step.first <= each.at <= step.last),
         epoch=epoch,
     )
+
+
+def _slower(series: Series, step: ChangePoint) -> float:
+    """By how much, as a logarithm; of what only the build decides, and may be 0, no more than which way."""
+    if series.case.metric in BUILT:
+        return math.copysign(1.0, step.effect if series.case.direction != "higher" else -step.effect)
+    return _log_time(series, step.after) - _log_time(series, step.before)
 
 
 def _log_time(series: Series, value: float) -> float:

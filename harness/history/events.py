@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-import math
 import re
 import shlex
 from collections import Counter, defaultdict
@@ -115,7 +114,7 @@ def _order(event: Event) -> tuple[bool, int, int, float]:
         not event.is_open,
         _STATES.index(event.state),
         -event.bad,
-        -abs(math.log1p(event.worst.change.effect)),
+        -event.worst.change.size,
     )
 
 
@@ -245,7 +244,7 @@ def _cause(key: tuple[str, ...], changes: Sequence[Stated]) -> Cause:
 def _badness(each: Stated) -> tuple[bool, int, float]:
     """Open regressions first, then what else is worse; the largest of each."""
     change = each.change
-    return change.kind not in WORSE, _STATES.index(each.state), -abs(math.log1p(change.effect))
+    return change.kind not in WORSE, _STATES.index(each.state), -change.size
 
 
 def by_cards_alone(events: Iterable[Event], measured: Mapping[str, Mapping[str, range]]) -> tuple[Event, ...]:

@@ -415,7 +415,7 @@ def _read_record(
         run is None
         or run.source.dirty
         or not run.source.commit
-        or run.command not in ("asv", "run", "import")
+        or run.command not in ("asv", "run", "import", "static")
     ):
         return nothing, _NONE
     if run.schema_version > SCHEMA_VERSION:

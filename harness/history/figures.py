@@ -94,6 +94,14 @@ def _direction_by_name(name: str) -> Direction:
 
 HEADLINES = {"GFLOP/s": "gflops", "GB/s": "gbytes_per_s"}
 """The metric of each headline that a suite may have."""
+HEADLINES_OF_BUILT: Mapping[str, Direction | None] = {
+    "spill_bytes": None,
+    "occupancy_percent": None,
+    "registers": "none",
+}
+"""The metrics that are shown where kernels were compiled and not run; the direction where it is another than
+elsewhere: a register more is nobody's regression, unless it costs occupancy or spills.
+"""
 HEADLINE_OF_IMPORTED = {"ms": "time_ms"}
 """The same of what another harness measured."""
 
@@ -108,6 +116,8 @@ class Metric:
     """The number, or one a slot, whose median is the number; None where the row has none."""
     headline: str | None = None
     """The only headline with which the metric makes sense; None for all."""
+    built: bool = False
+    """Whether it is told only where kernels are compiled and not run."""
     wrong: int | None = None
     """The number of a kernel whose result is wrong; None where it has none, and counts as failed."""
 
@@ -138,6 +148,16 @@ def median_during(row: Row, name: str) -> float | None:
     return median(values) if values else None
 
 
+def _occupancy_percent(row: Row) -> float | None:
+    occupancy = row.resources.occupancy if row.resources else None
+    return None if occupancy is None else 100 * occupancy
+
+
+def _loop_instructions(row: Row) -> float | None:
+    found = row.resources.loop_instructions if row.resources else {}
+    return sum(found.values()) or None
+
+
 METRICS = {
     "gflops": Metric("GFLOP/s", "higher", _rate(lambda row: row.flop), "GFLOP/s"),
     "gbytes_per_s": Metric("GB/s", "higher", _rate(lambda row: row.moved_bytes), "GB/s"),
@@ -156,6 +176,14 @@ METRICS = {
     "local_bytes": Metric(
         "bytes per thread", "lower", lambda row: row.resources.local_bytes if row.resources else None
     ),
+    "spill_bytes": Metric(
+        "bytes spilled",
+        "lower",
+        lambda row: row.resources.spill_store_bytes if row.resources else None,
+        built=True,
+    ),
+    "occupancy_percent": Metric("% occupancy", "higher", _occupancy_percent, built=True),
+    "loop_instructions": Metric("instructions in the hottest loop", "none", _loop_instructions, built=True),
 }
 
 

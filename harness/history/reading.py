@@ -22,7 +22,7 @@ import numpy as np
 from harness.device.machine import machine_entry
 from harness.errors import StoreError, UsageError
 from harness.history.cards import Card, card_folders, cards_of
-from harness.history.changes import Analysed, Change, analyse, confirmed_elsewhere, with_confirmed
+from harness.history.changes import BUILT, Analysed, Change, analyse, confirmed_elsewhere, with_confirmed
 from harness.history.comparisons import comparisons_of, with_comparisons
 from harness.history.events import Event, by_cards_alone, events_of, settled
 from harness.history.facts import CardRecords, Commits, RunFacts, card_records, read_commits, suites_of
@@ -65,6 +65,8 @@ class Results:
     """What the series are of, in their order."""
     asv_problem: str = ""
     """Why asv's results cannot be read; empty where they can."""
+    built: bool = False
+    """Whether there is a card of kernels that were compiled and not run."""
 
     @property
     def unlisted(self) -> frozenset[str]:
@@ -152,7 +154,13 @@ def open_results(results: Path, commits: Commits, directions: Mapping[str, str] 
         for folder, (own, contents) in zip(folders, found, strict=True)
         for card in cards_of(folder, _measured(own, None if problem else contents), commits)
     ]
-    return Results(cards=tuple(cards), benchmarks=benchmarks, groups=groups, asv_problem=problem)
+    return Results(
+        cards=tuple(cards),
+        benchmarks=benchmarks,
+        groups=groups,
+        asv_problem=problem,
+        built=any(is_built(each.facts) for each in records),
+    )
 
 
 def _contents(folder: Path) -> tuple[CardRecords, Contents]:
@@ -210,7 +218,9 @@ def read_card(
             compared.get(series.case.name, ()),
             commits,
         )
-        for series in series_of(card.name, figures, results.groups, commits, metric)
+        for series in series_of(
+            card.name, figures, results.groups, commits, metric, built=metric is None and is_built(facts)
+        )
         if wanted(series)
     )
     day = today or dt.datetime.now(tz=dt.timezone.utc).date()
@@ -230,6 +240,12 @@ def read_card(
         case_freshness=case_freshness,
         measured_at=max([_utc(table.measured_at), *(each.started_at for each in facts)]),
     )
+
+
+def is_built(facts: Sequence[RunFacts]) -> bool:
+    """Whether all that a card's records tell is of kernels that were compiled and not run."""
+    commands = {each.command for each in facts if each.commit and each.command}
+    return commands == {"static"}
 
 
 def _utc(seconds: float) -> str:
@@ -368,7 +384,12 @@ def read_history(
             tell(f"{card.name}: {len(card.analysed)} cases")
             read.append(card)
     if not any(card.analysed for card in read):
-        raise _no_case(results, patterns, metric, [case.name for case in cases_of(found.groups, metric)])
+        raise _no_case(
+            results,
+            patterns,
+            metric,
+            [case.name for case in cases_of(found.groups, metric, built=found.built)],
+        )
     history = concluded(read, decisions, commits, today)
     kernels = {group.name: group.kernels for group in found.groups if group.is_suite}
     layout = layout_of((facts for card in read for facts in card.facts), kernels)
@@ -513,6 +534,8 @@ _BY = {
 
 def sentence(change: Change, case: Case) -> str:
     """A change in words: how much, how surely, and what did it."""
+    if case.metric in BUILT:
+        return f"{change.before:g} → {change.after:g} {case.unit}: the code."
     less = change.effect < 0
     if case.direction == "higher" or case.unit in ("ms", "s", "seconds"):
         word = "slower" if less is (case.direction == "higher") else "faster"

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.history.facts import CONTEXT, Commits
-from harness.history.figures import Case, Figures, Floats, Group, Key
+from harness.history.figures import HEADLINES_OF_BUILT, Case, Figures, Floats, Group, Key
 
 COMPANIONS = (
     "sm_clock_mhz",
@@ -93,18 +93,25 @@ def series_of(
     groups: Iterable[Group],
     commits: Commits,
     metric: str | None = None,
+    *,
+    built: bool = False,
 ) -> Iterator[Series]:
-    """Every series of a card that has a figure or a failure; of suites the headline figure, or `metric`."""
+    """Every series of a card that has a figure or a failure; of suites the headline figure, or `metric`, or
+    what is `built` and not run.
+    """
     known = {each.group: each for each in figures}
-    for group, shown, cases in _numbered(groups, metric):
+    for group, shown, cases in _numbered_built([*groups]) if built else _numbered(groups, metric):
         if (found := known.get(group.name)) and shown in found.values:
             cases_by_key = dict(zip(group.keys, cases, strict=True))
             yield from _of_group(card, found, shown, cases_by_key, commits)
 
 
-def cases_of(groups: Iterable[Group], metric: str | None = None) -> tuple[Case, ...]:
-    """Every case that a card may have a series of. A case's `order` is its place among them."""
-    return tuple(case for _, _, cases in _numbered(groups, metric) for case in cases)
+def cases_of(groups: Sequence[Group], metric: str | None = None, *, built: bool = False) -> tuple[Case, ...]:
+    """Every case that a card may have a series of, those that are `built` last where there are any. A case's
+    `order` is its place among them.
+    """
+    every = [*_numbered(groups, metric), *(_numbered_built(groups) if built else ())]
+    return tuple(case for _, _, cases in every for case in cases)
 
 
 def _numbered(groups: Iterable[Group], metric: str | None) -> Iterator[tuple[Group, str, tuple[Case, ...]]]:
@@ -119,6 +126,22 @@ def _numbered(groups: Iterable[Group], metric: str | None) -> Iterator[tuple[Gro
             cases = tuple(group.cases(shown, order))
             yield group, shown, cases
             order += len(cases)
+
+
+def _numbered_built(groups: Sequence[Group]) -> Iterator[tuple[Group, str, tuple[Case, ...]]]:
+    """Of kernels that were compiled and not run. A case has several series: its names say of what."""
+    order = sum(len(cases) for _, _, cases in _numbered(groups, None))
+    for group in groups:
+        for metric, direction in HEADLINES_OF_BUILT.items() if group.is_suite else ():
+            if metric in group.metrics:
+                cases = tuple(
+                    dataclasses.replace(
+                        case, name=f"{case.name} {metric}", direction=direction or case.direction
+                    )
+                    for case in group.cases(metric, order)
+                )
+                yield group, metric, cases
+                order += len(cases)
 
 
 def _of_group(

@@ -27,7 +27,7 @@ from typing import Any, Literal
 
 from harness.errors import ConfigError, StoreError
 from harness.history.cards import machine_of
-from harness.history.changes import Analysed, Change
+from harness.history.changes import BUILT, Analysed, Change
 from harness.history.facts import Commits
 from harness.spec.case_id import in_short
 from harness.system.cache import write_atomically
@@ -206,6 +206,8 @@ def _holds(decision: Decision, change: Change, today: dt.date) -> bool:
 
 def _fixed(change: Change, analysed: Analysed) -> tuple[bool, str | None]:
     """Whether a later level is back where it was before the change, but for what the card did meanwhile."""
+    if analysed.series.case.metric in BUILT:
+        return _fixed_exactly(change, analysed)
     worse = math.log(change.after / change.before)
     left = max(analysed.floor, _BACK * abs(worse))
     for level in analysed.levels:
@@ -223,6 +225,16 @@ def _fixed(change: Change, analysed: Analysed) -> tuple[bool, str | None]:
             by = next((each.id for each in analysed.changes if each.at == level.start), None)
             return True, by
     return False, None
+
+
+def _fixed_exactly(change: Change, analysed: Analysed) -> tuple[bool, str | None]:
+    """The same of what has no noise, and may be 0."""
+    sign = math.copysign(1, change.after - change.before)
+    later = (level for level in analysed.levels if level.start > change.at)
+    back = next((level for level in later if sign * (level.level - change.before) <= 0), None)
+    if back is None:
+        return False, None
+    return True, next((each.id for each in analysed.changes if each.at == back.start), None)
 
 
 def _concerns(decision: Decision, change: Change, commits: Commits) -> bool:

@@ -23,8 +23,8 @@ def build_table(result: BuildResult) -> Sheet:
         title=f"{source.suite} at {commit}, built with {result.compiler or 'no compiler'}",
         columns=[
             Column("kernel", [row.kernel for row in rows], text=True, heads=True, whole=True),
-            *_sizes(rows),
-            Column("arch", list(map(_arch, rows)), text=True, whole=True),
+            *size_columns([(row, row.cases) for row in rows]),
+            Column("arch", list(map(arch_label, rows)), text=True, whole=True),
             Column("regs", [str(use.registers) if use else "" for use in used]),
             Column("spills B", [number(use.spill_store_bytes) if use else "" for use in used]),
             Column("shared B", [number(use.shared_bytes) if use else "" for use in used]),
@@ -33,21 +33,23 @@ def build_table(result: BuildResult) -> Sheet:
     )
 
 
-def _arch(row: Build) -> str:
+def arch_label(row: Build) -> str:
     other = row.built_for and row.built_for != row.arch
     return f"{row.built_for} for {row.arch}" if other else row.arch
 
 
-def _sizes(rows: Sequence[Build]) -> list[Column]:
-    """Of kernels that are another program at another size, which; no column where there is none."""
-    programs = [(row.kernel, row.arch) for row in rows]
+def size_columns(rows: Sequence[tuple[Build, Sequence[str]]]) -> list[Column]:
+    """Of kernels that are another program at another size, which; no column where there is none. Each row is
+    a build, and those of its cases that it is about.
+    """
+    programs = [(row.kernel, row.arch) for row, _ in rows]
     if len(set(programs)) == len(programs):
         return []
     labels = [
-        ", ".join(CaseId.parse(case).short.partition("@")[2] for case in row.cases)
+        ", ".join(CaseId.parse(case).short.partition("@")[2] for case in cases)
         if programs.count(key) > 1
         else ""
-        for key, row in zip(programs, rows, strict=True)
+        for key, (_, cases) in zip(programs, rows, strict=True)
     ]
     return [Column("size", labels, text=True)]
 

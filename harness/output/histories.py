@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -132,7 +131,7 @@ def _print_events(history: History, since: str) -> None:
     events = history.events
     opened = [each for each in events if each.is_open]
     early = [each for each in events if each.state == "unjudged" and each.kind in WORSE]
-    early.sort(key=lambda each: -abs(math.log1p(each.worst.change.effect)))
+    early.sort(key=lambda each: -each.worst.change.size)
     others = [each for each in events if not each.is_open and each not in early]
     others.sort(key=lambda each: -each.bad)
     room = _room(len(opened), len(early))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -13,6 +13,7 @@ from harness.run.device_session import WorkerProcess, opened
 from harness.spec.loader import LoadedSuite
 from harness.spec.planning import PlannedCase
 from harness.spec.suite import ceil_div
+from harness.static import disassembly
 from harness.static.builds import Build
 from harness.system.files import scratch_folder
 from harness.system.process import Failed
@@ -23,16 +24,25 @@ class BuildResult:
     loaded: LoadedSuite
     compiler: str
     """Empty where there is none."""
+    disassembler: str
+    """Likewise, and where nobody asked for instructions."""
     builds: tuple[Build, ...]
 
 
 def build_only(
-    loaded: LoadedSuite, plan: Sequence[PlannedCase], archs: Sequence[str], timeout_s: float
+    loaded: LoadedSuite,
+    plan: Sequence[PlannedCase],
+    archs: Sequence[str],
+    timeout_s: float,
+    *,
+    instructions: bool = False,
+    tell: Callable[[str], object] = lambda _stage: None,
 ) -> BuildResult:
-    """Build every case's kernel for every architecture, several at a time.
+    """Build every case's kernel for every architecture, several at a time; with `instructions`, tell what
+    they are. `tell` is called with how far it has come.
 
-    `timeout_s` is for one turn of the compilers, a core each. Raises BuildError where the process that does
-    it is lost, SuiteError where it cannot load the suite.
+    `timeout_s` is for one compilation. Raises BuildError where the process that does it is lost, SuiteError
+    where it cannot load the suite.
     """
     cases = tuple(CaseOf(kernel=each.kernel.name, sizes=each.case.sizes) for each in plan)
     turns = ceil_div(len(cases) * len(archs), os.cpu_count() or 1)
@@ -43,7 +53,8 @@ def build_only(
             child,
             Open(device="null", suite=str(loaded.suite.root), scratch=str(scratch), work_tree=work_tree),
         )
-        reply = child.ask(BuildOnly(cases=cases, archs=tuple(archs)), timeout_s * max(1, turns))
+        request = BuildOnly(cases=cases, archs=tuple(archs), instructions=instructions, timeout_s=timeout_s)
+        reply = child.ask(request, timeout_s * (1 + turns), lambda progress: tell(progress.stage))
     if isinstance(reply, Failed):
         kind = UsageError if reply.exit_code == ExitCode.USAGE else BuildError
         raise kind(loaded.explained(reply.message, reply.log), log=reply.log)
@@ -51,4 +62,5 @@ def build_only(
         replace(each, message=loaded.explained(each.message, each.log)) if each.message else each
         for each in reply.builds
     )
-    return BuildResult(loaded, reply.compiler, tuple(explained))
+    disassembler = disassembly.version() if instructions else ""
+    return BuildResult(loaded, reply.compiler, disassembler and f"nvdisasm {disassembler}", tuple(explained))

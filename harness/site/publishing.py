@@ -75,7 +75,7 @@ def publish_pages(
     now = dt.datetime.now(tz=dt.timezone.utc)
     decisions, commits = read_triage(root), read_commits(root, revision)
     found = open_results(results, commits, directions)
-    cases = cases_of(found.groups)
+    cases = cases_of(found.groups, built=found.built)
     site = Site(html / FOLDER)
     for source in sorted(path for path in _ASSETS.rglob("*") if path.is_file()):
         site.put(source.relative_to(_ASSETS).as_posix(), _lean(source))

@@ -5,7 +5,7 @@ and whether it takes what the harness will give it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from os import cpu_count
@@ -14,17 +14,24 @@ from typing import Literal
 import msgspec
 
 from harness.device.backends import nvcc
+from harness.device.backends.cubin import KernelCode, kernel_code
+from harness.device.backends.cubin_lines import lines_of
 from harness.errors import BuildError, HarnessError, UsageError
 from harness.spec.device_facts import DeviceFacts
 from harness.spec.planning import PlannedCase, Refusal
 from harness.spec.sources import Program, lacking
 from harness.spec.suite import Generated, HostLibrary, Kernel, Parameter, is_for
+from harness.static.disassembly import Listed, disassembled
 from harness.static.occupancy import CAPABILITIES, Card
+from harness.static.sass import Instructions
 from harness.system.cache import BinaryCache
 
 _COMPILING = re.compile(r"Compiling entry function '([^']+)' for '(\w+)'")
 _USED = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+)(?:\+\d+)? bytes smem")
+_BARRIERS = re.compile(r"used (\d+) barriers")
+_STACK = re.compile(r"(\d+) bytes stack frame")
+_WARNING = re.compile(r"^ptxas warning *: *(.*)$", re.MULTILINE)
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 _ARCH = re.compile(r"sm_(\d+)(\d)[af]?\Z")
 _BITS = re.compile(r"\d+\Z")
@@ -41,16 +48,44 @@ class Usage:
     """Of a block; what the launch asks for comes on top."""
     spill_store_bytes: int
     spill_load_bytes: int
+    stack_bytes: int | None = None
+    """Of a thread: what is spilled, and arrays that are not held in registers."""
+    barriers: int | None = None
 
 
-class Compiled(msgspec.Struct, frozen=True):
-    """What is kept of a compilation: each kernel in it, by its symbol."""
+class Kept(msgspec.Struct, frozen=True):
+    """What is kept of a compilation, as it was: whoever reads it otherwise need not compile again."""
+
+    said: str
+    binary: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Each kernel of a compilation, by its symbol."""
 
     arch: str
     """What it was built for."""
-    usage: dict[str, Usage]
-    parameters: dict[str, tuple[int, ...]]
+    usage: Mapping[str, Usage]
+    parameters: Mapping[str, tuple[int, ...]]
     """Sizes in bytes, in order."""
+    warnings: tuple[str, ...]
+    binary: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Code:
+    """What the instructions of a kernel are, for one architecture."""
+
+    bytes: int
+    """Without the padding at the end."""
+    constant_bytes: int
+    """Of the bank that holds its parameters, behind those of the launch itself."""
+    sha256: str
+    """The same for two kernels that are the same to the card: see `cubin.kernel_code`."""
+    instructions: Instructions | None = None
+    problem: str = ""
+    """Why the instructions are not told; empty where nobody asked for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +105,9 @@ class Build:
     entry: str = ""
     """The symbol that is launched."""
     usage: Usage | None = None
+    warnings: tuple[str, ...] = ()
+    """Of ptxas."""
+    code: Code | None = None
 
 
 def check_arch(arch: str) -> str:
@@ -81,7 +119,7 @@ def check_arch(arch: str) -> str:
 
 def facts_of_arch(arch: str) -> DeviceFacts:
     """What a case may know of any card of an architecture; nothing of how many multiprocessors one has."""
-    capability = _capability(arch)
+    capability = capability_of(arch)
     if capability not in CAPABILITIES:
         return DeviceFacts(arch, "cuda", {"capability": 10 * capability[0] + capability[1]})
     told = Card(arch, capability, multiprocessors=1).facts.facts
@@ -92,16 +130,59 @@ Making = Callable[[PlannedCase, str], Program]
 """The program of a case for an architecture; raises HarnessError where it cannot be made."""
 
 
-def builds(planned: Sequence[PlannedCase], archs: Sequence[str], making: Making) -> list[Build]:
-    """Every distinct program of the cases for every architecture; compilers work side by side."""
+def builds(
+    planned: Sequence[PlannedCase],
+    archs: Sequence[str],
+    making: Making,
+    *,
+    instructions: bool = False,
+    timeout_s: float | None = None,
+    tell: Callable[[int, int], object] = lambda _done, _all: None,
+) -> list[Build]:
+    """Every distinct program of the cases for every architecture; compilers work side by side, each for no
+    longer than it may, and `tell` is called as they come to their ends.
+    """
     kernels = list({each.kernel.name: each.kernel for each in planned}.values())
     asked: list[tuple[Build, Program | None]] = []
     for kernel in kernels:
         cases = [each for each in planned if each.kernel is kernel]
         for arch in archs:
             asked += _programs(kernel, cases, arch, making)
+    found, codes = [], []
     with ThreadPoolExecutor(cpu_count()) as pool:
-        return list(pool.map(_build, *zip(*asked, strict=True))) if asked else []
+        waiting = [pool.submit(_build, each, made, timeout_s) for each, made in asked]
+        for done, each in enumerate(waiting, 1):
+            build, code = each.result()
+            tell(done, len(waiting))
+            found.append(build)
+            codes.append(code)
+        return _disassembled(found, codes, pool) if instructions else found
+
+
+def _disassembled(
+    found: Sequence[Build], codes: Sequence[Listed | None], pool: ThreadPoolExecutor
+) -> list[Build]:
+    """With what the instructions of each are."""
+    by_arch: dict[str, list[Listed]] = {}
+    for each, code in zip(found, codes, strict=True):
+        if code is not None:
+            by_arch.setdefault(each.built_for, []).append(code)
+    told = (
+        dict(zip(by_arch, pool.map(disassembled, *zip(*by_arch.items(), strict=True)), strict=True))
+        if by_arch
+        else {}
+    )
+    return [
+        each if code is None else _with_instructions(each, told[each.built_for][code])
+        for each, code in zip(found, codes, strict=True)
+    ]
+
+
+def _with_instructions(build: Build, told: Instructions | BuildError) -> Build:
+    assert build.code is not None, "there are instructions"
+    if isinstance(told, BuildError):
+        return replace(build, code=replace(build.code, problem=told.message))
+    return replace(build, code=replace(build.code, instructions=told))
 
 
 def _programs(
@@ -139,7 +220,11 @@ def _programs(
 
 
 def _left_out(kernel: Kernel, arch: str) -> Refusal | None:
-    """Why a kernel is not for nvcc, or not for this architecture."""
+    """Why a kernel is not built for this architecture."""
+    return _not_for_nvcc(kernel) or _not_for(kernel, arch)
+
+
+def _not_for_nvcc(kernel: Kernel) -> Refusal | None:
     name, source = kernel.name, kernel.source_for("cuda")
     if source is None:
         return Refusal(
@@ -151,14 +236,32 @@ def _left_out(kernel: Kernel, arch: str) -> Refusal | None:
         )
     if missing := lacking(kernel, "cuda"):
         return Refusal("needs-package", missing)
-    if kernel.capability is not None and _capability(arch) < kernel.capability:
+    return None
+
+
+def _not_for(kernel: Kernel, arch: str) -> Refusal | None:
+    name = kernel.name
+    if (refused := _compiler_lacks(arch)) and isinstance(kernel.source_for("cuda"), str):
+        return refused
+    if kernel.capability is not None and capability_of(arch) < kernel.capability:
         return Refusal("needs-capability", f"{name} needs {kernel.requires or kernel.arch}.")
-    if kernel.arch and not is_for(kernel.arch, _capability(arch)):
+    if kernel.arch and not is_for(kernel.arch, capability_of(arch)):
         return Refusal("needs-capability", f"{name} is built for {kernel.arch}, which is not {arch}.")
     return None
 
 
-def _capability(arch: str) -> tuple[int, int]:
+def _compiler_lacks(arch: str) -> Refusal | None:
+    """Why this nvcc compiles nothing for an architecture: it is not there, too old, or too new."""
+    known = nvcc.architectures()
+    if not known or not nvcc.version():
+        return None  # whoever needs it is told so
+    if {arch, arch.rstrip("af")} & {*known}:
+        return None
+    listed = ", ".join(known)
+    return Refusal("needs-compiler", f"{nvcc.version()} compiles nothing for {arch}, only for {listed}.")
+
+
+def capability_of(arch: str) -> tuple[int, int]:
     match = _ARCH.match(arch)
     assert match is not None, "check_arch comes first"
     return int(match[1]), int(match[2])
@@ -170,20 +273,32 @@ def _failed(kernel: str, arch: str, error: HarnessError) -> Build:
     )
 
 
-def _build(asked: Build, made: Program | None) -> Build:
+def _build(asked: Build, made: Program | None, timeout_s: float | None) -> tuple[Build, Listed | None]:
     if made is None:
-        return asked
+        return asked, None
     try:
         if made.kind == "library":
-            return replace(asked, built_for=_library(made, asked.arch), entry=made.function)
+            return replace(asked, built_for=_library(made, asked.arch), entry=made.function), None
         if made.kind == "image":
-            return _image(asked, made)
-        compiled = compiled_for(made, asked.arch)
+            return _image(asked, made), None
+        compiled = compiled_for(made, asked.arch, timeout_s)
         entry = nvcc.entry_among(made, compiled.parameters)
         check_parameters(made, compiled.parameters[entry])
-        return replace(asked, built_for=compiled.arch, entry=entry, usage=compiled.usage.get(entry))
+        code = kernel_code(compiled.binary, entry)
+        return replace(
+            asked,
+            built_for=compiled.arch,
+            entry=entry,
+            usage=compiled.usage.get(entry),
+            warnings=compiled.warnings,
+            code=_code(code) if code else None,
+        ), Listed(code.instructions, lines_of(compiled.binary, entry)) if code else None
     except HarnessError as error:
-        return replace(_failed(asked.kernel, asked.arch, error), cases=asked.cases)
+        return replace(_failed(asked.kernel, asked.arch, error), cases=asked.cases), None
+
+
+def _code(code: KernelCode) -> Code:
+    return Code(bytes=len(code.instructions), constant_bytes=code.constant_bytes, sha256=code.sha256)
 
 
 def _image(asked: Build, made: Program) -> Build:
@@ -220,7 +335,7 @@ def _library(made: Program, arch: str) -> str:
     return whole
 
 
-def compiled_for(made: Program, arch: str) -> Compiled:
+def compiled_for(made: Program, arch: str, timeout_s: float | None = None) -> Compiled:
     """What the compilers say of a program for an architecture, from the cache where they did. Raises
     BuildError.
     """
@@ -228,12 +343,13 @@ def compiled_for(made: Program, arch: str) -> Compiled:
         raise BuildError(f"{made.name} is a binary: ptxas says nothing of it.")
 
     def compile_(options: tuple[str, ...]) -> bytes:
-        binary, said = nvcc.cubin(made, options, arch)
-        return msgspec.json.encode(_told(said, binary, arch))
+        binary, said = nvcc.cubin(made, options, arch, timeout_s)
+        return msgspec.msgpack.encode(Kept(said, binary))
 
-    options = (*nvcc.STANDARD, *made.all_options, "-Xptxas=-v")
+    # Lines change no instruction, and tell where one comes from.
+    options = (*nvcc.STANDARD, *made.all_options, "-lineinfo", "-Xptxas=-v")
     kept, _ = nvcc.through_cache(BinaryCache(), made, options, arch, compile_)
-    return msgspec.json.decode(kept, type=Compiled)
+    return _told(msgspec.msgpack.decode(kept, type=Kept), arch)
 
 
 def usage(made: Program, arch: str) -> Usage:
@@ -244,20 +360,31 @@ def usage(made: Program, arch: str) -> Usage:
     return compiled.usage[nvcc.entry_among(made, compiled.parameters)]
 
 
-def _told(said: str, binary: bytes, arch: str) -> Compiled:
+def _told(kept: Kept, arch: str) -> Compiled:
     """Of each function that ptxas compiled, what it said."""
     found: dict[str, Usage] = {}
-    marks = list(_COMPILING.finditer(said))
+    marks = list(_COMPILING.finditer(kept.said))
     for mark, following in zip(marks, [*marks[1:], None], strict=True):
-        part = said[mark.end() : following.start() if following else None]
-        spilled, used, shared = (pattern.search(part) for pattern in (_SPILLS, _USED, _SHARED))
+        part = kept.said[mark.end() : following.start() if following else None]
+
+        def number(pattern: re.Pattern[str], group: int = 1, part: str = part) -> int:
+            return int(match[group]) if (match := pattern.search(part)) else 0
+
         found[mark[1]] = Usage(
-            registers=int(used[1]) if used else 0,
-            shared_bytes=int(shared[1]) if shared else 0,
-            spill_store_bytes=int(spilled[1]) if spilled else 0,
-            spill_load_bytes=int(spilled[2]) if spilled else 0,
+            registers=number(_USED),
+            shared_bytes=number(_SHARED),
+            spill_store_bytes=number(_SPILLS),
+            spill_load_bytes=number(_SPILLS, 2),
+            stack_bytes=number(_STACK),
+            barriers=number(_BARRIERS),
         )
-    return Compiled(marks[0][2] if marks else arch, found, nvcc.entries(binary))
+    return Compiled(
+        arch=marks[0][2] if marks else arch,
+        usage=found,
+        parameters=nvcc.entries(kept.binary),
+        warnings=tuple(dict.fromkeys(_WARNING.findall(kept.said))),
+        binary=kept.binary,
+    )
 
 
 def check_parameters(made: Program, sizes: Sequence[int]) -> None:

@@ -16,10 +16,11 @@ from harness.records import Launch
 from harness.spec.device_facts import DeviceFacts
 
 WARP = 32
+_MIB = 2**20
 _FILE = "harness/static/occupancy.py"
-_REGISTERS = 65_536
+REGISTERS = 65_536
 """Of a multiprocessor, in four parts that share none of theirs."""
-_THREADS_A_BLOCK = 1024
+THREADS_A_BLOCK = 1024
 _PARTS = 4
 _REGISTERS_AT_ONCE = 256
 """A warp's registers are given out in so many."""
@@ -58,6 +59,10 @@ class Card:
     name: str
     capability: tuple[int, int]
     multiprocessors: int
+    clock_mhz: float | None = None
+    """The highest that it is specified for; None where nobody said, as of the two that follow."""
+    memory_gbytes_per_s: float | None = None
+    l2_bytes: int = 0
 
     @property
     def arch(self) -> str:
@@ -78,24 +83,27 @@ class Card:
             "warp_size": WARP,
             "shared_bytes_per_block": self.holds.shared_bytes_a_block,
             "shared_bytes_per_sm": self.holds.shared_bytes,
-            "registers_per_sm": _REGISTERS,
-            "threads_per_block": _THREADS_A_BLOCK,
+            "registers_per_sm": REGISTERS,
+            "threads_per_block": THREADS_A_BLOCK,
             "threads_per_sm": self.holds.threads,
         }
         return DeviceFacts(self.name, "cuda", told)
 
 
 CARDS: Mapping[str, Card] = {
-    "rtx3060": Card("GeForce RTX 3060", (8, 6), 28),
-    "a6000": Card("RTX A6000", (8, 6), 84),
-    "a10": Card("A10", (8, 6), 72),
-    "a100": Card("A100", (8, 0), 108),
-    "rtx4090": Card("GeForce RTX 4090", (8, 9), 128),
-    "rtx5090": Card("GeForce RTX 5090", (12, 0), 170),
-    "h100": Card("H100 SXM", (9, 0), 132),
-    "h200": Card("H200", (9, 0), 132),
+    "rtx3060": Card("GeForce RTX 3060", (8, 6), 28, 1777, 360, 3 * _MIB),
+    "a6000": Card("RTX A6000", (8, 6), 84, 1800, 768, 6 * _MIB),
+    "a10": Card("A10", (8, 6), 72, 1695, 600, 6 * _MIB),
+    "a100": Card("A100", (8, 0), 108, 1410, 1555, 40 * _MIB),
+    "rtx4090": Card("GeForce RTX 4090", (8, 9), 128, 2520, 1008, 72 * _MIB),
+    "rtx5090": Card("GeForce RTX 5090", (12, 0), 170, 2407, 1792, 96 * _MIB),
+    "h100": Card("H100 SXM", (9, 0), 132, 1980, 3352, 50 * _MIB),
+    "h200": Card("H200", (9, 0), 132, 1980, 4800, 60 * _MIB),
 }
-"""By the words of `--card`: NVIDIA's white papers of GA102, GA100, AD102, GB202 and GH100."""
+"""By the words of `--card`: NVIDIA's white papers of GA102, GA100, AD102, GB202 and GH100, and data sheets
+for boost clock, memory and L2. GeForce cards of other makers, and cards whose limits were raised, are faster.
+Of H100 and H200 the clock and the L2 are what the driver says; the data sheet's A100 is the one with 40 GB.
+"""
 
 
 def card(text: str) -> Card:
@@ -147,7 +155,7 @@ def residency(card: Card, launch: Launch, registers: int, static_shared_bytes: i
     limits = {
         "threads": holds.threads // WARP // warps,
         "blocks": holds.blocks,
-        "registers": _REGISTERS // _PARTS // a_warp * _PARTS // warps if a_warp else holds.blocks,
+        "registers": REGISTERS // _PARTS // a_warp * _PARTS // warps if a_warp else holds.blocks,
         "shared memory": holds.shared_bytes // shared if shared else holds.blocks,
     }
     if shared - holds.reserved_bytes > holds.shared_bytes_a_block:

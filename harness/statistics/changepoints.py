@@ -203,6 +203,39 @@ def find_changes(values: ArrayLike, *, smallest: float = 0.01, significance: flo
     )
 
 
+def exact_changes(values: ArrayLike) -> Segmentation:
+    """The changes of figures that have no noise, as of what only a build decides: wherever one differs from
+    the one before. What is not finite is no figure, and passed over; 0 is one. Of a step from 0 the effect
+    is 1, since no ratio tells it.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    place = np.flatnonzero(np.isfinite(array))
+    starts = [at for at, figure in enumerate(array[place]) if not at or figure != array[place[at - 1]]]
+    edges = [*starts, place.size]
+    levels = tuple(
+        Level(start=int(place[low]), stop=int(place[high - 1]) + 1, level=float(array[place[low]]), sd=0.0)
+        for low, high in pairwise(edges)
+    )
+    changes = []
+    for old, new in pairwise(levels):
+        effect = new.level / old.level - 1 if old.level else 1.0
+        at = new.start
+        changes.append(
+            ChangePoint(
+                at=at,
+                first=old.stop,
+                last=at,
+                before=old.level,
+                after=new.level,
+                effect=effect,
+                low=effect,
+                high=effect,
+                p_value=0.0,
+            )
+        )
+    return Segmentation(changes=tuple(changes), levels=levels, outliers=(), noise=0.0, autocorrelation=0.0)
+
+
 def _kept(logs: Floats, floor: float) -> tuple[Bools, Bools, bool]:
     """Which figures are no strays, which are among so many strays that these are noise, and whether the
     series is searched as a short one: it is short and has noise.

@@ -194,6 +194,24 @@ def run_shell(command: str, folder: Path, timeout_s: float) -> Ended:
         return Ended(code if code >= 0 else 128 - code, child.log())
 
 
+def finished(command: Sequence[str], folder: Path, timeout_s: float | None = None) -> tuple[int, str]:
+    """The status of a command that has ended, and what it printed. Raises subprocess.TimeoutExpired where it
+    does not in time; it is ended then with all that it started, as a compiler's driver starts compilers.
+    """
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, errors="replace"
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=timeout_s)
+        except BaseException:
+            for pid in [*_descendants(process.pid)]:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            process.kill()
+            raise
+        return process.returncode, out + err
+
+
 class Process(_Child):
     """``python -m module`` that answers requests."""
 

@@ -20,13 +20,14 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness.errors import BuildError
 from harness.spec.sources import INSTANCE, INSTANCE_FILE, Program, is_self_contained, unusual_options
 from harness.spec.suite import is_for
 from harness.system.cache import BinaryCache, Manifest
 from harness.system.files import read_regular, scratch_folder
+from harness.system.process import finished
 
 STANDARD = ("-std=c++17",)
 """The options of every compilation, before a kernel's own."""
@@ -61,12 +62,29 @@ def paths() -> Iterator[str]:
 
 @functools.cache
 def _packaged() -> str | None:
+    return packaged(PACKAGE, "nvcc")
+
+
+def packaged(package: str, tool: str) -> str | None:
+    """A program of a package from PyPI; None where the package, or the program in it, is not installed."""
     try:
-        files = metadata.files(PACKAGE) or ()
+        files = metadata.files(package) or ()
     except metadata.PackageNotFoundError:
         return None
-    found = (str(file.locate()) for file in files if file.name == "nvcc")
+    found = (str(file.locate()) for file in files if file.name == tool)
     return next((file for file in found if os.access(file, os.X_OK)), None)
+
+
+@functools.cache
+def architectures() -> tuple[str, ...]:
+    """What this nvcc compiles for, such as sm_86, oldest first; empty where it does not say.
+
+    nvcc itself takes sm_90a where it lists sm_90: those with a letter are not in its list before 13.
+    """
+    if (nvcc := path()) is None:
+        return ()
+    done = subprocess.run([nvcc, "--list-gpu-code"], capture_output=True, text=True, check=False)
+    return tuple(dict.fromkeys(re.findall(r"^sm_\w+$", done.stdout, re.MULTILINE)))
 
 
 @functools.cache
@@ -124,15 +142,19 @@ def _needed(program: Program) -> str:
     return nvcc
 
 
-def cubin(program: Program, options: Sequence[str], arch: str) -> tuple[bytes, str]:
+def cubin(
+    program: Program, options: Sequence[str], arch: str, timeout_s: float | None = None
+) -> tuple[bytes, str]:
     """A kernel's binary for an architecture such as sm_90, and what the compiler said.
 
     `options` are all of them. Where the source needs what only sm_90a has, it is built for that, unless the
-    program says what it is built for. Raises BuildError, with the compiler's words as its log.
+    program says what it is built for. Raises BuildError, with the compiler's words as its log, and where it
+    takes longer than it may.
     """
 
     def compile_(target: str) -> tuple[bytes, str]:
-        return _compiled(program, [_needed(program), "-cubin", f"-arch={target}", *options], target)
+        command = [_needed(program), "-cubin", f"-arch={target}", *options]
+        return _compiled(program, command, target, timeout_s)
 
     if program.suffix == ".ptx":
         return compile_(ptx_target(program, arch))
@@ -162,15 +184,21 @@ def _runtime(nvcc: str) -> list[str]:
     return ["-cudart", "none", "-Xlinker", f"-rpath,{folder}", "-Xlinker", str(named[0])]
 
 
-def _compiled(program: Program, command: Sequence[str], arch: str) -> tuple[bytes, str]:
+def _compiled(
+    program: Program, command: Sequence[str], arch: str, timeout_s: float | None = None
+) -> tuple[bytes, str]:
     with scratch_folder() as folder:
         source, made = folder / f"kernel{program.suffix}", folder / "made"
         source.write_text(program.text, encoding="utf-8")
-        done = subprocess.run(
-            [*command, "-o", str(made), str(source)], capture_output=True, text=True, check=False, cwd=folder
-        )
-        said = (done.stdout + done.stderr).strip()
-        if done.returncode or not made.is_file():
+        try:
+            status, said = finished([*command, "-o", str(made), str(source)], folder, timeout_s)
+        except subprocess.TimeoutExpired:
+            raise BuildError(
+                f"{program.name} took more than {timeout_s:g} s to compile for {arch}. Allow more by "
+                "--timeout."
+            ) from None
+        said = said.strip()
+        if status or not made.is_file():
             message = f"{program.name} does not compile for {arch} with {version(program.compiler)}."
             if program.instance and re.search(rf"^{INSTANCE_FILE}\(\d+\): error", said, re.MULTILINE):
                 message = f"{program.name}: {program.instance} names no kernel, or more than one."
@@ -310,7 +338,7 @@ def _folders(options: Sequence[str]) -> list[str] | None:
 
 _LACKS = re.compile(r"not supported on \.target 'sm_")
 """ptxas's words for an instruction or a feature that an architecture does not have."""
-_MAGIC = b"\x7fELF\x02\x01"
+MAGIC = b"\x7fELF\x02\x01"
 """The first bytes of a 64-bit ELF file, least significant byte first."""
 _NO_BITS = 8
 _CODE = (".text.", ".nv.constant", ".nv.shared.", ".nv.global", ".nv.info", ".rel.text.", ".rela.text.")
@@ -323,12 +351,12 @@ def code_sha256(binary: bytes) -> str | None:
 
     None where the binary is no cubin, or is damaged.
     """
-    if not binary.startswith(_MAGIC):
+    if not binary.startswith(MAGIC):
         return None
     digest = hashlib.sha256()
     instructions = 0
     try:
-        for name, flags, size, content in _sections(binary):
+        for name, flags, size, content, _ in sections(binary):
             # Without what follows: a compiler may put a hash of the file's name into a symbol's.
             if kind := next(filter(name.startswith, _CODE), None):
                 digest.update(f"{kind}:{flags}:{size}:".encode() + content)
@@ -342,23 +370,23 @@ def code_of_any_compiler(binary: bytes) -> str:
     """The same for what two compilers made, where they made the same: without where each puts what into the
     file, its version, and what only a newer one notes of every kernel. Empty where it cannot be told.
     """
-    if not binary.startswith(_MAGIC):
+    if not binary.startswith(MAGIC):
         return ""
     try:
-        sections = list(_sections(binary))
-        names = _symbols({name: content for name, _, _, content in sections})
-        code = [each for each in sections if each[0].startswith(_CODE)]
+        every = list(sections(binary))
+        names = _symbols({each.name: each.content for each in every})
+        code = [each for each in every if each.name.startswith(_CODE)]
         parts = [
-            f"{name}:{flags}:{size}:".encode() + content
-            for name, flags, size, content in code
-            if not name.startswith(_INFO)
+            f"{each.name}:{each.flags}:{each.size}:".encode() + each.content
+            for each in code
+            if not each.name.startswith(_INFO)
         ]
-        for name, _, _, content in code:
-            if name.startswith(_INFO):
-                parts += (f"{name}:{note}".encode() for note in _notes(content, names))
+        for each in code:
+            if each.name.startswith(_INFO):
+                parts += (f"{each.name}:{note}".encode() for note in _notes(each.content, names))
     except (struct.error, ValueError, OverflowError, IndexError):
         return ""
-    has_code = any(name.startswith(".text.") and content for name, _, _, content in code)
+    has_code = any(each.name.startswith(".text.") and each.content for each in code)
     return hashlib.sha256(b"\0".join(sorted(parts))).hexdigest() if has_code else ""
 
 
@@ -400,10 +428,10 @@ def has_no_memory(binary: bytes) -> bool:
     """Whether a kernel can keep nothing between launches: its module has no variable that it could write, not
     even a pointer to what it allocates. False where the binary is no cubin, or is damaged.
     """
-    if not binary.startswith(_MAGIC):
+    if not binary.startswith(MAGIC):
         return False
     try:
-        return not any(name.startswith(".nv.global") and size for name, _, size, _ in _sections(binary))
+        return not any(name.startswith(".nv.global") and size for name, _, size, _, _ in sections(binary))
     except (struct.error, ValueError, OverflowError):
         return False
 
@@ -416,33 +444,52 @@ def parameters(binary: bytes, function: str) -> tuple[tuple[int, int], ...] | No
     """Offset and size in bytes of each parameter of a kernel, in order; None where the binary is no cubin, or
     does not tell.
     """
-    if not binary.startswith(_MAGIC):
+    if not binary.startswith(MAGIC):
         return None
     try:
         content = next(
-            (content for name, _, _, content in _sections(binary) if name == f".nv.info.{function}"), None
+            (content for name, _, _, content, _ in sections(binary) if name == f".nv.info.{function}"), None
         )
-        return None if content is None else _parameters(content)
+        return None if content is None else parameters_in(content)
     except (struct.error, ValueError, OverflowError):
         return None
 
 
-def _parameters(info: bytes) -> tuple[tuple[int, int], ...]:
+def parameters_in(info: bytes) -> tuple[tuple[int, int], ...]:
+    """The same of the content of a kernel's .nv.info."""
     found: dict[int, tuple[int, int]] = {}
+    for attribute, value in attributes(info):
+        if attribute == _PARAMETER_INFO:
+            _, ordinal, offset, packed = struct.unpack("<IHHI", value)
+            found[ordinal] = offset, packed >> 18
+    return tuple(found[ordinal] for ordinal in sorted(found))
+
+
+def attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
+    """Each attribute in the content of an .nv.info, and its value."""
     at = 0
     while at < len(info):
         kind, attribute, value = struct.unpack_from("<BBH", info, at)
         at += 4
         if kind == _FORMAT_SIZED:
-            if attribute == _PARAMETER_INFO:
-                _, ordinal, offset, packed = struct.unpack_from("<IHHI", info, at)
-                found[ordinal] = offset, packed >> 18
+            yield attribute, info[at : at + value]
             at += value
-    return tuple(found[ordinal] for ordinal in sorted(found))
+        else:
+            yield attribute, value.to_bytes(2, "little")
 
 
-def _sections(binary: bytes) -> Iterator[tuple[str, int, int, bytes]]:
-    """Name, flags, size and content of each; without content where the file holds none."""
+class Section(NamedTuple):
+    name: str
+    flags: int
+    size: int
+    content: bytes
+    """None of it where the file holds none."""
+    info: int
+    """What its kind says it is, such as a kernel's registers."""
+
+
+def sections(binary: bytes) -> Iterator[Section]:
+    """Of a 64-bit ELF file. Raises struct.error, ValueError or OverflowError where it is damaged."""
     (offset,) = struct.unpack_from("<Q", binary, 0x28)
     entry_size, count, names = struct.unpack_from("<HHH", binary, 0x3A)
     headers = [struct.unpack_from("<IIQQQQIIQQ", binary, offset + entry_size * i) for i in range(count)]
@@ -450,11 +497,12 @@ def _sections(binary: bytes) -> Iterator[tuple[str, int, int, bytes]]:
         raise ValueError("There is no section of names.")
     start, size = headers[names][4:6]
     table = binary[start : start + size]
-    for name, kind, flags, _, start, size, *_ in headers:
+    for name, kind, flags, _, start, size, _, info, *_ in headers:
         content = b"" if kind == _NO_BITS else binary[start : start + size]
         if kind != _NO_BITS and len(content) < size:
             raise ValueError("A section goes beyond the end of the file.")
-        yield table[name : table.index(b"\0", name)].decode(errors="replace"), flags, size, content
+        text = table[name : table.index(b"\0", name)].decode(errors="replace")
+        yield Section(text, flags, size, content, info)
 
 
 def entries(binary: bytes) -> dict[str, tuple[int, ...]]:
@@ -462,17 +510,17 @@ def entries(binary: bytes) -> dict[str, tuple[int, ...]]:
 
     Empty where the binary is no cubin, or is damaged.
     """
-    if not binary.startswith(_MAGIC):
+    if not binary.startswith(MAGIC):
         return {}
     try:
-        held = {name: content for name, _, _, content in _sections(binary)}
+        held = {name: content for name, _, _, content, _ in sections(binary)}
         table, names = held.get(".symtab", b""), held.get(".strtab", b"")
         symbols = [
             names[name : names.index(b"\0", name)].decode(errors="replace")
             for name, kind, other, *_ in struct.iter_unpack("<IBBHQQ", table)
             if kind & 0xF == _FUNCTION and other & _LAUNCHED
         ]
-        laid_out = {symbol: _parameters(held.get(f".nv.info.{symbol}", b"")) for symbol in symbols}
+        laid_out = {symbol: parameters_in(held.get(f".nv.info.{symbol}", b"")) for symbol in symbols}
         return {symbol: tuple(size for _, size in each) for symbol, each in laid_out.items()}
     except (struct.error, ValueError, OverflowError):
         return {}
@@ -563,10 +611,12 @@ _TARGET = re.compile(rb"-arch (sm_\w+)")
 
 def built_for(binary: bytes) -> str | None:
     """The architecture of a cubin, as ptxas was told it; None where the file does not say."""
-    if not binary.startswith(_MAGIC):
+    if not binary.startswith(MAGIC):
         return None
     try:
-        notes = b"".join(content for name, _, _, content in _sections(binary) if name.startswith(".note.nv"))
+        notes = b"".join(
+            content for name, _, _, content, _ in sections(binary) if name.startswith(".note.nv")
+        )
     except (struct.error, ValueError, OverflowError):
         return None
     match = _TARGET.search(notes)
@@ -595,7 +645,7 @@ def _demangle() -> Any:
 def exports(binary: bytes, function: str) -> bool:
     """Whether a shared library has a function of this name. True where the file cannot be read."""
     try:
-        names = [content for name, _, _, content in _sections(binary) if name == ".dynstr"]
+        names = [content for name, _, _, content, _ in sections(binary) if name == ".dynstr"]
     except (struct.error, ValueError, OverflowError):
         return True
     return any(f"\0{function}\0".encode() in content for content in names)

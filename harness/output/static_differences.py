@@ -1,0 +1,112 @@
+"""What differs between the builds of two commits, on the terminal, in Markdown and as JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from harness.numbers import counted
+from harness.output.sheet import Cell, Column, Sheet, inline
+from harness.output.static_tables import fields_of
+from harness.spec.case_id import CaseId
+from harness.static.differences import Difference, Risk
+
+_MARKS = {"changed": "inconclusive", "missing": "missing", "failed": "failed", "new": "new"}
+
+
+def differences_table(title: str, found: Sequence[Difference]) -> Sheet:
+    """A line for what differs in the same way, with its architectures: the risks, or else what moved."""
+    told = [each for each in found if each.status not in ("identical", "not-built") or each.risks]
+    archs: dict[tuple[str, Cell, str], list[str]] = {}
+    for each in told:
+        key = _label(each, found), _result(each), _what(each)
+        archs.setdefault(key, []).append(each.shown.build.arch)
+    if not archs:
+        return Sheet(columns=[], title=title, caption=summary(found))
+    labels = [label for label, _, _ in archs]
+    named = [label if label != before else "" for before, label in zip(["", *labels], labels, strict=False)]
+    return Sheet(
+        title=title,
+        caption=summary(found),
+        columns=[
+            Column("kernel", named, text=True, heads=True, spans=True),
+            Column("arch", [", ".join(each) for each in archs.values()], text=True),
+            Column("result", [result for _, result, _ in archs], text=True, whole=True),
+            Column("what", [what for _, _, what in archs], text=True),
+        ],
+    )
+
+
+def _label(each: Difference, found: Sequence[Difference]) -> str:
+    """The kernel, and where it is built in several ways one of the sizes that this way is for."""
+    build = each.shown.build
+    alike = [
+        other
+        for other in found
+        if (other.shown.build.kernel, other.shown.build.arch) == (build.kernel, build.arch)
+    ]
+    return build.kernel if len(alike) == 1 else CaseId.parse(each.shown.cases[0]).short.partition(".")[2]
+
+
+def _result(each: Difference) -> Cell:
+    if each.risks:
+        return Cell("risk", "regression")
+    return Cell(each.status, _MARKS.get(each.status, each.status))
+
+
+def _what(each: Difference) -> str:
+    if each.status == "failed":
+        return each.shown.build.message
+    return "; ".join(map(risk_text, each.risks) if each.risks else each.changes)
+
+
+def risk_text(risk: Risk) -> str:
+    return f"{risk.message} ({risk.place})" if risk.place else risk.message
+
+
+def summary(found: Sequence[Difference]) -> str:
+    """``4 kernels and architectures: 3 identical, 1 changed. 1 with a risk.``"""
+    statuses = Counter(each.status for each in found)
+    risky = sum(bool(each.risks) for each in found)
+    parts = ", ".join(f"{count} {status}" for status, count in statuses.items())
+    return f"{counted(len(found), 'build')}: {parts or 'none'}. {counted(risky, 'risk')}."
+
+
+def as_markdown(title: str, found: Sequence[Difference], compilers: Sequence[str]) -> str:
+    """For a pull request: what is at risk on which architecture, then all that differs, folded."""
+    lines = [f"### {inline(title)}", "", inline(summary(found)), ""]
+    risks: dict[tuple[str, str], list[str]] = {}
+    for each in found:
+        for risk in each.risks:
+            risks.setdefault((_label(each, found), risk_text(risk)), []).append(each.shown.build.arch)
+    lines += [
+        f"- **{inline(label)}** on {inline(', '.join(archs))}: {inline(text)}"
+        for (label, text), archs in risks.items()
+    ]
+    table = differences_table("", found)
+    if table.columns:
+        lines += ["", "<details><summary>All that differs</summary>", "", table.markdown(), "", "</details>"]
+    built = ", ".join(dict.fromkeys(filter(None, compilers)))
+    closing = (
+        f"Compiled with {inline(built)}; no card was asked. A risk is no verdict: what is identical needs no "
+        "measuring, and the rest is for a card to judge."
+    )
+    return "\n".join([*lines, "", closing]) + "\n"
+
+
+def as_json(suite: str, found: Sequence[Difference]) -> list[dict[str, Any]]:
+    return [
+        {
+            "suite": suite,
+            "kernel": each.shown.build.kernel,
+            "arch": each.shown.build.arch,
+            "cases": each.shown.cases,
+            "status": each.status,
+            "risks": each.risks,
+            "changes": each.changes,
+            "base": each.base and fields_of(each.base),
+            "head": each.head and fields_of(each.head),
+        }
+        for each in found
+    ]

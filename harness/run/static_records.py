@@ -1,0 +1,131 @@
+"""Static facts as records: an architecture is a card that needs no machine, its toolchain begins an epoch.
+
+A row stands for every size whose program and shape it is, under the first of them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+import harness
+from harness.device.machine import describe_host
+from harness.records import DeviceInfo, Launch, Resources, Row, RowStatus, Run, Toolchain
+from harness.run.build_only import BuildResult
+from harness.spec.planning import PlannedCase
+from harness.static.builds import capability_of
+from harness.static.facts import Facts
+from harness.static.occupancy import CAPABILITIES, REGISTERS, THREADS_A_BLOCK, WARP
+from harness.store.records_file import RecordWriter
+
+COMMAND = "static"
+
+
+def machine_of(arch: str) -> str:
+    """``static-sm_86``: the folder of an architecture's records."""
+    return f"static-{arch}"
+
+
+def write_static(
+    result: BuildResult, planned: Sequence[PlannedCase], facts: Sequence[Facts], results: Path
+) -> list[Path]:
+    """Store facts as those of their commit, a record an architecture. Raises StoreError."""
+    by_id = {each.case.id: each for each in planned}
+    written = []
+    for arch in dict.fromkeys(each.build.arch for each in facts):
+        own = [each for each in facts if each.build.arch == arch]
+        with RecordWriter(results / machine_of(arch), _run(result, arch)) as writer:
+            for each in own:
+                writer.add(_row(each, by_id[each.cases[0]]))
+            written.append(writer.finish(complete=True))
+    return written
+
+
+def _run(result: BuildResult, arch: str) -> Run:
+    return Run(
+        harness_version=harness.__version__,
+        run_id=secrets.token_hex(8),
+        started_at=dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
+        command=COMMAND,
+        source=result.loaded.source,
+        headline=result.loaded.suite.headline,
+        kernels=tuple(kernel.name for kernel in result.loaded.suite.kernels),
+        device=_device(arch),
+        toolchain=Toolchain(compiler=result.compiler),
+        host=describe_host(),
+        settings={"disassembler": result.disassembler or None},
+    )
+
+
+def _device(arch: str) -> DeviceInfo:
+    """Any card of an architecture, as far as they are alike."""
+    holds = CAPABILITIES.get(capability_of(arch))
+    return DeviceInfo(
+        spec=COMMAND,
+        backend=COMMAND,
+        name=f"any card of {arch}, by what was compiled",
+        vendor="NVIDIA",
+        driver="",
+        kind="other",
+        arch=arch,
+        compute_capability=capability_of(arch),
+        compute_units=None,
+        memory_bytes=None,
+        max_threads_per_block=THREADS_A_BLOCK,
+        max_block=(THREADS_A_BLOCK, THREADS_A_BLOCK, 64),
+        max_grid=(2**31 - 1, 65_535, 65_535),
+        max_shared_bytes=holds.shared_bytes_a_block if holds else 0,
+        warp_size=WARP,
+        max_threads_per_sm=holds.threads if holds else None,
+        registers_per_sm=REGISTERS,
+        shared_bytes_per_sm=holds.shared_bytes if holds else None,
+    )
+
+
+_STATUSES: dict[str, RowStatus] = {"built": "built", "failed": "failed", "not-built": "skipped"}
+
+
+def _row(facts: Facts, planned: PlannedCase) -> Row:
+    build, case = facts.build, planned.case
+    return Row(
+        case=case.id,
+        kernel=build.kernel,
+        sizes=case.sizes,
+        dtype=case.dtype,
+        status=_STATUSES[build.status],
+        reason=build.reason,
+        message=build.message or facts.problem,
+        log=build.log,
+        launch=_shape(facts),
+        resources=_resources(facts),
+    )
+
+
+def _shape(facts: Facts) -> Launch | None:
+    """With a grid of one block: how many there are is each size's own."""
+    if facts.block is None:
+        return None
+    return Launch(grid=(1, 1, 1), block=facts.block, dynamic_shared_bytes=facts.dynamic_shared_bytes or 0)
+
+
+def _resources(facts: Facts) -> Resources | None:
+    used, code = facts.build.usage, facts.build.code
+    if used is None:
+        return None
+    told = code.instructions if code else None
+    return Resources(
+        registers=used.registers,
+        static_shared_bytes=used.shared_bytes,
+        local_bytes=used.stack_bytes,
+        arch=facts.build.built_for or None,
+        code_sha256=code.sha256 if code else None,
+        spill_store_bytes=used.spill_store_bytes,
+        spill_load_bytes=used.spill_load_bytes,
+        constant_bytes=code.constant_bytes if code else None,
+        code_bytes=code.bytes if code else None,
+        occupancy=facts.residency.occupancy if facts.residency else None,
+        instructions=told.kinds if told else {},
+        loop_instructions=told.hottest.kinds if told and told.hottest else {},
+    )

@@ -1,0 +1,219 @@
+"""What differs between two builds of a kernel for one architecture, and what of it is likely to cost time.
+
+Nothing here is a verdict: a card decides. A risk is what has been seen to slow kernels down, named so that
+somebody looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from harness.static.facts import Facts
+from harness.static.sass import LOOP, Instructions, Loop, arithmetic, by_width
+
+RiskKind: TypeAlias = Literal["spill", "occupancy", "stack", "narrower", "unroll", "loop", "registers"]
+_MORE = 1.02
+"""Instructions of the hottest loop for each arithmetic one, head over base: less is how ptxas schedules."""
+_LOST_UNROLL = 0.5
+_LOADS_AND_STORES = ("LDG", "LDS", "STG", "STS")
+_WORDS = {
+    "LDG": "loads",
+    "LDS": "loads from shared memory",
+    "STG": "stores",
+    "STS": "stores to shared memory",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    kind: RiskKind
+    message: str
+    """``0 → 48 bytes spilled``."""
+    place: str = ""
+    """Of the source, as ``file.cu:12``; empty where it is not told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One kernel for one architecture, in one shape."""
+
+    base: Facts | None
+    """None where base has no such kernel."""
+    head: Facts | None
+    status: Literal["identical", "changed", "new", "missing", "failed", "not-built"]
+    changes: tuple[str, ...] = ()
+    """``registers 40 → 64``."""
+    risks: tuple[Risk, ...] = ()
+
+    @property
+    def shown(self) -> Facts:
+        found = self.head or self.base
+        assert found is not None, "one of them is there"
+        return found
+
+
+def differences(
+    base: Sequence[Facts], head: Sequence[Facts], *, most_registers: int | None = None
+) -> list[Difference]:
+    """Of every kernel and architecture that either has, in head's order.
+
+    A kernel of head with more than `most_registers` is a risk, whatever it had before.
+    """
+    before = {(each.build.arch, case): each for each in base for case in each.cases}
+    found: list[Difference] = []
+    seen: set[int] = set()
+    for each in head:
+        old = next(
+            (before[each.build.arch, case] for case in each.cases if (each.build.arch, case) in before), None
+        )
+        seen.add(id(old))
+        found.append(_difference(old, each, most_registers))
+    vanished = [each for each in base if id(each) not in seen]
+    there = {(each.build.arch, case) for each in head for case in each.cases}
+    return found + [
+        _difference(each, None, None)
+        for each in vanished
+        if not any((each.build.arch, case) in there for case in each.cases)
+    ]
+
+
+def _difference(base: Facts | None, head: Facts | None, most_registers: int | None) -> Difference:
+    if head is None:
+        return Difference(base=base, head=None, status="missing")
+    if head.build.status != "built":
+        return Difference(base=base, head=head, status=head.build.status)
+    budget = tuple(_budget(head, most_registers))
+    if base is None or base.build.status != "built":
+        return Difference(base=base, head=head, status="new", risks=budget)
+    if _same(base, head):
+        return Difference(base=base, head=head, status="identical", risks=budget)
+    return Difference(
+        base=base,
+        head=head,
+        status="changed",
+        changes=tuple(_changes(base, head)),
+        risks=(*_risks(base, head), *budget),
+    )
+
+
+def _same(base: Facts, head: Facts) -> bool:
+    """Whether the card gets the same: code, and the shape of its blocks."""
+    codes = [each.build.code and (each.build.code.sha256, each.build.built_for) for each in (base, head)]
+    shapes = [(each.block, each.dynamic_shared_bytes) for each in (base, head)]
+    return codes[0] is not None and codes[0] == codes[1] and shapes[0] == shapes[1]
+
+
+def _numbers(facts: Facts) -> Mapping[str, float]:
+    """What is known of it, by name."""
+    used, code, held = facts.build.usage, facts.build.code, facts.residency
+    found: dict[str, float] = {}
+    if used:
+        found["registers"] = used.registers
+        found["stack bytes"] = used.stack_bytes or 0
+        found["bytes spilled"] = used.spill_store_bytes
+        found["shared bytes"] = used.shared_bytes + (facts.dynamic_shared_bytes or 0)
+        found["barriers"] = used.barriers or 0
+    if held:
+        found["occupancy %"] = round(100 * held.occupancy, 1)
+    if code:
+        found["constant bytes"] = code.constant_bytes
+        found["code bytes"] = code.bytes
+    if code and code.instructions:
+        found["instructions"] = code.instructions.count
+        found["in the hottest loop"] = code.instructions.hottest.count if code.instructions.hottest else 0
+    return found
+
+
+def _changes(base: Facts, head: Facts) -> Iterator[str]:
+    before, after = _numbers(base), _numbers(head)
+    for name, old in before.items():
+        if name in after and after[name] != old:
+            yield f"{name} {old:,g} → {after[name]:,g}"
+
+
+def _risks(base: Facts, head: Facts) -> Iterator[Risk]:
+    before, after = base.build.usage, head.build.usage
+    told = _instructions(head)
+    places = told.places if told else {}
+    spilled = False
+    if before and after:
+        if spilled := after.spill_store_bytes > before.spill_store_bytes:
+            words = f"{before.spill_store_bytes} → {after.spill_store_bytes} bytes spilled"
+            yield Risk("spill", words + _in_loop(told), _place(places, "STL", "LDL"))
+        elif (after.stack_bytes or 0) > (before.stack_bytes or 0):
+            words = f"{before.stack_bytes or 0} → {after.stack_bytes} bytes of stack: an array left registers"
+            yield Risk("stack", words, _place(places, "STL", "LDL"))
+    yield from _occupancy(base, head)
+    if (old := _instructions(base)) and told:
+        yield from _narrower(old, told)
+        if not spilled:  # which its loop shows too
+            yield from _loop(old, told)
+
+
+def _in_loop(told: Instructions | None) -> str:
+    kinds = told.hottest.kinds if told and told.hottest else {}
+    count = sum(count for kind, count in kinds.items() if kind.startswith(("LDL.", "STL.")))
+    return f", and {count} instructions of the hottest loop move them" if count else ""
+
+
+def _occupancy(base: Facts, head: Facts) -> Iterator[Risk]:
+    before, after = base.residency, head.residency
+    if before and after and after.occupancy < before.occupancy:
+        old, new = (f"{100 * each.occupancy:.3g}" for each in (before, after))
+        yield Risk("occupancy", f"occupancy {old} → {new} %, limited by {after.limit}")
+
+
+def _narrower(base: Instructions, head: Instructions) -> Iterator[Risk]:
+    """Fewer accesses of the width that base's widest have, and more that are narrower."""
+    for operation in _LOADS_AND_STORES:
+        before, after = by_width(base.kinds, operation), by_width(head.kinds, operation)
+        widest = max(before, default=0)
+        narrow = [sum(n for bits, n in each.items() if bits < widest) for each in (before, after)]
+        if widest and after.get(widest, 0) < before[widest] and narrow[1] > narrow[0]:
+            listed = ", ".join(f"{count} {operation}.{bits}" for bits, count in after.items()) or "none"
+            was = ", ".join(f"{count} {operation}.{bits}" for bits, count in before.items())
+            kinds = [f"{operation}.{bits}" for bits in after if bits < widest]
+            place = next((head.places[kind] for kind in kinds if kind in head.places), "")
+            yield Risk("narrower", f"narrower {_WORDS[operation]}: {was} → {listed}", place)
+
+
+def _loop(base: Instructions, head: Instructions) -> Iterator[Risk]:
+    before, after = base.hottest, head.hottest
+    if before is None or after is None:
+        return
+    place = head.places.get(LOOP, "")
+    old, new = arithmetic(before.kinds), arithmetic(after.kinds)
+    if old and new and new <= _LOST_UNROLL * old and _arithmetic_kinds(after) <= _arithmetic_kinds(before):
+        words = f"a turn of the hottest loop does {old} → {new} arithmetic instructions: less is unrolled"
+        yield Risk("unroll", words, place)
+    elif _for_each(after, new) > _MORE * _for_each(before, old):
+        words = f"{before.count} → {after.count} instructions in the hottest loop"
+        if old and new:
+            words += f", {before.count / old:.2f} → {after.count / new:.2f} for each arithmetic one"
+        yield Risk("loop", words, place)
+
+
+def _for_each(loop: Loop, work: int) -> float:
+    return loop.count / (work or 1)
+
+
+def _arithmetic_kinds(loop: Loop) -> set[str]:
+    return {kind for kind in loop.kinds if arithmetic({kind: 1})}
+
+
+def _budget(head: Facts, most_registers: int | None) -> Iterator[Risk]:
+    used = head.build.usage
+    if most_registers is not None and used and used.registers > most_registers:
+        yield Risk("registers", f"{used.registers} registers, where {most_registers} are allowed")
+
+
+def _instructions(facts: Facts) -> Instructions | None:
+    return facts.build.code.instructions if facts.build.code else None
+
+
+def _place(places: Mapping[str, str], *operations: str) -> str:
+    """Where the first of these operations comes from that there is."""
+    kinds: Iterable[str] = (kind for name in operations for kind in places if kind.startswith(f"{name}."))
+    return next((places[kind] for kind in kinds), "")

@@ -1,0 +1,119 @@
+"""Static facts: what a kernel that was built needs, and how much of a card its launch fills."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from harness.errors import HarnessError
+from harness.records import Launch
+from harness.spec.planning import PlannedCase, launch_of
+from harness.spec.suite import Case, Problem, on_device
+from harness.static.bounds import Bound, Work, bound
+from harness.static.builds import Build, Usage, capability_of
+from harness.static.occupancy import CAPABILITIES, Card, Residency, residency
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Of one kernel for one architecture, and of one shape of block where its cases have several."""
+
+    build: Build
+    cases: tuple[str, ...]
+    """Those whose program and shape this is."""
+    block: tuple[int, int, int] | None = None
+    dynamic_shared_bytes: int | None = None
+    residency: Residency | None = None
+    """Of an architecture; its waves say nothing. None where the build, or the capability, is not known."""
+    waves: Mapping[str, Mapping[str, Residency]] = field(default_factory=dict)
+    """By card, by case."""
+    bounds: Mapping[str, Mapping[str, Bound]] = field(default_factory=dict)
+    """Likewise, of cards whose clocks are known: the shortest time that a case could take there."""
+    problem: str = ""
+    """Why what a launch needs is not known."""
+
+
+def facts(
+    problem: Problem, planned: Sequence[PlannedCase], builds: Sequence[Build], cards: Mapping[str, Card]
+) -> list[Facts]:
+    """Of every build; `cards` are those whose waves and bounds are asked for, by the words of who asked."""
+    by_id = {each.case.id: each for each in planned}
+    found = [each for build in builds for each in _of_build(build, by_id, cards)]
+    return [replace(each, bounds=_bounds(problem, each, by_id, cards)) for each in found] if cards else found
+
+
+def _bounds(
+    problem: Problem, told: Facts, planned: Mapping[str, PlannedCase], cards: Mapping[str, Card]
+) -> dict[str, dict[str, Bound]]:
+    instructions = told.build.code.instructions if told.build.code else None
+    found: dict[str, dict[str, Bound]] = {}
+    for words, cases in told.waves.items():
+        for case in cases:
+            given = bound(cards[words], _work(problem, planned[case].case), instructions)
+            if given is not None:
+                found.setdefault(words, {})[case] = given
+    return found
+
+
+def _work(problem: Problem, case: Case) -> Work:
+    return Work(
+        flop=problem.flop(case),
+        read_bytes=problem.size_bytes(case, problem.inputs),
+        written_bytes=problem.size_bytes(case, problem.outputs),
+        dtype=case.dtype,
+    )
+
+
+def _of_build(build: Build, planned: Mapping[str, PlannedCase], cards: Mapping[str, Card]) -> Iterator[Facts]:
+    capability, used = capability_of(build.arch), build.usage
+    if used is None or capability not in CAPABILITIES:
+        why = f"How much a multiprocessor of {build.arch} holds is not known." if used else ""
+        yield Facts(build=build, cases=build.cases, problem=why)
+        return
+    # How many multiprocessors there are shapes no block.
+    anywhere = Card(build.arch, capability, multiprocessors=1)
+    shapes: dict[Launch | str, list[str]] = {}
+    for case in build.cases:
+        try:
+            launch = _launch(planned[case], anywhere, None)
+            key: Launch | str = Launch(
+                grid=(1, 1, 1), block=launch.block, dynamic_shared_bytes=launch.dynamic_shared_bytes
+            )
+        except HarnessError as error:
+            key = error.message
+        shapes.setdefault(key, []).append(case)
+    there = {words: card for words, card in cards.items() if card.capability == capability}
+    for shape, cases in shapes.items():
+        if isinstance(shape, str):
+            yield Facts(build=build, cases=tuple(cases), problem=shape)
+            continue
+        yield Facts(
+            build=build,
+            cases=tuple(cases),
+            block=shape.block,
+            dynamic_shared_bytes=shape.dynamic_shared_bytes,
+            residency=residency(anywhere, shape, used.registers, used.shared_bytes),
+            waves={
+                words: _waves(card, used, [planned[case] for case in cases]) for words, card in there.items()
+            },
+        )
+
+
+def _waves(card: Card, used: Usage, planned: Sequence[PlannedCase]) -> dict[str, Residency]:
+    found = {}
+    for each in planned:
+        try:
+            launch = _launch(each, card, used)
+        except HarnessError:  # it asks for what this card lacks: it has no launch there
+            continue
+        found[each.case.id] = residency(card, launch, used.registers, used.shared_bytes)
+    return found
+
+
+def _launch(planned: PlannedCase, card: Card, used: Usage | None) -> Launch:
+    """On a card; where `used` is None, with any number of resident blocks."""
+
+    def resident(launch: Launch) -> int:
+        return residency(card, launch, used.registers, used.shared_bytes).blocks if used else 1
+
+    return launch_of(planned.kernel, on_device(planned.kernel, planned.case, card.facts), resident)

@@ -1,0 +1,223 @@
+"""What a kernel's instructions are: how many of each kind, and those of the loop that it spends its time in.
+
+From nvdisasm's text, by arithmetic. Loops are told by branches that go back. Which of several is the hottest
+nobody knows before it has run: it is taken to be the one with the most arithmetic of its own, each depth of
+nesting counting for so many turns.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from harness.device.backends.cubin_lines import Line
+
+_LINE = re.compile(
+    r"^\s*(?:\{\s*)?/\*(?P<at>[0-9a-f]+)\*/\s+(?:@!?U?P\w+\s+)?(?P<name>[A-Z][\w.]*)\s*(?P<operands>[^;]*);",
+    re.MULTILINE,
+)
+_TARGET = re.compile(r"0x([0-9a-f]+)\s*\Z")
+_BRANCHES = ("BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU", "CALL", "RET", "BREAK", "BSYNC")
+_JUMPS = {"BRA", "JMP"}
+_TURNS = 8
+"""What a depth of nesting is taken to multiply: loops over k of a tile, at the least."""
+
+ARITHMETIC = frozenset(
+    {
+        *("FADD", "FMUL", "FFMA", "FFMA2", "FADD2", "FMUL2", "DADD", "DMUL", "DFMA"),
+        *("HADD2", "HMUL2", "HFMA2", "IDP", "HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "OMMA"),
+        *("HGMMA", "IGMMA", "QGMMA", "BGMMA", "UTCHMMA", "UTCIMMA", "UTCQMMA", "UTCOMMA"),
+    }
+)
+"""What a kernel is there for: arithmetic on its data, on plain cores and tensor cores."""
+_PAIRS = {"FADD2", "FMUL2", "FFMA2"}
+_MEMORY = {
+    **dict.fromkeys(("LDG", "LD"), "LDG"),
+    **dict.fromkeys(("STG", "ST"), "STG"),
+    **{name: name for name in ("LDS", "STS", "LDL", "STL", "LDSM", "STSM", "LDGSTS", "LDC", "RED")},
+}
+"""What is told by width, and under which name. A generic access counts as one to global memory."""
+_WIDTH = re.compile(r"\.U?S?(8|16|32|64|128|256)\b")
+_MATRICES = re.compile(r"\.([124])\b")
+_SHAPE = re.compile(r"\.(\d+x?\d*x?\d*)\b")
+LOOP = "loop"
+Span: TypeAlias = tuple[int, int]
+"""Of a loop: where its first instruction and its last branch back stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    at: int
+    """Bytes from the kernel's begin."""
+    name: str
+    """With what modifies it: LDG.E.128."""
+    target: int | None = None
+    """Where it jumps to, where it says."""
+
+    def moved(self, by: int) -> Instruction:
+        """The same instruction where the kernel begins elsewhere."""
+        return Instruction(self.at + by, self.name, None if self.target is None else self.target + by)
+
+    @property
+    def operation(self) -> str:
+        return self.name.partition(".")[0]
+
+    @property
+    def kind(self) -> str:
+        """``FFMA``; of what reads or writes memory with its width in bits, ``LDG.128``; of a product of
+        matrices on tensor cores with its shape, ``HMMA.16816``.
+        """
+        operation = self.operation
+        if operation in _MEMORY:
+            return f"{_MEMORY[operation]}.{self.bits}"
+        if operation.endswith("MMA") and (shape := _SHAPE.search(self.name)):
+            return f"{operation}.{shape[1]}"
+        return "branch" if operation in _BRANCHES else operation
+
+    @property
+    def bits(self) -> int:
+        """Of a thread, where it reads or writes memory."""
+        if self.operation in ("LDSM", "STSM"):
+            many = _MATRICES.search(self.name)
+            return 32 * int(many[1]) if many else 32
+        width = _WIDTH.search(self.name)
+        return int(width[1]) if width else 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop:
+    """The instructions of one loop, without those of loops inside it."""
+
+    begins: int
+    ends: int
+    """Bytes from the kernel's begin, of its first instruction and of the branch back."""
+    depth: int
+    """1 where it is in no other."""
+    count: int
+    kinds: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instructions:
+    count: int
+    kinds: Mapping[str, int]
+    """How many of each, the most frequent first."""
+    loops: int = 0
+    hottest: Loop | None = None
+    """None where there is no loop."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Of each kind the line of the source that most of it comes from, as ``file.cu:12``; under LOOP that of
+    the hottest loop. Empty where the cubin does not tell.
+    """
+
+    def of(self, *kinds: str) -> int:
+        return sum(self.kinds.get(kind, 0) for kind in kinds)
+
+
+def arithmetic(kinds: Mapping[str, int]) -> int:
+    """How many do a kernel's work; one of Blackwell's that does two at once counts as two."""
+    return sum(
+        (2 if kind in _PAIRS else 1) * count
+        for kind, count in kinds.items()
+        if kind.partition(".")[0] in ARITHMETIC
+    )
+
+
+def by_width(kinds: Mapping[str, int], operation: str) -> dict[int, int]:
+    """How many accesses of each width in bits, widest first: of LDG, LDS, STG and the like."""
+    found = {
+        int(kind.partition(".")[2]): count
+        for kind, count in kinds.items()
+        if kind.partition(".")[0] == operation
+    }
+    return dict(sorted(found.items(), reverse=True))
+
+
+def instructions_in(text: str) -> list[Instruction]:
+    """Those of nvdisasm's text, in order."""
+    found = []
+    for line in _LINE.finditer(text):
+        name, operands = line["name"], line["operands"]
+        target = _TARGET.search(operands) if name.partition(".")[0] in _JUMPS else None
+        # The idle half of a multiplier sets a register to a constant.
+        name = "MOV" if name.startswith("HFMA2") and "-RZ, RZ" in operands else name
+        found.append(Instruction(int(line["at"], 16), name, int(target[1], 16) if target else None))
+    return found
+
+
+def summarised(instructions: Sequence[Instruction], lines: Sequence[Line] = ()) -> Instructions:
+    """Of one kernel, and the lines that it comes from."""
+    loops = _loops(instructions)
+    hottest = max(loops, key=_heat) if loops else None
+    return Instructions(
+        count=len(instructions),
+        kinds=_kinds(instructions),
+        loops=len(loops),
+        hottest=hottest,
+        places=_places(instructions, hottest, lines),
+    )
+
+
+def _places(
+    instructions: Sequence[Instruction], hottest: Loop | None, lines: Sequence[Line]
+) -> dict[str, str]:
+    begins = [each.at for each in lines]
+    counted: dict[str, Counter[Line]] = {}
+    for each in instructions:
+        if (place := bisect_right(begins, each.at)) and (line := lines[place - 1]).file:
+            line = replace(line, at=0)
+            # In the hottest loop an instruction matters more than anywhere else.
+            hot = hottest is not None and hottest.begins <= each.at <= hottest.ends
+            counted.setdefault(each.kind, Counter())[line] += _TURNS if hot else 1
+            if hot:
+                counted.setdefault(LOOP, Counter())[line] += 1
+    return {kind: _most(found) for kind, found in counted.items()}
+
+
+def _most(found: Counter[Line]) -> str:
+    """The project's own files come before the toolkit's headers, which stand by their whole paths."""
+    line = max(found, key=lambda each: (not each.file.startswith("/"), found[each]))
+    return f"{line.file}:{line.line}"
+
+
+def _kinds(instructions: Iterable[Instruction]) -> dict[str, int]:
+    return dict(Counter(each.kind for each in instructions).most_common())
+
+
+def _heat(loop: Loop) -> tuple[int, int]:
+    turns = _TURNS**loop.depth
+    return arithmetic(loop.kinds) * turns, loop.count * turns
+
+
+def _loops(instructions: Sequence[Instruction]) -> list[Loop]:
+    """By their branches back. One to itself is no loop: it stands behind a kernel's end."""
+    ends: dict[int, int] = {}
+    for each in instructions:
+        if each.target is not None and each.target < each.at:
+            ends[each.target] = max(each.at, ends.get(each.target, 0))
+    spans = list(ends.items())
+    return [_loop(span, spans, instructions) for span in spans]
+
+
+def _loop(span: Span, spans: Sequence[Span], instructions: Sequence[Instruction]) -> Loop:
+    inside = [each for each in spans if each != span and _holds(span, each)]
+    own = [
+        each
+        for each in instructions
+        if span[0] <= each.at <= span[1] and not any(begin <= each.at <= end for begin, end in inside)
+    ]
+    return Loop(
+        begins=span[0],
+        ends=span[1],
+        depth=sum(_holds(each, span) for each in spans),
+        count=len(own),
+        kinds=_kinds(own),
+    )
+
+
+def _holds(outer: Span, inner: Span) -> bool:
+    return outer[0] <= inner[0] and inner[1] <= outer[1]

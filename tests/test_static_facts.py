@@ -1,0 +1,243 @@
+"""Static facts of kernels that are compiled here: against NVIDIA's own tools, and between two commits."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from bisect import bisect_right
+
+import pytest
+
+from harness.device.backends import nvcc
+from harness.device.backends.cubin import kernel_code
+from harness.device.backends.cubin_lines import lines_of
+from harness.errors import ExitCode
+from harness.spec.sources import Program
+from harness.static import disassembly
+from harness.static.builds import compiled_for
+from harness.static.sass import LOOP, Instructions, instructions_in, summarised
+from tests.support import caller, commit, device_is_missing, make_repository, write_files
+
+TILED = """\
+extern "C" __global__ void __launch_bounds__(128) tiled(const float4 *x, float *y, int n)
+{
+    __shared__ float4 tile[128];
+    float sum[8] = {0.0f};
+    for (int i = 0; i < n; i += 128) {
+        tile[threadIdx.x] = x[i + threadIdx.x];
+        __syncthreads();
+        #pragma unroll 8
+        for (int k = 0; k < 128; ++k)
+            for (int j = 0; j < 8; ++j)
+                sum[j] += tile[k].x * tile[(threadIdx.x + j) % 128].y;
+        __syncthreads();
+    }
+    for (int j = 0; j < 8; ++j)
+        y[8 * (blockIdx.x * 128 + threadIdx.x) + j] = sum[j];
+}
+"""
+SUITE = """\
+from harness import Axis, Input, Kernel, Output, Problem, Suite, ceil_div
+
+class Tiles(Problem):
+    n = Axis(default=(1024, 4096), quick=(128,))
+    x = Input("n")
+    y = Output("n")
+
+    def reference(self, case, x):
+        raise NotImplementedError
+
+suite = Suite("tiles", Tiles(), headline="GB/s", kernels=[
+    Kernel("tiled", "tiled.cu", block=128, grid=lambda c: ceil_div(c.n, 128)),
+])
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tools():
+    if not nvcc.version():
+        device_is_missing("nvcc", "nvcc is not on PATH, and the extra 'static' is not installed")
+    if disassembly.path() is None:
+        device_is_missing("nvcc", "nvdisasm is not on PATH, and the extra 'static' is not installed")
+
+
+def compiled(text, arch="sm_86"):
+    return compiled_for(Program("tiles.tiled", "tiled", text), arch)
+
+
+def test_the_code_of_a_kernel_is_the_same_under_another_name_beside_another_kernel_and_a_comment():
+    def code(text, name="tiled"):
+        return kernel_code(compiled(text).binary, name)
+
+    first = code(TILED)
+    other = "__global__ void other(float *x) { x[1] = 2; }"
+    same = f"// A comment.\n{other}\n{TILED.replace(' tiled(', ' renamed(')}"
+    assert code(same, "renamed") == first
+    assert code(TILED.replace("].y", "].z")).sha256 != first.sha256
+    # A variable that another kernel writes is no instruction of this one, and yet it may read it.
+    assert code(f"__device__ float kept = 3; {TILED}".replace("= sum[j]", "= sum[j] + kept")).sha256 != (
+        code(f"__device__ float kept = 4; {TILED}".replace("= sum[j]", "= sum[j] + kept")).sha256
+    )
+    assert kernel_code(b"no cubin", "tiled") is None
+    assert kernel_code(compiled(TILED).binary, "elsewhere") is None
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_120"])
+def test_figures_are_those_of_nvidias_own_tools(tmp_path, arch):
+    """Registers, stack and memory by cuobjdump; instructions and their lines by nvdisasm on the cubin."""
+    file = tmp_path / "tiled.cubin"
+    made = compiled('#line 1 "tiled.cu"\n' + TILED, arch)
+    file.write_bytes(made.binary)
+    used, code, lines = made.usage["tiled"], kernel_code(made.binary, "tiled"), lines_of(made.binary, "tiled")
+    assert code is not None
+    if cuobjdump := nvcc.packaged("nvidia-cuda-cuobjdump", "cuobjdump"):
+        said = subprocess.run(
+            [cuobjdump, "-res-usage", str(file)], capture_output=True, text=True, check=True
+        )
+        told = {
+            name: int(count) for name, count in re.findall(r"(REG|STACK|SHARED|T\[0\]):(\d+)", said.stdout)
+        }
+        reserved = 1024 if arch == "sm_120" else 0  # the driver's, from sm_90 on
+        assert told == {
+            "REG": used.registers,
+            "STACK": used.stack_bytes,
+            "SHARED": used.shared_bytes + reserved,
+            "T[0]": code.constant_bytes,
+        }
+    whole = subprocess.run(
+        [str(disassembly.path()), "-c", "-g", str(file)], capture_output=True, text=True, check=True
+    ).stdout
+    places, begins, at_line = [], [each.at for each in lines], ""
+    for line in whole.splitlines():
+        if match := re.search(r'//## File ".*?([^/"]+)", line (\d+)', line):
+            at_line = f"{match[1]}:{match[2]}"
+        if (match := re.match(r"\s*/\*([0-9a-f]{4,})\*/", line)) and int(match[1], 16) < len(
+            code.instructions
+        ):
+            ours = lines[bisect_right(begins, int(match[1], 16)) - 1]
+            places.append((at_line, f"{ours.file}:{ours.line}"))
+    assert places
+    assert all(theirs == ours for theirs, ours in places)
+    found = disassembly.disassembled(arch, [disassembly.Listed(code.instructions, lines)])
+    [told_here] = found.values()
+    assert isinstance(told_here, Instructions)
+    assert told_here.hottest is not None
+    assert told_here.count == len(places)
+    assert told_here.hottest.kinds["FFMA"] % 64 == 0
+    assert told_here.places[LOOP] in ("tiled.cu:9", "tiled.cu:10", "tiled.cu:11")
+    assert told_here.kinds["LDG.128"] == 1
+
+
+def test_the_hottest_loop_is_the_inner_one_with_the_arithmetic_and_counts_no_other():
+    lines = ["MOV R1, R2", "FADD R1, R1, R2", "FFMA R1, R1, R2, R3", "LDS.128 R4, [R5]", "@P0 BRA 0x20"]
+    lines += [
+        "HFMA2.MMA R1, -RZ, RZ, 0, 0",
+        "LDG.E.64.CONSTANT R2, desc[UR4][R6.64]",
+        "@P1 BRA 0x10",
+        "BRA 0x80",
+    ]
+    text = "\n".join(f"        /*{16 * at:04x}*/    {line} ;" for at, line in enumerate(lines))
+    found = summarised(instructions_in(text))
+    assert (found.count, found.loops) == (9, 2)
+    assert found.hottest is not None
+    assert found.hottest.kinds == {"FFMA": 1, "LDS.128": 1, "branch": 1}
+    assert found.hottest.depth == 2
+    assert found.kinds["MOV"] == 2  # one of them is a multiplier that sets a constant
+    assert found.kinds["LDG.64"] == 1
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    """A repository, and what each of its commits has changed since the first."""
+    folder = tmp_path_factory.mktemp("planted")
+    texts = {
+        "base": TILED,
+        "spill": TILED.replace("bounds__(128)", "bounds__(128, 12)")
+        .replace("[8] =", "[64] =")
+        .replace("j < 8", "j < 64"),
+        "unroll": TILED.replace("unroll 8", "unroll 1"),
+        "narrower": TILED.replace("= x[i + threadIdx.x]", "= make_float4(p[0], p[1], p[2], p[3])").replace(
+            "        tile[threadIdx",
+            "        const float *p = (const float *)(x + i + threadIdx.x);\n        tile[threadIdx",
+        ),
+        "comment": TILED.replace("    __shared__", "    // A tile.\n    __shared__"),
+    }
+    make_repository(folder)
+    commits: dict[str, str] = {}
+    for name, text in texts.items():
+        files = {"kernels/tiles/tiled.cu": text, "kernels/tiles/suite.py": SUITE, "harness.toml": ""}
+        commits[name] = commit(folder, files, day=1 + len(commits))
+    return folder, commits
+
+
+def test_a_spill_a_lost_unroll_and_narrower_loads_are_named_and_a_comment_is_identical(
+    planted, capsys, monkeypatch
+):
+    folder, commits = planted
+    harness = caller(capsys, monkeypatch)
+
+    def risks(name, *more):
+        given = ("--base", commits["base"], "--commit", commits[name], "--arch", "sm_75,sm_86", "--json")
+        done = harness("static", *given, *more, cwd=folder)
+        assert done.out, done.err
+        return (
+            done.status,
+            {(row["arch"], risk["kind"]): risk["place"] for row in done.json for risk in row["risks"]},
+            [row["status"] for row in done.json],
+        )
+
+    status, found, _ = risks("spill", "--fail-on", "spill")
+    # Twelve blocks of 128 threads are more than a Turing multiprocessor holds: ptxas leaves that wish out.
+    assert (status, [key for key in found if key[1] == "spill"]) == (
+        ExitCode.REGRESSION,
+        [("sm_86", "spill")],
+    )
+    status, found, _ = risks("unroll", "--fail-on", "spill")
+    assert status == ExitCode.FINE
+    assert {("sm_75", "unroll"), ("sm_86", "unroll")} <= {*found}
+    status, found, _ = risks("narrower", "--fail-on", "none")
+    assert found["sm_75", "narrower"] == found["sm_86", "narrower"] == "tiled.cu:7"
+    assert risks("comment") == (ExitCode.FINE, {}, ["identical", "identical"])
+
+
+def test_an_architecture_that_nvcc_lacks_costs_no_other_its_figures(planted, capsys, monkeypatch):
+    folder, commits = planted
+    harness = caller(capsys, monkeypatch)
+    given = (
+        "static",
+        "--commit",
+        commits["base"],
+        "--arch",
+        "sm_70,sm_86",
+        "--results",
+        str(folder / "kept"),
+    )
+    done = harness(*given, "--json", cwd=folder)
+    assert done.status == ExitCode.FINE, done.err
+    absent, there = done.json
+    assert (absent["arch"], absent["status"], absent["reason"]) == ("sm_70", "not-built", "needs-compiler")
+    assert absent["registers"] is None
+    assert (there["arch"], there["spill_store_bytes"], there["shared_bytes"]) == ("sm_86", 0, 2048)
+    assert there["occupancy"] * 48 == 4 * there["blocks_per_sm"]  # warps of a block, and of a multiprocessor
+    assert harness("static", "--arch", "sm_1x", cwd=folder).status == ExitCode.USAGE
+    assert harness("static", "--markdown", "x.md", cwd=folder).status == ExitCode.USAGE
+    write_files(folder, {"harness.toml": '[static]\nfail_on = ["spils"]\n'})
+    done = harness("static", "--base", "HEAD", "--arch", "sm_86", cwd=folder)
+    assert (done.status, "no risk 'spils'" in done.err) == (ExitCode.USAGE, True)
+
+
+def test_history_has_spills_of_every_commit_and_the_newest_alone_is_enough(planted, capsys, monkeypatch):
+    folder, commits = planted
+    write_files(folder, {"harness.toml": ""})
+    harness, results = caller(capsys, monkeypatch), str(folder / "over")
+    for name in ("base", "spill"):
+        given = ("--arch", "sm_86", "--results", results)
+        assert harness("static", "--commit", commits[name], *given, cwd=folder).status == ExitCode.FINE
+    done = harness("history", "--results", results, "--json", cwd=folder)
+    assert done.status == ExitCode.REGRESSION
+    [card] = done.json["cards"]
+    assert card["name"] == "static-sm_86"
+    [change] = [each for each in card["changes"] if each["case"] == "tiles.tiled@1024 spill_bytes"]
+    assert (change["before"], change["kind"], change["attribution"]) == (0, "regression", "code")
+    assert change["bad"] == commits["spill"]
+    assert change["after"] > 0
