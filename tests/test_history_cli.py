@@ -514,7 +514,7 @@ def test_what_was_fixed_names_what_fixed_it(harness, made):
     assert (fall["state"], fall["fixed_by"]) == ("fixed", rise["id"])
     assert (rise["kind"], rise["state"]) == ("improvement", "")
     terminal = harness("history").out
-    assert re.search(r"^fixed +[0-9a-f]{10} -\d+\.\d+ % matmul.naive@1024 on ", terminal, re.MULTILINE)
+    assert re.search(r"^fixed +[0-9a-f]{10} -\d+\.\d+ % matmul.naive@1024 on 1 card$", terminal, re.MULTILINE)
     assert re.search(r"^fixed  .*[0-9a-f]{10} *$", harness("history", "--all").out, re.MULTILINE)
 
 
@@ -586,7 +586,7 @@ def test_a_regression_is_accepted_for_a_reason(harness, shown):
     )
     after = harness("history")
     assert after.status == ExitCode.FINE
-    assert re.search(rf"^acknowledged +{shown.commits[FALL][:10]} -.+ {NAIVE} on ", after.out, re.MULTILINE)
+    assert re.search(rf"^acknowledged +{shown.commits[FALL][:10]} -.+ {NAIVE} on 1 card$", after.out, re.MULTILINE)
     told = harness("history", "--all")
     assert 'acknowledged: shared memory, "on purpose" (Grace)' in told.out
     told = harness("history", "--json").changes[H200.machine, NAIVE]

@@ -34,7 +34,7 @@ BUILT = ("registers", "local_bytes")
 SIGNIFICANCE = 0.001
 """The largest p-value of a change. A history is searched again after every commit, so noise has many chances:
 docs/history.md has what this and the other one came to."""
-SIGNIFICANCE_OF_FEW = 0.015
+SIGNIFICANCE_OF_FEW = 0.0025
 """The same where there are fewer points than _MANY, and so few searches, and noise is hardly known."""
 _MANY = 40
 _WINDOW = 30

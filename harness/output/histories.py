@@ -30,14 +30,16 @@ _OTHERS = 5
 """Events that are not open, and are shown all the same."""
 _LATE_NAMED = 2
 """Cards that are behind and are named, each in a line."""
-_FEWEST, _LINES, _REST = 2, 3, 12
+_MOST, _MOST_EARLY = 30, 8
+"""Events that a log shows: what is open, newest first, and what is too early to judge, worst first."""
+_FEWEST, _LINES, _REST = 2, 3, 20
 """A terminal shows so many events of a kind at the least; the lines that one takes, and all that is not of
 events."""
 _STATE, _EFFECT, _WHAT = 9, 15, 13
 """Widths of columns."""
 _INDENT = "  "
-_NAMED, _RENAMED = 4, 1
-"""Commits of several, and renames, that are named."""
+_NAMED = 4
+"""Commits of several that are named."""
 
 
 def exit_code(history: History) -> ExitCode:
@@ -101,13 +103,12 @@ def _print_cards(history: History) -> None:
 
 
 def _ended(history: History) -> Iterator[str]:
-    """How many cases are measured no more, and under which names some of them may go on."""
-    fresh = {case: one for card in history.cards for case, one in card.case_freshness.items() if one.stale}
-    if fresh:
-        renamed = {clean(case): clean(one.renamed_to) for case, one in fresh.items() if one.renamed_to}
-        some = [f"{old} → {new}" for old, new in sorted(renamed.items())[:_RENAMED]]
-        told = f", {len(renamed)} of them may be renamed, such as {', '.join(some)}" if renamed else ""
-        yield f"{counted(len(fresh), 'case is', 'cases are')} measured no more{told}"
+    """How many cases are measured no more, and how many of them may go on under another name."""
+    stale = {case: one for card in history.cards for case, one in card.case_freshness.items() if one.stale}
+    if stale:
+        renamed = sum(bool(one.renamed_to) for one in stale.values())
+        told = f", {renamed} may be renamed" if renamed else ""
+        yield f"{counted(len(stale), 'case is', 'cases are')} measured no more{told}"
 
 
 def _newest(card: CardHistory) -> int:
@@ -146,10 +147,10 @@ def _print_events(history: History, since: str) -> None:
 
 
 def _room(opened: int, early: int) -> tuple[int, int]:
-    """How many open events, and how many that cannot be judged yet, are shown: of a terminal what fits."""
+    """How many open events, and how many that cannot be judged yet, are shown: in a terminal what fits."""
     out = console()
     if not out.is_terminal:
-        return opened, early
+        return min(opened, _MOST), min(early, _MOST_EARLY)
     lines = out.height - _REST
     some = min(early, max(_FEWEST, lines // _LINES // 3))
     return max(_FEWEST, (lines - some * (_LINES + 1)) // _LINES), some
@@ -172,7 +173,7 @@ def _print_list(title: str, events: Sequence[Event], room: int, history: History
         for line in _about(event, history):
             out.print(Text(f"{_INDENT}{line}"), soft_wrap=True)
     if len(events) > room:
-        out.print(f"and {len(events) - room} more: 'harness history | less' has all", style="dim")
+        out.print(f"and {len(events) - room} more: --json, or each change with --all", style="dim")
 
 
 def _effect(change: Change) -> str:
@@ -226,13 +227,20 @@ def _print_others(title: str, events: Sequence[Event], more: int, history: Histo
     heads = [
         f"{_what(event):{_WHAT}}{_span(event.good, event.bad, commits)} {_sizes(event)}" for event in events
     ]
-    room = max(_CLIP // 4, out.width - max(map(len, heads)) - 1)
-    names = distinct((event.cases[0] for event in events if len(event.cases) == 1), room)
     cards = distinct((event.cards[0] for event in events if len(event.cards) == 1), _CLIP // 2)
-    for event, head in zip(events, heads, strict=True):
+    tails = [
+        f"on {cards[event.cards[0]]}"
+        if event.kind == "environment"
+        else f"on {counted(len(event.cards), 'card')}"
+        for event in events
+    ]
+    rows = list(zip(events, heads, tails, strict=True))
+    alone = [len(head) + len(tail) + 2 for event, head, tail in rows if len(event.cases) == 1]
+    room = max(_CLIP // 4, out.width - max(alone, default=0))
+    names = distinct((event.cases[0] for event in events if len(event.cases) == 1), room)
+    for event, head, tail in rows:
         case = names[event.cases[0]] if len(event.cases) == 1 else counted(len(event.cases), "case")
-        card = cards[event.cards[0]] if len(event.cards) == 1 else counted(len(event.cards), "card")
-        out.print(Text(f"{head} {case}"), Text(f"on {card}"))
+        out.print(Text(f"{head} {case} {tail}"))
     if more:
         out.print(f"and {counted(more, 'older one')}: --since COMMIT, or --all", style="dim")
 

@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from harness.statistics.paired import Floats, median
 
 _BLOCKS = 10
 _FEWEST = 4
 """Figures of a block."""
-_MOST = 240
-"""The newest figures, that are looked at."""
+_WINDOWS = (60, 120, 240, 480)
+"""The newest figures that are looked at, as far as there are so many; so many as there are if fewer."""
 _P = 1e-4
+"""The largest p-value of a slide, of all windows together."""
 _SMALLEST = 3.0
 """The least slide worth an alarm, in smallest relevant changes."""
 
@@ -50,9 +51,14 @@ def find_drift(values: ArrayLike, *, smallest: float = 0.01) -> Drift | None:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1:
         raise ValueError(f"values have {array.ndim} axes; expected one.")
-    place = np.flatnonzero((array > 0) & (array < math.inf))[-_MOST:]
-    if place.size < _BLOCKS * _FEWEST:
-        return None
+    place = np.flatnonzero((array > 0) & (array < math.inf))
+    sizes = sorted({min(place.size, window) for window in _WINDOWS} - set(range(_BLOCKS * _FEWEST)))
+    slides = [_slide(array, place[-size:], smallest, len(sizes)) for size in sizes]
+    return min((slide for slide in slides if slide), key=lambda slide: slide.p_value, default=None)
+
+
+def _slide(array: Floats, place: NDArray[np.int64], smallest: float, windows: int) -> Drift | None:
+    """The slide over one of so many windows, whose figures are at `place`."""
     logs: Floats = np.log(array[place])
     edges = np.linspace(0, logs.size, _BLOCKS + 1).astype(np.int64)
     levels = np.array([median(logs[a:b]) for a, b in pairwise(edges)])
@@ -62,7 +68,7 @@ def find_drift(values: ArrayLike, *, smallest: float = 0.01) -> Drift | None:
     free = _BLOCKS - 2
     error = math.sqrt(max(float(left @ left), 1e-300) / free / float(time @ time))
     t = abs(slope) / error
-    p_value = _two_sided(t, free)
+    p_value = min(1.0, windows * _two_sided(t, free))
     effect = slope * (_BLOCKS - 1)
     if p_value > _P or abs(math.expm1(effect)) < _SMALLEST * smallest:
         return None

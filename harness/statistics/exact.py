@@ -50,16 +50,18 @@ LONGEST = 255
 _MOST_LEVELS = 20
 _FURTHER = 2
 """Levels more than the criterion says that are tried too: it is slow to see a last step. The tests decide."""
-_PER_STEP = 3.0
+_PER_STEP = 3.5
 """What a step costs, in logarithms of the count of figures."""
 _RHO, _RHO_WEIGHT = 0.1, 12.0
 """The autocorrelation of a series that cannot tell it, and how many figures that is worth."""
+_WANDER = 0.8
+"""Autocorrelation that explains a series no better than steps do: more of it is a level that wanders."""
 _NEAR, _NEAR_WEIGHT = 12, 12.0
 """Figures on a side that tell the noise there, and how many all others are worth beside them."""
 _SIDE, _SIDE_WEIGHT = 24, 6.0
 """The same for the noise of one side by itself, beside that of both."""
-_PLACES = 200.0
-"""A step can be at each of 200 figures, and nowhere else."""
+_FIGURES = 200.0
+"""Those that a p-value speaks of. A step can be at each of them but for the ends of their series."""
 _IN_FULL = 0.2
 """Autocorrelation up to which figures count in full where they are only counted."""
 _FEWEST_COUNTED = 8
@@ -93,6 +95,7 @@ class ExactSearch:
         self._fits = [_fit(logs, cuts, floor) for cuts in self._divisions]
         self._best = min(range(len(self._fits)), key=lambda k: self._fits[k].criterion)
         self._fit = self._fits[self._best]
+        self._places_in_all = max(1.0, _FIGURES * (1 - (2 * FEWEST - 1) / logs.size))
         self._hints: dict[int, Step] = {}
         self._tested: dict[tuple[int, int, int], tuple[Beside, float, float]] = {}
         self.noise = Noise(
@@ -169,7 +172,7 @@ class ExactSearch:
             return beside, 0.0, 1.0
         z = as_normal(abs(beside.after - beside.before) / beside.error, beside.df)
         p_value = searched(z, self._places(low, at, high, min(short, REACH)))
-        return beside, z, min(p_value, _PLACES * math.erfc(z / math.sqrt(2)))
+        return beside, z, min(p_value, self._places_in_all * math.erfc(z / math.sqrt(2)))
 
     def _places(self, low: int, at: int, high: int, short: int) -> float:
         last = high == self.logs.size and high - at <= at - low
@@ -200,7 +203,7 @@ class ExactSearch:
         fewer = min(1.0, (1 + _IN_FULL) / (1 - _IN_FULL) / spread)
         last = edges[two] == self.logs.size and after.size <= before.size
         many = places(short.size, last=last, count=self.logs.size)
-        counted = _binomial_tail(own, short.size, rate) ** fewer * (many if last else _PLACES)
+        counted = _binomial_tail(own, short.size, rate) ** fewer * (many if last else self._places_in_all)
         ranked = math.erfc(_rank_z(short, long) / math.sqrt(2 * spread)) * many
         return float(min(1.0, counted, ranked))
 
@@ -269,7 +272,8 @@ def _fit(logs: Floats, cuts: Sequence[int], floor: float) -> _Fit:
     rho = _autocorrelation(residuals, edges[1:-1]) * min(1.0, (raw / floor) ** 2 / 4)
     rho = (rho * (count - sizes.size) + _RHO * _RHO_WEIGHT) / (count - sizes.size + _RHO_WEIGHT)
     rho = min(max(rho, 0.0), MOST_RHO)
-    came = residuals[1:] - rho * residuals[:-1]
+    carried = min(rho, _WANDER)
+    came = residuals[1:] - carried * residuals[:-1]
     variance = max(float(came @ came) / max(count - 1, 1), floor**2)
     return _Fit(
         residuals=residuals,
