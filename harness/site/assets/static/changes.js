@@ -66,7 +66,19 @@
     return `${format.number(change.before)} → ${format.value(change.after, unit)}`;
   };
 
+  /** Of a drift: no commit did it, so none is named but where it begins and ends. */
+  changes.slide = (site, change) =>
+    el(
+      "div",
+      { class: "commit" },
+      "no single commit: it slides from ",
+      harness.commitLink(site, change.good_hash, change.good),
+      " to ",
+      harness.commitLink(site, change.bad_hash, change.bad),
+    );
+
   changes.commits = function (site, change) {
+    if (change.kind === "drift") return changes.slide(site, change);
     const range =
       change.commits > 1
         ? el(

@@ -59,7 +59,7 @@
     const asv = ["asv", "continuous", "--bench", `^${kase.name.replace(/\(.*/, "").replaceAll(".", "\\.")}`, from, to];
     const compare = isSuite ? ["harness", "compare", `${from}..${to}`, kase.name, ...device] : asv;
     const parts = [harness.command("Copy compare", ...compare)];
-    if (isSuite && shown.state !== "unjudged")
+    if (isSuite && shown.state !== "unjudged" && shown.kind !== "drift")
       parts.push(harness.command("Copy bisect", "harness", "bisect", kase.name, from, to, ...device));
     if (shown.state === "new" || shown.state === "expired") {
       const decided = ["--reason", "why", "--author", "who"];
@@ -76,7 +76,7 @@
     const url = site.commit_url ?? "";
     const known = /^https?:\/\//.test(url);
     const base = known && url.endsWith("/commit/{}") ? url.slice(0, -"commit/{}".length) : null;
-    const gitea = base && /codeberg|gitea|forgejo/.test(new URL(url).hostname);
+    const gitea = base && /^https?:\/\/[^/]*(codeberg|gitea|forgejo)/.test(url);
     const path = (file) => file.split("/").map(encodeURIComponent).join("/");
     return {
       commit: (hash) => (known && isHash(hash) ? url.replace("{}", hash) : null),

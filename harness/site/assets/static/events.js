@@ -65,15 +65,7 @@
       text(one.subject, { class: "subject" }, 120),
     ];
     const rest = event.commits - event.suspects.length;
-    if (event.kind === "drift")
-      return el(
-        "div",
-        { class: "commit" },
-        "no single commit: it slides from ",
-        harness.commitLink(site, event.good_hash, event.good),
-        " to ",
-        harness.commitLink(site, event.bad_hash, event.bad),
-      );
+    if (event.kind === "drift") return changes.slide(site, event);
     return el(
       "div",
       { class: "commit" },

@@ -94,6 +94,7 @@
 
   function ranges(data, surface, g, chosen) {
     for (const change of data.changes) {
+      if (change.kind === "drift") continue;
       const left = g.x(change.good);
       const width = Math.max(1, g.x(change.bad) - left);
       surface.rect(left, g.top, width, g.height, {
