@@ -248,7 +248,7 @@ class DeviceSession:
     def seen(self, started_ns: int, ended_ns: int) -> Telemetry:
         """What the card said between two moments; ask at once, while the worker is still there."""
         assert self._child is not None
-        return telemetry_of(self._sampler, started_ns, ended_ns, own_pids=[self._child.pid])
+        return telemetry_of(self._sampler, started_ns, ended_ns, own_pids=self._child.pids())
 
     def leave(self) -> None:
         """End the worker process, if there is one: the next request gets another."""
