@@ -64,6 +64,7 @@ VARIABLES = frozenset(
         "HARNESS_CACHE_DIR",
         "HARNESS_LOCK_DIR",
         "HARNESS_NULL_SCRIPT",
+        "HARNESS_SUITE_SOCKET",
         # How the asv plugin talks to its own processes.
         "HARNESS_ASV",
         # How this project's own tests are run.

@@ -28,7 +28,7 @@ from tests.test_docs import section
 
 FILES = ROOT / "harness" / "assets" / "runner"
 SCRIPTS = sorted(FILES.glob("*.sh"))
-UNITS = sorted([*FILES.glob("*.service"), *FILES.glob("*.timer")])
+UNITS = sorted([*FILES.glob("*.service"), *FILES.glob("*.socket"), *FILES.glob("*.timer")])
 PAGE = ROOT / "docs" / "runners.md"
 
 JOB_USER = 61234 if os.geteuid() == 0 else os.getuid()
@@ -220,6 +220,7 @@ class Machine:
             STATE=str(self.state),
             RUN=str(self.run),
             APPLICATION=str(self.application),
+            SUITE=str(folder / "suite"),
             OWNER=str(os.geteuid()),
             PATH=f"{self.programs}:{PROGRAMS}",
         )
@@ -399,6 +400,7 @@ def test_nothing_but_these_lines_says_where_things_are() -> None:
         "STATE": "/var/lib/gpu-harness-runner",
         "RUN": "/run/gpu-harness-runner",
         "APPLICATION": "/opt/actions-runner",
+        "SUITE": "/var/lib/gpu-harness-suite",
         "OWNER": "0",
         "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
     }
@@ -465,7 +467,8 @@ def test_systemd_finds_nothing_wrong_with_a_unit(unit: Path, machine: Machine) -
         pytest.skip("systemd-analyze is not there")
     for file in UNITS:
         text = file.read_text(encoding="utf-8").replace("/opt/gpu-harness-runner", str(machine.scripts))
-        (machine.run / file.name.replace("@", "@gpu1")).write_text(text, encoding="utf-8")
+        for name in {file.name, file.name.replace("@", "@gpu1")}:
+            (machine.run / name).write_text(text, encoding="utf-8")
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(machine.run / unit.name.replace("@", "@gpu1"))],
         env={"PATH": PROGRAMS, "SYSTEMD_UNIT_PATH": f"{machine.run}:"},
@@ -1007,6 +1010,14 @@ def test_a_job_that_outlives_its_time_is_ended_by_root(machine: Machine, *, hidd
     assert "A job has run for 30 minutes, and 30 are allowed" in done.out
     machine.runner("finish")
     assert not began.exists()
+
+
+def test_what_a_suite_s_user_has_compiled_does_not_outlive_the_job(machine: Machine) -> None:
+    left = machine.folder / "suite" / "cache" / "kernel.cubin"
+    left.parent.mkdir(parents=True)
+    left.write_text("poison")
+    assert machine.runner("finish").status == 0
+    assert [*(machine.folder / "suite").iterdir()] == []
 
 
 def test_a_runner_that_waits_for_a_job_is_left_alone(machine: Machine) -> None:

@@ -259,7 +259,7 @@ class DeviceSession:
 
     def _own_pids(self) -> list[int]:
         assert self._child is not None
-        return [self._child.pid]
+        return self._child.pids()
 
     def leave(self) -> None:
         """End the worker process, if there is one: the next request gets another."""

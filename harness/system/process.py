@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import functools
 import os
+import re
 import select
 import signal
 import subprocess
@@ -212,6 +213,10 @@ def finished(command: Sequence[str], folder: Path, timeout_s: float | None = Non
         return process.returncode, out + err
 
 
+SUITE_SOCKET = "HARNESS_SUITE_SOCKET"
+"""Names the socket of whoever runs processes as another user: harness/system/relay.py."""
+
+
 class Process(_Child):
     """``python -m module`` that answers requests."""
 
@@ -223,8 +228,12 @@ class Process(_Child):
         search = f"{source}{os.pathsep}{inherited}" if inherited else source
         if python:
             search = str(_alone(cwd))
+        address = os.environ.get(SUITE_SOCKET)
+        self._relayed = bool(address)
+        command = [python or sys.executable, "-m", module]
+        relay = [sys.executable, "-m", "harness.system.relay", address] if address else []
         super().__init__(
-            [python or sys.executable, "-m", module],
+            [*relay, *command],
             # -m puts the current folder first on the import path, whatever lies in it.
             cwd=cwd,
             env={**os.environ, **(env or {}), "PYTHONPATH": search},
@@ -323,10 +332,22 @@ class Process(_Child):
 
     def rest(self) -> None:
         """Let nothing of it run, threads of its own included, until it is woken."""
-        self._signal(signal.SIGSTOP)
+        self._tell(signal.SIGSTOP, signal.SIGUSR1)
 
     def wake(self) -> None:
-        self._signal(signal.SIGCONT)
+        self._tell(signal.SIGCONT, signal.SIGUSR2)
+
+    def pids(self) -> list[int]:
+        """Its number, and that of the process that it stands in for, as the driver of a card lists it."""
+        told = ""
+        if self._relayed:
+            with contextlib.suppress(OSError):
+                told = Path(f"/proc/{self.pid}/comm").read_text()
+        inner = re.fullmatch(r"for ([0-9]+)\n", told)
+        return [self.pid, *([int(inner[1])] if inner else [])]
+
+    def _tell(self, ours: signal.Signals, relayed: signal.Signals) -> None:
+        self._signal(relayed if self._relayed else ours)
 
 
 def _alone(folder: Path) -> Path:

@@ -12,6 +12,7 @@
   readonly STATE=/var/lib/gpu-harness-runner
   readonly RUN=/run/gpu-harness-runner
   readonly APPLICATION=/opt/actions-runner
+  readonly SUITE=/var/lib/gpu-harness-suite
   readonly OWNER=0
 }
 PATH=/usr/sbin:/usr/bin:/sbin:/bin

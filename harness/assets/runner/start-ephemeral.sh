@@ -140,6 +140,8 @@ limit() {
 wipe() {
   local uid=$1
   rm -rf --one-file-system -- "$STATE/work/$instance" "$STATE/notes"
+  # What a suite has compiled could be another's undoing.
+  [[ ! -d $SUITE ]] || find "$SUITE" -mindepth 1 -xdev -delete
   rm -f -- "$RUN/$instance.jitconfig.user" "$STATE/root/$instance.began"
   mkdir -m 700 -- "$STATE/notes"
   chown -- "$uid" "$STATE/notes"
@@ -193,7 +195,8 @@ prepare() {
   mkdir -p -- "$work/runner" "$work/home"
   cp -R --reflink=auto -- "$APPLICATION/." "$work/runner"
   chown -R -- "$uid" "$work"
-  chmod 700 -- "$work"
+  # To go through, for suite-user.py's user: what is below is the runner's own, and its umask leaves others nothing.
+  chmod 711 -- "$work"
 }
 
 # Delivered by somebody whom this host does not have to trust with a token, or asked for.
@@ -215,13 +218,16 @@ get_configuration() {
 }
 
 finish() {
-  local uid wrong='' before=$STATE/root/$instance.state
+  local uid suite wrong='' before=$STATE/root/$instance.state
   need_owner finish
   read_config
   uid=$(runner_uid) || exit 1
   # Of an instance that was refused: what is here is another one's.
   [[ -z $(other_instance) ]] || return 0
   end_processes_of "$uid"
+  if suite=$(id -u -- gpu-suite 2> /dev/null); then
+    end_processes_of "$suite"
+  fi
   adopt_marks
   read_kernel_log
   if [[ -f $before ]]; then
