@@ -19,12 +19,18 @@ else:
     import tomli as tomllib
 
 
+ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120")
+"""What 'harness static' compiles for where nothing is said: Turing to Blackwell."""
+RISKS = ("spill", "occupancy", "stack", "narrower", "unroll", "loop", "registers")
+"""What may cost time, of what differs between two builds."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class StaticConfig:
     """``[tool.harness.static]``: what 'harness static' looks at, and what of it fails."""
 
-    archs: tuple[str, ...] = ()
-    """Those that are compiled for where none is asked for; empty for the command's own."""
+    archs: tuple[str, ...] = ARCHITECTURES
+    """Those that are compiled for where none is asked for."""
     fail_on: tuple[str, ...] = ()
     """Kinds of risk that fail a comparison with a base."""
     max_registers: int | None = None
@@ -193,11 +199,16 @@ def _static(value: Any, where: str) -> StaticConfig:
         listed = value.get(name, [])
         if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
             raise ConfigError(f"{where}, {name} is {listed!r}; expected a list of texts.")
+    if unknown := [each for each in value.get("fail_on", ()) if each not in RISKS]:
+        known_risks = ", ".join(RISKS)
+        raise ConfigError(f"{where}, fail_on: there is no risk {unknown[0]!r}. Known risks: {known_risks}.")
     most = value.get("max_registers")
     if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
         raise ConfigError(f"{where}, max_registers is {most!r}; expected a whole number above 0.")
     return StaticConfig(
-        archs=tuple(value.get("archs", ())), fail_on=tuple(value.get("fail_on", ())), max_registers=most
+        archs=tuple(value.get("archs", ARCHITECTURES)),
+        fail_on=tuple(value.get("fail_on", ())),
+        max_registers=most,
     )
 
 

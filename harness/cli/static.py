@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import click
 
 from harness.cli import echo_json, options
 from harness.cli.build import built, built_suite, status_of, tell_left_out, wanted_archs
-from harness.cli.static_command import ARCHITECTURES, RISKS, Asked
 from harness.config import StaticConfig, load_config
-from harness.errors import ConfigError, ExitCode
+from harness.errors import ExitCode, UsageError
 from harness.output import static_differences
 from harness.output.sentences import commit_label
 from harness.output.static_tables import as_json, facts_tables
@@ -23,6 +24,25 @@ from harness.static.differences import Difference, differences
 from harness.static.facts import Facts, facts
 from harness.static.occupancy import Card, card
 from harness.system.cache import write_atomically
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the command is told beside the selection."""
+
+    archs: str | None
+    cards: tuple[str, ...]
+    base: str | None
+    markdown: Path | None
+    fail_on: tuple[str, ...]
+    results: Path | None
+    no_save: bool
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for options that would count for nothing."""
+        for name, given in (("--markdown", self.markdown), ("--fail-on", self.fail_on)):
+            if given and self.base is None:
+                raise UsageError(f"{name} is for a comparison: say with what, by --base COMMIT.")
 
 
 def show(chosen: options.Selection, asked: Asked) -> int:
@@ -65,14 +85,14 @@ def _wanted(archs: str | None, cards: Iterable[Card], settings: StaticConfig) ->
     for each in cards:
         if each.capability not in map(capability_of, wanted):
             wanted.append(each.arch)
-    return wanted or wanted_archs(",".join(settings.archs or ARCHITECTURES))
+    return wanted or wanted_archs(",".join(settings.archs))
 
 
 def against(chosen: options.Selection, asked: Asked) -> int:
     """What differs from a base. Raises UsageError and ConfigError."""
     config = load_config()
     assert asked.base is not None, "there is something to compare with"
-    failing = _failing(asked.fail_on, config.static)
+    failing = {*(asked.fail_on or config.static.fail_on)}
     archs = _wanted(asked.archs, [card(words) for words in asked.cards], config.static)
     pairs = load_pairs(
         config,
@@ -103,15 +123,6 @@ def against(chosen: options.Selection, asked: Asked) -> int:
     tell_left_out(heads)
     risks = {risk.kind for _, found in told for each in found for risk in each.risks}
     return ExitCode.REGRESSION if risks & failing else status_of(heads)
-
-
-def _failing(asked: Sequence[str], settings: StaticConfig) -> set[str]:
-    if unknown := sorted({*settings.fail_on} - {*RISKS}):
-        raise ConfigError(
-            f"[tool.harness.static], fail_on: there is no risk {unknown[0]!r}. "
-            f"Known risks: {', '.join(RISKS)}."
-        )
-    return {*(asked or settings.fail_on)}
 
 
 def _tell(

@@ -2,37 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import click
 
 from harness.cli import options
-from harness.errors import UsageError
-
-ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120")
-"""What is compiled for where nothing is said: Turing to Blackwell, of data centres and of desks."""
-RISKS = ("spill", "occupancy", "stack", "narrower", "unroll", "loop", "registers")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What the command is told beside the selection."""
-
-    archs: str | None
-    cards: tuple[str, ...]
-    base: str | None
-    markdown: Path | None
-    fail_on: tuple[str, ...]
-    results: Path | None
-    no_save: bool
-
-    def __post_init__(self) -> None:
-        """Raises UsageError for options that would count for nothing."""
-        for name, given in (("--markdown", self.markdown), ("--fail-on", self.fail_on)):
-            if given and self.base is None:
-                raise UsageError(f"{name} is for a comparison: say with what, by --base COMMIT.")
+from harness.config import ARCHITECTURES, RISKS
 
 
 @click.command("static")
@@ -86,7 +61,7 @@ def command(
 
     Exit status 1 where a risk that fails is found, 3 if any could not be compiled, or none was.
     """
-    from harness.cli.static import against, show
+    from harness.cli.static import Asked, against, show
 
     chosen = options.Selection(
         cases, size, None, commit, suite_from, quick=quick, timeout=timeout, seed=1, as_json=as_json
