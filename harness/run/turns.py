@@ -62,7 +62,7 @@ class TurnPair:
 
     @property
     def pids(self) -> list[int]:
-        return [worker.pid for worker in self._workers.values()]
+        return [pid for worker in self._workers.values() for pid in worker.pids()]
 
     def close(self) -> None:
         self._stack.close()
