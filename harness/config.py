@@ -50,7 +50,7 @@ class Config:
     timeout_s: float = 120.0
     results: str = ".asv/results"
     """Where records lie, and asv's results beside them, a folder a machine."""
-    directions: Mapping[str, str] = field(default_factory=dict)
+    directions: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Of benchmarks that are no suite's, by globs of their names, which way is better: one of DIRECTIONS."""
     static: StaticConfig = StaticConfig()
 
