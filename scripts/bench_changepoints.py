@@ -10,11 +10,18 @@ smaller, and so not reported, half of the time.
 Otava needs NumPy 2.2 and SciPy 1.16, so it runs in an interpreter of its own, with apache-otava 0.8.0.
 
 Real series come as JSON: [{"name": ..., "values": [number or null], "steps": [first index of a new level]}].
+
+    python scripts/bench_changepoints.py --otava otava/bin/python --newton FOLDER
+
+judges by a history of benchmarks in which changes are known by name: `series.json.gz`, a list of
+{"machine", "case", "position": [of commits], "value": [seconds]}, and `labels.json`, a list of
+{"machine", "case", "after", "until"}: the change is in the commits after one position up to another.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import math
 import subprocess
@@ -31,8 +38,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.history.changes import SIGNIFICANCE
-from harness.statistics.changepoints import find_changes
+from harness.history.changes import _MANY, SIGNIFICANCE, SIGNIFICANCE_OF_FEW
+from harness.statistics.changepoints import ChangePoint, Segmentation, find_changes
+from harness.statistics.drift import find_drift
+from harness.statistics.group import Hint, confirmed
 
 Floats = NDArray[np.float64]
 Found = list[tuple[int, float]]
@@ -49,14 +58,16 @@ TOLERANCE, TOLERANCE_REAL = 5, 3
 DROPS = (0.01, 0.02, 0.05)
 GROWN = ("1 %", "throttle", "AR(1)")
 SIZES = (200, 1_000, 10_000)
-WIDTH = 100
+WIDTH = 110
+STRETCHES = 1000
 
 OTAVA = """
 import json, sys, time
 from otava.analysis import compute_change_points
 for line in sys.stdin:
     began = time.perf_counter()
-    points, _ = compute_change_points(json.loads(line))
+    values = json.loads(line)
+    points, _ = compute_change_points(values, max_pvalue=P) if len(values) > 1 else ([], None)
     took = time.perf_counter() - began
     found = [[int(point.index), float(point.stats.forward_rel_change())] for point in points]
     print(json.dumps([found, took]), flush=True)
@@ -165,6 +176,19 @@ class Ours(Method):
         return [(change.at, change.effect) for change in changes]
 
 
+class History(Method):
+    """As histories are searched: surer of each change where there are many figures."""
+
+    name = "history"
+
+    def segmentation(self, values: Floats) -> Segmentation:
+        is_long = np.isfinite(values).sum() >= _MANY
+        return find_changes(values, significance=SIGNIFICANCE if is_long else SIGNIFICANCE_OF_FEW)
+
+    def report(self, values: Floats) -> Found:
+        return [(change.at, change.effect) for change in self.segmentation(values).changes]
+
+
 class AsvSteps(Method):
     name = "asv's steps"
 
@@ -194,11 +218,15 @@ class AsvPage(AsvSteps):
 
 
 class Otava(Method):
-    name = "Otava 0.8.0"
+    """With its default, 0.001, or another largest p-value."""
 
-    def __init__(self, python: str) -> None:
+    def __init__(self, python: str, p_value: float = 0.001) -> None:
+        self.name = "Otava 0.8.0" if p_value == 0.001 else f"Otava, p {p_value:g}"
         self.process = subprocess.Popen(
-            [python, "-c", OTAVA], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [python, "-W", "ignore", "-c", f"P = {p_value}\n{OTAVA}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         self.find(np.full(3, 1.0))  # Its imports are no part of its time.
         self.calls, self.seconds = 0, 0.0
@@ -225,7 +253,7 @@ class Otava(Method):
 
 def methods_for(otava: str | None) -> tuple[list[Method], list[str]]:
     """Those that can run here, and why others cannot."""
-    methods: list[Method] = [Ours(0.01), Ours(0.01, SIGNIFICANCE), Ours(0.005)]
+    methods: list[Method] = [Ours(0.01), Ours(0.01, SIGNIFICANCE), Ours(0.005), History()]
     left_out = []
     try:
         from asv import step_detect
@@ -235,7 +263,7 @@ def methods_for(otava: str | None) -> tuple[list[Method], list[str]]:
         known: dict[bytes, list[AsvStep]] = {}
         methods += [AsvSteps(step_detect, known), AsvPage(step_detect, known)]
     if otava:
-        methods.append(Otava(otava))
+        methods += [Otava(otava), Otava(otava, 1e-5)]
     else:
         left_out.append("Otava is left out: no --otava says which interpreter has it.")
     return methods, left_out
@@ -350,6 +378,215 @@ def on_real(method: Method, series: Sequence[Labelled]) -> dict[str, float | Non
     }
 
 
+# A history with changes known by name --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    machine: str
+    case: str
+    positions: NDArray[np.int64]
+    values: Floats
+    """Performance: the inverse of seconds."""
+
+    def holds(self, first: int, last: int, label: dict[str, Any]) -> bool:
+        """Whether a new level that began at one of these indices began in the label's commits."""
+        after, until = self.positions[first - 1], self.positions[last]
+        return bool(max(after, label["after"]) < min(until, label["until"]))
+
+
+def read_newton(folder: Path) -> tuple[list[Recorded], list[dict[str, Any]]]:
+    with gzip.open(folder / "series.json.gz", "rt", encoding="utf-8") as file:
+        series = [
+            Recorded(
+                machine=one["machine"],
+                case=one["case"],
+                positions=np.array(one["position"], np.int64),
+                values=1 / np.array([value or math.nan for value in one["value"]], np.float64),
+            )
+            for one in json.load(file)
+        ]
+    return series, json.loads((folder / "labels.json").read_text("utf-8"))
+
+
+def quiet_stretches(method: Method, series: Sequence[Recorded], fewest: int = 12) -> list[Floats]:
+    """The figures between changes that a method reports, where there are some."""
+    stretches = []
+    for one in series:
+        values = one.values[np.isfinite(one.values) & (one.values > 0)]
+        edges = sorted({0, *(at for at, _ in method.find(values)), values.size})
+        stretches += [values[a:b] for a, b in pairwise(edges) if b - a >= fewest]
+    return stretches
+
+
+def permuted(values: Floats, block: int, rng: np.random.Generator) -> Floats:
+    blocks = [values[k : k + block] for k in range(0, values.size, block)]
+    return np.concatenate([blocks[k] for k in rng.permutation(len(blocks))])
+
+
+def false_when_permuted(method: Method, stretches: Sequence[Floats], block: int, seed: int) -> float:
+    rng = np.random.default_rng([seed, block])
+    reports = sum(len(method.find(permuted(values, block, rng))) for values in stretches)
+    return reports * 200 / sum(values.size for values in stretches)
+
+
+def planted_found(method: Method, stretches: Sequence[Floats], count: int, effect: float, seed: int) -> float:
+    """The share of slowdowns found that were planted in the middle third of so many permuted figures."""
+    rng = np.random.default_rng([seed, count])
+    hits = []
+    for values in stretches:
+        if values.size >= count:
+            start = int(rng.integers(values.size - count + 1))
+            at = int(rng.integers(count // 3, count - count // 3 + 1))
+            figures = permuted(values[start : start + count], 1, rng)
+            figures[at:] /= 1 + effect
+            drop = 1 - 1 / (1 + effect)
+            hits.append(
+                any(
+                    abs(place - at) <= 2 and drop / 3 <= -off <= 3 * drop
+                    for place, off in method.find(figures)
+                )
+            )
+    return sum(hits) / len(hits)
+
+
+def on_newton(
+    method: Method,
+    series: Sequence[Recorded],
+    labels: Sequence[dict[str, Any]],
+    stretches: Sequence[Floats],
+    seed: int,
+) -> dict[str, float | None]:
+    recorded = {(one.machine, one.case): one for one in series}
+    found = reported = 0
+    for label in labels:
+        one = recorded[label["machine"], label["case"]]
+        if isinstance(method, History):
+            places = [(change.first, change.last) for change in method.segmentation(one.values).changes]
+        else:
+            places = [(at, at) for at, _ in method.find(one.values)]
+        reported += len(places)
+        found += any(one.holds(first, last, label) for first, last in places)
+    long = [values for values in stretches if values.size >= 60]
+    return {
+        "labels": float(found),
+        "reported": float(reported),
+        "permuted": false_when_permuted(method, stretches, 1, seed),
+        "blocks of 5": false_when_permuted(method, stretches, 5, seed),
+        "+30 %, 12": planted_found(method, stretches, 12, 0.3, seed),
+        "+100 %, 12": planted_found(method, stretches, 12, 1.0, seed),
+        "+30 %, 15": planted_found(method, stretches, 15, 0.3, seed),
+        "+30 %, 60": planted_found(method, long, 60, 0.3, seed),
+        "+100 %, 60": planted_found(method, long, 60, 1.0, seed),
+    }
+
+
+def with_other_machines(
+    series: Sequence[Recorded], labels: Sequence[dict[str, Any]]
+) -> dict[str, float | None]:
+    """What the search of every series says, and what other machines confirm."""
+    method = History()
+    began = time.process_time()
+    found = [method.segmentation(one.values) for one in series]
+    seconds = time.process_time() - began
+
+    def hint(one: Recorded, change: ChangePoint, *, sure: bool) -> Hint:
+        good, bad = int(one.positions[change.first - 1]), int(one.positions[change.last])
+        effect = change.effect
+        return Hint(machine=one.machine, case=one.case, good=good, bad=bad, effect=effect, sure=sure)
+
+    hints = [
+        hint(one, change, sure=sure)
+        for one, said in zip(series, found, strict=True)
+        for changes, sure in ((said.changes, True), (said.candidates, False))
+        for change in changes
+    ]
+    more = confirmed(hints)
+    counted = [one for k, one in enumerate(hints) if one.sure or k in set(more)]
+    of_labels = (
+        any(
+            (one.machine, one.case) == (label["machine"], label["case"])
+            and max(one.good, label["after"]) < min(one.bad, label["until"])
+            for one in counted
+        )
+        for label in labels
+    )
+    return {
+        "series": float(len(series)),
+        "changes": float(sum(one.sure for one in hints)),
+        "candidates": float(sum(not one.sure for one in hints)),
+        "confirmed": float(len(more)),
+        "labels": float(sum(of_labels)),
+        "brief": float(sum(len(one.brief) for one in found)),
+        "newest": float(sum(one.newest is not None for one in found)),
+        "drifts": float(sum(find_drift(one.values) is not None for one in series)),
+        "CPU s": seconds,
+    }
+
+
+# Shapes --------------------------------------------------------------------------------------------------
+
+
+def latencies(method: Method, seed: int, repetitions: int) -> Rows:
+    """Median figures after a drop when it is first reported, by noise and drop."""
+    rows: Rows = {}
+    for sd in (0.002, 0.01, 0.03):
+        cell = f"{sd:.1%}"
+        CELLS[cell] = normal(sd)
+        rows[cell] = {
+            f"{drop:.0%}": lateness(
+                method, cell, drop, [seed, round(1000 * sd), round(1000 * drop)], repetitions
+            )
+            for drop in (0.01, 0.02, 0.05, 0.1)
+        }
+        del CELLS[cell]
+    return rows
+
+
+def fall(effect: float, over: int, before: int = 0, after: int = 0) -> Floats:
+    """Logarithms that fall by `effect` over so many figures, between level ones."""
+    line = math.log1p(effect) * np.arange(over) / over
+    return np.concatenate((np.zeros(before), line, np.full(after, math.log1p(effect))))
+
+
+SHAPES: dict[str, tuple[Floats, float]] = {
+    "-30 % over 100": (fall(-0.3, 100), 0.002),
+    "-30 % over 100, after 400 level": (fall(-0.3, 100, 400), 0.002),
+    "-30 % over 100, then 50 level": (fall(-0.3, 100, 50, 50), 0.002),
+    "-10 % over 100": (fall(-0.1, 100), 0.01),
+    "-5 % over 120": (fall(-0.05, 120), 0.0005),
+    "-5 % over 120, after 300 level": (fall(-0.05, 120, 300), 0.0005),
+    "-10 % over 400": (fall(-0.1, 400), 0.005),
+    "-5 % over 10, then 90 level": (fall(-0.05, 10, 100, 90), 0.003),
+    "-8 % for 3 figures": (fall(-0.08, 0, 0, 3), 0.01),
+    "-8 % for 6 figures": (fall(-0.08, 0, 0, 6), 0.01),
+    "sine of 1 %, period 100": (0.01 * np.sin(2 * np.pi * np.arange(200) / 100), 0.002),
+    "sine of 1 %, period 200": (0.01 * np.sin(2 * np.pi * np.arange(200) / 200), 0.005),
+    "nothing": (np.zeros(200), 0.01),
+}
+"""Logarithms and the standard deviation of the noise on them. Short ones stand between 60 level figures."""
+
+
+def shapes(seed: int, repetitions: int) -> Rows:
+    """In what share of series each kind of report is made."""
+    rows: Rows = {}
+    for number, (name, (shape, sd)) in enumerate(SHAPES.items()):
+        logs = np.concatenate((np.zeros(60), shape, np.zeros(60))) if shape.size < 10 else shape
+        counts: dict[str, float] = defaultdict(float)
+        for k in range(repetitions):
+            values = 1000 * np.exp(logs + normal(sd)(np.random.default_rng([seed, number, k]), logs.size))
+            said, drift = History().segmentation(values), find_drift(values)
+            counts["steps"] += bool(said.changes)
+            counts["brief"] += bool(said.brief)
+            counts["drift"] += drift is not None
+            counts["newest"] += said.newest is not None
+            counts["any"] += bool(said.changes or said.brief or drift or said.newest)
+            counts["steps each"] += len(said.changes)
+        names = ("steps", "brief", "drift", "newest", "any", "steps each")
+        rows[name] = {column: counts[column] / repetitions for column in names}
+    return rows
+
+
 # Tables --------------------------------------------------------------------------------------------------
 
 
@@ -408,6 +645,26 @@ def show_synthetic(tables: dict[str, Rows]) -> None:
     show("Milliseconds a call, by figures", tables["ms"], ".2f")
 
 
+def show_newton(
+    folder: Path, methods: Sequence[Method], chosen: Sequence[Method], seed: int
+) -> dict[str, Any]:
+    series, labels = read_newton(folder)
+    # Cut at every change of the method that reports most, so that what is permuted has none.
+    cutter = next((method for method in methods if isinstance(method, Otava)), methods[0])
+    stretches = quiet_stretches(cutter, series)
+    picked = np.random.default_rng(seed).permutation(len(stretches))[:STRETCHES]
+    stretches = [stretches[k] for k in picked]
+    fit = [method for method in chosen if not isinstance(method, Ours | AsvPage)]
+    rows = {method.name: on_newton(method, series, labels, stretches, seed) for method in fit}
+    title = f"{len(labels)} labels; false reports per 200 of {len(stretches)} stretches between changes of "
+    show(
+        f"{title}{cutter.name}, permuted; slowdowns found that were planted, of so many figures", rows, ".3g"
+    )
+    group = {"history": with_other_machines(series, labels)}
+    show("All series, and what other machines confirm", group, ".4g")
+    return {"methods": rows, "group": group}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -416,17 +673,30 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--otava", metavar="PYTHON", help="an interpreter that has apache-otava 0.8.0")
     parser.add_argument("--real", type=Path, metavar="FILE", help="labelled series to judge too")
+    parser.add_argument(
+        "--newton", type=Path, metavar="FOLDER", help="judge by a history, not by made-up series"
+    )
+    parser.add_argument("--only", default="", metavar="WORD", help="methods with this in their name")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write the figures")
     asked = parser.parse_args()
     methods, left_out = methods_for(asked.otava)
+    chosen = [method for method in methods if asked.only in method.name]
     began = time.perf_counter()
     result: dict[str, Any] = {"seed": asked.seed, "repetitions": asked.repetitions, "left_out": left_out}
     try:
-        result["synthetic"] = synthetic(methods, asked.seed, asked.repetitions)
-        show_synthetic(result["synthetic"])
+        if asked.newton:
+            result["newton"] = show_newton(asked.newton, methods, chosen, asked.seed)
+        else:
+            result["late"] = latencies(History(), asked.seed, max(1, asked.repetitions // 4))
+            title = "History: figures after a drop when first found, median, by noise"
+            show(title, result["late"], ".0f", f">{MOST_LATE}")
+            result["shapes"] = shapes(asked.seed, asked.repetitions)
+            show("History: share of series with a report, and steps in each", result["shapes"], ".2f")
+            result["synthetic"] = synthetic(chosen, asked.seed, asked.repetitions)
+            show_synthetic(result["synthetic"])
         if asked.real:
             series = read_real(asked.real)
-            result["real"] = {method.name: on_real(method, series) for method in methods}
+            result["real"] = {method.name: on_real(method, series) for method in chosen}
             show(
                 f"Labelled series of {asked.real.name}, within {TOLERANCE_REAL} figures",
                 result["real"],

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.statistics.changepoints import LOOK_AHEAD, find_changes
+from harness.statistics.changepoints import CANDIDATE, LOOK_AHEAD, Newest, find_changes
 from scripts import bench_changepoints as bench
 
 CELLS = bench.CELLS
@@ -66,7 +66,8 @@ class TestWithoutNoise:
     def test_one_figure_is_not_enough(self):
         found = find_changes([32.0] * 10 + [40.0])
         assert found.changes == ()
-        assert found.outliers == (10,)
+        assert found.newest == Newest(at=10, effect=pytest.approx(0.25), figures=1, noise_known=True)
+        assert found.outliers == ()
 
     def test_a_count_that_goes_back_after_three_is_two_changes(self):
         assert places(find_changes([32.0] * 10 + [40.0] * 3 + [32.0] * 5)) == [10, 13]
@@ -176,7 +177,8 @@ class TestWhatIsNoChange:
         logs[list(strays)] -= 0.2
         found = find_changes(1000 * np.exp(logs))
         assert found.changes == ()
-        assert found.outliers == strays
+        assert found.outliers == strays[:-1]
+        assert (found.newest.at, found.newest.figures) == (199, 1)
 
     def test_a_burst_is_a_change_only_while_it_lasts(self):
         logs = noise(11)
@@ -187,6 +189,10 @@ class TestWhatIsNoChange:
         after = find_changes(values)
         assert after.changes == ()
         assert set(range(100, 105)) <= set(after.outliers)
+        (brief,) = after.brief
+        assert (brief.start, brief.stop) == (100, 105)
+        assert brief.low < -0.08 < brief.high < 0
+        assert brief.p_value <= 0.015
 
     def test_a_steady_slope_of_twice_the_smallest_change_in_200(self):
         slope = 0.02 / 200 * np.arange(200)
@@ -224,12 +230,17 @@ class TestSeveral:
             hits += len(near) == 2 and abs(near[0] - 100) <= 1 and abs(near[1] - 100 - gap) <= 1
         assert no_seldomer_than(0.9, hits, 30)
 
-    def test_steps_that_are_too_close_are_one(self):
-        values = with_steps(noise(16, sd=0.003), at_100=-0.05, at_104=-0.05)
-        (change,) = find_changes(values).changes
-        assert change.first <= 100
-        assert change.last >= 104
-        assert change.effect == pytest.approx(0.95**2 - 1, abs=0.01)
+    def test_two_steps_in_the_same_direction_are_two_however_close(self):
+        one, two = find_changes(with_steps(noise(16, sd=0.003), at_100=-0.05, at_104=-0.05)).changes
+        assert (one.at, two.at) == (100, 104)
+        assert [one.effect, two.effect] == pytest.approx([-0.05, -0.05], abs=0.01)
+
+    def test_a_stretch_that_came_back_to_another_level_is_brief_beside_a_step(self):
+        found = find_changes(with_steps(noise(36, sd=0.003), at_100=-0.25, at_103=0.5))
+        (change,) = found.changes
+        (brief,) = found.brief
+        assert (change.at, brief.start, brief.stop) == (103, 100, 103)
+        assert change.effect == pytest.approx(0.125, abs=0.01)
 
     def test_a_staircase(self):
         values = with_steps(noise(17, 240), **{f"at_{at}": -0.05 for at in range(30, 240, 30)})
@@ -411,12 +422,90 @@ def test_a_series_that_has_just_begun_has_no_more_false_changes_than_another():
 
 @pytest.mark.parametrize("gap", [5, 6])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_ramp_of_steps_too_close_for_levels_is_one_change(gap, seed):
+def test_a_ramp_of_steps_is_told_step_by_step(gap, seed):
     falls = sum(np.arange(40 + 3 * gap) >= 20 + k * gap for k in range(4))
     values = 1000 * np.exp(falls * np.log(0.9) + np.random.default_rng(seed).normal(0, 0.003, falls.size))
-    (change,) = find_changes(values).changes
-    assert change.effect == pytest.approx(0.9**4 - 1, abs=0.01)
-    assert change.first <= 20 + 3 * gap
+    changes = find_changes(values).changes
+    assert [change.at for change in changes] == [20 + k * gap for k in range(4)]
+    assert all(change.effect == pytest.approx(-0.1, abs=0.02) for change in changes)
+
+
+class TestShortSeries:
+    def test_a_halving_is_no_autocorrelation(self):
+        seconds = [0.5394, 0.5906, 0.5681, 0.5819, 0.5384, 0.5985, 0.6096, 0.5851]
+        seconds += [0.2421, 0.215, 0.2111, 0.2571, 0.2602, 0.2131, 0.2393]
+        found = find_changes(seconds, significance=0.0025)
+        (change,) = found.changes
+        assert (change.at, change.first, change.last) == (8, 8, 8)
+        assert change.effect == pytest.approx(-0.594, abs=0.01)
+        assert found.noise == pytest.approx(0.065, abs=0.02)
+        assert found.autocorrelation < 0.3
+
+    @pytest.mark.parametrize("count", [12, 60])
+    def test_two_levels_in_turns_are_no_steps(self, count):
+        false = 0
+        for seed in range(2000 // count):
+            values = 1000 * np.exp(CELLS["bimodal"](np.random.default_rng([32, seed, count]), count))
+            false += len(find_changes(values, significance=0.0025).changes)
+        assert no_oftener_than(0.005, false, 2000 // count * count // 200 * 100)
+
+    def test_a_doubling_is_found_in_twelve(self):
+        hits = 0
+        for seed in range(60):
+            logs = noise([33, seed], 12, sd=0.1)
+            logs[5 + seed % 3 :] += math.log(2)
+            hits += places(find_changes(np.exp(logs), significance=0.0025)) == [5 + seed % 3]
+        assert no_seldomer_than(0.9, hits, 60)
+
+    def test_a_fall_that_ended_is_told_in_steps(self):
+        logs = np.interp(np.arange(200), [50, 150], [0, math.log(0.7)])
+        changes = find_changes(np.exp(logs + noise(34, sd=0.002)), significance=0.001).changes
+        assert changes
+        assert all(change.effect < 0 for change in changes)
+
+    @pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
+    def test_the_noise_of_very_few_figures_is_unknown(self, count):
+        assert math.isnan(find_changes(np.linspace(100, 101, count)).noise) == (count < 5)
+
+    def test_what_is_not_sure_is_a_candidate(self):
+        found = [
+            find_changes(with_steps(noise([35, k], 40), at_20=-0.013), significance=1e-4) for k in range(40)
+        ]
+        hints = [hint for one in found for hint in one.candidates]
+        assert sum(abs(hint.at - 20) <= 3 and hint.effect < 0 for hint in hints) >= 10
+        assert all(hint.p_value <= CANDIDATE for hint in hints)
+        for one in found:
+            brackets = sorted((place.first, place.last) for place in (*one.changes, *one.candidates))
+            assert all(a[1] < b[0] for a, b in pairwise(brackets))
+
+
+class TestNewest:
+    def test_a_halving_at_the_newest_commit_of_a_long_quiet_series(self):
+        for count in (120, 1000):
+            values = with_steps(noise(37, count, sd=0.002), **{f"at_{count - 1}": -0.5})
+            found = find_changes(values)
+            assert found.changes == ()
+            assert count - 1 not in found.outliers
+            assert (found.newest.at, found.newest.figures, found.newest.noise_known) == (count - 1, 1, True)
+            assert found.newest.effect == pytest.approx(-0.5, abs=0.01)
+
+    def test_three_figures_have_no_known_noise(self):
+        newest = find_changes([100.0, 101.0, 50.0]).newest
+        assert (newest.at, newest.figures, newest.noise_known) == (2, 1, False)
+        assert find_changes([100.0, 101.0, 99.0]).newest is None
+
+    def test_two_figures_may_be_off_together(self):
+        found = find_changes(with_steps(noise(38, 100), at_98=-0.06))
+        assert (found.newest.at, found.newest.figures) == (98, 2)
+
+    def test_it_is_nothing_once_there_is_a_verdict(self):
+        values = with_steps(noise(39, 110), at_100=-0.1)
+        assert find_changes(values).newest is None
+        assert find_changes(values[:101]).newest.at == 100
+
+    def test_it_is_seldom_where_nothing_happened(self):
+        off = sum(find_changes(1000 * np.exp(noise([40, k], 60))).newest is not None for k in range(400))
+        assert no_oftener_than(0.01, off, 400)
 
 
 class TestBench:
@@ -452,5 +541,6 @@ class TestBench:
 
     def test_otava_is_left_out_with_a_reason(self):
         methods, left_out = bench.methods_for(None)
-        assert [method.name for method in methods][:3] == ["ours, 1 %", "ours, 1 %, sure", "ours, 0.5 %"]
+        names = ["ours, 1 %", "ours, 1 %, sure", "ours, 0.5 %", "history"]
+        assert [method.name for method in methods][:4] == names
         assert any("--otava" in line for line in left_out)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from dataclasses import replace
+
 import pytest
 
 from harness.history.changes import Change
-from harness.history.events import events_of
+from harness.history.events import events_of, on_one_card_alone, settled, settling
 from harness.history.facts import Commit, Commits
-from harness.history.triage import Stated
+from harness.history.figures import Case
+from harness.history.series import Shift
+from harness.history.triage import Decision, Stated
 
 COMMITS = Commits(tuple(Commit(f"{n + 1:08x}".ljust(40, "0"), n, "Ada", f"Commit {n}") for n in range(300)))
 
@@ -69,3 +74,82 @@ def test_what_a_card_did_is_no_event_of_a_commit_nor_of_another_card():
     hot = {"kind": "environment", "attribution": "thermal"}
     found = events(change(9, 10), change(9, 10, card="b", **hot), change(9, 10, card="c", **hot))
     assert sorted(event.cause for event in found) == ["card", "card", "code"]
+
+
+@pytest.mark.parametrize(
+    ("key", "cause"), [("number", "measurement"), ("numpy", "dependency"), ("os", "card"), ("", "unknown")]
+)
+def test_what_asv_tells_of_measuring_is_a_cause(key, cause):
+    shifts = (Shift(at=10, key=key, before="10", after="1"),) if key else ()
+    [event] = events(replace(change(9, 10, attribution="unknown"), shifts=shifts))
+    assert event.cause == cause
+
+
+def test_what_moved_on_one_card_alone_is_that_cards_doing():
+    cases = [f"suite.kernel@{size}" for size in range(6)]
+    [event] = events(*(change(9, 10, case=case, attribution="unknown") for case in cases))
+    measured = dict.fromkeys(cases, range(20))
+    assert on_one_card_alone(event, {"a": measured, "b": measured})
+    assert not on_one_card_alone(event, {"a": measured})
+    assert not on_one_card_alone(event, {"a": measured, "b": dict.fromkeys(cases, range(10))})
+    assert not on_one_card_alone(event, {"a": measured, "a/py3.12": measured})
+    many = measured | {f"other.kernel@{size}": range(20) for size in range(7)}
+    assert not on_one_card_alone(event, {"a": many, "b": many})
+
+
+NEXT = Decision(id="0123456789", commit=COMMITS[10].hash[:12], reason="x", author="Ada")
+
+
+@pytest.mark.parametrize(
+    ("decision", "state"),
+    [
+        pytest.param(replace(NEXT, id=COMMITS[10].hash[:10], commit="f" * 12), "acknowledged", id="its id"),
+        pytest.param(NEXT, "acknowledged", id="a commit of it"),
+        pytest.param(replace(NEXT, commit=COMMITS[11].hash[:12]), "new", id="another commit"),
+        pytest.param(replace(NEXT, case="copy.copy@64"), "new", id="of one case"),
+        pytest.param(replace(NEXT, expires=dt.date(2020, 1, 1)), "expired", id="no longer"),
+        pytest.param(replace(NEXT, card="b"), "new", id="of one card"),
+    ],
+)
+def test_one_decision_is_of_all_that_a_commit_did(decision, state):
+    found = events(change(8, 10), change(9, 11, card="b"), change(7, 10, case="copy.copy@64", card="b"))
+    [event] = settled(found, (decision,), COMMITS, dt.date(2026, 11, 1))
+    assert event.state == state
+    if state == "acknowledged":
+        assert not any(each.is_open for each in event.changes)
+
+
+def test_a_drift_is_no_commits_and_goes_by_its_id():
+    drift = change(20, 90, kind="drift")
+    step, slide = sorted(events(change(49, 50), drift), key=lambda event: event.kind == "drift")
+    assert (step.kind, slide.kind, slide.by_commit) == ("regression", "drift", False)
+    accepted = replace(NEXT, commit=COMMITS[50].hash[:12])
+    states = {
+        each.kind: each.state for each in settled((step, slide), (accepted,), COMMITS, dt.date(2026, 11, 1))
+    }
+    assert states == {"regression": "acknowledged", "drift": "new"}
+
+
+@pytest.mark.parametrize(
+    ("card", "metric", "command"),
+    [
+        ("h200", "gflops", "harness compare 00000006..00000008 matmul.naive@1024"),
+        ("opencl-cpu", "gflops", "harness compare 00000006..00000008 matmul.naive@1024 --device opencl"),
+        ("h200", "time", r"asv continuous --bench '^matmul\.naive@1024' 00000006 00000008"),
+    ],
+)
+def test_the_command_that_settles_it_is_one_to_type(card, metric, command):
+    [event] = events(change(5, 7, card=card), state="unjudged")
+    case = Case(
+        name="matmul.naive@1024",
+        suite="",
+        kernel="",
+        size="",
+        metric=metric,
+        unit="",
+        direction="higher",
+        order=0,
+    )
+    assert (
+        settling(event, case, COMMITS).replace("00 ", " ").replace("00..", "..").removesuffix("00") == command
+    )

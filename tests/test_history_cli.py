@@ -586,7 +586,8 @@ def test_a_regression_is_accepted_for_a_reason(harness, shown):
     )
     after = harness("history")
     assert after.status == ExitCode.FINE
-    assert re.search(rf"^acknowledged +{shown.commits[FALL][:10]} -.+ {NAIVE} on 1 card$", after.out, re.MULTILINE)
+    line = rf"^acknowledged +{shown.commits[FALL][:10]} -.+ {NAIVE} on 1 card$"
+    assert re.search(line, after.out, re.MULTILINE)
     told = harness("history", "--all")
     assert 'acknowledged: shared memory, "on purpose" (Grace)' in told.out
     told = harness("history", "--json").changes[H200.machine, NAIVE]

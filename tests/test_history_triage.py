@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.errors import ConfigError, ExitCode, StoreError
-from harness.history.changes import analyse
+from harness.history.changes import analyse, confirmed_elsewhere, with_confirmed
 from harness.history.facts import Commit, Commits
 from harness.history.figures import Case
 from harness.history.series import Epoch, Series
@@ -499,3 +499,52 @@ def test_a_full_disk_is_an_error_in_words_and_leaves_the_file_whole(tmp_path, mo
         acknowledge(tmp_path, decision(FALL))
     assert raised.value.message == f"Cannot write {path}: No space left on device."
     assert path.read_text() == ENTRY
+
+
+# What is no step that stays
+
+
+def noisy(factors):
+    """Sixty figures and more about 100, with noise of 0.5 %."""
+    flat = analysed(100, length=len(factors))
+    values = 100 * np.exp(0.005 * np.random.default_rng(5).standard_normal(len(factors))) * factors
+    return analyse(replace(flat.series, values=values), None, COMMITS)
+
+
+def back(factor):
+    factors = np.ones(60)
+    factors[30:34] = factor
+    return noisy(factors)
+
+
+def test_a_fall_that_came_back_after_a_few_commits_is_fixed_and_both_are_told():
+    fall, rise = back(0.7).changes
+    assert (fall.kind, fall.bad, rise.kind, rise.bad) == ("regression", 30, "improvement", 34)
+    assert fall.effect == pytest.approx(-0.3, abs=0.01)
+    first, second = stated(back(0.7), (), COMMITS, TODAY)
+    assert (first.state, first.fixed_by, second.state) == ("fixed", rise.id, "")
+
+
+def test_a_rise_that_went_again_is_none():
+    assert back(1.3).changes == ()
+
+
+def test_a_slide_is_a_drift_and_open():
+    slide = noisy(np.linspace(1, 0.85, 120))
+    [each] = [each for each in stated(slide, (), COMMITS, TODAY) if each.change.kind == "drift"]
+    assert each.is_open
+    assert each.change.bad == 119
+    assert each.change.effect < -0.05
+    accepted = decision(each.change, id="0123456789")
+    assert [one.is_open for one in stated(slide, (accepted,), COMMITS, TODAY)] == [True]
+    assert not [each for each in noisy(np.linspace(1, 1.15, 120)).changes if each.kind == "drift"]
+
+
+def test_a_step_counts_where_another_card_is_sure_of_it():
+    unsure = replace(analysed(100, 90, card="b"), changes=(), candidates=analysed(100, 90, card="b").changes)
+    assert confirmed_elsewhere([[unsure]]) == frozenset()
+    ids = confirmed_elsewhere([[analysed(100, 90)], [unsure]])
+    assert ids == {unsure.candidates[0].id}
+    counting = with_confirmed(unsure, ids)
+    assert (counting.changes, counting.candidates) == (unsure.candidates, ())
+    assert confirmed_elsewhere([[analysed(100, 110)], [unsure]]) == frozenset()

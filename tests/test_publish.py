@@ -852,7 +852,7 @@ def newer(written):
     [
         (without_machine, "machine.json is missing or damaged", 12),
         (lambda written: synthetic.truncate(written.result(2)), "is left out", 10),
-        (newer, "the format is 3", 10),
+        (newer, "the format is 3, and this harness reads 2", 10),
         (lambda written: synthetic.rebase_away(written, 1, 3), "2 of 6 results are of commits", 8),
     ],
     ids=["machine", "truncated", "newer", "unknown"],

@@ -16,7 +16,7 @@ from harness.history.figures import HEADLINES, Direction
 from harness.history.series import Series, Shift
 from harness.records import Row
 from harness.statistics.changepoints import Brief, ChangePoint, Level, Newest, Segmentation, find_changes
-from harness.statistics.drift import find_drift
+from harness.statistics.drift import Drift, find_drift
 from harness.statistics.group import Hint, confirmed
 
 Kind = Literal["regression", "improvement", "environment", "drift", "change"]
@@ -41,8 +41,8 @@ _WINDOW = 30
 """Most points on each side of a change that are looked at for what stood beside the figure."""
 _DRIFT = 12
 """The same at each end of a drift."""
-_STEPPED = 0.5
-"""Of a drift: the share that steps tell, from where it is none."""
+_NOTHING = 1e-300
+"""In place of a sum of squares that is 0."""
 _CLOCK_APART = 0.004
 """A smaller move of the clock is none: a step of 15 MHz is 0.75 % at 2 GHz, and medians wander less."""
 _SHARE = 1 / 3
@@ -160,19 +160,20 @@ def _search(series: Series, number: int, smallest: float, commits: Commits, reco
     significance = SIGNIFICANCE if points.size >= _MANY else SIGNIFICANCE_OF_FEW
     found = find_changes(values, smallest=smallest, significance=significance)
     found = _with_brief(found, series, values)
-    edges = [0, *(step.at for step in found.changes), points.size]
+    is_newest = number == series.epoch[-1]
+    slide = _slide(series, values, smallest, found.changes) if is_newest else None
+    steps = [step for step in found.changes if not (slide and _is_part(step, slide))]
+    edges = [0, *(step.at for step in steps), points.size]
 
     def change(step: ChangePoint, kind: Kind | None = None) -> Change:
-        low = max(edge for edge in edges if edge < max(step.at, 1))
+        low = max(edge for edge in edges if edge < max(step.at, 1)) if kind is None else 0
         high = min(edge for edge in edges if edge > step.at)
         beside = int(points[low]), int(points[high - 1]) + 1
         return _change(series, _placed(step, points), *beside, number, commits, record, kind)
 
-    changes = list(map(change, found.changes))
-    is_newest = number == series.epoch[-1]
-    drift = _drift(values, smallest, series) if is_newest else None
-    if drift and not _is_stepped(drift, found.changes):
-        changes.append(change(drift, "drift"))
+    changes = list(map(change, steps))
+    if slide:
+        changes.append(change(_step_of(slide, values), "drift"))
     unsure = _unsure(found.newest, values) if is_newest and found.newest else None
     return _Epoch(
         changes=tuple(changes),
@@ -304,21 +305,36 @@ def _step(at: int, before: float, after: float, low: float, high: float, p_value
     )
 
 
-def _drift(values: Floats, smallest: float, series: Series) -> ChangePoint | None:
-    """From where the level was best to the newest figure, where it slides to the worse."""
+def _slide(series: Series, values: Floats, smallest: float, steps: Sequence[ChangePoint]) -> Drift | None:
+    """The slide to the worse that the newest figures are in, unless steps tell it better than a line does."""
     found = find_drift(values, smallest=smallest)
     if found is None or not _is_worse(series, found.effect):
         return None
-    about = values[max(0, found.best - _DRIFT // 2) : found.best + _DRIFT // 2 + 1]
+    window = values[found.start : found.stop]
+    there = found.start + np.flatnonzero(np.isfinite(window) & (window > 0))
+    logs = np.log(values[there])
+    level = np.searchsorted([step.at for step in steps], there, side="right")
+    by_steps = sum(
+        float(np.var(logs[level == each])) * int((level == each).sum()) for each in np.unique(level)
+    )
+    by_line = float(np.polyfit(there, logs, 1, full=True)[1].sum())
+    # Schwarz's criterion: each level costs its height and its place, the line two parameters.
+    more = 2 * np.unique(level).size - 1 - 2
+    gain = logs.size * math.log(max(by_line, _NOTHING) / max(by_steps, _NOTHING))
+    return found if gain < more * math.log(logs.size) else None
+
+
+def _is_part(step: ChangePoint, slide: Drift) -> bool:
+    """Whether a step is what a search for steps makes of a slide."""
+    return slide.start < step.at < slide.stop and step.effect * slide.effect > 0
+
+
+def _step_of(slide: Drift, values: Floats) -> ChangePoint:
+    """From where the level was best to the newest figure."""
+    about = values[max(0, slide.best - _DRIFT // 2) : slide.best + _DRIFT // 2 + 1]
     best = float(np.nanmedian(about))
-    step = _step(found.best, best, best * (1 + found.effect), found.low, found.high, found.p_value)
-    return replace(step, first=found.best + 1, last=found.stop - 1)
-
-
-def _is_stepped(drift: ChangePoint, steps: Sequence[ChangePoint]) -> bool:
-    """Whether steps that are told by themselves are most of a slide."""
-    within = [math.log1p(step.effect) for step in steps if drift.at < step.at <= drift.last]
-    return sum(within) / math.log1p(drift.effect) > _STEPPED
+    step = _step(slide.best, best, best * (1 + slide.effect), slide.low, slide.high, slide.p_value)
+    return replace(step, first=slide.best + 1, last=slide.stop - 1)
 
 
 def _is_worse(series: Series, effect: float) -> bool:

@@ -39,7 +39,7 @@ _DEPENDENCY = re.compile(
     r"|Pipfile|Dockerfile[^/]*|\.gitmodules"
 )
 _ASIDE = re.compile(
-    r"(docs?|tests?|\.[^/]+|examples?|asv|benchmarks?|asv_bench)/.*|.*\.(md|rst)|LICENSE[^/]*|[^/]*ignore"
+    r"(docs?|changelog|tests?|\.[^/]+|examples?|asv|benchmarks?|asv_bench)/.*|.*\.(md|rst)|LICENSE[^/]*|[^/]*ignore"
 )
 _SETTINGS = ("asv.conf.json", "suite.py")
 

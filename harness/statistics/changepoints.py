@@ -144,7 +144,7 @@ class Segmentation:
     autocorrelation: float
     """The autocorrelation of the noise from one figure to the next, within 0 to 0.95; 0 where unknown."""
     candidates: tuple[ChangePoint, ...] = ()
-    """Places not sure by themselves, with a p-value of at most CANDIDATE: evidence that may count beside
+    """Other places with a p-value of at most CANDIDATE, taken by themselves: evidence that may count beside
     that of other series. They divide no level."""
     brief: tuple[Brief, ...] = ()
     """Stretches that came back. Their figures are among the outliers."""
@@ -188,7 +188,6 @@ def find_changes(values: ArrayLike, *, smallest: float = 0.01, significance: flo
     changes = tuple(_change(search, step, index) for step in steps)
     known = index.size - len(steps) - 1 >= _FEWEST_FREE
     newest = _newest(logs, place, changes, search, known=known)
-    sure = {step.at for step in steps}
     return Segmentation(
         changes=changes,
         levels=_levels(
@@ -197,7 +196,7 @@ def find_changes(values: ArrayLike, *, smallest: float = 0.01, significance: flo
         outliers=tuple(place[~kept & (place < (newest.at if newest else array.size))].tolist()),
         noise=float(np.median(search.noise.raw)) if known else math.nan,
         autocorrelation=float(np.median(search.noise.rho)) if known else 0.0,
-        candidates=tuple(_change(search, step, index) for step in search.hints() if step.at not in sure),
+        candidates=_candidates(changes, [_change(search, step, index) for step in search.hints()]),
         brief=tuple(sorted(brief, key=lambda one: one.start)),
         newest=newest,
     )
@@ -259,6 +258,15 @@ def _change(search: ExactSearch | WindowSearch, step: Step, index: Ints) -> Chan
         high=relative(off + margin),
         p_value=step.p_value,
     )
+
+
+def _candidates(changes: Sequence[ChangePoint], hints: Sequence[ChangePoint]) -> tuple[ChangePoint, ...]:
+    """The hints that can be no other change or surer hint."""
+    chosen: list[ChangePoint] = list(changes)
+    for hint in sorted(hints, key=lambda one: one.p_value):
+        if all(hint.first > other.last or hint.last < other.first for other in chosen):
+            chosen.append(hint)
+    return tuple(sorted(chosen[len(changes) :], key=lambda one: one.at))
 
 
 def _margin(error: float, df: float) -> float:

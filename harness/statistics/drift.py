@@ -26,6 +26,12 @@ _SMALLEST = 3.0
 """The least slide worth an alarm, in smallest relevant changes."""
 
 
+_BEYOND = 0.5
+"""The share of a slide that is beyond every level before it. What was there before is a season."""
+
+Ints = NDArray[np.int64]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
     """A slide of the level over values[start:stop]. Indices are into the values given."""
@@ -52,14 +58,15 @@ def find_drift(values: ArrayLike, *, smallest: float = 0.01) -> Drift | None:
     if array.ndim != 1:
         raise ValueError(f"values have {array.ndim} axes; expected one.")
     place = np.flatnonzero((array > 0) & (array < math.inf))
+    logs = np.log(array[place])
     sizes = sorted({min(place.size, window) for window in _WINDOWS} - set(range(_BLOCKS * _FEWEST)))
-    slides = [_slide(array, place[-size:], smallest, len(sizes)) for size in sizes]
-    return min((slide for slide in slides if slide), key=lambda slide: slide.p_value, default=None)
+    slides = [_slide(logs, size, place, smallest, len(sizes)) for size in sizes]
+    return max((slide for slide in slides if slide), key=lambda slide: abs(slide.effect), default=None)
 
 
-def _slide(array: Floats, place: NDArray[np.int64], smallest: float, windows: int) -> Drift | None:
-    """The slide over one of so many windows, whose figures are at `place`."""
-    logs: Floats = np.log(array[place])
+def _slide(all_logs: Floats, size: int, place: Ints, smallest: float, windows: int) -> Drift | None:
+    """The slide over the newest `size` figures, one of so many windows. `place` has indices."""
+    logs, place, earlier = all_logs[-size:], place[-size:], all_logs[:-size]
     edges = np.linspace(0, logs.size, _BLOCKS + 1).astype(np.int64)
     levels = np.array([median(logs[a:b]) for a, b in pairwise(edges)])
     time = np.arange(_BLOCKS) - (_BLOCKS - 1) / 2
@@ -72,7 +79,12 @@ def _slide(array: Floats, place: NDArray[np.int64], smallest: float, windows: in
     effect = slope * (_BLOCKS - 1)
     if p_value > _P or abs(math.expm1(effect)) < _SMALLEST * smallest:
         return None
-    farthest = int(np.argmin(levels * math.copysign(1, slope)))
+    side = math.copysign(1, slope)
+    if earlier.size >= size // _BLOCKS and _highest(side * earlier, size // _BLOCKS) > side * (
+        levels[-1] - _BEYOND * effect
+    ):
+        return None
+    farthest = int(np.argmin(side * levels))
     margin = 2.306 * error * (_BLOCKS - 1)
     return Drift(
         start=int(place[0]),
@@ -83,6 +95,12 @@ def _slide(array: Floats, place: NDArray[np.int64], smallest: float, windows: in
         p_value=p_value,
         best=int(place[(edges[farthest] + edges[farthest + 1]) // 2]),
     )
+
+
+def _highest(logs: Floats, size: int) -> float:
+    """The highest level of so many figures in a row."""
+    whole = logs[logs.size % size :].reshape(-1, size)
+    return float(np.median(whole, axis=1).max())
 
 
 def _two_sided(t: float, df: int) -> float:
