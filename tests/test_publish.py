@@ -509,6 +509,53 @@ def test_badges_lie_where_the_cards_files_say(shown):
         assert (site / f"badges/{card['file']}.svg").read_bytes() == badge_svg(card["gpu"], stands)
 
 
+# What several cards tell together
+
+
+def test_what_another_card_is_sure_of_counts_and_moves_the_levels_of_that_case(made, tmp_path, monkeypatch):
+    alone = Step(case="naive", at=20, effect=-0.10, card=H200.name)
+    weak = Step(case="naive", at=20, effect=-0.035, card=A100.name)
+    one = Suite(kernels=("naive",), sizes=(1024,))
+    events = (alone, weak)
+    history = {"commits": 40, "noise": 0.02, "suites": (one,), "tracks": ("gflops",), "seed": 0}
+    written = made(cards=(H200, A100), events=events, **history)
+    site, done = publish(written)
+    assert done.open == 2
+    series = [api(site, f"series/{each['file']}") for each in api(site, "site")["series"]]
+    assert [len(each["changes"]) for each in series] == [1, 1]
+    assert [len(each["levels"]) for each in series] == [2, 2]
+    [event] = api(site, "events")
+    assert (event["changes"], event["state"]) == (2, "new")
+    assert_as_anew(site, anew(written, tmp_path, monkeypatch))
+    assert publish(written)[1].open == 2
+
+
+def test_a_decision_about_an_event_reaches_every_series_and_can_be_taken_back(made):
+    step = Step(case=None, at=20, effect=-0.1)
+    written = made(cards=(H200, A100), commits=40, events=(step,))
+    site, _ = publish(written)
+    [event] = api(site, "events")
+    decision = Decision(id=event["id"], commit=event["bad_hash"], reason="a trade", author="Ada")
+    acknowledge(written.repository, decision)
+
+    def states():
+        told = [api(site, f"series/{each['file']}") for each in api(site, "site")["series"]]
+        scripts = [(site / f"data/series/{each['file']}.js").read_text("utf-8") for each in told]
+        assert all(
+            f'"state":"{each["changes"][0]["state"]}"' in script
+            for each, script in zip(told, scripts, strict=True)
+        )
+        return {change["state"] for each in told for change in each["changes"]}
+
+    assert publish(written)[1].open == 0
+    assert states() == {"acknowledged"}
+    assert publish(written)[1].open == 0
+    assert states() == {"acknowledged"}
+    (written.repository / FILE).unlink()
+    assert publish(written)[1].open == 4
+    assert states() == {"new"}
+
+
 # The command
 
 

@@ -34,6 +34,7 @@ from harness.site.documents import (
     file_name,
     numbers,
     placed_change,
+    rough,
     run_document,
     series_file,
 )
@@ -128,6 +129,13 @@ class CardPages:
         self._by_commit()
         self._sparks()
         newest = self._newest()
+        # What pages of two commits need of a card, without its ladder.
+        beside = {
+            "epochs": self._epochs(),
+            "runs": self._runs(),
+            "problem_changes": self._problem_changes(),
+        }
+        self.site.write(f"about/{self.file}", beside, api=False)
         self.site.write(
             f"cards/{self.file}",
             {
@@ -135,11 +143,9 @@ class CardPages:
                 "annotations": dict(sorted(self.card.machine.items())),
                 "peaks": self._newest_run.run.peaks if self._newest_run else {},
                 "commit": newest["commit"] if newest else None,
-                "epochs": self._epochs(),
+                **beside,
                 "ladder": list(map(self._rung, self.card.analysed)),
-                "runs": self._runs(),
                 "calibration": calibration_document(self.card.calibration),
-                "problem_changes": self._problem_changes(),
             },
         )
         machine = self.card.machine
@@ -220,9 +226,9 @@ class CardPages:
             "case": case.order,
             "at": int(series.positions[-1]),
             "last": figure(float(series.values[-1])),
-            "effect_90": self._quarter(one),
-            "floor": one.floor,
-            "noise": figure(one.noise),
+            "effect_90": rough(self._quarter(one)),
+            "floor": rough(one.floor),
+            "noise": rough(one.noise),
             "changes": len(own),
         }
 

@@ -237,6 +237,11 @@ def figure(value: float | None) -> float | None:
     return None if value is None or not np.isfinite(value) else float(f"{value:.6g}")
 
 
+def rough(share: float | None) -> float | None:
+    """Three digits, of which a list of thousands has enough; None for no figure."""
+    return None if share is None or not np.isfinite(share) else float(f"{share:.3g}")
+
+
 def calibration_summary(calibration: Calibration | None) -> dict[str, Any] | None:
     if calibration is None:
         return None

@@ -28,8 +28,8 @@ from harness.site.documents import (
     badge,
     badge_svg,
     change_document,
-    figure,
     placed_change,
+    rough,
     series_file,
 )
 
@@ -260,8 +260,8 @@ class Overview:
         return [
             row
             | {
-                "open": figure(opened.get((name, self.cases[row["case"]].name))),
-                "unjudged": figure(unjudged.get((name, self.cases[row["case"]].name))),
+                "open": rough(opened.get((name, self.cases[row["case"]].name))),
+                "unjudged": rough(unjudged.get((name, self.cases[row["case"]].name))),
             }
             for name, card in self._named
             for row in card.series

@@ -6,6 +6,7 @@ import datetime as dt
 import functools
 import hashlib
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -35,6 +36,8 @@ from harness.system.files import stat_of
 FOLDER = "harness"
 """Where our pages lie, beside asv's index.html."""
 _ASSETS = Path(__file__).resolve().parent / "assets"
+_COMMENT = re.compile(rb"//.*|/\*[^*]*\*/|/\*\*[^*]*\*/")
+"""A line that is nothing else."""
 _PATHS = 60
 """How many of a commit's paths the pages list; an empty one then says that there are more."""
 _READ = (".json", ".jsonl", PACKED, PART, ".harness")
@@ -125,7 +128,7 @@ def _lean(source: Path) -> bytes:
     if source.suffix not in (".js", ".css") or "vendor" in source.parts:
         return content
     lines = (line.strip() for line in content.splitlines())
-    return b"".join(line + b"\n" for line in lines if line and not line.startswith(b"//"))
+    return b"".join(line + b"\n" for line in lines if line and not _COMMENT.fullmatch(line))
 
 
 def _publish(work: CardPages) -> CardSummary:

@@ -43,7 +43,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "base-uri 'none'; form-action 'none'"
 )
-MOST_BYTES = 310_000
+MOST_BYTES = 300_000
 MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 SVG = "{http://www.w3.org/2000/svg}"
 # Somebody who wants to look at the pages names a folder here.

@@ -12,8 +12,6 @@
     fixed: "fixed",
   };
 
-  changes.isOpen = (change) => change.state === "new" || change.state === "expired";
-
   changes.address = (site, change) =>
     state.address("case", {
       card: site.cards[change.card]?.file,
@@ -171,11 +169,11 @@
     down: true,
     cell: (row) => changes.commits(site, of(row)),
   });
-  changes.causeColumn = (of, shown = of) => ({
+  changes.causeColumn = (of) => ({
     key: "cause",
     label: "Cause",
     sort: (row) => of(row).attribution,
-    cell: (row) => changes.cause(shown(row)),
+    cell: (row) => changes.cause(of(row)),
   });
   const sinceColumn = (of) => ({
     key: "since",

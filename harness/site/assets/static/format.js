@@ -80,8 +80,6 @@
     return p < 0.001 ? "p < 0.001" : `p = ${p.toPrecision(2)}`;
   };
 
-  format.times = (ratio) => (known(ratio) ? `× ${ratio.toFixed(ratio < 10 ? 3 : 1)}` : NONE);
-
   /** One rate over another: 1.8x, 123x, 0.036x. */
   format.speedUp = function (ratio) {
     if (!known(ratio)) return "";

@@ -25,7 +25,7 @@
     const before = here.size ? await harness.measured.upTo(site, card, position - 1) : null;
     const [earlier, { epochs, runs }] = await Promise.all([
       before === null ? null : harness.measured.block(site, card, before),
-      harness.load(`cards/${card.file}`),
+      harness.load(`about/${card.file}`),
     ]);
     const there = earlier ? harness.measured.row(earlier, before) : new Map();
     const own = new Map(site.series.filter((one) => one.card === number).map((one) => [one.case, one]));

@@ -281,7 +281,7 @@
     const both = { left: joined(left), right: joined(right) };
     const swap = () => state.go({ left: both.right, right: both.left });
     const ofOne = !left.error && !right.error && left.number === right.number;
-    const card = ofOne ? await harness.load(`cards/${left.info.file}`) : null;
+    const card = ofOne ? await harness.load(`about/${left.info.file}`) : null;
     harness.replace(
       view,
       el("h1", null, "Compare"),
