@@ -30,9 +30,9 @@ BUILT = ("registers", "local_bytes")
 SIGNIFICANCE = 0.001
 """The largest p-value of a change. A history is searched again after every commit, so noise has many chances:
 docs/history.md has what this and the other one came to."""
-SIGNIFICANCE_OF_FEW = 0.0025
-"""The same where there are fewer points than _MANY, and so few searches, and noise is hardly known."""
-_MANY = 40
+SIGNIFICANCE_OF_FEW = 0.002
+"""The same where there are fewer points than MANY, and so few searches, and noise is hardly known."""
+MANY = 40
 _WINDOW = 30
 """Most points on each side of a change that are looked at for what stood beside the figure."""
 _CLOCK_APART = 0.004
@@ -114,7 +114,7 @@ def analyse(
     searched = series.case.direction != "none"
     for number in range(len(series.epochs) if searched else 0):
         points = np.flatnonzero(series.epoch == number)
-        significance = SIGNIFICANCE if points.size >= _MANY else SIGNIFICANCE_OF_FEW
+        significance = SIGNIFICANCE if points.size >= MANY else SIGNIFICANCE_OF_FEW
         found = find_changes(series.values[points], smallest=smallest, significance=significance)
         levels += [
             replace(level, start=int(points[level.start]), stop=int(points[level.stop - 1]) + 1)
