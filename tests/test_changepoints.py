@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.statistics.changepoints import CANDIDATE, LOOK_AHEAD, Newest, find_changes
+from harness.statistics.changepoints import CANDIDATE, LOOK_AHEAD, find_changes
 from scripts import bench_changepoints as bench
 
 CELLS = bench.CELLS
@@ -72,7 +72,7 @@ class TestWithoutNoise:
     def test_one_figure_is_not_enough(self):
         found = find_changes([32.0] * 10 + [40.0])
         assert found.changes == ()
-        assert found.newest == Newest(at=10, effect=pytest.approx(0.25), figures=1, noise_known=True)
+        assert the_newest(found) == (10, 1, True)
         assert found.outliers == ()
 
     def test_a_count_that_goes_back_after_three_is_two_changes(self):
